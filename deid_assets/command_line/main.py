@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from deid_assets import __version__
+from deid_assets.command_line.auditing import audit, determination, lineage, reproduce
 from deid_assets.command_line.counts import counts
 from deid_assets.command_line.demographics import demographics
 from deid_assets.errors import ERROR, DeidError, DeliveryError, PolicyError, ReleaseError
@@ -94,6 +95,10 @@ def main() -> None:
 
 main.add_command(counts)
 main.add_command(demographics)
+main.add_command(audit)
+main.add_command(reproduce)
+main.add_command(determination)
+main.add_command(lineage)
 
 
 _OPTIONS_OF_A_RUN = (

@@ -32,6 +32,7 @@ from deid_assets.automation.in_use import Use, state_use, uses_in
 from deid_assets.automation.outcomes import RunSummary, outcome_of, tag_outcome
 from deid_assets.automation.refused_runs import report_refusal
 from deid_assets.command_line.instance import SETTINGS, dagster_instance, prepare_dagster_home
+from deid_assets.command_line.lineage import tell_lineage
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.summary import print_summary, summary_json
 from deid_assets.errors import PUBLISHED, DeidError, DeliveryError, PolicyError, ReleaseError, StoreError
@@ -155,6 +156,7 @@ def _release_or_unchanged(
                         print_summary(progress.console, home, policy, delivery, summary, seconds, progress.detail)
                     if report := report_refusal(home, policy, delivery.key, summary):
                         progress.console.print(f"[bold]Report of the refusal[/bold] (restricted)  {report}", soft_wrap=True)
+                    tell_lineage(home, summary.release, progress.console)
             return summary.exit_code if interruption.received() is None else interruption.say()
     verified = verify(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")
     if not verified.ok:
@@ -353,8 +355,11 @@ def _new_run(
     It has both origins, so that the UI shows it and can execute it again.
     """
     add_partition(instance, policy.name, delivery.key)
-    # Loaded anew: the policy may have been copied to where the definitions find it just now.
+    # Loaded anew: the policy may have been copied to where the definitions find it just now. Dagster would keep the last job
+    # of this name, which may be that of another home.
     sys.modules.pop(MODULE, None)
+    ReconstructableJob.get_definition.cache_clear()
+    ReconstructableJob.get_repository_definition.cache_clear()
     repository = ReconstructableRepository.for_module(MODULE, "defs", working_directory=str(Path.cwd()))
     job = repository.get_reconstructable_job(job_name(policy.name))
     chosen = None if assets is None else frozenset(dg.AssetKey([policy.name, name]) for name in assets)

@@ -5,12 +5,16 @@ every gating check passed for this partition on the current materialization.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 
 import dagster as dg
 from dagster._core.event_api import PartitionKeyFilter
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord, AssetCheckExecutionRecordStatus
 
 from deid_assets.assessments.evidence import Evidence, Refusal
+from deid_assets.errors import ReleaseError
+from deid_assets.release.lineage.graph import Lineage, lineage_of
+from deid_assets.release.lineage.records import Evaluated, Materialized, RecordedRelease, RecordedRun
 
 
 def witness(instance: dg.DagsterInstance, checks: Iterable[dg.AssetCheckKey], partition: str, run_id: str) -> list[Refusal]:
@@ -249,3 +253,150 @@ def data_versions(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], par
         tags = (record.asset_materialization.tags or {}) if record and record.asset_materialization else {}
         versions[key.path[-1]] = tags.get(_DATA_VERSION, "unknown")
     return versions
+
+
+def recorded_releases(instance: dg.DagsterInstance) -> list[RecordedRelease]:
+    """Every materialization of a release that the log contains, oldest first, of any policy."""
+    found = []
+    for key in instance.all_asset_keys():
+        if key.path[-1] != "release":
+            continue
+        for record in _materializations(instance, key):
+            made = record.asset_materialization
+            head = made.metadata.get("registry_head") if made else None
+            number = made.metadata.get("number") if made else None
+            if made is None or head is None or number is None:
+                continue
+            found.append(
+                RecordedRelease(_materialized(record), str(head.value), _whole(number.value), "unchanged" in made.metadata)
+            )
+    return sorted(found, key=lambda one: one.made.event)
+
+
+def recorded_lineage(instance: dg.DagsterInstance, release: Materialized, named: Iterable[str]) -> Lineage:
+    """Follow the inputs of a release through the log, to whatever assets they lead.
+
+    Parameters
+    ----------
+    named
+        Names of assets of the same policy that the manifest names. One that the release did not read is taken as it was
+        when the release was made.
+    """
+    prefix = release.asset.rpartition("/")[0]
+
+    def fetch(asset: str, event: int) -> Materialized | None:
+        wanted = dg.AssetRecordsFilter(asset_key=dg.AssetKey.from_user_string(asset), storage_ids=[event])
+        records = instance.fetch_materializations(wanted, limit=1).records
+        return _materialized(records[0]) if records else None
+
+    read = lineage_of(release, fetch)
+    besides = []
+    for asset in sorted({f"{prefix}/{name}" for name in named} - set(read.before)):
+        wanted = dg.AssetRecordsFilter(
+            asset_key=dg.AssetKey.from_user_string(asset),
+            asset_partitions=None if release.partition is None else [release.partition],
+            before_storage_id=release.event,
+        )
+        besides += [_materialized(record) for record in instance.fetch_materializations(wanted, limit=1).records]
+    return lineage_of(release, fetch, besides) if besides else read
+
+
+def recorded_checks(instance: dg.DagsterInstance, lineage: Lineage) -> list[Evaluated]:
+    """Every evaluation of an asset check in the runs of a release's delivery, and in those that its assets were made in."""
+    partition = lineage.release.partition
+    filters = None if partition is None else dg.RunsFilter(tags={"dagster/partition": partition})
+    runs = [record.dagster_run.run_id for record in instance.get_run_records(filters=filters, ascending=True)]
+    runs += [made.run for made in (*lineage.before.values(), lineage.release)]
+    found = []
+    for run in dict.fromkeys(runs):
+        for record in instance.get_records_for_run(run, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION).records:
+            event = record.event_log_entry.dagster_event
+            if event is not None:
+                found.append(_evaluated(event.asset_check_evaluation_data, record))
+    return found
+
+
+def recorded_run(instance: dg.DagsterInstance, run: str) -> RecordedRun | None:
+    """A run as the log describes it; None if it has none of this identifier."""
+    record = instance.get_run_record_by_id(run)
+    if record is None:
+        return None
+    of_run = record.dagster_run
+    started, ended = (None if at is None else _iso(at) for at in (record.start_time, record.end_time))
+    return RecordedRun(run, of_run.job_name, of_run.status.value, started, ended, dict(of_run.tags))
+
+
+def _materializations(instance: dg.DagsterInstance, key: dg.AssetKey) -> Iterator[dg.EventLogRecord]:
+    cursor, more = None, True
+    while more:
+        page = instance.fetch_materializations(key, limit=_EVENTS, cursor=cursor)
+        yield from page.records
+        cursor, more = page.cursor, page.has_more
+
+
+_EVENTS = 200
+
+
+def _materialized(record: dg.EventLogRecord) -> Materialized:
+    made = record.asset_materialization
+    if made is None:
+        raise ReleaseError("the event log contains an event of an asset that is no materialization")
+    tags, metadata = made.tags or {}, made.metadata
+    schema, columns = metadata.get("dagster/column_schema"), metadata.get("dagster/column_lineage")
+    digest = metadata.get("evidence_digest")
+    inputs = {
+        tag.removeprefix(_INPUT_EVENT): int(pointer) if pointer.isdigit() else None
+        for tag, pointer in tags.items()
+        if tag.startswith(_INPUT_EVENT)
+    }
+    return Materialized(
+        asset=made.asset_key.to_user_string(),
+        event=record.storage_id,
+        run=record.run_id,
+        made=_iso(record.timestamp),
+        partition=record.partition_key,
+        data_version=tags.get(_DATA_VERSION),
+        code_version=tags.get("dagster/code_version"),
+        inputs=inputs,
+        columns=tuple(column.name for column in schema.value.columns)
+        if isinstance(schema, dg.TableSchemaMetadataValue)
+        else (),
+        sources={
+            column: tuple((source.asset_key.to_user_string(), source.column_name) for source in sources)
+            for column, sources in columns.value.deps_by_column.items()
+        }
+        if isinstance(columns, dg.TableColumnLineageMetadataValue)
+        else {},
+        evidence_digest=None if digest is None else str(digest.value),
+    )
+
+
+def _evaluated(evaluation: dg.AssetCheckEvaluation, record: dg.EventLogRecord) -> Evaluated:
+    metadata = {name: found.value for name, found in evaluation.metadata.items()}
+    target = evaluation.target_materialization_data
+    measured, threshold = (
+        float(number) if isinstance(number, int | float) else None
+        for number in (metadata.get("measured"), metadata.get("threshold"))
+    )
+    return Evaluated(
+        asset=evaluation.asset_key.to_user_string(),
+        check=evaluation.check_name,
+        event=None if target is None else target.storage_id,
+        passed=evaluation.passed,
+        blocking=evaluation.blocking is not False,
+        gating=metadata.get("gating") is not False,
+        measured=measured,
+        threshold=threshold,
+        run=record.run_id,
+        made=_iso(record.timestamp),
+    )
+
+
+def _whole(number: object) -> int:
+    if not isinstance(number, int):
+        raise ReleaseError("the event log contains a release whose number is not a whole number")
+    return number
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -183,7 +183,7 @@ def gates_of(manifest: Mapping[str, Any]) -> list[Gate]:
     return [
         Gate(
             name=f"{words(found['name'])}{_of(item['asset'], found['name'])}",
-            meaning=_meaning(found),
+            meaning=meaning_of(found),
             measured=_number(found["value"]),
             bound=_number(found["bound"]),
             threshold=_number(found["threshold"]),
@@ -203,7 +203,7 @@ def _group(name: str) -> str:
     return "canaries" if name == CANARIES else "columns" if name.rpartition("/")[0] and name.rpartition("/")[2] in LEAKS else ""
 
 
-def _meaning(found: Mapping[str, Any]) -> str:
+def meaning_of(found: Mapping[str, Any]) -> str:
     """What a measurement means; one of a column, "column/what", means the same for every column."""
     name = found["name"]
     return (

@@ -22,6 +22,7 @@ from deid_assets.release.publication.verification import verify
 from deid_assets.stages import COHORT_STAGES
 from deid_assets_tests.policy.cohort_values import cohort_values
 from deid_assets_tests.public_data import public_data
+from deid_assets_tests.scenarios.command_line import deid_here
 from deid_assets_tests.scenarios.conftest import made_once
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import write_policy
@@ -278,6 +279,18 @@ class TestReleaseUnderSafeHarbor:
             one["name"]: one for item in manifest["evidence"] if item["asset"] == "gate" for one in item["measurements"]
         }
         assert measured["risk_above_safe_harbor"]["value"] == 0 and measured["risk_above_safe_harbor"]["gating"]
+
+    def test_it_is_audited_drafted_and_made_again(self, released, tmp_path):
+        root = released.home.root
+        code, printed = deid_here(root, "audit", "cohort/0001")
+        assert code == PUBLISHED and "release cohort/0001 is in order" in printed, printed
+        document = json.loads((root / "store/manifests/cohort/0001.audit.json").read_text())
+        assert {one["candidate"] for one in document["columns"]} == {"release_people"}
+        assert all(one["delivered"] for one in document["columns"]), document["columns"]
+        code, printed = deid_here(root, "determination", "cohort/0001", "--output", tmp_path)
+        assert code == PUBLISHED and "of the cohort's time and place" in (tmp_path / "cohort-0001-determination.md").read_text()
+        code, printed = deid_here(root, "reproduce", "-q", "cohort/0001")
+        assert code == PUBLISHED and "all files are equal" in printed, printed
 
     def test_its_report_names_the_levels(self, released):
         report = (released.home.releases / "cohort" / "0001" / "report.html").read_text()

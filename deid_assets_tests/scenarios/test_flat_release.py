@@ -175,6 +175,20 @@ class TestBrokenAttacks:
 
 
 class TestPublished:
+    def test_it_is_audited_drafted_and_made_again(self, released, tmp_path):
+        root = released[0].home.root
+        code, printed = deid_here(root, "audit", "flat_table/0001")
+        assert code == PUBLISHED and "release flat_table/0001 is in order" in printed, printed
+        document = json.loads((root / "store/manifests/flat_table/0001.audit.json").read_text())
+        origins = {one["column"]: one["delivered"] for one in document["columns"]}
+        assert origins == {"Town": ["home town"], "Age": ["age"], "Sex": ["sex"], "Likes": ["likes"]}
+        code, printed = deid_here(root, "determination", "flat_table/0001", "--output", tmp_path)
+        assert (
+            code == PUBLISHED and "among the delivered records" in (tmp_path / "flat_table-0001-determination.md").read_text()
+        )
+        code, printed = deid_here(root, "reproduce", "-q", "flat_table/0001")
+        assert code == PUBLISHED and "all files are equal" in printed, printed
+
     def test_every_record_is_like_at_least_k(self, released):
         _, rows = released
         assert min(classes(rows).values()) >= K

@@ -1,0 +1,141 @@
+"""What `deid audit` does: read a release, the registry and the event log, compare them, and write what was found."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
+from deid_assets.errors import ReleaseError
+from deid_assets.release.event_log import recorded_checks, recorded_lineage, recorded_releases, recorded_run
+from deid_assets.release.keyring import secret_of, signing_key_of
+from deid_assets.release.keys import PublicKey
+from deid_assets.release.lineage.audit import Audited, audit_document, document_bytes
+from deid_assets.release.lineage.columns import DerivedColumn, derived_columns
+from deid_assets.release.lineage.graph import Lineage
+from deid_assets.release.lineage.published import PublishedRelease
+from deid_assets.release.lineage.records import Evaluated, RecordedRelease, RecordedRun
+from deid_assets.release.lineage.witness import (
+    check_problems,
+    delivery_problems,
+    evidence_in,
+    evidence_problems,
+    lineage_problems,
+    registry_problems,
+)
+from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
+from deid_assets.release.publication.verification import MANIFEST, verify
+from deid_assets.release.registry.chain import read_chain
+from deid_assets.release.registry.entries import Entry
+from deid_assets.reports.audit_report import render_audit
+from deid_assets.sources.report import delivery_version
+from deid_assets.store import durable
+from deid_assets.store.home import Home
+from deid_assets.store.reading import regular_bytes
+from deid_assets.store.tables import owner_only
+
+
+def audited(home: Home, published: PublishedRelease, key: PublicKey | None) -> Audited:
+    """Compare everything that is recorded about a release; nothing but the log of runs is written.
+
+    Parameters
+    ----------
+    key
+        The trusted key; None for that of the home.
+    """
+    registry = home.releases / "registry.jsonl"
+    prepare_dagster_home(home)
+    with dagster_instance(home) as instance:
+        recorded = recorded_releases(instance)
+        of_log = _OfLog.read(instance, published, _own(recorded, published))
+    exact = home.store / "manifests" / published.policy / f"{published.number:04d}.certificate.json"
+    head = recorded[-1].head if recorded else None
+    trusted = key or signing_key_of(home).public
+    verified = verify(published.folder, trusted, registry, head, exact)
+    problems = [f"{check.name}: {check.reason}" for check in verified.failures]
+    problems += published.problems
+    problems += registry_problems(recorded, [line.hash for line in read_chain(registry).lines])
+    problems += of_log.problems(home, published)
+    columns, unread = derived_columns_of(published, of_log.lineage)
+    return Audited(
+        published, verified, of_log.lineage, of_log.checks, of_log.run, columns, tuple(dict.fromkeys([*problems, *unread]))
+    )
+
+
+def lineage_of_release(home: Home, published: PublishedRelease) -> Lineage | None:
+    """What a release was made from, according to the event log; None if it has no record of the release."""
+    prepare_dagster_home(home)
+    with dagster_instance(home) as instance:
+        return _OfLog.read(instance, published, _own(recorded_releases(instance), published)).lineage
+
+
+def _own(recorded: Iterable[RecordedRelease], published: PublishedRelease) -> RecordedRelease | None:
+    """The materialization that published a release: it recorded the hash of the entry that its manifest determines."""
+    entry = Entry.from_manifest(regular_bytes(published.folder / MANIFEST))
+    return next((one for one in recorded if one.head == entry.hash and not one.unchanged), None)
+
+
+@dataclass(frozen=True)
+class _OfLog:
+    """What the event log has of a release."""
+
+    lineage: Lineage | None
+    checks: tuple[Evaluated, ...]
+    run: RecordedRun | None
+
+    @classmethod
+    def read(cls, instance: dg.DagsterInstance, published: PublishedRelease, own: RecordedRelease | None) -> "_OfLog":
+        if own is None:
+            return cls(None, (), None)
+        lineage = recorded_lineage(instance, own.made, published.public.get("lineage", {}))
+        return cls(lineage, tuple(recorded_checks(instance, lineage)), recorded_run(instance, own.made.run))
+
+    def problems(self, home: Home, published: PublishedRelease) -> list[str]:
+        """Where it lacks or contradicts what the manifest says."""
+        if self.lineage is None:
+            return [
+                "the event log has no materialization of this release, so that its lineage, its checks and its run cannot be "
+                "confirmed: the log was lost or is another home's, or the manifest or the registry was changed"
+            ]
+        secret = secret_of(home)
+        same = secret.commitment() == published.public["secret_commitment"]
+
+        def keyed(name: str, version: str) -> str:
+            return secret.keyed_digest("lineage", name, version)
+
+        found = lineage_problems(self.lineage, published.public["lineage"], keyed if same else None)
+        if self.run is None:
+            found.append(f"the event log has no run {self.lineage.release.run}, which made the release")
+        if published.restricted is None:
+            return found
+        delivery = published.restricted["delivery"]
+        evidence = evidence_in(published.restricted)
+        found += delivery_problems(self.lineage, delivery["key"], delivery_version(delivery["digest"]))
+        found += evidence_problems(self.lineage, evidence)
+        return found + check_problems(self.lineage, self.checks, evidence)
+
+
+def derived_columns_of(published: PublishedRelease, lineage: Lineage | None) -> tuple[tuple[DerivedColumn, ...], list[str]]:
+    """What each published column derives from; and why that cannot be said."""
+    if lineage is None:
+        return (), []
+    try:
+        dictionary: Mapping[str, Any] = json.loads(regular_bytes(published.folder / DICTIONARY))
+        return derived_columns(lineage, dictionary, json.loads(published.public["policy"]["text"])), []
+    except (ReleaseError, ValueError, KeyError, TypeError):
+        return (), [f"{DICTIONARY} cannot be read, so that it is not known which columns were published"]
+
+
+def write_audit(home: Home, found: Audited) -> tuple[Path, Path]:
+    """Write the page and the document into the restricted store, for their owner only; returns their paths."""
+    folder = owner_only(home.store / "manifests" / found.release.policy)
+    document = audit_document(found)
+    page = folder / f"{found.release.number:04d}.audit.html"
+    beside = page.with_suffix(".json")
+    with durable.locked(home.store / "manifests" / ".audit.lock"):
+        durable.replace(page, render_audit(document, found.lineage), 0o600)
+        durable.replace(beside, document_bytes(document), 0o600)
+    return page, beside

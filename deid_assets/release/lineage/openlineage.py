@@ -1,0 +1,146 @@
+"""A release as an OpenLineage event, for catalogs of other systems.
+
+The event holds what is public anyway: the public manifest, the dictionary of the columns, and the names that the policy
+gives to columns of the delivery. The delivery is named by the keyed digest of its key. Nothing names a path, a host or a
+person; the client library of OpenLineage would add facts about the machine, and is therefore not used to send it.
+
+References
+----------
+OpenLineage specification 2-0-2, https://openlineage.io/spec/2-0-2/OpenLineage.json, and the facets named below.
+"""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from deid_assets.errors import ReleaseError
+from deid_assets.release.lineage.columns import TABLES, DerivedColumn
+from deid_assets.sources.flat import RECORDS
+from deid_assets.store.digests import Json
+
+RELEASES, DELIVERIES, JOBS = "deid://releases", "deid://deliveries", "deid"
+"""Namespaces of datasets and jobs."""
+
+URL, KEY, PATH = "OPENLINEAGE_URL", "OPENLINEAGE_API_KEY", "api/v1/lineage"
+"""Variables that name an endpoint, and its path, as OpenLineage's clients use them."""
+
+_SPEC = "https://openlineage.io/spec"
+_SECONDS = 10
+
+
+def release_event(
+    manifest: Mapping[str, Any], dictionary: Mapping[str, Any], columns: Iterable[DerivedColumn], run: str
+) -> dict[str, Json]:
+    """Describe a release as a completed run: the delivery's tables went in, the released tables came out.
+
+    Parameters
+    ----------
+    manifest
+        The public edition.
+    dictionary
+        `data/dictionary.json` of the release.
+    columns
+        What each released column derives from.
+    run
+        Identifier of Dagster's run, a UUID.
+
+    Returns
+    -------
+    dict
+        A `RunEvent`.
+    """
+    producer = f"urn:deid_assets:{manifest['code_version']}"
+    policy = manifest["policy"]["name"]
+    of_table: dict[str, list[DerivedColumn]] = {}
+    for column in columns:
+        of_table.setdefault(column.table, []).append(column)
+    delivery = manifest["delivery"]["key_digest"]
+    sources = sorted({_field(delivery, one)["name"] for own in of_table.values() for c in own for one in c.delivered})
+    return {
+        "eventType": "COMPLETE",
+        "eventTime": manifest["created"],
+        "producer": producer,
+        "schemaURL": f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent",
+        "run": {"runId": run, "facets": {}},
+        "job": {"namespace": JOBS, "name": f"{policy}/release", "facets": {}},
+        "inputs": [{"namespace": DELIVERIES, "name": name, "facets": {}, "inputFacets": {}} for name in sources],
+        "outputs": [
+            {
+                "namespace": RELEASES,
+                "name": f"{policy}/{manifest['number']:04d}/{table}",
+                "facets": {
+                    "schema": _facet(producer, "1-2-0", "SchemaDatasetFacet") | {"fields": _fields(described)},
+                    "version": _facet(producer, "1-0-1", "DatasetVersionDatasetFacet")
+                    | {"datasetVersion": _version(manifest, table)},
+                    "columnLineage": _facet(producer, "1-2-0", "ColumnLineageDatasetFacet")
+                    | {"fields": _lineage(delivery, of_table.get(table, ())), "dataset": []},
+                },
+                "outputFacets": {},
+            }
+            for table, described in sorted(dictionary["tables"].items())
+        ],
+    }
+
+
+def _facet(producer: str, version: str, name: str) -> dict[str, Any]:
+    return {"_producer": producer, "_schemaURL": f"{_SPEC}/facets/{version}/{name}.json#/$defs/{name}"}
+
+
+def _fields(described: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"name": column["name"], "type": column["type"], "description": column["meaning"], "fields": []}
+        for column in described["columns"]
+    ]
+
+
+def _version(manifest: Mapping[str, Any], table: str) -> str:
+    """The digest of the table's rows, which CSV and Parquet share."""
+    found = {file["rows_digest"] for file in manifest["files"] if PurePosixPath(file["path"]).stem == table}
+    return str(next(iter(found - {None}), "unknown"))
+
+
+def _lineage(delivery: str, columns: Iterable[DerivedColumn]) -> dict[str, Any]:
+    return {
+        column.column: {"inputFields": [_field(delivery, one) | {"transformations": []} for one in column.delivered]}
+        for column in columns
+        if column.delivered
+    }
+
+
+def _field(delivery: str, delivered: str) -> dict[str, Any]:
+    """A delivered column: "members.column", "claims.column", or a column of the one table that was delivered."""
+    table, _, column = delivered.partition(".")
+    if table not in TABLES or not column:
+        table, column = RECORDS, delivered
+    return {"namespace": DELIVERIES, "name": f"{delivery}/{table}", "field": column}
+
+
+def send(event: Mapping[str, Json], url: str, key: str | None) -> None:
+    """Send an event to an endpoint.
+
+    Parameters
+    ----------
+    url, key
+        What the variables `OPENLINEAGE_URL` and `OPENLINEAGE_API_KEY` say.
+
+    Raises
+    ------
+    ReleaseError
+        If the endpoint does not take it. The message has neither the address nor the key.
+    """
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    address = f"{url.rstrip('/')}/{PATH}"
+    if not address.startswith(("http://", "https://")):
+        raise ReleaseError(f"{URL} must begin with http:// or https://")
+    try:
+        request = urllib.request.Request(address, json.dumps(event).encode(), headers, method="POST")  # noqa: S310
+        with urllib.request.urlopen(request, timeout=_SECONDS):  # noqa: S310 - http or https, as checked above
+            return
+    except urllib.error.HTTPError as error:
+        problem = f"it answers {error.code}"
+    except (OSError, ValueError) as error:
+        problem = f"it cannot be reached ({type(error).__name__})"
+    raise ReleaseError(f"the endpoint that {URL} names did not take the event: {problem}")

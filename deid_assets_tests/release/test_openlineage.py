@@ -1,0 +1,151 @@
+"""A release as an OpenLineage event: as the specification wants it, with nothing that is not public; and an endpoint."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from deid_assets.errors import ReleaseError
+from deid_assets.release.lineage.columns import DerivedColumn
+from deid_assets.release.lineage.openlineage import release_event, send
+
+RUN = "fbfd08e5-7991-4872-8a6d-53fb5b6ccfbc"
+MANIFEST = {
+    "code_version": "0.1.0",
+    "created": "2026-01-01T00:00:00+00:00",
+    "number": 7,
+    "policy": {"name": "small"},
+    "delivery": {"key_digest": "22e41dab0b9d7a6b"},
+    "files": [
+        {"path": "data/Claims.csv", "rows_digest": "ab" * 32},
+        {"path": "data/Claims.parquet", "rows_digest": "ab" * 32},
+        {"path": "certificate.json", "rows_digest": None},
+    ],
+}
+DICTIONARY = {
+    "tables": {
+        "Claims": {"columns": [{"name": "PlaceSvc", "type": "text", "meaning": "place of service"}]},
+        "Attrition": {"columns": [{"name": "Count", "type": "whole number", "meaning": "protected count"}]},
+    }
+}
+COLUMNS = (
+    DerivedColumn("Claims", "PlaceSvc", "release_claims", ("release_claims.PlaceSvc", "claims.place"), ("claims.POS.code",)),
+    DerivedColumn("Attrition", "Count", "published_counts", (), ()),
+)
+
+
+def event() -> dict:
+    return release_event(MANIFEST, DICTIONARY, COLUMNS, RUN)
+
+
+def test_tables_go_in_and_come_out_with_their_columns():
+    made = event()
+    assert made["job"] == {"namespace": "deid", "name": "small/release", "facets": {}}
+    assert [one["name"] for one in made["inputs"]] == ["22e41dab0b9d7a6b/claims"]
+    attrition, claims = made["outputs"]
+    assert (claims["namespace"], claims["name"]) == ("deid://releases", "small/0007/Claims")
+    assert claims["facets"]["version"]["datasetVersion"] == "ab" * 32
+    (source,) = claims["facets"]["columnLineage"]["fields"]["PlaceSvc"]["inputFields"]
+    assert source["field"] == "POS.code" and source["name"] == "22e41dab0b9d7a6b/claims"
+    assert attrition["facets"]["columnLineage"]["fields"] == {}
+    assert attrition["facets"]["version"]["datasetVersion"] == "unknown"
+
+
+def test_the_one_table_of_a_flat_delivery_is_called_records():
+    column = DerivedColumn("Records", "Age", "release_records", ("release_records.Age",), ("age.in.years",))
+    made = release_event(MANIFEST, {"tables": {"Records": {"columns": []}}}, [column], RUN)
+    (source,) = made["outputs"][0]["facets"]["columnLineage"]["fields"]["Age"]["inputFields"]
+    assert (source["name"], source["field"]) == ("22e41dab0b9d7a6b/records", "age.in.years")
+
+
+def test_it_is_what_the_classes_generated_from_the_specification_write():
+    base = pytest.importorskip("openlineage.client.generated.base")
+    from openlineage.client.generated import column_lineage_dataset, dataset_version_dataset, schema_dataset
+    from openlineage.client.serde import Serde
+
+    made = event()
+    outputs = []
+    for one in made["outputs"]:
+        facets = one["facets"]
+        common = {"producer": facets["schema"]["_producer"]}
+        fields = [schema_dataset.SchemaDatasetFacetFields(**field) for field in facets["schema"]["fields"]]
+        lineage = {
+            name: column_lineage_dataset.Fields(
+                inputFields=[column_lineage_dataset.InputField(**source) for source in field["inputFields"]]
+            )
+            for name, field in facets["columnLineage"]["fields"].items()
+        }
+        built = {
+            "schema": schema_dataset.SchemaDatasetFacet(fields=fields, **common),
+            "version": dataset_version_dataset.DatasetVersionDatasetFacet(
+                datasetVersion=facets["version"]["datasetVersion"], **common
+            ),
+            "columnLineage": column_lineage_dataset.ColumnLineageDatasetFacet(fields=lineage, **common),
+        }
+        outputs.append(base.OutputDataset(namespace=one["namespace"], name=one["name"], facets=built))
+    whole = base.RunEvent(
+        eventType=base.EventType.COMPLETE,
+        eventTime=made["eventTime"],
+        run=base.Run(runId=RUN),
+        job=base.Job(namespace=made["job"]["namespace"], name=made["job"]["name"]),
+        inputs=[base.InputDataset(namespace=one["namespace"], name=one["name"]) for one in made["inputs"]],
+        outputs=outputs,
+        producer=made["producer"],
+    )
+    assert Serde.to_dict(whole) == made
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    got: list = []
+    answer = 201
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.got.append((self.path, self.headers.get("Authorization"), json.loads(body)))
+        self.send_response(self.answer)
+        self.end_headers()
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def endpoint() -> Iterator[tuple[str, type[Endpoint]]]:
+    handler = type("One", (Endpoint,), {"got": []})
+    server = HTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/", handler
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_an_event_is_sent_as_clients_of_openlineage_send_it(endpoint):
+    url, handler = endpoint
+    send(event(), url, "a key")
+    send(event(), url, None)
+    assert handler.got == [("/api/v1/lineage", "Bearer a key", event()), ("/api/v1/lineage", None, event())]
+
+
+def test_an_endpoint_that_refuses_is_told_without_address_and_key(endpoint):
+    url, handler = endpoint
+    handler.answer = 500
+    with pytest.raises(ReleaseError, match="it answers 500") as told:
+        send(event(), url, "a key")
+    assert "127.0.0.1" not in str(told.value) and "a key" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("http://127.0.0.1:1", "it cannot be reached"),
+        ("http://[broken", "it cannot be reached"),
+        ("file:///etc/passwd", "must begin with http"),
+    ],
+)
+def test_an_endpoint_that_is_not_there(url, problem):
+    with pytest.raises(ReleaseError, match=problem):
+        send(event(), url, None)

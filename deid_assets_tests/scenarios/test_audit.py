@@ -1,0 +1,234 @@
+"""`deid audit`: a release is explained by everything that was recorded of it, and every contradiction is found."""
+
+import html
+import json
+import re
+import shutil
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deid_assets.assessments.evidence import Evidence
+from deid_assets_tests.reports.numbers_shown import numbers_in, without_sources
+from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid_here, unwrapped
+from deid_assets_tests.scenarios.conftest import KEY, MEMBERS
+from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of
+
+
+@pytest.fixture(scope="module")
+def home(published, tmp_path_factory) -> Iterator[Pipeline]:
+    """A copy of the published home that the audits of this module look at."""
+    with copy_of(published.pipeline.home.root, tmp_path_factory.mktemp("audited") / "deid") as pipeline:
+        yield pipeline
+
+
+@pytest.fixture(scope="module")
+def audited(home) -> tuple[str, dict, str]:
+    """What the command printed, and both files."""
+    before = home.published_bytes()
+    code, printed = deid_here(home.home.root, "audit", "small/0001")
+    assert code == PUBLISHED, printed
+    assert home.published_bytes() == before, "an audit publishes nothing"
+    folder = home.home.store / "manifests" / "small"
+    document = (folder / "0001.audit.json").read_text()
+    return printed, json.loads(document), (folder / "0001.audit.html").read_text()
+
+
+def test_the_audit_is_restricted_and_says_so_on_its_first_line(home, audited):
+    printed, document, page = audited
+    folder = home.home.store / "manifests" / "small"
+    for file in (folder / "0001.audit.json", folder / "0001.audit.html"):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert "RESTRICTED: exact counts of people" in file.read_text().splitlines()[0]
+    assert "release small/0001 is in order" in printed and "(restricted)" in printed
+    assert next(iter(document)) == "restricted" and document["in_order"] is True and document["problems"] == []
+    assert 'http-equiv="Content-Security-Policy"' in page and "<script" not in page and "http://www.w3.org" not in page
+
+
+def test_every_asset_with_its_inputs_and_data_versions_is_in_the_graph(home, audited):
+    _, document, page = audited
+    assert {asset["asset"] for asset in document["assets"]} == {f"small/{name}" for name in home.every_asset}
+    by_asset = {asset["asset"]: asset for asset in document["assets"]}
+    for name in ("release_claims", "neighbor_attack", "release"):
+        tags = home.materialization(name, KEY).tags
+        for one in by_asset[f"small/{name}"]["inputs"]:
+            assert str(one["event"]) == tags[f"dagster/input_event_pointer/{one['asset']}"]
+            assert one["data_version"] == by_asset[one["asset"]]["data_version"]
+    assert document["run"]["tags"]["dagster/partition"] == KEY == document["delivery"]["key"]
+    assert "data:image/svg+xml;base64," in page and "release claims" in page
+
+
+def test_every_check_and_gate_is_shown_with_its_number_and_threshold(home, audited):
+    _, document, page = audited
+    names = {(one["asset"], one["check"]) for one in document["checks"]}
+    assert names == {
+        (key.asset_key.to_user_string(), key.name) for key in home._definitions().resolve_asset_graph().asset_check_keys
+    }
+    assert all(one["passed"] and one["measured"] is not None for one in document["checks"])
+    manifest = json.loads((home.home.store / "manifests" / "small" / "0001.json").read_bytes())
+    gating = [m for item in manifest["evidence"] for m in item["measurements"] if m["gating"]]
+    shown = html.unescape(page)
+    assert gating and all(m["name"] in shown for m in gating)
+
+
+def test_what_was_removed_is_counted_exactly_beside_what_was_published(home, audited):
+    _, document, _ = audited
+    steps = {step["stage"]: step for step in document["removed"]}
+    assert steps["delivered_members"]["rows_out"] == MEMBERS
+    suppressed = home.table(KEY, "suppressed_members").count()
+    assert steps["released_members"]["removed"] == suppressed > 0
+    public = json.loads((home.home.releases / "small" / "0001" / "manifest.json").read_bytes())
+    for step in public["attrition"]:
+        assert steps[step["stage"]]["published_rows_out"] == step["rows_out"]
+
+
+def test_published_columns_are_traced_to_the_delivery(audited):
+    _, document, _ = audited
+    columns = {(one["table"], one["column"]): one for one in document["columns"]}
+    assert columns["Claims", "PlaceSvc"]["steps"] == [
+        "release_claims.PlaceSvc", "truncated_claims.place", "grouped_claims.place", "eligible_claims.place", "claims.place",
+    ]  # fmt: skip
+    assert columns["Members", "AgeAtFirstClaim"]["delivered"] == ["members.age"]
+    assert "pseudonym_crosswalk.pseudonym" in columns["Claims", "ProviderID"]["steps"]
+    assert columns["Attrition", "Count"]["candidate"] == "published_counts"
+
+
+def test_the_audit_names_no_person(home, audited):
+    _, document, page = audited
+    originals = set(home.table(KEY, "pseudonym_crosswalk").frame()["original_id"].astype(str))
+    pseudonyms = set(home.table(KEY, "pseudonym_crosswalk").frame()["pseudonym"].astype(str))
+    words = set(re.findall(r"[\w.-]+", json.dumps(document) + page))
+    long = {one for one in originals | pseudonyms if len(one) > 5}
+    assert len(long) > 1_000 and not long & words
+
+
+def _byte(file: Path, old: bytes, new: bytes) -> None:
+    file.chmod(0o644)
+    content = file.read_bytes()
+    assert old in content
+    file.write_bytes(content.replace(old, new, 1))
+
+
+def _edit_log(root: Path, old: str, new: str) -> None:
+    """Replace a text in every event of the log, in all of its files."""
+    changed = 0
+    for file in (root / "home" / "history" / "runs").glob("*.db"):
+        with sqlite3.connect(file) as connection:
+            changed += connection.execute(
+                "UPDATE event_logs SET event = replace(event, ?, ?) WHERE instr(event, ?)", [old, new, old]
+            ).rowcount
+    assert changed
+
+
+def _data_version(root: Path, _pipeline: Pipeline) -> None:
+    version = _pipeline.materialization("release_claims", KEY).tags["dagster/data_version"]
+    _edit_log(root, version, "0" * len(version))
+
+
+def _measured(root: Path, pipeline: Pipeline) -> None:
+    digest = pipeline.materialization("neighbor_attack", KEY).metadata["evidence_digest"].value
+    _edit_log(root, digest, "0" * len(digest))
+
+
+def _cut_registry(root: Path, _pipeline: Pipeline) -> None:
+    file = root / "releases" / "registry.jsonl"
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-1]))
+
+
+def _forget(root: Path, _pipeline: Pipeline) -> None:
+    shutil.rmtree(root / "home" / "history")
+
+
+def _restricted(root: Path, _pipeline: Pipeline) -> None:
+    file = root / "store" / "manifests" / "small" / "0001.json"
+    manifest = json.loads(file.read_bytes())
+    assert Evidence.from_json(manifest["evidence"][0])
+    _byte(file, b'"rows_out":3000', b'"rows_out":3001')
+
+
+HARM = {
+    "a byte of a file": (
+        lambda root, _: _byte(root / "releases/small/0001/data/Claims.csv", b",Y1,", b",Y2,"),
+        "data/Claims.csv is as listed: it was changed",
+    ),
+    "a byte of the manifest": (
+        lambda root, _: _byte(root / "releases/small/0001/manifest.json", b"named researchers", b"namex researchers"),
+        "manifest and signature do not belong together",
+    ),
+    "a byte of the registry": (
+        lambda root, _: _byte(root / "releases/registry.jsonl", b'"policy":"small"', b'"policy":"smell"'),
+        "was changed: its hash is not that of its content",
+    ),
+    "the end of the registry": (_cut_registry, "the registry contains this release: it has no entry"),
+    "the restricted edition": (_restricted, "is not the restricted edition that the published manifest names"),
+    "the event log is gone": (_forget, "the event log has no materialization of this release"),
+    "another data version in the log": (_data_version, "release_claims: the manifest states another data version"),
+    "another measurement in the log": (_measured, "neighbor_attack: the manifest states other measurements"),
+}
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_harm_is_found_and_told(published, tmp_path, harm):
+    do, sentence = HARM[harm]
+    root = tmp_path / "deid"
+    shutil.copytree(published.pipeline.home.root, root)
+    do(root, published.pipeline)
+    code, printed = deid_here(root, "audit", "small/0001")
+    assert code == ERROR and sentence in unwrapped(printed), printed
+    if "problem:" in printed:
+        assert "release small/0001 is NOT in order" in printed
+        document = json.loads((root / "store/manifests/small/0001.audit.json").read_text())
+        assert not document["in_order"] and any(sentence in problem for problem in document["problems"])
+
+
+def test_another_secret_confirms_nothing(published, tmp_path, monkeypatch):
+    root = tmp_path / "deid"
+    shutil.copytree(published.pipeline.home.root, root)
+    monkeypatch.setenv("DEID_SECRET", "another secret of the scenarios, as long as it takes")
+    code, printed = deid_here(root, "audit", "small/0001")
+    assert code == ERROR and "made with another secret" in printed
+
+
+def test_another_key_is_not_trusted(published, tmp_path):
+    root = tmp_path / "deid"
+    shutil.copytree(published.pipeline.home.root, root)
+    code, _ = deid_here(tmp_path / "other", "key", "export", "--output", tmp_path / "other.pem")
+    assert code == 0
+    code, printed = deid_here(root, "audit", root / "releases/small/0001", "--key", tmp_path / "other.pem")
+    assert code == ERROR and "the signer is trusted" in printed
+
+
+def test_a_home_without_releases_says_so(tmp_path):
+    code, printed = deid_here(tmp_path / "deid", "audit", "small/0001")
+    assert code == ERROR and "nothing was released in the home" in printed
+
+
+def test_the_determination_of_a_release_is_drafted_from_its_public_manifest(home, tmp_path):
+    before = home.published_bytes()
+    code, printed = deid_here(home.home.root, "determination", "small/0001", "--output", tmp_path, "--expires", "2027-06-30")
+    assert code == PUBLISHED, printed
+    page = (tmp_path / "small-0001-determination.html").read_bytes()
+    public = (home.home.releases / "small" / "0001" / "manifest.json").read_text()
+    shown = without_sources(page)
+    found = numbers_in(shown)
+    assert len(found) > 20 and found <= numbers_in(public), found - numbers_in(public)
+    assert "neighbor success given membership" in shown and b"2027-06-30" in page
+    assert home.published_bytes() == before
+    code, printed = deid_here(home.home.root, "determination", "small/0001", "--output", tmp_path)
+    assert code == ERROR and "is there already" in printed, "somebody may have written on in it"
+    code, printed = deid_here(home.home.root, "determination", "small/0001", "--output", home.home.releases / "drafts")
+    assert code == ERROR and "the folder of releases contains releases only" in unwrapped(printed)
+    code, printed = deid_here(home.home.root, "determination", "small/0001", "--output", "/proc/nowhere")
+    assert code == ERROR and "cannot be written" in printed
+
+
+def test_nothing_is_drafted_of_a_release_that_is_not_in_order(published, tmp_path):
+    root = tmp_path / "deid"
+    shutil.copytree(published.pipeline.home.root, root)
+    _byte(root / "releases/small/0001/data/Claims.csv", b",Y1,", b",Y2,")
+    code, printed = deid_here(root, "determination", "small/0001", "--output", tmp_path / "out")
+    assert code == ERROR and "nothing is drafted of a release that is not in order" in printed
+    assert not (tmp_path / "out").exists()
