@@ -124,7 +124,7 @@ class Passed:
         The sums that hold between these cells.
     counts
         The published tables of counts; None if the policy publishes none.
-    roll, removal_digest, tried
+    roll, removal_digest, tried, rows, generalization
         As in `Manifest`; empty and None if records have no identifier.
     """
 
@@ -142,6 +142,8 @@ class Passed:
     roll: bytes
     removal_digest: str
     tried: Tried | None
+    rows: bytes = b""
+    generalization: Mapping[str, str] | None = None
 
 
 def publish(
@@ -203,6 +205,8 @@ def publish(
             roll=passed.roll,
             removal_digest=passed.removal_digest,
             tried=passed.tried,
+            rows=passed.rows,
+            generalization=passed.generalization,
             counts=CountStatement(policy.counts, budget, passed.counts),
         )
 

@@ -39,6 +39,7 @@ from deid_assets.policy.sections.longitudinal import (
 )
 from deid_assets.policy.sections.number_of_claims import REPORTED, NumberOfClaims
 from deid_assets.policy.sections.population import InpatientAttack, PopulationTable, VoterListAttack
+from deid_assets.policy.sections.releases import Releases
 from deid_assets.policy.sections.sensitivity import AttackSensitivity
 from deid_assets.sources.delivery import SourceOptions
 
@@ -79,6 +80,7 @@ class Policy(ReleasePolicy):
     membership: MembershipDisclosure = MembershipDisclosure()
     provider_graph: ProviderGraph = ProviderGraph()
     counts: Counts = Counts()
+    releases: Releases = Releases()
     reviewed_attributes: dict[PassedOnColumn, Said] = Field(
         {},
         description="columns published without a hierarchy that may single members out or refine a quasi-identifier, each with "

@@ -60,7 +60,7 @@ def compared(earlier: Table, later: Table) -> Compared:
                   FROM {earlier.sql} WHERE released AND service_day IS NOT NULL) AS a
             JOIN (SELECT tag, quasi_identifier, service_day, value, known::BIGINT AS known, held::BIGINT AS held
                   FROM {later.sql} WHERE released AND service_day IS NOT NULL) AS b
-              ON a.tag = b.tag AND a.quasi_identifier = b.quasi_identifier AND a.service_day = b.service_day AND a.value = b.value"""
+              USING (tag, quasi_identifier, service_day, value)"""
     ).iloc[0]
     return Compared(
         int(members["both_of_them"]), int(members["added"]), int(members["withdrawn"]),

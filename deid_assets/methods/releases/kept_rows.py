@@ -74,7 +74,8 @@ def kept_rows(
     parts += [_of_claims(tables, column, level, of_claims[column]) for column, level in claims.items()]
     only = " WHERE shown" if released_only else ""
     return f"""WITH people AS (FROM ({people}){only})
-        SELECT tag, quasi_identifier, service_day::INTEGER AS service_day, value, label, known::UINTEGER AS known, held::UINTEGER AS held, released
+        SELECT tag, quasi_identifier, service_day::INTEGER AS service_day, value, label,
+          known::UINTEGER AS known, held::UINTEGER AS held, released
         FROM ({" UNION ALL ".join(parts)}) ORDER BY quasi_identifier, tag, service_day, value"""
 
 

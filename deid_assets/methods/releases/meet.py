@@ -35,20 +35,31 @@ class LinkedMembers:
         One for each history, so that exemptions may be decided once, at the top.
     adversary
         Recomputes the adversary's power on generalized data.
+    tags
+        (n,) uint64: tags of the targets, ascending.
     """
 
     data: LongitudinalData
     dimensions: tuple[Dimension, ...]
     adversary: Adversary
+    tags: np.ndarray
 
     @property
     def node(self) -> tuple[int, ...]:
         """The meet, as a node."""
         return (_MEET,) * len(self.dimensions)
 
-    def computation(self, k: int) -> NodeComputation:
-        """Return the node computation at the meet; `k` is the smallest class that is not at high risk."""
-        return NodeComputation(self.data, self.dimensions, k, only_at=self.node)
+    def computation(self, k: int, extract: bool = False) -> NodeComputation:
+        """Return the node computation at the meet.
+
+        Parameters
+        ----------
+        k
+            Smallest class that is not at high risk.
+        extract
+            Whether the population is the release itself, from whose classes those of a register are estimated.
+        """
+        return NodeComputation(self.data, self.dimensions, k, only_at=self.node, extract=extract)
 
 
 def linked_members(releases: Sequence[Table], power: int, rounding: Rounding) -> LinkedMembers | None:
@@ -72,13 +83,14 @@ def linked_members(releases: Sequence[Table], power: int, rounding: Rounding) ->
         " UNION ALL ".join(map(_numbered, range(len(releases)), releases)),
     )
     write_table(members, _members(every, len(releases)))
-    found = members.arrays(f"SELECT class, released FROM {members.sql} ORDER BY position")
+    found = members.arrays(f"SELECT tag, class, released FROM {members.sql} ORDER BY position")
     targets = np.flatnonzero(np.asarray(found["released"], dtype=bool))
     if not len(targets):
         return None
     classes = np.asarray(found["class"], dtype=np.int32)
     columns = members.query(
-        f"SELECT DISTINCT quasi_identifier AS name FROM ({every}) WHERE service_day IS NOT NULL AND value IS NOT NULL ORDER BY 1"
+        f"SELECT DISTINCT quasi_identifier AS name FROM ({every})"
+        " WHERE service_day IS NOT NULL AND value IS NOT NULL ORDER BY name"
     )
     domains, held, known, claims = [], [], [], []
     for column in columns["name"]:
@@ -99,7 +111,7 @@ def linked_members(releases: Sequence[Table], power: int, rounding: Rounding) ->
         powers,
     )  # fmt: skip
     dimensions = tuple(Dimension(name, (), (place,), _LEVELS) for place, name in enumerate(columns["name"]))
-    return LinkedMembers(data, dimensions, Adversary(number, power, rounding))
+    return LinkedMembers(data, dimensions, Adversary(number, power, rounding), np.asarray(found["tag"])[targets])
 
 
 def _numbered(number: int, release: Table) -> str:
@@ -129,7 +141,8 @@ def _occurrences(shown: str, members: Table, values: Table) -> str:
     Missing values have the code -1.
     """
     return f"""SELECT m.position, coalesce(v.code, -1) AS code, sum(known) AS known, sum(held) AS held
-        FROM (SELECT tag, service_day, value, max(known) AS known, max(held) AS held FROM ({shown}) GROUP BY tag, service_day, value)
+        FROM (SELECT tag, service_day, value, max(known) AS known, max(held) AS held FROM ({shown})
+              GROUP BY tag, service_day, value)
         JOIN {members.sql} AS m USING (tag) LEFT JOIN {values.sql} AS v USING (value)
         GROUP BY ALL ORDER BY position, code"""
 

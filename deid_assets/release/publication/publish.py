@@ -81,8 +81,8 @@ class Releases:
         Signs manifests. A release left by a crash is completed only if this key signed it.
     restricted
         Folder in the restricted store for restricted editions of manifests, as <policy>/<number>.json. Beside each are
-        the tags of the released members as <number>.members, the roll of its delivery as <number>.roll and the exact
-        certificate as <number>.certificate.json.
+        the tags of the released members as <number>.members, the roll of its delivery as <number>.roll, what later
+        releases are compared with as <number>.rows.parquet, and the exact certificate as <number>.certificate.json.
     """
 
     folder: Path
@@ -414,6 +414,7 @@ class Staging:
             and manifest.get("restricted_edition") == bytes_digest(made.restricted)
             and parse_json(made.restricted).get("members_digest") == bytes_digest(made.member_tags)
             and parse_json(made.restricted).get("roll_digest") == (bytes_digest(made.roll) if made.roll else None)
+            and parse_json(made.restricted).get("rows_digest") == (bytes_digest(made.rows) if made.rows else None)
             and names_exact_edition((self.folder / CERTIFICATE).read_bytes(), made.exact_certificate)
         )
         if not is_this_one:
@@ -422,6 +423,7 @@ class Staging:
         restricted = owner_only(self.releases.restricted / self.policy)
         durable.replace(restricted / f"{self.number:04d}.members", made.member_tags, 0o600)
         durable.replace(restricted / f"{self.number:04d}.roll", made.roll, 0o600)
+        durable.replace(restricted / f"{self.number:04d}.rows.parquet", made.rows, 0o600)
         durable.replace(restricted / f"{self.number:04d}.certificate.json", made.exact_certificate, 0o600)
         durable.replace(restricted / f"{self.number:04d}.json", made.restricted, 0o600)
         durable.create(self.folder / MANIFEST, made.public, 0o444)
