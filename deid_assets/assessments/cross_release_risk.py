@@ -156,7 +156,8 @@ def _readings(work: Work[Policy], releases: Sequence[Table], k: int, number: int
         return None
     with search_executor() as executor:
         return both_readings(
-            linked.computation(k, not work.policy.counts_population), linked.node, linked.adversary, work.stream_key("cross releases", number),
+            linked.computation(k, not work.policy.counts_population), linked.node, linked.adversary,
+            work.stream_key("cross releases", number),
             work.policy.risk.gate.draws, executor,
         )  # fmt: skip
 
@@ -406,9 +407,9 @@ CROSS_RELEASE_RISK = Assessment(
         Gate(
             WITHDRAWN,
             "withdrawn_members_within_threshold",
-            "The members whom an earlier release has and this one lacks are hidden among others who are missing, except at most "
-            "MaxSup of them.",
-            "Earlier releases of which more than MaxSup of the members are missing and stand out: fewer than k of their class are.",
+            "Members of an earlier release whom this one lacks are hidden among others who are missing, except at most MaxSup.",
+            "Earlier releases of which more than MaxSup of the members are missing and stand out: fewer than k of their class "
+            "are.",
             1.0,
             lambda policy: Limit(0.0),
         ),

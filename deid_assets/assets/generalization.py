@@ -25,6 +25,7 @@ from deid_assets.assessments.no_choice import why_no_choice
 from deid_assets.assessments.nodes_to_try import all_but_pinned, nodes_to_try
 from deid_assets.assessments.number_of_claims import claim_bins_of
 from deid_assets.assessments.other_gates import other_gates
+from deid_assets.assets.publishing import releases_of
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, stage_asset, start_meter
 from deid_assets.assets.tries import delivery_tries
@@ -188,7 +189,8 @@ def generalization_choice(
         not_again = tries.not_tried_again({parse_node(text): levels_at(policy, parse_node(text)) for text in nodes["node"]})
         pinned = {}
         if policy.releases.generalization == "pinned":
-            pinned = all_but_pinned(policy, last_generalization(workplace.releases_made(), policy.name))
+            withdrawn = releases_of(workplace).registry.chain().withdrawn
+            pinned = all_but_pinned(policy, last_generalization(workplace.releases_made(), policy.name, withdrawn))
         to_try = nodes_to_try(policy, nodes, kept, sampled, not_again | pinned)
         before = workplace.released_before(member_profiles, released_ids(member_profiles))
         gates = other_gates(

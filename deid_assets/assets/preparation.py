@@ -75,7 +75,7 @@ def pseudonym_crosswalk(
     return pd.concat(frames, ignore_index=True)
 
 
-@stage_asset(policy_sections=["removal", "opt_outs"], version="2", derived_columns={"reason": ["code_book.removal_reason"]})
+@stage_asset(policy_sections=["removal", "opt_outs"], version="3", derived_columns={"reason": ["code_book.removal_reason"]})
 def removed_members(
     context: dg.AssetExecutionContext,
     members: Table,
@@ -88,9 +88,10 @@ def removed_members(
     opt_outs = policies.of(context, Policy).opt_outs
     opted_out = opt_outs.all_members
     problems = opt_out_match(members, opted_out).problems(opt_outs.matched_at_least)
+    problems += opt_out_match(members, opt_outs.withdrawn).problems_of_home
     if problems:
         raise dg.Failure(f"refused: {'; '.join(problems)}", metadata={"refused": True}, allow_retries=False)
-    return removed_members_query(members, claims, quarantined_rows, code_book, opted_out)
+    return removed_members_query(members, claims, quarantined_rows, code_book, opted_out, opt_outs.withdrawn)
 
 
 @stage_asset(policy_sections=["removal"])

@@ -248,6 +248,12 @@ def publish(
     staging.write_file("report.html", passed.report(draft.public))
     earlier = releases.registry.already_released(policy.name, inputs)
     if earlier is not None:
+        withdrawn = releases.registry.chain().withdrawal_of(earlier.policy, earlier.number)
+        if withdrawn is not None:
+            raise RefusedError(
+                f"refused: the same delivery was released under this policy before, as {earlier.policy}/{earlier.number:04d}, "
+                f"and that release was withdrawn ({withdrawn.reason}); change the policy, or release another delivery"
+            )
         return _unchanged(context, releases, earlier, staging)
     published = staging.publish(describe, key_digest, inputs, created, noise=noise)
     workplace.home.refused_report(policy.name, context.partition_key).unlink(missing_ok=True)

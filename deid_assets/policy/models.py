@@ -87,6 +87,10 @@ class Policy(ReleasePolicy):
         "the reason why it is published nevertheless; the report shows both",
     )
 
+    def without_withdrawn(self, members: tuple[str, ...]) -> "Policy":
+        """Return the policy with the home's own list of members who opted out."""
+        return self.model_copy(update={"opt_outs": self.opt_outs.with_withdrawn(members)})
+
     def named_files(self) -> Iterator[tuple[str, str, str]]:
         """As for every policy, plus the list of members who opted out and the tables of people."""
         yield from super().named_files()
@@ -231,6 +235,8 @@ class Policy(ReleasePolicy):
             content["opt_outs"] = {
                 "members": list(self.opt_outs.all_members), "matched_at_least": self.opt_outs.matched_at_least
             }  # fmt: skip
+            if self.opt_outs.withdrawn:
+                content["opt_outs"]["withdrawn"] = list(self.opt_outs.withdrawn)
         return content
 
 

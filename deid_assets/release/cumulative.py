@@ -7,7 +7,7 @@ whatever the delivery or the policy, so common members are recognized in a refre
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -201,15 +201,22 @@ def earlier_rows(earlier: Iterable[Made], commitment: str) -> tuple[EarlierRows,
     )
 
 
-def last_generalization(earlier: Iterable[Made], policy: str) -> Mapping[str, str] | None:
+def last_generalization(
+    earlier: Iterable[Made], policy: str, withdrawn: Collection[tuple[str, int]] = ()
+) -> Mapping[str, str] | None:
     """The level of each dimension in the last release of a policy, by name; None if it has none.
+
+    Parameters
+    ----------
+    withdrawn
+        Policy and number of the releases that were withdrawn, which nobody should use any more.
 
     Raises
     ------
     RefusedError
         If that release was made by a version of the product that kept no generalization.
     """
-    own = [made for made in earlier if made.policy == policy]
+    own = [made for made in earlier if made.policy == policy and (policy, made.number) not in withdrawn]
     if not own:
         return None
     last = max(own, key=lambda made: made.number)

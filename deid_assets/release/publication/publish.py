@@ -51,7 +51,7 @@ from deid_assets.release.publication.verification import MANIFEST, SIGNATURE, ve
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.clock import goes_back
-from deid_assets.release.registry.entries import Entry
+from deid_assets.release.registry.entries import Entry, Withdrawal
 from deid_assets.release.registry.noise_charges import NoisyPublication
 from deid_assets.release.registry.tries import Tried, is_recorded
 from deid_assets.store import durable
@@ -148,6 +148,30 @@ class Releases:
             if not is_recorded(chain, tried, by_chance):
                 line = tried.refused(by_chance, chain.head, clock.now(chain.last_time))
                 self.registry.append(line.signed(self.key))
+
+    def withdraw(self, policy: str, number: int, reason: str) -> Withdrawal:
+        """Add the withdrawal of a release to the registry, flushed; nothing is deleted.
+
+        Raises
+        ------
+        ReleaseError
+            If there is no such release, it was withdrawn before, or there is no reason.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._locked():
+            self._recover_or_refuse()
+            chain = self.registry.chain()
+            name = f"{policy}/{number:04d}"
+            if chain.find(policy, number) is None:
+                raise ReleaseError(f"there is no release {name} in the registry; `deid releases` lists them")
+            earlier = chain.withdrawal_of(policy, number)
+            if earlier is not None:
+                raise ReleaseError(f"release {name} was withdrawn before, at {earlier.time}")
+            if not reason.strip():
+                raise ReleaseError("a withdrawal needs a reason, which is recorded in the registry")
+            line = Withdrawal(policy, number, reason, chain.head, clock.now(chain.last_time)).signed(self.key)
+            self.registry.append(line)
+            return line
 
     def charge(self, noise: NoisyPublication) -> None:
         """Charge noisy numbers that are told outside a release, such as in a refusal; before they are drawn.

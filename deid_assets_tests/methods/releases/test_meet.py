@@ -81,7 +81,9 @@ def brute_force(releases, columns):
                 any(c == column and v == value for m in release.members.values() for c, _, v, *_ in m.claims)
                 for release in releases
             ]
-            labels.append(tuple(r.label(column, value) if is_there else "absent" for r, is_there in zip(releases, there)))
+            labels.append(
+                tuple(r.label(column, value) if is_there else "absent" for r, is_there in zip(releases, there, strict=True))
+            )
         meets.append([labels.index(label) for label in labels])
     people = {
         tag: oracle.Person(
