@@ -11,11 +11,16 @@ from deid_assets.assessments.cross_release_risk import earlier_of, rows_of
 from deid_assets.assessments.earlier_releases import EarlierRows
 from deid_assets.assessments.kept_rows import Tags, write_kept_rows
 from deid_assets.assessments.kernel_input import class_size_needed, sampling_fraction
-from deid_assets.methods.lattice.choice import suppress_flagged
+from deid_assets.methods.lattice.choice import StreamKeys, suppress_flagged
 from deid_assets.methods.releases.meet import linked_members
 from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table, drop_schema, write_table
+
+
+def _keys(stream_key: StreamKey, place: int, number: int) -> StreamKeys:
+    """Keys of the streams on which members of one group of linked releases are flagged and the others confirmed."""
+    return lambda name: stream_key(f"linked releases {place}: {name}", number)
 
 
 def flagged_in_linked_releases(
@@ -69,7 +74,7 @@ def flagged_in_linked_releases(
                 break
             chosen = suppress_flagged(
                 found.computation(k, not policy.counts_population).keeping(kept), found.node, found.adversary.of(kept),
-                lambda name, of=f"linked releases {place}": stream_key(f"{of}: {name}", number),
+                _keys(stream_key, place, number),
                 policy.risk.max_high_risk_share, policy.risk.gate.draws, confidence_of_try(policy.risk.gate.confidence, number),
                 allowed / int(kept.sum()), policy.risk.search.aim, executor,
             )  # fmt: skip

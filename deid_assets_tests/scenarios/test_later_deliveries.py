@@ -7,9 +7,13 @@ import duckdb
 import numpy as np
 import pytest
 
+from deid_assets.assessments.chosen_generalization import chosen_levels
+from deid_assets.assessments.kept_rows import KEPT_FROM, write_kept_rows
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
+from deid_assets.policy.loading import policy_called
 from deid_assets.release.cumulative import removal_digest, tags_in_order
+from deid_assets.release.kept_file import parquet_of
 from deid_assets.release.keys import load_secret
 from deid_assets.release.registry.entries import NoiseCharge
 from deid_assets.resources import Workplace
@@ -144,6 +148,14 @@ def delivered(pipeline: Pipeline) -> dict[str, int]:
     return {member: 0 if member in held else NOT_RELEASED for member in ids}
 
 
+def kept_rows_of(pipeline: Pipeline) -> bytes:
+    """What the candidate shows of every member, as a release of it keeps it."""
+    policy = policy_called(pipeline.policy, pipeline.home.policies)
+    levels = chosen_levels(policy, pipeline.table(KEY, "chosen_generalization"))
+    tables = {name: pipeline.table(KEY, name) for name in KEPT_FROM}
+    return parquet_of(write_kept_rows(policy, levels, tables, Workplace(root=str(pipeline.home.root)).tags_in_order))
+
+
 def sensitive(pipeline: Pipeline) -> list[str]:
     removed = pipeline.table(KEY, "removed_members")
     return removed.query(f"SELECT DISTINCT member_id FROM {removed.sql} WHERE sensitive ORDER BY 1")["member_id"].tolist()
@@ -188,6 +200,16 @@ def test_a_few_newcomers_refuse(pipeline):
     assert "members of their class are new" in judged(pipeline, classes)
 
 
+def test_an_earlier_release_with_common_members_that_kept_no_rows_refuses(pipeline):
+    """As one made by an earlier version of the product: it is not known what both disclose together."""
+    members = sorted(released(pipeline, KEY))[:5]
+    publish_earlier_release(pipeline.home, members)
+    before = pipeline.published_bytes()
+    summary = pipeline.run(KEY, ["cross_release_risk", "release"])
+    assert summary.exit_code == REFUSED and pipeline.published_bytes() == before, summary
+    assert "releases_not_compared_within_threshold: measured 1, threshold 0" in summary.failed_checks, summary
+
+
 def test_newcomers_who_would_stand_out_are_left_out(pipeline):
     """The same as before, but the earlier release was there when members were suppressed."""
     classes = delivered(pipeline)
@@ -217,10 +239,16 @@ def test_the_same_list_and_members_tell_nothing(pipeline):
     classes |= dict.fromkeys(removed, REMOVED)
     publish_earlier_release(
         pipeline.home, released(pipeline, KEY), roll=roll_of(classes, pipeline), removal_digest=removal_digest(removed),
-        delivery_digest=digest,
+        delivery_digest=digest, rows=kept_rows_of(pipeline),
     )  # fmt: skip
+    before = pipeline.published_bytes()
     summary = pipeline.run(KEY, ["release"])
+    assert "measured beside other earlier releases than there are now" in " ".join(summary.reasons), summary
+    assert pipeline.published_bytes() == before
+    summary = pipeline.run(KEY, ["cross_release_risk", "release"])
     assert summary.exit_code == PUBLISHED, summary
+    measured = pipeline.materialization("cross_release_risk", KEY).metadata["linked_releases"].md_str
+    assert "small/0002" in measured and "linkable share" in measured
 
 
 @pytest.mark.matrix
