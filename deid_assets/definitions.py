@@ -5,9 +5,11 @@ another home, for instance in tests, or to merge into another project.
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from types import ModuleType
+from pathlib import Path
+from types import MappingProxyType, ModuleType
 
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -30,16 +32,21 @@ from deid_assets.assets import (
     release,
     rule_needs,
 )
+from deid_assets.assets.stage_asset import StageAsset
+from deid_assets.automation.deliveries import Watched, delivery_sensor
+from deid_assets.automation.freshness import freshness_of, freshness_policy
+from deid_assets.automation.in_use import Use, policies_in_use, uses_in
 from deid_assets.automation.refused_runs import refusal_sensor
+from deid_assets.automation.rereleases import release_schedule
 from deid_assets.checks.contracts import contract_checks
 from deid_assets.checks.risk import risk_checks
-from deid_assets.partitions import deliveries
+from deid_assets.partitions import deliveries_of
 from deid_assets.policy.base import RESTRICTED_SECTIONS
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import policies_in
 from deid_assets.policy.models import Policy
-from deid_assets.resources import POLICY_TAG, STORE_TAG, Policies, RestrictedStore, Workplace, column_schema, job_name
+from deid_assets.resources import POLICY_TAG, STORE_TAG, Keys, RestrictedStore, Workplace, column_schema, job_name
 from deid_assets.schemas import contracts_of
 from deid_assets.stages import RENAMED_WITH_DATES, STAGE_OF
 from deid_assets.store.home import Home
@@ -55,58 +62,155 @@ COHORT_MODULES = (cohort_intake, cohort)
 """The assets of a longitudinal policy, those of a flat one, and those of a cohort's."""
 
 
-def build_definitions(policies: Mapping[str, AnyPolicy] | None = None, home: Home | None = None) -> dg.Definitions:
+def build_definitions(
+    policies: Mapping[str, AnyPolicy] | Collection[str] | None = None, home: Home | None = None
+) -> dg.Definitions:
     """Build the definitions for some policies.
+
+    They set no executor, so that they can be merged with those of another project. Each job executes its steps in the
+    process of its run.
 
     Parameters
     ----------
     policies
-        By name. Default: those that ship, and those in the home's `policies`.
+        By name: used as they are, whatever the home contains. Names alone: policies that ship or are in the home's
+        `policies`, which every step reads again. Default: those in use in the home (`in_use.policies_in_use`).
     home
         Folder for everything that a run creates. Default: DEID_HOME, else `.deid` in the current folder.
     """
     home = home or Home.here()
-    policies = policies if policies is not None else policies_in(home.policies)
-    assets: list[dg.AssetsDefinition] = []
-    checks: list[dg.AssetChecksDefinition] = []
-    jobs: list[UnresolvedAssetJobDefinition] = []
-    for policy in policies.values():
-        with_dates = getattr(policy, "dates", None) is not None
-        modules = _modules(policy)
-        loaded = dg.load_assets_from_modules(modules, key_prefix=policy.name)
-        made = [asset for asset in loaded if isinstance(asset, dg.AssetsDefinition)]  # the modules hold no others
-        if with_dates:
-            made = [reading_dates(asset, policy.name) for asset in made]
-        contracts = contracts_of(policy)
-        assets += dg.map_asset_specs(partial(specialize, policy=policy, contracts=contracts), made)
-        checks += [*contract_checks(policy), *risk_checks(policy)]
-        jobs.append(
-            dg.define_asset_job(
-                job_name(policy.name),
-                selection=dg.AssetSelection.key_prefixes(policy.name),
-                description=f"From a delivery to a gated release under the policy {policy.name}: {policy.title}.",
-                tags={POLICY_TAG: policy.name},
-                config=dg.PartitionedConfig(
-                    partitions_def=deliveries,
-                    run_config_for_partition_key_fn=lambda key: {},
-                    # The instance allows one run at a time for each value of this tag.
-                    tags_for_partition_key_fn=partial(_store_tag, policy.name),
-                ),
-            )
-        )
-    root = str(home.root)
+    given = dict(policies) if isinstance(policies, Mapping) else {}
+    read = given or (policies_in_use(home) if policies is None else policies_in(home.policies))
+    chosen = [read[name] for name in (read if policies is None else policies)]
+    workplace = Workplace(str(home.root), MappingProxyType(given))
+    uses = uses_in(home)
+    parts = [PolicyParts.of(policy, Keys(policy.name), fresh_days=_use(uses, policy).fresh_days) for policy in chosen]
+    jobs = [part.job() for part in parts]
+    automated = Automated()
+    for part, job in zip(parts, jobs, strict=True):
+        automated += automation_of(home, part, _use(uses, part.policy), job)
     return dg.Definitions(
-        assets=assets,
-        asset_checks=checks,
-        jobs=jobs,
-        sensors=[refusal_sensor(home, jobs)],
-        executor=dg.in_process_executor,
-        resources={
-            "io_manager": RestrictedStore(root=root),
-            "policies": Policies(root=root),
-            "workplace": Workplace(root=root),
-        },
+        assets=[asset for part in parts for asset in part.assets],
+        asset_checks=[*(check for part in parts for check in part.checks), *automated.checks],
+        jobs=[*jobs, *automated.jobs],
+        sensors=[refusal_sensor(workplace, jobs), *automated.sensors],
+        schedules=automated.schedules,
+        resources=resources_of(workplace, [part.keys for part in parts] or [Keys("")]),
     )
+
+
+def _use(uses: Mapping[str, Use], policy: AnyPolicy) -> Use:
+    return uses.get(policy.name, Use())
+
+
+def resources_of(workplace: Workplace, keys: Sequence[Keys]) -> dict[str, object]:
+    """The resources of the assets of some policies, which share a home."""
+    store = RestrictedStore(workplace, frozenset(key.place for key in keys))
+    return {keys[0].resource: workplace, keys[0].store: store.definition()}
+
+
+@dataclass(frozen=True)
+class PolicyParts:
+    """The assets and checks of one policy."""
+
+    policy: AnyPolicy
+    keys: Keys
+    partitions_def: dg.PartitionsDefinition
+    assets: tuple[dg.AssetsDefinition, ...]
+    checks: tuple[dg.AssetChecksDefinition, ...]
+
+    @classmethod
+    def of(
+        cls, policy: AnyPolicy, keys: Keys, partitions_def: dg.PartitionsDefinition | None = None, fresh_days: int | None = None
+    ) -> "PolicyParts":
+        """Make them.
+
+        Parameters
+        ----------
+        partitions_def
+            The deliveries; default: the policy's own.
+        fresh_days
+            Days after which the newest release counts as overdue; None: never.
+        """
+        partitions_def = partitions_def or deliveries_of(policy.name)
+        renamed = RENAMED_WITH_DATES if getattr(policy, "dates", None) is not None else {}
+        made = [one.made(keys, {} if _before_dates(one) else renamed) for one in stage_assets_of(policy)]
+        contracts = contracts_of(policy)
+        described = partial(
+            specialize, policy=policy, contracts=contracts, partitions_def=partitions_def, fresh_days=fresh_days
+        )
+        return cls(
+            policy,
+            keys,
+            partitions_def,
+            tuple(dg.map_asset_specs(described, made)),
+            (*contract_checks(policy, keys, partitions_def), *risk_checks(policy, keys, partitions_def)),
+        )
+
+    def job(self) -> UnresolvedAssetJobDefinition:
+        """The job that makes all of them, step by step in the process of its run.
+
+        A process for each of these small steps would take longer than the step.
+        """
+        return dg.define_asset_job(
+            job_name(self.policy.name),
+            selection=dg.AssetSelection.assets(*(key for asset in self.assets for key in asset.keys)),
+            description=f"From a delivery to a gated release under the policy {self.policy.name}: {self.policy.title}.",
+            tags={POLICY_TAG: self.policy.name},
+            config=dg.PartitionedConfig(
+                partitions_def=self.partitions_def,
+                run_config_for_partition_key_fn=lambda key: {},
+                # The instance allows one run at a time for each value of this tag.
+                tags_for_partition_key_fn=partial(_store_tag, self.policy.name),
+            ),
+            executor_def=dg.in_process_executor,
+        )
+
+
+def stage_assets_of(policy: AnyPolicy) -> list[StageAsset]:
+    """The assets of a policy's kind, as its modules declare them."""
+    found = []
+    for module in _modules(policy):
+        for value in vars(module).values():
+            found += [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, StageAsset)]
+    return found
+
+
+def _before_dates(asset: StageAsset) -> bool:
+    """Whether an asset is made before claims have released dates; later ones read these instead of those without."""
+    return any(STAGE_OF[name] in ("intake", "preparation") for name in asset.outs)
+
+
+@dataclass(frozen=True)
+class Automated:
+    """What Dagster does by itself for policies."""
+
+    sensors: tuple[dg.SensorDefinition, ...] = ()
+    schedules: tuple[dg.ScheduleDefinition, ...] = ()
+    checks: tuple[dg.AssetChecksDefinition, ...] = ()
+    jobs: tuple[UnresolvedAssetJobDefinition, ...] = ()
+
+    def __add__(self, other: "Automated") -> "Automated":
+        return Automated(
+            self.sensors + other.sensors,
+            self.schedules + other.schedules,
+            self.checks + other.checks,
+            self.jobs + other.jobs,
+        )
+
+
+def automation_of(home: Home, part: PolicyParts, use: Use, job: UnresolvedAssetJobDefinition) -> Automated:
+    """What the use of a policy asks for: watched deliveries, re-releases on a schedule, a check of their age."""
+    policy, partitions, made = part.policy, deliveries_of(part.policy.name), Automated()
+    if use.deliveries is not None:
+        watched = Watched(Path(use.deliveries), use.complete_when)
+        made += Automated(sensors=(delivery_sensor(home, policy, job, partitions, watched),))
+    if use.schedule is not None:
+        made += Automated(schedules=(release_schedule(home, policy.name, job, partitions, use.schedule),))
+    if use.fresh_days is not None:
+        fresh = freshness_of(home, part.keys.asset("release"), partitions, use.fresh_days)
+        made += Automated(schedules=(fresh.schedule,), checks=(fresh.check,), jobs=(fresh.job,))
+    return made
 
 
 def _modules(policy: AnyPolicy) -> tuple[ModuleType, ...]:
@@ -119,17 +223,14 @@ def _store_tag(policy: str, delivery: str) -> dict[str, str]:
     return {STORE_TAG: f"{policy}/{delivery}"}
 
 
-def reading_dates(asset: dg.AssetsDefinition, policy: str) -> dg.AssetsDefinition:
-    """Make an asset after the preparation stage read claims with released dates instead of those without."""
-    names = {key.path[-1] for key in asset.keys}
-    if any(STAGE_OF[name] in ("intake", "preparation") for name in names):
-        return asset
-    replaced = {dg.AssetKey([policy, old]): dg.AssetKey([policy, new]) for old, new in RENAMED_WITH_DATES.items()}
-    return asset.with_attributes(asset_key_replacements=replaced)
-
-
-def specialize(spec: dg.AssetSpec, policy: AnyPolicy, contracts: Mapping[str, DataFrameSchema]) -> dg.AssetSpec:
-    """Set what depends on the policy: partition, group, code version, owners, column schema.
+def specialize(
+    spec: dg.AssetSpec,
+    policy: AnyPolicy,
+    contracts: Mapping[str, DataFrameSchema],
+    partitions_def: dg.PartitionsDefinition,
+    fresh_days: int | None = None,
+) -> dg.AssetSpec:
+    """Set what depends on the policy: partition, group, code version, owners, column schema, freshness.
 
     The code version is the method's version and the hash of the policy sections that the asset reads, so a changed
     threshold does not make the intake stale.
@@ -145,10 +246,11 @@ def specialize(spec: dg.AssetSpec, policy: AnyPolicy, contracts: Mapping[str, Da
     if derived:
         described["derived_columns"] = derived
     return spec.replace_attributes(
-        partitions_def=deliveries,
+        partitions_def=partitions_def,
         group_name=f"{policy.name}/{metadata['stage']}",
         code_version=f"{metadata['method_version']}-{policy.section_hash(*sections)[:12]}",
         owners=list(policy.owners),
+        freshness_policy=freshness_policy(fresh_days) if fresh_days and name == "release" else None,
     ).merge_attributes(metadata=described)
 
 
@@ -158,4 +260,5 @@ def _with_dates(source: str) -> str:
     return f"{RENAMED_WITH_DATES.get(asset, asset)}.{column}"
 
 
-defs = build_definitions()
+# The UI's own "Materialize" also executes steps in the process of their run.
+defs = dg.Definitions.merge(build_definitions(), dg.Definitions(executor=dg.in_process_executor))

@@ -3,6 +3,9 @@
 PUBLISHED, ERROR, REFUSED = 0, 1, 2
 """Exit codes of the command line; `Command` adds 64 for a command line that cannot be read."""
 
+REFUSED_MARK = "\N{NO ENTRY} "
+"""Begins the description of a step that privacy refused, so that it does not look like a crash in the UI."""
+
 
 class DeidError(Exception):
     """A problem that the user can mend; the command line prints its message and exits with 1."""

@@ -2,6 +2,13 @@
 
 import dagster as dg
 
-DELIVERIES = "deliveries"
-deliveries = dg.DynamicPartitionsDefinition(name=DELIVERIES)
-"""One key per delivery, added when the delivery is registered."""
+
+def deliveries_of(policy: str) -> dg.DynamicPartitionsDefinition:
+    """The deliveries of a policy: one key for each that was registered for it.
+
+    Parameters
+    ----------
+    policy
+        The policy's name.
+    """
+    return dg.DynamicPartitionsDefinition(name=f"deliveries_of_{policy}")

@@ -4,16 +4,17 @@ The IO manager passes `Table` handles to assets and converts a returned SELECT t
 Lineage therefore follows parameter names, and no row moves through Python.
 """
 
+import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import dagster as dg
 import numpy as np
 import pandas as pd
 from pandera.ibis import DataFrameSchema
-from pydantic import PrivateAttr
 
 from deid_assets.assessments.earlier_releases import EarlierRows
 from deid_assets.errors import PolicyError, StoreError
@@ -39,7 +40,10 @@ from deid_assets.stages import STAGE_OF
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home, plain_key
 from deid_assets.store.lock import StoreLock
-from deid_assets.store.tables import Query, Table, fingerprint, held_open, write_table
+from deid_assets.store.tables import Query, Table, fingerprint, held_open, require_plain_tables, write_table
+
+SMALL_STORE = 64_000_000
+"""Bytes of a store file, at most, that stays open between steps: DuckDB keeps what it has read of it in memory."""
 
 JOB_PREFIX = "release_"
 """A policy's main job is named after it."""
@@ -49,6 +53,9 @@ POLICY_TAG = "deid/policy"
 
 STORE_TAG = "deid/store"
 """Tag of a run: the policy and delivery whose store it writes."""
+
+INPUTS_TAG = "deid/inputs"
+"""Tag of a run: the beginning of the keyed digest of its inputs, once the delivery has been read."""
 
 
 def job_name(policy: str) -> str:
@@ -61,18 +68,66 @@ Content: TypeAlias = str | Query | pd.DataFrame | Table
 
 
 def policy_name(key: dg.AssetKey) -> str:
-    """The policy that an asset belongs to: the first part of its key."""
-    return key.path[0]
+    """The policy that an asset belongs to: the part of its key before its name."""
+    return key.path[-2]
+
+
+def sibling(key: dg.AssetKey, name: str) -> dg.AssetKey:
+    """The key of the asset of this name of the policy that another asset belongs to."""
+    return dg.AssetKey([*key.path[:-1], name])
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of one policy's assets and resources in a code location.
+
+    Attributes
+    ----------
+    policy
+        The policy's name.
+    prefix
+        Parts of asset keys before the policy's name.
+    resource
+        The key of the `Workplace`, and the beginning of that of the store.
+    """
+
+    policy: str
+    prefix: tuple[str, ...] = ()
+    resource: str = "deid"
+
+    def asset(self, name: str) -> dg.AssetKey:
+        """The key of an asset."""
+        return dg.AssetKey([*self.prefix, self.policy, name])
+
+    @property
+    def place(self) -> str:
+        """The part that the keys of all assets share, as text."""
+        return "/".join((*self.prefix, self.policy))
+
+    @property
+    def store(self) -> str:
+        """The key of the IO manager."""
+        return f"{self.resource}_store"
 
 
 _readings: dict[tuple[str, str], set[str]] = {}
 """By run and step: digests of the bytes of the policy and its files, whenever the step read different ones."""
 
 
-class Policies(dg.ConfigurableResource):
-    """The policies of this code location: those that ship, and those in the home's `policies`."""
+@dataclass(frozen=True)
+class Policies:
+    """The policies of this code location.
+
+    Attributes
+    ----------
+    root
+        The home. Policies that ship and those in the home's `policies` are read again whenever they are asked for.
+    given
+        Policies by name that are used as they are, whatever the home contains.
+    """
 
     root: str
+    given: Mapping[str, AnyPolicy] = field(default_factory=dict, repr=False, hash=False)
 
     def of(self, context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, kind: type[Kind]) -> Kind:
         """The policy of the running asset or of the running check's asset.
@@ -98,13 +153,33 @@ class Policies(dg.ConfigurableResource):
 
     def named(self, name: str) -> AnyPolicy:
         """The policy of this name."""
-        return policy_called(name, Home(Path(self.root)).policies)
+        return self.given[name] if name in self.given else policy_called(name, Home(Path(self.root)).policies)
 
 
-class Workplace(dg.ConfigurableResource):
-    """The home folder, and what assets may use in it: secret, signing key, deliveries."""
+@dataclass(frozen=True)
+class Workplace:
+    """The home folder, and what assets may use in it: policies, secret, signing key, deliveries.
+
+    Attributes
+    ----------
+    root
+        The home.
+    given
+        As in `Policies`.
+    """
 
     root: str
+    given: Mapping[str, AnyPolicy] = field(default_factory=dict, repr=False, hash=False)
+
+    @property
+    def policies(self) -> Policies:
+        """The policies."""
+        return Policies(self.root, self.given)
+
+    def table(self, key: dg.AssetKey, delivery: str) -> Table:
+        """The handle on the table of one asset and delivery, whether or not it exists."""
+        policy, name = key.path[-2:]
+        return Table(self.home.store / policy / f"{plain_key(delivery)}.duckdb", STAGE_OF[name], name)
 
     @property
     def home(self) -> Home:
@@ -170,27 +245,67 @@ class Workplace(dg.ConfigurableResource):
         return registered_delivery(self.home, key)
 
 
-class RestrictedStore(dg.ConfigurableIOManager):
+def ended_in(instance: dg.DagsterInstance) -> Callable[[str], bool]:
+    """Says of the id of a run whether it has ended; a run that this instance does not know counts as ended."""
+
+    def is_over(run_id: str) -> bool:
+        run = instance.get_run_by_id(run_id)
+        return run is None or run.is_finished
+
+    return is_over
+
+
+@dataclass
+class RestrictedStore(dg.IOManager):
     """Writes what an asset returns as its table, provides `Table` handles, and describes every table it writes.
 
-    It is set up before the first step of a run, and holds the locks of the stores that the run writes until the run
-    ends.
+    It is set up in every process of a run, before the first step there, and holds the locks of the stores that the run
+    writes until the process has done its steps. Between steps of one process it keeps small stores open.
+
+    Attributes
+    ----------
+    workplace
+        The home, and the policies under which tables are made.
+    own
+        `Keys.place` of the policies whose stores a run locks before its first step, if it has selected assets of theirs.
+        The other assets of a project are none of our business.
     """
 
-    root: str
-    _run_id: str | None = PrivateAttr(default=None)
-    _locks: dict[tuple[str, str], StoreLock] = PrivateAttr(default_factory=dict)
+    workplace: Workplace
+    own: frozenset[str] = frozenset()
+    _run_id: str | None = None
+    _is_over: Callable[[str], bool] | None = None
+    _locks: dict[tuple[str, str], StoreLock] = field(default_factory=dict)
+    _open: dict[Path, contextlib.ExitStack] = field(default_factory=dict)
+    _plain: set[Path] = field(default_factory=set)
+
+    def definition(self) -> dg.IOManagerDefinition:
+        """The resource; every process of a run has a store of its own."""
+
+        def restricted_store(context: dg.InitResourceContext) -> Any:
+            store = RestrictedStore(self.workplace, self.own)
+            store.setup_for_execution(context)
+            try:
+                yield store
+            finally:
+                store.teardown_after_execution(context)
+
+        return dg.IOManagerDefinition(
+            restricted_store, description="The restricted store: a DuckDB file for each policy and delivery."
+        )
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Take the locks of the stores that the run writes."""
         run = context.run
         self._run_id = run.run_id if run else None
+        self._is_over = ended_in(context.instance) if context.instance else None
         partition = run.tags.get("dagster/partition") if run else None
         if run is None or partition is None:
             return
-        policies = {policy_name(key) for key in run.asset_selection or ()}
-        policies |= {policy_name(key.asset_key) for key in run.asset_check_selection or ()}
-        if not policies and run.job_name.startswith(JOB_PREFIX):
+        selected = {*(run.asset_selection or ()), *(key.asset_key for key in run.asset_check_selection or ())}
+        policies = {policy_name(key) for key in selected if "/".join(key.path[:-1]) in self.own}
+        names = {place.split("/")[-1] for place in self.own}
+        if not selected and run.job_name.removeprefix(JOB_PREFIX) in names:
             policies = {run.job_name.removeprefix(JOB_PREFIX)}
         try:
             for name in sorted(policies):
@@ -200,9 +315,10 @@ class RestrictedStore(dg.ConfigurableIOManager):
             raise
 
     def lock(self, policy: str, delivery: str) -> None:
-        """Take the lock of a store for the rest of the run, unless the run has it already.
+        """Take the lock of a store for the rest of this process's part of the run, unless it has it already.
 
-        Every step calls this, because a user-defined job does not announce which stores it writes.
+        Steps of one run in several processes wait for each other here. Every step calls this, because a user-defined job
+        does not announce which stores it writes.
 
         Raises
         ------
@@ -210,38 +326,71 @@ class RestrictedStore(dg.ConfigurableIOManager):
             If another run has it.
         """
         if (policy, delivery) not in self._locks:
-            lock = StoreLock.of(Home(Path(self.root)), policy, delivery, self._run_id)
+            lock = StoreLock.of(self.workplace.home, policy, delivery, self._run_id, self._is_over)
             lock.acquire()
             self._locks[policy, delivery] = lock
 
+    def keep_open(self, file: Path) -> None:
+        """Keep a small store open until the run ends, as opening it takes longer than most steps.
+
+        A store that has grown is closed between steps: its part of the memory is the kernel's.
+        """
+        small = file.exists() and file.stat().st_size <= SMALL_STORE
+        if small and file not in self._open:
+            held = contextlib.ExitStack()
+            held.enter_context(held_open(file))
+            self._open[file] = held
+        elif not small and file in self._open:
+            self._plain.discard(file)
+            self._open.pop(file).close()
+
+    def require_plain_tables(self, file: Path, again: bool = False) -> None:
+        """Refuse a store with anything other than plain tables.
+
+        No other process can change a store that is open here: one that stays open is asked once, and again before it is
+        judged.
+
+        Raises
+        ------
+        StoreError
+            With the kinds of objects found.
+        """
+        if again or file not in self._plain:
+            require_plain_tables(file)
+        if file in self._open:
+            self._plain.add(file)
+
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Release the locks, and forget which policies the run has read."""
+        """Close the stores, let go of their locks until the run's next step, and forget which policies the run has read."""
+        self._plain.clear()
+        while self._open:
+            self._open.popitem()[1].close()
         while self._locks:
-            self._locks.popitem()[1].release()
+            lock = self._locks.popitem()[1]
+            if self._run_id is None:
+                lock.release()
+            else:
+                lock.pause()
         for key in [key for key in _readings if context.run is not None and key[0] == context.run.run_id]:
             del _readings[key]
-
-    def table(self, key: dg.AssetKey, delivery: str) -> Table:
-        """The handle on the table of one asset and delivery, whether or not it exists."""
-        policy, name = key.path
-        return Table(Home(Path(self.root)).store / policy / f"{plain_key(delivery)}.duckdb", STAGE_OF[name], name)
 
     def handle_output(self, context: dg.OutputContext, obj: Content) -> None:
         """Write an asset's return value as its table."""
         self.lock(policy_name(context.asset_key), context.partition_key)
-        file = self.table(context.asset_key, context.partition_key).file
-        with without_values(context.asset_key.to_user_string(), Home(Path(self.root)).store), held_open(file):
+        file = self.workplace.table(context.asset_key, context.partition_key).file
+        with without_values(context.asset_key.to_user_string(), self.workplace.home.store), held_open(file):
+            self.keep_open(file)
             self._write(context, obj)
 
     def _write(self, context: dg.OutputContext, obj: Content) -> None:
-        table = self.table(context.asset_key, context.partition_key)
+        table = self.workplace.table(context.asset_key, context.partition_key)
         rows = table.count() if isinstance(obj, Table) else write_table(table, obj)
         columns = table.columns()
         metadata: dict[str, str | float | dg.TableSchema | dg.TableColumnLineage] = {
             "dagster/row_count": rows,
             "dagster/table_name": f"{table.schema}.{table.name}",
             "dagster/column_schema": observed_schema(columns, context.definition_metadata.get("dagster/column_schema")),
-            "content": fingerprint(table, content_key(secret_of(Home(Path(self.root))))),
+            "content": fingerprint(table, content_key(self.workplace.secret())),
             **self._made_under(context),
             **meter.read(context.run_id, context.step_key),
         }
@@ -262,21 +411,23 @@ class RestrictedStore(dg.ConfigurableIOManager):
         read = _readings.get((context.run_id, context.step_key), set())
         if "policy_sections" not in stated:
             return {}
-        home = Home(Path(self.root))
-        policy = policy_called(policy_name(context.asset_key), home.policies)
+        policy = self.workplace.policies.named(policy_name(context.asset_key))
         if not read <= {policy.reading}:
             raise PolicyError(
                 f"policy {policy.name}: its text, or a file that it names, changed while {context.asset_key.path[-1]} was "
                 "made; run again"
             )
-        secret = secret_of(home)
+        secret = self.workplace.secret()
         digest = made_under(policy, secret, stated["method_version"], stated["policy_sections"])
         return {"made_under": digest, "policy_reading": policy_reading(policy, secret)}
 
     def load_input(self, context: dg.InputContext) -> Table:
         """Return the handle on the table of an input."""
         self.lock(policy_name(context.asset_key), context.partition_key)
-        return self.table(context.asset_key, context.partition_key)
+        table = self.workplace.table(context.asset_key, context.partition_key)
+        with without_values(context.asset_key.to_user_string(), self.workplace.home.store):
+            self.keep_open(table.file)
+        return table
 
     def _column_lineage(self, context: dg.OutputContext, columns: Mapping[str, str]) -> dg.TableColumnLineage:
         """Column lineage: a column keeps its name as long as its content is the same, so lineage follows the names.
@@ -284,14 +435,15 @@ class RestrictedStore(dg.ConfigurableIOManager):
         Columns derived from others under a new name are declared with the asset, as `derived_columns`.
         """
         derived = context.definition_metadata.get("derived_columns", {})
-        parents = {dep.asset_key: self.table(dep.asset_key, context.partition_key) for dep in context.asset_spec.deps}
+        own = [dep.asset_key for dep in context.asset_spec.deps if dep.asset_key.path[:-1] == context.asset_key.path[:-1]]
+        parents = {key: self.workplace.table(key, context.partition_key) for key in own}
         known = {key: set(table.columns()) for key, table in parents.items()}
         deps = {}
         for column in columns:
             sources = [(key, column) for key, names in known.items() if column in names]
             for origin in derived.get(column, ()):
                 asset, origin_column = origin.split(".")
-                sources.append((dg.AssetKey([policy_name(context.asset_key), asset]), origin_column))
+                sources.append((sibling(context.asset_key, asset), origin_column))
             if sources:
                 deps[column] = [dg.TableColumnDep(asset_key=key, column_name=name) for key, name in sources]
         return dg.TableColumnLineage(deps)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from deid_assets.errors import StoreError
-from deid_assets.partitions import deliveries
+from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.release.keys import Secret
 from deid_assets.resources import (
@@ -36,22 +36,22 @@ MEMBERS = dg.AssetKey([POLICY, "members"])
 MADE = {"method_version": "1", "policy_sections": ["removal", "opt_outs"]}
 
 
-@dg.asset(key_prefix=POLICY, partitions_def=deliveries, metadata=MADE)
+@dg.asset(key_prefix=POLICY, partitions_def=deliveries_of(POLICY), metadata=MADE)
 def members() -> str:
     return "SELECT 'm1' AS member_id, 40 AS age UNION ALL SELECT 'm2', NULL"
 
 
-@dg.asset(key_prefix=POLICY, partitions_def=deliveries, metadata=MADE | {"derived_columns": {"n": ["members.age"]}})
+@dg.asset(key_prefix=POLICY, partitions_def=deliveries_of(POLICY), metadata=MADE | {"derived_columns": {"n": ["members.age"]}})
 def removed_members(members: Table) -> Query:
     return Query(f"SELECT member_id, ?::INTEGER AS n FROM {members.sql}", (7,))
 
 
-@dg.asset(key_prefix=POLICY, partitions_def=deliveries, metadata=MADE)
+@dg.asset(key_prefix=POLICY, partitions_def=deliveries_of(POLICY), metadata=MADE)
 def code_book(members: Table) -> pd.DataFrame:
     return pd.DataFrame({"code": pd.Series(["x", None], dtype="str")})
 
 
-@dg.asset(key_prefix=POLICY, partitions_def=deliveries, metadata=MADE)
+@dg.asset(key_prefix=POLICY, partitions_def=deliveries_of(POLICY), metadata=MADE)
 def claims(members: Table) -> str:
     return f"SELECT '{CANARY}'::INTEGER AS n FROM {members.sql}"
 
@@ -61,16 +61,20 @@ def home(tmp_path) -> Home:
     return Home(tmp_path / "deid")
 
 
+def store_in(home: Home, *policies: str) -> RestrictedStore:
+    return RestrictedStore(Workplace(str(home.root)), frozenset(policies or [POLICY]))
+
+
 def run(home: Home, *assets, partition="2012") -> dg.ExecuteInProcessResult:
     """Run assets in a job that is called after their policy, as the main job of a policy is."""
     definitions = dg.Definitions(
         assets=list(assets),
         jobs=[dg.define_asset_job(job_name(POLICY), dg.AssetSelection.assets(*assets))],
-        resources={"io_manager": RestrictedStore(root=str(home.root))},
+        resources={"io_manager": store_in(home).definition()},
         executor=dg.in_process_executor,
     )
     with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(deliveries.name, [partition])
+        instance.add_dynamic_partitions(deliveries_of(POLICY).name, [partition])
         job = definitions.resolve_job_def(job_name(POLICY))
         return job.execute_in_process(instance=instance, partition_key=partition, raise_on_error=False)
 
@@ -83,13 +87,13 @@ def metadata_of(result, asset: str) -> dict:
 class TestTables:
     def test_a_select_a_query_and_a_frame_become_the_assets_tables(self, home):
         assert run(home, members, removed_members, code_book).success
-        store = RestrictedStore(root=str(home.root))
+        store = Workplace(str(home.root))
         tables = {name: store.table(dg.AssetKey([POLICY, name]), "2012") for name in ("members", "removed_members")}
         assert tables["members"].schema == "intake" and tables["removed_members"].schema == "preparation"
         assert tables["removed_members"].frame("member_id").values.tolist() == [["m1", 7], ["m2", 7]]
 
     def test_a_policy_and_a_delivery_have_a_file_of_their_own(self, home):
-        store = RestrictedStore(root=str(home.root))
+        store = Workplace(str(home.root))
         files = {store.table(dg.AssetKey([policy, "members"]), key).file for policy in "ab" for key in ("x", "y")}
         assert files == {home.store / policy / f"{key}.duckdb" for policy in "ab" for key in ("x", "y")}
 
@@ -167,6 +171,11 @@ class TestErrors:
         assert stat.S_IMODE(details.stat().st_mode) == 0o600
 
 
+def lock_of_another(home: Home, policy: str = POLICY) -> StoreLock:
+    """The lock for another run, to which every run that left its name there has ended."""
+    return StoreLock.of(home, policy, "2012", is_over=lambda run_id: True)
+
+
 class TestLocks:
     def test_a_run_does_not_begin_while_another_holds_the_store(self, home):
         other = StoreLock.of(home, POLICY, "2012")
@@ -181,13 +190,13 @@ class TestLocks:
     def test_it_is_held_while_the_run_lasts_and_free_afterwards(self, home):
         seen = []
 
-        @dg.asset(key_prefix=POLICY, partitions_def=deliveries, metadata=MADE, name="members")
+        @dg.asset(key_prefix=POLICY, partitions_def=deliveries_of(POLICY), metadata=MADE, name="members")
         def watching() -> str:
             seen.append(StoreLock.of(home, POLICY, "2012").try_acquire())
             return "SELECT 1 AS n"
 
         assert run(home, watching).success
-        free = StoreLock.of(home, POLICY, "2012")
+        free = lock_of_another(home)
         assert (seen, free.try_acquire()) == ([False], True)
         free.release()
 
@@ -200,8 +209,8 @@ class TestLocks:
             asset_selection=set(),
             tags={"dagster/partition": "2012"},
         )
-        store = RestrictedStore(root=str(home.root))
-        store.setup_for_execution(SimpleNamespace(run=started))
+        store = store_in(home)
+        store.setup_for_execution(SimpleNamespace(run=started, instance=None))
         other = StoreLock.of(home, POLICY, "2012")
         free = other.try_acquire()
         other.release()
@@ -209,7 +218,7 @@ class TestLocks:
         assert not free
 
     def test_a_second_lock_of_the_same_run_is_the_first(self, home):
-        store = RestrictedStore(root=str(home.root))
+        store = store_in(home)
         store.lock(POLICY, "2012")
         store.lock(POLICY, "2012")
         other = StoreLock.of(home, POLICY, "2012")
@@ -224,19 +233,43 @@ class TestLocks:
             asset_selection={dg.AssetKey(["a_policy", "members"]), dg.AssetKey(["b_policy", "members"])},
             tags={"dagster/partition": "2012"},
         )
-        busy, free = StoreLock.of(home, "b_policy", "2012"), StoreLock.of(home, "a_policy", "2012")
+        busy, free = lock_of_another(home, "b_policy"), lock_of_another(home, "a_policy")
         busy.acquire()
         with pytest.raises(StoreError):
-            RestrictedStore(root=str(home.root)).setup_for_execution(SimpleNamespace(run=started))
+            store_in(home, "a_policy", "b_policy").setup_for_execution(SimpleNamespace(run=started, instance=None))
         assert free.try_acquire()
         busy.release()
         free.release()
 
     def test_it_is_free_after_a_run_that_failed(self, home):
         run(home, members, claims)
-        free = StoreLock.of(home, POLICY, "2012")
+        free = lock_of_another(home)
         assert free.try_acquire()
         free.release()
+
+    def test_another_run_waits_for_the_end_of_a_run_that_let_go_between_two_steps(self, home):
+        with dg.DagsterInstance.ephemeral() as instance:
+            started, second = (instance.add_run(a_run(status)) for status in ("STARTED", "STARTING"))
+            first, other = (store_in(home) for _ in range(2))
+            context = SimpleNamespace(run=started, instance=instance)
+            first.setup_for_execution(context)
+            first.teardown_after_execution(context)
+            with pytest.raises(StoreError, match=f"another run is working .* \\(run {started.run_id} is between two steps"):
+                other.setup_for_execution(SimpleNamespace(run=second, instance=instance))
+            first.setup_for_execution(context)  # the next step of the first run
+            first.teardown_after_execution(context)
+            instance.report_run_failed(started)
+            other.setup_for_execution(SimpleNamespace(run=second, instance=instance))
+            other.teardown_after_execution(SimpleNamespace(run=second))
+
+
+def a_run(status: str) -> dg.DagsterRun:
+    return dg.DagsterRun(
+        job_name=job_name(POLICY),
+        status=dg.DagsterRunStatus(status),
+        asset_selection={MEMBERS},
+        tags={"dagster/partition": "2012"},
+    )
 
 
 class TestColumnSchema:
@@ -267,6 +300,13 @@ class TestWorkplace:
         assert workplace.secret().commitment() == workplace.secret().commitment()
         assert workplace.signing_key().public == workplace.signing_key().public
         assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in home.keys.iterdir())
+
+    def test_a_policy_that_is_given_is_used_as_it_is(self, home):
+        """Also where the home, or the product, has another of its name."""
+        own = policy_from(public_values(policy=POLICY, title="A title of our own"))
+        policies = Workplace(str(home.root), {POLICY: own}).policies
+        assert policies.named(POLICY) is own
+        assert policies.named("heritage").name == "heritage"
 
     def test_policies_are_those_that_ship_and_those_of_the_home(self, home):
         assert Policies(root=str(home.root)).named("heritage_public").name == "heritage_public"

@@ -5,7 +5,7 @@ import pytest
 
 from deid_assets.assessments.registry import gates_of
 from deid_assets.definitions import build_definitions
-from deid_assets.partitions import deliveries
+from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policies_in, policy_by_name, policy_from
 from deid_assets.resources import job_name
 from deid_assets.stages import COHORT_STAGES, FLAT_STAGES, STAGE_OF, STAGES, stages_of
@@ -70,7 +70,7 @@ def test_every_asset_says_what_the_ui_shows(specs):
     for key, spec in specs.items():
         policy, asset = key.path
         assert spec.group_name == f"{policy}/{STAGE_OF[asset]}"
-        assert spec.partitions_def == deliveries
+        assert spec.partitions_def == deliveries_of(policy)
         assert spec.description and spec.description.strip().endswith("."), key
         assert list(spec.owners) == list(POLICIES[policy].owners)
         assert "duckdb" in spec.kinds
@@ -134,7 +134,7 @@ class TestChecks:
         assert {spec.key for spec in specs} == graph.asset_check_keys
         for spec in specs:
             assert spec.blocking and spec.description, spec.key
-            assert spec.partitions_def == deliveries, spec.key
+            assert spec.partitions_def == deliveries_of(spec.asset_key.path[0]), spec.key
 
     @pytest.mark.parametrize("policy", POLICIES)
     def test_every_risk_and_every_published_table_is_checked(self, graph, policy):
@@ -153,30 +153,44 @@ class TestJobs:
     def test_the_main_job_makes_everything_of_its_policy(self, definitions, policy):
         job = definitions.resolve_job_def(job_name(policy))
         assert set(job.asset_layer.selected_asset_keys) == keys(policy)
-        assert job.partitions_def == deliveries
+        assert job.partitions_def == deliveries_of(policy)
 
     def test_a_run_carries_the_tag_by_which_runs_of_a_store_wait_for_each_other(self, definitions):
         with dg.DagsterInstance.ephemeral() as instance:
-            instance.add_dynamic_partitions(deliveries.name, ["2012"])
+            instance.add_dynamic_partitions(deliveries_of("heritage").name, ["2012"])
             job = definitions.resolve_job_def(job_name("heritage"))
             tags = job.get_tags_for_partition_key("2012", selected_asset_keys=None)
         assert tags["deid/store"] == "heritage/2012"
 
 
-def test_every_step_runs_in_the_process_of_its_run(definitions):
-    """A step process for each tiny asset costs seconds, and two processes cannot share a DuckDB file."""
-    assert definitions.executor is dg.in_process_executor
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_step_runs_in_the_process_of_its_run(definitions, policy):
+    """A step process for each tiny asset costs seconds."""
+    assert definitions.resolve_job_def(job_name(policy)).executor_def is dg.in_process_executor
+
+
+def test_the_executor_of_a_project_is_its_own(definitions):
+    assert definitions.executor is None
 
 
 def test_definitions_of_one_policy_can_be_merged_into_another_project(tmp_path):
+    """Which has an executor, an IO manager and a resource of its own, and keeps them."""
     ours = build_definitions({"heritage": policy_by_name("heritage")}, Home(tmp_path))
 
     @dg.asset
     def theirs() -> None:
         pass
 
-    merged = dg.Definitions.merge(ours, dg.Definitions(assets=[theirs]))
+    resources = {"io_manager": dg.FilesystemIOManager(), "policies": "of theirs"}
+    project = dg.Definitions(
+        assets=[theirs], jobs=[dg.define_asset_job("theirs")], executor=dg.multiprocess_executor, resources=resources
+    )
+    merged = dg.Definitions.merge(ours, project)
     assert set(merged.resolve_asset_graph().get_all_asset_keys()) == keys("heritage") | {dg.AssetKey("theirs")}
+    assert merged.executor is dg.multiprocess_executor
+    assert {name for name in merged.resources if name not in resources} == {"deid", "deid_store"}
+    assert merged.resolve_job_def(job_name("heritage")).executor_def is dg.in_process_executor
+    assert merged.resolve_job_def("theirs").executor_def is dg.multiprocess_executor
 
 
 def test_building_definitions_makes_no_folder(tmp_path):

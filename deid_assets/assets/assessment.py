@@ -21,7 +21,7 @@ from deid_assets.assessments.evidence import Evidence, Measurement, to_frame
 from deid_assets.assessments.registry import LONGITUDINAL
 from deid_assets.assets.counts import earlier_masked_counts, publications
 from deid_assets.assets.random_streams import stream_key
-from deid_assets.assets.stage_asset import markdown_table, stage_asset
+from deid_assets.assets.stage_asset import StageAsset, markdown_table, stage_asset
 from deid_assets.assets.tries import delivery_tries, note_if_refused
 from deid_assets.errors import ReleaseError
 from deid_assets.figures.rendering import markdown_image
@@ -42,9 +42,7 @@ _JUDGED = frozenset((*CANDIDATE, *FLAT_STAGES["candidate"], *COHORT_STAGES["cand
 """The tables about to be released."""
 
 
-def assessment_asset(
-    assessment: Assessment[Any], kind: type[Policy] | type[FlatPolicy] | type[CohortPolicy]
-) -> dg.AssetsDefinition:
+def assessment_asset(assessment: Assessment[Any], kind: type[Policy] | type[FlatPolicy] | type[CohortPolicy]) -> StageAsset:
     """Make the asset of an assessment of one kind of policy."""
 
     @stage_asset(

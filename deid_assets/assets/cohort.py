@@ -112,7 +112,6 @@ ASSESSMENTS = [assessment_asset(one, CohortPolicy) for one in COHORT]
         "reviewed_attributes",
     ],
     kinds=("duckdb", "parquet", "csv"),
-    op_name="cohort_release",
 )
 def release(
     context: dg.AssetExecutionContext,

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from deid_assets.assets.stage_asset import asset_metadata, guarded, prefix_of, start_meter
+from deid_assets.assets.stage_asset import asset_metadata, guarded, own_key, stage_assets
+from deid_assets.assets.taking_in import data_version_of
 from deid_assets.policy.cohort import CohortPolicy
-from deid_assets.resources import Policies, RestrictedStore, Workplace
+from deid_assets.resources import Policies, Workplace, sibling
 from deid_assets.sources.cohort_delivery import PEOPLE, POPULATION, QUARANTINED, PopulationSource, read_cohort_delivery
-from deid_assets.sources.report import delivery_version
 from deid_assets.store.tables import owner_only, write_table
 
 _INTAKE = ["source", "intake", "columns", "population", "attributes"]
@@ -19,19 +19,17 @@ _DESCRIPTIONS = {
 }
 
 
-@dg.multi_asset(
-    outs={
-        name: dg.AssetOut(description=text, metadata=asset_metadata(name, _INTAKE, "1"), kinds={"duckdb"})
+@stage_assets(
+    {
+        name: {"description": text, "metadata": asset_metadata(name, _INTAKE, "1"), "kinds": {"duckdb"}}
         for name, text in _DESCRIPTIONS.items()
     }
 )
 def cohort_intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace) -> Iterator[dg.Output[object]]:
     """Read the delivered cohort, and the population's table that the policy names."""
-    start_meter(context)
     policy = policies.of(context, CohortPolicy)
     delivery = workplace.delivery(context.partition_key)
-    store = RestrictedStore(root=workplace.root)
-    tables = {name: store.table(dg.AssetKey([prefix_of(context), name]), context.partition_key) for name in _DESCRIPTIONS}
+    tables = {name: workplace.table(sibling(own_key(context), name), context.partition_key) for name in _DESCRIPTIONS}
     folder = owner_only(tables[PEOPLE].file.parent)
     own = policy.population
     source = PopulationSource(
@@ -49,7 +47,7 @@ def cohort_intake(context: dg.AssetExecutionContext, policies: Policies, workpla
         write_table(tables[PEOPLE], read.cohort.people.assign(**days))
         write_table(tables[QUARANTINED], read.cohort.unusable)
         write_table(tables[POPULATION], read.population.people.assign(note="; ".join(read.population.warnings)))
-    version = dg.DataVersion(delivery_version(read.digest))
+    version = data_version_of(context, policy, workplace, delivery, read.digest)
     said = {
         PEOPLE: read.cohort.report.metadata(),
         QUARANTINED: {"rows": len(read.cohort.unusable)},

@@ -159,7 +159,6 @@ ASSESSMENTS = [assessment_asset(one, FlatPolicy) for one in FLAT]
 @stage_asset(
     policy_sections=["recipients", "risk", "attributes", "counts", "reviewed_attributes", "detail_at_least"],
     kinds=("duckdb", "parquet", "csv"),
-    op_name="flat_release",
 )
 def release(
     context: dg.AssetExecutionContext,

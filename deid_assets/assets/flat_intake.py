@@ -7,12 +7,12 @@ import dagster as dg
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.assessments.flat_table import population_of
 from deid_assets.assets.publishing import content_of
-from deid_assets.assets.stage_asset import asset_metadata, guarded, prefix_of, start_meter
+from deid_assets.assets.stage_asset import asset_metadata, guarded, own_key, stage_assets
+from deid_assets.assets.taking_in import data_version_of
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.release.event_log import edited_beside
-from deid_assets.resources import Policies, RestrictedStore, Workplace
+from deid_assets.resources import Policies, Workplace, sibling
 from deid_assets.sources.flat import POPULATION, QUARANTINED, RECORDS, read_flat_delivery
-from deid_assets.sources.report import delivery_version
 from deid_assets.store.tables import Table, owner_only
 
 POPULATION_CONTENT = "population_content"
@@ -21,29 +21,25 @@ POPULATION_CONTENT = "population_content"
 _INTAKE = ["source", "intake", "population", "quasi_identifiers", "attributes", "hierarchies"]
 
 
-@dg.multi_asset(
-    outs={
-        RECORDS: dg.AssetOut(
-            description="The records of the delivery, as text, numbered in the order of the file.",
-            metadata=asset_metadata(RECORDS, _INTAKE, "1"),
-            kinds={"duckdb"},
-        ),
-        QUARANTINED: dg.AssetOut(
-            description="Rows that could not be used, with the rule that they break; restricted.",
-            metadata=asset_metadata(QUARANTINED, _INTAKE, "1"),
-            kinds={"duckdb"},
-        ),
+@stage_assets(
+    {
+        RECORDS: {
+            "description": "The records of the delivery, as text, numbered in the order of the file.",
+            "metadata": asset_metadata(RECORDS, _INTAKE, "1"),
+            "kinds": {"duckdb"},
+        },
+        QUARANTINED: {
+            "description": "Rows that could not be used, with the rule that they break; restricted.",
+            "metadata": asset_metadata(QUARANTINED, _INTAKE, "1"),
+            "kinds": {"duckdb"},
+        },
     }
 )
 def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace) -> Iterator[dg.Output[object]]:
     """Read the delivered table, and the population's table if the policy names one."""
-    start_meter(context)
     policy = policies.of(context, FlatPolicy)
     delivery = workplace.delivery(context.partition_key)
-    store = RestrictedStore(root=workplace.root)
-    tables = {
-        name: store.table(dg.AssetKey([prefix_of(context), name]), context.partition_key) for name in (RECORDS, QUARANTINED)
-    }
+    tables = {name: workplace.table(sibling(own_key(context), name), context.partition_key) for name in (RECORDS, QUARANTINED)}
     file = tables[RECORDS].file
     owner_only(file.parent)
     with guarded(context):
@@ -69,7 +65,7 @@ def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace
             ],
             progress=lambda text: context.log.info(text),
         )
-        version = dg.DataVersion(delivery_version(report.digest))
+        version = data_version_of(context, policy, workplace, delivery, report.digest)
         population = population_of(policy, tables[RECORDS])
         # The population is not an asset of its own: its fingerprint is stored with the records, and the gate compares
         # it.
@@ -83,6 +79,6 @@ def population_refusals(context: dg.AssetExecutionContext, population: Table | N
     """Refuse if classes were counted in a population other than the one that was taken in."""
     if population is None:
         return []
-    key = dg.AssetKey([prefix_of(context), RECORDS])
+    key = sibling(own_key(context), RECORDS)
     content = content_of(population, workplace.secret())
     return edited_beside(context.instance, key, context.partition_key, POPULATION_CONTENT, POPULATION, content)

@@ -27,7 +27,7 @@ from deid_assets.assessments.number_of_claims import claim_bins_of
 from deid_assets.assessments.other_gates import other_gates
 from deid_assets.assets.publishing import releases_of
 from deid_assets.assets.random_streams import stream_key
-from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, stage_asset, start_meter
+from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, stage_asset, stage_assets
 from deid_assets.assets.tries import delivery_tries
 from deid_assets.cluster.executors import search_executor
 from deid_assets.figures.lattice_figures import frontier_figure, lattice_figure
@@ -132,32 +132,32 @@ _CHOICE_SECTIONS = [
 ]  # fmt: skip
 
 
-@dg.multi_asset(
-    outs={
-        "lattice_diagnosis": dg.AssetOut(
-            description="Filled only if no node passes: which columns and members carry the risk at the coarsest node, and "
+@stage_assets(
+    {
+        "lattice_diagnosis": {
+            "description": "Filled only if no node passes: which columns and members carry the risk at the coarsest node, and "
             "which changes of the policy passed when they were tried there.",
-            metadata=asset_metadata("lattice_diagnosis", [*_CHOICE_SECTIONS, "removal"], "4"),
-            kinds={"duckdb", "numpy"},
-        ),
-        "passed_over_nodes": dg.AssetOut(
-            description="Nodes that were tried and failed on fresh draws, each with the gate that it failed, and nodes that "
+            "metadata": asset_metadata("lattice_diagnosis", [*_CHOICE_SECTIONS, "removal"], "4"),
+            "kinds": {"duckdb", "numpy"},
+        },
+        "passed_over_nodes": {
+            "description": "Nodes that were tried and failed on fresh draws, each with the gate that it failed, and nodes that "
             "were not tried, with the reason.",
-            metadata=asset_metadata("passed_over_nodes", _CHOICE_SECTIONS, "2"),
-            kinds={"duckdb", "numpy"},
-        ),
-        "chosen_generalization": dg.AssetOut(
-            description="The node of least loss among those that pass on fresh draws, in the reading of the search and in that "
-            "of the appendix. One row per dimension, with its level and the level's name.",
-            metadata=asset_metadata("chosen_generalization", _CHOICE_SECTIONS, "4"),
-            kinds={"duckdb", "numpy"},
-        ),
-        "suppressed_members": dg.AssetOut(
-            description="Sampled members who are left out because they were flagged, in this release or in earlier ones linked "
-            "with it, or would stand out beside an earlier release. They stay in the population.",
-            metadata=asset_metadata("suppressed_members", _CHOICE_SECTIONS, "6"),
-            kinds={"duckdb", "numpy"},
-        ),
+            "metadata": asset_metadata("passed_over_nodes", _CHOICE_SECTIONS, "2"),
+            "kinds": {"duckdb", "numpy"},
+        },
+        "chosen_generalization": {
+            "description": "The node of least loss among those that pass on fresh draws, in the reading of the search and in "
+            "that of the appendix. One row per dimension, with its level and the level's name.",
+            "metadata": asset_metadata("chosen_generalization", _CHOICE_SECTIONS, "4"),
+            "kinds": {"duckdb", "numpy"},
+        },
+        "suppressed_members": {
+            "description": "Sampled members who are left out because they were flagged, in this release or in earlier ones "
+            "linked with it, or would stand out beside an earlier release. They stay in the population.",
+            "metadata": asset_metadata("suppressed_members", _CHOICE_SECTIONS, "6"),
+            "kinds": {"duckdb", "numpy"},
+        },
     }
 )
 def generalization_choice(
@@ -175,7 +175,6 @@ def generalization_choice(
     workplace: Workplace,
 ) -> Iterator[dg.Output[object]]:
     """Try candidates in the order of their loss. Suppress flagged members only where the policy allows it."""
-    start_meter(context)
     policy = policies.of(context, Policy)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
     risk = policy.risk

@@ -4,20 +4,20 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from deid_assets.assets.stage_asset import asset_metadata, guarded, prefix_of, start_meter
+from deid_assets.assets.stage_asset import asset_metadata, guarded, own_key, stage_assets
+from deid_assets.assets.taking_in import data_version_of
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_codes import known_codes
-from deid_assets.resources import Policies, RestrictedStore, Workplace
+from deid_assets.resources import Policies, Workplace, sibling
 from deid_assets.sources.intake import KnownCodes, read_delivery
-from deid_assets.sources.report import delivery_version
 from deid_assets.store.tables import owner_only
 
 _SECTIONS = ["source", "intake"]
 
 
-@dg.multi_asset(
-    outs={
-        name: dg.AssetOut(description=text, metadata=asset_metadata(name, _SECTIONS, "4"), kinds={"duckdb"})
+@stage_assets(
+    {
+        name: {"description": text, "metadata": asset_metadata(name, _SECTIONS, "4"), "kinds": {"duckdb"}}
         for name, text in (
             ("members", "One row per delivered member: the population in which risk is measured."),
             ("claims", "The claims of the delivered members, in canonical form."),
@@ -28,13 +28,10 @@ _SECTIONS = ["source", "intake"]
 )
 def intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace) -> Iterator[dg.Output[object]]:
     """Read the delivery, apply the row-level rules, and write the canonical tables."""
-    start_meter(context)
     policy = policies.of(context, Policy)
     delivery = workplace.delivery(context.partition_key)
-    store = RestrictedStore(root=workplace.root)
-    prefix = prefix_of(context)
     tables = {
-        name: store.table(dg.AssetKey([prefix, name]), context.partition_key)
+        name: workplace.table(sibling(own_key(context), name), context.partition_key)
         for name in ("members", "claims", "quarantined_rows", "delivered_codes")
     }
     file = tables["members"].file
@@ -48,8 +45,7 @@ def intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Wor
             KnownCodes.of(known_codes),
             progress=lambda text: context.log.info(text),
         )
-        # Without a data version of its own, the table would have that of the code, whatever was delivered.
-        version = dg.DataVersion(delivery_version(report.digest))
+        version = data_version_of(context, policy, workplace, delivery, report.digest)
     notice = {"members": {"notice": "; ".join(report.warnings)}} if report.warnings else {}
     for name, table in tables.items():
         metadata = report.metadata(name) | notice.get(name, {})

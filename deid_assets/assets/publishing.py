@@ -16,14 +16,13 @@ import deid_assets
 from deid_assets.assessments.discrimination import vacuity_refusals
 from deid_assets.assessments.evidence import PLAIN_UNITS, Evidence, Refusal, from_frame
 from deid_assets.assessments.registry import METHOD_VERSIONS, gates_of
-from deid_assets.assets.stage_asset import MADE_FROM, markdown_table
+from deid_assets.assets.stage_asset import MADE_FROM, markdown_table, own_key
 from deid_assets.checks.contracts import contract_check_name
 from deid_assets.errors import CountsError, PolicyError, RefusedError, ReleaseError
 from deid_assets.methods.counts.budget import Budget
 from deid_assets.methods.counts.tables import Sum
 from deid_assets.methods.lattice.certificate import OptimalityCertificate
 from deid_assets.policy.kinds import AnyPolicy
-from deid_assets.policy.loading import policy_called
 from deid_assets.release.counts.noise import Plan
 from deid_assets.release.counts.statement import CountStatement
 from deid_assets.release.event_log import (
@@ -52,7 +51,7 @@ from deid_assets.release.registry import clock
 from deid_assets.release.registry.entries import Entry
 from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of, require_charges
 from deid_assets.release.registry.tries import Tried
-from deid_assets.resources import Workplace, content_key, made_under, policy_reading
+from deid_assets.resources import Workplace, content_key, made_under, policy_reading, sibling
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.report import delivery_version
 from deid_assets.stages import STAGE_OF, stages_of
@@ -85,16 +84,17 @@ def common_refusals(
         Names of the assets that were read from the delivery's files.
     """
     instance, delivery, secret = context.instance, context.partition_key, workplace.secret()
-    keys = upstream(policy)
+    own = own_key(context)
+    keys = upstream(policy, own)
     must_be_made_under = {key: made_under(policy, secret, *MADE_FROM[key.path[-1]]) for key in keys}
     tables = {key: Table(store_file, STAGE_OF[key.path[-1]], key.path[-1]) for key in keys}
     found = vacuity_refusals(policy, evidence)
-    found += edited_evidence(instance, policy.name, evidence, delivery)
-    found += witness(instance, gating_checks(policy), delivery, context.run.run_id)
+    found += edited_evidence(instance, {item.asset: sibling(own, item.asset) for item in evidence}, evidence, delivery)
+    found += witness(instance, gating_checks(policy, own), delivery, context.run.run_id)
     found += stale_inputs(instance, must_be_made_under, delivery)
     found += edited_tables(instance, {key: content_of(table, secret) for key, table in tables.items()}, delivery)
     found += _policy_refusals(context, policy, workplace)
-    return found + _delivery_refusals(context, [dg.AssetKey([policy.name, name]) for name in taken_in], workplace)
+    return found + _delivery_refusals(context, [sibling(own, name) for name in taken_in], workplace)
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def publish(
     secret, delivery = workplace.secret(), workplace.delivery(context.partition_key)
     require_secret_of_releases(workplace.home, secret)
     # Keyed: a data version is a digest of its inputs, against which a guess of who opted out could be tested.
-    versions = data_versions(context.instance, upstream(policy), context.partition_key)
+    versions = data_versions(context.instance, upstream(policy, own_key(context)), context.partition_key)
     lineage = {name: secret.keyed_digest("lineage", name, version) for name, version in versions.items()}
     digest = delivery.digest()
     if delivery_version(digest) not in versions.values():
@@ -345,7 +345,7 @@ def _policy_refusals(context: dg.AssetExecutionContext, policy: AnyPolicy, workp
         )
         for file in policy.changed_files()
     ]  # fmt: skip
-    measured = [dg.AssetKey([policy.name, name]) for name in stages_of(policy)["assessment"]]
+    measured = [sibling(own_key(context), name) for name in stages_of(policy)["assessment"]]
     expected = policy_reading(policy, workplace.secret())
     found += measured_under_another_text(context.instance, measured, context.partition_key, expected)
     if not _is_still(policy, workplace):
@@ -357,9 +357,9 @@ _POLICY_CHANGED = "its text, or a file that it names, changed while the release 
 
 
 def _is_still(policy: AnyPolicy, workplace: Workplace) -> bool:
-    """Whether the home still contains the policy as read, byte by byte."""
+    """Whether the policy is still as it was read, byte by byte."""
     try:
-        return policy_called(policy.name, workplace.home.policies).reading == policy.reading
+        return workplace.policies.named(policy.name).reading == policy.reading
     except PolicyError:
         return False
 
@@ -376,18 +376,16 @@ def _delivery_refusals(
     return [Refusal("changed_delivery", "delivery", None, None, text)]
 
 
-def gating_checks(policy: AnyPolicy) -> list[dg.AssetCheckKey]:
-    """Every blocking check of the assets before the release."""
-    contracts = [dg.AssetCheckKey(key, contract_check_name(key.path[-1])) for key in upstream(policy)]
-    risk = [dg.AssetCheckKey(dg.AssetKey([policy.name, asset]), gate.check) for asset, gate in gates_of(policy)]
+def gating_checks(policy: AnyPolicy, release: dg.AssetKey) -> list[dg.AssetCheckKey]:
+    """Every blocking check of the assets before a release."""
+    contracts = [dg.AssetCheckKey(key, contract_check_name(key.path[-1])) for key in upstream(policy, release)]
+    risk = [dg.AssetCheckKey(sibling(release, asset), gate.check) for asset, gate in gates_of(policy)]
     return contracts + risk
 
 
-def upstream(policy: AnyPolicy) -> list[dg.AssetKey]:
-    """Every asset before the release."""
-    return [
-        dg.AssetKey([policy.name, name]) for stage, names in stages_of(policy).items() if stage != "release" for name in names
-    ]
+def upstream(policy: AnyPolicy, release: dg.AssetKey) -> list[dg.AssetKey]:
+    """Every asset before a release."""
+    return [sibling(release, name) for stage, names in stages_of(policy).items() if stage != "release" for name in names]
 
 
 def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:

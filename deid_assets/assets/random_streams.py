@@ -4,10 +4,10 @@ from functools import lru_cache
 
 import dagster as dg
 
-from deid_assets.assets.stage_asset import prefix_of
+from deid_assets.assets.stage_asset import own_key
 from deid_assets.methods.population.encoding import sorted_released_ids
 from deid_assets.release.derived_keys import gate_purpose, stream_key_of
-from deid_assets.resources import Workplace
+from deid_assets.resources import Workplace, sibling
 from deid_assets.store.digests import tables_digest
 from deid_assets.store.tables import Table
 
@@ -21,13 +21,12 @@ def stream_key(context: dg.AssetExecutionContext, workplace: Workplace, purpose:
     and files, and the text of the policy, can be changed without changing what is judged, so they must not give fresh
     draws. Each try that draws judge has its own streams; `number` identifies it.
     """
-    return stream_key_of(workplace.secret(), taken_in_digest(context), purpose, number)
+    return stream_key_of(workplace.secret(), taken_in_digest(context, workplace), purpose, number)
 
 
-def taken_in_digest(context: dg.AssetExecutionContext) -> str:
+def taken_in_digest(context: dg.AssetExecutionContext, workplace: Workplace) -> str:
     """Digest of the members and claims that were taken in; restricted, because guesses could be tested against it."""
-    policy, table = prefix_of(context), context.resources.io_manager.table
-    taken_in = [table(dg.AssetKey([policy, name]), context.partition_key) for name in _TAKEN_IN]
+    taken_in = [workplace.table(sibling(own_key(context), name), context.partition_key) for name in _TAKEN_IN]
     return _digest_of_taken_in(context.run.run_id, *taken_in)
 
 

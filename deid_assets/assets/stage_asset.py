@@ -1,24 +1,24 @@
 """The decorator of every asset: its stage, the policy sections that it reads, and a resource meter."""
 
 import contextlib
-import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
 import pandas as pd
 
-from deid_assets.errors import RefusedError
+from deid_assets.errors import REFUSED_MARK, RefusedError
 from deid_assets.meter import meter
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.public_cells import shapes_of_measurements
+from deid_assets.resources import Keys, RestrictedStore, Workplace, policy_name
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets.store.guard import without_values
-from deid_assets.store.home import Home
-from deid_assets.store.tables import held_open, require_plain_tables
+from deid_assets.store.tables import held_open
 
 MADE_FROM: dict[str, tuple[str, tuple[str, ...]]] = {}
 """Declared method version and policy sections of every asset."""
@@ -27,17 +27,80 @@ _MAKE_ROWS = ("intake", "preparation", "adversary", "generalization", "candidate
 """Stages that make the rows of a release; later stages only measure them."""
 
 
+@dataclass(frozen=True)
+class StageAsset:
+    """An asset, or several that one function makes, of any policy: `made` gives those of one policy.
+
+    Attributes
+    ----------
+    function
+        Takes the context, the tables of its inputs, and `policies` and `workplace` if it has parameters of these names.
+    outs
+        The assets by name, with their metadata, kinds and description.
+    op_name
+        Name of the operation, after the policy's.
+    inputs
+        Names of the assets whose tables the function takes.
+    deps
+        Names of further assets that must be made before.
+    """
+
+    function: Callable[..., object]
+    outs: Mapping[str, Mapping[str, Any]]
+    op_name: str
+    inputs: tuple[str, ...]
+    deps: tuple[str, ...] = ()
+
+    def made(
+        self, keys: Keys, renamed: Mapping[str, str] = MappingProxyType({}), further: Mapping[str, dg.AssetIn] | None = None
+    ) -> dg.AssetsDefinition:
+        """The assets of one policy.
+
+        Parameters
+        ----------
+        keys
+            Their keys, and those of their resources.
+        renamed
+            Inputs that are read from another asset than the one of their name.
+        further
+            Inputs that are no assets of the policy.
+        """
+        parameters = inspect.signature(self.function).parameters
+        ins = {name: dg.AssetIn(key=keys.asset(renamed.get(name, name))) for name in self.inputs}
+        one_step = not inspect.isgeneratorfunction(self.function)
+
+        def run(context: dg.AssetExecutionContext, **tables: object) -> object:
+            workplace: Workplace = getattr(context.resources, keys.resource)
+            found = {"policies": workplace.policies, "workplace": workplace}
+            resources = {name: value for name, value in found.items() if name in parameters}
+            start_meter(context)
+            with guarded(context) if one_step else contextlib.nullcontext():
+                return self.function(context, **tables, **resources)
+
+        del run.__annotations__["return"]  # Dagster would take it for the type of the output
+        made: dg.AssetsDefinition = dg.multi_asset(
+            name="__".join((*keys.prefix, keys.policy, self.op_name)),
+            outs={
+                name: dg.AssetOut(key=keys.asset(name), io_manager_key=keys.store, **described)
+                for name, described in self.outs.items()
+            },
+            ins={**ins, **(further or {})},
+            deps=[keys.asset(renamed.get(name, name)) for name in self.deps],
+            required_resource_keys={keys.resource},
+        )(run)
+        return made
+
+
 def stage_asset(
     policy_sections: Sequence[str] = (),
     version: str = "1",
     kinds: Sequence[str] = ("duckdb",),
     derived_columns: Mapping[str, Sequence[str]] | None = None,
-    op_name: str | None = None,
     name: str | None = None,
     description: str | None = None,
     inputs: Sequence[str] | None = None,
-    **options: Any,
-) -> Callable[[Callable[..., object]], dg.AssetsDefinition]:
+    deps: Sequence[str] = (),
+) -> Callable[[Callable[..., object]], StageAsset]:
     """Create an asset of the stage that `stages.py` names for it.
 
     Parameters
@@ -54,31 +117,37 @@ def stage_asset(
     inputs
         Tables that the asset reads, by the names of their assets, if the function takes them as keyword arguments; default:
         the names of the function's parameters.
-    op_name
-        Name of the operation, if another asset has the same name: Dagster loads no two operations of one name together.
+    deps
+        Names of assets that must be made before, and are not read.
     """
 
-    def make(function: Callable[..., object]) -> dg.AssetsDefinition:
-        @functools.wraps(function)
-        def metered(context: dg.AssetExecutionContext, *args: object, **kwargs: object) -> object:
-            start_meter(context)
-            with guarded(context):
-                return function(context, *args, **kwargs)
-
+    def make(function: Callable[..., object]) -> StageAsset:
         asset = name or function.__name__
-        ins = None if inputs is None else {table: dg.AssetIn() for table in inputs}
-        described: dict[str, Any] = {
+        described = {
             "metadata": asset_metadata(asset, policy_sections, version, derived_columns),
             "kinds": set(kinds),
             "description": description or inspect.getdoc(function),
-            **options,
         }
-        if op_name is None:
-            made: dg.AssetsDefinition = dg.asset(name=asset, ins=ins, **described)(metered)
-            return made
-        return dg.multi_asset(name=op_name, outs={asset: dg.AssetOut(**described)}, ins=ins)(metered)
+        read = _tables_of(function) if inputs is None else tuple(inputs)
+        return StageAsset(function, {asset: described}, asset, read, tuple(deps))
 
     return make
+
+
+def stage_assets(outs: Mapping[str, Mapping[str, Any]]) -> Callable[[Callable[..., object]], StageAsset]:
+    """Create several assets that one generator function makes; it is called like them together.
+
+    Parameters
+    ----------
+    outs
+        By name: metadata (`asset_metadata`), kinds and description.
+    """
+    return lambda function: StageAsset(function, outs, function.__name__, _tables_of(function))
+
+
+def _tables_of(function: Callable[..., object]) -> tuple[str, ...]:
+    """The parameters of a function that are tables."""
+    return tuple(name for name in inspect.signature(function).parameters if name not in ("context", "policies", "workplace"))
 
 
 def asset_metadata(
@@ -107,23 +176,28 @@ def shapes_of(policy: AnyPolicy, delivery: Delivery, levels: Mapping[str, int]) 
 def guarded(context: dg.AssetExecutionContext) -> Iterator[None]:
     """Hold the store open, require plain tables, and keep values out of unforeseen errors; a refusal passes through."""
     name = context.op_execution_context.get_step_execution_context().step.key.replace("__", "/")
-    store = context.resources.io_manager
-    store.lock(prefix_of(context), context.partition_key)
-    file = store.table(next(iter(context.selected_asset_keys)), context.partition_key).file
-    with refusals_fail(), without_values(name, Home(Path(store.root)).store, (dg.Failure,)), held_open(file):
+    own = own_key(context)
+    store: RestrictedStore = getattr(context.resources, context.assets_def.get_io_manager_key_for_asset_key(own))
+    store.lock(policy_name(own), context.partition_key)
+    file = store.workplace.table(own, context.partition_key).file
+    with refusals_fail(), without_values(name, store.workplace.home.store, (dg.Failure,)), held_open(file):
         if file.exists():
-            require_plain_tables(file)
+            store.require_plain_tables(file, again=STAGE_OF[own.path[-1]] == "release")
         yield
 
 
 @contextlib.contextmanager
 def refusals_fail() -> Iterator[None]:
-    """Turn a refusal into a failure of the step that no retry can mend."""
+    """Turn a refusal into a failure of the step that no retry can mend, marked as a refusal."""
     try:
         yield
         return
     except RefusedError as error:
-        failure = dg.Failure(str(error), metadata={"refused": True}, allow_retries=False)
+        failure = dg.Failure(f"{REFUSED_MARK}{error}", metadata={"refused": True}, allow_retries=False)
+    except dg.Failure as refusal:
+        if "refused" in refusal.metadata and refusal.metadata["refused"].value:
+            refusal.description = f"{REFUSED_MARK}{refusal.description}"
+        raise
     # Dagster stores chains; the failure says all that the error says.
     try:
         raise failure
@@ -136,10 +210,15 @@ def start_meter(context: dg.AssetExecutionContext) -> None:
     meter.start(context.run.run_id, context.op_execution_context.get_step_execution_context().step.key)
 
 
-def prefix_of(context: dg.AssetExecutionContext) -> str:
-    """The policy's name: the first part of the keys of the assets that are being made."""
+def own_key(context: dg.AssetExecutionContext) -> dg.AssetKey:
+    """The key of the asset that is being made, or of one of them."""
     key: dg.AssetKey = next(iter(context.selected_asset_keys))
-    return key.path[0]
+    return key
+
+
+def prefix_of(context: dg.AssetExecutionContext) -> str:
+    """The name of the policy whose assets are being made."""
+    return policy_name(own_key(context))
 
 
 def markdown_table(frame: pd.DataFrame) -> dg.MarkdownMetadataValue:

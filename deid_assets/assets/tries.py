@@ -24,7 +24,7 @@ def delivery_tries(
     return DeliveryTries(
         workplace.home,
         secret,
-        secret.keyed_digest("delivery of a try", taken_in_digest(context)),
+        secret.keyed_digest("delivery of a try", taken_in_digest(context, workplace)),
         Sample(policy.sample.keyed_by, size),
         Partitions(domains.frame(), secret),
     )

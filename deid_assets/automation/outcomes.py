@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeGuard
 import dagster as dg
 
 from deid_assets.assessments.earlier_releases import BECAUSE
-from deid_assets.errors import ERROR, PUBLISHED, REFUSED, DeidError
+from deid_assets.errors import ERROR, PUBLISHED, REFUSED, REFUSED_MARK, DeidError
 from deid_assets.release.registry.tries import what_is_next
 from deid_assets.store.guard import UnforeseenError
 
@@ -55,6 +55,17 @@ class RunSummary:
     peak_memory_gb: float = 0.0
 
 
+OUTCOME_TAG = "deid/outcome"
+"""Tag of a run that has ended: what came of it."""
+
+_SHOWN = {PUBLISHED: "published", ERROR: "\N{WARNING SIGN} error", REFUSED: f"{REFUSED_MARK}refused for privacy"}
+
+
+def tag_outcome(instance: dg.DagsterInstance, run_id: str, summary: RunSummary) -> None:
+    """Tag a run with its outcome, so that a refusal and a crash look different in the list of runs."""
+    instance.add_run_tags(run_id, {OUTCOME_TAG: _SHOWN[summary.exit_code]})
+
+
 def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
     """Read the outcome of a run from its events."""
     rows: dict[str, int] = {}
@@ -97,7 +108,7 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
                 judged = bool(told.metadata["refused"].value)
                 refused |= judged
                 errors |= not judged
-                reasons.append(str(told.description))
+                reasons.append(str(told.description).removeprefix(REFUSED_MARK))
             elif failure.error and failure.error.cls_name == "DagsterAssetCheckFailedError":
                 continue  # the evaluation of the check already decided the outcome
             else:

@@ -7,11 +7,10 @@ import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from deid_assets.assets.refused_report import write_refused_report
-from deid_assets.automation.outcomes import RunSummary, outcome_of
+from deid_assets.automation.outcomes import RunSummary, outcome_of, tag_outcome
 from deid_assets.errors import REFUSED
 from deid_assets.policy.base import ReleasePolicy
-from deid_assets.policy.loading import policy_called
-from deid_assets.resources import POLICY_TAG
+from deid_assets.resources import POLICY_TAG, Workplace, ended_in
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
 from deid_assets.store.lock import StoreLock
@@ -33,11 +32,14 @@ def report_refusal(home: Home, policy: ReleasePolicy, delivery: str, summary: Ru
     return write_refused_report(home, policy, delivery, tuple(summary.rows), summary.failed_checks, summary.reasons)
 
 
-def refusal_sensor(home: Home, jobs: Sequence[UnresolvedAssetJobDefinition]) -> dg.SensorDefinition:
+def refusal_sensor(
+    workplace: Workplace, jobs: Sequence[UnresolvedAssetJobDefinition], name: str = SENSOR
+) -> dg.SensorDefinition:
     """A sensor that reports each refused run of these jobs. Where no daemon runs, only `deid run` reports them."""
+    home, sensor = workplace.home, name
 
     @dg.run_failure_sensor(
-        name=SENSOR,
+        name=sensor,
         monitored_jobs=list(jobs),
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Writes the report of a refused run into the restricted store.",
@@ -45,14 +47,16 @@ def refusal_sensor(home: Home, jobs: Sequence[UnresolvedAssetJobDefinition]) -> 
     def reported(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
         run = context.dagster_run
         name, delivery = run.tags[POLICY_TAG], run.tags["dagster/partition"]
-        lock = StoreLock.of(home, name, delivery)
+        lock = StoreLock.of(home, name, delivery, is_over=ended_in(context.instance))
         if not lock.try_acquire():
             return dg.SkipReason("another run uses the same store, so the report would not describe this one")
         try:
             with without_values("the report of the refusal", home.store):
                 logs = context.instance.all_logs(run.run_id)
                 events = [event for event in (entry.dagster_event for entry in logs) if event is not None]
-                path = report_refusal(home, policy_called(name, home.policies), delivery, outcome_of(events))
+                summary = outcome_of(events)
+                tag_outcome(context.instance, run.run_id, summary)
+                path = report_refusal(home, workplace.policies.named(name), delivery, summary)
         finally:
             lock.release()
         context.log.info(f"report of the refusal (restricted): {path}" if path else "the run failed without a refusal")

@@ -2,9 +2,8 @@
 
 import dagster as dg
 
-from deid_assets.partitions import deliveries
 from deid_assets.policy.kinds import AnyPolicy
-from deid_assets.resources import Policies
+from deid_assets.resources import Keys, Workplace
 from deid_assets.schemas import contracts_of
 from deid_assets.schemas.contract import violations
 from deid_assets.stages import stages_of
@@ -17,23 +16,25 @@ def contract_check_name(asset: str) -> str:
     return f"{asset}_keeps_contract"
 
 
-def contract_checks(policy: AnyPolicy) -> list[dg.AssetChecksDefinition]:
+def contract_checks(policy: AnyPolicy, keys: Keys, partitions_def: dg.PartitionsDefinition) -> list[dg.AssetChecksDefinition]:
     """The contract checks of one policy's assets."""
-    return [_contract_check(policy.name, asset) for assets in stages_of(policy).values() for asset in assets]
+    return [_contract_check(asset, keys, partitions_def) for assets in stages_of(policy).values() for asset in assets]
 
 
-def _contract_check(policy: str, asset: str) -> dg.AssetChecksDefinition:
+def _contract_check(asset: str, keys: Keys, partitions_def: dg.PartitionsDefinition) -> dg.AssetChecksDefinition:
     # `partitions_def` matters: without it a pass for one delivery lets automation release another.
     @dg.asset_check(
-        asset=dg.AssetKey([policy, asset]),
+        asset=keys.asset(asset),
         name=contract_check_name(asset),
         description=f"Every row of {asset} meets the contract of its columns: types, roles, allowed values and keys.",
         blocking=True,
-        partitions_def=deliveries,
+        partitions_def=partitions_def,
+        required_resource_keys={keys.resource},
     )
-    def keeps_contract(table: Table, policies: Policies) -> dg.AssetCheckResult:
-        with without_values(f"{policy}/{contract_check_name(asset)}", table.file.parent.parent):
-            broken = violations(table, contracts_of(policies.named(policy))[asset])
+    def keeps_contract(context: dg.AssetCheckExecutionContext, table: Table) -> dg.AssetCheckResult:
+        workplace: Workplace = getattr(context.resources, keys.resource)
+        with without_values(f"{keys.policy}/{contract_check_name(asset)}", table.file.parent.parent):
+            broken = violations(table, contracts_of(workplace.policies.named(keys.policy))[asset])
         return dg.AssetCheckResult(
             passed=not broken,
             metadata={"measured": sum(broken.values()), "threshold": 0, **broken},

@@ -7,27 +7,27 @@ import dagster as dg
 from deid_assets.assessments.assessment import Gate
 from deid_assets.assessments.evidence import from_frame
 from deid_assets.assessments.registry import gates_of
-from deid_assets.partitions import deliveries
 from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.resources import Keys
 from deid_assets.store.guard import without_values
 from deid_assets.store.tables import Table
 
 
-def risk_checks(policy: AnyPolicy) -> list[dg.AssetChecksDefinition]:
+def risk_checks(policy: AnyPolicy, keys: Keys, partitions_def: dg.PartitionsDefinition) -> list[dg.AssetChecksDefinition]:
     """The checks of one policy: one for each number of an assessment that could refuse a release."""
-    return [_risk_check(policy.name, asset, gate) for asset, gate in gates_of(policy)]
+    return [_risk_check(asset, gate, keys, partitions_def) for asset, gate in gates_of(policy)]
 
 
-def _risk_check(policy: str, asset: str, gate: Gate[Any]) -> dg.AssetChecksDefinition:
+def _risk_check(asset: str, gate: Gate[Any], keys: Keys, partitions_def: dg.PartitionsDefinition) -> dg.AssetChecksDefinition:
     @dg.asset_check(
-        asset=dg.AssetKey([policy, asset]),
+        asset=keys.asset(asset),
         name=gate.check,
         description=gate.statement,
         blocking=True,
-        partitions_def=deliveries,
+        partitions_def=partitions_def,
     )
     def within_threshold(evidence: Table) -> dg.AssetCheckResult:
-        with without_values(f"{policy}/{gate.check}", evidence.file.parent.parent):
+        with without_values(f"{keys.policy}/{gate.check}", evidence.file.parent.parent):
             stored = from_frame(evidence.frame())
         measured = [(m, item.try_number) for item in stored for m in item.measurements if m.name == gate.measurement]
         if len(measured) != 1:

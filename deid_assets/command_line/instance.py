@@ -11,9 +11,13 @@ from dagster._core.instance.ref import InstanceRef
 
 from deid_assets.command_line.run_history import KeptStorage
 from deid_assets.errors import DeidError, StoreError
+from deid_assets.partitions import deliveries_of
 from deid_assets.store import durable
 from deid_assets.store.home import Home
 from deid_assets.store.tables import owner_only
+
+SETTINGS = "dagster.yaml"
+"""The file of an instance's settings."""
 
 _PACKAGE = Path(__file__).parent.parent
 
@@ -27,7 +31,7 @@ def prepare_dagster_home(home: Home) -> None:
         If something else lies in their place.
     """
     owner_only(home.dagster)
-    file, settings = home.dagster / "dagster.yaml", _shipped("dagster.yaml").read_bytes()
+    file, settings = home.dagster / SETTINGS, _shipped(SETTINGS).read_bytes()
     if file.exists() and not file.is_file():
         raise StoreError(f"{file} is not a file; remove it and run again: it will be created anew")
     with durable.locked(home.dagster / ".lock"):
@@ -47,6 +51,7 @@ def dagster_instance(home: Home) -> Iterator[dg.DagsterInstance]:
     try:
         ref = InstanceRef.from_dir(str(home.dagster), overrides={"storage": _kept(home)})
         with dg.DagsterInstance.from_ref(ref) as instance:
+            _move_partitions(home, instance)
             yield instance
     except (sqlite3.DatabaseError, sqlalchemy.exc.DBAPIError) as error:
         code = getattr(getattr(error, "orig", error), "sqlite_errorcode", None)
@@ -56,6 +61,25 @@ def dagster_instance(home: Home) -> Iterator[dg.DagsterInstance]:
             f"the run history in {home.dagster} is damaged: one of its files is not a database. Move that folder away, or "
             "restore it from a backup, and run again; releases and their registry do not depend on it"
         ) from None
+
+
+_SHARED_PARTITIONS = "deliveries"
+"""The partitions of all policies, in homes of earlier versions of the product."""
+
+
+def _move_partitions(home: Home, instance: dg.DagsterInstance) -> None:
+    """Give each policy the deliveries that it took in as partitions of its own; earlier versions had one set for all."""
+    shared = instance.get_dynamic_partitions(_SHARED_PARTITIONS)
+    if not shared:
+        return
+    for folder in sorted(path for path in home.store.iterdir() if path.is_dir()):
+        name = str(deliveries_of(folder.name).name)
+        own = set(instance.get_dynamic_partitions(name))
+        found = [key for key in shared if (folder / f"{key}.duckdb").exists() and key not in own]
+        if found:
+            instance.add_dynamic_partitions(name, found)
+    for key in shared:
+        instance.delete_dynamic_partition(_SHARED_PARTITIONS, key)
 
 
 def _kept(home: Home) -> dict[str, object]:

@@ -75,13 +75,14 @@ def _listed(home: Home, chain: Chain, entry: Entry) -> ListedRelease:
         entry.policy,
         entry.number,
         entry.time,
-        _delivery_of(home, entry),
+        delivery_of(home, entry),
         str(folder) if is_there else None,
         None if line is None else line.reason,
     )
 
 
-def _delivery_of(home: Home, entry: Entry) -> str | None:
+def delivery_of(home: Home, entry: Entry) -> str | None:
+    """The key of a release's delivery; None where the restricted store does not say."""
     file = home.store / "manifests" / entry.policy / f"{entry.number:04d}.json"
     with contextlib.suppress(DeidError, OSError):
         manifest = parse_json(regular_bytes(file, _RESTRICTED_AT_MOST))

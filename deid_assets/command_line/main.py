@@ -15,7 +15,7 @@ from deid_assets import __version__
 from deid_assets.command_line.counts import counts
 from deid_assets.command_line.demographics import demographics
 from deid_assets.command_line.members import member, release
-from deid_assets.errors import ERROR, DeidError, ReleaseError
+from deid_assets.errors import ERROR, DeidError, DeliveryError, PolicyError, ReleaseError
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
 
@@ -251,11 +251,67 @@ def policy_reference() -> None:
 
 @policy.command("list")
 def policy_list() -> None:
-    """List the shipped policies, and those that were run here."""
+    """List the shipped policies and those of this home; a star marks those in use."""
+    from deid_assets.automation.in_use import policies_in_use
     from deid_assets.policy.loading import policies_in
 
-    for found in policies_in(Home.here().policies).values():
-        click.echo(f"{found.name:24} {found.title}")
+    home = Home.here()
+    used = policies_in_use(home)
+    for found in policies_in(home.policies).values():
+        click.echo(f"{'*' if found.name in used else ' '} {found.name:24} {found.title}")
+
+
+@policy.command("adopt")
+@click.argument("name", callback=_not_empty)
+@click.option("--deliveries", type=click.Path(path_type=Path, file_okay=False), help="Folder to watch for deliveries.")
+@click.option("--complete-when", help="Name of the file that says that a delivery there is complete; default: _SUCCESS.")
+@click.option("--schedule", help="Cron expression (UTC): when to release the newest delivery again if anything changed.")
+@click.option("--fresh-within", type=click.IntRange(min=1), metavar="DAYS", help="Days after which a release is overdue.")
+@click.option("--retention", type=click.IntRange(min=1), metavar="DAYS", help="Days after which `deid purge` removes stores.")
+def policy_adopt(
+    name: str,
+    deliveries: Path | None,
+    complete_when: str | None,
+    schedule: str | None,
+    fresh_within: int | None,
+    retention: int | None,
+) -> None:
+    """Take a policy into use: its name, or a YAML file. The Dagster UI shows the policies in use.
+
+    Adopting it again changes only what the options name. Reload the code location in the UI, or start `deid ui` again.
+    """
+    from deid_assets.automation.in_use import state_use
+    from deid_assets.command_line.run import find_policy
+    from deid_assets.policy.adoption import adopt
+
+    home = Home.here().create()
+    found, file = find_policy(home, name)
+    if deliveries is not None and not deliveries.is_dir():
+        raise DeliveryError(f"the folder {deliveries} does not exist; create it first")
+    if file is not None:
+        found = adopt(home, found, file)
+    stated = {
+        "deliveries": None if deliveries is None else str(deliveries.absolute()),
+        "complete_when": complete_when,
+        "schedule": schedule,
+        "fresh_days": fresh_within,
+        "retention_days": retention,
+    }
+    state_use(home, found.name, retired=False, **{key: value for key, value in stated.items() if value is not None})
+    click.echo(f"{found.name} is in use.")
+
+
+@policy.command("retire")
+@click.argument("name", callback=_not_empty)
+def policy_retire(name: str) -> None:
+    """Take a policy out of use: the UI shows it no more, and nothing runs by itself. Its releases and stores stay."""
+    from deid_assets.automation.in_use import policies_in_use, state_use
+
+    home = Home.here().create()
+    if name not in policies_in_use(home):
+        raise PolicyError(f"{name} is not in use; `deid policy list` shows which policies are")
+    state_use(home, name, retired=True)
+    click.echo(f"{name} is retired. `deid policy adopt {name}` takes it into use again.")
 
 
 @policy.command("new")
@@ -320,6 +376,54 @@ def deliveries_list(as_json: bool) -> None:
         return f"{one.key}  {of}" + (f"  taken in under {', '.join(one.policies)}" if one.policies else "")
 
     _print_listed(listed_deliveries(Home.here()), as_json, line, "No delivery has been registered here.")
+
+
+@main.group()
+def delivery() -> None:
+    """Add deliveries to a policy, and remove those that were not released."""
+
+
+@delivery.command("add")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--policy", "policy_name", callback=_not_empty, required=True, help="A policy's name, or a YAML file.")
+@click.option("--key", "delivery_key", callback=_plain_key, help="Key of the delivery; by default derived from its name.")
+def delivery_add(paths: tuple[Path, ...], policy_name: str, delivery_key: str | None) -> None:
+    """Register a delivery as a partition of a policy's assets, without running anything."""
+    from deid_assets.command_line.deliveries import add_delivery
+
+    key = add_delivery(Home.here().create(), policy_name, paths, delivery_key)
+    click.echo(f"The delivery {key} is registered. Run it with `deid run`, or launch the job in the UI.")
+
+
+@delivery.command("remove")
+@click.argument("key", callback=_plain_key)
+@click.option("--policy", "policy_name", callback=_not_empty, required=True, help="The policy's name.")
+@click.option("--reason", required=True, callback=_not_empty, help="Why; recorded in the restricted store.")
+def delivery_remove(key: str, policy_name: str, reason: str) -> None:
+    """Remove a refused or failed delivery from a policy, with its restricted store. Your own files stay."""
+    from deid_assets.command_line.deliveries import remove_delivery
+
+    remove_delivery(Home.here().create(), policy_name, key, reason)
+    click.echo(f"The delivery {key} was removed from {policy_name}.")
+
+
+@main.command("purge")
+@click.option("--reason", default="past its retention", show_default=True, help="Recorded in the restricted store.")
+@click.option("--yes", is_flag=True, help="Remove them; without it, only list what would be removed.")
+def purge_stores(reason: str, yes: bool) -> None:
+    """Remove restricted stores, with their crosswalks, that are past their policy's retention. Releases stay."""
+    from deid_assets.command_line.deliveries import expired_stores, purge
+
+    home = Home.here()
+    expired = expired_stores(home)
+    for one in expired:
+        if yes:
+            purge(home, one, reason)
+        click.echo(f"{one.policy}  {one.delivery}  {one.days} days old  {'removed' if yes else 'would be removed'}")
+    if not expired:
+        click.echo("No restricted store is past its retention.")
+    elif not yes:
+        click.echo("Nothing was removed; --yes removes them.")
 
 
 @main.command()

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -27,13 +28,14 @@ from rich.console import Console
 
 from deid_assets import interruption
 from deid_assets.assets.publishing import inputs_digest, releases_of
-from deid_assets.automation.outcomes import RunSummary, outcome_of
+from deid_assets.automation.in_use import Use, state_use, uses_in
+from deid_assets.automation.outcomes import RunSummary, outcome_of, tag_outcome
 from deid_assets.automation.refused_runs import report_refusal
-from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
+from deid_assets.command_line.instance import SETTINGS, dagster_instance, prepare_dagster_home
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.summary import print_summary, summary_json
 from deid_assets.errors import PUBLISHED, DeidError, DeliveryError, PolicyError, ReleaseError, StoreError
-from deid_assets.partitions import DELIVERIES
+from deid_assets.partitions import deliveries_of
 from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.adoption import adopt
 from deid_assets.policy.kinds import AnyPolicy
@@ -44,7 +46,7 @@ from deid_assets.release.publication.verification import MANIFEST, verify
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.entries import Entry
-from deid_assets.resources import POLICY_TAG, STORE_TAG, Workplace, job_name
+from deid_assets.resources import POLICY_TAG, STORE_TAG, Workplace, ended_in, job_name
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import register_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
@@ -101,12 +103,14 @@ def run_policy(
     console = console or Console(file=stream, highlight=False, width=None if stream.isatty() else 110)
     progress = Progress(console, detail)
     policy, file = find_policy(home, policy_name)
-    delivery = _requested_delivery(home, policy, paths, delivery_key, members, release_members, seed)
-    lock = StoreLock.of(home, policy.name, delivery.key, make_new_run_id())
+    delivery = requested_delivery(home, policy, paths, delivery_key, members, release_members, seed)
+    lock = StoreLock.of(home, policy.name, delivery.key, make_new_run_id(), partial(_is_over, home))
     lock.acquire()
     try:
         if file is not None:
             policy = adopt(home, policy, file)
+        if uses_in(home).get(policy.name, Use()).retired:
+            state_use(home, policy.name, retired=False)
         if not paths:
             _make_synthetic(home, delivery, progress)
         register_delivery(home, delivery)
@@ -115,6 +119,14 @@ def run_policy(
         return _release_or_unchanged(home, policy, delivery, lock, progress, as_json)
     finally:
         lock.release()
+
+
+def _is_over(home: Home, run_id: str) -> bool:
+    """Whether a run that left its name in a lock has ended; only then is the instance opened here."""
+    if not (home.dagster / SETTINGS).exists():
+        return True
+    with dagster_instance(home) as instance:
+        return ended_in(instance)(run_id)
 
 
 def _release_or_unchanged(
@@ -131,6 +143,7 @@ def _release_or_unchanged(
             clock.now(Registry(home.releases / "registry.jsonl").chain().last_time)  # not after the work is done
             with interruption.watched(interrupt_queries), capture_interrupts():
                 summary = execute(instance, policy, delivery, lock.run_id, progress)
+                tag_outcome(instance, lock.run_id, summary)
                 if summary.release is None:
                     summary = replace(summary, release=_left_behind(home, policy, delivery))
                 interruption.remember_release(summary.release)
@@ -210,7 +223,7 @@ def find_policy(home: Home, name: str) -> tuple[AnyPolicy, Path | None]:
     return policy, None if at_home else path
 
 
-def _requested_delivery(
+def requested_delivery(
     home: Home,
     policy: AnyPolicy,
     paths: tuple[Path, ...],
@@ -270,7 +283,7 @@ def clean_orphans(home: Home, instance: dg.DagsterInstance, own: StoreLock) -> l
         run = record.dagster_run
         policy, _, delivery = run.tags.get(STORE_TAG, "").partition("/")
         try:
-            lock = StoreLock.of(home, policy, delivery)
+            lock = StoreLock.of(home, policy, delivery, is_over=ended_in(instance))
         except StoreError:  # a run that somebody tagged by hand
             continue
         if lock.path != own.path:
@@ -325,6 +338,13 @@ def execute(
 _ENDED = (dg.DagsterEventType.PIPELINE_SUCCESS, dg.DagsterEventType.PIPELINE_FAILURE, dg.DagsterEventType.PIPELINE_CANCELED)
 
 
+def add_partition(instance: dg.DagsterInstance, policy: str, delivery: str) -> None:
+    """Make a registered delivery a partition of a policy's assets, unless it is one."""
+    name = str(deliveries_of(policy).name)
+    if not instance.has_dynamic_partition(name, delivery):
+        instance.add_dynamic_partitions(name, [delivery])
+
+
 def _new_run(
     instance: dg.DagsterInstance, policy: AnyPolicy, delivery: Delivery, run_id: str, assets: Collection[str] | None
 ) -> tuple[ReconstructableJob, dg.DagsterRun]:
@@ -332,8 +352,7 @@ def _new_run(
 
     It has both origins, so that the UI shows it and can execute it again.
     """
-    if delivery.key not in instance.get_dynamic_partitions(DELIVERIES):
-        instance.add_dynamic_partitions(DELIVERIES, [delivery.key])
+    add_partition(instance, policy.name, delivery.key)
     # Loaded anew: the policy may have been copied to where the definitions find it just now.
     sys.modules.pop(MODULE, None)
     repository = ReconstructableRepository.for_module(MODULE, "defs", working_directory=str(Path.cwd()))

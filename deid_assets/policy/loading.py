@@ -37,10 +37,23 @@ def load_policy(path: Path) -> AnyPolicy:
     return _loaded(text_at(Path(path)))
 
 
+_WITHOUT_FILES: dict[tuple[Path, bool, bytes], AnyPolicy] = {}
+"""Valid policies that name no files, by their place and their text, which alone decide what they say."""
+
+_KEPT = 32
+
+
 def _loaded(text: PolicyText) -> AnyPolicy:
     content = text.content()
-    parsed = _parsed(text, content)
-    policy = _judged(parsed.values, text.folder, text.shown, parsed).read_from(Origin(text.folder, text_digest(content)))
+    known = (text.path.absolute(), text.record is None, content)
+    policy = _WITHOUT_FILES.get(known)
+    if policy is None:
+        parsed = _parsed(text, content)
+        policy = _judged(parsed.values, text.folder, text.shown, parsed).read_from(Origin(text.folder, text_digest(content)))
+        if not policy.files:
+            if len(_WITHOUT_FILES) >= _KEPT:
+                _WITHOUT_FILES.clear()
+            _WITHOUT_FILES[known] = policy
     if text.record is not None and (policy.name, policy.file_digests()) != (text.record.policy, dict(text.record.files)):
         raise PolicyError(f"{text.shown}: its record belongs to another policy or to other files; adopt the policy again")
     return policy

@@ -219,11 +219,19 @@ def _is_as_stated(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str
     return stated is not None and content is not None and stated.value == content
 
 
-def edited_evidence(instance: dg.DagsterInstance, policy: str, evidence: Iterable[Evidence], partition: str) -> list[Refusal]:
-    """Refuse evidence that differs from what the event log says its asset measured."""
+def edited_evidence(
+    instance: dg.DagsterInstance, keys: Mapping[str, dg.AssetKey], evidence: Iterable[Evidence], partition: str
+) -> list[Refusal]:
+    """Refuse evidence that differs from what the event log says its asset measured.
+
+    Parameters
+    ----------
+    keys
+        The key of each asset that the evidence names.
+    """
     found = []
     for item in evidence:
-        record = current_materialization(instance, dg.AssetKey([policy, item.asset]), partition)
+        record = current_materialization(instance, keys[item.asset], partition)
         stated = (
             record.asset_materialization.metadata.get("evidence_digest") if record and record.asset_materialization else None
         )

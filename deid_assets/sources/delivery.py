@@ -67,6 +67,9 @@ class Delivery:
         Files or folders, as received. Several folders are one delivery.
     parameters
         How it was produced, such as the size and the seed of a synthetic delivery; JSON values.
+    complete_when
+        Name of the file that says that the delivery is complete, if it arrived in a watched folder. Such a delivery is not
+        read without it, and its content is final once it was read. None: somebody named the delivery.
 
     Raises
     ------
@@ -84,6 +87,7 @@ class Delivery:
     kind: str
     paths: tuple[Path, ...]
     parameters: Mapping[str, Json] = field(default_factory=dict, hash=False)
+    complete_when: str | None = None
 
     def __post_init__(self) -> None:
         plain_key(self.key)
@@ -94,7 +98,7 @@ class Delivery:
 
     def __reduce__(self) -> tuple[object, ...]:
         # A mapping proxy cannot be pickled; a delivery may be sent to another process.
-        return Delivery, (self.key, self.kind, self.paths, dict(self.parameters))
+        return Delivery, (self.key, self.kind, self.paths, dict(self.parameters), self.complete_when)
 
     def to_json(self) -> str:
         """Return the delivery as one line of JSON, for a partition's record."""
@@ -104,6 +108,8 @@ class Delivery:
             "paths": [str(path) for path in self.paths],
             "parameters": dict(self.parameters),
         }
+        if self.complete_when is not None:
+            record["complete_when"] = self.complete_when
         return json.dumps(record, sort_keys=True)
 
     @classmethod
@@ -117,7 +123,8 @@ class Delivery:
         """
         try:
             record = json.loads(text)
-            return cls(record["key"], record["kind"], tuple(map(Path, record["paths"])), record.get("parameters", {}))
+            paths, parameters = tuple(map(Path, record["paths"])), record.get("parameters", {})
+            return cls(record["key"], record["kind"], paths, parameters, record.get("complete_when"))
         except (json.JSONDecodeError, KeyError, TypeError):
             raise DeliveryError("this is not the record of a delivery: key, kind and paths are needed") from None
 
@@ -127,8 +134,15 @@ class Delivery:
         Raises
         ------
         DeliveryError
-            If a path does not exist, or if anything is neither a regular file nor a folder; links are not followed.
+            If a path does not exist, if anything is neither a regular file nor a folder (links are not followed), or if the
+            marker of a watched delivery is missing.
         """
+        for path in self.paths if self.complete_when is not None else ():
+            if not (path / str(self.complete_when)).is_file():
+                raise DeliveryError(
+                    f"delivery {self.key}: its marker {self.complete_when} is missing from {path}, so it is not complete; put "
+                    "the marker there once everything has arrived"
+                )
         return delivered_files(self.paths)
 
     def digest(self) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from deid_assets.errors import DeliveryError, ReleaseError
 from deid_assets.sources.delivery import Delivery
 from deid_assets.store import durable
+from deid_assets.store.digests import is_digest
 from deid_assets.store.home import Home, plain_key
 from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
 
@@ -58,6 +59,61 @@ def registered_delivery(home: Home, key: str) -> Delivery:
     if not file.exists():
         raise DeliveryError(f"no delivery is registered as {key}; `deid run --delivery PATH` registers it")
     return Delivery.from_json(_record_in(file))
+
+
+def require_same_content(home: Home, delivery: Delivery, digest: str) -> None:
+    """Remember the content of a delivery when it has been read; refuse a watched one whose content is another now.
+
+    Parameters
+    ----------
+    digest
+        `Delivery.digest` over the bytes that were read.
+
+    Raises
+    ------
+    DeliveryError
+        If the delivery arrived in a watched folder, and an earlier reading found other content.
+    """
+    file = _content_file(home, delivery.key)
+    with durable.locked(home.deliveries / ".lock"):
+        before = content_read(home, delivery.key)
+        if before == digest:
+            return
+        if before is not None and delivery.complete_when is not None:
+            raise DeliveryError(
+                f"delivery {delivery.key}: its content has changed since it was first read; a delivery is final once its "
+                "marker is there. Restore its files, or put the new content into a folder of its own"
+            )
+        durable.replace(file, digest.encode(), 0o600)
+
+
+def content_read(home: Home, key: str) -> str | None:
+    """The digest of a delivery's content when it was last read; None if it never was.
+
+    Raises
+    ------
+    DeliveryError
+        If the note of it cannot be read.
+    """
+    file = _content_file(home, key)
+    if not file.exists():
+        return None
+    text = _record_in(file)
+    if not is_digest(text):
+        raise DeliveryError(f"deliveries/{file.name} is damaged; restore it from a backup")
+    return text
+
+
+def unregister(home: Home, key: str) -> None:
+    """Forget a delivery: its record, and what its content was. Its own files stay where they are."""
+    with durable.locked(home.deliveries / ".lock"):
+        for file in (delivery_file(home, key), _content_file(home, key)):
+            file.unlink(missing_ok=True)
+        durable.sync(home.deliveries)
+
+
+def _content_file(home: Home, key: str) -> Path:
+    return home.deliveries / f"{plain_key(key)}.sha256"
 
 
 def _record_in(file: Path) -> str:

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import dagster as dg
 import pytest
 
 from deid_assets.assets.random_streams import gate_stream_key, stream_key
@@ -23,12 +24,11 @@ def keys(
     for name, content in (("members", members), ("claims", claims), ("profiles", sample.format(members))):
         write_table(tables[name], content)
     context = SimpleNamespace(
-        selected_asset_keys=[SimpleNamespace(path=[policy, "neighbor_attack"])],
+        selected_asset_keys=[dg.AssetKey([policy, "neighbor_attack"])],
         partition_key=delivery,
         run=SimpleNamespace(run_id=run),
-        resources=SimpleNamespace(io_manager=SimpleNamespace(table=lambda key, _: tables[key.path[-1]])),
     )
-    workplace = SimpleNamespace(secret=lambda: secret)
+    workplace = SimpleNamespace(secret=lambda: secret, table=lambda key, _: tables[key.path[-1]])
     return stream_key(context, workplace, "neighbors", number), gate_stream_key(context, workplace, tables["profiles"], number)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from deid_assets.assets.stage_asset import MADE_FROM, asset_metadata, markdown_table, refusals_fail, stage_asset
 from deid_assets.errors import PolicyError, RefusedError
+from deid_assets.resources import Keys
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +22,7 @@ def test_an_asset_knows_its_stage_and_what_of_the_policy_it_reads():
         """Whoever is removed."""
         return "SELECT 1"
 
-    (spec,) = removed_members.specs
+    (spec,) = removed_members.made(Keys("small")).specs
     assert spec.metadata["stage"] == "preparation"
     assert spec.metadata["policy_sections"] == ["removal"]
     assert spec.metadata["method_version"] == "3"
@@ -39,7 +40,10 @@ def test_inputs_are_the_parameters_of_the_function():
     def eligible_members(context: dg.AssetExecutionContext, members: str, claims: str) -> str:
         return members + claims
 
-    assert {key.to_user_string() for key in eligible_members.dependency_keys} == {"members", "claims"}
+    assert {key.to_user_string() for key in eligible_members.made(Keys("small")).dependency_keys} == {
+        "small/members",
+        "small/claims",
+    }
 
 
 def test_a_refusal_fails_the_step_for_good_and_leaves_no_chain():

@@ -6,9 +6,9 @@ import dagster as dg
 import pytest
 
 from deid_assets.checks.contracts import contract_checks
-from deid_assets.partitions import deliveries
+from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policy_by_name
-from deid_assets.resources import Policies, RestrictedStore
+from deid_assets.resources import Keys, RestrictedStore, Workplace
 from deid_assets.store.home import Home
 
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
@@ -23,18 +23,25 @@ def evaluate(home: Home, sql: str, asset: str = "released_sample") -> tuple[dg.A
 
     made_by = {"method_version": "1", "policy_sections": []}
 
-    @dg.asset(key_prefix=POLICY, name=asset, partitions_def=deliveries, metadata=made_by)
+    @dg.asset(key_prefix=POLICY, name=asset, partitions_def=deliveries_of(POLICY), metadata=made_by)
     def table() -> str:
         return sql
 
-    (check,) = [one for one in contract_checks(policy_by_name(POLICY)) if one.check_key.asset_key.path[-1] == asset]
+    (check,) = [
+        one
+        for one in contract_checks(policy_by_name(POLICY), Keys(POLICY), deliveries_of(POLICY))
+        if one.check_key.asset_key.path[-1] == asset
+    ]
     with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(deliveries.name, ["2012"])
+        instance.add_dynamic_partitions(deliveries_of(POLICY).name, ["2012"])
         result = dg.materialize(
             [table, check],
             instance=instance,
             partition_key="2012",
-            resources={"io_manager": RestrictedStore(root=str(home.root)), "policies": Policies(root=str(home.root))},
+            resources={
+                "io_manager": RestrictedStore(Workplace(str(home.root))).definition(),
+                "deid": Workplace(str(home.root)),
+            },
             raise_on_error=False,
         )
         (found,) = result.get_asset_check_evaluations()

@@ -11,9 +11,9 @@ from deid_assets.assessments.neighbor_attack import GIVEN_MEMBERSHIP, UNCONDITIO
 from deid_assets.assessments.registry import gates_of, required_measurements
 from deid_assets.checks.risk import risk_checks
 from deid_assets.methods.canaries.planting import Findings
-from deid_assets.partitions import deliveries
+from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policy_by_name, policy_from
-from deid_assets.resources import RestrictedStore
+from deid_assets.resources import Keys, RestrictedStore, Workplace
 from deid_assets.store.home import Home
 from deid_assets_tests.policy.policy_texts import EVERY_LIMIT, public_values
 from deid_assets_tests.release.making import measurement
@@ -28,18 +28,22 @@ CHECK = next(gate.check for _, gate in gates_of(policy_by_name(POLICY)) if gate.
 def evaluate(home: Home, *measurements) -> tuple[dict[str, dg.AssetCheckEvaluation], dg.ExecuteInProcessResult]:
     """The evaluations of the checks on attack 1, for evidence with these measurements."""
 
-    @dg.asset(key_prefix=POLICY, partitions_def=deliveries, metadata={"method_version": "1", "policy_sections": []})
+    @dg.asset(key_prefix=POLICY, partitions_def=deliveries_of(POLICY), metadata={"method_version": "1", "policy_sections": []})
     def neighbor_attack():
         return to_frame([Evidence("neighbor_attack", "2012", "p" * 64, "a" * 64, "1", measurements)])
 
-    checks = [check for check in risk_checks(policy_by_name(POLICY)) if check.check_key.asset_key.path[-1] == "neighbor_attack"]
+    checks = [
+        check
+        for check in risk_checks(policy_by_name(POLICY), Keys(POLICY), deliveries_of(POLICY))
+        if check.check_key.asset_key.path[-1] == "neighbor_attack"
+    ]
     with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(deliveries.name, ["2012"])
+        instance.add_dynamic_partitions(deliveries_of(POLICY).name, ["2012"])
         result = dg.materialize(
             [neighbor_attack, *checks],
             instance=instance,
             partition_key="2012",
-            resources={"io_manager": RestrictedStore(root=str(home.root))},
+            resources={"io_manager": RestrictedStore(Workplace(str(home.root))).definition()},
             raise_on_error=False,
         )
     return {found.check_name: found for found in result.get_asset_check_evaluations()}, result
@@ -99,7 +103,8 @@ def test_one_failure_stops_the_run_and_every_check_has_its_result(home):
 
 def checked(policy) -> set[tuple[str, str]]:
     """Assessment and measurement of every risk check of a policy."""
-    made = {(check.check_key.asset_key.path[-1], check.check_key.name) for check in risk_checks(policy)}
+    checks = risk_checks(policy, Keys(policy.name), deliveries_of(policy.name))
+    made = {(check.check_key.asset_key.path[-1], check.check_key.name) for check in checks}
     gates = {(asset, gate.check): (asset, gate.measurement) for asset, gate in gates_of(policy)}
     return {gates[one] for one in made}
 

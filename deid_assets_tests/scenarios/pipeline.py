@@ -15,8 +15,7 @@ from dagster._core.definitions.asset_selection import AssetSelection
 from deid_assets.automation.outcomes import RunSummary, outcome_of
 from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
 from deid_assets.definitions import build_definitions
-from deid_assets.partitions import deliveries
-from deid_assets.policy.loading import policies_in
+from deid_assets.partitions import deliveries_of
 from deid_assets.release.cumulative import member_tags
 from deid_assets.release.keys import SigningKey, load_secret
 from deid_assets.release.manifest.editions import editions
@@ -30,7 +29,7 @@ from deid_assets.sources.registration import register_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.stages import STAGE_OF
 from deid_assets.store.home import Home
-from deid_assets.store.tables import Table, held_open
+from deid_assets.store.tables import Table
 from deid_assets_tests.release import making
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -53,7 +52,7 @@ class Pipeline:
     def register(self, key: str, kind: str = "synthetic", path: Path | None = None, **parameters) -> None:
         """Register a delivery, as the command line does."""
         register_delivery(self.home, Delivery(key, kind, (path or self.home.deliveries / key,), parameters))
-        self.instance.add_dynamic_partitions(deliveries.name, [key])
+        self.instance.add_dynamic_partitions(deliveries_of(self.policy).name, [key])
 
     def synthetic(self, key: str, members: int, seed: int) -> None:
         """Make a synthetic delivery and register it."""
@@ -78,17 +77,14 @@ class Pipeline:
             assets=made.assets,
             asset_checks=made.asset_checks,
             resources=made.resources,
-            executor=made.executor,
+            executor=dg.in_process_executor,
             jobs=[dg.define_asset_job(name, selection)],
         ).resolve_job_def(name)
-        with held_open(self.store_file(delivery)):  # as each step holds it; opening it a hundred times takes seconds
-            result = job.execute_in_process(
-                run_config=QUIET, instance=self.instance, partition_key=delivery, raise_on_error=False
-            )
+        result = job.execute_in_process(run_config=QUIET, instance=self.instance, partition_key=delivery, raise_on_error=False)
         return list(result.all_events)
 
     def _definitions(self) -> dg.Definitions:
-        return build_definitions({self.policy: policies_in(self.home.policies)[self.policy]}, self.home)
+        return build_definitions([self.policy], self.home)
 
     def store_file(self, delivery: str) -> Path:
         return self.home.store / self.policy / f"{delivery}.duckdb"

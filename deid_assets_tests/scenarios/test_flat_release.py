@@ -27,6 +27,7 @@ from deid_assets.release.publication.verification import verify
 from deid_assets.sources.flat import QUARANTINED, RECORDS
 from deid_assets.stages import FLAT_STAGES
 from deid_assets_tests.scenarios.command_line import deid_here, unwrapped
+from deid_assets_tests.scenarios.conftest import made_once
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
 
@@ -97,15 +98,20 @@ def released_rows(home_root: Path, policy: str = "flat_table") -> list[dict[str,
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory) -> Path:
     """A home with everything of a delivery done but its release."""
-    root = tmp_path_factory.mktemp("flat") / "deid"
+    with made_once(tmp_path_factory, "flat") as (folder, missing):
+        if missing:
+            prepare(folder / "deid")
+    return folder / "deid"
+
+
+def prepare(root: Path) -> None:
     with pipeline_in(root, "flat_table") as pipeline:
         write_policy(pipeline.home.policies, FLAT)
-        pipeline.register(KEY, "flat", write_people(root.parent / "in", people()))
+        pipeline.register(KEY, "flat", write_people(pipeline.home.deliveries / KEY, people()))
         upstream = [name for stage, names in FLAT_STAGES.items() if stage != "release" for name in names]
         summary = pipeline.run(KEY, upstream)
         assert not summary.reasons and not summary.failed_checks, summary
         assert pipeline.table(KEY, "suppressed_records").count() > 0, "the scenarios need suppressed records"
-    return root
 
 
 @pytest.fixture
@@ -280,14 +286,10 @@ class TestGate:
         write_policy(pipeline.home.policies, changed(FLAT, risk={"k": K + 1, "max_suppressed": 0.05}))
         refused(pipeline, "record_risk: it was measured under another policy")
 
-    def test_a_file_changed_after_it_was_taken_in(self, pipeline, prepared):
-        file = prepared.parent / "in" / "people.csv"
-        content = file.read_bytes()
-        file.write_bytes(content + b"town 1,20,F,tea,x\n")
-        try:
-            refused(pipeline, "the delivery's files changed after they were taken in", ERROR)
-        finally:
-            file.write_bytes(content)
+    def test_a_file_changed_after_it_was_taken_in(self, pipeline):
+        file = pipeline.home.deliveries / KEY / "people.csv"
+        file.write_bytes(file.read_bytes() + b"town 1,20,F,tea,x\n")
+        refused(pipeline, "the delivery's files changed after they were taken in", ERROR)
 
     def test_a_staged_file_that_was_tampered_with(self, pipeline, monkeypatch):
         def tampering(connection, content, path, order_by=()):

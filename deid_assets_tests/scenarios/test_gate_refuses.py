@@ -193,6 +193,7 @@ def test_checks_deselected_from_the_run_refuse(pipeline):
     assert "demographic_risk_within_threshold: the check judged an earlier materialization" in reasons
 
 
+@pytest.mark.matrix
 def test_an_event_log_without_a_check_refuses(pipeline):
     """Evidence tables alone do not suffice: the event log is the second witness."""
     key = dg.AssetKey([pipeline.policy, "longitudinal_risk"])
@@ -204,12 +205,28 @@ def test_an_event_log_without_a_check_refuses(pipeline):
 # Missing evidence
 
 
+def test_evidence_that_is_missing_or_edited_is_named_item_by_item(pipeline):
+    """Never made; its table gone; edited so that it is consistent and still passes, where the event log tells other numbers."""
+    pipeline.instance.wipe_assets([dg.AssetKey([pipeline.policy, "neighbor_attack"])])
+    pipeline.edit_store(KEY, "DELETE FROM assessment.neighbor_attack", "DROP TABLE assessment.demographic_risk")
+    edit_measurement(pipeline, "longitudinal_risk", "high_risk_share", value=0.0001, bound=0.0002)
+    refused(
+        pipeline,
+        "neighbor_attack: no evidence",
+        "neighbor_attack: it has never been materialized",
+        "demographic_risk: no evidence",
+        "longitudinal_risk: its table is not the one that was materialized",
+    )
+
+
+@pytest.mark.matrix
 def test_evidence_that_was_never_made_refuses(pipeline):
     pipeline.instance.wipe_assets([dg.AssetKey([pipeline.policy, "neighbor_attack"])])
     pipeline.edit_store(KEY, "DELETE FROM assessment.neighbor_attack")
     refused(pipeline, "neighbor_attack: no evidence", "neighbor_attack: it has never been materialized")
 
 
+@pytest.mark.matrix
 def test_evidence_whose_table_is_gone_refuses(pipeline):
     pipeline.edit_store(KEY, "DROP TABLE assessment.demographic_risk")
     refused(pipeline, "demographic_risk: no evidence")
@@ -226,10 +243,17 @@ def test_evidence_of_an_earlier_candidate_refuses(pipeline):
 
 
 def test_a_policy_changed_after_the_assessment_refuses(pipeline):
-    write_policy(pipeline.home.policies, changed(SMALL, recipients__recipient_class="public"))
-    refused(pipeline, "longitudinal_risk: it was measured under another policy")
+    """What it asks for now, the gate measures itself, whatever was chosen before."""
+    asked = {"AgeAtFirstClaim": 0.9}
+    write_policy(pipeline.home.policies, changed(SMALL, recipients__recipient_class="public", detail_at_least=asked))
+    refused(
+        pipeline,
+        "longitudinal_risk: it was measured under another policy",
+        "too little detail: AgeAtFirstClaim keeps less of its information than detail_at_least requires",
+    )
 
 
+@pytest.mark.matrix
 def test_evidence_edited_in_the_store_refuses(pipeline):
     """Edited so that it is consistent, bound to these rows, and still passes: the event log tells other numbers."""
     edit_measurement(pipeline, "neighbor_attack", "neighbor_success_given_membership", value=0.0001, bound=0.0002)
@@ -264,6 +288,7 @@ def test_a_candidate_made_before_its_claims_were_taken_in_again_refuses(pipeline
 # Use
 
 
+@pytest.mark.matrix
 def test_a_release_that_keeps_less_than_the_policy_asks_for_is_refused_as_useless(pipeline):
     """The gate measures it itself: whatever the choice made of it, and whatever the search thinks."""
     write_policy(pipeline.home.policies, changed(SMALL, detail_at_least={"AgeAtFirstClaim": 0.9}))
@@ -352,6 +377,7 @@ def test_a_change_that_was_offered_leads_to_a_release(pipeline):
     assert summary.release is not None, (offered["what"], summary.reasons, summary.failed_checks)
 
 
+@pytest.mark.matrix
 def test_cosmetic_edits_of_the_policy_buy_no_fresh_draws(pipeline, monkeypatch):
     """Title, owners, comments, a threshold moved by a hair, columns in another order: the gate draws what it drew before."""
     drawn = []

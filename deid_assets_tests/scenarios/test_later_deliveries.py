@@ -224,6 +224,7 @@ def test_newcomers_who_would_stand_out_are_left_out(pipeline):
     assert set(new) <= set(pipeline.table(KEY, "suppressed_members").frame()["member_id"])
 
 
+@pytest.mark.matrix
 def test_two_releases_of_one_delivery_have_one_removal_list(pipeline):
     """One member more or less, and the difference of the two would be that member."""
     digest = Workplace(root=str(pipeline.home.root)).delivery(KEY).digest()
@@ -233,6 +234,7 @@ def test_two_releases_of_one_delivery_have_one_removal_list(pipeline):
     assert "small/0002 is a release of the same delivery, and not the same members were removed" in reason
 
 
+@pytest.mark.matrix
 def test_the_same_list_and_members_tell_nothing(pipeline):
     digest = Workplace(root=str(pipeline.home.root)).delivery(KEY).digest()
     classes, removed = delivered(pipeline), sensitive(pipeline)

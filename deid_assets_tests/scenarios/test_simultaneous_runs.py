@@ -4,12 +4,13 @@ import dagster as dg
 
 from deid_assets.automation.outcomes import outcome_of
 from deid_assets.errors import ERROR
+from deid_assets.resources import ended_in
 from deid_assets.store.lock import StoreLock
 from deid_assets_tests.scenarios.conftest import KEY
 
 
 def test_a_second_run_of_a_delivery_ends_before_its_first_step(pipeline):
-    lock = StoreLock.of(pipeline.home, pipeline.policy, KEY)
+    lock = StoreLock.of(pipeline.home, pipeline.policy, KEY, is_over=ended_in(pipeline.instance))
     lock.acquire()
     try:
         events = pipeline.events(KEY, ["release"])
@@ -34,4 +35,4 @@ def test_another_delivery_may_run_at_the_same_time(pipeline):
 def test_the_lock_is_free_after_a_run_that_failed(pipeline):
     pipeline.edit_store(KEY, "DROP TABLE preparation.eligible_members")
     assert pipeline.run(KEY, ["released_sample"]).exit_code == ERROR
-    assert StoreLock.of(pipeline.home, pipeline.policy, KEY).try_acquire()
+    assert StoreLock.of(pipeline.home, pipeline.policy, KEY, is_over=ended_in(pipeline.instance)).try_acquire()

@@ -186,7 +186,7 @@ def test_a_damaged_history_of_runs_is_named_with_what_to_do(tmp_path, file):
     def read():
         with dagster_instance(home) as instance:
             instance.get_runs()
-            instance.get_dynamic_partitions("deliveries")
+            instance.get_dynamic_partitions("deliveries_of_small")
             instance.all_instigator_state()
 
     with pytest.raises(StoreError, match="the run history in .* is damaged: .* Move that folder away"):

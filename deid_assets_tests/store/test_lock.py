@@ -1,6 +1,7 @@
 """One run at a time for each policy and delivery, in this process and between processes."""
 
 import os
+import select
 import signal
 import stat
 import subprocess
@@ -110,6 +111,89 @@ def test_locks_of_one_run_in_one_process_are_shared_until_the_last_is_released(l
     assert not other_of(lock).try_acquire() and not StoreLock(lock.path, "another run").try_acquire()
     again.release()
     lock.acquire()
+
+
+def test_a_run_that_let_go_between_two_steps_keeps_others_out_until_it_is_over(lock):
+    over = []
+    other = StoreLock(lock.path, "other", over.__contains__)
+    lock.acquire()
+    lock.pause()
+    assert not other.try_acquire()
+    with pytest.raises(StoreError, match=f"another run .* \\(run {lock.run_id} is between two steps; if its process is gone"):
+        other.acquire()
+    over.append(lock.run_id)
+    assert other.try_acquire()
+    other.release()
+
+
+def test_a_run_that_let_go_between_two_steps_takes_it_again(lock):
+    lock.acquire()
+    lock.pause()
+    again = StoreLock(lock.path, lock.run_id)
+    assert again.try_acquire()
+    again.release()
+    assert other_of(lock).try_acquire(), "the run said that it needs the store no longer"
+
+
+def test_letting_go_in_one_place_does_not_end_the_hold_of_another_place_of_the_run(lock):
+    first, again = StoreLock(lock.path, "run"), StoreLock(lock.path, "run")
+    first.acquire()
+    again.acquire()
+    again.pause()
+    assert not other_of(lock).try_acquire()
+    first.release()
+    assert lock.try_acquire(), "the last word was that the run is done"
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"run": "x"}', '{"between_steps": true}', "\x00" * 50])
+def test_a_file_that_names_nobody_keeps_nobody_out(lock, content):
+    """Such as one whose writer was killed, or one of an earlier version."""
+    lock.path.parent.mkdir(parents=True)
+    lock.path.write_text(content)
+    assert lock.try_acquire()
+
+
+STEP = """
+import sys
+from pathlib import Path
+from deid_assets.store.lock import StoreLock
+lock = StoreLock(Path(sys.argv[1]), sys.argv[2])
+print("begun", flush=True)
+lock.acquire()
+print("held", flush=True)
+sys.stdin.readline()
+(lock.pause if sys.argv[3] == "pause" else lambda: None)()
+"""
+
+
+def step_process(lock: StoreLock, run_id: str, then: str = "pause") -> subprocess.Popen:
+    made = subprocess.Popen(
+        [sys.executable, "-c", STEP, str(lock.path), run_id, then], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert made.stdout.readline() == "begun\n"
+    return made
+
+
+def test_steps_of_one_run_in_several_processes_wait_for_each_other(lock):
+    first = step_process(lock, "run")
+    assert first.stdout.readline() == "held\n"
+    second = step_process(lock, "run")
+    with pytest.raises(StoreError, match="another run is working on the delivery delivery under the policy policy; wait until"):
+        StoreLock(lock.path, "another run").acquire()
+    assert select.select([second.stdout], [], [], 0.2)[0] == [], "the second step did not wait"
+    first.communicate("\n")
+    assert second.stdout.readline() == "held\n"
+    second.communicate("\n")
+    assert not StoreLock(lock.path, "another run").try_acquire(), "between two steps"
+    assert StoreLock(lock.path, "another run", lambda run_id: run_id == "run").try_acquire()
+
+
+def test_a_step_that_was_killed_keeps_nobody_out(lock):
+    killed = step_process(lock, "run")
+    assert killed.stdout.readline() == "held\n"
+    killed.kill()
+    killed.communicate()
+    assert lock.try_acquire()
 
 
 def test_a_link_in_the_place_of_the_lock_is_not_followed(lock, tmp_path):

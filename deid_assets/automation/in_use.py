@@ -1,0 +1,128 @@
+"""Which policies of a home are in use, and what happens to them by itself: watched deliveries, re-releases, retention.
+
+The code location loads the policies in use only, so that its catalog shows what somebody answers for.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from dagster._utils.schedules import is_valid_cron_string
+
+from deid_assets.errors import PolicyError
+from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.policy.loading import policies_in
+from deid_assets.store import durable
+from deid_assets.store.home import Home
+from deid_assets.store.tables import owner_only
+
+DEFAULT_POLICY = "heritage_public"
+"""The policy of `deid run` without a name; in use until it is retired."""
+
+MARKER = "_SUCCESS"
+"""The file that says that a delivery is complete, unless a policy's use names another one."""
+
+FILE = "in_use.json"
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Use:
+    """How a home uses a policy.
+
+    Attributes
+    ----------
+    deliveries
+        Folder that is watched: every folder in it is a delivery once it contains the marker. None: nothing is watched.
+    complete_when
+        Name of the marker.
+    schedule
+        Cron expression (UTC): when the newest delivery is released again if anything changed. None: never by itself.
+    fresh_days
+        Days after which the newest release counts as overdue; None: never.
+    retention_days
+        Days after which `deid purge` removes the restricted store of a delivery; None: it is kept.
+    retired
+        Whether the code location leaves the policy out.
+    """
+
+    deliveries: str | None = None
+    complete_when: str = MARKER
+    schedule: str | None = None
+    fresh_days: int | None = None
+    retention_days: int | None = None
+    retired: bool = False
+
+    def __post_init__(self) -> None:
+        if self.schedule is not None and not is_valid_cron_string(self.schedule):
+            raise PolicyError("schedule: it must be a cron expression of five fields, such as '0 6 * * 1'")
+        if not self.complete_when or Path(self.complete_when).name != self.complete_when:
+            raise PolicyError("complete_when: it must be the name of a file in the delivery's folder")
+        for name in ("fresh_days", "retention_days"):
+            days = getattr(self, name)
+            if days is not None and (not isinstance(days, int) or days < 1):
+                raise PolicyError(f"{name}: it must be a whole number of days, 1 or more")
+
+
+def uses_in(home: Home) -> dict[str, Use]:
+    """What was stated about the use of each policy, by name.
+
+    Raises
+    ------
+    PolicyError
+        If the file cannot be read.
+    """
+    file = home.policies / FILE
+    if not file.exists():
+        return {}
+    try:
+        whole = json.loads(file.read_bytes())
+        if whole["format"] != _FORMAT:
+            raise ValueError
+        return {name: Use(**stated) for name, stated in whole["policies"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise PolicyError(f"{file} cannot be read; remove it, and adopt the policies again with `deid policy adopt`") from None
+
+
+def state_use(home: Home, policy: str, **changed: object) -> Use:
+    """Change what is stated about the use of a policy; what is not named stays as it is.
+
+    Parameters
+    ----------
+    changed
+        Fields of `Use` with their new values.
+    """
+    with _locked(home):
+        uses = uses_in(home)
+        use = replace(uses.get(policy, Use()), **changed)  # type: ignore[arg-type]
+        if uses.get(policy) != use:
+            _write(home, uses | {policy: use})
+    return use
+
+
+def policies_in_use(home: Home) -> dict[str, AnyPolicy]:
+    """The policies in use, by name: the default, those of the home, and those that were run or adopted; none retired.
+
+    Raises
+    ------
+    PolicyError
+        If a policy is invalid, or two different policies share a name.
+    """
+    uses = uses_in(home)
+    own = set(policies_in(home.policies)) - set(policies_in()) if home.policies.is_dir() else set()
+    run = {folder.name for folder in home.store.iterdir() if folder.is_dir()} if home.store.is_dir() else set()
+    wanted = ({DEFAULT_POLICY} | own | run | set(uses)) - {name for name, use in uses.items() if use.retired}
+    return {name: policy for name, policy in policies_in(home.policies).items() if name in wanted}
+
+
+@contextmanager
+def _locked(home: Home) -> Iterator[None]:
+    with durable.locked(owner_only(home.policies) / ".in_use.lock"):
+        yield
+
+
+def _write(home: Home, uses: Mapping[str, Use]) -> None:
+    whole = {"format": _FORMAT, "policies": {name: asdict(use) for name, use in sorted(uses.items())}}
+    durable.replace(home.policies / FILE, f"{json.dumps(whole, indent=1)}\n".encode(), 0o600)

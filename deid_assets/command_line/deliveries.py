@@ -1,0 +1,134 @@
+"""`deid delivery add` and `remove`, `deid purge`: which deliveries a policy has, and what is kept of them."""
+
+import datetime
+from dataclasses import dataclass
+from pathlib import Path
+
+from deid_assets.automation.housekeeping import PURGED, REMOVED, now, record_removal
+from deid_assets.automation.in_use import uses_in
+from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
+from deid_assets.command_line.listing import delivery_of
+from deid_assets.command_line.run import add_partition, find_policy, requested_delivery
+from deid_assets.errors import DeliveryError, StoreError
+from deid_assets.partitions import deliveries_of
+from deid_assets.policy.adoption import adopt
+from deid_assets.release.registry.chain import Registry
+from deid_assets.sources.registration import register_delivery, unregister
+from deid_assets.store.home import Home
+from deid_assets.store.lock import StoreLock
+
+
+def add_delivery(home: Home, policy_name: str, paths: tuple[Path, ...], key: str | None) -> str:
+    """Register a delivery for a policy without running anything; return its key.
+
+    Raises
+    ------
+    DeliveryError
+        If a path is missing, or another delivery has the key.
+    PolicyError
+        If there is no such policy.
+    """
+    policy, file = find_policy(home, policy_name)
+    if not paths:
+        raise DeliveryError("name the folder or file of the delivery")
+    delivery = requested_delivery(home, policy, paths, key, 0, None, 0)
+    if file is not None:
+        adopt(home, policy, file)
+    register_delivery(home, delivery)
+    prepare_dagster_home(home)
+    with dagster_instance(home) as instance:
+        add_partition(instance, policy.name, delivery.key)
+    return delivery.key
+
+
+def remove_delivery(home: Home, policy_name: str, key: str, reason: str) -> None:
+    """Remove a delivery that was not released from a policy: its partition, its restricted store, its refused report.
+
+    Its own files stay where they are. What the registry knows of it stays too: refused tries, and noise that was charged.
+
+    Raises
+    ------
+    DeliveryError
+        If the delivery is not one of the policy's, or was released under it.
+    StoreError
+        If a run is at work on it.
+    """
+    policy, _ = find_policy(home, policy_name)
+    partitions = str(deliveries_of(policy.name).name)
+    released = [number for number, of in _released(home, policy.name) if of in (key, None)]
+    if released:
+        raise DeliveryError(
+            f"delivery {key} was released as {policy.name}/{released[0]:04d}, or that release does not say of which delivery "
+            "it is: a release stays accountable. `deid purge` removes restricted stores past their retention"
+        )
+    prepare_dagster_home(home)
+    with dagster_instance(home) as instance:
+        if not instance.has_dynamic_partition(partitions, key):
+            raise DeliveryError(f"policy {policy.name} has no delivery {key}; `deid deliveries` lists them")
+        lock = StoreLock.of(home, policy.name, key)
+        lock.acquire()
+        try:
+            record_removal(home, REMOVED, policy.name, key, reason)
+            _remove_store(home, policy.name, key)
+            instance.delete_dynamic_partition(partitions, key)
+        finally:
+            lock.release()
+    if not any(home.store.glob(f"*/{key}.duckdb")):
+        unregister(home, key)
+
+
+@dataclass(frozen=True)
+class Expired:
+    """A restricted store past its retention."""
+
+    policy: str
+    delivery: str
+    days: int
+
+
+def expired_stores(home: Home) -> list[Expired]:
+    """The restricted stores that were last written longer ago than their policy's retention.
+
+    Raises
+    ------
+    StoreError
+        If no policy has a retention.
+    """
+    kept = {name: use.retention_days for name, use in uses_in(home).items() if use.retention_days is not None}
+    if not kept:
+        raise StoreError("no policy has a retention; state one with `deid policy adopt NAME --retention DAYS`")
+    found = []
+    for name, days in sorted(kept.items()):
+        for file in sorted((home.store / name).glob("*.duckdb")):
+            age = now() - datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC)
+            if age > datetime.timedelta(days=days):
+                found.append(Expired(name, file.stem, age.days))
+    return found
+
+
+def purge(home: Home, expired: Expired, reason: str) -> None:
+    """Remove a restricted store with the crosswalk in it, and record it; manifests and releases stay.
+
+    Raises
+    ------
+    StoreError
+        If a run is at work on it.
+    """
+    lock = StoreLock.of(home, expired.policy, expired.delivery)
+    lock.acquire()
+    try:
+        record_removal(home, PURGED, expired.policy, expired.delivery, reason)
+        _remove_store(home, expired.policy, expired.delivery)
+    finally:
+        lock.release()
+
+
+def _remove_store(home: Home, policy: str, delivery: str) -> None:
+    for ending in ("duckdb", "duckdb.wal", "refused.html"):
+        (home.store / policy / f"{delivery}.{ending}").unlink(missing_ok=True)
+
+
+def _released(home: Home, policy: str) -> list[tuple[int, str | None]]:
+    """The policy's releases, each with the key of its delivery; None where the restricted manifest does not say."""
+    entries = Registry(home.releases / "registry.jsonl").chain().entries
+    return [(entry.number, delivery_of(home, entry)) for entry in entries if entry.policy == policy]
