@@ -18,8 +18,8 @@ from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets.store.tables import Table, write_table
 
-_MEET, _LEVELS = 1, 3
-"""Levels of each claim-level quasi-identifier: values, their classes at the meet, and all values in one class."""
+_MEET, _LEVELS = 1, 2
+"""Levels of each claim-level quasi-identifier: values, and their classes at the meet."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +30,10 @@ class LinkedMembers:
     ----------
     data
         The members of all deliveries, and those who are in every release as targets. Demographics are one column, the
-        class under all generalizations. Level 1 of each history is the meet, and level 2 one class of all values.
+        class under all generalizations. Level 1 of each history is the meet. Nothing is coarser: whether knowledge is lost
+        to truncation is decided at the meet, in both readings.
     dimensions
-        One for each history, so that exemptions may be decided once, at the top.
+        One for each history.
     adversary
         Recomputes the adversary's power on generalized data.
     tags
@@ -150,7 +151,7 @@ def _occurrences(shown: str, members: Table, values: Table) -> str:
 def _domain(values: Table) -> Domain:
     found = values.arrays(f"SELECT meet FROM {values.sql} ORDER BY code")
     meet = np.asarray(found["meet"], dtype=np.int32)
-    return Domain((np.arange(len(meet)), meet, np.zeros(len(meet), dtype=np.int32)))
+    return Domain((np.arange(len(meet)), meet))
 
 
 def _histories(position: np.ndarray, code: np.ndarray, times: np.ndarray, members: int) -> Histories:
