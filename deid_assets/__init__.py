@@ -1,3 +1,32 @@
-"""De-identification of longitudinal health claims as gated Dagster assets."""
+"""De-identification of longitudinal health claims as gated Dagster assets.
+
+`build_release` and the component `DeidRelease` put a release into another Dagster project. They are loaded when they are
+first used: `deid_assets.methods` works without Dagster.
+"""
+
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "DeidRelease": "deid_assets.components.release",
+    "Upstream": "deid_assets.embedding",
+    "build_release": "deid_assets.embedding",
+    "CsvFiles": "deid_assets.sources.upstream",
+    "DuckDBTable": "deid_assets.sources.upstream",
+    "InMemory": "deid_assets.sources.upstream",
+    "ParquetFiles": "deid_assets.sources.upstream",
+}
+"""The public names for other projects, and the modules that define them."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    # Dagster finds components by the names that this returns.
+    return sorted([*globals(), *_HOMES])

@@ -121,7 +121,13 @@ class PolicyParts:
 
     @classmethod
     def of(
-        cls, policy: AnyPolicy, keys: Keys, partitions_def: dg.PartitionsDefinition | None = None, fresh_days: int | None = None
+        cls,
+        policy: AnyPolicy,
+        keys: Keys,
+        partitions_def: dg.PartitionsDefinition | None = None,
+        fresh_days: int | None = None,
+        declared: Sequence[StageAsset] | None = None,
+        delivered: Mapping[str, dg.AssetIn] | None = None,
     ) -> "PolicyParts":
         """Make them.
 
@@ -131,10 +137,21 @@ class PolicyParts:
             The deliveries; default: the policy's own.
         fresh_days
             Days after which the newest release counts as overdue; None: never.
+        declared
+            The assets, instead of those that the modules of the policy's kind declare.
+        delivered
+            Inputs of the intake that are no assets of the policy.
         """
         partitions_def = partitions_def or deliveries_of(policy.name)
         renamed = RENAMED_WITH_DATES if getattr(policy, "dates", None) is not None else {}
-        made = [one.made(keys, {} if _before_dates(one) else renamed) for one in stage_assets_of(policy)]
+        made = [
+            one.made(
+                keys,
+                {} if _before_dates(one) else renamed,
+                delivered if any(STAGE_OF[name] == "intake" for name in one.outs) else None,
+            )
+            for one in (stage_assets_of(policy) if declared is None else declared)
+        ]
         contracts = contracts_of(policy)
         described = partial(
             specialize, policy=policy, contracts=contracts, partitions_def=partitions_def, fresh_days=fresh_days

@@ -34,8 +34,9 @@ from deid_assets.release.cumulative import (
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.registry.chain import Registry
-from deid_assets.sources.delivery import Delivery
+from deid_assets.sources.delivery import Delivery, SourceOptions
 from deid_assets.sources.registration import registered_delivery
+from deid_assets.sources.upstream import Copies
 from deid_assets.stages import STAGE_OF
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home, plain_key
@@ -166,10 +167,13 @@ class Workplace:
         The home.
     given
         As in `Policies`.
+    copies
+        If deliveries are tables of another project: where their copies are.
     """
 
     root: str
     given: Mapping[str, AnyPolicy] = field(default_factory=dict, repr=False, hash=False)
+    copies: Copies | None = None
 
     @property
     def policies(self) -> Policies:
@@ -241,8 +245,12 @@ class Workplace:
         return member_tags(population.query(members).iloc[:, 0].tolist(), self.secret())
 
     def delivery(self, key: str) -> Delivery:
-        """The delivery that was registered under this key."""
-        return registered_delivery(self.home, key)
+        """The delivery that was registered under this key, or copied from another project's tables."""
+        return registered_delivery(self.home, key) if self.copies is None else self.copies.delivery(self.home, key)
+
+    def as_delivered(self, source: SourceOptions) -> SourceOptions:
+        """A policy's source, with the files that deliveries have here."""
+        return source if self.copies is None else self.copies.as_copied()
 
 
 def ended_in(instance: dg.DagsterInstance) -> Callable[[str], bool]:

@@ -40,6 +40,7 @@ FLAT_STAGES: dict[str, tuple[str, ...]] = {
     "intake": ("records", "quarantined_records"),
     "generalization": ("record_domains", "record_lattice", "record_generalization", "suppressed_records"),
     "candidate": ("release_records",),
+    "counts": STAGES["counts"],
     "assessment": tuple(assessment.name for assessment in FLAT),
     "release": ("release",),
 }
@@ -49,6 +50,7 @@ COHORT_STAGES: dict[str, tuple[str, ...]] = {
     "intake": ("cohort_people", "quarantined_people", "population_cells"),
     "generalization": ("safe_harbor_findings", "policy_risks", "policy_frontier"),
     "candidate": ("release_people",),
+    "counts": STAGES["counts"],
     "assessment": tuple(assessment.name for assessment in COHORT),
     "release": ("release",),
 }

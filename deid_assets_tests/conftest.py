@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from deid_assets_tests import examples  # noqa: F401 - registers the profile that the command line names
+
 
 @pytest.fixture(scope="session", autouse=True)
 def history_does_not_wait() -> Iterator[None]:
@@ -31,6 +33,7 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
         gc.collect()
         gc.freeze()
+        gc.set_threshold(20_000)  # as the command sets it
 
 
 def pytest_unconfigure() -> None:

@@ -18,9 +18,11 @@ from deid_assets.command_line.main import main
 from deid_assets.policy.hierarchies.specs import IntervalLevel
 from deid_assets.policy.loading import SHIPPED, policy_from
 from deid_assets.policy.reference import reference
-from deid_assets_tests import package_graph
+from deid_assets_tests import examples, package_graph
+from deid_assets_tests.scenarios.test_flat_release import FLAT
 
 DOCS = Path(deid_assets.__file__).parent / "docs"
+PROJECT = Path(examples.__file__).parent / "claims_project"
 README = DOCS.parent.parent / "README.md"
 PAGES = (README, *sorted(DOCS.glob("*.md")))
 
@@ -95,6 +97,8 @@ def require_known(part: str) -> None:
                 found = importlib.util.find_spec(f"{module}.__main__")
             source = Path(found.origin).read_text(encoding="utf-8")
             assert [option for option in options if option.startswith("--") and f'"{option}"' not in source] == []
+        case [".venv/bin/dg", "scaffold", "defs", name, _]:
+            assert name.removeprefix("deid_assets.") in dir(deid_assets)
         case [".venv/bin/pip", "install", *options, "-e", what]:
             assert [word for word in options if word not in ("-q", "-c", "requirements.lock")] == []
             assert what == "." or what.removeprefix(".[").removesuffix("]") in extras()
@@ -168,10 +172,20 @@ def example(page: str, key: str) -> dict[str, Any]:
     return next(values for text in blocks(DOCS / page, "yaml") if key in (values := yaml.safe_load(text)))
 
 
+def test_the_component_of_the_page_on_other_projects_is_that_of_the_example_project():
+    """Which is loaded, run and read in tests of its own; its folders are relative."""
+    (text,) = blocks(DOCS / "embedding.md", "yaml")
+    shown, run = yaml.safe_load(text), yaml.safe_load((PROJECT / "claims_project/defs/release/defs.yaml").read_text())
+    for name in ("home", "sensor"):
+        run["attributes"].pop(name)
+    assert shown["attributes"].pop("sensor") == {"folder": "/in", "complete_when": "_SUCCESS"}
+    assert shown == run
+
+
 def test_every_yaml_example_is_read_by_a_test_below():
     found = [(page.name, tuple(yaml.safe_load(text))) for page in PAGES for text in blocks(page, "yaml")]
     assert [page for page, _ in found] == [
-        "counts.md", "demographics.md", *["own-data.md"] * 3, *["policies.md"] * 3, "threat-model.md",
+        *["counts.md"] * 3, "demographics.md", "embedding.md", *["own-data.md"] * 3, *["policies.md"] * 3, "threat-model.md",
     ]  # fmt: skip
 
 
@@ -202,6 +216,14 @@ def test_a_flat_policy(tmp_path):
     (tmp_path / "adult_hierarchy_marital-status.csv").write_text("Divorced;*\nWidowed;*\n", encoding="utf-8")
     policy = policy_from(example("own-data.md", "attributes"), tmp_path)
     assert policy.risk.k == 5
+
+
+def test_counts_of_a_flat_table_and_several_records_of_a_person():
+    """The example has columns of another table than that of the tests, but for Age and Likes."""
+    section, source = (yaml.safe_load(text) for text in blocks(DOCS / "counts.md", "yaml")[1:])
+    source["source"]["file"] = FLAT["source"]["file"]
+    policy = policy_from(FLAT | section | source)
+    assert (policy.records_per_person, policy.counts.ordered) == (3, ("Age",))
 
 
 def test_a_policy_of_a_cohort():

@@ -14,7 +14,7 @@ from deid_assets.assessments.evidence import Measurement, Requirement
 from deid_assets.assessments.published import Published
 from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.canaries.planting import Findings
-from deid_assets.methods.counts.tables import PublishedCounts
+from deid_assets.methods.counts.published_tables import EarlierTables
 from deid_assets.methods.disclosure.membership_changes import Roll
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.store.tables import Table
@@ -129,11 +129,11 @@ class History(Protocol):
     def tags_in_order(self, member_ids: Iterable[str]) -> np.ndarray:
         """(n,) uint64: the tag of each member."""
 
-    def masked_counts(self) -> Iterable[PublishedCounts]:
-        """The masked tables of every earlier release that can be compared with this one."""
+    def earlier_tables(self) -> EarlierTables:
+        """The tables of counts of every earlier release."""
 
-    def publications(self, published: Table) -> int:
-        """How often the most published cell of tables was published with noise of its own, this time included."""
+    def earlier_noise(self, published: Table) -> Mapping[str, Sequence[float]]:
+        """By definition: the standard deviations with which the cells of tables were published before."""
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ def leak_measurements(
     """
     measured = []
     published = "share of published values"
-    counted = published if counted_in_release else "share of members"
+    counted = published if counted_in_release else "share of released members"  # readers count who has a value
     for column, leaks in found.items():
         looked, filled, rare = leaks.patterns, leaks.patterns.filled, leaks.patterns.rare
         values: tuple[tuple[str, str, float, int | None], ...] = (

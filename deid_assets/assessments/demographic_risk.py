@@ -273,7 +273,7 @@ def _posterior(policy: Policy) -> Limit:
 
 DEMOGRAPHIC_RISK = Assessment(
     NAME,
-    version="6",
+    version="7",
     policy_sections=("demographics", "removal", "number_of_claims"),
     inputs=(
         "eligible_members", "removed_members", "member_profiles", "truncated_claims", "value_domains", "pseudonym_crosswalk",

@@ -212,7 +212,7 @@ def inpatient_measurements(
             found.append(reported(f"{name}_most_of_four", max(of_four), section))
     return (
         *found,
-        *formulas("inpatient", sizes, section, "share of members"),
+        *formulas("inpatient", sizes, section, "share of released members"),
         *linkages("inpatient", attempts, section, commitment),
     )
 
@@ -334,7 +334,7 @@ def _listed_visits(
 
 INPATIENT_ATTACK = Assessment(
     NAME,
-    version="4",
+    version="5",
     policy_sections=("inpatient_attack", "quasi_identifiers", "hierarchies", "intake"),
     inputs=("member_profiles", "grouped_claims", "value_domains", "pseudonym_crosswalk", "chosen_generalization", *CANDIDATE),
     measure=assess,

@@ -93,11 +93,10 @@ def membership_measurements(
     """
     limits = policy.membership
     section = "methods#membership-disclosure; Nergiz et al. 2007"
+    # Without sizes, the public edition leaves presence out: the class is often the smallest one, whose size is shown already.
     return (
-        counted(
-            PRESENCE, "share of members", found.greatest, limits.presence_at_most, "membership", section, found.greatest_size
-        ),
-        counted("least_presence", "share of members", found.least, None, "membership", section, found.least_size),
+        counted(PRESENCE, "share of members", found.greatest, limits.presence_at_most, "membership", section, None),
+        counted("least_presence", "share of members", found.least, None, "membership", section, None),
         counted(ADVANTAGE, "probability", found.advantage, limits.advantage_at_most, "membership", section, None),
         Measurement(
             ADVANTAGE_CLAIMS, "probability", float(shortfalls.mean()) if shortfalls.size else None,
@@ -121,7 +120,7 @@ def report_table(found: Published) -> ReportTable:
         "How well an adversary can infer whether a member of the delivery is in the release (membership disclosure). An "
         "advantage of 0 is a random guess, 100 % is certainty. It does not measure which record belongs to whom.",
         (("Inference", "name"), ("Measured", "number")),
-        tuple((label, written(found, name)) for label, name in rows if name in found),
+        tuple((label, text) for label, name in rows if (text := written(found, name))),  # the public edition leaves some out
     )
 
 
@@ -138,7 +137,7 @@ def presence_of_canaries(policy: Policy, levels: Mapping[str, int], like: Mappin
 
 MEMBERSHIP_DISCLOSURE = Assessment(
     NAME,
-    version="2",
+    version="3",
     policy_sections=("membership",),
     inputs=(
         "member_profiles", "grouped_claims", "truncated_claims", "value_domains", "adversary_power", "chosen_generalization",

@@ -154,7 +154,7 @@ def number_of_claims_measurements(policy: Policy, risk: DemographicRisk) -> tupl
     return (
         exact(
             NUMBERED,
-            "share of members",
+            "share of released members",
             risk.share_below_k if risk.released else None,
             policy.risk.max_high_risk_share if gating else None,
             "number_of_claims",

@@ -151,6 +151,9 @@ def population_measurements(
         name: getattr(uniqueness, name) for name in ("zayatz", "pitman", "slide_negative_binomial", "rule")
     }
     for name, share in small.items():
+        # Estimators often agree, and two noisy versions of one number could be averaged. Without a size, the public edition
+        # leaves a share out. Where nothing is counted, the share that the policy limits is shown above.
+        is_shown = name == limits.estimator and by_count is not None
         found.append(
             counted(
                 f"demographics/small_class_share_{name}",
@@ -159,7 +162,7 @@ def population_measurements(
                 None,
                 "population_class_size",
                 "methods#class-size; El Emam & Dankar 2008",
-                released,
+                released if is_shown else None,
             )
         )
     if uniqueness.pitman_at_boundary:
@@ -214,7 +217,7 @@ def report_table(found: Published) -> ReportTable:
         "share of the population that is unique. Where the delivery is the population, both are also counted in it, and a "
         "limit applies to the larger of count and estimate. The Safe Harbor rule leaves about 0.04 % unique.",
         (("Share of members", "name"), ("Measured", "number")),
-        tuple(rows),
+        tuple((label, text) for label, text in rows if text),  # the public edition leaves some out
     )
 
 
@@ -274,7 +277,7 @@ def _estimates_without_doubt(enough: int, estimate: Estimate) -> Findings:
 
 POPULATION_ESTIMATES = Assessment(
     NAME,
-    version="5",
+    version="6",
     policy_sections=("population_estimates", "risk", "demographics"),
     inputs=("member_profiles", "value_domains", "chosen_generalization", *CANDIDATE),
     measure=assess,

@@ -27,6 +27,8 @@ PATTERN_SUCCESS, GRAPH_SUCCESS = "provider_pattern_success", "provider_graph_suc
 ALL_PATTERNS_SUCCESS = "provider_all_patterns_success"
 KNOWLEDGE = ("one_pattern", "some_patterns", "all_patterns", "shared_patients")
 """What an adversary knows about a provider."""
+SHOWN = ("all_patterns", "shared_patients")
+"""Knowledge whose shares the public edition shows."""
 BEFORE, AFTER = "before", "after"
 """Before and after suppression of identifiers."""
 
@@ -188,7 +190,10 @@ def provider_measurements(policy: Policy, found: Recognitions, commitment: str) 
                 ("small_share", of, one.small_share),
                 ("success", "probability", one.success),
             ):
-                size = one.providers if unit.startswith("share") else None
+                # Those who know all patterns recognize most. Who knows some often recognizes the same providers, and two noisy
+                # versions of one number could be averaged: without a size, the public edition leaves a share out.
+                is_shown = unit.startswith("share") and knowledge in SHOWN
+                size = one.providers if is_shown else None
                 yield counted(
                     f"{kind}_{when}/{measure}_{knowledge}",
                     unit,
@@ -290,7 +295,7 @@ def providers_of_canaries(
 
 PROVIDER_GRAPH_ATTACK = Assessment(
     NAME,
-    version="4",
+    version="5",
     policy_sections=("provider_graph", "provider_suppression"),
     inputs=(
         "member_profiles", "grouped_claims", "truncated_claims", "value_domains", "chosen_generalization",

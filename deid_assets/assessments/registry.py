@@ -11,7 +11,7 @@ from deid_assets.assessments.assessment import Assessment, Gate
 from deid_assets.assessments.attack_sensitivity import ATTACK_SENSITIVITY
 from deid_assets.assessments.attribute_disclosure import ATTRIBUTE_DISCLOSURE
 from deid_assets.assessments.cohort_risk import COHORT_RISK
-from deid_assets.assessments.count_disclosure import COUNT_DISCLOSURE_AUDIT
+from deid_assets.assessments.count_disclosure import COUNT_DISCLOSURE_AUDIT, COUNTS_OF_PEOPLE, COUNTS_OF_RECORDS
 from deid_assets.assessments.cross_release_risk import CROSS_RELEASE_RISK
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC_RISK
 from deid_assets.assessments.evidence import Requirement
@@ -47,15 +47,16 @@ LONGITUDINAL: tuple[Assessment[Policy], ...] = (
 )
 """Of members and their claims."""
 
-FLAT: tuple[Assessment[FlatPolicy], ...] = (RECORD_RISK, RECORD_ATTRIBUTE_DISCLOSURE)
+FLAT: tuple[Assessment[FlatPolicy], ...] = (RECORD_RISK, RECORD_ATTRIBUTE_DISCLOSURE, COUNTS_OF_RECORDS)
 """Of the records of a flat table."""
 
-COHORT: tuple[Assessment[CohortPolicy], ...] = (COHORT_RISK,)
+COHORT: tuple[Assessment[CohortPolicy], ...] = (COHORT_RISK, COUNTS_OF_PEOPLE)
 """Of the people of a cohort."""
 
 _ALL: tuple[AnyAssessment, ...] = (*LONGITUDINAL, *FLAT, *COHORT)
 
 ASSESSMENTS: Mapping[str, AnyAssessment] = {one.name: one for one in _ALL}
+"""By name. Of one that several kinds of policies have, the versions differ only in the tables that they read."""
 
 METHOD_VERSIONS: Mapping[str, str] = {one.name: one.version for one in ASSESSMENTS.values()}
 """Version of each assessment's method; the gate accepts evidence of these versions only."""

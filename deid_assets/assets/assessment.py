@@ -19,17 +19,17 @@ from deid_assets.assessments.canaries import canaries_measurement
 from deid_assets.assessments.earlier_releases import EarlierRows
 from deid_assets.assessments.evidence import Evidence, Measurement, to_frame
 from deid_assets.assessments.registry import LONGITUDINAL
-from deid_assets.assets.counts import earlier_masked_counts, publications
+from deid_assets.assets.counts import earlier_noise, earlier_tables
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import StageAsset, markdown_table, stage_asset
 from deid_assets.assets.tries import delivery_tries, note_if_refused
 from deid_assets.errors import ReleaseError
 from deid_assets.figures.rendering import markdown_image
-from deid_assets.methods.counts.tables import PublishedCounts
+from deid_assets.methods.counts.published_tables import EarlierTables
 from deid_assets.methods.disclosure.membership_changes import Roll
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.policy.kinds import MODELS, AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.release.cumulative import comparable_rolls
 from deid_assets.release.registry.tries import Tried
@@ -42,11 +42,16 @@ _JUDGED = frozenset((*CANDIDATE, *FLAT_STAGES["candidate"], *COHORT_STAGES["cand
 """The tables about to be released."""
 
 
+_KINDS = {model: str(kind) for kind, model in MODELS.items()}
+
+
 def assessment_asset(assessment: Assessment[Any], kind: type[Policy] | type[FlatPolicy] | type[CohortPolicy]) -> StageAsset:
     """Make the asset of an assessment of one kind of policy."""
+    shared = kind is not Policy and assessment.name in {one.name for one in LONGITUDINAL}
 
     @stage_asset(
         name=assessment.name,
+        of_kind=_KINDS[kind] if shared else "",
         description=assessment.description,
         policy_sections=assessment.policy_sections,
         version=assessment.version,
@@ -137,11 +142,11 @@ class _History:
     def tags_in_order(self, member_ids: Iterable[str]) -> np.ndarray:
         return self.workplace.tags_in_order(member_ids)
 
-    def masked_counts(self) -> Iterable[PublishedCounts]:
-        return earlier_masked_counts(self.workplace)
+    def earlier_tables(self) -> EarlierTables:
+        return earlier_tables(self.workplace)
 
-    def publications(self, published: Table) -> int:
-        return publications(self.policy, self.workplace, published.frame())
+    def earlier_noise(self, published: Table) -> Mapping[str, Sequence[float]]:
+        return earlier_noise(self.policy, self.workplace, published.frame())
 
 
 def _metadata(fact: Shown) -> dg.MetadataValue:

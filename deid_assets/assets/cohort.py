@@ -11,29 +11,26 @@ from deid_assets.assessments.demographic_verdicts import REFERENCE, alternatives
 from deid_assets.assessments.evidence import Evidence, Refusal
 from deid_assets.assessments.registry import COHORT
 from deid_assets.assets.assessment import assessment_asset
-from deid_assets.assets.publishing import Passed, common_refusals, publish, read_evidence, refusal, releases_of
+from deid_assets.assets.counts import ReleasedCounts, count_assets
+from deid_assets.assets.one_table import StagedCounts, stage_table
+from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.stage_asset import markdown_table, prefix_of, shapes_of, stage_asset
 from deid_assets.figures.demographics_figure import risk_and_detail_figure
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.release.cohort_earlier import other_release_refusals
 from deid_assets.release.cohort_rows import released_people, row_refusals
-from deid_assets.release.counts.noise import DeliveryNoise, Plan
+from deid_assets.release.counts.kinds import COHORT as COUNTING
 from deid_assets.release.derived_keys import pseudonym_key
 from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.manifest.described_tables import described_people
-from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
-from deid_assets.release.manifest.dictionary import dictionary
 from deid_assets.release.manifest.optimality import certificate_refusals, stated_levels_certificate
-from deid_assets.release.manifest.public_numbers import AttritionStep
-from deid_assets.release.public_cells import shape
-from deid_assets.release.publication.publish import Staging
 from deid_assets.reports.cohort_report import cohort_report
 from deid_assets.resources import Policies, Workplace
 from deid_assets.sources.cohort_delivery import PEOPLE, POPULATION, QUARANTINED
 from deid_assets.store.digests import tables_digest
-from deid_assets.store.tables import Table, connect, drop_schema
+from deid_assets.store.tables import Table, drop_schema
 
 FILE = "People"
 """Name of the released table."""
@@ -97,6 +94,8 @@ def release_people(
     return released_people(policy, cohort_people, population_cells, _key(context, workplace))
 
 
+COUNTS = count_assets(COUNTING)
+
 ASSESSMENTS = [assessment_asset(one, CohortPolicy) for one in COHORT]
 
 
@@ -112,6 +111,7 @@ ASSESSMENTS = [assessment_asset(one, CohortPolicy) for one in COHORT]
         "reviewed_attributes",
     ],
     kinds=("duckdb", "parquet", "csv"),
+    of_kind="cohort",
 )
 def release(
     context: dg.AssetExecutionContext,
@@ -122,7 +122,9 @@ def release(
     policy_risks: Table,
     policy_frontier: Table,
     release_people: Table,
+    published_counts: Table,
     cohort_risk: Table,
+    count_disclosure_audit: Table,
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
@@ -131,14 +133,18 @@ def release(
     releases, file = releases_of(workplace), cohort_people.file
     with releases.stage(policy.name) as staging:
         try:
-            staged = _stage(staging, release_people)
+            staged = stage_table(staging, FILE, release_people)
             digest = tables_digest({"release_people": staged})
-            evidence, refusals = read_evidence((cohort_risk,))
+            counted_in = (cohort_people, quarantined_people, population_cells, release_people)
+            counts = ReleasedCounts.of(policy, workplace, context.partition_key, {table.name: table for table in counted_in})
+            of_counts = StagedCounts.of(counts, staging, published_counts)
+            evidence, refusals = read_evidence((cohort_risk, count_disclosure_audit))
+            refusals += of_counts.refusals
             refusals += common_refusals(context, policy, workplace, file, evidence, (PEOPLE, QUARANTINED, POPULATION))
             expected = released_people(policy, cohort_people, population_cells, _key(context, workplace))
             refusals += row_refusals(policy, staged, expected)
             refusals += judgement.evidence_refusals(policy, context.partition_key, evidence, digest)
-            measured = measured_risk(policy, staged, cohort_people, population_cells)
+            measured = (*measured_risk(policy, staged, cohort_people, population_cells), *of_counts.measured)
             refusals += judgement.measurement_refusals("gate", measured)
             refusals += finding_refusals(policy, staged)
             leaks, leaking = attribute_leaks(policy, staged, cohort_people, population_cells)
@@ -148,39 +154,19 @@ def release(
             if refusals:
                 raise refusal(refusals)
             levels = published(policy, cells_in(policy, cohort_people, population_cells))
-            staging.write_json(DICTIONARY, dictionary(described_people(policy, levels, staged)))
+            of_counts.write_dictionary(staging, described_people(policy, levels, staged))
             notes = notes_of(policy, cohort_people, population_cells)
-            passed = Passed(
-                (*evidence, Evidence("gate", context.partition_key, policy.hash, digest, "1", (*measured, *leaks))),
-                _attrition(policy, cohort_people, quarantined_people, staged),
+            gate = Evidence("gate", context.partition_key, policy.hash, digest, "2", (*measured, *leaks))
+            passed = of_counts.passed(
+                (*evidence, gate),
                 proof,
-                counts_people=True,
-                shapes=shapes_of(policy, workplace.delivery(context.partition_key), {}),
-                report=lambda public: cohort_report(policy, public, notes),
-                still_so=lambda: not _released_differently(context, policy, workplace),
-                member_tags=b"",
-                plan=Plan(
-                    DeliveryNoise.of(workplace.secret(), workplace.delivery(context.partition_key).digest(), policy.counts)
-                ),
-                sums=(),
-                counts=None,
-                roll=b"",
-                removal_digest="",
-                tried=None,
+                shapes_of(policy, workplace.delivery(context.partition_key), {}),
+                lambda public: cohort_report(policy, public, notes),
+                lambda: not _released_differently(context, policy, workplace),
             )
             return publish(context, policy, workplace, releases, staging, passed)
         finally:
             drop_schema(file, SCHEMA)
-
-
-def _attrition(policy: CohortPolicy, people: Table, unusable: Table, staged: Table) -> tuple[AttritionStep, ...]:
-    left_out = int(unusable.query(f"SELECT count(DISTINCT record) AS n FROM {unusable.sql}")["n"].iloc[0])
-    usable = shape(policy, "source", "columns", "intake")
-    return (
-        AttritionStep("delivered_people", "records", people.count() + left_out, shape=shape(policy, "source")),
-        AttritionStep("cohort_people", "records", people.count(), "delivered_people", "rows in quarantine", shape=usable),
-        AttritionStep("released_people", "records", staged.count(), "cohort_people", "none are left out", f"data/{FILE}.csv"),
-    )
 
 
 def _released_differently(context: dg.AssetExecutionContext, policy: CohortPolicy, workplace: Workplace) -> list[Refusal]:
@@ -192,12 +178,3 @@ def _released_differently(context: dg.AssetExecutionContext, policy: CohortPolic
 def _key(context: dg.AssetExecutionContext, workplace: Workplace) -> bytes:
     """The key of the pseudonyms of this policy and delivery."""
     return pseudonym_key(workplace.secret(), prefix_of(context), context.partition_key, "member")
-
-
-def _stage(staging: Staging, candidate: Table) -> Table:
-    """Write the files, and read them back into the scratch schema."""
-    with connect(candidate.file) as connection:
-        staging.write_table(connection, FILE, candidate)
-    staged = Table(candidate.file, SCHEMA, "staged_release_people")
-    staging.read_into(FILE, staged)
-    return staged

@@ -2,28 +2,31 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 import pandas as pd
 
-from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.count_disclosure import count_measurements
 from deid_assets.assessments.evidence import Measurement, Refusal
-from deid_assets.assets.stage_asset import shapes_of, stage_asset
+from deid_assets.assets.date_release import plan_dates
+from deid_assets.assets.stage_asset import StageAsset, shapes_of, stage_asset
 from deid_assets.errors import CountsError, RefusedError
 from deid_assets.methods.counts.budget import NoisyCell
-from deid_assets.methods.counts.published_tables import names_of
-from deid_assets.methods.counts.tables import PublishedCounts, Sum
-from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.methods.counts.published_tables import EarlierTables
+from deid_assets.methods.counts.tables import Sum
+from deid_assets.policy.kinds import MODELS, AnyPolicy
 from deid_assets.policy.models import Policy
-from deid_assets.release.attrition import attrition
-from deid_assets.release.counts.cohort import cohort_counts as counted
+from deid_assets.release.counts.cells import counted_frame
+from deid_assets.release.counts.kinds import LONGITUDINAL, Counting, counting_of
 from deid_assets.release.counts.noise import DeliveryNoise, Plan
-from deid_assets.release.counts.published import file_tables, planned_cells, planned_sums
+from deid_assets.release.counts.published import file_tables, later_steps, planned_cells, planned_sums
 from deid_assets.release.counts.published import published_counts as protected
-from deid_assets.release.cumulative import masked_counts_made
+from deid_assets.release.cumulative import tables_made
 from deid_assets.release.gate.counts import count_refusals
-from deid_assets.release.manifest.public_numbers import AttritionStep
+from deid_assets.release.manifest.described_tables import described_counts
+from deid_assets.release.manifest.dictionary import DescribedTable
+from deid_assets.release.manifest.public_numbers import AttritionStep, PublicNumbers
 from deid_assets.release.publication.publish import Staging
 from deid_assets.release.publication.recovery import REGISTRY
 from deid_assets.release.registry.chain import Chain, Registry
@@ -32,39 +35,66 @@ from deid_assets.release.staged_files import stage_counts
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store.tables import Table
 
-COUNTED_FROM = (
-    "members", "claims", "removed_members", "eligible_members", "eligible_claims", "truncated_claims", "member_profiles",
-    "chosen_generalization", "release_members", "release_claims",
-)  # fmt: skip
-"""The tables in which members and claims are counted."""
+
+def count_assets(counting: Counting[Any]) -> list[StageAsset]:
+    """Make the assets of the counts of one kind of policy: exact, and as they are published."""
+    of_kind = {model: str(kind) for kind, model in MODELS.items()}.get(counting.kind, "")
+
+    @stage_asset(
+        name="cohort_counts", of_kind=of_kind, policy_sections=counting.sections, inputs=counting.inputs,
+        description="Exact counts, restricted: how many remained after each step, who they are, and claims if asked for. No "
+        "rows if the policy publishes no tables.",
+    )  # fmt: skip
+    def cohort_counts(
+        context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **tables: Table
+    ) -> pd.DataFrame:
+        return _counted(policies.of(context, counting.kind), workplace, context.partition_key, tables)[1]
+
+    @stage_asset(
+        name="published_counts", of_kind=of_kind, policy_sections=["counts"], inputs=["cohort_counts", *counting.levels_in],
+        description="The counts as they are published: with noise that the budget covers, or masked. Refused if neither is "
+        "possible.",
+    )  # fmt: skip
+    def published_counts(
+        context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **tables: Table
+    ) -> pd.DataFrame:
+        policy, counts = policies.of(context, counting.kind), tables["cohort_counts"].frame()
+        plan = release_plan(policy, workplace, context.partition_key, counts, counting.levels(policy, tables))
+        require_budget(policy, workplace, plan.cells, planned_sums(policy, counts))
+        return protect_or_refuse(policy, counts, delivery_noise(policy, workplace, context.partition_key))
+
+    return [cohort_counts, published_counts]
 
 
-@stage_asset(
-    policy_sections=["source", "opt_outs", "removal", "sample", "quasi_identifiers", "hierarchies", "counts"],
-    inputs=COUNTED_FROM,
-)
-def cohort_counts(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **tables: Table) -> pd.DataFrame:
-    """Exact counts, restricted: members after each step, eligible members by characteristic, and claims if asked for."""
-    return _counted(policies.of(context, Policy), workplace, context.partition_key, tables)[1]
+COUNTS = count_assets(LONGITUDINAL)
+"""The assets of a longitudinal policy's counts."""
 
 
-@stage_asset(policy_sections=["counts"])
-def published_counts(
-    context: dg.AssetExecutionContext, cohort_counts: Table, policies: Policies, workplace: Workplace
-) -> pd.DataFrame:
-    """The counts as they are published: with noise that the budget covers, or masked. Refused if neither is possible."""
-    policy, counts = policies.of(context, Policy), cohort_counts.frame()
-    noise = delivery_noise(policy, workplace, context.partition_key)
-    require_budget(policy, workplace, planned_cells(policy, counts, noise), planned_sums(policy, counts))
-    return protect_or_refuse(policy, counts, noise)
+def release_plan(
+    policy: AnyPolicy, workplace: Workplace, delivery: str, counts: pd.DataFrame, levels: Mapping[str, int]
+) -> Plan:
+    """All noisy cells of the release that is in the making that are known: of its tables, dates, manifest and report.
+
+    Measurements are not made yet. Those that will have no value are in the plan, too.
+    """
+    noise = delivery_noise(policy, workplace, delivery)
+    plan = Plan(noise, planned_cells(policy, counts, noise))
+    for name, shape in later_steps(policy, counts).items():
+        plan.note(name, shape, 0)
+    if isinstance(policy, Policy) and policy.dates is not None:
+        plan_dates(policy, workplace, delivery, plan)
+    shapes = shapes_of(policy, workplace.delivery(delivery), levels)
+    PublicNumbers(plan.note, shapes).measurements(counting_of(policy).noisy_numbers(policy))
+    return plan
 
 
-def delivery_noise(policy: Policy, workplace: Workplace, delivery: str) -> DeliveryNoise:
+def delivery_noise(policy: AnyPolicy, workplace: Workplace, delivery: str) -> DeliveryNoise:
     """The noise of a delivery's public numbers."""
-    return DeliveryNoise.of(workplace.secret(), workplace.delivery(delivery).digest(), policy.counts)
+    digest = workplace.delivery(delivery).digest()
+    return DeliveryNoise.of(workplace.secret(), digest, policy.counts, policy.records_per_person)
 
 
-def require_budget(policy: Policy, workplace: Workplace, cells: tuple[NoisyCell, ...], sums: tuple[Sum, ...]) -> None:
+def require_budget(policy: AnyPolicy, workplace: Workplace, cells: tuple[NoisyCell, ...], sums: tuple[Sum, ...]) -> None:
     """Refuse cells that the budget of noise does not cover; call it before they are drawn.
 
     Raises
@@ -78,7 +108,7 @@ def require_budget(policy: Policy, workplace: Workplace, cells: tuple[NoisyCell,
         raise RefusedError(f"refused by the budget of noise: {error}") from None
 
 
-def protect_or_refuse(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise) -> pd.DataFrame:
+def protect_or_refuse(policy: AnyPolicy, counts: pd.DataFrame, noise: DeliveryNoise) -> pd.DataFrame:
     """Protect counts.
 
     Raises
@@ -92,21 +122,15 @@ def protect_or_refuse(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise
         raise RefusedError(f"refused: {error}") from None
 
 
-def earlier_masked_counts(workplace: Workplace) -> list[PublishedCounts]:
-    """The masked tables of earlier releases."""
-    return masked_counts_made(workplace.releases_made())
+def earlier_tables(workplace: Workplace) -> EarlierTables:
+    """The tables of earlier releases."""
+    return tables_made(workplace.releases_made())
 
 
-def publications(policy: AnyPolicy, workplace: Workplace, published: pd.DataFrame) -> int:
-    """How often the most published cell was published with noise of its own, this time included."""
-    budget = budget_of(_chain(workplace), policy.counts)
-    often, charged = budget.often, {draw for charge in budget.charges for draw in charge.draws}
-    found = [
-        often[NoisyCell(name, "", 0.0).definition] + (draw not in charged)
-        for name, draw in zip(names_of(published), published["draw"], strict=True)
-        if not pd.isna(draw)
-    ]
-    return max(found, default=1)
+def earlier_noise(policy: AnyPolicy, workplace: Workplace, published: pd.DataFrame) -> dict[str, tuple[float, ...]]:
+    """With which standard deviations cells were published before, in draws other than theirs: `Budget.earlier_sds`."""
+    draws = published["draw"].astype(object).where(published["draw"].notna(), None)
+    return budget_of(_chain(workplace), policy.counts).earlier_sds(dict(zip(published["definition"], draws, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -120,10 +144,10 @@ class ReleasedCounts:
     plan, sums
         The noisy cells and their sums.
     published
-        The protected tables.
+        The protected tables; without rows if the policy publishes none.
     """
 
-    policy: Policy
+    policy: AnyPolicy
     workplace: Workplace
     steps: tuple[AttritionStep, ...]
     plan: Plan
@@ -133,7 +157,7 @@ class ReleasedCounts:
     @classmethod
     def of(
         cls,
-        policy: Policy,
+        policy: AnyPolicy,
         workplace: Workplace,
         delivery: str,
         tables: Mapping[str, Table],
@@ -159,15 +183,28 @@ class ReleasedCounts:
         require_budget(policy, workplace, plan.cells, sums)
         return cls(policy, workplace, steps, plan, sums, protect_or_refuse(policy, counts, noise))
 
+    @property
+    def are_published(self) -> bool:
+        """Whether the policy publishes tables."""
+        return self.policy.counts.protection != "none"
+
     def staged(self, staging: Staging, stored: Table) -> tuple[dict[str, Table], list[Refusal]]:
         """Write the stored tables as files, and compare what is read back with the gate's own tables."""
+        if not self.are_published:
+            return {}, []
         staged = stage_counts(staging, file_tables(self.policy, stored.frame()), stored)
-        return staged, count_refusals(staged, file_tables(self.policy, self.published))
+        return staged, count_refusals(staged, file_tables(self.policy, self.published), counting_of(self.policy).files)
+
+    def described(self, staged: Mapping[str, Table]) -> dict[str, DescribedTable]:
+        """The staged tables for the dictionary."""
+        return described_counts(staged, counting_of(self.policy).files)
 
     def measured(self) -> tuple[Measurement, ...]:
         """What an adversary learns of the tables, from the registry and the earlier releases that exist now."""
-        often = publications(self.policy, self.workplace, self.published)
-        return count_measurements(self.policy, self.published, earlier_masked_counts(self.workplace), often)
+        if not self.are_published:
+            return ()
+        noise = earlier_noise(self.policy, self.workplace, self.published)
+        return count_measurements(self.policy, self.published, earlier_tables(self.workplace), noise)
 
 
 def _chain(workplace: Workplace) -> Chain:
@@ -176,9 +213,11 @@ def _chain(workplace: Workplace) -> Chain:
 
 
 def _counted(
-    policy: Policy, workplace: Workplace, delivery: str, tables: Mapping[str, Table]
+    policy: AnyPolicy, workplace: Workplace, delivery: str, tables: Mapping[str, Table]
 ) -> tuple[tuple[AttritionStep, ...], pd.DataFrame]:
-    received = workplace.delivery(delivery)
-    steps = attrition(policy, received, tables)
-    shape_of_rows = shapes_of(policy, received, chosen_levels(policy, tables["chosen_generalization"]))[""]
-    return steps, counted(policy, steps, tables, shape_of_rows)
+    counting, received = counting_of(policy), workplace.delivery(delivery)
+    steps = counting.steps(policy, received, tables)
+    if policy.counts.protection == "none":
+        return steps, counted_frame()
+    shape_of_rows = shapes_of(policy, received, counting.levels(policy, tables))[""]
+    return steps, counting.counts(policy, steps, tables, shape_of_rows)

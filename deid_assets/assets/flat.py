@@ -20,8 +20,10 @@ from deid_assets.assessments.flat_table import (
 from deid_assets.assessments.record_risk import levels_of, measured_risk
 from deid_assets.assessments.registry import FLAT
 from deid_assets.assets.assessment import assessment_asset
+from deid_assets.assets.counts import ReleasedCounts, count_assets, delivery_noise
 from deid_assets.assets.flat_intake import population_refusals
-from deid_assets.assets.publishing import Passed, common_refusals, publish, read_evidence, refusal, releases_of
+from deid_assets.assets.one_table import StagedCounts, stage_table
+from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.stage_asset import shapes_of, stage_asset
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure
 from deid_assets.figures.rendering import markdown_image
@@ -31,23 +33,20 @@ from deid_assets.methods.flat.search import nodes_frame
 from deid_assets.methods.lattice.predictive_tagging import parse_node
 from deid_assets.policy.domains import record_domains_of
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.release.counts.noise import DeliveryNoise, Plan
+from deid_assets.release.counts.kinds import FLAT as COUNTING
+from deid_assets.release.counts.noise import Plan
 from deid_assets.release.flat_rows import release_query, row_refusals
 from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.manifest.described_tables import described_records
-from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
-from deid_assets.release.manifest.dictionary import dictionary
 from deid_assets.release.manifest.optimality import certificate_refusals, flat_certificate
-from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.public_cells import shape
-from deid_assets.release.publication.publish import Staging
 from deid_assets.release.registry.noise_charges import NoisyPublication
 from deid_assets.reports.flat_report import flat_report
 from deid_assets.resources import Policies, Workplace
 from deid_assets.sources.flat import RECORDS
 from deid_assets.store.digests import tables_digest
-from deid_assets.store.tables import Table, connect, drop_schema
+from deid_assets.store.tables import Table, drop_schema
 
 
 @stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "population"])
@@ -104,8 +103,7 @@ def record_generalization(
     chosen = nodes[nodes["chosen"]]
     if not len(chosen):
         blanks = blanks_in_small_classes(policy, records, record_domains)
-        delivery = workplace.delivery(context.partition_key)
-        plan = Plan(DeliveryNoise.of(workplace.secret(), delivery.digest(), policy.counts))
+        plan = Plan(delivery_noise(policy, workplace, context.partition_key))
         cells = {
             qi.release_as: (CellName("blanks", qi.column, "records"), shape(policy, "source"), blanks[qi.release_as])
             for qi in policy.quasi_identifiers
@@ -153,12 +151,15 @@ def release_records(
     return release_query(policy, records, suppressed_records, record_domains, levels_of(policy, record_generalization))
 
 
+COUNTS = count_assets(COUNTING)
+
 ASSESSMENTS = [assessment_asset(one, FlatPolicy) for one in FLAT]
 
 
 @stage_asset(
     policy_sections=["recipients", "risk", "attributes", "counts", "reviewed_attributes", "detail_at_least"],
     kinds=("duckdb", "parquet", "csv"),
+    of_kind="flat",
 )
 def release(
     context: dg.AssetExecutionContext,
@@ -169,8 +170,10 @@ def release(
     record_generalization: Table,
     suppressed_records: Table,
     release_records: Table,
+    published_counts: Table,
     record_risk: Table,
     record_attribute_disclosure: Table,
+    count_disclosure_audit: Table,
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
@@ -179,16 +182,20 @@ def release(
     releases = releases_of(workplace)
     with releases.stage(policy.name) as staging:
         try:
-            staged = _stage(staging, release_records)
+            staged = stage_table(staging, "Records", release_records)
             digest = tables_digest({"release_records": staged})
-            evidence, refusals = read_evidence((record_risk, record_attribute_disclosure))
+            counted_in = (records, quarantined_records, record_generalization, suppressed_records, release_records)
+            counts = ReleasedCounts.of(policy, workplace, context.partition_key, {table.name: table for table in counted_in})
+            of_counts = StagedCounts.of(counts, staging, published_counts)
+            evidence, refusals = read_evidence((record_risk, record_attribute_disclosure, count_disclosure_audit))
+            refusals += of_counts.refusals
             refusals += common_refusals(context, policy, workplace, records.file, evidence, (RECORDS,))
             refusals += population_refusals(context, population_of(policy, records), workplace)
             levels = levels_of(policy, record_generalization)
             expected = release_query(policy, records, suppressed_records, record_domains, levels)
             refusals += row_refusals(policy, staged, expected)
             refusals += judgement.evidence_refusals(policy, context.partition_key, evidence, digest)
-            measured = measured_risk(policy, staged, records, record_domains, levels)
+            measured = (*measured_risk(policy, staged, records, record_domains, levels), *of_counts.measured)
             refusals += judgement.measurement_refusals("gate", measured)
             leaks, leaking = attribute_leaks(policy, staged, records, suppressed_records, record_domains, record_generalization)
             refusals += leaking
@@ -202,47 +209,14 @@ def release(
             refusals += [*certificate_refusals(proof), *staging.refusals()]
             if refusals:
                 raise refusal(refusals)
-            staging.write_json(DICTIONARY, dictionary(described_records(policy, levels, staged)))
-            every = (*evidence, Evidence("gate", context.partition_key, policy.hash, digest, "2", (*measured, *detail, *leaks)))
-            usable = shape(policy, "source", "quasi_identifiers", "attributes", "hierarchies")
-            attrition = (
-                AttritionStep(
-                    "delivered_records",
-                    "records",
-                    records.count() + queries.quarantined(quarantined_records, RECORDS),
-                    shape=shape(policy, "source"),
-                ),
-                AttritionStep("records", "records", records.count(), "delivered_records", "rows in quarantine", shape=usable),
-                AttritionStep("released_records", "records", staged.count(), "records", "classes below k", "data/Records.csv"),
-            )
-            passed = Passed(
+            of_counts.write_dictionary(staging, described_records(policy, levels, staged))
+            every = (*evidence, Evidence("gate", context.partition_key, policy.hash, digest, "3", (*measured, *detail, *leaks)))
+            passed = of_counts.passed(
                 every,
-                attrition,
                 proof,
-                counts_people=True,
-                shapes=shapes_of(policy, workplace.delivery(context.partition_key), levels),
-                report=lambda public: flat_report(policy, public, levels, record_lattice.frame()),
-                # Records have no identifier by which releases could be compared.
-                still_so=lambda: True,
-                member_tags=b"",
-                plan=Plan(
-                    DeliveryNoise.of(workplace.secret(), workplace.delivery(context.partition_key).digest(), policy.counts)
-                ),
-                sums=(),
-                counts=None,
-                roll=b"",
-                removal_digest="",
-                tried=None,
+                shapes_of(policy, workplace.delivery(context.partition_key), levels),
+                lambda public: flat_report(policy, public, levels, record_lattice.frame()),
             )
             return publish(context, policy, workplace, releases, staging, passed)
         finally:
             drop_schema(records.file, SCHEMA)
-
-
-def _stage(staging: Staging, candidate: Table) -> Table:
-    """Write the files, and read them back into the scratch schema."""
-    with connect(candidate.file) as connection:
-        staging.write_table(connection, "Records", candidate)
-    staged = Table(candidate.file, SCHEMA, "staged_release_records")
-    staging.read_into("Records", staged)
-    return staged

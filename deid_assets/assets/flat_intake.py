@@ -12,7 +12,7 @@ from deid_assets.assets.taking_in import data_version_of
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.release.event_log import edited_beside
 from deid_assets.resources import Policies, Workplace, sibling
-from deid_assets.sources.flat import POPULATION, QUARANTINED, RECORDS, read_flat_delivery
+from deid_assets.sources.flat import POPULATION, QUARANTINED, RECORDS, Persons, read_flat_delivery
 from deid_assets.store.tables import Table, owner_only
 
 POPULATION_CONTENT = "population_content"
@@ -64,6 +64,7 @@ def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace
                 if policy.hierarchies[qi.hierarchy].kind == "csv" and policy.hierarchy(qi.hierarchy).levels == 1
             ],
             progress=lambda text: context.log.info(text),
+            persons=None if policy.source.person is None else Persons(policy.source.person, policy.records_per_person),
         )
         version = data_version_of(context, policy, workplace, delivery, report.digest)
         population = population_of(policy, tables[RECORDS])

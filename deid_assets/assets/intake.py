@@ -40,7 +40,7 @@ def intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Wor
         report = read_delivery(
             file,
             delivery,
-            policy.source,
+            workplace.as_delivered(policy.source),
             policy.intake.quarantine_at_most,
             KnownCodes.of(known_codes),
             progress=lambda text: context.log.info(text),

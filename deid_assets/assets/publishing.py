@@ -16,7 +16,7 @@ import deid_assets
 from deid_assets.assessments.discrimination import vacuity_refusals
 from deid_assets.assessments.evidence import PLAIN_UNITS, Evidence, Refusal, from_frame
 from deid_assets.assessments.registry import METHOD_VERSIONS, gates_of
-from deid_assets.assets.stage_asset import MADE_FROM, markdown_table, own_key
+from deid_assets.assets.stage_asset import made_from, markdown_table, own_key
 from deid_assets.checks.contracts import contract_check_name
 from deid_assets.errors import CountsError, PolicyError, RefusedError, ReleaseError
 from deid_assets.methods.counts.budget import Budget
@@ -86,7 +86,7 @@ def common_refusals(
     instance, delivery, secret = context.instance, context.partition_key, workplace.secret()
     own = own_key(context)
     keys = upstream(policy, own)
-    must_be_made_under = {key: made_under(policy, secret, *MADE_FROM[key.path[-1]]) for key in keys}
+    must_be_made_under = {key: made_under(policy, secret, *made_from(policy, key.path[-1])) for key in keys}
     tables = {key: Table(store_file, STAGE_OF[key.path[-1]], key.path[-1]) for key in keys}
     found = vacuity_refusals(policy, evidence)
     found += edited_evidence(instance, {item.asset: sibling(own, item.asset) for item in evidence}, evidence, delivery)
@@ -207,7 +207,7 @@ def publish(
             tried=passed.tried,
             rows=passed.rows,
             generalization=passed.generalization,
-            counts=CountStatement(policy.counts, budget, passed.counts),
+            counts=CountStatement(policy.counts, budget, passed.counts, policy.records_per_person, policy.persons_checked),
         )
 
     at_draft = Place(

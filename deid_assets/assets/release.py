@@ -49,7 +49,7 @@ from deid_assets.release.derived_keys import pseudonym_key
 from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.kept_file import parquet_of
-from deid_assets.release.manifest.described_tables import described_counts, described_tables
+from deid_assets.release.manifest.described_tables import described_tables
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.dictionary import dictionary
 from deid_assets.release.manifest.optimality import certificate_refusals, longitudinal_certificate
@@ -112,7 +112,7 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
                 raise refusal(naming_releases(refusals, others), standing.tries.advice(standing.tried))
             delivery, levels = workplace.delivery(context.partition_key), chosen_levels(policy, made["chosen_generalization"])
             described = described_tables(policy, levels, staged, staged_days(policy, profiles))
-            staging.write_json(DICTIONARY, dictionary(described | described_counts(staged_counts)))
+            staging.write_json(DICTIONARY, dictionary(described | counts.described(staged_counts)))
             rare = rare_labels(described)
             passed = Passed(
                 evidence,

@@ -20,8 +20,8 @@ from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets.store.guard import without_values
 from deid_assets.store.tables import held_open
 
-MADE_FROM: dict[str, tuple[str, tuple[str, ...]]] = {}
-"""Declared method version and policy sections of every asset."""
+_MADE_FROM: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
+"""Declared method version and policy sections of every asset, by the kind of policy ('': the only one) and the name."""
 
 _MAKE_ROWS = ("intake", "preparation", "adversary", "generalization", "candidate")
 """Stages that make the rows of a release; later stages only measure them."""
@@ -96,6 +96,7 @@ def stage_asset(
     version: str = "1",
     kinds: Sequence[str] = ("duckdb",),
     derived_columns: Mapping[str, Sequence[str]] | None = None,
+    of_kind: str = "",
     name: str | None = None,
     description: str | None = None,
     inputs: Sequence[str] | None = None,
@@ -112,6 +113,8 @@ def stage_asset(
         Increase it when the asset's code computes something else.
     derived_columns
         For columns derived from others under a new name: their source, as "asset.column".
+    of_kind
+        Kind of the policies that have this asset, if those of another kind have one of the same name.
     name, description
         Of the asset; default: name and docstring of the function.
     inputs
@@ -124,7 +127,7 @@ def stage_asset(
     def make(function: Callable[..., object]) -> StageAsset:
         asset = name or function.__name__
         described = {
-            "metadata": asset_metadata(asset, policy_sections, version, derived_columns),
+            "metadata": asset_metadata(asset, policy_sections, version, derived_columns, of_kind),
             "kinds": set(kinds),
             "description": description or inspect.getdoc(function),
         }
@@ -155,9 +158,10 @@ def asset_metadata(
     policy_sections: Sequence[str],
     version: str,
     derived_columns: Mapping[str, Sequence[str]] | None = None,
+    of_kind: str = "",
 ) -> dict[str, object]:
     """Metadata from which `definitions.specialize` gives an asset its group and code version for one policy."""
-    MADE_FROM[name] = (version, tuple(policy_sections))
+    _MADE_FROM[of_kind, name] = (version, tuple(policy_sections))
     return {
         "stage": STAGE_OF[name],
         "policy_sections": list(policy_sections),
@@ -166,10 +170,18 @@ def asset_metadata(
     }
 
 
+def made_from(policy: AnyPolicy, name: str) -> tuple[str, tuple[str, ...]]:
+    """Declared method version and policy sections of a policy's asset."""
+    kind = getattr(policy, "kind", "")
+    return _MADE_FROM[(kind, name) if (kind, name) in _MADE_FROM else ("", name)]
+
+
 def shapes_of(policy: AnyPolicy, delivery: Delivery, levels: Mapping[str, int]) -> dict[str, str]:
     """The inputs of each measurement (`public_cells.shapes_of_measurements`), by the sections that assets declare."""
     names = [name for stage in _MAKE_ROWS for name in stages_of(policy).get(stage, ())]
-    return shapes_of_measurements(policy, delivery, levels, {section for name in names for section in MADE_FROM[name][1]})
+    return shapes_of_measurements(
+        policy, delivery, levels, {section for name in names for section in made_from(policy, name)[1]}
+    )
 
 
 @contextlib.contextmanager

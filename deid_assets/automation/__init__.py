@@ -1,1 +1,1 @@
-"""Automation after runs: their outcomes, and reports of refused ones."""
+"""Automation around runs: deliveries that arrive, outcomes of runs, and reports of refused ones."""

@@ -137,7 +137,7 @@ def _masked_findings(read: "list[CountFile]", rule: "SmallCounts", seconds: floa
         )
         for file in read
     ]
-    with _progress() as told:
+    with _progress("hidden counts that depend on each other") as told:
         found = audit(PublishedCounts.together(releases), rule, Watch(seconds, told))
     upper = [int(high) if np.isfinite(high) else None for high in found.high]
     rows = [
@@ -240,6 +240,13 @@ def _pooled(numbers: set[tuple[int, float]]) -> tuple[float, float]:
     type=click.Path(path_type=Path),
     help="Noise: file with the secret; by default DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND.",
 )
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60,
+    show_default=True,
+    help="Mask: how long the fewest further cells may be looked for; afterwards, a few more than needed may be hidden.",
+)
 @_JSON
 @click.option("--output", type=click.Path(path_type=Path), help="File to write; by default the tables are printed.")
 def protect_command(
@@ -254,6 +261,7 @@ def protect_command(
     claims: str,
     zeros: str | None,
     secret_file: Path | None,
+    seconds: float,
     as_json: bool,
     output: Path | None,
 ) -> None:
@@ -266,6 +274,7 @@ def protect_command(
     line; 130 and 143: interrupted.
     """
     from deid_assets.command_line.count_files import read_counts
+    from deid_assets.methods.counts.audit import SmallCounts
     from deid_assets.methods.counts.noise import Claims, Mechanism, NoiseRule, Zeros
 
     if as_json and output is None:
@@ -277,7 +286,7 @@ def protect_command(
             raise CountsError(f"{file}: it has a column 'sd', so its counts have noise already; protect the true counts")
         _sums_are_stated([read], no_sums)
         if method == "mask":
-            found = _masked(read, threshold, values, zeros != "protected")
+            found = _masked(read, SmallCounts(threshold, values, zeros != "protected"), seconds)
         else:
             shown = Zeros.SHOWN if zeros == "shown" else Zeros.NOISY
             found = _noisy(read, NoiseRule(sd, Mechanism(mechanism), shown, Claims(claims)), secret_file)
@@ -291,23 +300,25 @@ def protect_command(
     _answer(work, as_json)
 
 
-def _masked(read: "CountFile", threshold: int, values: int, zeros_shown: bool) -> dict[str, Any]:
+def _masked(read: "CountFile", rule: "SmallCounts", seconds: float) -> dict[str, Any]:
     import numpy as np
 
     from deid_assets.command_line.count_files import counts_csv
-    from deid_assets.methods.counts.audit import SmallCounts
     from deid_assets.methods.counts.masking import UnprotectedError, mask
+    from deid_assets.methods.counts.programs import Watch
     from deid_assets.methods.counts.tables import CountTables
 
     tables = CountTables(read.cells, np.array(read.shown, np.int64), read.sums, np.array(read.contribution))
     try:
-        found = mask(tables, SmallCounts(threshold, values, zeros_shown))
+        with _progress("exposed small counts") as told:
+            found = mask(tables, rule, Watch(seconds, told))
     except UnprotectedError as error:
         return {"refused": True, "summary": str(error), "disclosed": [], "table": b""}
     small, hidden = found.shown.count("T"), found.shown.count("H")
     how = "as few as possible" if found.is_optimal else "few, but perhaps not as few as possible"
     return {
         "refused": not found.audit.passed,
+        "least": "proven" if found.is_optimal else "not proven",
         "summary": f"{len(read.cells)} cells: {small} small counts masked as T, {hidden} hidden as H to protect them ({how})",
         "disclosed": [],
         "table": counts_csv(read.cells, found.shown, read.contribution, read.sums),
@@ -420,13 +431,13 @@ def _value(row: dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A line on a terminal that says how far the audit is; nothing elsewhere."""
+def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A line on a terminal that says how far the work is; nothing elsewhere."""
     begun = time.monotonic()
 
     def told(settled: int, unknowns: int) -> None:
         seconds = time.monotonic() - begun
-        sys.stderr.write(f"\r{settled:,} of {unknowns:,} hidden counts that depend on each other settled, {seconds:.0f} s ")
+        sys.stderr.write(f"\r{settled:,} of {unknowns:,} {what} settled, {seconds:.0f} s ")
         sys.stderr.flush()
 
     is_seen = sys.stderr.isatty()

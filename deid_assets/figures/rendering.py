@@ -102,6 +102,7 @@ def rendered(figure: Figure, largest: int = LARGEST) -> bytes:
         image = draw(figure)
         if len(data_uri(image)) <= largest - _ROOM_FOR_ALT:
             return image
+        figure.set_layout_engine("none")  # what is laid out stays where it is, at any resolution
     raise ValueError(f"the figure does not fit into {largest:,} characters, even at {_DPI[-1]} dots per inch")
 
 

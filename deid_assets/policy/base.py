@@ -146,6 +146,16 @@ class ReleasePolicy(Section, ABC):
     def generalized(self) -> dict[str, str]:
         """Columns that have coarser levels, by their names in the release."""
 
+    @property
+    def records_per_person(self) -> int:
+        """What one person adds to a count of members, people or records at most."""
+        return 1
+
+    @property
+    def persons_checked(self) -> str:
+        """Why one person adds no more to a count; empty where a row is a person, which the intake checks."""
+        return ""
+
     # Identity
 
     def content(self, *sections: str) -> dict[str, Any]:

@@ -24,7 +24,13 @@ from deid_assets.policy.sections.cohort import (
     CohortSource,
     ReleasedDemographics,
 )
-from deid_assets.policy.sections.counts import CountNoise, count_noise_problems
+from deid_assets.policy.sections.counts import (
+    PeopleCounts,
+    count_noise_problems,
+    level_or_values,
+    listed_values_problems,
+    table_problems,
+)
 from deid_assets.policy.sections.longitudinal import ColumnName, Intake, Name, Said
 from deid_assets.sources.cohort import CohortLayout
 from deid_assets.sources.demographics import race_names
@@ -52,7 +58,7 @@ class CohortPolicy(ReleasePolicy):
         (), description="columns published beside the demographics; columns that are not listed anywhere are not published"
     )
     risk: CohortRisk = CohortRisk()
-    counts: CountNoise = CountNoise()
+    counts: PeopleCounts = PeopleCounts()
     reviewed_attributes: dict[ColumnName, Said] = Field(
         {},
         description="attributes, by their names in the release, whose values have a form that ordinary values share with "
@@ -134,7 +140,7 @@ def cohort_problems(policy: CohortPolicy) -> tuple[Problem, ...]:
     """Return every problem that spans sections of a cohort policy."""
     limits = tuple(Problem(path, message) for path, message in limit_problems(policy))
     noise = tuple(Problem(path, message) for path, message in count_noise_problems(policy.counts))
-    rules = (_ages, _population, _levels, _measures, _distinct_columns, _reviewed)
+    rules = (_ages, _population, _levels, _measures, _distinct_columns, _reviewed, _counted)
     return (*limits, *noise) or tuple(problem for rule in rules for problem in rule(policy))
 
 
@@ -225,3 +231,16 @@ def _distinct_columns(policy: CohortPolicy) -> Iterator[Problem]:
 
 def _reviewed(policy: CohortPolicy) -> Iterator[Problem]:
     yield from review_problems(policy.reviewed_attributes, [column.release_as for column in policy.attributes])
+
+
+def _counted(policy: CohortPolicy) -> Iterator[Problem]:
+    """Which levels there are depends on the table of the population: they are judged when people are counted."""
+    section, known = policy.counts, tuple(policy.demographic_columns.values())
+    found = [*table_problems(section), *listed_values_problems(section, tuple(one.release_as for one in policy.attributes))]
+    yield from (Problem(path, message) for path, message in found)
+    for column in level_or_values(section.characteristics or {})[0]:
+        if column not in known:
+            yield Problem(
+                ("counts", "characteristics", column),
+                f"is not a column of demographics of this policy: {', '.join(known)}; of an attribute, list values",
+            )

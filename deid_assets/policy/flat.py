@@ -11,7 +11,7 @@ from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.rules.limits import limit_problems
 from deid_assets.policy.rules.validation import Problem, detail_problems, did_you_mean, review_problems
-from deid_assets.policy.sections.counts import CountNoise, count_noise_problems
+from deid_assets.policy.sections.counts import RecordCounts, count_noise_problems, record_table_problems
 from deid_assets.policy.sections.disclosure import FlatAttributeDisclosure
 from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Intake, Name, Said, Section, Share
 
@@ -43,6 +43,14 @@ class FlatSource(Section):
     table: Said | None = Field(None, description="for a DuckDB file: table or schema.table")
     delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = Field(
         ",", description="separator between the fields of a CSV file"
+    )
+    person: Said | None = Field(
+        None,
+        description="column that identifies a person; it is not published. A delivery in which a person has more than "
+        "`records_per_person` records is refused. null: nothing checks how many a person has, and the manifest says so",
+    )
+    records_per_person: Annotated[int, Field(ge=1, le=1_000)] = Field(
+        1, description="most records that one person has; the noise of counts is as many times wider"
     )
 
 
@@ -91,12 +99,26 @@ class FlatPolicy(ReleasePolicy):
     )
     risk: FlatRisk = Field(description="k, maximum suppression, information loss")
     attribute_disclosure: FlatAttributeDisclosure = FlatAttributeDisclosure()
-    counts: CountNoise = CountNoise()
+    counts: RecordCounts = RecordCounts()
     reviewed_attributes: dict[ColumnName, Said] = Field(
         {},
         description="attributes, by their names in the release, that may single people out, refine a quasi-identifier or look "
         "like identifiers, each with the reason why it is published nevertheless; the report shows both",
     )
+
+    @property
+    def records_per_person(self) -> int:
+        """What one person adds to a count of records at most."""
+        return self.source.records_per_person
+
+    @property
+    def persons_checked(self) -> str:
+        """Why one person adds no more to a count of records."""
+        own, most = self.source, self.source.records_per_person
+        said = f"no person has more than {most} record{'s' * (most > 1)}"
+        if own.person is not None:
+            return f"The delivery identifies persons, and {said} in it."
+        return f"The policy states that {said}, and nothing checks it: whoever has more is protected less than this says."
 
     def hierarchy_of(self, release_as: str) -> Hierarchy:
         """Return the hierarchy of a quasi-identifier, by its name in the release."""
@@ -129,7 +151,9 @@ def flat_problems(policy: FlatPolicy) -> tuple[Problem, ...]:
     """Return every problem that spans sections of a flat policy."""
     known = tuple(_known_hierarchies(policy))
     limits = tuple(Problem(path, message) for path, message in limit_problems(policy))
-    together = (_distinct_columns, _feasible_lattice, _sensitive_attributes, _reviewed_attributes, detail_problems)
+    together = (
+        _distinct_columns, _feasible_lattice, _sensitive_attributes, _reviewed_attributes, detail_problems, _counted, _persons
+    )  # fmt: skip
     noise = tuple(Problem(path, message) for path, message in count_noise_problems(policy.counts))
     return (*known, *limits, *noise) or tuple(problem for rule in together for problem in rule(policy))
 
@@ -177,6 +201,22 @@ def _feasible_lattice(policy: FlatPolicy) -> Iterator[Problem]:
             f"the lattice has {policy.node_count:,} nodes, more than {LARGEST_LATTICE:,}: list fewer columns, or use "
             "hierarchies with fewer levels",
         )
+
+
+def _counted(policy: FlatPolicy) -> Iterator[Problem]:
+    yield from (Problem(path, message) for path, message in record_table_problems(policy))
+
+
+def _persons(policy: FlatPolicy) -> Iterator[Problem]:
+    """Classes are counted in records."""
+    own = policy.source
+    if own.records_per_person >= policy.risk.k:
+        yield Problem(
+            ("source", "records_per_person"),
+            f"a class of k = {policy.risk.k} records could be those of a single person; set a larger risk.k",
+        )
+    if own.person is not None and own.person.lower() in {one.column.lower() for one in policy.columns}:
+        yield Problem(("source", "person"), f"column {own.person} identifies a person, so it must not be published")
 
 
 def _reviewed_attributes(policy: FlatPolicy) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ whatever the delivery or the policy, so common members are recognized in a refre
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 
@@ -17,9 +17,9 @@ import numpy as np
 from deid_assets.assessments.earlier_releases import EarlierRows
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.errors import CountsError, RefusedError, ReleaseError
-from deid_assets.methods.counts.tables import PublishedCounts
+from deid_assets.methods.counts.published_tables import EarlierTables
 from deid_assets.methods.disclosure.membership_changes import Roll
-from deid_assets.release.counts.statement import masked_counts_of
+from deid_assets.release.counts.statement import tables_told
 from deid_assets.release.keys import Secret
 from deid_assets.release.publication.verification import MANIFEST
 from deid_assets.release.registry.chain import Registry
@@ -117,8 +117,8 @@ class Made:
         Digest of the roll beside it; None as above.
     tried
         The generalization, its delivery and sample, and the number of the try; None if no draws judged it, or as above.
-    masked_counts
-        Its masked tables of counts (`statement.CountStatement.restricted`); None if it published none.
+    tables
+        Its tables of counts (`statement.CountStatement.restricted`).
     spent
         What noisy counts had cost so far, in zCDP, according to it; 0 if an earlier version of the product kept no account.
     rows_digest
@@ -137,7 +137,7 @@ class Made:
     removal_digest: str | None
     roll_digest: str | None
     tried: Tried | None = None
-    masked_counts: PublishedCounts | None = None
+    tables: EarlierTables = field(default_factory=EarlierTables)
     spent: float = 0.0
     rows_digest: str | None = None
     generalization: Mapping[str, str] | None = None
@@ -309,7 +309,8 @@ def _read(file: Path) -> Made:
         return Made(
             file, manifest["policy"]["name"], delivery["key"], delivery["digest"], manifest["secret_commitment"],
             np.frombuffer(members, dtype="<u8"), manifest.get("removal_digest"), manifest.get("roll_digest"),
-            Tried.from_json(manifest["try"]) if "try" in manifest else None, masked_counts_of(manifest.get("counts")),
+            Tried.from_json(manifest["try"]) if "try" in manifest else None,
+            tables_told(manifest.get("counts"), delivery["digest"]),
             float(manifest["counts"]["budget"]["spent_rho"]) if "counts" in manifest else 0.0,
             manifest.get("rows_digest"), manifest.get("generalization"),
         )  # fmt: skip
@@ -336,9 +337,14 @@ def comparable_rolls(earlier: Iterable[Made], commitment: str) -> Iterator[tuple
     return ((made.name, made.roll()) for made in earlier if made.commitment == commitment and len(made.tags))
 
 
-def masked_counts_made(earlier: Iterable[Made]) -> list[PublishedCounts]:
-    """The masked tables of earlier releases, whatever secret they were made with: masks have no noise that it keys."""
-    return [made.masked_counts for made in earlier if made.masked_counts is not None]
+def tables_made(earlier: Iterable[Made]) -> EarlierTables:
+    """The tables of earlier releases, whatever secret they were made with: what adversaries see has no secret."""
+    told = [made.tables for made in earlier]
+    return EarlierTables(
+        tuple(one for tables in told for one in tables.masked),
+        tuple(one for tables in told for one in tables.noisy),
+        frozenset().union(*(tables.unknown for tables in told)),
+    )
 
 
 def removal_list_refusals(earlier: Iterable[Made], delivery_digest: str, removal_digest: str) -> list[Refusal]:

@@ -28,22 +28,51 @@ _BY_LEVELS = {"detail_at_least"}
 _OF_NOISE = {"counts"}
 """Sections that affect how counts are protected, but not what is counted."""
 
+_WORDS = {"policy", "title", "description", "owners", "recipients"}
+"""Sections that affect no number; where the name of the policy does, `drawn` names it."""
+
 
 def shape(policy: ReleasePolicy, *sections: str, **others: object) -> str:
     """The inputs of a number: the hash of sections of the policy, and other inputs.
 
     Restricted, because it may depend on who opted out; it is used only to derive noise.
     """
-    content = {name: _shaping(name, section) for name, section in policy.content(*sorted(sections)).items()}
+    known = type(policy).model_fields
+    if "hierarchies" in sections and "quasi_identifiers" in known:
+        sections = (*sections, "quasi_identifiers")
+    content = {name: _shaping(policy, name, section) for name, section in policy.content(*sorted({*sections})).items()}
     text = json.dumps(content, sort_keys=True, default=str)
     return json.dumps({"sections": hashlib.sha256(text.encode()).hexdigest(), **others}, sort_keys=True)
 
 
-def _shaping(name: str, section: object) -> object:
-    """A section without the thresholds of its rules, which refuse but change no number."""
-    if name not in ("removal", "opt_outs") or not isinstance(section, Mapping):
-        return section
-    return {key: value for key, value in section.items() if not key.endswith(("_at_least", "_posterior_at_most"))}
+def _shaping(policy: ReleasePolicy, name: str, section: object) -> object:
+    """A section without what changes no number: thresholds, which only refuse, and what levels, classes and columns are called.
+
+    Otherwise a new label would draw fresh noise for a number that stays the same.
+    """
+    if name in ("removal", "opt_outs") and isinstance(section, Mapping):
+        return {key: value for key, value in section.items() if not key.endswith(("_at_least", "_posterior_at_most"))}
+    if name == "quasi_identifiers":
+        return _with_structures(policy, section)
+    if name == "hierarchies":
+        # Those that a policy refers to are part of its quasi-identifiers.
+        return "by column" if "quasi_identifiers" in type(policy).model_fields else _structures(policy)
+    return section
+
+
+def _with_structures(policy: ReleasePolicy, section: object) -> object:
+    """Quasi-identifiers with the structure of their hierarchies, and without the names of either."""
+    if isinstance(section, Mapping):
+        return {
+            key: policy.hierarchy(value).structure if key == "hierarchy" else _with_structures(policy, value)
+            for key, value in section.items()
+            if key != "release_as"
+        }
+    return [_with_structures(policy, one) for one in section] if isinstance(section, list) else section
+
+
+def _structures(policy: ReleasePolicy) -> object:
+    return sorted(json.dumps(policy.hierarchy(name).structure) for name in policy.hierarchies)
 
 
 def drawn(policy: ReleasePolicy, delivery: Delivery) -> dict[str, object]:
@@ -63,7 +92,7 @@ def shapes_of_measurements(
     rows
         Sections of the policy that affect the rows of a release.
     """
-    known = set(type(policy).model_fields) - _BY_LEVELS - _OF_NOISE
+    known = set(type(policy).model_fields) - _BY_LEVELS - _OF_NOISE - _WORDS
     of_sample = drawn(policy, delivery) | {"levels": dict(levels)}
     found = {method: shape(policy, *({*rows, *own} & known), **of_sample) for method, own in shaping_sections().items()}
     if set(_UNIQUES) <= known:

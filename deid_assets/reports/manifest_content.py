@@ -158,22 +158,23 @@ def _cost_of_noise(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def _counts(manifest: Mapping[str, Any]) -> ReportTable | None:
-    """Who the eligible members are, as published beside the data."""
+    """Who the eligible members are, or what the records are, as published beside the data."""
     told = manifest.get("counts", {})
     cells = [cell for cell in told.get("cells", ()) if cell["table"] == CHARACTERISTICS]
     if not cells:
         return None
+    unit = "members" if any(step["unit"] == "members" for step in manifest["attrition"]) else "records"
     text = (
-        "Small counts are masked: T counts fewer members than the threshold, H any number."
+        f"Small counts are masked: T counts fewer {unit} than the threshold, H any number."
         if told["tables"] == "masked"
         else f"Every count has noise with a standard deviation of {told['sd']:g}, so that small ones may be negative."
     )
     return ReportTable(
         "characteristics",
-        "Who the eligible members are",
+        "Who the eligible members are" if unit == "members" else "What the records are",
         f"{text} The files Attrition, Characteristics and Distributions hold these and all other counts of the run.",
-        (("Characteristic", "name"), ("Class", "name"), ("Members", "number")),
-        tuple((words(cell["row"]), cell["column"], shown(cell["shown"], "members")) for cell in cells),
+        (("Characteristic", "name"), ("Class", "name"), (unit.capitalize(), "number")),
+        tuple((words(cell["row"]), cell["column"], shown(cell["shown"], unit)) for cell in cells),
     )
 
 

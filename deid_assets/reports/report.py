@@ -19,6 +19,7 @@ from deid_assets.errors import ReleaseError
 from deid_assets.figures.numbers import shown, shown_bound
 from deid_assets.figures.rendering import data_uri, words
 from deid_assets.figures.tables import ComparisonRow, ReportTable
+from deid_assets.methods.counts.tables import HIDDEN, SMALL
 
 Number = float | int | str | None
 
@@ -108,20 +109,21 @@ class AttritionRow:
     Raises
     ------
     ReleaseError
-        If a count is not a whole number.
+        If a count is neither a whole number nor the mark of a masked one.
     """
 
     stage: str
     unit: str
-    rows_in: int | None
-    rows_out: int | None
+    rows_in: int | str | None
+    rows_out: int | str | None
     reason: str = ""
 
     def __post_init__(self) -> None:
         for count in (self.rows_in, self.rows_out):
-            if count is not None and (isinstance(count, bool) or not isinstance(count, int)):
+            if count not in (None, SMALL, HIDDEN) and (isinstance(count, bool) or not isinstance(count, int)):
                 raise ReleaseError(
-                    f"report, attrition, stage {self.stage!r}: a count is not protected; give a whole number or None"
+                    f"report, attrition, stage {self.stage!r}: a count is not protected; give a whole number, {SMALL}, "
+                    f"{HIDDEN} or None"
                 )
 
 

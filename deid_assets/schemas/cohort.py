@@ -7,6 +7,7 @@ from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.sections.cohort import ATTRIBUTES
 from deid_assets.schemas.assessment import evidence_contract
 from deid_assets.schemas.contract import Role, column, contract
+from deid_assets.schemas.counts import CONTRACTS as COUNTS
 from deid_assets.schemas.release import RELEASE
 from deid_assets.sources.census import LAST_AGE
 
@@ -81,7 +82,9 @@ def cohort_contracts(policy: CohortPolicy) -> dict[str, DataFrameSchema]:
         "policy_risks": POLICY_RISKS,
         "policy_frontier": POLICY_FRONTIER,
         "release_people": release_people_contract(policy),
+        **COUNTS,
         "cohort_risk": evidence_contract("cohort_risk"),
+        "count_disclosure_audit": evidence_contract("count_disclosure_audit"),
         "release": RELEASE,
     }
 

@@ -1,7 +1,7 @@
 """Contracts of the counts stage, and of the files of counts that are published with a release."""
 
 import ibis.expr.datatypes as dt
-from pandera.ibis import Check, Column
+from pandera.ibis import Check, Column, DataFrameSchema
 
 from deid_assets.methods.counts.cohort import ATTRITION, CHARACTERISTICS, CLAIMS, EXCLUDED, PERCENTILES, REMAINING
 from deid_assets.methods.counts.tables import HIDDEN, SMALL
@@ -23,7 +23,7 @@ def _least() -> Column:
     return column(
         dt.int64,
         Role.MEASUREMENT,
-        "members in the sample, whom readers may count in the released files",
+        "members in the sample, records or people whom readers may count in the released files",
         Check.ge(0, error="at least 0"),
     )
 
@@ -39,6 +39,7 @@ COHORT_COUNTS = contract(
         "contribution": _contribution(),
         "least": _least(),
         "shape": column(dt.string, Role.OTHER, "digest of what of the policy shapes the count; keys the noise"),
+        "counted": column(dt.string, Role.OTHER, "what the column counts, such as the values in a class; keys the noise"),
     },
     unique=["table", "row", "column"],
 )
@@ -61,6 +62,7 @@ PUBLISHED_COUNTS = contract(
         ),
         "draw": column(dt.string, Role.OTHER, "digest of the draw, for the budget", nullable=True),
         "same": column(dt.string, Role.OTHER, "digest that is equal for cells that count the same people"),
+        "definition": column(dt.string, Role.OTHER, "digest of what the cell counts, whatever it is called"),
         "place": _cell()["place"],
         "contribution": _contribution(),
         "least": _least(),
@@ -97,54 +99,67 @@ def _shown(unit: str) -> dict[str, Column]:
     }
 
 
-FILES = {
-    "Attrition": contract(
-        {
-            "Unit": column(
-                dt.string, Role.OTHER, "what is counted", Check.isin(["members", "claims"], error="members or claims")
-            ),
-            "Step": column(dt.int64, Role.OTHER, "order of the rows"),
-            "Stage": column(dt.string, Role.OTHER, "the step"),
-            "Counted": column(
-                dt.string,
-                Role.OTHER,
-                "who remained after the step, or was excluded by it",
-                Check.isin([REMAINING, EXCLUDED], error="remaining or excluded"),
-            ),
-            **_shown("members or claims"),
-        },
-        unique=["Unit", "Stage", "Counted"],
-    ),
-    "Characteristics": contract(
-        {
-            "Variable": column(dt.string, Role.OTHER, "a characteristic of eligible members"),
-            "Place": column(dt.int64, Role.OTHER, "order of the classes"),
-            "Class": column(dt.string, Role.OTHER, "a class of the characteristic"),
-            **_shown("eligible members"),
-            "CumulativeShare": column(
-                dt.float64,
-                Role.MEASUREMENT,
-                "share of members up to and including the class, from the published counts; blank where they count fewer than "
-                "11 members altogether, or one is masked, and where classes have no order",
-                nullable=True,
-            ),
-        },
-        unique=["Variable", "Class"],
-    ),
-    "Distributions": contract(
-        {
-            "Variable": column(dt.string, Role.OTHER, "a characteristic of eligible members"),
-            "Percentile": column(
-                dt.int64, Role.OTHER, "percentage of members", Check.isin(list(PERCENTILES), error="one of the percentiles")
-            ),
-            "Class": column(
-                dt.string,
-                Role.MEASUREMENT,
-                "the first class up to which at least so many members are, from the published counts; blank as above",
-                nullable=True,
-            ),
-        },
-        unique=["Variable", "Percentile"],
-    ),
-}
-"""The files of counts, by name."""
+def files_of(unit: str, described: str) -> dict[str, DataFrameSchema]:
+    """Return the contracts of the files of counts, by name.
+
+    Parameters
+    ----------
+    unit
+        What steps count, beside claims.
+    described
+        Whom the characteristics describe, in words.
+    """
+    return {
+        "Attrition": contract(
+            {
+                "Unit": column(
+                    dt.string, Role.OTHER, "what is counted", Check.isin([unit, "claims"], error=f"{unit} or claims")
+                ),
+                "Step": column(dt.int64, Role.OTHER, "order of the rows"),
+                "Stage": column(dt.string, Role.OTHER, "the step"),
+                "Counted": column(
+                    dt.string,
+                    Role.OTHER,
+                    f"{unit} that remained after the step, or were excluded by it",
+                    Check.isin([REMAINING, EXCLUDED], error="remaining or excluded"),
+                ),
+                **_shown(f"{unit} or claims" if unit == "members" else unit),
+            },
+            unique=["Unit", "Stage", "Counted"],
+        ),
+        "Characteristics": contract(
+            {
+                "Variable": column(dt.string, Role.OTHER, f"a characteristic of the {described}"),
+                "Place": column(dt.int64, Role.OTHER, "order of the classes"),
+                "Class": column(dt.string, Role.OTHER, "a class of the characteristic"),
+                **_shown(described),
+                "CumulativeShare": column(
+                    dt.float64,
+                    Role.MEASUREMENT,
+                    f"share of {unit} up to and including the class, from the published counts; blank where they count fewer "
+                    f"than 11 {unit} altogether, or one is masked, and where classes have no order",
+                    nullable=True,
+                ),
+            },
+            unique=["Variable", "Class"],
+        ),
+        "Distributions": contract(
+            {
+                "Variable": column(dt.string, Role.OTHER, f"a characteristic of the {described}"),
+                "Percentile": column(
+                    dt.int64, Role.OTHER, f"percentage of {unit}", Check.isin(list(PERCENTILES), error="one of the percentiles")
+                ),
+                "Class": column(
+                    dt.string,
+                    Role.MEASUREMENT,
+                    f"the first class up to which at least so many {unit} are, from the published counts; blank as above",
+                    nullable=True,
+                ),
+            },
+            unique=["Variable", "Percentile"],
+        ),
+    }
+
+
+FILES = files_of("members", "eligible members")
+"""The files of counts of a longitudinal release, by name."""

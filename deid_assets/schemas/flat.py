@@ -7,9 +7,10 @@ from deid_assets.policy.flat import FlatPolicy
 from deid_assets.schemas.assessment import evidence_contract
 from deid_assets.schemas.candidate import allowed_labels
 from deid_assets.schemas.contract import Role, column, contract
+from deid_assets.schemas.counts import CONTRACTS as COUNTS
 from deid_assets.schemas.release import RELEASE
 
-_RULES = ["value outside the hierarchy", "too few fields", "too many fields", "unclosed quote", "not UTF-8"]
+_RULES = ["value outside the hierarchy", "missing person", "too few fields", "too many fields", "unclosed quote", "not UTF-8"]
 _RULES += ["line too long", "unreadable line", "lost after an unclosed quote"]
 
 QUARANTINED_RECORDS = contract(
@@ -39,8 +40,10 @@ def flat_contracts(policy: FlatPolicy) -> dict[str, DataFrameSchema]:
         "record_generalization": _record_generalization(policy),
         "suppressed_records": SUPPRESSED_RECORDS,
         "release_records": release_records_contract(policy),
+        **COUNTS,
         "record_risk": evidence_contract("record_risk"),
         "record_attribute_disclosure": evidence_contract("record_attribute_disclosure"),
+        "count_disclosure_audit": evidence_contract("count_disclosure_audit"),
         "release": RELEASE,
     }
 

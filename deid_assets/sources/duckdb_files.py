@@ -11,6 +11,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.files import Staging, count_rows, quoted_foreign, require_columns, require_plain, row_key
@@ -57,6 +58,31 @@ def stage_duckdb(staging: Staging, path: Path, theirs: str, view: str, columns: 
     staging.connection.execute(
         f"CREATE TEMP VIEW {quoted(view)} AS SELECT {row_key(str(number), 'rowid + 1')} AS row_key, * FROM {rows}"
     )
+
+
+def copy_to_parquet(path: Path, theirs: str, target: Path) -> None:
+    """Write a base table (`table` or `schema.table`) of a DuckDB file into a new Parquet file, in the order of its rows.
+
+    Raises
+    ------
+    DeliveryError
+        If the file is unreadable or in use, or the table is missing, not a base table, or contains computed columns.
+    """
+    name = f"{path.name}:{theirs}"
+    _require_no_log(path, path.name)
+    schema, _, table = theirs.rpartition(".")
+    with _opened(path, path.name) as delivered:
+        types = _columns_of(delivered, schema or "main", table, {}, name)
+        types = _columns_of(delivered, schema or "main", table, {column: column for column in types}, name)
+        selected = ", ".join(f"{_cell(column, kind)} AS {quoted_foreign(column)}" for column, kind in types.items())
+        source = f"{_DATABASE}.{quoted_foreign(schema or 'main')}.{quoted_foreign(table)}"
+        try:
+            rows = delivered.sql(f"SELECT {selected} FROM {source}").to_arrow_reader(_ROWS_AT_A_TIME)
+            with pq.ParquetWriter(target, rows.schema) as writer:
+                for batch in rows:
+                    writer.write_batch(batch)
+        except (duckdb.Error, pa.ArrowException, OSError):
+            raise DeliveryError(f"{name}: unreadable table: the file is damaged, or there is no space for a copy") from None
 
 
 def duckdb_columns(staging: Staging, path: Path, theirs: str) -> dict[str, str]:

@@ -18,8 +18,25 @@ from deid_assets.sources.shapes import shape_sql, told
 from deid_assets.store.tables import connect, owner_only, quoted
 
 RECORDS, POPULATION, QUARANTINED = "records", "population_records", "quarantined_records"
-_UNKNOWN = "value outside the hierarchy"
+_UNKNOWN, _NOBODY = "value outside the hierarchy", "missing person"
+_PERSON = "_person"  # no released column starts with an underscore
 _UNNAMED_TABLE = "the policy must name the table (source.table)"
+
+
+@dataclass(frozen=True)
+class Persons:
+    """Whose a record is.
+
+    Attributes
+    ----------
+    column
+        Column of the delivery that identifies a person; it is read to count records, and not stored.
+    records_at_most
+        How many records one person may have.
+    """
+
+    column: str
+    records_at_most: int
 
 
 @dataclass(frozen=True)
@@ -63,6 +80,7 @@ def read_flat_delivery(
     quarantine_at_most: float,
     one_column: Collection[str] = (),
     progress: Callable[[str], None] | None = None,
+    persons: Persons | None = None,
 ) -> FlatReport:
     """Read a flat table, and its population if there is one, into the store; blank fields are missing values.
 
@@ -82,12 +100,15 @@ def read_flat_delivery(
         Maximum share of the rows of a table with other values; these rows are quarantined.
     one_column
         Names in the release of columns whose hierarchy is a file of one column, perhaps read with a wrong separator.
+    persons
+        Whose a record is; None if nothing in the delivery tells.
 
     Raises
     ------
     DeliveryError
-        If a file is missing, empty, unreadable, has no rows or lacks a column, if it is outside the delivery's folder,
-        or if too many rows are unusable. The message names file, column, number of rows and rule, never a value.
+        If a file is missing, empty, unreadable, has no rows or lacks a column, if it is outside the delivery's folder, if a
+        person has too many records, or if too many rows are unusable. The message names file, column, number of rows and rule,
+        never a value.
     """
     folder = owner_only(store_file.parent)
     quasi_identifiers = {name: columns[name] for name in columns if name in allowed}
@@ -96,7 +117,8 @@ def read_flat_delivery(
             inside = Path(unpacked)
             received = Received(delivery.files(), inside)
             staging = Staging(connection, received, inside, progress or (lambda text: None))
-            wanted = [(RECORDS, file, columns)]
+            of_person = {} if persons is None else {_PERSON: persons.column}
+            wanted = [(RECORDS, file, {**columns, **of_person})]
             wanted += [(POPULATION, population_file, quasi_identifiers)] if population_file else []
             with naming_damaged_files(staging):
                 for name, one_file, own in wanted:
@@ -105,6 +127,8 @@ def read_flat_delivery(
                         staging, path, f"read_{name}", name, own, table=table, delimiter=delimiter, unnamed=_UNNAMED_TABLE
                     )
                 tables = [(name, own) for name, _, own in wanted]
+                if persons is not None:
+                    _require_few_records(connection, delivery.key, persons)
                 return _take_in(staging, schema, delivery.key, tables, allowed, quarantine_at_most, one_column)
     except DeliveryError:
         raise
@@ -153,6 +177,13 @@ def _take_in(
     read, kept, hints = {}, {}, {}
     for name, columns in tables:
         for released, theirs in columns.items():
+            if released == _PERSON:
+                connection.execute(
+                    f"""INSERT INTO unusable SELECT ?, row_key, ?, ? FROM {quoted(f"read_{name}")}
+                        WHERE nullif({quoted(_PERSON)}::VARCHAR, '') IS NULL
+                        AND row_key NOT IN (SELECT row_key FROM unusable WHERE source_table = ?)""",
+                    [name, theirs, _NOBODY, name],
+                )
             if released in allowed:
                 connection.execute(
                     f"""INSERT INTO unusable SELECT ?, row_key, ?, ? FROM {quoted(f"read_{name}")}
@@ -188,8 +219,24 @@ def _take_in(
                 f"delivery {key} is refused: more than {at_most:.2%} of the rows of {name} break a rule: {listed}"
             )
     digest = staging.received.digest()
-    _write(connection, schema, [name for name, _ in tables], broken)
+    _write(connection, schema, tables, broken)
     return FlatReport(read, kept, counts, hints, tuple(staging.file_names), tuple(staging.warnings), digest)
+
+
+def _require_few_records(connection: duckdb.DuckDBPyConnection, key: str, persons: Persons) -> None:
+    """Refuse a delivery in which somebody has more records than the noise of counts is made for; unusable rows count too."""
+    many, rows = connection.execute(
+        f"""SELECT count(*), coalesce(sum(n), 0) FROM (
+            SELECT count(*) AS n FROM {quoted(f"read_{RECORDS}")} WHERE nullif({quoted(_PERSON)}::VARCHAR, '') IS NOT NULL
+            GROUP BY {quoted(_PERSON)}::VARCHAR) WHERE n > ?""",
+        [persons.records_at_most],
+    ).fetchall()[0]
+    if many:
+        raise DeliveryError(
+            f"delivery {key}: column {persons.column}: {rows:,} records belong to persons who have more than "
+            f"{persons.records_at_most} of them; deliver fewer of each, or raise source.records_per_person, which widens the "
+            "noise of counts as many times"
+        )
 
 
 def _hint(
@@ -233,18 +280,21 @@ def _hint(
     return "; ".join([*said, told(shapes)])
 
 
-def _write(connection: duckdb.DuckDBPyConnection, schema: str, names: Sequence[str], broken: str) -> None:
+def _write(
+    connection: duckdb.DuckDBPyConnection, schema: str, tables: Sequence[tuple[str, Mapping[str, str]]], broken: str
+) -> None:
     """Replace the tables in one transaction; all values are text, and records are numbered in file order."""
     file_number, row = key_parts("row_key")
     connection.execute("BEGIN")
     try:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
         connection.execute(f"DROP TABLE IF EXISTS {quoted(schema)}.{quoted(POPULATION)}")
-        for name in names:
+        for name, columns in tables:
+            others = {_PERSON} & set(columns)
             connection.execute(
                 f"""CREATE OR REPLACE TABLE {quoted(schema)}.{quoted(name)} AS
                     SELECT row_number() OVER (ORDER BY row_key) AS record,
-                           nullif(COLUMNS(* EXCLUDE (row_key))::VARCHAR, '')
+                           nullif(COLUMNS(* EXCLUDE ({", ".join(("row_key", *others))}))::VARCHAR, '')
                     FROM {quoted(f"read_{name}")}
                     WHERE row_key NOT IN (SELECT row_key FROM unusable WHERE source_table = '{name}')"""
             )

@@ -82,12 +82,17 @@ class Table:
 
     def count(self) -> int:
         """Return the number of rows."""
-        return int(self.query(f"SELECT count(*) AS n FROM {self.sql}")["n"].iloc[0])
+        ((rows,),) = self._fetched(f"SELECT count(*) FROM {self.sql}")
+        return int(rows)
 
     def columns(self) -> dict[str, str]:
         """Column names and DuckDB types, in order."""
-        described = self.query(f"DESCRIBE {self.sql}")
-        return dict(zip(described["column_name"], described["column_type"], strict=True))
+        return {name: kind for name, kind, *_ in self._fetched(f"DESCRIBE {self.sql}")}
+
+    def _fetched(self, sql: str) -> list[tuple]:
+        """Rows of a SELECT; for a few of them a frame takes longer than the query."""
+        with connect(self.file, read_only=True) as connection:
+            return connection.execute(sql).fetchall()
 
 
 def _memory_limit() -> int:

@@ -26,7 +26,8 @@ from deid_assets_tests.policy.policy_texts import EVERY_LIMIT, public_values
 from deid_assets_tests.scenarios.test_flat_release import FLAT as FLAT_POLICY
 
 COHORT_POLICY = cohort_values(risk={"largest_at_most": 0.2})
-EVERY = [pytest.param(one, id=one.name) for one in ASSESSMENTS.values()]
+FAMILIES = {"longitudinal": LONGITUDINAL, "flat": FLAT, "cohort": COHORT}
+EVERY = [pytest.param(one, id=f"{kind}-{one.name}") for kind, family in FAMILIES.items() for one in family]
 
 
 def family(assessment):
@@ -39,7 +40,9 @@ def family(assessment):
 
 
 def test_each_has_a_name_of_its_own_and_a_place_among_the_stages():
-    assert len(ASSESSMENTS) == len(LONGITUDINAL) + len(FLAT) + len(COHORT)
+    shared = [one.name for one in LONGITUDINAL if one.name in {other.name for other in (*FLAT, *COHORT)}]
+    assert shared == ["count_disclosure_audit"], "it audits the counts of every kind alike"
+    assert len(ASSESSMENTS) == len(LONGITUDINAL) + len(FLAT) + len(COHORT) - 2
     assert STAGES["assessment"] == tuple(one.name for one in LONGITUDINAL)
     assert FLAT_STAGES["assessment"] == tuple(one.name for one in FLAT)
     assert COHORT_STAGES["assessment"] == tuple(one.name for one in COHORT)

@@ -85,6 +85,11 @@ def test_masked_tables_pass_the_audit(here):
     text = (here / "safe.csv").read_text()
     assert "attrition,3,remaining,T" in text and "attrition,3,excluded,H" in text
     assert deid("audit", "safe.csv").exit_code == 0
+    assert json.loads(done.stdout)["least"] == "proven"
+    hurried = json.loads(
+        deid("protect", "true.csv", "--method", "mask", "--seconds", "1e-9", "--output", "h.csv", "--json").stdout
+    )
+    assert (hurried["outcome"], hurried["least"]) == ("passed", "not proven")
     assert deid("protect", "true.csv", "--method", "mask").stdout == text
 
 

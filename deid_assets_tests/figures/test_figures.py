@@ -14,6 +14,7 @@ from deid_assets.figures import figures, rendering
 from deid_assets.figures.figures import claims_per_member_figure, class_size_figure, neighbor_attack_figure
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure, lattice_figure
 from deid_assets.figures.rendering import markdown_image, media_type
+from deid_assets_tests import examples
 from deid_assets_tests.figures.lattices import HERITAGE, THRESHOLD, lattice
 
 FLAT = [f"column_{number}" for number in range(8)]
@@ -160,7 +161,7 @@ histograms = st.dictionaries(st.integers(0, 2_000), st.integers(-5, 60), max_siz
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples.of(200), deadline=None)
 @given(histograms)
 def test_each_step_of_the_long_tail_stands_for_eleven_members(counts: np.ndarray) -> None:
     claims, share = figures._survival(counts)
@@ -193,7 +194,7 @@ sized = st.lists(st.integers(-4, 40), min_size=10, max_size=10).map(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples.of(200), deadline=None)
 @given(sized, st.sampled_from([2, 5, 20, 25, 50]))
 def test_small_bars_merge_but_never_across_k(sizes: list[tuple[int, int]], k: int) -> None:
     bars = [(low, float(high), float(max(0, count))) for (low, count), high in zip(sizes, range(10), strict=True)]

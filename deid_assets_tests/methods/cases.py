@@ -1,6 +1,7 @@
 """Small longitudinal data to test the kernel on: the toy of methods#node-risk, cases that shrink, and crowded ones."""
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -116,8 +117,12 @@ def rich_case(seed: int):
     return people, demographic_domains, history_domains, tuple(kept), int(generator.integers(1, 7))
 
 
+@functools.cache
 def middling_case(count: int = 2500):
-    """Some thousand members, so that cells span several blocks of bits and the early stop matters; and dimensions."""
+    """Some thousand members, so that cells span several blocks of bits and the early stop matters; and dimensions.
+
+    Made once: to look at, not to change.
+    """
     generator = np.random.default_rng(5)
 
     def history():
@@ -131,7 +136,7 @@ def middling_case(count: int = 2500):
         people.append(Person((int(generator.integers(0, 3)),), known, held, power, bool(generator.random() < 0.6)))
     three, four = Domain((np.arange(3), np.zeros(3, int))), Domain((np.arange(4), np.array([0, 0, 1, 1])))
     dimensions = [Dimension("age", (0,), (), 2), Dimension("diagnosis", (), (0,), 2)]
-    return data_of(people, (three,), (four, flat(4))), dimensions
+    return data_of(people, (three,), (four, flat(4))), tuple(dimensions)
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, searc
 from deid_assets.methods.lattice.predictive_tagging import all_nodes
 from deid_assets.methods.population.longitudinal_data import generalization_at, top_node
 from deid_assets.methods.statistics.sequential_decision import SequentialRule
+from deid_assets_tests import examples
 from deid_assets_tests.methods import oracle
 from deid_assets_tests.methods.cases import KEY, cases, data_of, rich_case, short_blocks
 
@@ -97,7 +98,7 @@ def compare(found: LatticeSearch, brute: BruteForce, heights, loss, rule, exhaus
     case=st.one_of(cases(), st.integers(0, 2**32 - 1).map(rich_case)),
     threshold=st.sampled_from([0.05, 0.2, 0.5, 0.8]),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples.of(200), deadline=None)
 def test_the_search_finds_what_brute_force_finds(threads, case, threshold):
     people, demographic_domains, history_domains, dimensions, k = case
     case = people, demographic_domains, history_domains, dimensions[:2], k

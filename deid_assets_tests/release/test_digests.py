@@ -19,6 +19,7 @@ from deid_assets.store.digests import (
     rows_digest,
 )
 from deid_assets.store.tables import Query, Table, write_table
+from deid_assets_tests import examples
 
 TEXT = st.one_of(st.none(), st.text('a:1 é,"\n', max_size=3))
 ROWS = st.lists(st.tuples(TEXT, TEXT), max_size=5)
@@ -38,7 +39,7 @@ def digest_of(connection, rows):
     return rows_digest(connection, "SELECT * FROM judged")
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples.of(150))
 @given(ROWS, ROWS, st.randoms())
 def test_rows_digest_is_equal_exactly_for_equal_multisets_of_rows(connection, rows, others, random):
     shuffled = random.sample(rows, len(rows))

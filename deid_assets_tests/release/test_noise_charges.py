@@ -16,7 +16,7 @@ from deid_assets.release.manifest.editions import editions
 from deid_assets.release.publication import publish as publication
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.registry.chain import GENESIS, Chain, read_chain
-from deid_assets.release.registry.entries import Entry, NoiseCharge, signed_rotation
+from deid_assets.release.registry.entries import Entry, NoiseCharge, OlderNoiseCharge, signed_rotation
 from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of, require_charges
 from deid_assets_tests.release import making
 from deid_assets_tests.release.making import SECRET, releases_in
@@ -65,6 +65,7 @@ def test_noise_is_charged_before_its_release_and_told_in_the_manifest(tmp_path):
     charge, entry = releases.registry.chain().lines
     assert isinstance(charge, NoiseCharge) and isinstance(entry, Entry) and entry.previous == charge.hash
     assert spent(releases) == pytest.approx(0.16) and len(charge.cells) == 3
+    assert charge.millionths == (2_500_000,) * 3 and charge.total_billionths == 50 * 10**9
     told = json.loads((published.folder / "manifest.json").read_text())["counts"]["budget"]
     assert told["spent_rho"] == pytest.approx(0.16) and told["at_most_rho"] == 50 and told["lockout"] == 10
     assert told["spent_epsilon"] == pytest.approx(2.5, abs=0.2) and "guesses that right with a probability" in told["meaning"]
@@ -74,9 +75,9 @@ def test_the_same_delivery_repeats_at_no_cost_and_another_is_charged(tmp_path):
     releases = releases_in(tmp_path)
     publish(releases, "a", noise_of("delivery 1"))
     publish(releases, "b", noise_of("delivery 1"))
-    assert kinds(releases) == ["noise charge", None, None] and spent(releases) == pytest.approx(0.16)
+    assert kinds(releases) == ["noisy counts", None, None] and spent(releases) == pytest.approx(0.16)
     publish(releases, "c", noise_of("delivery 2"))
-    assert kinds(releases)[-2:] == ["noise charge", None] and spent(releases) == pytest.approx(0.32)
+    assert kinds(releases)[-2:] == ["noisy counts", None] and spent(releases) == pytest.approx(0.32)
 
 
 @pytest.mark.parametrize(
@@ -102,9 +103,9 @@ def test_a_crash_after_the_charge_leaves_a_cost_without_a_release_which_is_not_c
         patch.setattr(publication.os, "rename", fail)
         with pytest.raises(OSError, match="no space"):
             publish(releases, "a", noise_of("delivery 1"))
-    assert kinds(releases) == ["noise charge"]
+    assert kinds(releases) == ["noisy counts"]
     publish(releases, "a", noise_of("delivery 1"))
-    assert kinds(releases) == ["noise charge", None] and spent(releases) == pytest.approx(0.16)
+    assert kinds(releases) == ["noisy counts", None] and spent(releases) == pytest.approx(0.16)
 
 
 def test_a_crash_before_the_charge_publishes_nothing(tmp_path, monkeypatch):
@@ -141,7 +142,7 @@ def test_numbers_outside_a_release_are_charged_too(tmp_path):
     releases = releases_in(tmp_path)
     for _ in range(2):
         releases.charge(noise_of("delivery 1"))
-    assert kinds(releases) == ["noise charge"]
+    assert kinds(releases) == ["noisy counts"]
     with pytest.raises(CountsError, match="published 1 times"):
         releases.charge(noise_of("delivery 2", CountNoise(lockout=1)))
 
@@ -176,7 +177,12 @@ def test_a_charge_is_read_back(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"draws": (), "cells": ()}, "not of which counts"),
+        ({"draws": (), "cells": (), "millionths": ()}, "not of which counts"),
+        ({"millionths": (2_500_000,)}, "not of which counts"),
+        ({"millionths": (0, 1, 1)}, "not how wide the noise is"),
+        ({"total_billionths": 0}, "not what it may cost"),
+        ({"draws": (), "cells": (), "millionths": (), "billionths": -1}, "not of which counts"),
+        ({"millionths": ("1", "1", "1")}, "not a registry entry"),
         ({"cells": ("a" * 64,)}, "not of which counts"),
         ({"billionths": 0}, "not of which counts"),
         ({"draws": ("x", "y", "z")}, "not a registry entry"),
@@ -185,6 +191,83 @@ def test_a_charge_is_read_back(tmp_path):
 def test_a_charge_of_nothing_is_none(tmp_path, changes, problem):
     chain = lines_with(tmp_path, charge(SigningKey.load_or_create(tmp_path), **changes).line)
     assert chain.problem is not None and problem in chain.problem and not chain.lines
+
+
+def older(key: SigningKey, rho: float = 0.16, count: int = 3, previous: str = GENESIS, **changes) -> OlderNoiseCharge:
+    """A line as earlier versions of the product wrote it."""
+    digests = tuple(f"{number:064x}" for number in range(2 * count))
+    line = OlderNoiseCharge(digests[:count], digests[count:], round(rho * 1e9), previous, "2024-01-01T00:00:00Z")
+    return replace(line, **changes).signed(key)
+
+
+def test_a_line_of_the_older_format_is_read_and_its_cost_counts(tmp_path):
+    line = older(SigningKey.load_or_create(tmp_path))
+    assert b'"kind":"noise charge"' in line.line and b"millionths" not in line.line
+    chain = lines_with(tmp_path, line.line)
+    assert chain.problem is None and chain.lines == (line,)
+    assert budget_of(chain, SECTION).spent == pytest.approx(0.16) and budget_of(chain, SECTION).total == 50
+
+
+@pytest.mark.parametrize(("rho", "sd"), [(0.16, 1.7678), (5.0, 0.7413)])
+def test_older_noise_counts_as_narrow_as_it_can_have_been_for_every_cell(tmp_path, rho, sd):
+    """It may be of this cell under another name; of all cells alone, one of sd .32 would cost 5, which no policy allows."""
+    chain = lines_with(tmp_path, older(SigningKey.load_or_create(tmp_path), rho).line)
+    noise = noise_of("delivery 1")
+    found = budget_of(chain, SECTION).earlier_sds({cell.definition: cell.draw for cell in noise.cells})
+    assert list(found.values()) == [pytest.approx((sd,), abs=1e-4)] * 3
+    with pytest.raises(CountsError, match="3 cells were published 1 times"):
+        noise_of("delivery 1", CountNoise(lockout=1)).budget_after(chain)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"draws": (), "cells": ()}, "not of which counts"),
+        ({"cells": ("a" * 64,)}, "not of which counts"),
+        ({"billionths": 0}, "not of which counts"),
+    ],
+)
+def test_an_older_charge_of_nothing_is_none(tmp_path, changes, problem):
+    chain = lines_with(tmp_path, older(SigningKey.load_or_create(tmp_path), **changes).line)
+    assert chain.problem is not None and problem in chain.problem and not chain.lines
+
+
+def test_an_older_charge_needs_its_signature(tmp_path):
+    chain = lines_with(tmp_path, replace(older(SigningKey.load_or_create(tmp_path)), billionths=1).line)
+    assert chain.problem is not None and "its signature is not valid" in chain.problem
+
+
+def test_draws_of_all_widths_are_remembered_but_not_the_own_one(tmp_path):
+    releases = releases_in(tmp_path)
+    releases.charge(noise_of("delivery 1", CountNoise(sd=1.6)))
+    releases.charge(noise_of("delivery 2", CountNoise(sd=3.3)))
+    budget = budget_of(releases.registry.chain(), SECTION)
+    own = {cell.definition: cell.draw for cell in noise_of("delivery 2", CountNoise(sd=3.3)).cells}
+    assert set(budget.earlier_sds(own).values()) == {(1.6,)}
+    assert set(budget.earlier_sds(dict.fromkeys(own)).values()) == {(1.6, 3.3)}
+
+
+def test_the_strictest_total_of_all_releases_holds_for_later_ones(tmp_path):
+    """A policy with a total of .3 published; a later one cannot spend its own 50."""
+    releases = releases_in(tmp_path)
+    strict, lax = (CountNoise(budget=NoiseBudget(rho=rho)) for rho in (0.3, 50.0))
+    releases.charge(noise_of("delivery 1", strict))
+    assert budget_of(releases.registry.chain(), lax).total == 0.3
+    with pytest.raises(CountsError, match=r"only 0.14 of the total of 0.3 are left.*strictest total of any policy"):
+        releases.charge(noise_of("delivery 2", lax))
+    assert budget_of(releases.registry.chain(), CountNoise(budget=NoiseBudget(rho=0.2))).total == 0.2
+
+
+def test_a_stricter_total_holds_even_if_its_release_cost_nothing(tmp_path):
+    releases = releases_in(tmp_path)
+    strict, lax = (CountNoise(budget=NoiseBudget(rho=rho)) for rho in (0.3, 50.0))
+    publish(releases, "a", noise_of("delivery 1", lax))
+    publish(releases, "b", noise_of("delivery 1", strict))
+    publish(releases, "c", noise_of("delivery 1", strict))
+    assert kinds(releases) == ["noisy counts", None, "noisy counts", None, None]
+    assert spent(releases) == pytest.approx(0.16)
+    with pytest.raises(CountsError, match="only 0.14 of the total of 0.3"):
+        publish(releases, "d", noise_of("delivery 2", lax))
 
 
 def test_a_charge_needs_its_signature(tmp_path):

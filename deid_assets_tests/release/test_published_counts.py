@@ -1,6 +1,7 @@
 """The tables of a run, protected, and the gate on the files that they become."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,19 +9,32 @@ import pandas as pd
 import pytest
 
 from deid_assets.assessments.count_disclosure import CHANCE, DISCLOSED_CELLS, canaries, count_measurements
-from deid_assets.methods.counts.budget import best_guess
-from deid_assets.methods.counts.cohort import COHORT, RELEASED, UNKNOWN, sums_of
-from deid_assets.methods.counts.published_tables import masked_tables, names_of
+from deid_assets.errors import CountsError
+from deid_assets.methods.counts.audit import SmallCounts, audit
+from deid_assets.methods.counts.budget import Budget, best_guess
+from deid_assets.methods.counts.cohort import COHORT, RELEASED, TOLD_BY_FILES, UNKNOWN, sums_of
+from deid_assets.methods.counts.published_tables import (
+    COLUMNS,
+    EarlierTables,
+    NoisyTables,
+    disclosed_beside_noise,
+    masked_tables,
+    names_of,
+    noisy_tables,
+)
 from deid_assets.methods.counts.tables import CellName, PublishedCounts
 from deid_assets.policy.loading import policy_from
 from deid_assets.policy.models import Policy
-from deid_assets.release.counts.cohort import cohort_counts, is_known_from_files, tables_of
+from deid_assets.release.counts.cells import definitions_of, tables_of
+from deid_assets.release.counts.cohort import cohort_counts
+from deid_assets.release.counts.kinds import LONGITUDINAL
 from deid_assets.release.counts.noise import DeliveryNoise
 from deid_assets.release.counts.published import file_tables, planned_cells, planned_sums, published_counts, shown_of
-from deid_assets.release.counts.statement import CountStatement, masked_counts_of
+from deid_assets.release.counts.statement import CountStatement, tables_told
 from deid_assets.release.gate.counts import count_refusals
 from deid_assets.release.keys import Secret
 from deid_assets.release.manifest.public_numbers import AttritionStep
+from deid_assets.release.public_cells import shape
 from deid_assets.release.publication.publish import Staging
 from deid_assets.release.registry.chain import Chain
 from deid_assets.release.registry.noise_charges import budget_of
@@ -28,6 +42,9 @@ from deid_assets.release.staged_files import stage_counts
 from deid_assets.store.tables import Table, write_table
 from deid_assets_tests.release.making import SECRET, releases_in
 from deid_assets_tests.scenarios.policies import SMALL, changed
+
+NONE = EarlierTables()
+"""No earlier tables."""
 
 STEPS = tuple(
     AttritionStep(stage, "members", count, shape=stage)
@@ -84,7 +101,7 @@ def test_every_class_is_counted_and_all_sums_hold(tables):
     assert exact[CellName("characteristics", "age", UNKNOWN)] == 0, "a class without members is a cell too"
     assert exact[CellName("claims", "delivered_claims", "remaining")] == 30
     assert exact[CellName("claims", "eligible_claims", "remaining")] == 30
-    assert sum(is_known_from_files(name) for name in found.cells) == 1
+    assert set(found.cells) & TOLD_BY_FILES == {RELEASED}
 
 
 def test_noise_is_in_every_cell_but_the_one_that_files_tell(tables):
@@ -98,8 +115,9 @@ def test_noise_is_in_every_cell_but_the_one_that_files_tell(tables):
     differences = np.array([shown[name] - count for name, count in zip(exact.cells, exact.counts, strict=True)])
     assert 1.5 < differences.std() < 5 and min(shown.values()) < 0, "negative counts are kept"
     cells = planned_cells(policy, counts, noise_of(policy))
-    assert {cell.name for cell in cells} == set(shown) - {RELEASED} and planned_sums(policy, counts)
-    assert set(published["draw"].dropna()) == {cell.draw for cell in cells}
+    noisy, defined = [cell for cell in cells if np.isfinite(cell.sd)], definitions_of(counts)
+    assert {cell.name for cell in noisy} == {defined[name] for name in set(shown) - {RELEASED}} and planned_sums(policy, counts)
+    assert set(published["draw"].dropna()) == {cell.draw for cell in noisy}
 
 
 def test_noise_repeats_for_a_delivery_and_is_drawn_anew_for_another(tables):
@@ -128,6 +146,55 @@ def test_two_policies_over_one_delivery_have_independent_noise_where_they_count_
     assert abs(np.corrcoef((values["one"] - exact).ravel(), (values["other"] - exact).ravel())[0, 1]) < 0.12
 
 
+def labelled(ages: Sequence[str]) -> Policy:
+    """Ages of four classes with these labels."""
+    content = changed(SMALL, counts={"characteristics": {"age": "four"}})
+    content["hierarchies"]["age"]["levels"].append({"name": "four", "starts": [0, 20, 60, 80], "labels": list(ages)})
+    return policy_from(content)
+
+
+def test_a_renamed_label_is_the_same_draw_of_the_same_cell(tables):
+    """Otherwise new labels would be new draws, as many as somebody likes, which average the noise away."""
+    one, other = labelled(["a", "b", "c", "d"]), labelled(["young", "grown", "aged", "old"])
+    planned = [planned_cells(policy, counted(policy, tables), noise_of(policy)) for policy in (one, other)]
+    assert [cell.draw for cell in planned[0]] == [cell.draw for cell in planned[1]]
+    assert [cell.definition for cell in planned[0]] == [cell.definition for cell in planned[1]]
+    published = [published_counts(policy, counted(policy, tables), noise_of(policy)) for policy in (one, other)]
+    assert published[0]["column"].tolist() != published[1]["column"].tolist()
+    for column in ("count", "draw", "same", "definition"):
+        assert published[0][column].tolist() == published[1][column].tolist()
+    budget = Budget(total=100, lockout=1).charged(planned[0], ())
+    assert budget.charged(planned[1], ()) == budget, "the numbers repeat and cost nothing"
+    later = planned_cells(other, counted(other, tables), noise_of(other, "delivery 2"))
+    with pytest.raises(CountsError, match="cells were published 1 times"):
+        budget.charged(later, ())
+
+
+def test_other_classes_are_other_cells_whatever_they_are_called(tables):
+    one = labelled(["a", "b", "c", "d"])
+    content = changed(SMALL, counts={"characteristics": {"age": "four"}})
+    content["hierarchies"]["age"]["levels"].append({"name": "four", "starts": [0, 40, 60, 80], "labels": ["a", "b", "c", "d"]})
+    cells = []
+    for policy in (one, policy_from(content)):
+        counts = counted(policy, tables)
+        cells.append(dict(zip(counts["column"], definitions_of(counts).values(), strict=True)))
+    assert cells[0]["a"] != cells[1]["a"] and cells[0]["b"] != cells[1]["b"] and cells[0]["c"] == cells[1]["c"]
+
+
+def test_words_of_a_policy_shape_no_number():
+    content = changed(SMALL)
+    words = json.loads(
+        json.dumps(content | {"title": "Other", "description": "Other words"}).replace('"AgeAtFirstClaim"', '"Age"')
+    )
+    words["hierarchies"]["unused"] = {"kind": "fixed"}
+    sections = ("source", "quasi_identifiers", "hierarchies")
+    own = shape(policy_from(content), *sections)
+    assert shape(policy_from(words), *sections) == own
+    coarser = changed(SMALL)
+    coarser["hierarchies"]["age"]["levels"].append({"name": "four", "starts": [0, 20, 60, 80]})
+    assert shape(policy_from(coarser), *sections) != own
+
+
 def test_zeros_may_be_shown_with_their_reference(tables):
     policy = policy_with(zeros="shown")
     published = published_counts(policy, counted(policy, tables), noise_of(policy))
@@ -149,7 +216,7 @@ def test_masked_tables_end_with_the_cohort_and_hide_enough(tables):
     assert shown[CellName("attrition", "members_after_opt_outs", "excluded")] == "T"
     assert shown[CellName("characteristics", "sex", UNKNOWN)] == "T"
     assert planned_cells(policy, counted(policy, tables), noise_of(policy)) == ()
-    (found,) = count_measurements(policy, published, [], 1)
+    (found,) = count_measurements(policy, published, NONE, {})
     assert (found.name, found.value, found.passed) == (DISCLOSED_CELLS, 0.0, True)
 
 
@@ -163,10 +230,10 @@ def test_what_an_earlier_release_shows_of_the_same_people_exposes_a_masked_count
     told = published[hidden].copy()
     told["count"], told["mark"] = [exact[name] for name in names_of(told)], pd.NA
     earlier = masked_tables(told, 11)
-    (found,) = count_measurements(policy, published, [earlier], 1)
+    (found,) = count_measurements(policy, published, EarlierTables(masked=(earlier,)), {})
     assert found.value > 0 and not found.passed
     of_others = masked_tables(told.assign(same="of another delivery"), 11)
-    (found,) = count_measurements(policy, published, [of_others], 1)
+    (found,) = count_measurements(policy, published, EarlierTables(masked=(of_others,)), {})
     assert found.passed
 
 
@@ -184,7 +251,7 @@ def test_a_masked_count_of_which_the_released_files_show_most_members_is_disclos
     assert in_the_files.sum() == 1
     for least, passes in ((6, True), (7, False), (10, False)):
         told = published.assign(least=published["least"].where(~in_the_files, least))
-        (found,) = count_measurements(policy, told, [], 1)
+        (found,) = count_measurements(policy, told, NONE, {})
         assert found.passed == passes, f"{11 - least} counts remain possible"
 
 
@@ -193,10 +260,10 @@ def test_what_an_earlier_release_hid_is_not_shown_under_a_lower_threshold(tables
     counts = counted(strict, tables)
     earlier, later = masked_tables(masked(strict, counts), 11), masked(lax, counts)
     assert later["count"].between(3, 10).any()
-    (alone,) = count_measurements(lax, later, [], 1)
-    (together,) = count_measurements(lax, later, [earlier], 1)
+    (alone,) = count_measurements(lax, later, NONE, {})
+    (together,) = count_measurements(lax, later, EarlierTables(masked=(earlier,)), {})
     assert alone.passed and together.value > 0 and not together.passed
-    (again,) = count_measurements(strict, masked(strict, counts), [masked_tables(later, 3)], 1)
+    (again,) = count_measurements(strict, masked(strict, counts), EarlierTables(masked=(masked_tables(later, 3),)), {})
     assert not again.passed, "nor is it hidden again"
 
 
@@ -210,10 +277,10 @@ def test_tables_that_differ_by_a_few_members_from_those_of_another_policy_are_re
     for age, change in zip(ages[:2], (-1, 1), strict=True):
         fewer.loc[(counts["row"] == "age") & (counts["column"] == age), "count"] += change
     earlier = masked_tables(masked(other, fewer), 11)
-    (found,) = count_measurements(one, masked(one, counts), [earlier], 1)
+    (found,) = count_measurements(one, masked(one, counts), EarlierTables(masked=(earlier,)), {})
     assert found.value > 0 and not found.passed
     same = masked_tables(masked(other, counts.assign(shape=fewer["shape"])), 11)
-    (found,) = count_measurements(one, masked(one, counts), [same], 1)
+    (found,) = count_measurements(one, masked(one, counts), EarlierTables(masked=(same,)), {})
     assert found.passed, "equal counts tell nothing new"
 
 
@@ -239,27 +306,144 @@ def test_a_manifest_keeps_masked_tables_for_later_releases(tables):
     published = published_counts(policy, counted(policy, tables), noise_of(policy))
     statement = CountStatement(policy.counts, budget_of(Chain((), None, b""), policy.counts), published)
     told = statement.restricted()
-    kept = masked_counts_of(told)
-    assert kept is not None and kept.cells == masked_tables(published, 11).cells
+    (kept,) = tables_told(json.loads(json.dumps(told)), "delivery 1").masked
+    assert kept.cells == masked_tables(published, 11).cells
+    assert kept.low.tolist() == masked_tables(published, 11).low.tolist()
     assert PublishedCounts.together([kept, masked_tables(published, 11)]).cells == kept.cells
-    assert statement.public()["tables"] == "masked" and "masked" not in statement.public()
+    assert statement.public()["tables"] == "masked" and "kept" not in statement.public()
     assert statement.masked == shown_of(published) and "nor the masked tables" in statement.public()["budget"]["meaning"]
 
 
-def test_nothing_is_kept_of_noisy_tables(tables):
+def test_a_manifest_keeps_noisy_tables_for_later_releases(tables):
     policy = policy_with()
     published = published_counts(policy, counted(policy, tables), noise_of(policy))
     statement = CountStatement(policy.counts, budget_of(Chain((), None, b""), policy.counts), published)
-    assert masked_counts_of(statement.restricted()) is None and masked_counts_of(None) is None
-    assert statement.masked == {} and statement.public()["tables"] == "noisy"
+    told = tables_told(json.loads(json.dumps(statement.restricted())), "delivery 1")
+    assert told == EarlierTables(noisy=(noisy_tables(published),)) and tables_told(None, "") == NONE
+    assert statement.masked == {} and statement.public()["tables"] == "noisy" and "kept" not in statement.public()
+
+
+def test_masked_tables_are_not_published_beside_those_of_which_an_earlier_version_kept_too_little(tables):
+    policy = policy_with(protection="masked")
+    published = masked(policy, counted(policy, tables))
+    for told in ({"cells": [], "masked": [], "masked_below": 11}, {"cells": []}):
+        with pytest.raises(CountsError, match="earlier version of this product published tables of this delivery"):
+            count_measurements(policy, published, tables_told(told, "delivery 1"), {})
+        assert count_measurements(policy, published, tables_told(told, "delivery 2"), {})[0].passed
+
+
+# Masked and noisy tables of the same people
+
+
+def hidden_of(rows: Sequence[tuple[str, int | None, str | None]]) -> PublishedCounts:
+    """A masked group: eligible members, and the classes of one characteristic."""
+    frame = pd.DataFrame(
+        [
+            ("attrition" if name == "all" else "characteristics", "eligible_members" if name == "all" else "sex",
+             "remaining" if name == "all" else name, count, mark, None, 1, 0, f"d.{name}", name)
+            for name, count, mark in rows
+        ],
+        columns=list(COLUMNS),
+    )  # fmt: skip
+    return masked_tables(frame, 11)
+
+
+def beside(tables: PublishedCounts, told: Mapping[str, tuple[float, float]]) -> list[str]:
+    """The disclosed classes beside noisy counts of some, each with its standard deviation."""
+    own = {name.column: name for name in tables.cells}
+    noisy = NoisyTables(
+        tuple(own[name] for name in told), tuple(count for count, _ in told.values()), tuple(sd for _, sd in told.values()),
+        tuple(told), (),
+    )  # fmt: skip
+    return sorted(name.column for name in disclosed_beside_noise(tables, audit(tables), [noisy], SmallCounts()))
+
+
+@pytest.mark.parametrize(
+    ("told", "disclosed"),
+    [
+        ({"F": (6.0, 2.5)}, []),  # 1.0 to 11.0
+        ({"F": (6.0, 1.0)}, []),  # 3.96 to 8.04: the five values 4 to 8, and as many of M
+        ({"F": (6.0, 0.9)}, ["F", "M"]),  # 4.15 to 7.85: 5 to 7, and so is M
+        ({"F": (-2.0, 2.5)}, ["F", "M"]),  # up to 2.9: F is 2, M is 10
+        ({"F": (30.0, 2.5)}, ["F", "M"]),  # no value at all
+        ({"F": (6.0, 40.0)}, []),
+        ({"F": (6.0, 1.5), "M": (6.0, 1.5)}, []),  # F and 12 - M: as one noise of 1.06, 3.84 to 8.16
+        ({"F": (6.0, 1.2), "M": (6.0, 1.2)}, ["F", "M"]),  # as one of .85
+        ({"all": (12.0, 0.1)}, []),  # is shown anyway
+    ],
+)
+def test_noisy_counts_narrow_what_masks_leave_possible(told, disclosed):
+    """Two hidden counts of 1 to 10 whose sum is 12, so that each is 2 to 10; a noisy count adds 95 % intervals."""
+    assert beside(hidden_of([("all", 12, None), ("F", None, "T"), ("M", None, "T")]), told) == disclosed
+
+
+def test_a_noisy_sum_narrows_its_parts():
+    """Three hidden counts of 1 to 10 with a hidden total: a noisy total of 28 to 30 leaves 8 to 10 of each."""
+    tables = hidden_of([("all", None, "H"), ("F", None, "T"), ("M", None, "T"), ("U", None, "T")])
+    assert beside(tables, {"all": (16.0, 2.5)}) == beside(tables, {"all": (29.0, 5.0)}) == []
+    assert beside(tables, {"all": (29.0, 0.6)}) == ["F", "M", "U"]
+    assert beside(tables, {"all": (5.0, 0.6)}) == ["all"], "a hidden count that noise tells to be small"
+    assert beside(tables, {"all": (40.0, 2.0)}) == ["F", "M", "U"], "no three counts add up to 36 to 44"
+
+
+def test_a_draw_that_was_published_twice_is_no_second_look():
+    tables = hidden_of([("all", 12, None), ("F", None, "T"), ("M", None, "T")])
+    own = {name.column: name for name in tables.cells}
+    one, again, other = (NoisyTables((own["F"],), (6.0,), (1.2,), (draw,), ()) for draw in ("1", "1", "2"))
+    found = [
+        len(disclosed_beside_noise(tables, audit(tables), looks, SmallCounts()))
+        for looks in ([one], [one, again], [one, other])
+    ]
+    assert found == [0, 0, 2]
+
+
+def test_an_attacker_with_both_tables_names_no_count_that_passes_more_often_than_not():
+    """Counts of 1 to 10, each beside its noise: the likeliest count is right in at most half of the pairs that pass."""
+    draws = np.random.default_rng(5)
+    tables = hidden_of([("F", None, "T")])
+    right: dict[bool, list[bool]] = {True: [], False: []}
+    for sd in (1.2, 2.5, 5.0):
+        for _ in range(250):
+            count = int(draws.integers(1, 11))
+            noisy = float(count + np.rint(draws.normal(0, sd)))
+            guess = int(np.clip(noisy, 1, 10))
+            right[not beside(tables, {"F": (noisy, sd)})].append(guess == count)
+    assert min(map(len, right.values())) > 60
+    passed, refused = np.mean(right[True]), np.mean(right[False])
+    assert passed < 0.5 and refused > passed
+
+
+@pytest.mark.parametrize(("sd", "passes"), [(2.5, False), (80.0, True)])
+def test_masked_tables_after_noisy_ones_and_noisy_ones_after_masked_are_audited_together(tables, sd, passes):
+    hide, blur = policy_with(protection="masked"), policy_with(sd=sd)
+    counts = counted(hide, tables)
+    hidden, noisy = masked(hide, counts), published_counts(blur, counts, noise_of(blur))
+    (alone,) = count_measurements(hide, hidden, NONE, {})
+    (after,) = count_measurements(hide, hidden, EarlierTables(noisy=(noisy_tables(noisy),)), {})
+    before, _ = count_measurements(blur, noisy, EarlierTables(masked=(masked_tables(hidden, 11),)), {})
+    assert alone.passed and (after.passed, before.passed) == (passes, passes)
+    other = published_counts(blur, counts, noise_of(blur, "delivery 2"))
+    (of_others,) = count_measurements(hide, hidden, EarlierTables(noisy=(noisy_tables(other),)), {})
+    assert of_others.passed, "the noisy tables of another delivery count other people"
 
 
 def test_noise_that_was_averaged_too_often_fails(tables):
     policy = policy_with()
     published = published_counts(policy, counted(policy, tables), noise_of(policy))
-    (once,) = count_measurements(policy, published, [], 1)
-    (often,) = count_measurements(policy, published, [], 12)
+    (_, once) = count_measurements(policy, published, NONE, {})
+    before = dict.fromkeys(published["definition"], [2.5] * 11)
+    (_, often) = count_measurements(policy, published, NONE, before)
     assert (once.name, once.passed, often.passed) == (CHANCE, True, False) and once.value < often.value
+
+
+def test_earlier_noise_counts_as_wide_as_it_was(tables):
+    """Nine publications with noise of 1.7 before one of 2.5: .473 if all were as wide as the last, .634 truly."""
+    policy = policy_with()
+    published = published_counts(policy, counted(policy, tables), noise_of(policy))
+    lonely = published[published["table"] == "attrition"].iloc[[0]]
+    for widths, expected, passes in (([2.5] * 9, 0.473, True), ([1.7] * 9, 0.634, False)):
+        (_, found) = count_measurements(policy, lonely, NONE, dict.fromkeys(lonely["definition"], widths))
+        assert found.value == pytest.approx(expected, abs=1e-3) and found.passed == passes
 
 
 def test_every_canary_is_found():
@@ -299,7 +483,7 @@ def test_files_that_hold_what_the_gate_counts_pass(tables, staging: Staging, tmp
     stored = store_in(tmp_path)
     write_table(stored, published_counts(policy, counted(policy, tables), noise_of(policy)))
     made = file_tables(policy, stored.frame())
-    assert count_refusals(stage_counts(staging, made, stored), made) == []
+    assert count_refusals(stage_counts(staging, made, stored), made, LONGITUDINAL.files) == []
     assert staging.refusals() == ()
     assert {file.path for file in staging.files} == {
         f"data/{name}.{form}" for name in ("Attrition", "Characteristics", "Distributions") for form in ("csv", "parquet")
@@ -321,7 +505,7 @@ def test_files_that_hold_anything_else_are_refused(tables, staging: Staging, tmp
     stored = store_in(tmp_path)
     write_table(stored, published)
     staged = stage_counts(staging, file_tables(policy, change(published)), stored)
-    assert rule in {one.rule for one in count_refusals(staged, file_tables(policy, published))}
+    assert rule in {one.rule for one in count_refusals(staged, file_tables(policy, published), LONGITUDINAL.files)}
 
 
 def test_a_staged_file_that_is_changed_afterwards_is_refused(tables, staging: Staging, tmp_path):
@@ -334,7 +518,9 @@ def test_a_staged_file_that_is_changed_afterwards_is_refused(tables, staging: St
     file = staging.folder / "data/Attrition.csv"
     file.chmod(0o600)
     file.write_text(file.read_text().replace("290", "291"))
-    assert count_refusals(staged, made) == [] and {one.rule for one in staging.refusals()} == {"changed_file"}
+    assert count_refusals(staged, made, LONGITUDINAL.files) == [] and {one.rule for one in staging.refusals()} == {
+        "changed_file"
+    }
 
 
 # Attackers

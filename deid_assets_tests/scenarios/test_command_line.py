@@ -1,9 +1,12 @@
 """What `deid run` ends with: 0 published, 2 refused by the gate, 1 error. The published run is in its own module."""
 
+import json
+
 import pytest
 
 from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import ERROR, REFUSED, deid, deid_here, start_deid, unwrapped
+from deid_assets_tests.scenarios.conftest import made_once
 from deid_assets_tests.scenarios.policies import write_policy
 from deid_assets_tests.scenarios.tables_delivery import TABLES, good_tables
 
@@ -11,8 +14,12 @@ from deid_assets_tests.scenarios.tables_delivery import TABLES, good_tables
 @pytest.fixture(scope="module")
 def refused_run(tmp_path_factory) -> tuple[Home, int, str]:
     """The published method, literally, on far too few members."""
-    root = tmp_path_factory.mktemp("heritage") / "deid"
-    code, printed = deid(root, "run", "--policy", "heritage", "--members", 3_000, "--release", 300)
+    with made_once(tmp_path_factory, "heritage") as (folder, missing):
+        root, said = folder / "deid", folder / "said.json"
+        if missing:
+            folder.mkdir()
+            said.write_text(json.dumps(deid(root, "run", "--policy", "heritage", "--members", 3_000, "--release", 300)))
+    code, printed = json.loads(said.read_text())
     return Home(root), code, printed
 
 

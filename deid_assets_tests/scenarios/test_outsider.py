@@ -206,7 +206,7 @@ class TestTwoPoliciesOverOneDelivery:
 
     def test_title_terms_and_thresholds_that_only_refuse_do_not_redraw_a_measurement(self):
         texts = {"title": "Another", "recipients__terms_of_use": "Other terms.", "owners": ["team:other"]}
-        for changes, redrawn in ((texts, {""}), ({"provider_graph": {"draws": 5_000}}, {"", "provider_graph"})):
+        for changes, redrawn in ((texts, set()), ({"provider_graph": {"draws": 5_000}}, {"", "provider_graph"})):
             same, other = self.shapes(), self.shapes(**changes)
             assert {name for name in same if same[name] != other[name]} == redrawn
 

@@ -1,12 +1,15 @@
 """Counts that are published with a release: protected, audited together with earlier ones, and within their budget."""
 
 import json
+import re
 import shutil
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
 
+from deid_assets.assets import counts as counts_asset
 from deid_assets.errors import PUBLISHED, REFUSED
 from deid_assets.methods.counts.budget import NoisyCell
 from deid_assets.methods.counts.consistent import ConsistentNoise
@@ -77,16 +80,28 @@ def test_a_spent_budget_refuses_the_tables_before_a_number_is_drawn(pipeline, mo
     refused(pipeline, "refused by the budget of noise: these counts cost .* of zCDP, but only 0.5 of the total of 50 are left")
 
 
-def test_a_budget_that_covers_the_tables_but_not_the_manifest_refuses_before_its_numbers_are_drawn(pipeline, monkeypatch):
-    spend(pipeline, 47.0)
-    original = ConsistentNoise.draw
+def test_a_budget_that_covers_the_tables_but_not_the_manifest_refuses_before_any_number_is_drawn(pipeline, monkeypatch):
+    """The tables cost .8 and the manifest 2: with 1.5 left, not even a table of the restricted store gets its noise."""
+    spend(pipeline, 48.5)
+    monkeypatch.setattr(ConsistentNoise, "draw", lambda *args: pytest.fail("a number was drawn"))
+    pipeline.edit_store(KEY, "DROP TABLE counts.published_counts")
+    summary = pipeline.run(KEY, ["published_counts"])
+    reasons = " ".join(summary.reasons)
+    assert summary.exit_code == REFUSED and re.search(r"cost 2\.\d+ of zCDP, but only 1.5 of the total of 50 are left", reasons)
+    with pytest.raises(duckdb.Error):
+        pipeline.table(KEY, "published_counts").frame()
 
-    def of_tables_only(self: ConsistentNoise, cell: CellName, sd: float) -> int:
-        assert cell.table in ("attrition", "characteristics"), "a number of the manifest was drawn"
-        return original(self, cell, sd)
 
-    monkeypatch.setattr(ConsistentNoise, "draw", of_tables_only)
-    refused(pipeline, "refused by the budget of noise: these counts cost .* of zCDP, but only 3 of the total of 50 are left")
+def test_what_is_charged_was_planned_before_anything_was_drawn_and_nothing_else(pipeline, monkeypatch):
+    planned = []
+    original = counts_asset.require_budget
+    monkeypatch.setattr(
+        counts_asset, "require_budget", lambda *args: planned.append({cell.draw for cell in args[2]}) or original(*args)
+    )
+    assert pipeline.run(KEY, ["published_counts", "count_disclosure_audit", "release"]).exit_code == PUBLISHED
+    (charge,) = charges(pipeline)
+    assert set(charge.draws) == planned[0], "every noisy number of the release was in the plan of its tables"
+    assert charge.billionths / 1e9 < 3
 
 
 @pytest.mark.matrix
@@ -107,11 +122,12 @@ def test_a_cell_that_was_published_as_often_as_allowed_is_locked_out(pipeline):
 
 
 @pytest.mark.matrix
-def test_noise_that_was_published_too_often_is_averaged_and_refused(pipeline):
+def test_noise_that_was_narrower_before_is_averaged_as_it_was_and_refused(pipeline):
+    """Eight draws of 1.5 before one of 2.5 tell .66; eight of 2.5 would have told .46, and passed."""
     section = CountNoise(budget=NoiseBudget(rho=100.0))
-    cell = CellName("attrition", "delivered_members", "remaining")
+    cell = CellName("attrition", "members_not_removed", "excluded")
     for delivery in range(8):
-        releases_in(pipeline.home.root).charge(NoisyPublication(section, (NoisyCell(cell, f"noise {delivery}", 2.5),), ()))
+        releases_in(pipeline.home.root).charge(NoisyPublication(section, (NoisyCell(cell, f"noise {delivery}", 1.5),), ()))
     refused(pipeline, "chance_of_exact_count is not at most its threshold .0.6")
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -23,7 +24,7 @@ from deid_assets.release.registry.entries import RefusedTry
 from deid_assets.release.registry.tries import Tried
 from deid_assets.resources import Workplace
 from deid_assets.stages import STAGE_OF, STAGES
-from deid_assets_tests.scenarios.conftest import KEY, MEMBERS
+from deid_assets_tests.scenarios.conftest import KEY, MEMBERS, made_once
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
@@ -55,7 +56,13 @@ AFTER = (*CHOICE, *STAGES["candidate"], *STAGES["counts"], *STAGES["assessment"]
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory):
     """A home in which a generalization was chosen and its candidate made."""
-    root = tmp_path_factory.mktemp("retries") / "deid"
+    with made_once(tmp_path_factory, "retries") as (folder, missing):
+        if missing:
+            judge(folder / "deid")
+    return folder / "deid"
+
+
+def judge(root: Path) -> None:
     before = ("intake", "preparation", "adversary", "generalization", "candidate", "counts")
     with pipeline_in(root) as pipeline:
         write_policy(pipeline.home.policies, POLICY)
@@ -63,7 +70,6 @@ def judged(tmp_path_factory):
         summary = pipeline.run(KEY, [name for name in pipeline.every_asset if STAGE_OF[name] in before])
         assert not summary.reasons and not summary.failed_checks, summary
         assert chosen(pipeline) == (1, 0), "there must be coarser ones"
-    return root
 
 
 @pytest.fixture
@@ -230,6 +236,7 @@ def test_a_refusal_for_more_than_chance_is_told_and_the_same_is_not_judged_again
     assert refused_tries(pipeline) == [line]
 
 
+@pytest.mark.matrix
 def test_what_was_refused_and_is_then_measured_with_more_luck_is_refused_by_the_gate(pipeline, monkeypatch):
     """All assessments pass, and all of them judged the very rows: what speaks against it is the registry alone."""
     pipeline.run(KEY, STAGES["assessment"])
@@ -245,6 +252,7 @@ def test_what_was_refused_and_is_then_measured_with_more_luck_is_refused_by_the_
     assert reason.endswith("(this may be chance; running again tries a coarser generalization, as try 2 of 3)")
 
 
+@pytest.mark.matrix
 def test_evidence_of_an_earlier_try_does_not_count_for_a_later_one(pipeline, monkeypatch):
     """Another policy's run was refused after the assessments of this one.
 

@@ -66,6 +66,34 @@ class TestFilesStayInside:
             read(tmp_path, folder, "people.csv")
 
 
+class TestPersons:
+    """Noise that hides one record hides nobody who has several."""
+
+    def read(self, tmp_path, folder, rows: str, at_most: int, quarantine: float = 0.0) -> flat.FlatReport:
+        (folder / "people.csv").write_text("a,b,who\n" + rows)
+        return flat.read_flat_delivery(
+            tmp_path / "store" / "store.duckdb", "one", Delivery("one", "flat", (folder,)), "people.csv", None, None, ",",
+            COLUMNS, {name: ["1", "2"] for name in COLUMNS}, quarantine, persons=flat.Persons("who", at_most),
+        )  # fmt: skip
+
+    def test_a_person_with_more_records_is_refused_without_a_name(self, tmp_path, folder):
+        with pytest.raises(DeliveryError, match="column who: 3 records belong to persons who have more than 2") as caught:
+            self.read(tmp_path, folder, "1,1,Ann\n2,2,Ann\n1,2,Ann\n1,1,Bob\n", 2)
+        assert "Ann" not in str(caught.value)
+
+    def test_records_in_quarantine_count_too(self, tmp_path, folder):
+        with pytest.raises(DeliveryError, match="2 records belong to persons who have more than 1"):
+            self.read(tmp_path, folder, "1,1,Ann\n9,2,Ann\n1,1,Bob\n", 1, quarantine=0.5)
+
+    def test_a_record_of_nobody_goes_to_quarantine(self, tmp_path, folder):
+        found = self.read(tmp_path, folder, "1,1,Ann\n2,2,\n1,1,Bob\n", 1, quarantine=0.5)
+        assert found.quarantined == {("records", "who", "missing person"): 1} and found.rows_kept == {"records": 2}
+
+    def test_the_person_is_not_stored(self, tmp_path, folder):
+        self.read(tmp_path, folder, "1,1,Ann\n2,2,Ann\n", 2)
+        assert set(Table(tmp_path / "store" / "store.duckdb", "one", "records").columns()) == {"record", "a", "b"}
+
+
 class TestHeader:
     def test_a_byte_of_a_later_line_is_not_the_header(self, tmp_path, folder):
         (folder / "people.csv").write_bytes(b"a,b\n1,2\n2,\xff\n")

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +19,9 @@ from scipy import optimize, special
 
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.tables import CellName, Sum, sum_matrix
+
+SMALLEST_SD = 0.5 / float(special.ndtri(0.75))
+"""No policy can state narrower noise, .741: a single count would be exact with a probability above .5."""
 
 
 def rho_of_tables(cells: Sequence[CellName], sums: Sequence[Sum], sd: np.ndarray, contribution: np.ndarray) -> float:
@@ -165,7 +168,7 @@ class NoisyCell:
     Attributes
     ----------
     name
-        Its definition.
+        Its definition: what it counts, not what that is called. A new label is no other cell.
     noise
         Which noise: `ConsistentNoise.identity`.
     sd
@@ -182,7 +185,7 @@ class NoisyCell:
     @property
     def definition(self) -> str:
         """A digest of the cell's definition."""
-        return _digest(*self.name)
+        return definition(self.name)
 
     @property
     def draw(self) -> str:
@@ -200,11 +203,25 @@ class Charge:
         `NoisyCell.definition` and `NoisyCell.draw` of each, in the same order.
     rho
         What they cost.
+    sds
+        Standard deviation of the noise of each draw; None in records of earlier versions, which do not say it, nor which
+        cells of today theirs are.
     """
 
     cells: tuple[str, ...]
     draws: tuple[str, ...]
     rho: float
+    sds: tuple[float, ...] | None
+
+    @property
+    def least_sd(self) -> float:
+        """The smallest standard deviation that a draw can have had: no cell cost more than all, and no policy had less."""
+        return max(SMALLEST_SD, 1 / math.sqrt(2 * self.rho))
+
+    @property
+    def draws_of_one_cell(self) -> int:
+        """How many draws one cell has at most."""
+        return max(Counter(self.cells).values(), default=0)
 
 
 @dataclass(frozen=True)
@@ -243,10 +260,26 @@ class Budget:
         """The sum of all costs."""
         return math.fsum(charge.rho for charge in self.charges)
 
-    @property
-    def often(self) -> Counter[str]:
-        """How often each cell was published with fresh noise, by the digest of its definition."""
-        return Counter(cell for charge in self.charges for cell in charge.cells)
+    def earlier_sds(self, cells: Mapping[str, str | None]) -> dict[str, tuple[float, ...]]:
+        """Return the standard deviations of the draws with which cells were published before, by definition.
+
+        A record that does not tell them counts as draws of every cell, each as narrow as it can have been.
+
+        Parameters
+        ----------
+        cells
+            `NoisyCell.definition` of each, with the draw that is not counted; None: all count.
+        """
+        found: dict[str, list[float]] = {cell: [] for cell in cells}
+        for charge in self.charges:
+            if charge.sds is None:
+                for widths in found.values():
+                    widths += [charge.least_sd] * charge.draws_of_one_cell
+                continue
+            for cell, draw, sd in zip(charge.cells, charge.draws, charge.sds, strict=True):
+                if cell in found and draw != cells[cell]:
+                    found[cell].append(sd)
+        return {cell: tuple(widths) for cell, widths in found.items()}
 
     def charged(self, cells: Sequence[NoisyCell], sums: Sequence[Sum]) -> "Budget":
         """Return the budget after a publication; call it before any noise is drawn.
@@ -271,8 +304,8 @@ class Budget:
             return self
         fresh = [cell for cell, one in zip(cells, is_fresh, strict=True) if one]
         now = Counter(cell.definition for cell in fresh)
-        often = self.often
-        if locked := sum(often[cell] + times > self.lockout for cell, times in now.items()):
+        before_now = self.earlier_sds(dict.fromkeys(now))
+        if locked := sum(len(before_now[cell]) + times > self.lockout for cell, times in now.items()):
             raise CountsError(
                 f"{locked} cells were published {self.lockout} times with noise of their own, as often as the policy allows; "
                 "publish a delivery again whose numbers repeat, or leave these cells out"
@@ -283,11 +316,22 @@ class Budget:
         if self.spent + rho > self.total:
             raise CountsError(
                 f"these counts cost {rho:.4g} of zCDP, but only {max(0.0, self.total - self.spent):.4g} of the total of "
-                f"{self.total:g} are left; publish fewer cells, or wider noise, or raise the total in the policy"
+                f"{self.total:g} are left; publish fewer cells, or wider noise. The strictest total of any policy "
+                "that published here holds for all"
             )
         fresh.sort(key=lambda cell: (cell.definition, cell.draw))
-        charge = Charge(tuple(cell.definition for cell in fresh), tuple(cell.draw for cell in fresh), rho)
+        charge = Charge(
+            tuple(cell.definition for cell in fresh),
+            tuple(cell.draw for cell in fresh),
+            rho,
+            tuple(float(cell.sd) for cell in fresh),
+        )
         return replace(self, charges=(*self.charges, charge))
+
+
+def definition(name: CellName) -> str:
+    """Return the digest by which the registry knows what a cell counts."""
+    return _digest(*name)
 
 
 def _own_names(cells: Sequence[NoisyCell]) -> list[CellName]:

@@ -16,12 +16,22 @@ ATTRITION, CHARACTERISTICS, CLAIMS = "attrition", "characteristics", "claims"
 
 REMAINING, EXCLUDED = "remaining", "excluded"
 COHORT_STEP, SAMPLE_STEP, RELEASED_STEP = "eligible_members", "sampled_members", "released_members"
+RECORDS_STEP, RELEASED_RECORDS_STEP = "records", "released_records"
+PEOPLE_STEP, RELEASED_PEOPLE_STEP = "cohort_people", "released_people"
 COHORT = CellName(ATTRITION, COHORT_STEP, REMAINING)
-"""Whom the table of characteristics describes."""
+COHORTS = (COHORT, CellName(ATTRITION, RECORDS_STEP, REMAINING), CellName(ATTRITION, PEOPLE_STEP, REMAINING))
+"""Whom the table of characteristics describes: eligible members, the records of a flat table, the people of a cohort."""
 RELEASED = CellName(ATTRITION, RELEASED_STEP, REMAINING)
-"""The released files tell this number exactly."""
+RELEASED_PEOPLE = CellName(ATTRITION, RELEASED_PEOPLE_STEP, REMAINING)
+TOLD_BY_FILES = frozenset(
+    {
+        RELEASED, CellName(ATTRITION, RELEASED_RECORDS_STEP, REMAINING), RELEASED_PEOPLE,
+        COHORTS[2], RELEASED_PEOPLE._replace(column=EXCLUDED),
+    }
+)  # fmt: skip
+"""The released files tell these numbers exactly. Of a cohort nobody is left out, so that its size is one of them."""
 
-UNKNOWN = "unknown"
+UNKNOWN, OTHER = "unknown", "other"
 NUMBER_OF_CLAIMS = "number of claims"
 CLAIM_BANDS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Where the bands of numbers of claims begin; the last is open."""
@@ -75,10 +85,10 @@ def sums_of(cells: Iterable[CellName]) -> tuple[Sum, ...]:
         if excluded in known:
             found.append(Sum(after.row, before, (after, excluded)))
     variables = dict.fromkeys(name.row for name in names if name.table == CHARACTERISTICS)
-    if COHORT in known:
+    for cohort in known.intersection(COHORTS):
         for variable in variables:
             parts = tuple(name for name in names if name.table == CHARACTERISTICS and name.row == variable)
-            found.append(Sum(variable, COHORT, parts))
+            found.append(Sum(variable, cohort, parts))
     return tuple(found)
 
 

@@ -12,6 +12,7 @@ from scipy import sparse, special
 from scipy.sparse.csgraph import connected_components
 
 from deid_assets.errors import CountsError
+from deid_assets.methods.counts.repeats import chance_of_exact_mean
 from deid_assets.methods.counts.tables import CellName, Sum, sum_matrix
 
 CHANCE_AT_MOST = 0.5
@@ -101,6 +102,50 @@ def estimate_audit(
     if repeats == 1:
         chances = np.maximum(chances, np.where(np.isfinite(sd), _chance_of_no_noise(sd), 0.0))
     return EstimateAudit(tuple(cells), estimates, np.sqrt(left), factors, chances)
+
+
+def chances_of_repeated_cells(cells: Sequence[CellName], sums: Sequence[Sum], draws: Sequence[Sequence[float]]) -> np.ndarray:
+    """Return the probability with which an adversary names each count who combines all draws of all cells with the sums.
+
+    Parameters
+    ----------
+    cells, sums
+        Names, and the sums that hold for the true counts.
+    draws
+        Standard deviations of all independent draws of each cell, maybe of different widths; of an exact count 0, of a count
+        that is not shown none.
+
+    Returns
+    -------
+    ndarray of shape (cells,), float64
+        The larger one of two: that the best linear estimate is less than .5 away, for noise that is not rounded; and that the
+        best mean of the cell's own draws is, for rounded noise, or that a single draw is 0. 1 for exact counts.
+
+    Examples
+    --------
+    >>> names = (CellName("sex", "F", "people"),)
+    >>> [chances_of_repeated_cells(names, [], [sds]).round(2).tolist() for sds in ([2.5], [2.5] * 10, [2.5] + [1.5] * 9)]
+    [[0.16], [0.47], [0.69]]
+    """
+    exact = np.array([min(one, default=1.0) == 0 for one in draws], bool)
+    precision = np.array([sum(1 / sd**2 for sd in one) if not known else 1.0 for one, known in zip(draws, exact, strict=True)])
+    variance = np.where(exact, 0.0, np.divide(1.0, precision, out=np.full(len(draws), np.inf), where=precision > 0))
+    left = variance.copy()
+    matrix = sum_matrix(cells, sums)
+    for inside, rows in _components(matrix):
+        part = matrix[rows][:, inside].toarray().astype(float)
+        _, left[inside] = _adjusted(part, np.zeros(len(inside)), variance[inside])
+    with np.errstate(divide="ignore"):
+        chances = np.where(left > 0, special.erf(0.5 / np.sqrt(2 * left)), 1.0)
+    alone = {one: _chance_alone(one) for one in {tuple(one) for one in draws}}
+    return np.maximum(chances, [alone[tuple(one)] for one in draws])
+
+
+def _chance_alone(sds: tuple[float, ...]) -> float:
+    """The chance of the draws of one cell without its sums."""
+    if not sds or min(sds) == 0:
+        return float(len(sds) > 0)
+    return max(chance_of_exact_mean(sds), float(_chance_of_no_noise(np.array(sds)).max()))
 
 
 def _chance_of_no_noise(sd: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ so what was protected stays protected, and afterwards every cell whose hiding is
 result is audited before it is returned.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +19,8 @@ from scipy.sparse.csgraph import connected_components
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.audit import CountAudit, SmallCounts, audit, audit_of
 from deid_assets.methods.counts.inference import ranges
-from deid_assets.methods.counts.tables import HIDDEN, SMALL, CountTables, PublishedCounts, sum_matrix
+from deid_assets.methods.counts.programs import Watch
+from deid_assets.methods.counts.tables import HIDDEN, SMALL, CellName, CountTables, PublishedCounts, sum_matrix
 
 _EXACT_AT_MOST = 2_500  # deviations in one program of a component
 _SHOWN_AGAIN_AT_MOST = 200  # hidden cells of a component that are tried one by one
@@ -47,7 +49,8 @@ class MaskedCounts:
     cost
         Of the cells that were hidden in addition; see `costs`.
     is_optimal
-        Whether no cheaper choice exists.
+        Whether it is proven that no cheaper choice exists. It is not where cells were protected one by one, nor where over 200
+        hidden cells depend on each other, of which none is shown again, nor where time was over.
     """
 
     tables: CountTables
@@ -73,6 +76,8 @@ class _State:
     least: np.ndarray
     costs: np.ndarray
     is_hidden: np.ndarray
+    is_known: np.ndarray
+    at_least: np.ndarray
 
     def part(self, cells: np.ndarray) -> "_State":
         """These cells alone, with the sums that they are in."""
@@ -86,6 +91,7 @@ class _State:
         shown = ~(self.is_small | self.is_hidden)
         low = np.where(self.is_hidden, least, self.low)
         high = np.where(self.is_hidden, np.inf, self.high)
+        low = np.maximum(low, self.at_least)
         return np.where(shown, self.counts, low), np.where(shown, self.counts, high)
 
     def disclosed(self, rule: SmallCounts) -> np.ndarray:
@@ -103,14 +109,20 @@ class _State:
 
     def can_hide(self, rule: SmallCounts) -> np.ndarray:
         """Whether a cell may become an 'H'."""
-        return self.counts > 0 if rule.zeros_shown else np.ones(len(self.counts), bool)
+        return ~self.is_known & (self.counts > 0 if rule.zeros_shown else np.ones(len(self.counts), bool))
 
     def hiding(self, cells: np.ndarray) -> "_State":
         """The same with these cells hidden as well."""
         return replace(self, is_hidden=self.is_hidden | cells)
 
 
-def mask(tables: CountTables, rule: SmallCounts | None = None) -> MaskedCounts:
+def mask(
+    tables: CountTables,
+    rule: SmallCounts | None = None,
+    watch: Watch | None = None,
+    known: Collection[CellName] = (),
+    at_least: Mapping[CellName, int] | None = None,
+) -> MaskedCounts:
     """Mask the small counts of tables, and hide what would give them away.
 
     A count of 0 that is shown is never hidden to protect another: everybody may know that it is 0.
@@ -121,6 +133,14 @@ def mask(tables: CountTables, rule: SmallCounts | None = None) -> MaskedCounts:
         True counts.
     rule
         Which counts are small, and how many possible values they keep.
+    watch
+        How long the cheapest choice may be looked for, and whom to tell how far it is. Afterwards, cells are protected one by
+        one, and none is shown again. By default only the size of each integer program is limited, so that the result does not
+        depend on the speed of the machine.
+    known
+        Cells that everybody knows anyway: they are shown, and never hidden to protect others.
+    at_least
+        What everybody knows counts to reach, such as people whom they count elsewhere; at most the counts. By default 0.
 
     Raises
     ------
@@ -140,13 +160,17 @@ def mask(tables: CountTables, rule: SmallCounts | None = None) -> MaskedCounts:
     >>> mask(tables).shown
     (100, 50, 'T', 'H')
     """
-    rule = rule or SmallCounts()
-    state = _unprotected(tables, rule)
+    rule, watch = rule or SmallCounts(), watch or Watch()
+    reached = np.array([(at_least or {}).get(name, 0) for name in tables.cells], float)
+    state = replace(_unprotected(tables, rule, known), at_least=reached)
     exposed, labels = state.disclosed(rule), _components(state)
-    is_hidden, is_optimal = state.is_hidden.copy(), True
+    is_hidden, is_optimal, done = state.is_hidden.copy(), True, 0
     for label in np.unique(labels[exposed]):
         inside = np.flatnonzero(labels == label)
-        chosen, proven = _protected(state.part(inside), np.flatnonzero(np.isin(inside, exposed)), rule)
+        own = np.flatnonzero(np.isin(inside, exposed))
+        watch.tell(done, len(exposed))
+        chosen, proven = _protected(state.part(inside), own, rule, watch)
+        done += len(own)
         is_hidden[inside] = chosen.is_hidden
         is_optimal &= proven
     state = state.hiding(is_hidden)
@@ -158,7 +182,7 @@ def mask(tables: CountTables, rule: SmallCounts | None = None) -> MaskedCounts:
     shown = tuple(HIDDEN if hidden else SMALL if small else int(count) for count, small, hidden in marks)
     stated = tables.cells, tables.sums
     published = PublishedCounts.of_marks(stated, shown, tables.contribution, rule.threshold, rule.smallest())
-    found = audit(published, rule)
+    found = audit(replace(published, low=np.maximum(published.low, reached)), rule)
     if not found.passed:
         raise UnprotectedError(
             f"{len(found.disclosed())} small counts stay exposed; merge rows or columns, or raise the threshold"
@@ -173,19 +197,22 @@ def costs(tables: CountTables) -> np.ndarray:
     return 1 + (matrix < 0).T @ parts + tables.counts / (1 + tables.counts.sum())
 
 
-def _unprotected(tables: CountTables, rule: SmallCounts) -> _State:
+def _unprotected(tables: CountTables, rule: SmallCounts, known: Collection[CellName]) -> _State:
     persons = tables.contribution
     largest = rule.largest(persons)
+    is_known = np.array([name in known for name in tables.cells], bool)
     return _State(
         sum_matrix(tables.cells, tables.sums),
         tables.counts.astype(float),
         persons,
-        is_small=rule.is_small(tables.counts, persons),
+        is_small=rule.is_small(tables.counts, persons) & ~is_known,
         low=np.full(len(persons), float(rule.smallest())),
         high=largest.astype(float),
         least=largest + 1.0,
         costs=costs(tables),
         is_hidden=np.zeros(len(persons), bool),
+        is_known=is_known,
+        at_least=np.zeros(len(persons)),
     )
 
 
@@ -199,14 +226,14 @@ def _components(state: _State) -> np.ndarray:
     return connected_components(graph, directed=False)[1][sums:]
 
 
-def _protected(state: _State, exposed: np.ndarray, rule: SmallCounts) -> tuple[_State, bool]:
+def _protected(state: _State, exposed: np.ndarray, rule: SmallCounts, watch: Watch) -> tuple[_State, bool]:
     """Hide cells of one component until its small counts are protected; whether the choice is known to be the cheapest."""
     if 2 * len(state.counts) * len(exposed) <= _EXACT_AT_MOST:
         # Deviations that are no whole numbers are possible where sums form no network, and a small count as an 'H' may expose
         # another to whoever takes every 'H' for a count that needs no protection. Such a choice is excluded, the next tried.
         excluded: list[np.ndarray] = []
-        for _ in range(_CHOICES_AT_MOST):
-            hidden, proven = _cheapest(state, exposed, rule, whole=bool(excluded), small=True, excluded=excluded)
+        for _ in range(_CHOICES_AT_MOST if watch.left else 0):
+            hidden, proven = _cheapest(state, exposed, rule, whole=bool(excluded), small=True, excluded=excluded, watch=watch)
             if hidden is None:
                 break
             chosen = state.hiding(hidden)
@@ -215,18 +242,19 @@ def _protected(state: _State, exposed: np.ndarray, rule: SmallCounts) -> tuple[_
             excluded.append(hidden)
     start = state
     for whole in (False, True):
-        for _ in range(_ROUNDS):
+        for _ in range(_ROUNDS if watch.left or not whole else 0):
             for cell in exposed:
-                hidden, _ = _cheapest(state, np.array([cell]), rule, whole=whole, small=False)
+                # Linear programs take no long; they have no limit, so that there is a choice at all.
+                hidden, _ = _cheapest(state, np.array([cell]), rule, whole=whole, small=False, watch=watch if whole else None)
                 state = state if hidden is None else state.hiding(hidden)
             exposed = state.disclosed(rule)
             if not len(exposed):
-                return _shown_again(state, rule), False
+                return _shown_again(state, rule, watch), False
     for everything in (start.can_hide(rule) & ~start.is_small, start.can_hide(rule)):
         state = start.hiding(everything)
         exposed = state.disclosed(rule)
         if not len(exposed):
-            return _shown_again(state, rule), False
+            return _shown_again(state, rule, watch), False
     raise UnprotectedError(f"{len(exposed)} small counts stay exposed although all else is hidden; merge rows or columns")
 
 
@@ -238,6 +266,7 @@ def _cheapest(
     whole: bool,
     small: bool,
     excluded: list[np.ndarray] | None = None,
+    watch: Watch | None = None,
 ) -> tuple[np.ndarray | None, bool]:
     """Return which cells to hide so that these keep their possible values, if that is possible, and whether none is cheaper.
 
@@ -251,6 +280,7 @@ def _cheapest(
     low, high = (np.clip(bound - state.counts, -reach, reach) for bound in state.seen(taken_for_large=True))
     can_hide = state.can_hide(rule) & (small | ~state.is_small)
     lowest = np.where(state.is_small, -state.counts, np.maximum(state.least - state.counts, -reach))
+    lowest = np.maximum(lowest, state.at_least - state.counts)
     up, down = np.where(can_hide, reach - high, 0), np.where(can_hide, low - lowest, 0)
     # The columns of every copy: deviation that is free, further up, further down. At the end, whether each cell is hidden.
     deviation = sparse.hstack([sparse.eye_array(size), sparse.eye_array(size), -sparse.eye_array(size)], format="csr")
@@ -280,7 +310,12 @@ def _cheapest(
         constraints=[LinearConstraint(matrix, least, most) for matrix, least, most in rows],
         bounds=Bounds(bounds_low, bounds_high),
         integrality=integral,
-        options={"mip_rel_gap": 0, "node_limit": _NODES_AT_MOST, "presolve": False},
+        options={
+            "mip_rel_gap": 0,
+            "node_limit": _NODES_AT_MOST,
+            "presolve": False,
+            "time_limit": np.inf if watch is None else watch.left,
+        },
     )
     if found.x is None:
         return None, False
@@ -290,12 +325,14 @@ def _cheapest(
     return np.asarray(moved.any(axis=(0, 1))), False
 
 
-def _shown_again(state: _State, rule: SmallCounts) -> _State:
-    """Show every hidden cell, the dearest first, without which all small counts stay protected."""
+def _shown_again(state: _State, rule: SmallCounts, watch: Watch) -> _State:
+    """Show every hidden cell, the dearest first, without which all small counts stay protected, as far as time allows."""
     hidden = np.flatnonzero(state.is_hidden)
     if len(hidden) > _SHOWN_AGAIN_AT_MOST:
         return state
     for cell in hidden[np.argsort(-state.costs[hidden])]:
+        if not watch.left:
+            break
         tried = state.is_hidden.copy()
         tried[cell] = False
         fewer = replace(state, is_hidden=tried)

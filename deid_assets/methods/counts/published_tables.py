@@ -1,22 +1,30 @@
 """The adversary of the tables that a release publishes: masked or noisy, together with earlier ones (methods#tables-of-a-run).
 
 Tables are frames with one row per cell: table, row, column, count and mark as published, sd, contribution, least (members whom
-readers count in the released files, so that the count is at least that), and `same`: equal for cells that count the same people
-of the same delivery, whatever policy published them.
+readers count in the released files, so that the count is at least that), `same`: equal for cells that count the same people
+of the same delivery, whatever policy published them, and `definition`: equal for cells that count the same, whatever it is
+called.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+from scipy import special
 
+from deid_assets.errors import CountsError
 from deid_assets.methods.counts.audit import CountAudit, SmallCounts, audit
 from deid_assets.methods.counts.cohort import sums_of
-from deid_assets.methods.counts.estimates import estimate_audit
+from deid_assets.methods.counts.estimates import chances_of_repeated_cells, estimate_audit
 from deid_assets.methods.counts.tables import CellName, PublishedCounts, Sum
 
-COLUMNS = ("table", "row", "column", "count", "mark", "sd", "contribution", "least", "same")
+COLUMNS = ("table", "row", "column", "count", "mark", "sd", "contribution", "least", "same", "definition")
+
+CONFIDENCE = 0.95
+"""Of the interval of a masked count that was also published with noise."""
+_Z = float(special.ndtri((1 + CONFIDENCE) / 2))
 
 
 def names_of(published: pd.DataFrame) -> tuple[CellName, ...]:
@@ -44,29 +52,114 @@ def masked_tables(published: pd.DataFrame, threshold: int) -> PublishedCounts:
 
     Examples
     --------
-    >>> rows = [("attrition", "delivered_members", "remaining", 100, None, None, 1, 0, "a1"),
-    ...         ("attrition", "eligible_members", "remaining", 98, None, None, 1, 0, "a2"),
-    ...         ("attrition", "eligible_members", "excluded", None, "T", None, 1, 0, "a2")]
+    >>> rows = [("attrition", "delivered_members", "remaining", 100, None, None, 1, 0, "a1", "b"),
+    ...         ("attrition", "eligible_members", "remaining", 98, None, None, 1, 0, "a2", "c"),
+    ...         ("attrition", "eligible_members", "excluded", None, "T", None, 1, 0, "a2", "e")]
     >>> found = masked_tables(pd.DataFrame(rows, columns=list(COLUMNS)), 11)
     >>> found.high[2], found.sums[0].total.table
     (np.float64(10.0), 'attrition a1')
     """
-    plain = names_of(published)
-    own = {name: name._replace(table=f"{name.table} {same}") for name, same in zip(plain, published["same"], strict=True)}
+    plain, own = names_of(published), _own_names(published)
     shown: list[int | str] = [
         str(mark) if not pd.isna(mark) else int(count)
         for count, mark in zip(published["count"], published["mark"], strict=True)
     ]
-    sums = [Sum(one.name, own[one.total], tuple(own[part] for part in one.parts)) for one in sums_of(plain)]
+    sums = _own_sums(own)
     contribution = published["contribution"].to_numpy(np.int64)
     of_marks = PublishedCounts.of_marks(([own[name] for name in plain], sums), shown, contribution, threshold)
     return replace(of_marks, low=np.maximum(of_marks.low, published["least"].to_numpy(np.float64)))
 
 
-def disclosed_counts(published: PublishedCounts, earlier: Sequence[PublishedCounts], rule: SmallCounts) -> int:
-    """Count the small counts that masked tables show, expose or nearly expose, together with those of earlier releases.
+def _own_names(published: pd.DataFrame) -> dict[CellName, CellName]:
+    """The names of cells that are equal in two releases if and only if they count the same people."""
+    return {
+        name: CellName(f"{name.table} {same}", name.row, counted)
+        for name, same, counted in zip(names_of(published), published["same"], published["definition"], strict=True)
+    }
+
+
+def _own_sums(own: Mapping[CellName, CellName]) -> list[Sum]:
+    return [Sum(one.name, own[one.total], tuple(own[part] for part in one.parts)) for one in sums_of(own)]
+
+
+@dataclass(frozen=True)
+class NoisyTables:
+    """What noisy tables say; cells have the same names as in `masked_tables`.
+
+    Attributes
+    ----------
+    cells
+        Names.
+    counts
+        Noisy counts.
+    sds
+        Standard deviation of the noise in each; 0 where the count is exact.
+    draws
+        Which draw it is: a draw that was published twice is no second look. Empty where the count is exact.
+    sums
+        The sums that hold for the true counts.
+    """
+
+    cells: tuple[CellName, ...]
+    counts: tuple[float, ...]
+    sds: tuple[float, ...]
+    draws: tuple[str, ...]
+    sums: tuple[Sum, ...]
+
+
+def noisy_tables(published: pd.DataFrame) -> NoisyTables:
+    """What noisy tables with the columns `COLUMNS` and `draw` say."""
+    own = _own_names(published)
+    return NoisyTables(
+        tuple(own.values()),
+        tuple(published["count"].astype(float)),
+        tuple(published["sd"].astype(float)),
+        tuple("" if pd.isna(draw) else str(draw) for draw in published["draw"]),
+        tuple(_own_sums(own)),
+    )
+
+
+@dataclass(frozen=True)
+class EarlierTables:
+    """The tables of earlier releases.
+
+    Attributes
+    ----------
+    masked, noisy
+        By how they were protected.
+    unknown
+        Deliveries (`delivery_of`) of which an earlier version of the product published tables. It did not keep which cells of
+        today they are.
+    """
+
+    masked: tuple[PublishedCounts, ...] = ()
+    noisy: tuple[NoisyTables, ...] = ()
+    unknown: frozenset[str] = frozenset()
+
+    def require_known(self, cells: Iterable[CellName]) -> None:
+        """Raise a CountsError if tables of the same delivery exist that cannot be audited together with these cells."""
+        if self.unknown & {delivery_of(name) for name in cells}:
+            raise CountsError(
+                "an earlier version of this product published tables of this delivery, and did not keep what is needed to "
+                "audit masked tables together with them; publish noise"
+            )
+
+
+def disclosed_counts(
+    published: PublishedCounts, earlier: Sequence[PublishedCounts], rule: SmallCounts, noisy: Sequence[NoisyTables] = ()
+) -> int:
+    """Count the small counts that masked tables show, expose or nearly expose, together with all tables of earlier releases.
 
     What an earlier release hid stays hidden: a later policy with a lower threshold must not show it.
+
+    Parameters
+    ----------
+    published
+        The masked tables that are judged.
+    earlier
+        Masked tables of earlier releases.
+    noisy
+        Noisy tables of any release: they narrow what masks leave possible (`disclosed_beside_noise`).
 
     Raises
     ------
@@ -75,7 +168,8 @@ def disclosed_counts(published: PublishedCounts, earlier: Sequence[PublishedCoun
 
     Examples
     --------
-    >>> rows = [("attrition", "step", "excluded", count, mark, None, 1, 0, "d.1") for count, mark in ((None, "T"), (5, None))]
+    >>> shown = (None, "T"), (5, None)
+    >>> rows = [("attrition", "step", "excluded", count, mark, None, 1, 0, "d.1", "e") for count, mark in shown]
     >>> hidden, shown = (masked_tables(pd.DataFrame([row], columns=list(COLUMNS)), 11) for row in rows)
     >>> disclosed_counts(shown, [], SmallCounts(2, 2)), disclosed_counts(shown, [hidden], SmallCounts(2, 2))
     (0, 1)
@@ -88,7 +182,83 @@ def disclosed_counts(published: PublishedCounts, earlier: Sequence[PublishedCoun
     if strictest > rule.threshold:
         again = audit(together, replace(rule, threshold=strictest))
         disclosed |= {again.cells[place] for place in again.disclosed()} & set(hidden)
+    disclosed |= disclosed_beside_noise(together, found, noisy, rule)
     return len(disclosed) + small_differences(found, published.cells, rule)
+
+
+def disclosed_beside_noise(
+    masked: PublishedCounts, audited: CountAudit, noisy: Sequence[NoisyTables], rule: SmallCounts
+) -> set[CellName]:
+    """Return the masked cells of which only with noisy tables too few values are left, a small count among them.
+
+    The best linear estimate from all noisy counts, all sums and all counts that are known gives an interval of 95 %
+    confidence. It is intersected with what the masks and sums allow. A cell fails if fewer values than the rule asks for are
+    left, none at all included, or if the sums leave fewer once all cells are in their intervals.
+
+    A noisy count is taken for every masked cell of the same class and delivery, also where the policies left out different
+    members.
+
+    Parameters
+    ----------
+    masked, audited
+        All masked tables together, and their audit.
+
+    Examples
+    --------
+    A hidden count of 1 to 10, and a noisy version of it:
+
+    >>> rows = [("attrition", "step", "excluded", None, "T", None, 1, 0, "d.1", "e")]
+    >>> hidden = masked_tables(pd.DataFrame(rows, columns=list(COLUMNS)), 11)
+    >>> def left(count, sd):
+    ...     beside = NoisyTables(hidden.cells, (count,), (sd,), ("a draw",), ())
+    ...     return len(disclosed_beside_noise(hidden, audit(hidden), [beside], SmallCounts()))
+    >>> left(5.0, 2.5), left(-2.0, 2.5), left(5.0, 0.5), left(-2.0, 5.0)
+    (0, 1, 1, 0)
+    """
+    draws: dict[tuple[str, ...], dict[str, tuple[float, float]]] = {}
+    for one in noisy:
+        for name, count, sd, draw in zip(one.cells, one.counts, one.sds, one.draws, strict=True):
+            draws.setdefault(_class_of(name), {})[draw] = count, sd
+    if not any(_class_of(name) in draws for name in masked.cells):
+        return set()
+    low = dict(zip(audited.cells, audited.low, strict=True))
+    high = dict(zip(audited.cells, audited.high, strict=True))
+    names = list(dict.fromkeys([*masked.cells, *(name for one in noisy for name in one.cells)]))
+    seen = [
+        (low[name], 0.0) if name in low and low[name] == high[name] else _pooled([*draws.get(_class_of(name), {}).values()])
+        for name in names
+    ]
+    counts, sds = (np.array(column) for column in zip(*seen, strict=True))
+    sums = {(one.total, one.parts): one for stated in (masked.sums, *(one.sums for one in noisy)) for one in stated}
+    found = estimate_audit(names, list(sums.values()), counts, sds)
+    reach = np.nan_to_num(_Z * found.sd[: len(masked.cells)], posinf=np.inf)
+    is_estimated = np.isfinite(reach) & (audited.low < audited.high)
+    middle = np.where(is_estimated, found.estimates[: len(masked.cells)], 0.0)
+    # An 'H' may be any number; its audited range is that of counts that need no protection.
+    is_any = is_estimated & np.isinf(masked.high)
+    lowest, highest = np.where(is_any, masked.low, audited.low), np.where(is_any, masked.high, audited.high)
+    least = np.where(is_estimated, np.maximum(lowest, np.ceil(middle - reach)), lowest)
+    most = np.where(is_estimated, np.minimum(highest, np.floor(middle + reach)), highest)
+    # Where noise and masks contradict each other, the value at the edge is the likeliest.
+    is_small = (np.minimum(least, highest) <= rule.largest(masked.contribution)) & (np.maximum(most, lowest) >= rule.smallest())
+    narrow = is_estimated & is_small & (most - least < rule.width(masked.contribution))
+    if not narrow.any() and is_estimated.any():
+        try:
+            narrow[audit(replace(masked, low=least, high=most), rule).disclosed()] = True
+            narrow &= masked.hidden
+        except CountsError:
+            narrow = masked.hidden & is_small
+    without_noise = set(audited.disclosed().tolist())
+    return {masked.cells[place] for place in np.flatnonzero(narrow) if place not in without_noise}
+
+
+def _pooled(draws: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The best mean of independent noisy versions of one count, and its standard deviation; infinite without any."""
+    exact = [count for count, sd in draws if sd == 0]
+    if exact or not draws:
+        return (exact[0], 0.0) if exact else (0.0, math.inf)
+    weights = np.array([1 / sd**2 for _, sd in draws])
+    return float(weights @ [count for count, _ in draws] / weights.sum()), float(1 / np.sqrt(weights.sum()))
 
 
 def _small_and_hidden(releases: Sequence[PublishedCounts]) -> Iterator[tuple[CellName, float, float]]:
@@ -113,7 +283,8 @@ def small_differences(audited: CountAudit, published: Sequence[CellName], rule: 
 
     Examples
     --------
-    >>> rows = [("characteristics", "sex", "M", count, None, None, 1, 0, same) for count, same in ((41, "d.1"), (40, "d.2"))]
+    >>> shown = (41, "d.1"), (40, "d.2")
+    >>> rows = [("characteristics", "sex", "M", count, None, None, 1, 0, same, "M") for count, same in shown]
     >>> one, other = (masked_tables(pd.DataFrame([row], columns=list(COLUMNS)), 11) for row in rows)
     >>> small_differences(audit(PublishedCounts.together([one, other])), one.cells, SmallCounts())
     1
@@ -134,29 +305,34 @@ def _class_of(name: CellName) -> tuple[str, ...]:
     return name.table.partition(" ")[0], name.row, name.column, delivery_of(name)
 
 
-def chance_of_exact_estimate(published: pd.DataFrame, publications: int) -> float:
-    """Return the highest probability with which the best linear estimate names a count of noisy tables.
+def chance_of_exact_estimate(published: pd.DataFrame, earlier: Mapping[str, Sequence[float]]) -> float:
+    """Return the highest probability with which anybody names a count of noisy tables from all sums and all publications.
 
     Totals are left out: they are large, and the parts say more about people. Counts without noise are public anyway.
 
     Parameters
     ----------
-    publications
-        How often cells were published with noise of their own, this time included; the adversary averages them.
+    earlier
+        By `definition`: the standard deviations with which the cell was published before with other draws
+        (`Budget.earlier_sds`). The count may have been another one, and is taken for the same.
 
     Examples
     --------
-    >>> rows = [("attrition", "delivered_members", "remaining", 103, None, 2.5, 1, 0, "a1"),
-    ...         ("attrition", "eligible_members", "remaining", 99, None, 2.5, 1, 0, "a2"),
-    ...         ("attrition", "eligible_members", "excluded", 1, None, 2.5, 1, 0, "a2")]
+    >>> rows = [("attrition", "delivered_members", "remaining", 103, None, 2.5, 1, 0, "a1", "b"),
+    ...         ("attrition", "eligible_members", "remaining", 99, None, 2.5, 1, 0, "a2", "c"),
+    ...         ("attrition", "eligible_members", "excluded", 1, None, 2.5, 1, 0, "a2", "e")]
     >>> frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    >>> round(chance_of_exact_estimate(frame, 1), 2), round(chance_of_exact_estimate(frame, 12), 2)
-    (0.19, 0.6)
+    >>> [round(chance_of_exact_estimate(frame, dict.fromkeys("bce", sds)), 2) for sds in ([], [2.5] * 11, [1.5] * 11)]
+    [0.19, 0.6, 0.83]
     """
     names = names_of(published)
     sums = sums_of(names)
-    counts = published["count"].to_numpy(np.float64, na_value=0.0)
-    found = estimate_audit(names, sums, counts, published["sd"].to_numpy(np.float64), publications)
+    widths = published["sd"].to_numpy(np.float64, na_value=np.nan)
+    draws = [
+        () if np.isnan(sd) else (0.0,) if sd == 0 else (float(sd), *earlier.get(cell, ()))
+        for sd, cell in zip(widths, published["definition"], strict=True)
+    ]
+    chances = chances_of_repeated_cells(names, sums, draws)
     totals = {one.total for one in sums}
-    judged = [place for place, name in enumerate(names) if name not in totals and not np.isnan(found.variance_factors[place])]
-    return float(found.chances[judged].max(initial=0.0))
+    judged = [place for place, name in enumerate(names) if name not in totals and draws[place] not in ((), (0.0,))]
+    return float(chances[judged].max(initial=0.0))

@@ -116,8 +116,9 @@ def patterns_of(table: Table, column: str, k: int) -> Patterns:
     found = [f"sum(n) FILTER ({name})" for name in _names(len(strong), len(weak))]
     raw = f"{quoted(column)}::VARCHAR"
     row = table.query(
-        f"""WITH held AS (SELECT {raw} AS raw, {displayed(raw)} AS text, count(*) AS n
+        f"""WITH delivered AS (SELECT {raw} AS raw, count(*) AS n
                 FROM {table.sql} WHERE {quoted(column)} IS NOT NULL GROUP BY ALL),
+            held AS (SELECT {displayed("raw")} AS text, n FROM delivered),
             filled AS (SELECT n, text, regexp_replace(text, '[\\s\\p{{Pd}}_]', '', 'g') AS bare FROM held
                 WHERE lower(text) NOT IN (SELECT unnest(?::VARCHAR[]))),
             looked AS (SELECT n, {", ".join(checks)} FROM filled)

@@ -59,6 +59,15 @@ def small_records(records: Table, population: Table | None, domains: Table, leve
     return f"SELECT record FROM ({sized}) WHERE class_size < {int(k)} ORDER BY record"
 
 
+def values_counted(records: Table, suppressed: Table, column: str) -> str:
+    """SELECT value, members, sampled: records, and those that are released, with each value; a missing one is null."""
+    return f"""
+        SELECT {quoted(column)} AS value, count(*) AS members,
+            count(*) FILTER (record NOT IN (SELECT record FROM {suppressed.sql})) AS sampled
+        FROM {records.sql} GROUP BY ALL ORDER BY ALL
+    """
+
+
 def blanks(records: Table, columns: Sequence[str], among: str | None = None) -> dict[str, int]:
     """Return the number of records with a missing value, for each column.
 

@@ -202,8 +202,9 @@ def _in_column(table: Table, column: str) -> list[Found]:
     shared = [f"regexp_matches(bare, ?) AND NOT ({none}) AS k{at}" for at, kind in enumerate(KINDS) if not kind.certain]
     counts = [f"sum(n) FILTER (k{at}), count(*) FILTER (k{at})" for at in range(len(KINDS))]
     row = table.query(
-        f"""WITH held AS (SELECT {displayed(quoted(column))} AS text, count(*) AS n FROM {table.sql}
+        f"""WITH delivered AS (SELECT {quoted(column)}::VARCHAR AS raw, count(*) AS n FROM {table.sql}
                 WHERE {quoted(column)} IS NOT NULL GROUP BY ALL),
+            held AS (SELECT {displayed("raw")} AS text, sum(n) AS n FROM delivered GROUP BY ALL),
             filled AS (SELECT n, text, regexp_replace(text, '[\\s\\p{{Pd}}_]', '', 'g') AS bare FROM held
                 WHERE lower(text) NOT IN (SELECT unnest(?::VARCHAR[]))),
             surely AS (SELECT n, bare, {", ".join(certain)} FROM filled),

@@ -41,6 +41,13 @@ class Dates:
     def all_labels(self, level: int) -> None:
         """Not listed."""
 
+    def classes(self, level: int) -> None:
+        """Not listed."""
+
+    def structure(self) -> list[str]:
+        """The units."""
+        return list(self.units)
+
     def problems(self, names: tuple[str, ...]) -> list[str]:
         """Dates nest exactly if each unit is coarser than the one before it."""
         ranks = [DATE_UNITS.index(unit) for unit in self.units]

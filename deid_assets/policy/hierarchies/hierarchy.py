@@ -5,6 +5,7 @@ of hierarchy is a rule; `Hierarchy` adds what they share.
 """
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,12 @@ class Rule(Protocol):
 
     def all_values(self) -> Sequence[int | str] | None:
         """Every covered value; None if values are not listed."""
+
+    def classes(self, level: int) -> Sequence[str] | None:
+        """Which values every class of a level holds, in the order of `all_labels`; None if labels are not listed."""
+
+    def structure(self) -> object:
+        """Which values are together at which level, as JSON, whatever levels and classes are called."""
 
     def problems(self, names: tuple[str, ...]) -> list[str]:
         """Return what prevents this from being a hierarchy."""
@@ -127,6 +134,35 @@ class Hierarchy:
         """
         joined = self.missing_joins[level] if self.missing_joins else None
         return None if joined is None else self.labels([joined], level)[0]
+
+    def definitions(self, level: int) -> dict[str, str]:
+        """Return which values every class of a level holds, by its label: a new label does not make it another class.
+
+        Raises
+        ------
+        ValueError
+            If the policy does not list the labels of the level.
+
+        Examples
+        --------
+        >>> from deid_assets.policy.hierarchies.intervals import Cuts, Intervals, Wording
+        >>> rule = Intervals(0, 120, (Cuts((0, 65), None, 120),), (Wording(("young", "old")),))
+        >>> Hierarchy("age", ("65",), rule).definitions(0)
+        {'young': '0 to 64', 'old': 'from 65'}
+        """
+        labels, classes = self.order(level), self.rule.classes(level) or ()
+        joined = self.missing_label(level)
+        return {label: f"{held}, or missing" if label == joined else held for label, held in zip(labels, classes, strict=True)}
+
+    @property
+    def structure(self) -> object:
+        """Which values are together at which level, as JSON, whatever levels and classes are called."""
+        joined = []
+        for level, value in enumerate(self.missing_joins):
+            held = self.rule.classes(level)
+            label = self.missing_label(level)
+            joined.append(str(value) if held is None or label is None else self.definitions(level)[label])
+        return {"levels": self.rule.structure(), "missing": joined}
 
     @property
     def levels(self) -> int:
@@ -290,6 +326,17 @@ class CodeTable:
         """Labels of a level in the order of the table."""
         return list(dict.fromkeys(row[level] for row in self.rows))
 
+    def classes(self, level: int) -> list[str]:
+        """The values of every class, in their own order."""
+        held: dict[str, list[str]] = {}
+        for row in self.rows:
+            held.setdefault(row[level], []).append(row[0])
+        return [json.dumps(sorted(values)) for values in held.values()]
+
+    def structure(self) -> list[list[str]]:
+        """The classes of every level."""
+        return [sorted(self.classes(level)) for level in range(len(self.rows[0]))]
+
     def problems(self, names: tuple[str, ...]) -> list[str]:
         """Return what prevents this from being a hierarchy: missing or repeated values, or levels that do not nest."""
         ragged = sum(len(row) != len(names) for row in self.rows)
@@ -341,6 +388,14 @@ class Prefixes:
         """Not listed, except for the single class of length 0."""
         return ["*"] if self.lengths[level] == 0 else None
 
+    def classes(self, level: int) -> list[str] | None:
+        """Not listed, except for the single class of length 0."""
+        return ["any text"] if self.lengths[level] == 0 else None
+
+    def structure(self) -> list[int | None]:
+        """The lengths."""
+        return list(self.lengths)
+
     def problems(self, names: tuple[str, ...]) -> list[str]:
         """Prefixes nest exactly if each is shorter than the one before it."""
         return [
@@ -375,6 +430,13 @@ class Identity:
 
     def all_labels(self, level: int) -> None:
         """Not listed."""
+
+    def classes(self, level: int) -> None:
+        """Not listed."""
+
+    def structure(self) -> str:
+        """No class is merged."""
+        return "as delivered"
 
     def problems(self, names: tuple[str, ...]) -> list[str]:
         """One level always nests."""

@@ -4,7 +4,7 @@ Classes are described by their starts. A level without an end (one class per day
 simple as a level of four classes, and the cut points alone decide nesting.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -194,6 +194,18 @@ class Intervals:
         if cuts.count is None:
             return None
         return [wording.text(index, cuts.bounds(index)) for index in range(cuts.count)]
+
+    def classes(self, level: int) -> list[str] | None:
+        """The bounds of every class; None if the level has no end."""
+        cuts = self.cuts[level]
+        if cuts.count is None:
+            return None
+        bounds = (cuts.bounds(index) for index in range(cuts.count))
+        return [f"from {first}" if last is None else f"{first} to {last}" for first, last in bounds]
+
+    def structure(self) -> list[Sequence[object]]:
+        """The cut points of every level; an end that no class shows makes no difference."""
+        return [self.classes(level) or [*cuts.starts, cuts.step] for level, cuts in enumerate(self.cuts)]
 
     def problems(self, names: tuple[str, ...]) -> list[str]:
         """Return what prevents this from being a hierarchy: skipped values, ambiguous labels, levels that do not nest."""

@@ -88,6 +88,8 @@ _NOISE = (
     Limit("counts.budget.rho", "beyond it, anybody's presence could be told for certain from the counts alone", most=100.0),
     Limit("counts.budget.epsilon", "beyond it, anybody's presence could be told for certain from the counts alone", most=170.0),
     Limit("counts.budget.delta", "with so large a delta, counts of everybody would count as private", most=1e-3),
+    Limit("counts.masking.threshold", "counts of 1 to 10 are hidden in practice, and counts of 1 and 2 always", least=3),
+    Limit("counts.masking.values", "a count with two possible values is nearly known", least=3),
 )
 
 LONGITUDINAL = (
@@ -137,8 +139,6 @@ LONGITUDINAL = (
     Limit("provider_graph.all_patterns_success_at_most", _SUCCESS, most=THIRD),
     Limit("provider_graph.graph_success_at_most", _SUCCESS, most=THIRD),
     *_NOISE,
-    Limit("counts.masking.threshold", "counts of 1 to 10 are hidden in practice, and counts of 1 and 2 always", least=3),
-    Limit("counts.masking.values", "a count with two possible values is nearly known", least=3),
 )
 
 FLAT = (
@@ -195,6 +195,7 @@ NO_LIMIT = {
     "risk.search.error": "it chooses a node; the gate judges it",
     "sample.fraction": "gates are measured on what it gives; the type bounds it",
     "sample.members": "gates are measured on what it gives",
+    "source.records_per_person": "the noise of a count of records is as many times wider, and risk.k must be larger",
     "source.years.first": "how a table is read",
     "source.years.last": "how a table is read",
     "voter_list_attack.table.people_at_most": "a statement about the table, compared with it",

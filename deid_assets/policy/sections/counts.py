@@ -7,13 +7,15 @@ from pydantic import Field, model_validator
 
 from deid_assets.methods.counts.audit import SmallCounts
 from deid_assets.methods.counts.budget import rho_within
+from deid_assets.methods.counts.cohort import OTHER, UNKNOWN
 from deid_assets.methods.counts.estimates import CHANCE_AT_MOST
-from deid_assets.methods.counts.noise import Claims, Mechanism, NoiseRule, Zeros
+from deid_assets.methods.counts.noise import Mechanism, NoiseRule, Zeros
 from deid_assets.methods.counts.repeats import chance_of_exact_average
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
-from deid_assets.policy.sections.longitudinal import MemberColumn, Probability, Section
+from deid_assets.policy.sections.longitudinal import ColumnName, MemberColumn, Probability, Said, Section
 
 if TYPE_CHECKING:
+    from deid_assets.policy.flat import FlatPolicy
     from deid_assets.policy.models import Policy
 
 Path = tuple[str | int, ...]
@@ -71,13 +73,13 @@ class Masking(Section):
     )
 
 
-class Counts(CountNoise):
-    """Tables of counts that are published with a release: how many members each step left, and who they are."""
+class ProtectedTables(CountNoise):
+    """How tables of counts are protected that are published with a release."""
 
-    protection: Literal["noise", "masked"] = Field(
-        "noise",
-        description="noise: every count of the tables is noisy; masked: small counts are hidden, and others by which they "
-        "could be computed. Other numbers of the manifest are noisy either way",
+    protection: Literal["none", "noise", "masked"] = Field(
+        "none",
+        description="none: no tables are published; noise: every count of the tables is noisy; masked: small counts are "
+        "hidden, and others by which they could be computed. Other numbers of the manifest are noisy in any case",
     )
     zeros: Literal["noisy", "shown"] = Field(
         "noisy",
@@ -85,6 +87,26 @@ class Counts(CountNoise):
         "there, and no budget covers them",
     )
     masking: Masking = Masking()
+
+    @property
+    def noise_rule(self) -> NoiseRule:
+        """How counts become noisy; the more one person adds to a count, the wider."""
+        return NoiseRule(self.sd, Mechanism(self.mechanism), Zeros(self.zeros))
+
+    @property
+    def small_counts(self) -> SmallCounts:
+        """When masked counts are hidden well enough."""
+        return SmallCounts(self.masking.threshold, self.masking.values)
+
+
+class Counts(ProtectedTables):
+    """Tables of counts that are published with a release: how many members each step left, and who they are."""
+
+    protection: Literal["noise", "masked"] = Field(
+        "noise",
+        description="noise: every count of the tables is noisy; masked: small counts are hidden, and others by which they "
+        "could be computed. Other numbers of the manifest are noisy either way",
+    )
     claims_per_member: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
         None,
         description="count claims too, at most this many of each member, with noise that is as many times wider (about three "
@@ -96,16 +118,43 @@ class Counts(CountNoise):
         "quasi-identifiers, at their coarsest level with several classes. Levels must list their classes",
     )
 
-    @property
-    def noise_rule(self) -> NoiseRule:
-        """How counts become noisy."""
-        claims = Claims.SCALED if self.claims_per_member else Claims.DROPPED
-        return NoiseRule(self.sd, Mechanism(self.mechanism), Zeros(self.zeros), claims)
 
-    @property
-    def small_counts(self) -> SmallCounts:
-        """When masked counts are hidden well enough."""
-        return SmallCounts(self.masking.threshold, self.masking.values)
+class PeopleCounts(ProtectedTables):
+    """Tables of counts that are published with a release: how many people each step left, and who they are."""
+
+    characteristics: dict[ColumnName, Said | tuple[Said, ...]] | None = Field(
+        None,
+        description="columns of the release by which people are counted: of demographics the level; of attributes the list of "
+        "values that are counted, all others together. null: all demographics, at their level with the fewest classes, but "
+        "several",
+    )
+
+
+class RecordCounts(ProtectedTables):
+    """Tables of counts that are published with a release: how many records each step left, and what they are."""
+
+    characteristics: dict[ColumnName, Said | tuple[Said, ...]] | None = Field(
+        None,
+        description="columns of the release by which records are counted: of quasi-identifiers the level, which must list its "
+        "classes; of attributes the list of values that are counted, all others together. null: all quasi-identifiers, at "
+        "their coarsest level with several classes",
+    )
+    ordered: tuple[ColumnName, ...] = Field(
+        (),
+        description="those whose classes are listed from low to high: cumulative shares and percentiles are published of them",
+    )
+
+
+def level_or_values(listed: dict[str, str | tuple[str, ...]]) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+    """Split characteristics into columns with a level, and columns with a list of values.
+
+    Examples
+    --------
+    >>> level_or_values({"Age": "10 years", "Likes": ("tea", "coffee")})
+    ({'Age': '10 years'}, {'Likes': ('tea', 'coffee')})
+    """
+    levels = {column: own for column, own in listed.items() if isinstance(own, str)}
+    return levels, {column: own for column, own in listed.items() if not isinstance(own, str)}
 
 
 def classes_of(hierarchy: Hierarchy, level: int) -> tuple[str, ...]:
@@ -121,13 +170,25 @@ def characteristics_of(policy: "Policy") -> dict[str, int]:
     named = policy.counts.characteristics
     if named is not None:
         return {str(column): policy.hierarchy_of(column).level_names.index(level) for column, level in named.items()}
-    found: dict[str, int] = {}
-    for qi in policy.quasi_identifiers.members:
-        hierarchy = policy.hierarchy_of(qi.column)
-        usable = [level for level in range(hierarchy.levels) if len(classes_of(hierarchy, level)) > 1]
-        if usable:
-            found[qi.column] = usable[-1]
-    return found
+    return _coarsest({qi.column: policy.hierarchy_of(qi.column) for qi in policy.quasi_identifiers.members})
+
+
+def levels_of_records(policy: "FlatPolicy") -> dict[str, int]:
+    """The quasi-identifiers by which records are counted, by their names in the release, each with its level."""
+    named = policy.counts.characteristics
+    if named is None:
+        return _coarsest({qi.release_as: policy.hierarchy_of(qi.release_as) for qi in policy.quasi_identifiers})
+    levels, _ = level_or_values(named)
+    return {column: policy.hierarchy_of(column).level_names.index(level) for column, level in levels.items()}
+
+
+def _coarsest(hierarchies: dict[str, Hierarchy]) -> dict[str, int]:
+    """For each column the coarsest level that lists several classes; columns without such a level are left out."""
+    usable = {
+        column: [level for level in range(hierarchy.levels) if len(classes_of(hierarchy, level)) > 1]
+        for column, hierarchy in hierarchies.items()
+    }
+    return {column: levels[-1] for column, levels in usable.items() if levels}
 
 
 def count_noise_problems(section: CountNoise) -> Iterator[tuple[Path, str]]:
@@ -141,11 +202,40 @@ def count_noise_problems(section: CountNoise) -> Iterator[tuple[Path, str]]:
         )
 
 
+def table_problems(section: ProtectedTables) -> Iterator[tuple[Path, str]]:
+    """Yield what contradicts itself in a section, as path and message."""
+    if section.protection == "masked" and section.zeros == "shown":
+        yield ("counts", "zeros"), "is about noise, and the tables are masked, which shows zeros; remove it"
+    if section.protection == "none":
+        defaults = type(section)()
+        for name in sorted(set(type(section).model_fields) - set(CountNoise.model_fields) - {"protection"}):
+            if getattr(section, name) != getattr(defaults, name):
+                yield (
+                    ("counts", name),
+                    "is about tables, and none are published; set protection to noise or masked, or remove it",
+                )
+
+
+def listed_values_problems(section: PeopleCounts | RecordCounts, attributes: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
+    """Yield the problems of attributes whose values are listed, as path and message.
+
+    Parameters
+    ----------
+    attributes
+        By their names in the release.
+    """
+    for column, values in level_or_values(section.characteristics or {})[1].items():
+        path: Path = ("counts", "characteristics", column)
+        if column not in attributes:
+            yield path, f"lists values, but is not an attribute of this policy: {', '.join(attributes) or 'it has none'}"
+        elif not values or len(set(values)) < len(values) or {OTHER, UNKNOWN} & set(values):
+            yield path, f"list each value once, at least one, and neither '{OTHER}' nor '{UNKNOWN}', which are counted anyway"
+
+
 def count_table_problems(policy: "Policy") -> Iterator[tuple[Path, str]]:
     """Yield the problems of the tables, as path and message."""
     section, known = policy.counts, policy.quasi_identifiers.member_columns
-    if section.protection == "masked" and section.zeros == "shown":
-        yield ("counts", "zeros"), "is about noise, and the tables are masked, which shows zeros; remove it"
+    yield from table_problems(section)
     for column, level in (section.characteristics or {}).items():
         path: Path = ("counts", "characteristics", column)
         if column not in known:
@@ -154,8 +244,28 @@ def count_table_problems(policy: "Policy") -> Iterator[tuple[Path, str]]:
         named = policy.quasi_identifier(column).hierarchy
         if named not in policy.hierarchies:
             continue  # the rule of hierarchies says so
-        hierarchy = policy.hierarchy(named)
-        if level not in hierarchy.level_names:
-            yield path, f"has no level '{level}'; levels: {', '.join(hierarchy.level_names)}"
-        elif len(classes_of(hierarchy, hierarchy.level_names.index(level))) < 2:
-            yield path, f"level '{level}' does not list several classes, so that nobody in a class would show; name another"
+        yield from ((path, message) for message in _level_problems(policy.hierarchy(named), level))
+
+
+def record_table_problems(policy: "FlatPolicy") -> Iterator[tuple[Path, str]]:
+    """Yield the problems of the tables of a flat policy, as path and message."""
+    section, known = policy.counts, [qi.release_as for qi in policy.quasi_identifiers]
+    yield from table_problems(section)
+    yield from listed_values_problems(section, tuple(one.release_as for one in policy.attributes))
+    for column, level in level_or_values(section.characteristics or {})[0].items():
+        path: Path = ("counts", "characteristics", column)
+        if column not in known:
+            yield path, f"is not a quasi-identifier of this policy: {', '.join(known)}; of an attribute, list values"
+        else:
+            yield from ((path, message) for message in _level_problems(policy.hierarchy_of(column), level))
+    counted = known if section.characteristics is None else list(section.characteristics)
+    for number, column in enumerate(section.ordered):
+        if column not in counted or column in section.ordered[:number]:
+            yield ("counts", "ordered", number), f"{column} is listed twice, or records are not counted by it"
+
+
+def _level_problems(hierarchy: Hierarchy, level: str) -> Iterator[str]:
+    if level not in hierarchy.level_names:
+        yield f"has no level '{level}'; levels: {', '.join(hierarchy.level_names)}"
+    elif len(classes_of(hierarchy, hierarchy.level_names.index(level))) < 2:
+        yield f"level '{level}' does not list several classes, so that nobody in a class would show; name another"

@@ -33,6 +33,8 @@ class DeliveryNoise:
         Digest of the delivery's content.
     section
         How wide the noise is, and how it is drawn.
+    contribution
+        What one person adds at most to counts of which nothing else is said: the noise is as many times wider.
 
     Examples
     --------
@@ -45,15 +47,23 @@ class DeliveryNoise:
     key: bytes = field(repr=False)
     delivery: str
     section: CountNoise
+    contribution: int = 1
 
     @classmethod
-    def of(cls, secret: Secret, delivery_digest: str, section: CountNoise) -> "DeliveryNoise":
+    def of(cls, secret: Secret, delivery_digest: str, section: CountNoise, contribution: int = 1) -> "DeliveryNoise":
         """The noise of a delivery under the secret of a home."""
-        return cls(secret.derive("protected counts"), delivery_digest, section)
+        return cls(secret.derive("protected counts"), delivery_digest, section, contribution)
 
-    def cell(self, name: CellName, shape: str, contribution: int = 1) -> NoisyCell:
-        """What the budget needs to know of a cell; nothing is drawn."""
-        return NoisyCell(name, self._shaped(shape).identity, self.section.sd * contribution, contribution)
+    def cell(self, name: CellName, shape: str, contribution: int | None = None) -> NoisyCell:
+        """What the budget needs to know of a cell; nothing is drawn.
+
+        Parameters
+        ----------
+        contribution
+            What one person adds to it at most; None: as to all counts.
+        """
+        most = self.contribution if contribution is None else contribution
+        return NoisyCell(name, self._shaped(shape).identity, self.section.sd * most, most)
 
     def same(self, name: CellName, shape: str) -> str:
         """Equal for cells that count the same people of this delivery, however their counts are protected; restricted.
@@ -61,11 +71,8 @@ class DeliveryNoise:
         It begins with the delivery (`published_tables.delivery_of`). It has no key: an audit must know the cells of earlier
         releases after the secret was replaced, too.
         """
-        delivery, counted = (
-            hashlib.sha256(json.dumps(words).encode()).hexdigest()
-            for words in (["delivery", self.delivery], ["cell", self.delivery, shape, *name])
-        )
-        return f"{delivery[:16]}.{counted}"
+        counted = hashlib.sha256(json.dumps(["cell", self.delivery, shape, *name]).encode()).hexdigest()
+        return f"{delivery_word(self.delivery)}.{counted}"
 
     def draw(self, name: CellName, shape: str, sd: float) -> int:
         """The noise of a cell at a standard deviation."""
@@ -81,10 +88,15 @@ class DeliveryNoise:
         """
         if isinstance(count, bool) or count != int(count) or count < 0:
             raise CountsError("a count to protect must be a whole number of at least 0")
-        return int(count) + self.draw(name, shape, self.section.sd)
+        return int(count) + self.draw(name, shape, self.section.sd * self.contribution)
 
     def _shaped(self, shape: str) -> ConsistentNoise:
         return ConsistentNoise(self.key, self.delivery, shape, Mechanism(self.section.mechanism))
+
+
+def delivery_word(delivery_digest: str) -> str:
+    """What the names of cells begin with that count people of a delivery; restricted."""
+    return hashlib.sha256(json.dumps(["delivery", delivery_digest]).encode()).hexdigest()[:16]
 
 
 class Plan:

@@ -1,30 +1,38 @@
 """The protected tables of a release, and the files that they become."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
-from deid_assets.methods.counts.budget import NoisyCell
+from deid_assets.errors import CountsError
+from deid_assets.methods.counts.budget import NoisyCell, definition
 from deid_assets.methods.counts.cohort import (
     ATTRITION,
     CHARACTERISTICS,
     COHORT_STEP,
-    NUMBER_OF_CLAIMS,
     PERCENTILES,
     RELEASED,
+    RELEASED_PEOPLE,
+    REMAINING,
+    TOLD_BY_FILES,
     UNKNOWN,
     cumulative_shares,
     percentile_class,
 )
 from deid_assets.methods.counts.masking import mask
 from deid_assets.methods.counts.noise import add_noise
+from deid_assets.methods.counts.published_tables import names_of
 from deid_assets.methods.counts.tables import CellName, Sum
-from deid_assets.policy.hierarchies.specs import IntervalsSpec
-from deid_assets.policy.models import Policy
-from deid_assets.release.counts.cohort import shapes_of_cells, tables_of
+from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.release.counts.cells import definitions_of, shapes_of_cells, tables_of
+from deid_assets.release.counts.kinds import counting_of
 from deid_assets.release.counts.noise import DeliveryNoise
 
 FILES = ("Attrition", "Characteristics", "Distributions")
 _TYPES = {
+    "table": "str", "row": "str", "column": "str", "same": "str", "definition": "str",
     "place": "int64", "count": "Int64", "mark": "string", "sd": "Float64", "draw": "string", "contribution": "int64",
     "least": "int64",
 }  # fmt: skip
@@ -36,21 +44,43 @@ ORDER: dict[str, tuple[str, ...]] = {
 """How the rows of each file are ordered."""
 
 
-def planned_cells(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise) -> tuple[NoisyCell, ...]:
-    """The cells of the tables that are to be noisy, for the budget; nothing is drawn."""
-    if policy.counts.protection == "masked":
-        return ()
-    tables, shapes = tables_of(counts, [RELEASED]), shapes_of_cells(counts)
-    pairs = zip(tables.cells, tables.contribution, strict=True)
-    return tuple(noise.cell(name, shapes[name], int(contribution)) for name, contribution in pairs)
+def planned_cells(policy: AnyPolicy, counts: pd.DataFrame, noise: DeliveryNoise) -> tuple[NoisyCell, ...]:
+    """The cells of the tables for the budget; nothing is drawn. Those that files tell have no noise, and cost nothing.
+
+    They are among the cells because sums say where one person is: in one class of those that make up a number.
+    """
+    return tuple(_noisy_cells(counts, noise).values()) if policy.counts.protection == "noise" else ()
 
 
-def planned_sums(policy: Policy, counts: pd.DataFrame) -> tuple[Sum, ...]:
+def _noisy_cells(counts: pd.DataFrame, noise: DeliveryNoise) -> dict[CellName, NoisyCell]:
+    """The cells by their names in the tables, named by what they count."""
+    shapes, defined = shapes_of_cells(counts), definitions_of(counts)
+    cells = {
+        name: noise.cell(defined[name], shapes[name], int(contribution))
+        for name, contribution in zip(names_of(counts), counts["contribution"], strict=True)
+    }
+    return {name: replace(cell, sd=math.inf) if name in TOLD_BY_FILES else cell for name, cell in cells.items()}
+
+
+def later_steps(policy: AnyPolicy, counts: pd.DataFrame) -> dict[CellName, str]:
+    """The steps that manifests show with noise although tables are masked, each with what shapes it."""
+    if policy.counts.protection != "masked":
+        return {}
+    shapes = shapes_of_cells(counts)
+    return {name: shapes[name] for name in _after_the_cohort(counts) if name.column == REMAINING and name != RELEASED}
+
+
+def planned_sums(policy: AnyPolicy, counts: pd.DataFrame) -> tuple[Sum, ...]:
     """The sums that hold between these cells."""
-    return () if policy.counts.protection == "masked" else tables_of(counts, [RELEASED]).sums
+    if policy.counts.protection != "noise":
+        return ()
+    defined = definitions_of(counts)
+    return tuple(
+        Sum(one.name, defined[one.total], tuple(defined[part] for part in one.parts)) for one in tables_of(counts).sums
+    )
 
 
-def published_counts(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise) -> pd.DataFrame:
+def published_counts(policy: AnyPolicy, counts: pd.DataFrame, noise: DeliveryNoise) -> pd.DataFrame:
     """Protect the tables.
 
     Parameters
@@ -63,37 +93,43 @@ def published_counts(policy: Policy, counts: pd.DataFrame, noise: DeliveryNoise)
     Returns
     -------
     pandas.DataFrame
-        Columns table, row, column, place, count (missing where masked), mark ('T' or 'H' where masked), sd (0 where the count
-        is exact, missing where tables are masked), contribution, least, same (`DeliveryNoise.same`), draw (`NoisyCell.draw`,
-        missing where there is no noise).
+        No rows if the policy publishes no tables. Columns table, row, column, place, count (missing where masked), mark ('T'
+        or 'H' where masked), sd (0 where the count is exact, missing where tables are masked), contribution, least, same
+        (`DeliveryNoise.same`), definition (`budget.definition`), draw (`NoisyCell.draw`, missing where there is no noise).
 
     Raises
     ------
     CountsError
         If masked tables would expose small counts, whatever else is hidden.
     """
-    shapes = shapes_of_cells(counts)
-    rows: list[tuple[CellName, int | None, str | None, float | None, str | None]]
+    shapes, defined = shapes_of_cells(counts), definitions_of(counts)
+    rows: list[tuple[CellName, int | None, str | None, float | None, str | None]] = []
     if policy.counts.protection == "masked":
-        # Of the later steps, files tell one number exactly, which masks cannot take into account.
-        masked = mask(tables_of(counts, _after_the_cohort(counts)), policy.counts.small_counts)
+        # Of the later steps of members, files tell one number exactly; the sample hides the rest.
+        tables = tables_of(counts, _after_the_cohort(counts))
+        least = dict(zip(names_of(counts), counts["least"].tolist(), strict=True))
+        masked = mask(tables, policy.counts.small_counts, known=_in_files(policy, counts), at_least=least)
         rows = [
             (name, None if isinstance(one, str) else one, one if isinstance(one, str) else None, None, None)
             for name, one in zip(masked.tables.cells, masked.shown, strict=True)
         ]
-    else:
-        tables = tables_of(counts, [RELEASED])
-        noisy = add_noise(tables, policy.counts.noise_rule, lambda name, sd: noise.draw(name, shapes[name], sd))
-        draws = {cell.name: cell.draw for cell in planned_cells(policy, counts, noise)}
+    elif policy.counts.protection == "noise":
+        told = counts[[name in TOLD_BY_FILES for name in names_of(counts)]]
+        tables = tables_of(counts, TOLD_BY_FILES)
+        noisy = add_noise(tables, policy.counts.noise_rule, lambda name, sd: noise.draw(defined[name], shapes[name], sd))
+        draws = {name: cell.draw for name, cell in _noisy_cells(counts, noise).items()}
         rows = [
             (name, int(count), None, float(sd), draws[name])
             for name, count, sd in zip(noisy.cells, noisy.counts, noisy.sd, strict=True)
         ]
-        rows += [(RELEASED, int(count), None, 0.0, None) for count in counts.loc[_is_released(counts), "count"]]
+        rows += [(name, int(count), None, 0.0, None) for name, count in zip(names_of(told), told["count"], strict=True)]
     shown = pd.DataFrame(
-        [(*name, count, mark, sd, draw, noise.same(name, shapes[name])) for name, count, mark, sd, draw in rows],
-        columns=["table", "row", "column", "count", "mark", "sd", "draw", "same"],
-    )
+        [
+            (*name, count, mark, sd, draw, noise.same(defined[name], shapes[name]), definition(defined[name]))
+            for name, count, mark, sd, draw in rows
+        ],
+        columns=["table", "row", "column", "count", "mark", "sd", "draw", "same", "definition"],
+    ).astype(dict.fromkeys(("table", "row", "column"), "str"))
     known = counts[["table", "row", "column", "place", "contribution", "least"]]
     return shown.merge(known, on=["table", "row", "column"], validate="one_to_one").astype(_TYPES)
 
@@ -106,14 +142,16 @@ def shown_of(published: pd.DataFrame) -> dict[CellName, int | str]:
     }
 
 
-def file_tables(policy: Policy, published: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def file_tables(policy: AnyPolicy, published: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The tables of the files, by name; distributions follow from published counts alone."""
+    counting = counting_of(policy)
+    ordered = counting.ordered(policy)
     published = published.astype(_TYPES)  # a column without values has lost its type in the store
     shown = {"Count": published["count"], "Mark": published["mark"], "SD": published["sd"]}
     is_step = published["table"] != CHARACTERISTICS
     steps = pd.DataFrame(
         {
-            "Unit": np.where(published["table"] == ATTRITION, "members", "claims"),
+            "Unit": np.where(published["table"] == ATTRITION, counting.unit, "claims"),
             "Step": published["place"],
             "Stage": published["row"],
             "Counted": published["column"],
@@ -126,7 +164,7 @@ def file_tables(policy: Policy, published: pd.DataFrame) -> dict[str, pd.DataFra
     classes = classes.sort_values(["Variable", "Place"]).assign(CumulativeShare=pd.array([None] * len(classes), "Float64"))
     percentiles: list[tuple[str, int, str | None]] = []
     for variable, group in classes.groupby("Variable", sort=True):
-        if not _is_ordered(policy, str(variable)):
+        if variable not in ordered:
             continue
         known = group[group["Class"] != UNKNOWN]
         shares = cumulative_shares([None if pd.isna(count) else int(count) for count in known["Count"]])
@@ -143,17 +181,29 @@ def file_tables(policy: Policy, published: pd.DataFrame) -> dict[str, pd.DataFra
     }
 
 
-def _is_ordered(policy: Policy, variable: str) -> bool:
-    if variable == NUMBER_OF_CLAIMS:
-        return True
-    return isinstance(policy.hierarchies[policy.quasi_identifier(variable).hierarchy], IntervalsSpec)
+def _in_files(policy: AnyPolicy, counts: pd.DataFrame) -> frozenset[CellName]:
+    """The cells that readers count in the released files: masks cannot hide them. Of a cohort, everybody is released.
+
+    Raises
+    ------
+    CountsError
+        If small classes of a cohort are among them.
+    """
+    names, rule = frozenset(names_of(counts)), policy.counts.small_counts
+    if RELEASED_PEOPLE not in names:
+        return TOLD_BY_FILES & names
+    classes = counts[counts["table"] == CHARACTERISTICS]
+    small = rule.is_small(classes["count"].to_numpy(np.int64), classes["contribution"].to_numpy(np.int64))
+    if small.any():
+        raise CountsError(
+            f"{int(small.sum())} classes hold few people, and the released files, which leave nobody out, tell how many: masks "
+            "hide nothing there; count at coarser levels, or use noise"
+        )
+    return (TOLD_BY_FILES & names) | frozenset(names_of(classes))
 
 
 def _after_the_cohort(counts: pd.DataFrame) -> list[CellName]:
+    """The steps after the eligible members; none where records or people are counted."""
     last = counts.loc[(counts["table"] == ATTRITION) & (counts["row"] == COHORT_STEP), "place"].max()
     later = counts[(counts["table"] == ATTRITION) & (counts["place"] > last)]
-    return [CellName(*row) for row in later[["table", "row", "column"]].itertuples(index=False)]
-
-
-def _is_released(counts: pd.DataFrame) -> "pd.Series[bool]":
-    return (counts["table"] == RELEASED.table) & (counts["row"] == RELEASED.row) & (counts["column"] == RELEASED.column)
+    return list(names_of(later))

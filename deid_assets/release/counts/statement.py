@@ -7,15 +7,19 @@ from typing import Any
 import pandas as pd
 
 from deid_assets.methods.counts.budget import Budget, epsilon, meaning
-from deid_assets.methods.counts.published_tables import COLUMNS, masked_tables
-from deid_assets.methods.counts.tables import CellName, PublishedCounts
-from deid_assets.policy.sections.counts import CountNoise, Counts
+from deid_assets.methods.counts.published_tables import COLUMNS, EarlierTables, masked_tables, noisy_tables
+from deid_assets.methods.counts.tables import CellName
+from deid_assets.policy.sections.counts import CountNoise, ProtectedTables
+from deid_assets.release.counts.noise import delivery_word
 from deid_assets.release.counts.published import shown_of
 
 _NOT_COVERED = (
-    "It covers counts that change by 1 with one person, not the released rows, and not counts that depend on who else is in "
-    "the data: of members in small classes, of suppressed members, of providers"
+    "It covers counts that change by at most {most} with one person, not the released rows, and not counts that depend on who "
+    "else is in the data: of members in small classes, of suppressed members, of providers"
 )
+
+_KEPT = (*COLUMNS, "draw")
+"""What the restricted edition keeps of every cell."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +34,17 @@ class CountStatement:
         What was spent, this release included.
     published
         The published tables, as `published.published_counts` returns them; None if the policy publishes none.
+    contribution
+        What one person adds to a count at most.
+    checked
+        Why a person adds no more; empty where a member, or a row of a cohort, is a person.
     """
 
     section: CountNoise
     budget: Budget
     published: pd.DataFrame | None = None
+    contribution: int = 1
+    checked: str = ""
 
     @property
     def masked(self) -> dict[CellName, int | str]:
@@ -45,13 +55,13 @@ class CountStatement:
 
     @property
     def _tables_are_masked(self) -> bool:
-        return isinstance(self.section, Counts) and self.section.protection == "masked"
+        return isinstance(self.section, ProtectedTables) and self.section.protection == "masked"
 
     def public(self) -> dict[str, Any]:
         """The part of the public edition."""
         spent, delta = self.budget.spent, self.section.budget.delta
         found: dict[str, Any] = {
-            "sd": self.section.sd,
+            "sd": self.section.sd * self.contribution,
             "mechanism": self.section.mechanism,
             "budget": {
                 "spent_rho": round(spent, 9),
@@ -69,33 +79,47 @@ class CountStatement:
 
     def restricted(self) -> dict[str, Any]:
         """The part of the restricted edition: also which cells of later releases count the same people."""
-        if self.published is None or not isinstance(self.section, Counts) or not self._tables_are_masked:
+        if self.published is None:
             return self.public()
-        columns = [column for column in COLUMNS if column != "sd"]
-        rows = self.published[columns].astype(object).where(self.published[columns].notna(), None)
-        content = [
-            [value if isinstance(value, str) or value is None else int(value) for value in row] for row in rows.to_numpy()
-        ]
-        return self.public() | {"masked_below": self.section.masking.threshold, "masked": content}
+        rows = self.published[list(_KEPT)].astype(object).where(self.published[list(_KEPT)].notna(), None)
+        kept: dict[str, Any] = {
+            "columns": list(_KEPT),
+            "rows": [
+                [
+                    value if isinstance(value, str | None) else float(value) if name == "sd" else int(value)
+                    for name, value in one
+                ]
+                for one in (zip(_KEPT, row, strict=True) for row in rows.to_numpy())
+            ],
+        }
+        if isinstance(self.section, ProtectedTables) and self._tables_are_masked:
+            kept["masked_below"] = self.section.masking.threshold
+        return self.public() | {"kept": kept}
 
     def _meaning(self, spent: float, delta: float) -> str:
         exceptions = []
         if self._tables_are_masked:
             exceptions.append("nor the masked tables")
-        if isinstance(self.section, Counts) and self.section.zeros == "shown":
+        if isinstance(self.section, ProtectedTables) and self.section.zeros == "shown":
             exceptions.append("nor the zeros that are shown")
-        return f"All releases so far: {meaning(spent, delta)} {', '.join([_NOT_COVERED, *exceptions])}."
+        covered = ", ".join([_NOT_COVERED.format(most=self.contribution), *exceptions])
+        return f"All releases so far: {meaning(spent, delta)} {covered}.{f' {self.checked}' if self.checked else ''}"
 
 
-def masked_counts_of(told: Mapping[str, Any] | None) -> PublishedCounts | None:
-    """The masked tables of an earlier release, from its restricted manifest; None if it published none.
+def tables_told(told: Mapping[str, Any] | None, delivery_digest: str) -> EarlierTables:
+    """The tables of an earlier release, from its restricted manifest.
 
     Raises
     ------
     KeyError, ValueError, CountsError
         If they cannot be read.
     """
-    if told is None or "masked" not in told:
-        return None
-    columns = [column for column in COLUMNS if column != "sd"]
-    return masked_tables(pd.DataFrame(told["masked"], columns=columns), told["masked_below"])
+    if told is None or "cells" not in told:
+        return EarlierTables()
+    if "kept" not in told:
+        return EarlierTables(unknown=frozenset({delivery_word(delivery_digest)}))
+    kept = told["kept"]
+    frame = pd.DataFrame(kept["rows"], columns=kept["columns"])
+    if "masked_below" in kept:
+        return EarlierTables(masked=(masked_tables(frame, kept["masked_below"]),))
+    return EarlierTables(noisy=(noisy_tables(frame),))

@@ -3,26 +3,30 @@
 from collections.abc import Mapping
 
 import pandas as pd
+from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.gate.judgement import rows_either_way
 from deid_assets.schemas.contract import violations
-from deid_assets.schemas.counts import FILES as CONTRACTS
 from deid_assets.store.tables import Table, write_table
 
 
-def count_refusals(staged: Mapping[str, Table], expected: Mapping[str, pd.DataFrame]) -> list[Refusal]:
+def count_refusals(
+    staged: Mapping[str, Table], expected: Mapping[str, pd.DataFrame], contracts: Mapping[str, DataFrameSchema]
+) -> list[Refusal]:
     """Compare the staged files with their contracts, and with tables that the gate counted and protected again.
 
     Parameters
     ----------
     expected
         `published.file_tables` of the gate's own counts.
+    contracts
+        Of the files (`kinds.Counting.files`).
     """
     found = []
     for name, table in staged.items():
-        broken = violations(table, CONTRACTS[name])
+        broken = violations(table, contracts[name])
         for rule, rows in broken.items():
             text = f"{name}: the staged rows break the contract, {rule}"
             found.append(Refusal("broken_contract", name, float(rows), 0.0, text, "rows"))

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from pandera.ibis import DataFrameSchema
+
 from deid_assets.assessments.cohort_demographics import Published
 from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.policy.cohort import CohortPolicy
@@ -12,7 +14,6 @@ from deid_assets.release.gate.judgement import Staged
 from deid_assets.release.manifest.dictionary import MOST_LABELS, DescribedTable
 from deid_assets.schemas.candidate import release_contracts
 from deid_assets.schemas.cohort import release_people_contract
-from deid_assets.schemas.counts import FILES as COUNT_FILES
 from deid_assets.schemas.flat import release_records_contract
 from deid_assets.store.tables import Table
 
@@ -57,9 +58,9 @@ def described_tables(
     return found
 
 
-def described_counts(staged: Mapping[str, Table]) -> dict[str, DescribedTable]:
+def described_counts(staged: Mapping[str, Table], contracts: Mapping[str, DataFrameSchema]) -> dict[str, DescribedTable]:
     """The tables of counts, read back, by their names."""
-    return {name: DescribedTable(table, COUNT_FILES[name], {}, {}) for name, table in staged.items()}
+    return {name: DescribedTable(table, contracts[name], {}, {}) for name, table in staged.items()}
 
 
 def described_records(policy: FlatPolicy, levels: Mapping[str, int], staged: Table) -> dict[str, DescribedTable]:

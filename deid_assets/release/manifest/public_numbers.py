@@ -83,6 +83,11 @@ class PublicNumbers:
         """Rows in and out. Rows in are the source's rows out: one cell, one number, no second noisy version."""
         return attrition_json(steps, self._rows_out, told=True)
 
+    def measurements(self, measured: Iterable[Measurement]) -> None:
+        """Protect measurements whose public form nobody needs: with `Plan.note`, it lists their cells."""
+        for one in measured:
+            self._measurement(one, [])
+
     def evidence(self, item: Evidence, delivery: str, attrition: Iterable[Mapping]) -> dict:
         """Evidence without exact numbers about people, and without the hash of the whole policy.
 

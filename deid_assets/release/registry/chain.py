@@ -17,6 +17,7 @@ from deid_assets.release.registry.entries import (
     KeyRotation,
     Line,
     NoiseCharge,
+    OlderNoiseCharge,
     RefusedTry,
     Withdrawal,
     line_of,
@@ -163,7 +164,7 @@ class _Rules:
             if (line.policy, line.number) in self._used:
                 raise ReleaseError("uses the number of an earlier release")
             self._used.add((line.policy, line.number))
-        elif isinstance(line, Withdrawal | ClockCorrection | RefusedTry | NoiseCharge):
+        elif isinstance(line, Withdrawal | ClockCorrection | RefusedTry | NoiseCharge | OlderNoiseCharge):
             if self._key not in (None, line.key):
                 raise ReleaseError("is signed by a key that was not in force")
             if isinstance(line, Withdrawal):

@@ -25,6 +25,7 @@ class _Line:
     numbers: ClassVar[tuple[str, ...]] = ()
     answers: ClassVar[tuple[str, ...]] = ()
     lists: ClassVar[tuple[str, ...]] = ()
+    number_lists: ClassVar[tuple[str, ...]] = ()
 
     @property
     def content(self) -> dict[str, Json]:
@@ -51,10 +52,11 @@ class _Line:
             and all(type(value[name]) is int for name in cls.numbers)
             and all(type(value[name]) is bool for name in cls.answers)
             and all(isinstance(value[name], list) and all(map(is_digest, value[name])) for name in cls.lists)
+            and all(isinstance(value[name], list) and all(type(one) is int for one in value[name]) for name in cls.number_lists)
         )
         if not typed:
             raise ReleaseError("a registry entry has a field of the wrong type")
-        return cls(**dict(value) | {name: tuple(value[name]) for name in cls.lists})
+        return cls(**dict(value) | {name: tuple(value[name]) for name in (*cls.lists, *cls.number_lists)})
 
     def require_signed(self) -> None:
         """Refuse an entry that lacks its signers' signatures; a release's signature is beside its manifest."""
@@ -274,21 +276,66 @@ class RefusedTry(_SignedByOne):
 
 @dataclass(frozen=True)
 class NoiseCharge(_SignedByOne):
-    """What the noisy counts of a release cost that were not published before (methods#budget-of-noise).
+    """What the noisy counts of a release cost that were not published before, and how wide their noise is.
 
     It comes before the release: a crash between the two leaves a cost without a release, never a release without its cost.
-    Definitions of cells are public. Only the owner of the secret can recompute draws.
+    Definitions of cells are public. Only the owner of the secret can recompute draws. A line without cells records that a
+    release stated a stricter total than those before it (methods#budget-of-noise).
 
     Parameters
     ----------
     cells, draws
         As in `budget.Charge`.
+    millionths
+        Standard deviation of the noise of each draw, in millionths, rounded down.
     billionths
         The cost in billionths of zCDP, rounded up.
+    total_billionths
+        The total that the policy of the release states, in billionths of zCDP, rounded down. No later release may exceed it.
     previous, time
         As in a release.
     key, signature
         Raw public key of the signer, and its signature, in hexadecimal.
+    """
+
+    cells: tuple[str, ...]
+    draws: tuple[str, ...]
+    millionths: tuple[int, ...]
+    billionths: int
+    total_billionths: int
+    previous: str
+    time: str
+    key: str = ""
+    signature: str = ""
+
+    kind: ClassVar = "noisy counts"
+    texts: ClassVar = ("time", "signature")
+    digests: ClassVar = ("key", "previous")
+    numbers: ClassVar = ("billionths", "total_billionths")
+    lists: ClassVar = ("cells", "draws")
+    number_lists: ClassVar = ("millionths",)
+
+    def require_signed(self) -> None:
+        """Refuse a line that is not signed, or that does not say what its cost is for."""
+        is_charged = self.billionths > 0 if self.draws else self.billionths == 0
+        if not (len(self.cells) == len(self.draws) == len(self.millionths) and is_charged):
+            raise ReleaseError("records a cost of noise, but not of which counts")
+        if self.total_billionths < 1 or min(self.millionths, default=1) < 1:
+            raise ReleaseError("records a cost of noise, but not how wide the noise is, or not what it may cost")
+        if not self._holds(self.key, self.signature):
+            raise ReleaseError("records a cost of noise, but its signature is not valid")
+
+
+@dataclass(frozen=True)
+class OlderNoiseCharge(_SignedByOne):
+    """A cost of noise as earlier versions of the product recorded it: without the width of the noise and without the total.
+
+    Its digests of cells cover what classes were called, so they do not tell which cells of today they are.
+
+    Parameters
+    ----------
+    cells, draws, billionths, previous, time, key, signature
+        As in `NoiseCharge`.
     """
 
     cells: tuple[str, ...]
@@ -350,9 +397,9 @@ class Withdrawal(_SignedByOne):
             raise ReleaseError("records a withdrawal, but its signature is not valid")
 
 
-Line = Entry | Withdrawal | KeyRotation | ClockCorrection | RefusedTry | NoiseCharge
+Line = Entry | Withdrawal | KeyRotation | ClockCorrection | RefusedTry | NoiseCharge | OlderNoiseCharge
 KINDS: dict[str | None, type[Line]] = {
-    kind.kind: kind for kind in (Entry, Withdrawal, KeyRotation, ClockCorrection, RefusedTry, NoiseCharge)
+    kind.kind: kind for kind in (Entry, Withdrawal, KeyRotation, ClockCorrection, RefusedTry, NoiseCharge, OlderNoiseCharge)
 }
 
 

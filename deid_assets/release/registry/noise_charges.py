@@ -4,7 +4,7 @@ The registry is one for all policies and deliveries of a home, because their mem
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from deid_assets.errors import ReleaseError
@@ -12,9 +12,9 @@ from deid_assets.methods.counts.budget import Budget, Charge, NoisyCell
 from deid_assets.methods.counts.tables import Sum
 from deid_assets.policy.sections.counts import CountNoise
 from deid_assets.release.registry.chain import Chain
-from deid_assets.release.registry.entries import NoiseCharge
+from deid_assets.release.registry.entries import NoiseCharge, OlderNoiseCharge
 
-_BILLION = 10**9
+_BILLION, _MILLION = 10**9, 10**6
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class NoisyPublication:
         return replace(before, charges=(*before.charges, replace(new, rho=_billionths(new.rho) / _BILLION)))
 
     def charge(self, chain: Chain, time: str) -> NoiseCharge | None:
-        """The unsigned registry line of what was not charged before; None if there is nothing.
+        """The unsigned registry line of what was not charged before, or of a stricter total; None if there is neither.
 
         Raises
         ------
@@ -58,17 +58,34 @@ class NoisyPublication:
             As `budget_after`.
         """
         before, after = budget_of(chain, self.section), self.budget_after(chain)
-        if after == before:
-            return None
-        new = after.charges[-1]
-        return NoiseCharge(new.cells, new.draws, _billionths(new.rho), chain.head, time)
+        total = math.floor(self.section.budget.total * _BILLION)
+        if after != before:
+            new = after.charges[-1]
+            widths = tuple(max(1, math.floor(round(sd * _MILLION, 3))) for sd in new.sds or ())
+            return NoiseCharge(new.cells, new.draws, widths, _billionths(new.rho), total, chain.head, time)
+        if total < min(_totals(chain), default=math.inf):
+            return NoiseCharge((), (), (), 0, total, chain.head, time)
+        return None
 
 
 def budget_of(chain: Chain, section: CountNoise) -> Budget:
-    """The budget of a policy, and what was spent of it."""
-    charges: Sequence[NoiseCharge] = [line for line in chain.lines if isinstance(line, NoiseCharge)]
-    spent = tuple(Charge(line.cells, line.draws, line.billionths / _BILLION) for line in charges)
-    return Budget(section.budget.total, section.lockout, spent)
+    """The budget of a home, and what was spent of it: the strictest total of all its releases and of this policy."""
+    total = min(_totals(chain), default=math.inf) / _BILLION
+    return Budget(min(section.budget.total, total), section.lockout, tuple(_charges(chain)))
+
+
+def _totals(chain: Chain) -> Iterator[int]:
+    return (line.total_billionths for line in chain.lines if isinstance(line, NoiseCharge))
+
+
+def _charges(chain: Chain) -> Iterator[Charge]:
+    """What was spent; lines without cells spent nothing."""
+    for line in chain.lines:
+        if isinstance(line, NoiseCharge) and line.draws:
+            sds = tuple(one / _MILLION for one in line.millionths)
+            yield Charge(line.cells, line.draws, line.billionths / _BILLION, sds)
+        elif isinstance(line, OlderNoiseCharge):
+            yield Charge(line.cells, line.draws, line.billionths / _BILLION, None)
 
 
 def require_charges(budget: Budget, told: Iterable[float]) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from deid_assets.methods.adversary.adversary_power import adversary_power, claims_cap_of_power
 from deid_assets.methods.adversary.value_diversity import ValuePairs, value_pairs
+from deid_assets_tests import examples
 
 HISTORIES = ["xxxy", "x" * 19 + "y", "xyz", "x", "xyzxyzxyzx", "xxxxx"]
 CLAIMS = np.array([len(history) for history in HISTORIES])
@@ -85,7 +86,7 @@ def test_whole_numbers_decide_where_floats_fall_on_either_side_of_a_step():
     assert adversary_power(claims, pairs, 5, "ceiling").tolist() == [2, 5]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples.of(300), deadline=None)
 @given(members, st.sampled_from([1, 2, 5, 10, 15]), st.sampled_from(["nearest", "floor", "ceiling"]))
 def test_every_power_is_that_of_the_formula_in_exact_arithmetic(drawn, power_max, rounding):
     claims, pairs = facts_of(drawn)

@@ -17,6 +17,7 @@ from deid_assets.methods.attacks.attack_sensitivity import (
 from deid_assets.methods.attacks.neighbor_attack import Estimate
 from deid_assets.methods.population.claim_records import ClaimRecords, EvaluationRecords
 from deid_assets.methods.statistics.confidence import empirical_bernstein_upper_bound
+from deid_assets_tests import examples
 from deid_assets_tests.methods import sensitivity_oracle as oracle
 from deid_assets_tests.methods.cases import KEY
 from deid_assets_tests.methods.sensitivity_oracle import Member
@@ -65,7 +66,7 @@ def captured(monkeypatch, *names):
     return found
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples.of(120), deadline=None)
 @given(releases(), st.sampled_from(KNOWS), st.booleans(), st.integers(1, 3))
 def test_every_draw_finds_the_class_that_brute_force_finds(members, knows, mistaken, width):
     """Whatever is known, right or wrong: the same records fit, and the same is said of the target's own."""

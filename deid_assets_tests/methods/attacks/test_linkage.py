@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from deid_assets.methods.attacks.linkage import attempt_summary, simulate_linkage
 from deid_assets.methods.attacks.marketer_risk import expected_marketer_risk, matched_share
+from deid_assets_tests import examples
 
 
 @st.composite
@@ -48,7 +49,7 @@ def expected_links(records, people, match):
     return sum(1 / max(own[group], theirs[group]) for group in found)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples.of(60), deadline=None)
 @given(small_cases())
 def test_the_expectation_is_that_of_all_assignments(case):
     outcomes = every_assignment(*case)

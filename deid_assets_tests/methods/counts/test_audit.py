@@ -14,6 +14,7 @@ from deid_assets.methods.counts.audit import Finding, SmallCounts, audit, thresh
 from deid_assets.methods.counts.inference import ranges
 from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.tables import CellName, CountTables, PublishedCounts, Sum
+from deid_assets_tests import examples
 from deid_assets_tests.methods.counts.made_tables import attrition, characteristics, group, masked, solutions, two_way
 
 
@@ -76,7 +77,7 @@ def test_two_by_two_tables(inner, expected):
     assert list(zip(found.low[:4], found.high[:4], strict=True)) == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples.of(150), deadline=None)
 @given(st.data())
 def test_ranges_are_those_of_brute_force(data):
     unknowns, sums = data.draw(st.integers(2, 6)), data.draw(st.integers(1, 4))
@@ -94,7 +95,7 @@ def test_ranges_are_those_of_brute_force(data):
     assert found.low.tolist() == np.min(every, axis=0).tolist() and found.high.tolist() == np.max(every, axis=0).tolist()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples.of(60), deadline=None)
 @given(st.lists(st.lists(st.sampled_from([0, 1, 2, 3, 7, 12]), min_size=2, max_size=2), min_size=2, max_size=3))
 def test_no_exposed_cell_is_missed(inner):
     tables = two_way(np.array(inner))

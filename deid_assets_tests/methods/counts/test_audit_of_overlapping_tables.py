@@ -11,6 +11,7 @@ from deid_assets.methods.counts import programs
 from deid_assets.methods.counts.audit import Finding, SmallCounts, audit
 from deid_assets.methods.counts.masking import UnprotectedError, mask
 from deid_assets.methods.counts.tables import CellName, CountTables, PublishedCounts, Sum, sum_matrix
+from deid_assets_tests import examples
 
 _ATOMS = 5
 _WHOLE = 2**_ATOMS - 1
@@ -76,7 +77,7 @@ def marks(data: st.DataObject, tables: CountTables, rule: SmallCounts) -> list[i
     return [int(count) if mark == "shown" else mark for mark, count in zip(chosen, tables.counts, strict=True)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples.of(150), deadline=None)
 @given(st.data())
 def test_an_exposed_cell_never_passes(data):
     tables = data.draw(overlapping_tables())

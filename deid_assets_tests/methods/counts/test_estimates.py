@@ -5,7 +5,7 @@ import pytest
 from scipy import special
 
 from deid_assets.errors import CountsError
-from deid_assets.methods.counts.estimates import estimate_audit
+from deid_assets.methods.counts.estimates import chances_of_repeated_cells, estimate_audit
 from deid_assets.methods.counts.protected_counts import noise_probability
 from deid_assets.methods.counts.repeats import chance_of_exact_average
 from deid_assets.methods.counts.tables import CellName, CountTables
@@ -81,3 +81,17 @@ def test_a_cell_whose_sum_is_known_exactly_has_no_noise_left():
 def test_exact_counts_that_contradict_a_sum():
     with pytest.raises(CountsError, match="contradict a sum"):
         audited(group([20, 30]), sd=[0, 0, 0], counts=[51, 20, 30])
+
+
+def test_draws_of_all_widths_and_all_sums_are_combined():
+    """Two parts and their total, each three times: as if one of each had a third of the variance; one part is exact."""
+    tables = group([20, 30])
+    same = chances_of_repeated_cells(tables.cells, tables.sums, [[SD] * 3] * 3)
+    assert same == pytest.approx(special.erf(0.5 / np.sqrt(2 * SD**2 / 3 * 2 / 3)))
+    mixed = chances_of_repeated_cells(tables.cells, tables.sums, [[SD], [SD, 1.0], [5.0]])
+    precision = np.array([1 / SD**2, 1 / SD**2 + 1, 1 / 25])
+    others = 1 / (1 / precision[0] + 1 / precision[2])
+    assert mixed[1] == pytest.approx(special.erf(0.5 * np.sqrt((precision[1] + others) / 2)))
+    exact = chances_of_repeated_cells(tables.cells, tables.sums, [[0.0], [SD], []])
+    assert exact[0] == 1 and exact[1:] == pytest.approx(special.erf(0.5 / np.sqrt(2) / SD), abs=2e-3)
+    assert chances_of_repeated_cells(tables.cells[:1], (), [[]]).tolist() == [0.0]

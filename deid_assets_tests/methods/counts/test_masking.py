@@ -11,7 +11,8 @@ from deid_assets.errors import CountsError
 from deid_assets.methods.counts import masking
 from deid_assets.methods.counts.audit import SmallCounts, audit
 from deid_assets.methods.counts.masking import UnprotectedError, costs, mask
-from deid_assets.methods.counts.tables import CountTables, PublishedCounts
+from deid_assets.methods.counts.programs import Watch
+from deid_assets.methods.counts.tables import CellName, CountTables, PublishedCounts
 from deid_assets_tests.methods.counts.made_tables import attrition, characteristics, group, two_way
 
 
@@ -50,6 +51,35 @@ def test_small_tables_are_masked_at_the_least_cost(inner):
     found = mask(tables, rule)
     assert passes(tables, list(found.shown), rule) and found.audit.passed
     assert found.is_optimal and found.cost == pytest.approx(best)
+
+
+@settings(max_examples=20, deadline=None)
+@example([3, 40, 40], [0, 38, 40], True)
+@given(
+    st.lists(st.integers(0, 30), min_size=3, max_size=3), st.lists(st.integers(0, 30), min_size=3, max_size=3), st.booleans()
+)
+def test_what_is_known_anyway_gives_no_small_count_away(counts, told, total_is_known):
+    """By trying all numbers: a reader who knows the total, and that each part is at least what they count elsewhere."""
+    tables, rule = group(counts), SmallCounts()
+    total = tables.cells[0]
+    least = {name: min(reached, count) for name, reached, count in zip(tables.cells[1:], told, counts, strict=True)}
+    known = {total} if total_is_known else set()
+    try:
+        found = mask(tables, rule, known=known, at_least=least)
+    except UnprotectedError:
+        return
+    shown = dict(zip(tables.cells, found.shown, strict=True))
+    assert not total_is_known or shown[total] == sum(counts)
+
+    def possible(name: CellName) -> set[int]:
+        if not isinstance(shown[name], str):
+            return {shown[name]}
+        return set(range(max(1 if shown[name] == "T" else 0, least.get(name, 0)), 11 if shown[name] == "T" else 61))
+
+    totals = set(range(181)) if isinstance(shown[total], str) else {shown[total]}
+    kept = [parts for parts in itertools.product(*map(possible, tables.cells[1:])) if sum(parts) in totals]
+    for place, count in enumerate(counts):
+        assert count == 0 or count > 10 or len({parts[place] for parts in kept}) >= 5
 
 
 @settings(max_examples=10, deadline=None)
@@ -101,6 +131,25 @@ def test_a_medium_table_is_masked_without_a_search_of_all_choices():
     tables = two_way(np.where(small, draws.integers(1, 11, small.shape), draws.integers(11, 500, small.shape)))
     found = mask(tables)
     assert found.audit.passed and 0 < found.shown.count("H") <= 4 * small.sum()
+
+
+def test_without_time_for_the_cheapest_choice_tables_are_still_protected_and_audited():
+    draws = np.random.default_rng(3)
+    small = draws.random((6, 5)) < 0.15
+    tables = two_way(np.where(small, draws.integers(1, 11, small.shape), draws.integers(11, 500, small.shape)))
+    said = []
+    hurried, patient = mask(tables, watch=Watch(0, lambda *far: said.append(far))), mask(tables)
+    assert hurried.audit.passed and passes(tables, list(hurried.shown), SmallCounts())
+    assert patient.is_optimal and not hurried.is_optimal and hurried.cost >= patient.cost
+    assert said and all(0 <= done < exposed for done, exposed in said)
+
+
+def test_more_hidden_cells_than_are_tried_one_by_one_are_enough_but_not_called_the_least(monkeypatch):
+    tables = two_way(np.array([[5, 30, 40], [30, 7, 60], [50, 40, 30]]))
+    monkeypatch.setattr(masking, "_EXACT_AT_MOST", 0)
+    monkeypatch.setattr(masking, "_SHOWN_AGAIN_AT_MOST", 0)
+    found = mask(tables)
+    assert found.audit.passed and not found.is_optimal
 
 
 def test_a_threshold_that_protects_nothing_is_refused():

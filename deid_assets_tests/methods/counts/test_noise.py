@@ -34,6 +34,12 @@ def test_noise_is_the_rounded_gaussian():
     assert [(np.abs(drawn) <= n).mean() for n in (0, 1, 2)] == pytest.approx([0.1585, 0.4515, 0.6827], abs=0.015)
 
 
+def test_the_script_rounds_down_so_that_its_mean_is_half_a_person_low():
+    drawn = draws_of(noise(mechanism=Mechanism.SCRIPT))
+    assert drawn.mean() == pytest.approx(-0.5, abs=0.08) and drawn.std() == pytest.approx(2.5166, abs=0.05)
+    assert nearest_step(np.array([2, 3, 7, 8, -2, -3, -7, -8])).tolist() == [0, 5, 5, 10, 0, -5, -5, -10]
+
+
 def test_the_script_makes_of_3_one_of_four_numbers():
     drawn = nearest_step(3 + draws_of(noise(mechanism=Mechanism.SCRIPT)))
     shares = {int(value): (drawn == value).mean() for value in np.unique(drawn)}

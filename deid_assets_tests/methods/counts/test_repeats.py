@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from deid_assets.methods.counts.repeats import Converged, chance_of_exact_average, repeats_until_converged
+from deid_assets.methods.counts.repeats import Converged, chance_of_exact_average, chance_of_exact_mean, repeats_until_converged
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,23 @@ def test_no_number_of_repeats_is_safe(repeats, expected):
 def test_the_chance_is_that_of_simulated_averages():
     means = np.rint(np.random.default_rng(0).normal(0, 2.5, (200_000, 10))).mean(axis=1)
     assert chance_of_exact_average(10) == pytest.approx((np.abs(means) < 0.5).mean(), abs=0.004)
+
+
+@pytest.mark.parametrize("sds", [[2.5] * 10, [2.5] + [1.6] * 9, [1.0, 2.0, 3.0, 3.0, 50.0], [0.8, 5.0], [0.8, 0.8, 0.8]])
+def test_an_attacker_who_weighs_draws_of_different_widths_does_no_better(sds):
+    """Weights 1 / sd^2, rounded and not: the larger share of hits of simulated attackers is the stated chance."""
+    draws, widths = np.random.default_rng(4), np.array(sds)
+    noise = draws.normal(0, widths, (400_000, len(sds)))
+    weights = widths**-2.0 / (widths**-2.0).sum()
+    hits = [(np.abs(one @ weights) < 0.5).mean() for one in (noise, np.rint(noise))]
+    assert chance_of_exact_mean(sds) == pytest.approx(max(hits), abs=0.004)
+    assert (np.abs(np.rint(noise).mean(axis=1)) < 0.5).mean() <= chance_of_exact_mean(sds) + 0.003
+
+
+def test_the_larger_of_rounded_and_unrounded_decides():
+    assert chance_of_exact_mean([2.5] * 10) == pytest.approx(0.473, abs=6e-4)
+    assert chance_of_exact_mean([1.33] * 10) == pytest.approx(0.765, abs=6e-4)
+    assert chance_of_exact_mean([2.5]) == pytest.approx(0.1585, abs=1e-4)
 
 
 @pytest.mark.parametrize(

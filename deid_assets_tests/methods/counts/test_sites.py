@@ -34,6 +34,11 @@ def test_small_sites_lose_more():
     assert found.sites.tolist() == [2, 2] and found.lost_of_all == pytest.approx(22 / 1_022)
 
 
+def test_what_masking_loses_ends_at_the_threshold():
+    found = selection_bias(np.array([[10, 11, 0]]), np.array([21]), groups=1)
+    assert found.lost.tolist() == [10 / 21] and selection_bias(np.array([[10, 11]]), np.array([21]), 10, 1).lost_of_all == 0
+
+
 @pytest.mark.parametrize("wrong", [lambda: crossover(0), lambda: selection_bias(np.ones((2, 1)), np.ones(2), groups=3)])
 def test_what_cannot_be_computed(wrong):
     with pytest.raises(CountsError):

@@ -8,12 +8,13 @@ from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, Measure
 from deid_assets.methods.demographics.recoded_classes import classes_with_ages
 from deid_assets.methods.demographics.risk import bounded_risks, groups_by
+from deid_assets_tests import examples
 from deid_assets_tests.methods.demographics.small_population import small_cells
 
 MEASURES = (TOTAL, Measure("graduated", 3), LARGEST)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples.of(60), deadline=None)
 @given(st.data())
 def test_each_state_has_the_risks_of_its_own_level(data):
     """The measured risk of a state is that of a release of everybody at the state's level, where states are published."""

@@ -19,6 +19,7 @@ from deid_assets.methods.disclosure.attribute_leaks import (
     told_together,
     withheld_labels,
 )
+from deid_assets_tests import examples
 from deid_assets_tests.public_data import public_data
 
 
@@ -129,7 +130,7 @@ def lambda_by_brute_force(values, shown, label) -> float:
     return max(0.0, 1 - wrong(True) / before) if before else 0.0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples.of(150), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1), st.integers(0, 3)), min_size=1, max_size=25))
 def test_lambda_is_that_of_brute_force(rows):
     values, shown, label = (np.array(part) for part in zip(*rows, strict=True))

@@ -13,6 +13,7 @@ from deid_assets.methods.disclosure.membership_changes import (
     posterior_of_the_missing,
     stand_out,
 )
+from deid_assets_tests import examples
 
 people = st.dictionaries(st.integers(0, 30), st.tuples(st.integers(0, 2), st.sampled_from(["released", "removed", "neither"])))
 """Member to demographic class, and what the release does with them."""
@@ -58,7 +59,7 @@ def test_who_was_not_released_before_tells_nothing_by_going():
 
 
 @given(people, people)
-@settings(max_examples=200)
+@settings(max_examples=examples.of(200))
 def test_the_posterior_is_that_of_counting_one_by_one(earlier, now):
     worst = 0.0
     for own in range(3):
@@ -72,7 +73,7 @@ def test_the_posterior_is_that_of_counting_one_by_one(earlier, now):
 
 
 @given(people, people, st.integers(1, 6))
-@settings(max_examples=200)
+@settings(max_examples=examples.of(200))
 def test_who_stands_out_is_found_by_counting_one_by_one(earlier, now, k):
     roll = rolled(now)
     class_of = np.array([now[int(tag)][0] for tag in roll.tags], dtype=np.int64)

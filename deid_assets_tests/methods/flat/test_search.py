@@ -28,6 +28,7 @@ from deid_assets.methods.lattice.certificate import (
 from deid_assets.methods.lattice.information_loss import monotone_discernibility
 from deid_assets.methods.lattice.predictive_tagging import lower_neighbors, sums_of_losses
 from deid_assets.methods.population.longitudinal_data import Domain
+from deid_assets_tests import examples
 from deid_assets_tests.adult import adult_table
 from deid_assets_tests.public_data import public_data
 
@@ -119,14 +120,21 @@ class TestAdult:
         for node in levels[loss < found.loss]:
             assert (node <= failed).all(axis=1).any()
 
-    def test_losses_of_classes_are_the_least_of_all_nodes_that_pass(self, adult):
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            pytest.param([(2, 0.04), (5, 0.0), (100, 0.01)], id="each once"),
+            pytest.param([*itertools.product((2, 5, 100), (0.0, 0.01, 0.04))], marks=pytest.mark.matrix, id="all"),
+        ],
+    )
+    def test_losses_of_classes_are_the_least_of_all_nodes_that_pass(self, adult, asked):
         """Against every node of the lattice, of which few are evaluated."""
         _, table = adult
         nodes = nodes_of(table)
         classes = [table.classes_at(node) for node in nodes]
         for loss in CLASS_LOSSES:
             every = np.array([loss(own) for own in classes])
-            for k, max_suppressed in itertools.product((2, 5, 100), (0.0, 0.01, 0.04)):
+            for k, max_suppressed in asked:
                 below = np.array([own.below(k) for own in classes])
                 fresh = FlatTable(table.codes, table.domains)
                 found = search_flat_table_by_classes(fresh, k, max_suppressed, loss)
@@ -206,7 +214,7 @@ def test_the_optimum_is_that_of_exhaustive_search(table, k, max_suppressed):
 CLASS_LOSSES = [average_class_size, lambda classes: monotone_discernibility(classes.released)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples.of(300), deadline=None)
 @given(st.one_of(tables(), tables(population=True)), st.integers(1, 6), st.sampled_from([0.0, 0.1, 0.2, 0.5]))
 def test_losses_of_classes_too(table, k, max_suppressed):
     for loss in CLASS_LOSSES:
@@ -222,7 +230,7 @@ def test_losses_of_classes_too(table, k, max_suppressed):
         assert found.evaluated == {node: below_k(table, node, k) for node in found.evaluated}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples.of(200), deadline=None)
 @given(st.one_of(tables(), tables(population=True)), st.integers(1, 6), st.sampled_from([0.0, 0.1, 0.2, 0.5]))
 def test_what_was_looked_at_proves_the_optimum(table, k, max_suppressed):
     for loss in CLASS_LOSSES:

@@ -17,6 +17,7 @@ from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.kernel.sorted_draws import SortedTargets
 from deid_assets.methods.lattice.predictive_tagging import all_nodes
 from deid_assets.methods.population.longitudinal_data import Domain, Histories, LongitudinalData
+from deid_assets_tests import examples
 from deid_assets_tests.methods.cases import (
     KEY,
     OTHER_KEY,
@@ -119,7 +120,7 @@ def everything_of(data, dimensions, k, node, draws, executor=None):
 
 @needs_numba
 @given(case=st.one_of(cases(), st.integers(0, 2**32 - 1).map(rich_case)), pick=st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples.of(150), deadline=None)
 def test_flags_sizes_and_exemptions_are_equal(case, pick):
     people, demographic_domains, history_domains, dimensions, k = case
     node = pick.choice(all_nodes([dimension.levels - 1 for dimension in dimensions]))
@@ -159,7 +160,7 @@ def test_a_computation_goes_on_on_the_other_engine():
     st.sampled_from([7, 99, 300, 70_000]),
     st.integers(1, 4),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples.of(100), deadline=None)
 def test_equal_draws_in_equal_order(sizes, seed, values, blocks):
     """Codes of one, two and four bytes; whoever holds or is asked nothing; the draws of the stream, and no others."""
     generator = np.random.default_rng(seed)
@@ -196,7 +197,7 @@ def test_more_is_sampled_only_where_there_is_more():
 
 @needs_numba
 @given(domains(), st.integers(0, 2**32 - 1), st.integers(0, 4))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples.of(100), deadline=None)
 def test_equal_knowledge_asks_for_equal_rows(domain, seed, slots):
     generator = np.random.default_rng(seed)
     codes = generator.integers(0, len(domain.levels[0]), (slots, 40)).astype(np.int32)
@@ -211,7 +212,7 @@ def test_equal_knowledge_asks_for_equal_rows(domain, seed, slots):
 
 @needs_numba
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 5, 40, class_size.NO_LIMIT]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples.of(60), deadline=None)
 def test_equal_rows_are_matched_equally_often(seed, limit):
     generator = np.random.default_rng(seed)
     members, draws = int(generator.integers(1, 6000)), int(generator.integers(0, 700))
@@ -230,7 +231,7 @@ def test_equal_rows_are_matched_equally_often(seed, limit):
 
 @needs_numba
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 20, class_size.NO_LIMIT]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples.of(60), deadline=None)
 def test_knowledge_matched_at_once_as_step_by_step(seed, limit):
     """Values known several times, rows too rare or none at all, a history left out, more draws than go at once."""
     generator = np.random.default_rng(seed)

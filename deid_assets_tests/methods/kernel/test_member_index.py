@@ -9,6 +9,7 @@ from deid_assets.methods.kernel import class_size, member_index
 from deid_assets.methods.kernel.class_size import matching_members
 from deid_assets.methods.kernel.member_index import NO_ROW, TOO_RARE, MemberIndex, demographic_order
 from deid_assets.methods.population.longitudinal_data import Domain, Histories
+from deid_assets_tests import examples
 from deid_assets_tests.methods.cases import domains
 
 
@@ -33,7 +34,7 @@ def bits_of(index, row):
     st.sampled_from([1, 3, 200]),
     st.sampled_from([1024, 1 << 21]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples.of(60), deadline=None)
 def test_rows_and_cells_agree_with_the_data(seed, members, demographic_domains, history_domain, least, chunk):
     demographics, held = population(seed, members, demographic_domains, history_domain)
     levels = range(history_domain.height + 1)
@@ -75,7 +76,7 @@ def test_rows_and_cells_agree_with_the_data(seed, members, demographic_domains, 
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 5, 40, 2**31 - 1]), st.sampled_from([4, 8192]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples.of(60), deadline=None)
 def test_matching_members_counts_up_to_the_limit(seed, limit, at_once):
     generator = np.random.default_rng(seed)
     members, draws = int(generator.integers(1, 6000)), 60

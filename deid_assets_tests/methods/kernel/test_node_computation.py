@@ -14,6 +14,7 @@ from deid_assets.methods.kernel.knowledge import draw_knowledge
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, generalization_at, top_node
+from deid_assets_tests import examples
 from deid_assets_tests.methods import oracle
 from deid_assets_tests.methods.cases import (
     KEY,
@@ -48,7 +49,7 @@ def draws_of(data, people, count):
 
 @each_engine
 @given(case=st.one_of(cases(), st.integers(0, 2**32 - 1).map(rich_case)), pick=st.randoms(use_true_random=False))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples.of(400), deadline=None)
 def test_kernel_agrees_with_brute_force_draw_for_draw(name, case, pick):
     people, demographic_domains, history_domains, dimensions, k = case
     data = data_of(people, demographic_domains, history_domains)
@@ -85,7 +86,7 @@ def test_kernel_agrees_with_brute_force_draw_for_draw(name, case, pick):
 
 
 @given(case=st.one_of(cases(), st.integers(0, 2**32 - 1).map(rich_case)))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples.of(120), deadline=None)
 def test_flags_never_appear_on_the_way_up(case):
     people, demographic_domains, history_domains, dimensions, k = case
     data = data_of(people, demographic_domains, history_domains)

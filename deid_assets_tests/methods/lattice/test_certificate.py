@@ -23,6 +23,7 @@ from deid_assets.methods.lattice.predictive_tagging import (
     minimal_passing_nodes,
 )
 from deid_assets.methods.statistics.sequential_decision import SequentialRule
+from deid_assets_tests import examples
 
 THRESHOLD, RECORDS = 0.2, 1000
 
@@ -61,7 +62,7 @@ def proof_of(heights, losses, below, **changes):
 
 
 class TestItHolds:
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=examples.of(300), deadline=None)
     @given(lattices())
     def test_for_the_best_node_and_for_no_other(self, lattice):
         heights, losses, below = lattice
@@ -78,7 +79,7 @@ class TestItHolds:
             minimal = not any(own in passing for own in lower_neighbors(node))
             assert (forged.problems() == []) == (best and minimal)
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples.of(200), deadline=None)
     @given(lattices(), st.sampled_from([0.001, 0.05, 0.3]), st.booleans())
     def test_when_rounded_as_well(self, lattice, step, hide_counts):
         proof, *_ = proof_of(*lattice)
@@ -87,14 +88,14 @@ class TestItHolds:
         told = [measured.flagged for measured in (*public.failed, *public.neighbors)]
         assert not hide_counts or told == [None] * len(told)
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples.of(200), deadline=None)
     @given(lattices())
     def test_what_is_left_is_the_best_that_was_never_evaluated(self, lattice):
         proof, loss, passing = proof_of(*lattice)
         others = [loss[node] for node in passing if node != proof.chosen]
         assert proof.rest_loss == (min(others) if others else None)
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples.of(200), deadline=None)
     @given(lattices())
     def test_where_only_classes_tell_the_loss(self, lattice):
         heights, losses, below = lattice
@@ -113,7 +114,7 @@ class TestItHolds:
             missing = replace(proof, no_better=tuple(found for found in proof.no_better if found != lost))
             assert missing.problems()
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples.of(200), deadline=None)
     @given(lattices())
     def test_by_nodes_that_lose_no_less_though_they_fail(self, lattice):
         """What fails and loses too much rules out all above it; only failed nodes that would be better are needed."""

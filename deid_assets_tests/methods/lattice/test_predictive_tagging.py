@@ -10,6 +10,7 @@ from deid_assets.methods.lattice.predictive_tagging import (
     minimal_passing_nodes,
     nodes_between,
 )
+from deid_assets_tests import examples
 from deid_assets_tests.methods.oracle import k_minimal_nodes, number_of_nodes
 
 
@@ -22,7 +23,7 @@ def monotone_questions(draw):
 
 
 @given(monotone_questions())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples.of(500), deadline=None)
 def test_equals_exhaustive_search(question):
     heights, seeds = question
     asked = []
@@ -38,7 +39,7 @@ def test_equals_exhaustive_search(question):
 
 
 @given(monotone_questions())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples.of(200), deadline=None)
 def test_the_answers_settle_every_node(question):
     heights, seeds = question
     answers = {}

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from deid_assets.methods.long_tail.bins import Bins, bin_sizes, smallest_bin, truncate_to_bins, widened
 from deid_assets.methods.long_tail.comparison import truncation_comparison
 from deid_assets.methods.long_tail.optimal_bins import truncate_to_bins_optimally
+from deid_assets_tests import examples
 
 SEED = bytes(range(16))
 BOOK = np.repeat([33, 26, 27, 28, 29, 23, 18, 13, 8, 3], [11, 1, 1, 1, 1, 7, 20, 30, 40, 50])
@@ -132,7 +133,7 @@ def test_the_optimum_fills_every_bin_and_never_removes_more_than_greedy(counts, 
         assert kept.sum() >= greedy.sum()
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples.of(100))
 @given(few_counts, some_bins(), st.integers(1, 4))
 def test_the_optimum_is_that_of_brute_force(counts, bins, m):
     counts = np.array(counts, dtype=np.int64)
@@ -142,7 +143,7 @@ def test_the_optimum_is_that_of_brute_force(counts, bins, m):
     assert int((counts - truncate_to_bins_optimally(counts, bins, m)).sum()) == best
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples.of(150))
 @given(st.lists(st.integers(0, 7), max_size=5), some_bins(), st.integers(1, 4))
 def test_the_optimum_with_a_bin_of_members_without_claims_is_that_of_brute_force(counts, bins, m):
     counts = np.array(counts, dtype=np.int64)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from deid_assets.methods.preparation.sampling import members_left_out, released_sample, sample_size
+from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store
 
 KEY = b"k" * 32
@@ -67,7 +68,7 @@ def test_members_of_any_part_of_the_delivery_are_as_likely_as_those_of_another()
 
 
 @given(st.integers(0, 500), st.integers(0, 500), st.none() | st.integers(1, 600), st.floats(0.001, 1, allow_nan=False))
-@settings(max_examples=60)
+@settings(max_examples=examples.of(60))
 def test_the_size_never_exceeds_those_eligible(population, eligible, members, fraction):
     found = sample_size(population, eligible, members, fraction, KEY)
     assert 0 <= found <= eligible

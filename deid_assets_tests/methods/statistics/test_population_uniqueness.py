@@ -20,6 +20,7 @@ from deid_assets.methods.statistics.population_uniqueness import (
     shlosser_3,
     zayatz,
 )
+from deid_assets_tests import examples
 
 
 def pitman_population(theta: float, a: float, members: int, seed: int) -> np.ndarray:
@@ -81,7 +82,7 @@ class TestPitman:
         assert a == pytest.approx(0.4, abs=0.05) and theta == pytest.approx(50, rel=0.35)
 
     @given(st.lists(st.integers(1, 12), min_size=3, max_size=40))
-    @settings(max_examples=60)
+    @settings(max_examples=examples.of(60))
     def test_no_neighbor_is_more_likely_and_the_score_equations_hold(self, classes):
         i, s = (column.astype(float) for column in np.unique(classes, return_counts=True))
         fit = fit_pitman(i, s)

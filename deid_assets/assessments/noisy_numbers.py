@@ -1,0 +1,49 @@
+"""The numbers about people that a manifest will show with noise, known from the policy before anything is measured.
+
+The budget judges them together with the tables, before the first number is drawn (methods#budget-of-noise).
+"""
+
+from collections.abc import Iterator
+
+from deid_assets.assessments.demographic_risk import DEMOGRAPHIC
+from deid_assets.assessments.evidence import Measurement, counted
+from deid_assets.assessments.membership_changes import CAME
+from deid_assets.assessments.number_of_claims import NUMBERED
+from deid_assets.assessments.population_estimates import SMALL_CLASSES
+from deid_assets.assessments.provider_graph_attack import AFTER, BEFORE, KINDS, SHOWN
+from deid_assets.methods.disclosure.leak_limits import SINGLED_OUT
+from deid_assets.policy.models import Policy
+from deid_assets.policy.sections.longitudinal import PASSED_ON_COLUMNS
+
+_RELEASED = "share of released members"
+
+
+def noisy_numbers(policy: Policy) -> tuple[Measurement, ...]:
+    """The measurements about people, each with made-up numbers; those that turn out to have no value are among them."""
+    return tuple(_made_up(*one) for one in _named(policy))
+
+
+def _named(policy: Policy) -> Iterator[tuple[str, str, str]]:
+    """Name, unit and method of each."""
+    yield DEMOGRAPHIC, _RELEASED, "demographic_risk"
+    yield "smallest_demographic_class", "members", "demographic_risk"
+    yield NUMBERED, _RELEASED, "number_of_claims"
+    yield CAME, _RELEASED, "membership_changes"
+    yield "voter_list_not_in_the_file", _RELEASED, "marketer_risk"
+    yield "inpatient_not_in_the_file", _RELEASED, "marketer_risk"
+    if policy.counts_population:
+        yield f"demographics/small_class_share_{policy.population_estimates.estimator}", _RELEASED, "population_class_size"
+        yield "counted_uniques", "members", "demographic_risk"
+    else:
+        yield SMALL_CLASSES, _RELEASED, "population_class_size"
+    for kind in KINDS:
+        for knowledge in SHOWN:
+            yield f"{kind}_{BEFORE}/small_share_{knowledge}", "share of providers", "provider_graph"
+        yield f"{kind}_{AFTER}/small_share_all_patterns", "share of released providers", "provider_graph"
+    for column in PASSED_ON_COLUMNS:
+        yield f"{column}/{SINGLED_OUT}", _RELEASED, "attribute_leaks"
+
+
+def _made_up(name: str, unit: str, method: str) -> Measurement:
+    is_share = unit.startswith("share")
+    return counted(name, unit, 0.5 if is_share else 1.0, None, method, "methods#budget-of-noise", 2 if is_share else None)

@@ -1,0 +1,67 @@
+"""Intake of tables that another project makes: they are copied, and the copy is the delivery."""
+
+from collections.abc import Iterable, Mapping
+
+import dagster as dg
+
+from deid_assets.assets.intake import intake
+from deid_assets.assets.stage_asset import StageAsset, guarded
+from deid_assets.errors import DeliveryError
+from deid_assets.resources import Policies, Workplace
+from deid_assets.sources.upstream import Copies
+
+INPUT = "upstream_"
+"""Beginning of the name of an input that is an asset of another project; the table follows."""
+
+
+def intake_of(copies: Copies, mapped: Iterable[str]) -> StageAsset:
+    """The intake of a policy whose deliveries are assets of another project.
+
+    Parameters
+    ----------
+    copies
+        The tables, and how they are read.
+    mapped
+        Tables whose upstream has a partition mapping.
+    """
+    explicit = frozenset(mapped)
+
+    def intake_from_assets(
+        context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **values: object
+    ) -> Iterable[dg.Output[object]]:
+        with guarded(context):
+            partitions = {name: _partitions(context, name, name in explicit) for name in copies.tables}
+            loaded = {name.removeprefix(INPUT): value for name, value in values.items()}
+            copies.take(workplace.home, context.partition_key, partitions, loaded)
+        yield from intake.function(context, policies=policies, workplace=workplace)  # type: ignore[misc]
+
+    return StageAsset(intake_from_assets, intake.outs, intake.op_name, ())
+
+
+def further_inputs(assets: Mapping[str, dg.AssetIn]) -> dict[str, dg.AssetIn]:
+    """The inputs of the intake, by the tables that they provide."""
+    return {f"{INPUT}{name}": asset for name, asset in assets.items()}
+
+
+def _partitions(context: dg.AssetExecutionContext, table: str, is_mapped: bool) -> tuple[str, ...]:
+    """The partitions of the upstream that belong to this delivery; that of the delivery if the upstream has none.
+
+    Raises
+    ------
+    DeliveryError
+        If it has none for this delivery, or if nobody said which of its months or days a delivery is.
+    """
+    step = context.op_execution_context.get_step_execution_context()
+    name = f"{INPUT}{table}"
+    if not step.has_asset_partitions_for_input(name):
+        return (context.partition_key,)
+    theirs, ours = context.asset_partitions_def_for_input(name), context.assets_def.partitions_def
+    if type(theirs) is not type(ours) and not is_mapped:
+        raise DeliveryError(
+            f"{table}: the upstream asset has partitions of another kind than deliveries; say which of them belong to a "
+            "delivery by a partition_mapping"
+        )
+    found = tuple(step.asset_partitions_subset_for_input(name).get_partition_keys())
+    if not found:
+        raise DeliveryError(f"{table}: the upstream asset has no partition for this delivery; materialize it first")
+    return found

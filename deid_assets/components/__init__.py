@@ -1,0 +1,1 @@
+"""Dagster components, for projects that state what they contain in `defs.yaml`."""

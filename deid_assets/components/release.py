@@ -1,0 +1,175 @@
+"""The component `deid_assets.DeidRelease`: a release in somebody else's project, stated in YAML."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import dagster as dg
+from dagster.components.component_scaffolding import scaffold_component
+
+from deid_assets.automation.arrivals import arrivals_sensor
+from deid_assets.automation.deliveries import Watched
+from deid_assets.components.durations import duration
+from deid_assets.embedding import Upstream, build_release
+from deid_assets.errors import PolicyError
+from deid_assets.partitions import deliveries_of
+from deid_assets.policy.adopted import ENDINGS
+from deid_assets.policy.loading import load_policy, policy_by_name
+from deid_assets.policy.models import Policy
+from deid_assets.sources.upstream import CsvFiles, DuckDBTable, InMemory, ParquetFiles, Read
+
+
+def _policy(context: dg.ResolutionContext, text: str) -> Policy:
+    """A policy by its file, relative to that of the component, or by the name of one that ships."""
+    is_file = Path(text).suffix in ENDINGS
+    found = load_policy(context.resolve_source_relative_path(text)) if is_file else policy_by_name(text)
+    if not isinstance(found, Policy):
+        raise PolicyError(f"policy {found.name}: a release here takes policies of members and claims")
+    return found
+
+
+class TableModel(dg.Model):
+    """An upstream asset, and where its table is: one of `duckdb` with `table`, `parquet` and `csv`; or in memory."""
+
+    asset: str
+    duckdb: str | None = None
+    table: str | None = None
+    parquet: str | None = None
+    csv: str | None = None
+
+
+def _upstream(context: dg.ResolutionContext, stated: TableModel | None) -> Upstream | None:
+    if stated is None:
+        return None
+    places = {name: getattr(stated, name) for name in ("duckdb", "parquet", "csv") if getattr(stated, name) is not None}
+    if len(places) > 1:
+        raise PolicyError(f"a table is in one place, not in {' and '.join(places)}")
+    if (stated.duckdb is None) != (stated.table is None):
+        raise PolicyError("duckdb and table go together: the file, and the name of its table")
+    read: Read = InMemory()
+    if stated.duckdb is not None and stated.table is not None:
+        read = DuckDBTable(context.resolve_value(stated.duckdb, as_type=str), stated.table)
+    elif stated.parquet is not None:
+        read = ParquetFiles(context.resolve_value(stated.parquet, as_type=str))
+    elif stated.csv is not None:
+        read = CsvFiles(context.resolve_value(stated.csv, as_type=str))
+    return Upstream(dg.AssetKey.from_user_string(context.resolve_value(stated.asset, as_type=str)), read)
+
+
+@dataclass
+class DeliveryTables(dg.Resolvable):
+    """The upstream assets of a delivery."""
+
+    members: Annotated[
+        Upstream, dg.Resolver(_upstream, model_field_type=TableModel, description="the asset with one row for each member")
+    ]
+    claims: Annotated[
+        Upstream | None, dg.Resolver(_upstream, model_field_type=TableModel | None, description="the asset with the claims")
+    ] = None
+
+
+@dataclass
+class Partitions(dg.Resolvable):
+    """The partitions of the release; each is a delivery."""
+
+    dynamic: Annotated[str | None, dg.Resolver.default(description="name of dynamic partitions")] = None
+
+
+@dataclass
+class ArrivalsFolder(dg.Resolvable):
+    """A folder in which each complete delivery is registered as a partition."""
+
+    folder: Annotated[str, dg.Resolver.default(description="contains a folder for each delivery")]
+    complete_when: Annotated[str, dg.Resolver.default(description="name of the file that is written last")]
+
+
+def _duration(context: dg.ResolutionContext, text: str) -> timedelta:
+    return duration(text)
+
+
+@dataclass
+class Freshness(dg.Resolvable):
+    """How old the newest release may be."""
+
+    fail_window: Annotated[timedelta, dg.Resolver(_duration, model_field_type=str, description="such as 35 days")]
+
+
+@dataclass
+class ReleaseOptions(dg.Resolvable):
+    """When releases are made, and how old they may be."""
+
+    automation: Annotated[
+        Literal["on_new_delivery"] | None, dg.Resolver.default(description="on_new_delivery: when upstream assets are made")
+    ] = None
+    freshness: Freshness | None = None
+
+    @property
+    def automation_condition(self) -> dg.AutomationCondition[Any] | None:
+        """The condition of every asset of the release."""
+        if self.automation is None:
+            return None
+        # Eager alone requests what depends on a partition whose check has failed.
+        return dg.AutomationCondition.eager() & dg.AutomationCondition.all_deps_blocking_checks_passed()
+
+    @property
+    def freshness_policy(self) -> dg.FreshnessPolicy | None:
+        """The policy of the published release."""
+        return None if self.freshness is None else dg.FreshnessPolicy.time_window(fail_window=self.freshness.fail_window)
+
+
+class ReleaseScaffolder(dg.Scaffolder[Any]):
+    """Writes a `defs.yaml` to be completed."""
+
+    def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
+        """Write it."""
+        attributes: Mapping[str, object] = {
+            "policy": "heritage_public",
+            "delivery": {
+                "members": {"asset": "warehouse/members", "parquet": "warehouse/{partition}/members.parquet"},
+                "claims": {"asset": "warehouse/claims", "parquet": "warehouse/{partition}/claims.parquet"},
+            },
+        }
+        scaffold_component(request, attributes)
+
+
+@dg.scaffold_with(ReleaseScaffolder)
+@dataclass
+class DeidRelease(dg.Component, dg.Resolvable):
+    """A gated release of de-identified health claims, whose deliveries are assets of this project."""
+
+    policy: Annotated[
+        Any,  # a `Policy`, whose own fields Dagster would try to resolve
+        dg.Resolver(_policy, model_field_type=str, description="YAML file beside this one, or the name of a policy that ships"),
+    ]
+    delivery: DeliveryTables
+    partitions: Partitions = field(default_factory=Partitions)
+    sensor: ArrivalsFolder | None = None
+    release: ReleaseOptions = field(default_factory=ReleaseOptions)
+    home: Annotated[str | None, dg.Resolver.default(description="folder of store, keys and releases; default: DEID_HOME")] = (
+        None
+    )
+    key_prefix: tuple[str, ...] = ()
+    resource_key: Annotated[str | None, dg.Resolver.default(description="default: deid_ and the policy's name")] = None
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """The definitions of `build_release`, and the sensor."""
+        named = self.partitions.dynamic
+        partitions = deliveries_of(self.policy.name) if named is None else dg.DynamicPartitionsDefinition(name=named)
+        made = build_release(
+            self.policy,
+            members=self.delivery.members,
+            claims=self.delivery.claims,
+            partitions_def=partitions,
+            home=self.home,
+            key_prefix=self.key_prefix,
+            resource_key=self.resource_key or f"deid_{self.policy.name}",
+            automation_condition=self.release.automation_condition,
+            freshness_policy=self.release.freshness_policy,
+        )
+        if self.sensor is None:
+            return made
+        watched = Watched(Path(self.sensor.folder), self.sensor.complete_when)
+        sensor = arrivals_sensor(f"{self.policy.name}_deliveries", watched, partitions)
+        return dg.Definitions.merge(made, dg.Definitions(sensors=[sensor]))

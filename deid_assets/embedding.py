@@ -1,0 +1,147 @@
+"""A release as part of another Dagster project: its deliveries are assets there."""
+
+import os
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import dagster as dg
+
+from deid_assets.assets.intake import intake
+from deid_assets.assets.upstream_intake import further_inputs, intake_of
+from deid_assets.automation.refused_runs import SENSOR, refusal_sensor
+from deid_assets.definitions import PolicyParts, resources_of, stage_assets_of
+from deid_assets.errors import PolicyError, StoreError
+from deid_assets.partitions import deliveries_of
+from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.policy.loading import load_policy
+from deid_assets.policy.models import Policy
+from deid_assets.resources import Keys, Workplace
+from deid_assets.sources.upstream import Copies, InMemory, Read
+from deid_assets.store.home import Home
+
+_IN_MEMORY = InMemory()
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """An asset of the project that contains members or claims.
+
+    Attributes
+    ----------
+    asset
+        Its key.
+    read
+        How it is read. `InMemory`: the project's IO manager loads it. Of all others only the asset's key is known to
+        Dagster, and the file is read.
+    partition_mapping
+        Which of its partitions belong to a delivery. Without one, a partition is the delivery of the same key, which only
+        partitions of the same kind have: months and days need a mapping.
+    """
+
+    asset: dg.AssetKey
+    read: Read = _IN_MEMORY
+    partition_mapping: dg.PartitionMapping | None = None
+
+    def as_input(self) -> dg.AssetIn:
+        """The asset as an input of the intake."""
+        if isinstance(self.read, InMemory):
+            return dg.AssetIn(key=self.asset, partition_mapping=self.partition_mapping)
+        return dg.AssetIn(key=self.asset, partition_mapping=self.partition_mapping, dagster_type=dg.Nothing)
+
+
+def build_release(
+    policy: AnyPolicy | str | Path,
+    *,
+    members: Upstream | dg.AssetKey,
+    claims: Upstream | dg.AssetKey | None = None,
+    partitions_def: dg.PartitionsDefinition | None = None,
+    home: Home | str | Path | dg.EnvVar | None = None,
+    key_prefix: tuple[str, ...] | list[str] = (),
+    resource_key: str = "deid",
+    automation_condition: dg.AutomationCondition | None = None,
+    freshness_policy: dg.FreshnessPolicy | None = None,
+) -> dg.Definitions:
+    """Build the definitions of a release whose deliveries are assets of this project.
+
+    They set no executor. The job of the policy executes its steps in the process of its run; "Materialize" uses the
+    executor of the project, also one that gives each step a process.
+
+    Parameters
+    ----------
+    policy
+        A policy, or the path of its YAML file. It is used as it is, whatever the home contains. Its source says what the
+        columns are called; where the tables are is said here.
+    members, claims
+        The upstream assets. A key alone: the project's IO manager loads the asset as a pandas frame or an Arrow table.
+    partitions_def
+        Partitions of the release; each is a delivery. Default: the dynamic partitions `deliveries_of_<policy>`.
+    home
+        Folder for the restricted store, keys and releases. Default: the folder in the variable DEID_HOME.
+    key_prefix
+        Parts of all asset keys before the policy's name.
+    resource_key
+        Key of our resource; that of our IO manager has `_store` after it. Two releases in one project need two keys.
+    automation_condition
+        Of every asset of the release.
+    freshness_policy
+        Of the published release.
+
+    Raises
+    ------
+    PolicyError
+        If the policy is no policy of members and claims, or its source has other tables.
+    StoreError
+        If no home is named.
+    """
+    read = load_policy(Path(policy)) if isinstance(policy, str | Path) else policy
+    if not isinstance(read, Policy):
+        raise PolicyError(
+            f"policy {read.name}: build_release takes policies of members and claims; this one is of another kind"
+        )
+    if isinstance(partitions_def, dg.MultiPartitionsDefinition):
+        raise PolicyError(f"policy {read.name}: a delivery has one key, so its partitions cannot have two dimensions")
+    named = {"members": members} if claims is None else {"members": members, "claims": claims}
+    upstreams = {name: Upstream(one) if isinstance(one, dg.AssetKey) else one for name, one in named.items()}
+    copies = Copies(read.name, read.source, {name: one.read for name, one in upstreams.items()})
+    workplace = Workplace(str(_home(home).root), {read.name: read}, copies)
+    keys = Keys(read.name, tuple(key_prefix), resource_key)
+    taken_in = intake_of(copies, [name for name, one in upstreams.items() if one.partition_mapping is not None])
+    parts = PolicyParts.of(
+        read,
+        keys,
+        partitions_def or deliveries_of(read.name),
+        declared=[taken_in if one is intake else one for one in stage_assets_of(read)],
+        delivered=further_inputs({name: one.as_input() for name, one in upstreams.items()}),
+    )
+    scheduled = partial(_scheduled, keys, automation_condition, freshness_policy)
+    parts = replace(parts, assets=tuple(dg.map_asset_specs(scheduled, parts.assets)))
+    job = parts.job()
+    return dg.Definitions(
+        assets=parts.assets,
+        asset_checks=parts.checks,
+        jobs=[job],
+        sensors=[refusal_sensor(workplace, [job], f"{SENSOR}_{read.name}")],
+        resources=resources_of(workplace, [keys]),
+    )
+
+
+def _home(home: Home | str | Path | dg.EnvVar | None) -> Home:
+    if isinstance(home, Home):
+        return home
+    named = os.environ.get("DEID_HOME") if home is None else home.get_value() if isinstance(home, dg.EnvVar) else str(home)
+    if not named or not named.strip():
+        raise StoreError("no folder is named for the restricted store and the releases: set DEID_HOME, or pass home=")
+    return Home(Path(named).absolute())
+
+
+def _scheduled(
+    keys: Keys,
+    automation_condition: dg.AutomationCondition | None,
+    freshness_policy: dg.FreshnessPolicy | None,
+    spec: dg.AssetSpec,
+) -> dg.AssetSpec:
+    changed = spec if automation_condition is None else spec.replace_attributes(automation_condition=automation_condition)
+    if freshness_policy is None or spec.key != keys.asset("release"):
+        return changed
+    return changed.replace_attributes(freshness_policy=freshness_policy)

@@ -1,0 +1,226 @@
+"""The component, as `dg` finds it, loads it and reports what is wrong with it."""
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import dagster as dg
+import duckdb
+import pytest
+import yaml
+
+import deid_assets
+from deid_assets.automation.arrivals import arrivals_sensor
+from deid_assets.automation.deliveries import Watched
+from deid_assets.components.durations import duration
+from deid_assets.components.release import DeidRelease, ReleaseScaffolder
+from deid_assets.errors import PolicyError
+from deid_assets.stages import STAGES
+from deid_assets_tests import examples
+
+EXAMPLE = Path(examples.__file__).parent / "claims_project"
+PROGRAMS = Path(sys.executable).parent
+DEFS = Path("claims_project/defs/release/defs.yaml")
+
+
+def in_project(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(project), "DEID_HOME": str(project / "deid"), "COLUMNS": "500"}
+    return subprocess.run(words, cwd=project, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def project(tmp_path) -> Path:
+    return shutil.copytree(EXAMPLE, tmp_path / "project")
+
+
+class TestDiscovery:
+    def test_dagster_finds_it_by_the_names_of_the_package(self):
+        (found,) = importlib.metadata.entry_points(group="dagster_dg_cli.registry_modules", name="deid_assets")
+        assert found.load() is deid_assets
+        assert "DeidRelease" in dir(deid_assets) and deid_assets.DeidRelease is DeidRelease
+        assert issubclass(DeidRelease, dg.Component)
+
+    @pytest.mark.parametrize("name", sorted(deid_assets._HOMES))
+    def test_every_public_name_is_there(self, name):
+        assert getattr(deid_assets, name).__name__ == name
+
+    def test_a_name_that_is_not_there_is_an_attribute_error(self):
+        with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+            deid_assets.nothing  # noqa: B018
+
+    def test_the_statistics_do_not_load_dagster(self):
+        program = "import sys, deid_assets, deid_assets.methods.lattice; sys.exit('dagster' in sys.modules)"
+        assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@contextmanager
+def importing(project: Path) -> Iterator[None]:
+    """Import the modules of this copy of the project, and forget them afterwards."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(project))
+        try:
+            yield
+        finally:
+            for name in [name for name in sys.modules if name.split(".")[0] == "claims_project"]:
+                del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def loaded() -> dg.Definitions:
+    """The definitions of the example project."""
+    with importing(EXAMPLE):
+        return dg.load_from_defs_folder(path_within_project=EXAMPLE / "claims_project")
+
+
+class TestExampleProject:
+    def test_the_release_lies_between_the_warehouse_and_its_reader(self, loaded):
+        dg.Definitions.validate_loadable(loaded)
+        graph = loaded.resolve_asset_graph()
+        members, release = (dg.AssetKey(["our_claims", name]) for name in ("members", "release"))
+        warehouse = {dg.AssetKey(["warehouse", name]) for name in ("enrolment", "claims")}
+        assert graph.get(members).parent_keys == warehouse
+        assert graph.get(release).child_keys == {dg.AssetKey(["analytics", "members_by_age"])}
+        ours = {key.path[1] for key in graph.get_all_asset_keys() if key.path[0] == "our_claims"}
+        assert ours == {name for names in STAGES.values() for name in names}
+        assert graph.get(release).partitions_def == dg.DynamicPartitionsDefinition(name="claims_deliveries")
+
+    def test_releases_are_made_when_the_warehouse_changes_and_have_an_age_limit(self, loaded):
+        specs = {spec.key.path[-1]: spec for spec in loaded.resolve_all_asset_specs() if spec.key.path[0] == "our_claims"}
+        condition = dg.AutomationCondition.eager() & dg.AutomationCondition.all_deps_blocking_checks_passed()
+        assert {spec.automation_condition for spec in specs.values()} == {condition}
+        limits = {name: spec.freshness_policy for name, spec in specs.items() if spec.freshness_policy is not None}
+        assert limits == {"release": dg.FreshnessPolicy.time_window(fail_window=timedelta(days=35))}
+
+    def test_resources_and_sensors_have_names_of_their_own(self, loaded):
+        assert set(loaded.resources) == {"deid_our_claims", "deid_our_claims_store"}
+        assert {sensor.name for sensor in loaded.sensors} == {"our_claims_deliveries", "refusal_report_our_claims"}
+
+    @pytest.mark.matrix
+    def test_one_command_makes_warehouse_release_and_what_reads_it(self, tmp_path):
+        done = subprocess.run(
+            [sys.executable, "-m", "deid_assets_tests.examples", "2012"], cwd=tmp_path, capture_output=True, check=False,
+            env=os.environ | {"PYTHONPATH": str(EXAMPLE.parents[2])},
+        )  # fmt: skip
+        assert done.returncode == 0
+        (release,) = (tmp_path / ".deid" / "releases" / "our_claims").glob("0*")
+        counted = duckdb.sql(f"SELECT sum(members) FROM '{tmp_path}/wh/2012-members_by_age.parquet'").fetchall()
+        published = duckdb.sql(f"SELECT count(*) FROM '{release}/data/Members.parquet'").fetchall()
+        assert counted == published and published[0][0] > 0
+
+
+class TestMistakes:
+    """`dg check defs` says what is wrong, in which file and line."""
+
+    def refused(self, project: Path, old: str, new: str, line: int) -> str:
+        text = (project / DEFS).read_text()
+        assert text.count(old) == 1 and old in text.splitlines()[line - 1]
+        (project / DEFS).write_text(text.replace(old, new))
+        with importing(project), pytest.raises(Exception) as found:  # noqa: PT011
+            dg.load_from_defs_folder(path_within_project=project / "claims_project").resolve_asset_graph()
+        said, error = "", found.value
+        while error is not None:
+            said += f"{error}\n"
+            error = error.__cause__ or error.__context__
+        assert f"{DEFS}:{line}" in said
+        return said
+
+    def test_a_duration(self, project):
+        said = self.refused(project, "35 days", "a month", 9)
+        assert "a duration is a whole number and a unit, such as '35 days'" in said
+
+    def test_a_policy_that_does_not_exist(self, project):
+        said = self.refused(project, "policies/our_claims.yaml", "policies/other.yaml", 3)
+        assert f"{project / DEFS.parent}/policies/other.yaml: No such file" in said, "it is looked for beside the component"
+
+    def test_a_policy_that_is_wrong(self, project):
+        policy = project / DEFS.parent / "policies" / "our_claims.yaml"
+        policy.write_text(policy.read_text().replace("percentile: 95", "percentile: 950"))
+        said = self.refused(project, "policies/our_claims.yaml", "./policies/our_claims.yaml", 3)
+        assert "950 is not allowed" in said and "our_claims.yaml cannot be used" in said
+
+    def test_a_table_in_two_places(self, project):
+        said = self.refused(project, "table: main.enrol", "table: main.enrol, csv: enrol.csv", 5)
+        assert "a table is in one place, not in duckdb and csv" in said
+
+    def test_a_key_that_nobody_knows(self, project):
+        said = self.refused(project, "complete_when", "complet_when", 8)
+        assert "complet_when" in said
+
+    @pytest.mark.matrix
+    def test_dg_checks_the_example_and_says_what_is_wrong(self, project):
+        good = in_project(project, str(PROGRAMS / "dg"), "check", "defs")
+        assert good.returncode == 0, good.stdout + good.stderr
+        (project / DEFS).write_text((project / DEFS).read_text().replace("35 days", "a month"))
+        bad = in_project(project, str(PROGRAMS / "dg"), "check", "defs")
+        assert bad.returncode != 0 and "defs.yaml:9" in bad.stdout + bad.stderr
+
+
+def test_what_is_scaffolded_can_be_loaded(tmp_path, monkeypatch):
+    monkeypatch.setenv("DEID_HOME", str(tmp_path / "deid"))
+    request = SimpleNamespace(
+        scaffold_format="yaml", append=False, target_path=tmp_path, type_name="deid_assets.DeidRelease", params=None
+    )
+    ReleaseScaffolder().scaffold(request)
+    written = yaml.safe_load((tmp_path / "defs.yaml").read_text())
+    assert written["type"] == "deid_assets.DeidRelease"
+    component = DeidRelease.resolve_from_yaml(yaml.safe_dump(written["attributes"]))
+    assert component.build_defs(None).resolve_asset_graph().get(dg.AssetKey(["heritage_public", "members"])).parent_keys == {
+        dg.AssetKey(["warehouse", "members"]),
+        dg.AssetKey(["warehouse", "claims"]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("35 days", timedelta(35)), ("1 day", timedelta(1)), ("90minutes", timedelta(0, 5400)), ("2 weeks", timedelta(14))],
+)
+def test_durations(text, expected):
+    assert duration(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "35", "days", "0 days", "-1 days", "1.5 days", "35 months", "35 days ago", "9999999 days"]
+)
+def test_what_is_no_duration(text):
+    with pytest.raises(PolicyError, match="a duration is a whole number and a unit"):
+        duration(text)
+
+
+class TestArrivals:
+    partitions = dg.DynamicPartitionsDefinition(name="arriving")
+
+    def arrived(self, folder: Path, instance: dg.DagsterInstance):
+        sensor = arrivals_sensor("arrived", Watched(folder, "_SUCCESS"), self.partitions)
+        return sensor(dg.build_sensor_context(instance=instance))
+
+    def deliver(self, folder: Path, name: str, complete: bool = True) -> None:
+        (folder / name).mkdir(parents=True)
+        if complete:
+            (folder / name / "_SUCCESS").touch()
+
+    def test_a_delivery_is_registered_once_it_is_complete(self, tmp_path):
+        self.deliver(tmp_path, "2012-05", complete=False)
+        with dg.DagsterInstance.ephemeral() as instance:
+            assert isinstance(self.arrived(tmp_path, instance), dg.SkipReason)
+            (tmp_path / "2012-05" / "_SUCCESS").touch()
+            self.deliver(tmp_path, "2012-04")
+            (request,) = self.arrived(tmp_path, instance).dynamic_partitions_requests
+            assert request.partition_keys == ["2012-04", "2012-05"]
+            instance.add_dynamic_partitions("arriving", request.partition_keys)
+            assert isinstance(self.arrived(tmp_path, instance), dg.SkipReason)
+
+    def test_links_files_and_names_that_are_no_keys_are_left_alone(self, tmp_path):
+        self.deliver(tmp_path / "elsewhere", "real")
+        self.deliver(tmp_path / "in", "a name with blanks")
+        (tmp_path / "in" / "link").symlink_to(tmp_path / "elsewhere" / "real")
+        (tmp_path / "in" / "file").touch()
+        with dg.DagsterInstance.ephemeral() as instance:
+            assert isinstance(self.arrived(tmp_path / "in", instance), dg.SkipReason)
+            assert isinstance(self.arrived(tmp_path / "missing", instance), dg.SkipReason)
