@@ -1,6 +1,7 @@
 """`deid delivery add` and `remove`, `deid purge`: which deliveries a policy has, and what is kept of them."""
 
 import datetime
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,6 +127,9 @@ def purge(home: Home, expired: Expired, reason: str) -> None:
 def _remove_store(home: Home, policy: str, delivery: str) -> None:
     for ending in ("duckdb", "duckdb.wal", "refused.html"):
         (home.store / policy / f"{delivery}.{ending}").unlink(missing_ok=True)
+    copied = home.deliveries / policy / delivery  # of upstream assets
+    if copied.is_dir():
+        shutil.rmtree(copied)
 
 
 def _released(home: Home, policy: str) -> list[tuple[int, str | None]]:

@@ -143,11 +143,14 @@ class TestPurge:
         code, printed = deid_here(home.home.root, "purge", "--yes")
         assert (code, unwrapped(printed)) == (PUBLISHED, "No restricted store is past its retention.")
         os.utime(home.store_file(KEY), (1, 1))
+        copied = home.home.deliveries / "small" / KEY
+        copied.mkdir(parents=True)
+        (copied / "members.parquet").write_bytes(b"a copy of an upstream table")
         code, printed = deid_here(home.home.root, "purge")
         assert code == PUBLISHED and "would be removed" in printed and home.store_file(KEY).exists()
         before = home.published_bytes()
         code, printed = deid_here(home.home.root, "purge", "--yes", "--reason", "contract ended")
-        assert code == PUBLISHED and not home.store_file(KEY).exists()
+        assert code == PUBLISHED and not home.store_file(KEY).exists() and not copied.exists()
         (line,) = removals(home.home)
         assert (line.what, line.reason) == (PURGED, "contract ended")
         assert home.published_bytes() == before, "releases stay"
