@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from pandera.ibis import DataFrameSchema
 
+from deid_assets.assessments.earlier_releases import EarlierRows
 from deid_assets.errors import PolicyError, StoreError
 from deid_assets.meter import meter
 from deid_assets.policy.base import ReleasePolicy
@@ -25,6 +26,7 @@ from deid_assets.release.cumulative import (
     EarlierReleases,
     Made,
     earlier_releases,
+    earlier_rows,
     member_tags,
     releases_made,
     tags_in_order,
@@ -229,6 +231,10 @@ class Workplace:
     def releases_made(self) -> tuple[Made, ...]:
         """Every earlier release in the restricted store, checked against what was published."""
         return tuple(releases_made(self.restricted_manifests, Registry(self.home.releases / "registry.jsonl")))
+
+    def earlier_rows(self) -> tuple[EarlierRows, ...]:
+        """Every earlier release with members, as far as it can be compared under the home's secret."""
+        return earlier_rows(self.releases_made(), self.secret().commitment())
 
     def tags_in_order(self, member_ids: Iterable[str]) -> np.ndarray:
         """(n,) uint64: the tag of each member, in the order given."""

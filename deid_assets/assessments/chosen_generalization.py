@@ -44,6 +44,11 @@ def chosen_node(policy: Policy, chosen: Table) -> tuple[int, ...]:
     return tuple(int(levels[dimension.name]) for dimension in policy.dimensions)
 
 
+def level_names_of_dimensions(chosen: Table) -> dict[str, str]:
+    """The name of the chosen level of each dimension: what a pinned generalization repeats."""
+    return {str(row.dimension): str(row.level_name) for row in chosen.frame().itertuples()}
+
+
 def chosen_levels(policy: Policy, chosen: Table) -> dict[str, int]:
     """The level of every quasi-identifier at the chosen node."""
     return levels_at(policy, chosen_node(policy, chosen))

@@ -25,7 +25,7 @@ INFORMATION = "share of information"
 PLAIN_UNITS = frozenset(
     {INFORMATION}
     | {"share of draws", "share of trials", "probability", "ratio", "correlation", "bits"}
-    | {"draws", "trials", "nodes", "cells", "disagreements", "seconds", "megabytes"}
+    | {"draws", "trials", "nodes", "cells", "disagreements", "seconds", "megabytes", "releases"}
     # Numbers that can be counted in the published rows: values in a class, distances of distributions.
     | {"values", "distance", "attributes", "share of published values"}
 )

@@ -49,6 +49,11 @@ class Present:
     class_of: np.ndarray
     member_ids: np.ndarray
 
+    @property
+    def released_tags(self) -> np.ndarray:
+        """(n,) uint64: tags of the members about to be released, ascending."""
+        return self.roll.tags[self.roll.classes >= 0]
+
     def stand_out(self, earlier: Iterable[tuple[str, Roll]], k: int) -> np.ndarray:
         """(n,) bool: who would stand out beside any earlier release, `methods.membership_changes.stand_out`."""
         found = np.zeros(len(self.class_of), dtype=bool)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from deid_assets.methods.lattice.candidate_gates import TOO_LITTLE
+from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE
 
 _TRIED = (
     "every gate that can be checked before a release is made: share at high risk in both readings, demographic classes, "
@@ -32,6 +32,12 @@ def why_no_choice(
         + (
             " Nodes that keep less information than detail_at_least requires were not tried; lower it to try them."
             if TOO_LITTLE in gates
+            else ""
+        )
+        + (
+            " The generalization is pinned to that of the last release (releases.generalization), which no longer passes; with "
+            "free, another one may, if both releases together pass."
+            if PINNED in gates
             else ""
         )
     )

@@ -1,5 +1,6 @@
 """Which nodes of a searched lattice are tried on fresh draws, in which order, and why the others are not."""
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ import pandas as pd
 
 from deid_assets.assessments.detail import enough_detail
 from deid_assets.assessments.kernel_input import kept_at_node
-from deid_assets.methods.lattice.candidate_gates import TOO_LITTLE, Node
+from deid_assets.errors import RefusedError
+from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE, Node
 from deid_assets.methods.lattice.predictive_tagging import node_text, parse_node
 from deid_assets.policy.models import Policy
 
@@ -47,7 +49,7 @@ def nodes_to_try(
     sampled
         Members drawn for the release.
     not_again
-        The reason by node, for nodes that an earlier try rules out.
+        The reason by node, for nodes that an earlier try or a pinned generalization rules out.
     """
     risk = policy.risk
     fewest = sampled - math.floor(risk.suppression.at_most * sampled)
@@ -65,3 +67,30 @@ def nodes_to_try(
         tuple(map(parse_node, useful.loc[reachable, "node"])),
         not_tried,
     )
+
+
+def all_but_pinned(policy: Policy, last: Mapping[str, str] | None) -> dict[Node, str]:
+    """The reason by node, for every node other than the pinned generalization; empty if none is pinned.
+
+    Parameters
+    ----------
+    last
+        The level of each dimension in the last release of this policy, by name; None if it has none yet.
+
+    Raises
+    ------
+    RefusedError
+        If the policy no longer has this generalization.
+    """
+    if policy.releases.generalization != "pinned" or last is None:
+        return {}
+    levels = {dimension.name: list(policy.hierarchy_of(dimension.columns[0]).level_names) for dimension in policy.dimensions}
+    if set(last) != set(levels) or not all(name in levels[dimension] for dimension, name in last.items()):
+        told = ", ".join(f"{dimension}: {name}" for dimension, name in last.items())
+        raise RefusedError(
+            f"refused: the generalization is pinned (releases.generalization), but the policy no longer has that of its last "
+            f"release ({told}). Restore these dimensions and levels, or say free"
+        )
+    pinned = tuple(levels[dimension.name].index(last[dimension.name]) for dimension in policy.dimensions)
+    every = itertools.product(*(range(len(own)) for own in levels.values()))
+    return dict.fromkeys((node for node in every if node != pinned), PINNED)

@@ -12,6 +12,7 @@ from deid_assets.assessments.attack_sensitivity import ATTACK_SENSITIVITY
 from deid_assets.assessments.attribute_disclosure import ATTRIBUTE_DISCLOSURE
 from deid_assets.assessments.cohort_risk import COHORT_RISK
 from deid_assets.assessments.count_disclosure import COUNT_DISCLOSURE_AUDIT, COUNTS_OF_PEOPLE, COUNTS_OF_RECORDS
+from deid_assets.assessments.cross_release_risk import CROSS_RELEASE_RISK
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC_RISK
 from deid_assets.assessments.evidence import Requirement
 from deid_assets.assessments.inpatient_attack import INPATIENT_ATTACK
@@ -42,6 +43,7 @@ LONGITUDINAL: tuple[Assessment[Policy], ...] = (
     MEMBERSHIP_DISCLOSURE,
     PROVIDER_GRAPH_ATTACK,
     COUNT_DISCLOSURE_AUDIT,
+    CROSS_RELEASE_RISK,
 )
 """Of members and their claims."""
 

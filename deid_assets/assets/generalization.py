@@ -5,6 +5,7 @@ The lattice is that of El Emam et al. 2012 (Table 4).
 
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import dagster as dg
 import pandas as pd
@@ -19,10 +20,12 @@ from deid_assets.assessments.kernel_input import (
     member_columns,
     node_computation,
 )
+from deid_assets.assessments.linked_suppression import flagged_in_linked_releases
 from deid_assets.assessments.no_choice import why_no_choice
-from deid_assets.assessments.nodes_to_try import nodes_to_try
+from deid_assets.assessments.nodes_to_try import all_but_pinned, nodes_to_try
 from deid_assets.assessments.number_of_claims import claim_bins_of
 from deid_assets.assessments.other_gates import other_gates
+from deid_assets.assets.publishing import releases_of
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, stage_asset, stage_assets
 from deid_assets.assets.tries import delivery_tries
@@ -44,6 +47,7 @@ from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.policy.changes import changed_sections
 from deid_assets.policy.domains import value_domains_of
 from deid_assets.policy.models import Policy
+from deid_assets.release.cumulative import last_generalization
 from deid_assets.release.standing_out import standing_out
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store.tables import Table
@@ -124,6 +128,7 @@ def _figures(policy: Policy, nodes: pd.DataFrame, without_suppressed: float | No
 
 _CHOICE_SECTIONS = [
     "dimensions", "risk", "adversary", "neighbor_attack", "demographics", "number_of_claims", "detail_at_least",
+    "releases",
 ]  # fmt: skip
 
 
@@ -148,9 +153,9 @@ _CHOICE_SECTIONS = [
             "kinds": {"duckdb", "numpy"},
         },
         "suppressed_members": {
-            "description": "Sampled members who are left out because they were flagged, or would stand out beside an earlier "
-            "release. They stay in the population.",
-            "metadata": asset_metadata("suppressed_members", _CHOICE_SECTIONS, "5"),
+            "description": "Sampled members who are left out because they were flagged, in this release or in earlier ones "
+            "linked with it, or would stand out beside an earlier release. They stay in the population.",
+            "metadata": asset_metadata("suppressed_members", _CHOICE_SECTIONS, "6"),
             "kinds": {"duckdb", "numpy"},
         },
     }
@@ -163,6 +168,7 @@ def generalization_choice(
     value_domains: Table,
     adversary_power: Table,
     generalization_lattice: Table,
+    eligible_claims: Table,
     eligible_members: Table,
     removed_members: Table,
     policies: Policies,
@@ -180,7 +186,11 @@ def generalization_choice(
         nodes = generalization_lattice.frame().sort_values(["loss", "height", "node"])
         kept, sampled = kept_by_level(policy, computation.data), len(computation.data.targets)
         not_again = tries.not_tried_again({parse_node(text): levels_at(policy, parse_node(text)) for text in nodes["node"]})
-        to_try = nodes_to_try(policy, nodes, kept, sampled, not_again)
+        pinned = {}
+        if policy.releases.generalization == "pinned":
+            withdrawn = releases_of(workplace).registry.chain().withdrawn
+            pinned = all_but_pinned(policy, last_generalization(workplace.releases_made(), policy.name, withdrawn))
+        to_try = nodes_to_try(policy, nodes, kept, sampled, not_again | pinned)
         before = workplace.released_before(member_profiles, released_ids(member_profiles))
         gates = other_gates(
             policy,
@@ -276,7 +286,17 @@ def generalization_choice(
     ids = member_profiles.query(released_ids(member_profiles))
     levels, made = levels_at(policy, choice.node), workplace.releases_made()
     standing = ids["member_id"].isin(standing_out(policy, levels, member_profiles, value_domains, made, workplace.secret()))
-    yield dg.Output(ids[choice.suppressed | standing.to_numpy()].reset_index(drop=True), "suppressed_members")
+    left_out = choice.suppressed | standing.to_numpy()
+    made_of = {
+        "member_profiles": member_profiles, "grouped_claims": grouped_claims, "truncated_claims": truncated_claims,
+        "eligible_claims": eligible_claims, "value_domains": value_domains,
+    }  # fmt: skip
+    with guarded(context), search_executor() as executor:
+        flagged = flagged_in_linked_releases(
+            policy, levels, made_of, ids["member_id"][left_out].tolist(), workplace.earlier_rows(), workplace.tags_in_order,
+            partial(stream_key, context, workplace), number, executor,
+        )  # fmt: skip
+    yield dg.Output(ids[left_out | ids["member_id"].isin(flagged).to_numpy()].reset_index(drop=True), "suppressed_members")
 
 
 class Progress:

@@ -53,10 +53,15 @@ def comorbidity_codes(context: dg.AssetExecutionContext, code_book: Table, polic
     return charlson_conditions(codes["code"].tolist(), policies.of(context, Policy).grouping.charlson)
 
 
-@stage_asset(derived_columns={"original_id": ["members.member_id", "claims.provider_id", "claims.vendor_id"]})
-def pseudonym_crosswalk(context: dg.AssetExecutionContext, members: Table, claims: Table, workplace: Workplace) -> pd.DataFrame:
+@stage_asset(
+    policy_sections=["releases"],
+    derived_columns={"original_id": ["members.member_id", "claims.provider_id", "claims.vendor_id"]},
+)
+def pseudonym_crosswalk(
+    context: dg.AssetExecutionContext, members: Table, claims: Table, policies: Policies, workplace: Workplace
+) -> pd.DataFrame:
     """Irreversible keyed pseudonyms of members, providers, vendors and PCPs; restricted and never released."""
-    secret = workplace.secret()
+    secret, stable = workplace.secret(), policies.of(context, Policy).releases.pseudonyms == "stable"
     frames = []
     for kind, table, column in (
         ("member", members, "member_id"),
@@ -65,12 +70,12 @@ def pseudonym_crosswalk(context: dg.AssetExecutionContext, members: Table, claim
         ("pcp", claims, "pcp_id"),
     ):
         found = table.query(distinct_identifiers(table, column))
-        key = pseudonym_key(secret, prefix_of(context), context.partition_key, kind)
+        key = pseudonym_key(secret, prefix_of(context), context.partition_key, kind, stable)
         frames.append(pseudonyms(kind, found["id"].tolist(), key))
     return pd.concat(frames, ignore_index=True)
 
 
-@stage_asset(policy_sections=["removal", "opt_outs"], version="2", derived_columns={"reason": ["code_book.removal_reason"]})
+@stage_asset(policy_sections=["removal", "opt_outs"], version="3", derived_columns={"reason": ["code_book.removal_reason"]})
 def removed_members(
     context: dg.AssetExecutionContext,
     members: Table,
@@ -83,9 +88,10 @@ def removed_members(
     opt_outs = policies.of(context, Policy).opt_outs
     opted_out = opt_outs.all_members
     problems = opt_out_match(members, opted_out).problems(opt_outs.matched_at_least)
+    problems += opt_out_match(members, opt_outs.withdrawn).problems_of_home
     if problems:
         raise dg.Failure(f"refused: {'; '.join(problems)}", metadata={"refused": True}, allow_retries=False)
-    return removed_members_query(members, claims, quarantined_rows, code_book, opted_out)
+    return removed_members_query(members, claims, quarantined_rows, code_book, opted_out, opt_outs.withdrawn)
 
 
 @stage_asset(policy_sections=["removal"])

@@ -124,7 +124,7 @@ class Passed:
         The sums that hold between these cells.
     counts
         The published tables of counts; None if the policy publishes none.
-    roll, removal_digest, tried
+    roll, removal_digest, tried, rows, generalization
         As in `Manifest`; empty and None if records have no identifier.
     """
 
@@ -142,6 +142,8 @@ class Passed:
     roll: bytes
     removal_digest: str
     tried: Tried | None
+    rows: bytes = b""
+    generalization: Mapping[str, str] | None = None
 
 
 def publish(
@@ -203,6 +205,8 @@ def publish(
             roll=passed.roll,
             removal_digest=passed.removal_digest,
             tried=passed.tried,
+            rows=passed.rows,
+            generalization=passed.generalization,
             counts=CountStatement(policy.counts, budget, passed.counts, policy.records_per_person, policy.persons_checked),
         )
 
@@ -244,6 +248,12 @@ def publish(
     staging.write_file("report.html", passed.report(draft.public))
     earlier = releases.registry.already_released(policy.name, inputs)
     if earlier is not None:
+        withdrawn = releases.registry.chain().withdrawal_of(earlier.policy, earlier.number)
+        if withdrawn is not None:
+            raise RefusedError(
+                f"refused: the same delivery was released under this policy before, as {earlier.policy}/{earlier.number:04d}, "
+                f"and that release was withdrawn ({withdrawn.reason}); change the policy, or release another delivery"
+            )
         return _unchanged(context, releases, earlier, staging)
     published = staging.publish(describe, key_digest, inputs, created, noise=noise)
     workplace.home.refused_report(policy.name, context.partition_key).unlink(missing_ok=True)

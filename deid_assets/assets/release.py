@@ -7,12 +7,14 @@ from functools import partial
 import dagster as dg
 import pandas as pd
 
-from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node
+from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node, level_names_of_dimensions
+from deid_assets.assessments.cross_release_risk import cross_release_refusals
 from deid_assets.assessments.cumulative_attacks import cumulative_refusals, naming_releases
 from deid_assets.assessments.dates import date_refusals, released_dates
 from deid_assets.assessments.demographic_risk import demographic_measurements, demographics_of
 from deid_assets.assessments.detail import detail_measurements, detail_refusals
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
+from deid_assets.assessments.kept_rows import write_kept_rows
 from deid_assets.assessments.kernel_input import (
     PopulationTables,
     adversary_of,
@@ -42,10 +44,11 @@ from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.validation import check_vacuous
 from deid_assets.release.candidate_rows import ClaimTables, claims_query, days_query, members_query
-from deid_assets.release.cumulative import comparable_rolls, removal_digest, removal_list_refusals
+from deid_assets.release.cumulative import comparable_rolls, earlier_rows, removal_digest, removal_list_refusals
 from deid_assets.release.derived_keys import pseudonym_key
 from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
+from deid_assets.release.kept_file import parquet_of
 from deid_assets.release.manifest.described_tables import described_tables
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.dictionary import dictionary
@@ -134,6 +137,8 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
                 roll=standing.earlier.roll,
                 removal_digest=standing.earlier.removal_digest,
                 tried=standing.tried,
+                rows=parquet_of(write_kept_rows(policy, levels, tables, workplace.tags_in_order)),
+                generalization=level_names_of_dimensions(made["chosen_generalization"]),
             )
             return publish(context, policy, workplace, releases, staging, passed)
         finally:
@@ -236,12 +241,14 @@ def _against_earlier(
     roll, released = present.roll.to_bytes(), staged.members.count()
     removed = made["removed_members"].query(removed_for_claims(made["removed_members"]))
     list_now = removal_digest(removed["member_id"].tolist())
-    delivery = workplace.delivery(context.partition_key).digest()
+    delivery, commitment = workplace.delivery(context.partition_key).digest(), workplace.secret().commitment()
+    linking, _ = read_evidence((made["cross_release_risk"],))
 
     def held() -> _Earlier:
         earlier = workplace.releases_made()
-        changes = changes_since(comparable_rolls(earlier, workplace.secret().commitment()), present, policy.safe_class_size)
+        changes = changes_since(comparable_rolls(earlier, commitment), present, policy.safe_class_size)
         refusals = [*change_refusals(policy, changes), *removal_list_refusals(earlier, delivery, list_now)]
+        refusals += cross_release_refusals(policy, linking, earlier_rows(earlier, commitment), present.released_tags)
         return _Earlier(changes_measured(policy, changes, released), refusals, roll, list_now)
 
     return held
@@ -294,7 +301,10 @@ def _judge(
     refusals += judgement.opt_out_refusals(policy, tables.profiles)
     secret = workplace.secret()
     refusals += judgement.pseudonym_refusals(
-        made["pseudonym_crosswalk"], partial(pseudonym_key, secret, policy.name, context.partition_key)
+        made["pseudonym_crosswalk"],
+        partial(
+            pseudonym_key, secret, policy.name, context.partition_key, stable_members=policy.releases.pseudonyms == "stable"
+        ),
     )
     refusals += judgement.provider_refusals(policy, staged, levels, tables.known, tables.domains)
     refusals += judgement.evidence_refusals(policy, context.partition_key, evidence, digest, tried.number)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from deid_assets.errors import DeidError
 from deid_assets.release.publication.verification import MANIFEST
-from deid_assets.release.registry.chain import Registry
+from deid_assets.release.registry.chain import Chain, Registry
 from deid_assets.release.registry.entries import Entry
 from deid_assets.sources.registration import registered_delivery
 from deid_assets.store.digests import parse_json
@@ -26,6 +26,8 @@ class ListedRelease:
         The key of its delivery; None where the restricted store does not say, because it was removed or is another one.
     folder
         Where it lies; None if it is not there any more.
+    withdrawn
+        Why it was withdrawn; None if it was not.
     """
 
     policy: str
@@ -33,6 +35,7 @@ class ListedRelease:
     time: str
     delivery: str | None
     folder: str | None
+    withdrawn: str | None = None
 
 
 @dataclass(frozen=True)
@@ -60,13 +63,22 @@ def listed_releases(home: Home) -> list[ListedRelease]:
     ReleaseError
         If the registry's chain is broken.
     """
-    return [_listed(home, entry) for entry in Registry(home.releases / "registry.jsonl").chain().entries]
+    chain = Registry(home.releases / "registry.jsonl").chain()
+    return [_listed(home, chain, entry) for entry in chain.entries]
 
 
-def _listed(home: Home, entry: Entry) -> ListedRelease:
+def _listed(home: Home, chain: Chain, entry: Entry) -> ListedRelease:
     folder = home.releases / entry.policy / f"{entry.number:04d}"
     is_there = (folder / MANIFEST).is_file()
-    return ListedRelease(entry.policy, entry.number, entry.time, delivery_of(home, entry), str(folder) if is_there else None)
+    line = chain.withdrawal_of(entry.policy, entry.number)
+    return ListedRelease(
+        entry.policy,
+        entry.number,
+        entry.time,
+        delivery_of(home, entry),
+        str(folder) if is_there else None,
+        None if line is None else line.reason,
+    )
 
 
 def delivery_of(home: Home, entry: Entry) -> str | None:

@@ -15,6 +15,7 @@ from deid_assets import __version__
 from deid_assets.command_line.auditing import audit, determination, lineage, reproduce
 from deid_assets.command_line.counts import counts
 from deid_assets.command_line.demographics import demographics
+from deid_assets.command_line.members import member, release
 from deid_assets.errors import ERROR, DeidError, DeliveryError, PolicyError, ReleaseError
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
@@ -99,6 +100,8 @@ main.add_command(audit)
 main.add_command(reproduce)
 main.add_command(determination)
 main.add_command(lineage)
+main.add_command(member)
+main.add_command(release)
 
 
 _OPTIONS_OF_A_RUN = (
@@ -361,6 +364,7 @@ def releases_list(as_json: bool) -> None:
         of = f"delivery {one.delivery}" if one.delivery else "delivery not in this store"
         return (
             f"{one.policy}/{one.number:04d}  {one.time}  {of}  {one.folder or 'its folder is gone: restore it from a backup'}"
+            + (f"  withdrawn: {one.withdrawn}" if one.withdrawn is not None else "")
         )
 
     _print_listed(listed_releases(Home.here()), as_json, line, "Nothing has been published here.")

@@ -149,6 +149,8 @@ def _removed(policy: Policy) -> Iterator[str]:
             f"members who opted out: {len(policy.opt_outs.all_members)}; the delivery is refused if it contains fewer than "
             f"{policy.opt_outs.matched_at_least:.0%} of them"
         )
+    if policy.opt_outs.withdrawn:
+        yield f"members who opted out of all releases of this home: {len(policy.opt_outs.withdrawn)}"
     if removal.newborn_days is not None:
         yield f"claims up to {removal.newborn_days} days after birth"
     if removal.non_procedure_claims:
@@ -173,6 +175,10 @@ def _released(policy: Policy) -> Iterator[str]:
         yield "members are drawn in a secret order that is the same for every delivery, as far as they are eligible"
     else:
         yield "each delivery and policy draws different members, so releases together contain more of the population"
+    if policy.releases.pseudonyms == "stable":
+        yield "pseudonyms of members are the same in all releases of this policy, so that its releases can be joined"
+    if policy.releases.generalization == "pinned":
+        yield "the levels of the last release of this policy are used again; they are measured again, and refused if they fail"
     if policy.counts_population:
         yield "the population is the delivery: classes are counted among all its members, including removed ones"
     else:

@@ -18,6 +18,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.policy.refusals import problems_of, without_members
 from deid_assets.policy.rules.population import population_problems
 from deid_assets.policy.rules.validation import Problem, did_you_mean, problems
+from deid_assets.policy.withdrawals import withdrawn_members
 from deid_assets.policy.yaml_text import Parsed, parse
 
 SHIPPED = Path(str(resources.files("deid_assets.policy") / "shipped"))
@@ -126,7 +127,13 @@ def policies_in(*folders: Path) -> dict[str, AnyPolicy]:
     PolicyError
         If a policy is invalid, or two different policies share a name, which would make asset keys ambiguous.
     """
-    return _by_name(_texts(folders))
+    members = withdrawn_members(folders)
+    return {name: _of_home(policy, members) for name, policy in _by_name(_texts(folders)).items()}
+
+
+def _of_home(policy: AnyPolicy, members: tuple[str, ...]) -> AnyPolicy:
+    """The policy with the home's list of members who opted out; records of flat tables and cohorts name no members."""
+    return policy.without_withdrawn(members) if members and isinstance(policy, Policy) else policy
 
 
 def policy_called(name: str, *folders: Path) -> AnyPolicy:
@@ -140,7 +147,7 @@ def policy_called(name: str, *folders: Path) -> AnyPolicy:
     found = _by_name(text for text in _texts(folders) if _name_in(text) == name)
     if name not in found:
         raise PolicyError(f"policy '{name}' no longer exists; was its file removed or renamed?")
-    return found[name]
+    return _of_home(found[name], withdrawn_members(folders))
 
 
 def policy_file_called(name: str, folder: Path) -> Path | None:

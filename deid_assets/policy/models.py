@@ -39,6 +39,7 @@ from deid_assets.policy.sections.longitudinal import (
 )
 from deid_assets.policy.sections.number_of_claims import REPORTED, NumberOfClaims
 from deid_assets.policy.sections.population import InpatientAttack, PopulationTable, VoterListAttack
+from deid_assets.policy.sections.releases import Releases
 from deid_assets.policy.sections.sensitivity import AttackSensitivity
 from deid_assets.sources.delivery import SourceOptions
 
@@ -79,11 +80,16 @@ class Policy(ReleasePolicy):
     membership: MembershipDisclosure = MembershipDisclosure()
     provider_graph: ProviderGraph = ProviderGraph()
     counts: Counts = Counts()
+    releases: Releases = Releases()
     reviewed_attributes: dict[PassedOnColumn, Said] = Field(
         {},
         description="columns published without a hierarchy that may single members out or refine a quasi-identifier, each with "
         "the reason why it is published nevertheless; the report shows both",
     )
+
+    def without_withdrawn(self, members: tuple[str, ...]) -> "Policy":
+        """Return the policy with the home's own list of members who opted out."""
+        return self.model_copy(update={"opt_outs": self.opt_outs.with_withdrawn(members)})
 
     def named_files(self) -> Iterator[tuple[str, str, str]]:
         """As for every policy, plus the list of members who opted out and the tables of people."""
@@ -229,6 +235,8 @@ class Policy(ReleasePolicy):
             content["opt_outs"] = {
                 "members": list(self.opt_outs.all_members), "matched_at_least": self.opt_outs.matched_at_least
             }  # fmt: skip
+            if self.opt_outs.withdrawn:
+                content["opt_outs"]["withdrawn"] = list(self.opt_outs.withdrawn)
         return content
 
 

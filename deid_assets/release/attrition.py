@@ -22,6 +22,7 @@ def attrition(policy: Policy, delivery: Delivery, tables: Mapping[str, Table]) -
         tables["removed_members"]
         .query(
             f"SELECT count(DISTINCT member_id) FILTER (reason = 'opted out') AS opted, "
+            "count(DISTINCT member_id) FILTER (reason IN ('opted out', 'withdrew')) AS opted_or_withdrew, "
             f"count(DISTINCT member_id) AS all_removed FROM {tables['removed_members'].sql}"
         )
         .iloc[0]
@@ -35,6 +36,16 @@ def attrition(policy: Policy, delivery: Delivery, tables: Mapping[str, Table]) -
     steps = (
         ("delivered_members", delivered, "", shape(policy, "source")),
         ("members_after_opt_outs", delivered - int(opted_out["opted"]), "opted out", shape(policy, "source", "opt_outs")),
+        *(
+            [
+                (
+                    "members_after_withdrawals", delivered - int(opted_out["opted_or_withdrew"]),
+                    "opted out of all releases", shape(policy, "source", "opt_outs"),
+                )
+            ]
+            if policy.opt_outs.withdrawn
+            else []
+        ),
         (
             "members_not_removed", delivered - int(opted_out["all_removed"]),
             "sensitive codes, rare and visible diseases, claims in quarantine", shape(policy, *remaining),

@@ -7,15 +7,16 @@ whatever the delivery or the policy, so common members are recognized in a refre
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 
+from deid_assets.assessments.earlier_releases import EarlierRows
 from deid_assets.assessments.evidence import Refusal
-from deid_assets.errors import CountsError, ReleaseError
+from deid_assets.errors import CountsError, RefusedError, ReleaseError
 from deid_assets.methods.counts.published_tables import EarlierTables
 from deid_assets.methods.disclosure.membership_changes import Roll
 from deid_assets.release.counts.statement import tables_told
@@ -24,9 +25,11 @@ from deid_assets.release.publication.verification import MANIFEST
 from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.entries import Entry
 from deid_assets.release.registry.tries import Tried
-from deid_assets.store.digests import bytes_digest
+from deid_assets.store.digests import bytes_digest, file_digest
 
 _NUMBER = re.compile(r"\d{4,}")
+ROWS = ".rows.parquet"
+"""Ending of the file of kept rows beside a restricted manifest."""
 
 
 def member_tags(member_ids: Iterable[str], secret: Secret) -> np.ndarray:
@@ -118,6 +121,11 @@ class Made:
         Its tables of counts (`statement.CountStatement.restricted`).
     spent
         What noisy counts had cost so far, in zCDP, according to it; 0 if an earlier version of the product kept no account.
+    rows_digest
+        Digest of the kept rows beside it (`methods.releases.kept_rows`); None if an earlier version of the product kept none,
+        or if its records have no identifier.
+    generalization
+        The chosen level of each dimension, by name; None as above.
     """
 
     file: Path
@@ -131,6 +139,8 @@ class Made:
     tried: Tried | None = None
     tables: EarlierTables = field(default_factory=EarlierTables)
     spent: float = 0.0
+    rows_digest: str | None = None
+    generalization: Mapping[str, str] | None = None
 
     @property
     def number(self) -> int:
@@ -159,6 +169,63 @@ class Made:
             return Roll.from_bytes(content)
         except (OSError, ValueError):
             raise _unreadable(self.file) from None
+
+    def rows(self) -> Path:
+        """The Parquet file of its kept rows.
+
+        Raises
+        ------
+        ReleaseError
+            If it cannot be read or is not the one that was kept.
+        """
+        file = self.file.with_suffix(ROWS)
+        try:
+            if file_digest(file) != self.rows_digest:
+                raise ValueError("the rows do not belong to the manifest")
+        except (OSError, ValueError):
+            raise _unreadable(self.file) from None
+        return file
+
+
+def earlier_rows(earlier: Iterable[Made], commitment: str) -> tuple[EarlierRows, ...]:
+    """Every earlier release with members, as far as it can be compared under a commitment's secret.
+
+    Releases of flat tables and of cohorts have no members that tags could name, and are left out.
+    """
+    return tuple(
+        EarlierRows(
+            made.name, made.tags if made.commitment == commitment else None, None if made.rows_digest is None else made.rows
+        )
+        for made in earlier
+        if len(made.tags)
+    )
+
+
+def last_generalization(
+    earlier: Iterable[Made], policy: str, withdrawn: Collection[tuple[str, int]] = ()
+) -> Mapping[str, str] | None:
+    """The level of each dimension in the last release of a policy, by name; None if it has none.
+
+    Parameters
+    ----------
+    withdrawn
+        Policy and number of the releases that were withdrawn, which nobody should use any more.
+
+    Raises
+    ------
+    RefusedError
+        If that release was made by a version of the product that kept no generalization.
+    """
+    own = [made for made in earlier if made.policy == policy and (policy, made.number) not in withdrawn]
+    if not own:
+        return None
+    last = max(own, key=lambda made: made.number)
+    if last.generalization is None:
+        raise RefusedError(
+            f"refused: {last.name} was made by an earlier version of deid_assets, which did not keep its generalization, so it "
+            "cannot be pinned; let releases.generalization be free for the next release"
+        )
+    return last.generalization
 
 
 def releases_made(restricted: Path, registry: Registry) -> Iterator[Made]:
@@ -245,6 +312,7 @@ def _read(file: Path) -> Made:
             Tried.from_json(manifest["try"]) if "try" in manifest else None,
             tables_told(manifest.get("counts"), delivery["digest"]),
             float(manifest["counts"]["budget"]["spent_rho"]) if "counts" in manifest else 0.0,
+            manifest.get("rows_digest"), manifest.get("generalization"),
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, CountsError):
         raise _unreadable(file) from None
@@ -252,9 +320,9 @@ def _read(file: Path) -> Made:
 
 def _unreadable(file: Path) -> ReleaseError:
     return ReleaseError(
-        f"the restricted manifest {file.parent.name}/{file.name}, or the file of its members next to it, or its roll, cannot "
-        "be read or does not belong to the published release, so it is not known what was released before; restore it, and "
-        "the folder of the release, from a backup"
+        f"the restricted manifest {file.parent.name}/{file.name}, or the file of its members next to it, or its roll, or its "
+        "rows, cannot be read or does not belong to the published release, so it is not known what was released before; "
+        "restore it, and the folder of the release, from a backup"
     )
 
 

@@ -10,8 +10,13 @@ from deid_assets.release.keys import Secret
 from deid_assets.store.digests import bytes_digest, canonical_json
 
 
-def pseudonym_key(secret: Secret, policy: str, delivery: str, kind: str) -> bytes:
-    """The key of the pseudonyms of one kind: of this policy and delivery, so that two releases cannot be joined."""
+def pseudonym_key(secret: Secret, policy: str, delivery: str, kind: str, stable_members: bool = False) -> bytes:
+    """The key of the pseudonyms of one kind: of this policy and delivery, so that two releases cannot be joined.
+
+    With stable members, their pseudonyms are those of the policy, whatever the delivery.
+    """
+    if stable_members and kind == "member":
+        return secret.derive("stable pseudonym", policy, kind)
     return secret.derive("pseudonym", policy, delivery, kind)
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from deid_assets.assessments.assessment import CANDIDATE
 from deid_assets.assessments.canaries import CANARIES
+from deid_assets.assessments.cross_release_risk import NOT_COMPARED, WITHDRAWN
 from deid_assets.assessments.registry import (
     ASSESSMENTS,
     COHORT,
@@ -86,9 +87,10 @@ def test_the_versions_are_those_of_the_assessments():
 
 
 def test_confidence_is_required_exactly_where_draws_judge():
-    policy = policy_from(public_values(**EVERY_LIMIT))
+    """Canaries and releases are counted, beside what is drawn."""
+    policy, counted = policy_from(public_values(**EVERY_LIMIT)), {CANARIES, NOT_COMPARED, WITHDRAWN}
     for needed in required_measurements(policy):
-        judged = needed.asset in JUDGED_BY_DRAWS and needed.measurement != CANARIES
+        judged = needed.asset in JUDGED_BY_DRAWS and needed.measurement not in counted
         assert (needed.confidence is not None) == judged, needed
 
 

@@ -198,7 +198,7 @@ def test_a_roll_that_is_not_the_one_kept_is_not_taken_for_nothing(tmp_path, harm
     else:
         file.write_bytes({"of others": roll_of({"a": 0, "x": 0}).to_bytes(), "emptied": b"", "no roll": b"x"}[harm])
     (made,) = made_in(tmp_path)
-    with pytest.raises(ReleaseError, match="or its roll, cannot be read"):
+    with pytest.raises(ReleaseError, match="or its roll, or its rows, cannot be read"):
         made.roll()
 
 

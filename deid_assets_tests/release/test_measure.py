@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deid_assets.assessments import membership_changes
+from deid_assets.assessments import cross_release_risk, membership_changes
 from deid_assets.assessments.canaries import CANARIES, canaries_measurement
 from deid_assets.assessments.count_disclosure import CHANCE, count_measurements
 from deid_assets.assessments.demographic_risk import ABSENCE, DEMOGRAPHIC, demographic_measurements
@@ -180,6 +180,10 @@ class TestRequirements:
             ("neighbor_attack", GIVEN_MEMBERSHIP): 0.05,
             ("voter_list_attack", VOTER_LIST): 0.05,
             ("count_disclosure_audit", CHANCE): 0.5,
+            ("cross_release_risk", cross_release_risk.LINKED): LIMIT,
+            ("cross_release_risk", cross_release_risk.LINKED_LITERAL): LIMIT,
+            ("cross_release_risk", cross_release_risk.NOT_COMPARED): 0.0,
+            ("cross_release_risk", cross_release_risk.WITHDRAWN): 0.0,
             **{(one.name, CANARIES): 1.0 for one in LONGITUDINAL},
         }
 
@@ -196,6 +200,8 @@ class TestRequirements:
             *demographic_measurements(POLICY, demographic_risk([500], [9], 20), 0.1, 0.1),
             *number_of_claims_measurements(POLICY, demographic_risk([500], [9], 20)),
             *membership_changes.changes_measured(POLICY, (), 9),
+            *cross_release_risk.linked_measurements(POLICY, (), "c" * 64, 1),
+            *cross_release_risk.release_measurements(POLICY, cross_release_risk.Earlier((), (), 0), ()),
             *voter_list_measurements(POLICY.voter_list_attack.at_most, None, None, "c" * 64),
             *inpatient_measurements(POLICY.inpatient_attack.at_most, (), {}, {}, None, None, "c" * 64),
         ]

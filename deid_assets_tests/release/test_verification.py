@@ -18,6 +18,7 @@ CHAIN, REGISTERED, HEAD = (
     "the registry contains this release",
     "the registry reaches the known head",
 )
+WITHDRAWN = "the release was not withdrawn"
 IN_TIME = "the release is not older than what was registered before it"
 
 
@@ -149,7 +150,13 @@ def test_a_forger_who_signs_with_his_own_key_is_not_trusted(check, releases, pub
 def test_without_a_registry_its_checks_are_skipped_and_said(releases, published):
     report = verify(published.folder, releases.key.public)
     assert report.ok
-    assert {check.name for check in report.checks if check.outcome == "skipped"} == {CHAIN, REGISTERED, IN_TIME, HEAD}
+    assert {check.name for check in report.checks if check.outcome == "skipped"} == {
+        CHAIN,
+        REGISTERED,
+        WITHDRAWN,
+        IN_TIME,
+        HEAD,
+    }
     last = report.text().splitlines()[-1]
     assert last.startswith("release heritage/0001 is in order; not checked: the registry's chain is unbroken")
     assert not verify(published.folder, releases.key.public, None, published.entry.hash).ok
@@ -175,7 +182,7 @@ def test_a_registry_that_is_absent_broken_reordered_or_cut(check, releases, publ
         path.write_bytes(content)
         assert check() == failed
     path.unlink()
-    assert check() == {CHAIN, REGISTERED, IN_TIME, HEAD}
+    assert check() == {CHAIN, REGISTERED, WITHDRAWN, IN_TIME, HEAD}
 
 
 def test_a_cut_registry_is_found_by_a_head_known_from_elsewhere(releases, published):

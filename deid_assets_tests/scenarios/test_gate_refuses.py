@@ -17,6 +17,7 @@ from deid_assets.automation.outcomes import RunSummary
 from deid_assets.errors import ERROR, REFUSED
 from deid_assets.methods.kernel.node_computation import DrawnClasses, NodeComputation
 from deid_assets.methods.lattice.diagnosis import best_change
+from deid_assets.policy.withdrawals import OptOutLine, note
 from deid_assets.resources import Workplace
 from deid_assets.stages import STAGES
 from deid_assets.store.tables import write_table
@@ -139,6 +140,26 @@ def test_a_check_that_fails_for_earlier_releases_names_them(pipeline):
     (failed,) = (text for text in summary.failed_checks if text.startswith("absence"))
     assert failed.startswith("absence_posterior_within_threshold: measured 0.") and ", threshold 0.3; " in failed
     assert "and are in small/0002;" in failed and summary.release is None
+
+
+def test_whoever_opted_out_of_all_releases_after_they_were_drawn_is_not_published(pipeline):
+    """The home's list is part of the policy: everything made before is stale, and the staged files are searched."""
+    crosswalk, members = pipeline.table(KEY, "pseudonym_crosswalk"), pipeline.table(KEY, "release_members")
+    (one,) = crosswalk.query(
+        f"SELECT original_id FROM {crosswalk.sql} WHERE kind = 'member'"
+        f' AND pseudonym = (SELECT min("MemberID") FROM {members.sql})'
+    )["original_id"]
+    note(pipeline.home.policies, OptOutLine(one, True, "asked", "2024-01-01T00:00:00Z"))
+    summary = refused(pipeline, "members who opted out are in the staged files", "removed_members: it was made under another")
+    assert one not in " ".join(summary.reasons)
+
+
+def test_a_name_on_the_list_that_is_spelled_otherwise_than_a_member_refuses(pipeline):
+    (one,) = pipeline.table(KEY, "released_sample").query(
+        f"SELECT min(member_id) AS id FROM {pipeline.table(KEY, 'released_sample').sql}"
+    )["id"]
+    note(pipeline.home.policies, OptOutLine(f"0{one.upper()}", True, "asked", "2024-01-01T00:00:00Z"))
+    refused(pipeline, "the home's list of opt-outs: among 1 identifiers listed are some that match no delivered member")
 
 
 @pytest.mark.matrix

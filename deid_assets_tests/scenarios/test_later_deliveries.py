@@ -1,20 +1,26 @@
 """A later delivery of the same members: the same are drawn again, and who is in one release only tells little."""
 
+import json
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pytest
 
+from deid_assets.assessments.chosen_generalization import chosen_levels
+from deid_assets.assessments.kept_rows import KEPT_FROM, write_kept_rows
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
+from deid_assets.policy.loading import policy_called
 from deid_assets.release.cumulative import removal_digest, tags_in_order
+from deid_assets.release.kept_file import parquet_of
 from deid_assets.release.keys import load_secret
 from deid_assets.release.registry.entries import NoiseCharge
 from deid_assets.resources import Workplace
 from deid_assets.stages import STAGES
 from deid_assets_tests.scenarios.conftest import KEY, RELEASED
-from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, publish_earlier_release
+from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in, publish_earlier_release
+from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
 LATER = "later"
 """The key of the second delivery."""
@@ -64,6 +70,54 @@ def test_the_next_delivery_of_the_same_members_is_published_with_nearly_the_same
     assert len(now & before) > 0.75 * len(before - left), "members are drawn in a secret order"
 
 
+BY_AGE_OR_STAY = changed(
+    SMALL,
+    hierarchies__age__levels=[
+        {"name": "years", "width": 1},
+        {"name": "20 years", "width": 20, "top": 80},
+        {"name": "40 years", "width": 40, "top": 80},
+    ],
+)
+"""The free choice is 40 years of age with days in hospital; asked for more of the age, 20 years with stays of none or any."""
+
+
+@pytest.mark.matrix
+def test_releases_that_tell_too_much_together_are_refused_and_published_once_the_generalization_is_pinned(tmp_path):
+    """Each of the two generalizations passes by itself. Together they are 20 years of age with days in hospital."""
+    with pipeline_in(tmp_path / "deid") as pipeline:
+        write_policy(pipeline.home.policies, BY_AGE_OR_STAY)
+        pipeline.synthetic(KEY, 3_000, seed=1)
+        assert pipeline.run(KEY).exit_code == PUBLISHED
+        chosen = pipeline.table(KEY, "chosen_generalization").frame()
+        assert chosen["level_name"].tolist() == ["40 years", "days"]
+        deliver_again(
+            pipeline, LATER,
+            "CREATE TABLE gone AS SELECT member_id FROM members WHERE hash(member_id) % 10 = 0",
+            "DELETE FROM members WHERE member_id IN (FROM gone)", "DELETE FROM claims WHERE member_id IN (FROM gone)",
+        )  # fmt: skip
+        write_policy(pipeline.home.policies, changed(BY_AGE_OR_STAY, detail_at_least={"AgeAtFirstClaim": 0.25}))
+        before = pipeline.published_bytes()
+        refused = pipeline.run(LATER)
+        assert pipeline.table(LATER, "chosen_generalization").frame()["level_name"].tolist() == ["20 years", "none or any"]
+        assert refused.exit_code == REFUSED and pipeline.published_bytes() == before, refused
+        assert any("linked_high_risk_share_within_threshold" in check for check in refused.failed_checks), refused
+        alone = pipeline.run(LATER, ["release"])
+        assert alone.exit_code == REFUSED and pipeline.published_bytes() == before
+        assert "the records of members in small/0001 can be linked with those of this release" in " ".join(alone.reasons)
+
+        write_policy(pipeline.home.policies, changed(BY_AGE_OR_STAY, releases={"generalization": "pinned"}))
+        summary = pipeline.run(LATER)
+        assert summary.exit_code == PUBLISHED, summary
+        assert pipeline.table(LATER, "chosen_generalization").frame()["level_name"].tolist() == ["40 years", "days"]
+        public = json.loads((pipeline.home.releases / "small" / "0002" / "manifest.json").read_bytes())
+        (found,) = (item for item in public["evidence"] if item["asset"] == "cross_release_risk")
+        measured = {one["name"]: one for one in found["measurements"]}
+        assert measured["earlier_releases"]["value"] == 1 and measured["linked_high_risk_share"]["passed"]
+        assert 0 < measured["linked_high_risk_share"]["value"] < measured["linked_high_risk_share"]["bound"] <= 0.015
+        kept = pipeline.home.store / "manifests" / "small" / "0001.rows.parquet"
+        assert kept.stat().st_mode & 0o077 == 0 and not list(pipeline.home.releases.rglob("*.rows.parquet"))
+
+
 @pytest.mark.matrix
 def test_a_delivery_in_which_members_newly_have_a_sensitive_condition_and_nobody_left_is_refused(published, tmp_path):
     with copy_of(published.pipeline.home.root, tmp_path / "deid") as pipeline:
@@ -92,6 +146,14 @@ def delivered(pipeline: Pipeline) -> dict[str, int]:
     held = released(pipeline, KEY)
     ids = pipeline.table(KEY, "members").frame()["member_id"]
     return {member: 0 if member in held else NOT_RELEASED for member in ids}
+
+
+def kept_rows_of(pipeline: Pipeline) -> bytes:
+    """What the candidate shows of every member, as a release of it keeps it."""
+    policy = policy_called(pipeline.policy, pipeline.home.policies)
+    levels = chosen_levels(policy, pipeline.table(KEY, "chosen_generalization"))
+    tables = {name: pipeline.table(KEY, name) for name in KEPT_FROM}
+    return parquet_of(write_kept_rows(policy, levels, tables, Workplace(root=str(pipeline.home.root)).tags_in_order))
 
 
 def sensitive(pipeline: Pipeline) -> list[str]:
@@ -138,6 +200,16 @@ def test_a_few_newcomers_refuse(pipeline):
     assert "members of their class are new" in judged(pipeline, classes)
 
 
+def test_an_earlier_release_with_common_members_that_kept_no_rows_refuses(pipeline):
+    """As one made by an earlier version of the product: it is not known what both disclose together."""
+    members = sorted(released(pipeline, KEY))[:5]
+    publish_earlier_release(pipeline.home, members)
+    before = pipeline.published_bytes()
+    summary = pipeline.run(KEY, ["cross_release_risk", "release"])
+    assert summary.exit_code == REFUSED and pipeline.published_bytes() == before, summary
+    assert "releases_not_compared_within_threshold: measured 1, threshold 0" in summary.failed_checks, summary
+
+
 def test_newcomers_who_would_stand_out_are_left_out(pipeline):
     """The same as before, but the earlier release was there when members were suppressed."""
     classes = delivered(pipeline)
@@ -169,10 +241,16 @@ def test_the_same_list_and_members_tell_nothing(pipeline):
     classes |= dict.fromkeys(removed, REMOVED)
     publish_earlier_release(
         pipeline.home, released(pipeline, KEY), roll=roll_of(classes, pipeline), removal_digest=removal_digest(removed),
-        delivery_digest=digest,
+        delivery_digest=digest, rows=kept_rows_of(pipeline),
     )  # fmt: skip
+    before = pipeline.published_bytes()
     summary = pipeline.run(KEY, ["release"])
+    assert "measured beside other earlier releases than there are now" in " ".join(summary.reasons), summary
+    assert pipeline.published_bytes() == before
+    summary = pipeline.run(KEY, ["cross_release_risk", "release"])
     assert summary.exit_code == PUBLISHED, summary
+    measured = pipeline.materialization("cross_release_risk", KEY).metadata["linked_releases"].md_str
+    assert "small/0002" in measured and "linkable share" in measured
 
 
 @pytest.mark.matrix

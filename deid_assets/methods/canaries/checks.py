@@ -17,7 +17,7 @@ from deid_assets.methods.canaries.planting import (
     plant_in_records,
     single_valued,
 )
-from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK, draw_knowledge
+from deid_assets.methods.kernel.knowledge import draws_of_targets
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population.claim_records import EvaluationRecords
 from deid_assets.methods.population.longitudinal_data import Generalization, LongitudinalData
@@ -39,7 +39,7 @@ def flags_of_canaries(
     """
     planted, sizes = plant_in_data(data, levels, [size for size in (k - 1, k) if size > 1])
     flags = NodeComputation(planted, (), k).measure((), stream_key, draws, keep_flags=True).kept_flags
-    drawn = sizes[_targets(planted, stream_key, draws)]
+    drawn = sizes[draws_of_targets(planted, stream_key, draws)]
     return compare((drawn > 0) & (drawn < k), flags)
 
 
@@ -54,7 +54,7 @@ def neighbors_of_canaries(data: LongitudinalData, stream_key: bytes, draws: int 
     levels = Generalization((0,) * len(data.demographic_domains), (0,) * len(data.history_domains))
     planted, sizes = plant_in_data(data, levels)
     found = NodeComputation(planted, (), k=1).drawn_classes((), stream_key, draws)
-    drawn = sizes[_targets(planted, stream_key, draws)]
+    drawn = sizes[draws_of_targets(planted, stream_key, draws)]
     trial_by_trial = compare(certain_success(drawn), _success(~found.exempt, found.sizes))
     alone = drawn == 1
     attack = neighbor_attack(
@@ -94,7 +94,7 @@ def gains_of_canaries(
     alpha = len(planted.targets) / planted.members
     # 1 if everybody who matches is in the release, 0 if nobody does (a truncated claim); by Bayes' rule in between.
     certain = np.where(alike, np.maximum(0.0, 1 - (sizes - 1) * alpha / (1 - alpha)), (sizes > 0).astype(float))
-    return compare(certain[_targets(planted, stream_key, draws)], attack(planted, stream_key, draws))
+    return compare(certain[draws_of_targets(planted, stream_key, draws)], attack(planted, stream_key, draws))
 
 
 def sensitivity_of_canaries(
@@ -119,9 +119,3 @@ def _success(matched: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Return 1/f for each attack; -1, which is never right, if the class that should contain the target is empty."""
     empty = matched & (sizes < 1)
     return np.where(empty, -1.0, success_given_membership(matched & ~empty, sizes))
-
-
-def _targets(data: LongitudinalData, stream_key: bytes, draws: int) -> np.ndarray:
-    """Return (draws,) int64: the targets of a stream, in its order."""
-    blocks = range(-(-draws // DRAWS_PER_BLOCK))
-    return np.concatenate([draw_knowledge(data, stream_key, block).targets for block in blocks])[:draws]

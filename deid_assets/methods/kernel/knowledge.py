@@ -106,3 +106,9 @@ def start_block(data: LongitudinalData, stream_key: bytes, block: int) -> tuple[
     key = np.frombuffer(stream_key, dtype="<u8").astype(np.uint64)
     generator = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, block]))
     return generator, generator.integers(0, len(data.targets), DRAWS_PER_BLOCK)
+
+
+def draws_of_targets(data: LongitudinalData, stream_key: bytes, draws: int) -> np.ndarray:
+    """Return (draws,) int64: the targets of a stream, in its order."""
+    blocks = range(-(-draws // DRAWS_PER_BLOCK))
+    return np.concatenate([draw_knowledge(data, stream_key, block).targets for block in blocks])[:draws]

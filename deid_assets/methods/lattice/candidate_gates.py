@@ -26,6 +26,8 @@ REFUSED = "refused by chance before"
 """Reason for nodes not tried because the gate refused them in an earlier try."""
 NOT_COARSER = "not coarser than what was refused by chance"
 """Reason for nodes not tried because a further try considers only nodes above those of earlier tries."""
+PINNED = "not the pinned generalization"
+"""Reason for nodes not tried because the policy repeats the generalization of its last release."""
 
 MORE_TRIALS = (1, 4, 16)
 """Numbers of trials, as multiples of the gate's, used in turn until the result is clear."""

@@ -41,7 +41,14 @@ def distinct_codes(claims: Table) -> str:
     return f"SELECT kind, code FROM ({parts} UNION {further} WHERE further_diagnoses IS NOT NULL) ORDER BY kind, code"
 
 
-def removed_members(members: Table, claims: Table, quarantined: Table, code_book: Table, opted_out: Sequence[str]) -> Query:
+def removed_members(
+    members: Table,
+    claims: Table,
+    quarantined: Table,
+    code_book: Table,
+    opted_out: Sequence[str],
+    withdrawn: Sequence[str] = (),
+) -> Query:
     """SELECT the members who may not be released, one row per member and reason.
 
     A member with a sensitive code on any claim is removed with all claims, because the other claims would let an adversary
@@ -60,6 +67,8 @@ def removed_members(members: Table, claims: Table, quarantined: Table, code_book
         Distinct codes with `removal_reason`, null if the code is no reason for removal.
     opted_out
         Identifiers of members who opted out; `opt_out_match` counts those not in the delivery.
+    withdrawn
+        Identifiers of members who opted out of all releases of the home; they need not be in the delivery.
 
     Returns
     -------
@@ -88,9 +97,13 @@ def removed_members(members: Table, claims: Table, quarantined: Table, code_book
         SELECT member_id, 'opted out' AS reason, false AS sensitive
         FROM {members.sql}
         WHERE member_id IN (SELECT unnest(?::VARCHAR[]))
+        UNION ALL
+        SELECT member_id, 'withdrew' AS reason, false AS sensitive
+        FROM {members.sql}
+        WHERE member_id IN (SELECT unnest(?::VARCHAR[]))
         ORDER BY member_id, reason
     """
-    return Query(sql, (list(opted_out),))
+    return Query(sql, (list(opted_out), list(withdrawn)))
 
 
 def _alike(identifier: str) -> str:
@@ -132,13 +145,26 @@ class OptOutMatch:
                 "Where a delivery has few of those listed, state a smaller share; 0 asks for none"
             )
         if self.nearly:
-            found.append(
-                f"opt_outs: among {self.listed:,} identifiers listed are some that match no delivered member as they are "
-                "written, but would if upper and lower case, white space, quotes, commas, leading zeros, invisible characters "
-                "and the encoding of accents did not count; write them as the delivery does, or take those out who are not "
-                "meant"
-            )
+            found.append(f"opt_outs: {self._misspelled}; write them as the delivery does, or take those out who are not meant")
         return tuple(found)
+
+    @property
+    def problems_of_home(self) -> tuple[str, ...]:
+        """Explain why the home's own list cannot be trusted; of its members, none need be in the delivery."""
+        if not self.nearly:
+            return ()
+        return (
+            f"the home's list of opt-outs: {self._misspelled}; add them as the delivery writes them (`deid member opt-out`), "
+            "and take the others off the list (`deid member opt-in`)",
+        )
+
+    @property
+    def _misspelled(self) -> str:
+        return (
+            f"among {self.listed:,} identifiers listed are some that match no delivered member as they are "
+            "written, but would if upper and lower case, white space, quotes, commas, leading zeros, invisible characters "
+            "and the encoding of accents did not count"
+        )
 
 
 def opt_out_match(members: Table, opted_out: Sequence[str]) -> OptOutMatch:

@@ -138,6 +138,7 @@ class OptOuts(Section):
     )
     _listed: tuple[str, ...] | None = PrivateAttr(None)
     _digest: str = PrivateAttr("")
+    _withdrawn: tuple[str, ...] = PrivateAttr(())
 
     @model_validator(mode="after")
     def _read_file(self, info: ValidationInfo) -> "OptOuts":
@@ -149,6 +150,17 @@ class OptOuts(Section):
     def digest(self) -> str:
         """SHA-256 of the file; empty if there is none."""
         return self._digest
+
+    @property
+    def withdrawn(self) -> tuple[str, ...]:
+        """Identifiers on the home's own list, in order; they need not be in any delivery."""
+        return self._withdrawn
+
+    def with_withdrawn(self, members: tuple[str, ...]) -> "OptOuts":
+        """Return the section with the home's own list."""
+        made = self.model_copy()
+        made._withdrawn = members
+        return made
 
     @property
     def all_members(self) -> tuple[str, ...]:

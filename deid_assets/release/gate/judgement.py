@@ -143,7 +143,10 @@ def opt_out_refusals(policy: Policy, members: Table) -> list[Refusal]:
     match = opt_out_match(members, policy.opt_outs.all_members)
     return [
         Refusal("opt_outs_not_matched", "opt_outs", None, None, text)
-        for text in match.problems(policy.opt_outs.matched_at_least)
+        for text in (
+            *match.problems(policy.opt_outs.matched_at_least),
+            *opt_out_match(members, policy.opt_outs.withdrawn).problems_of_home,
+        )
     ]
 
 
@@ -157,7 +160,7 @@ def membership_refusals(policy: Policy, staged: Staged, crosswalk: Table, sample
         "opted_out_member": (
             "opted out",
             "member_id IN (SELECT unnest(?::VARCHAR[]))",
-            [list(policy.opt_outs.all_members)],
+            [[*policy.opt_outs.all_members, *policy.opt_outs.withdrawn]],
         ),
         "removed_member": ("were removed", f"member_id IN (SELECT member_id FROM {removed.sql})", []),
         "member_not_drawn": (

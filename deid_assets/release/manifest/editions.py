@@ -150,6 +150,9 @@ class Manifest:
         number of the try is public.
     counts
         How counts are protected, and what they cost; None in manifests of tests only.
+    rows, generalization
+        What a later release is compared with: the kept rows (`methods.releases.kept_rows`) as Parquet, kept beside the
+        restricted edition, and the chosen level of each dimension. Empty and None if records have no identifier.
     """
 
     place: Place
@@ -172,6 +175,8 @@ class Manifest:
     removal_digest: str = ""
     tried: Tried | None = None
     counts: CountStatement | None = None
+    rows: bytes = b""
+    generalization: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         problem = self._contradiction()
@@ -210,6 +215,7 @@ class Editions:
     member_tags: bytes
     roll: bytes
     exact_certificate: bytes
+    rows: bytes = b""
 
 
 def editions(manifest: Manifest, protect: Protect) -> Editions:
@@ -237,6 +243,8 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
             "roll_digest": bytes_digest(manifest.roll) if manifest.roll else None,
             "removal_digest": manifest.removal_digest or None,
         }
+        | ({"rows_digest": bytes_digest(manifest.rows)} if manifest.rows else {})
+        | ({"generalization": dict(manifest.generalization)} if manifest.generalization is not None else {})
         | ({"try": manifest.tried.to_json()} if manifest.tried else {})
         | ({"counts": manifest.counts.restricted()} if manifest.counts else {})
     )
@@ -258,7 +266,7 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
         | ({"try": {"number": manifest.tried.number, "at_most": TRIES_AT_MOST}} if manifest.tried else {})
         | ({"counts": manifest.counts.public()} if manifest.counts else {})
     )
-    return Editions(public, restricted, manifest.member_tags, manifest.roll, manifest.exact_certificate)
+    return Editions(public, restricted, manifest.member_tags, manifest.roll, manifest.exact_certificate, manifest.rows)
 
 
 def _common(manifest: Manifest) -> dict:

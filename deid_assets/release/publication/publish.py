@@ -51,7 +51,7 @@ from deid_assets.release.publication.verification import MANIFEST, SIGNATURE, ve
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.clock import goes_back
-from deid_assets.release.registry.entries import Entry
+from deid_assets.release.registry.entries import Entry, Withdrawal
 from deid_assets.release.registry.noise_charges import NoisyPublication
 from deid_assets.release.registry.tries import Tried, is_recorded
 from deid_assets.store import durable
@@ -81,8 +81,8 @@ class Releases:
         Signs manifests. A release left by a crash is completed only if this key signed it.
     restricted
         Folder in the restricted store for restricted editions of manifests, as <policy>/<number>.json. Beside each are
-        the tags of the released members as <number>.members, the roll of its delivery as <number>.roll and the exact
-        certificate as <number>.certificate.json.
+        the tags of the released members as <number>.members, the roll of its delivery as <number>.roll, what later
+        releases are compared with as <number>.rows.parquet, and the exact certificate as <number>.certificate.json.
     """
 
     folder: Path
@@ -148,6 +148,30 @@ class Releases:
             if not is_recorded(chain, tried, by_chance):
                 line = tried.refused(by_chance, chain.head, clock.now(chain.last_time))
                 self.registry.append(line.signed(self.key))
+
+    def withdraw(self, policy: str, number: int, reason: str) -> Withdrawal:
+        """Add the withdrawal of a release to the registry, flushed; nothing is deleted.
+
+        Raises
+        ------
+        ReleaseError
+            If there is no such release, it was withdrawn before, or there is no reason.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._locked():
+            self._recover_or_refuse()
+            chain = self.registry.chain()
+            name = f"{policy}/{number:04d}"
+            if chain.find(policy, number) is None:
+                raise ReleaseError(f"there is no release {name} in the registry; `deid releases` lists them")
+            earlier = chain.withdrawal_of(policy, number)
+            if earlier is not None:
+                raise ReleaseError(f"release {name} was withdrawn before, at {earlier.time}")
+            if not reason.strip():
+                raise ReleaseError("a withdrawal needs a reason, which is recorded in the registry")
+            line = Withdrawal(policy, number, reason, chain.head, clock.now(chain.last_time)).signed(self.key)
+            self.registry.append(line)
+            return line
 
     def charge(self, noise: NoisyPublication) -> None:
         """Charge noisy numbers that are told outside a release, such as in a refusal; before they are drawn.
@@ -414,6 +438,7 @@ class Staging:
             and manifest.get("restricted_edition") == bytes_digest(made.restricted)
             and parse_json(made.restricted).get("members_digest") == bytes_digest(made.member_tags)
             and parse_json(made.restricted).get("roll_digest") == (bytes_digest(made.roll) if made.roll else None)
+            and parse_json(made.restricted).get("rows_digest") == (bytes_digest(made.rows) if made.rows else None)
             and names_exact_edition((self.folder / CERTIFICATE).read_bytes(), made.exact_certificate)
         )
         if not is_this_one:
@@ -422,6 +447,7 @@ class Staging:
         restricted = owner_only(self.releases.restricted / self.policy)
         durable.replace(restricted / f"{self.number:04d}.members", made.member_tags, 0o600)
         durable.replace(restricted / f"{self.number:04d}.roll", made.roll, 0o600)
+        durable.replace(restricted / f"{self.number:04d}.rows.parquet", made.rows, 0o600)
         durable.replace(restricted / f"{self.number:04d}.certificate.json", made.exact_certificate, 0o600)
         durable.replace(restricted / f"{self.number:04d}.json", made.restricted, 0o600)
         durable.create(self.folder / MANIFEST, made.public, 0o444)

@@ -286,27 +286,36 @@ def _read_registry(registry: Path | None) -> Chain | str | None:
 
 def _check_registry(content: bytes, chain: Chain | str | None, expected_head: str | None) -> list[Check]:
     """Whether the chain is unbroken, contains the entry that this manifest determines, and does not go back in time there."""
-    sound, registered, in_time, known = (
+    sound, registered, withdrawn, in_time, known = (
         "the registry's chain is unbroken",
         "the registry contains this release",
+        "the release was not withdrawn",
         "the release is not older than what was registered before it",
         "the registry reaches the known head",
     )
     if not isinstance(chain, Chain):
         outcome: Outcome = "failed" if expected_head or chain else "skipped"
         return [
-            Check(name, outcome, chain or "the registry check was switched off") for name in (sound, registered, in_time, known)
+            Check(name, outcome, chain or "the registry check was switched off")
+            for name in (sound, registered, withdrawn, in_time, known)
         ]
     cut = f"its last line is cut off: {len(chain.tail)} bytes without an end of line" if chain.tail else None
     checks = [
         _answer(sound, chain.problem or cut),
         _answer(registered, _registry_problem(content, chain.entries)),
+        _answer(withdrawn, _withdrawal(chain, _entry_of(content))),
         _time_check(in_time, chain, _entry_of(content)),
     ]
     if expected_head is None:
         return [*checks, Check(known, "skipped", "no head was given")]
     reached = expected_head == GENESIS or any(line.hash == expected_head for line in chain.lines)
     return [*checks, _answer(known, None if reached else "entries were cut off or changed")]
+
+
+def _withdrawal(chain: Chain, entry: Entry | None) -> str | None:
+    """When and why a release was withdrawn; None if it was not."""
+    line = None if entry is None else chain.withdrawal_of(entry.policy, entry.number)
+    return None if line is None else f"it was withdrawn at {line.time}: {_shown(line.reason)}"
 
 
 def _time_check(name: str, chain: Chain, entry: Entry | None) -> Check:

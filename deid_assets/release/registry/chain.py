@@ -19,6 +19,7 @@ from deid_assets.release.registry.entries import (
     NoiseCharge,
     OlderNoiseCharge,
     RefusedTry,
+    Withdrawal,
     line_of,
 )
 from deid_assets.store import durable
@@ -69,6 +70,16 @@ class Chain:
     def find(self, policy: str, number: int) -> Entry | None:
         """The entry of a release."""
         return next((e for e in self.entries if (e.policy, e.number) == (policy, number)), None)
+
+    @property
+    def withdrawn(self) -> frozenset[tuple[str, int]]:
+        """Policy and number of the releases that were withdrawn."""
+        return frozenset((line.policy, line.number) for line in self.lines if isinstance(line, Withdrawal))
+
+    def withdrawal_of(self, policy: str, number: int) -> Withdrawal | None:
+        """The line that withdraws a release; None if it was not withdrawn."""
+        lines = (line for line in self.lines if isinstance(line, Withdrawal))
+        return next((line for line in lines if (line.policy, line.number) == (policy, number)), None)
 
     def key_after(self, position: int) -> str | None:
         """The key in force after that many lines, in hexadecimal, according to rotations; None if there are none."""
@@ -137,6 +148,7 @@ class _Rules:
 
     def __init__(self) -> None:
         self._used: set[tuple[str, int]] = set()
+        self._withdrawn: set[tuple[str, int]] = set()
         self._key: str | None = None
         self._earlier_keys: set[str] = set()
 
@@ -152,9 +164,11 @@ class _Rules:
             if (line.policy, line.number) in self._used:
                 raise ReleaseError("uses the number of an earlier release")
             self._used.add((line.policy, line.number))
-        elif isinstance(line, ClockCorrection | RefusedTry | NoiseCharge | OlderNoiseCharge):
+        elif isinstance(line, Withdrawal | ClockCorrection | RefusedTry | NoiseCharge | OlderNoiseCharge):
             if self._key not in (None, line.key):
                 raise ReleaseError("is signed by a key that was not in force")
+            if isinstance(line, Withdrawal):
+                self._require_withdrawable(line.policy, line.number)
         else:
             if self._key not in (None, line.old_key):
                 raise ReleaseError("replaces a key that was not in force")
@@ -162,6 +176,11 @@ class _Rules:
                 raise ReleaseError("brings back a key that was replaced")
             self._earlier_keys |= {line.old_key, line.new_key}
             self._key = line.new_key
+
+    def _require_withdrawable(self, policy: str, number: int) -> None:
+        if (policy, number) not in self._used - self._withdrawn:
+            raise ReleaseError("withdraws a release that is not registered before it, or that was withdrawn before")
+        self._withdrawn.add((policy, number))
 
 
 def _following(text: bytes, head: str) -> Line:

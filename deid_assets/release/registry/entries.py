@@ -1,4 +1,4 @@
-"""The lines of the registry: a release, a change of the signing key, a correction of the clock, a refused try, a cost of noise.
+"""The lines of the registry: releases, withdrawals, changes of the signing key, corrections of the clock, refused tries, noise.
 
 Every entry contains the hash of the one before it. A line without `kind` is a release. The other kinds say things that
 no manifest says, so they carry their own signatures. The signed content includes the hash of the entry before, so the
@@ -360,9 +360,46 @@ class OlderNoiseCharge(_SignedByOne):
             raise ReleaseError("records a cost of noise, but its signature is not valid")
 
 
-Line = Entry | KeyRotation | ClockCorrection | RefusedTry | NoiseCharge | OlderNoiseCharge
+@dataclass(frozen=True)
+class Withdrawal(_SignedByOne):
+    """A release was withdrawn: recipients are asked not to use it any more. Its folder and its entry stay.
+
+    What was published cannot be made unknown, so a withdrawn release still counts wherever earlier releases do.
+
+    Parameters
+    ----------
+    policy, number
+        The release.
+    reason
+        Why, in words that may be published.
+    previous, time
+        As in a release.
+    key, signature
+        Raw public key of the signer, and its signature, in hexadecimal.
+    """
+
+    policy: str
+    number: int
+    reason: str
+    previous: str
+    time: str
+    key: str = ""
+    signature: str = ""
+
+    kind: ClassVar = "withdrawal"
+    texts: ClassVar = ("policy", "reason", "time", "signature")
+    digests: ClassVar = ("key", "previous")
+    numbers: ClassVar = ("number",)
+
+    def require_signed(self) -> None:
+        """Refuse a withdrawal without a reason or a valid signature."""
+        if not (self.reason.strip() and self._holds(self.key, self.signature)):
+            raise ReleaseError("records a withdrawal, but its signature is not valid")
+
+
+Line = Entry | Withdrawal | KeyRotation | ClockCorrection | RefusedTry | NoiseCharge | OlderNoiseCharge
 KINDS: dict[str | None, type[Line]] = {
-    kind.kind: kind for kind in (Entry, KeyRotation, ClockCorrection, RefusedTry, NoiseCharge, OlderNoiseCharge)
+    kind.kind: kind for kind in (Entry, Withdrawal, KeyRotation, ClockCorrection, RefusedTry, NoiseCharge, OlderNoiseCharge)
 }
 
 

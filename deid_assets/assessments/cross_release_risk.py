@@ -1,0 +1,417 @@
+"""Earlier releases of the same members, linked with the release about to be made (methods#meet)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Limit, Shown, Work
+from deid_assets.assessments.chosen_generalization import chosen_levels
+from deid_assets.assessments.earlier_releases import EarlierRows
+from deid_assets.assessments.evidence import Evidence, Measurement, Refusal, exact
+from deid_assets.assessments.kept_rows import KEPT_FROM, write_kept_rows
+from deid_assets.assessments.kernel_input import class_size_needed, sampling_fraction
+from deid_assets.assessments.longitudinal_risk import high_risk_measurements
+from deid_assets.assessments.planting import planted_store
+from deid_assets.assessments.published import Published, written
+from deid_assets.cluster.executors import search_executor
+from deid_assets.errors import ReleaseError
+from deid_assets.figures.tables import ReportTable
+from deid_assets.methods.adversary.two_readings import BothReadings, both_readings
+from deid_assets.methods.canaries.checks import DRAWS
+from deid_assets.methods.canaries.planting import Findings, compare
+from deid_assets.methods.kernel.knowledge import draws_of_targets
+from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
+from deid_assets.methods.releases.comparison import compared, withdrawn_standing_out
+from deid_assets.methods.releases.linkability import linkable_share
+from deid_assets.methods.releases.meet import LinkedMembers, linked_members
+from deid_assets.policy.models import Policy
+from deid_assets.store.tables import Query, Table, drop_schema, write_table
+
+NAME = "cross_release_risk"
+LINKED, LINKED_LITERAL = "linked_high_risk_share", "linked_high_risk_share_literal"
+EARLIER, NOT_COMPARED, WITHDRAWN = "earlier_releases", "releases_not_compared", "releases_with_members_missed"
+SECTION = "methods#meet; El Emam et al. 2012, Multimedia Appendix 1, section 5"
+ALL = "all together"
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """Earlier releases with members, by what they mean for the release about to be made.
+
+    Attributes
+    ----------
+    linked
+        Those with members of this release, and with rows to compare.
+    unknown
+        Those that may contain members of this release, and cannot be compared.
+    number
+        All of them.
+    """
+
+    linked: tuple[EarlierRows, ...]
+    unknown: tuple[EarlierRows, ...]
+    number: int
+
+
+def earlier_of(policy: Policy, releases: Sequence[EarlierRows], released: np.ndarray) -> Earlier:
+    """Sort earlier releases.
+
+    Parameters
+    ----------
+    released
+        (n,) uint64: tags of the members about to be released.
+    """
+    linked: list[EarlierRows] = []
+    unknown: list[EarlierRows] = []
+    for one in releases:
+        stated = one.name in policy.releases.other_people
+        if one.tags is None:
+            unknown += [] if stated else [one]
+        elif len(np.intersect1d(one.tags, released)):
+            # Known common members contradict any statement about other people.
+            (unknown if one.file is None else linked).append(one)
+    return Earlier(tuple(linked), tuple(unknown), len(releases))
+
+
+def assess(work: Work[Policy]) -> Assessed:
+    """Evidence: what adversaries learn who link the records of members in this release and in earlier ones.
+
+    Each earlier release with common members is compared by itself, and all of them together. Values are known at the meet
+    of the generalizations, and classes are counted among members of all deliveries.
+    """
+    policy, tables = work.policy, work.tables
+    levels = chosen_levels(policy, tables["chosen_generalization"])
+    tried = work.history.try_at(levels)
+    file = tables["member_profiles"].file
+    try:
+        own = write_kept_rows(policy, levels, tables, work.history.tags_in_order)
+        released = own.arrays(f"SELECT DISTINCT tag FROM {own.sql} WHERE released ORDER BY tag")["tag"]
+        earlier = earlier_of(policy, work.history.earlier_rows(), np.asarray(released))
+        k = class_size_needed(policy, sampling_fraction(policy, len(released), tables["member_profiles"].count()))
+        found = _measured(work, own, earlier, k, tried.number)
+    finally:
+        drop_schema(file, "scratch")
+    measured = (
+        *linked_measurements(policy, found, work.commitment, tried.number),
+        *release_measurements(policy, earlier, found),
+    )
+    return Assessed(measured, canaries_at_the_meet(policy, k, work), tried, _shown(found))
+
+
+@dataclass(frozen=True)
+class Linked:
+    """What one earlier release, or all together, disclose beside the release about to be made.
+
+    `readings` is None if no member is in all of them. `withdrawn` is the share of the earlier release's members who stand out
+    as missing. `facts` are for the restricted event log only.
+    """
+
+    release: str
+    readings: BothReadings | None
+    withdrawn: float = 0.0
+    facts: Mapping[str, float] | None = None
+
+
+def _measured(work: Work[Policy], own: Table, earlier: Earlier, k: int, number: int) -> list[Linked]:
+    policy = work.policy
+    found: list[Linked] = []
+    rows = rows_of(earlier.linked, own)
+    for one, table in zip(earlier.linked, rows, strict=True):
+        both = compared(table, own)
+        facts = {
+            "members in both": both.members,
+            "added": both.added,
+            "withdrawn": both.withdrawn,
+            "linkable share": linkable_share(own, table),
+            "values hidden in one only": both.hidden_share,
+        }
+        work.note(f"linking with {one.name}")
+        missing = withdrawn_standing_out(table, own, policy.safe_class_size) / max(both.members + both.withdrawn, 1)
+        found.append(Linked(one.name, _readings(work, [table, own], k, number), missing, facts))
+    if len(rows) > 1:
+        work.note("linking with all earlier releases together")
+        found.append(Linked(ALL, _readings(work, [*rows, own], k, number)))
+    return found
+
+
+def rows_of(releases: Sequence[EarlierRows], own: Table) -> list[Table]:
+    """Read the kept rows of earlier releases into the scratch schema of the store that holds the present release's."""
+    tables = []
+    for place, one in enumerate(releases):
+        table = Table(own.file, "scratch", f"earlier_rows_{place}")
+        if one.file is None:
+            raise ReleaseError(f"{one.name} kept no rows, so it cannot be linked")
+        write_table(table, Query("SELECT * FROM read_parquet(?)", (str(one.file()),)))
+        tables.append(table)
+    return tables
+
+
+def _readings(work: Work[Policy], releases: Sequence[Table], k: int, number: int) -> BothReadings | None:
+    adversary = work.policy.adversary
+    linked = linked_members(releases, adversary.power, adversary.rounding)
+    if linked is None:
+        return None
+    with search_executor() as executor:
+        return both_readings(
+            linked.computation(k, not work.policy.counts_population), linked.node, linked.adversary,
+            work.stream_key("cross releases", number),
+            work.policy.risk.gate.draws, executor,
+        )  # fmt: skip
+
+
+def linked_measurements(
+    policy: Policy, found: Iterable[Linked], commitment: str, number: int
+) -> tuple[Measurement, Measurement]:
+    """The worst share at high risk of all linked releases, in both readings; 0 of no draws if there are none."""
+    each = [
+        high_risk_measurements(policy, one.readings.fixed, one.readings.literal, commitment, number)
+        for one in found
+        if one.readings is not None
+    ]
+    if not each:
+        nothing = NodeMeasurement(0, 0, 1)
+        # Without a linked release there is no draw, and no uncertainty about draws.
+        template = high_risk_measurements(policy, nothing, nothing, commitment, number)
+        each = [tuple(replace(one, value=0.0, bound=0.0, sample_size=0) for one in template)]
+    worst = [max(own, key=lambda one: (one.compared or 0.0, one.value or 0.0)) for own in zip(*each, strict=True)]
+    fixed, literal = (
+        replace(one, name=name, method="linked_members", section=SECTION)
+        for one, name in zip(worst, (LINKED, LINKED_LITERAL), strict=True)
+    )
+    return fixed, literal
+
+
+def release_measurements(policy: Policy, earlier: Earlier, found: Iterable[Linked]) -> tuple[Measurement, ...]:
+    """How many earlier releases there are, cannot be compared, and lose members who stand out as missing.
+
+    Too many stand out if they are more than MaxSup of the earlier release, as members of small classes may be.
+    """
+    standing_out = sum(not one.withdrawn <= policy.risk.max_high_risk_share for one in found)
+    return (
+        exact(EARLIER, "releases", earlier.number, None, NAME, "methods#meet", None, gating=False),
+        exact(NOT_COMPARED, "releases", len(earlier.unknown), 0.0, NAME, "methods#meet", earlier.number),
+        exact(WITHDRAWN, "releases", standing_out, 0.0, "withdrawn_standing_out", "methods#disappearance", earlier.number),
+    )
+
+
+def cross_release_refusals(
+    policy: Policy, evidence: Iterable[Evidence], releases: Sequence[EarlierRows], released: np.ndarray
+) -> list[Refusal]:
+    """Refuse if there are other earlier releases than were measured, or some that cannot be compared; say what to do.
+
+    Parameters
+    ----------
+    releases
+        The earlier releases that exist now.
+    released
+        (n,) uint64: tags of the members about to be released.
+    """
+    measured = [one for item in evidence if item.asset == NAME for one in item.measurements]
+    numbers = [one.value for one in measured if one.name == EARLIER]
+    found = []
+    if numbers != [len(releases)]:
+        text = (
+            f"{NAME}: it was measured beside other earlier releases than there are now; run the whole job again, which links "
+            "this release with all of them"
+        )
+        found.append(Refusal("stale_evidence", NAME, None, None, text))
+    earlier = earlier_of(policy, releases, released)
+    for one in earlier.unknown:
+        why = "was made with another secret" if one.tags is None else "has members of this release, and kept no rows"
+        text = (
+            f"{one.name} {why}, so it is not known what both disclose together; "
+            + (
+                "use the secret with which it was made or, if none of its members can be in this delivery, say so in "
+                "releases.other_people of the policy"
+                if one.tags is None else
+                "release members who are not in it, or restore its rows from a backup of the restricted store"
+            )
+        )  # fmt: skip
+        found.append(Refusal("not_comparable", one.name, None, None, text))
+    if any(one.failed_by_draws and one.name in (LINKED, LINKED_LITERAL) for one in measured):
+        names = ", ".join(one.name for one in earlier.linked)
+        text = (
+            f"{NAME}: the records of members in {names} can be linked with those of this release, and together they single "
+            "out too many members; use the levels of the earlier release (releases.generalization: pinned), or coarser ones"
+        )
+        found.append(Refusal("linked_releases", NAME, None, None, text))
+    return found
+
+
+def _shown(found: Sequence[Linked]) -> dict[str, Shown]:
+    """Facts by release, for the restricted event log."""
+    rows = [
+        {
+            "release": one.release,
+            "high-risk share": float("nan") if one.readings is None else one.readings.fixed.share,
+            "literal": float("nan") if one.readings is None else one.readings.literal.share,
+            **(one.facts or {}),
+        }
+        for one in found
+    ]
+    return {"linked_releases": pd.DataFrame(rows)} if rows else {}
+
+
+def report_table(found: Published) -> ReportTable:
+    """The report's table: what several releases disclose together."""
+    rows = (
+        ("earlier releases with members", EARLIER),
+        ("of these, releases that could not be compared", NOT_COMPARED),
+        ("share of simulated adversaries who find a class of too few members in linked releases", LINKED),
+        ("the same, with power and exemption computed on the generalized values", LINKED_LITERAL),
+        ("earlier releases with too many members who stand out because they are missing now", WITHDRAWN),
+    )
+    return ReportTable(
+        "cross_release",
+        "This release and earlier ones together",
+        "What adversaries learn who link the records of members in several releases. They know each value as precisely as any "
+        "of the releases shows it. The worst of all earlier releases, each by itself and all together. Without an earlier "
+        "release of the same members, the shares are 0.",
+        (("Measured", "name"), ("Number", "number")),
+        tuple((label, written(found, name)) for label, name in rows if name in found),
+    )
+
+
+# Canaries
+
+
+def canaries_at_the_meet(policy: Policy, k: int, work: Work[Policy]) -> Findings:
+    """Whether linking finds members who stand out only under the meet, and nobody else.
+
+    In each of two made-up releases every member is in a class of k or more. Under the meet, some are in classes of k - 1: by
+    demographics, by a value that each release joins with another, and by two claims of which each release hides one.
+    """
+    with planted_store() as file:
+        first, second = (
+            _planted(file, name, planted_rows(max(k, 2), number)) for number, name in enumerate(("first", "second"))
+        )
+        linked = linked_members([first, second], 1, policy.adversary.rounding)
+    if linked is None:
+        return compare([1.0], [0.0])
+    return flags_of_planted(linked, max(k, 2), work.stream_key("canaries of cross releases"))
+
+
+def flags_of_planted(linked: LinkedMembers, k: int, key: bytes) -> Findings:
+    """Compare the flags of draws with those that the planted members must have."""
+    computation = linked.computation(k)
+    drawn = draws_of_targets(linked.data, key, DRAWS)
+    total = Findings(0, 0)
+    # Members are ordered by tag, and the planted ones who stand out come first.
+    expected = linked.data.targets[drawn] < STANDING_OUT * (k - 1)
+    for exemption in ("once", "literal"):
+        flags = computation.measure(linked.node, key, DRAWS, exemption=exemption, keep_flags=True).kept_flags
+        total += compare(expected, flags)
+    return total
+
+
+STANDING_OUT = 3
+"""Groups of k - 1 planted members who stand out under the meet."""
+
+
+@dataclass(frozen=True)
+class PlantedGroup:
+    """Planted members who are alike.
+
+    Attributes
+    ----------
+    people
+        How many there are.
+    shown
+        Label of each quasi-identifier in the first and in the second release, by column; "" where it hides the value.
+    """
+
+    people: int
+    shown: Mapping[str, tuple[str, str]]
+
+
+def planted_groups(k: int) -> list[PlantedGroup]:
+    """Groups of made-up members in two releases; the first `STANDING_OUT` of them stand out under the meet, and only there."""
+    few, enough = k - 1, k
+    by_class = [(few, "x", "u"), (enough, "x", "v"), (enough, "y", "u")]
+    by_value = [(few, "p", "m"), (enough, "p", "n"), (enough, "q", "m")]
+    classes = [PlantedGroup(people, {"class": (first, second)}) for people, first, second in by_class]
+    values = [PlantedGroup(people, {"class": ("a", "a"), "value": (first, second)}) for people, first, second in by_value]
+    # Each release cuts one of two claims of the few; the others have only one of them.
+    claims = [
+        PlantedGroup(few, {"class": ("b", "b"), "value": ("r", ""), "other": ("", "t")}),
+        PlantedGroup(enough, {"class": ("b", "b"), "value": ("r", "r")}),
+        PlantedGroup(enough, {"class": ("b", "b"), "other": ("t", "t")}),
+    ]
+    return [classes[0], values[0], claims[0], *classes[1:], *values[1:], *claims[1:]]
+
+
+def planted_rows(k: int, release: int) -> list[tuple]:
+    """The kept rows of `planted_groups` in the first (0) or second (1) release; tags count from 0, group by group."""
+    rows: list[tuple] = []
+    tag = 0
+    for group in planted_groups(k):
+        for _ in range(group.people):
+            for column, labels in group.shown.items():
+                value, held = "".join(dict.fromkeys(labels)), int(labels[release] != "")
+                day = None if column == "class" else 1
+                rows.append((tag, column, day, value, labels[release] or value, 1, held, True))
+            tag += 1
+    return rows
+
+
+def _planted(file: Path, name: str, rows: Sequence[tuple]) -> Table:
+    columns = ("tag", "quasi_identifier", "service_day", "value", "label", "known", "held", "released")
+    kinds = ("UBIGINT", "VARCHAR", "INTEGER", "VARCHAR", "VARCHAR", "UINTEGER", "UINTEGER", "BOOLEAN")
+    lists = ", ".join(f"unnest(?::{kind}[]) AS {column}" for column, kind in zip(columns, kinds, strict=True))
+    table = Table(file, "planted", name)
+    write_table(table, Query(f"SELECT {lists}", tuple(list(values) for values in zip(*rows, strict=True))))
+    return table
+
+
+def _limit(policy: Policy) -> Limit:
+    return Limit(policy.risk.max_high_risk_share, policy.risk.gate.confidence)
+
+
+CROSS_RELEASE_RISK = Assessment(
+    NAME,
+    version="1",
+    policy_sections=("releases", "risk", "adversary"),
+    inputs=(*KEPT_FROM, "chosen_generalization", *CANDIDATE),
+    measure=assess,
+    draws="judged",
+    report_table=report_table,
+    gates=(
+        Gate(
+            LINKED,
+            "linked_high_risk_share_within_threshold",
+            "At most MaxSup of the adversaries who link this release with earlier ones find a class of too few members.",
+            "Share at high risk in linked releases: how often what a neighbor may know, as precisely as any release shows it, "
+            "matches too few members of all deliveries.",
+            HALF,
+            _limit,
+        ),
+        Gate(
+            LINKED_LITERAL,
+            "literal_linked_high_risk_share_within_threshold",
+            "The same, with power and exemption computed on the generalized values.",
+            "The share at high risk in linked releases, with exemptions and power computed from the generalized data.",
+            HALF,
+            _limit,
+        ),
+        Gate(
+            NOT_COMPARED,
+            "releases_not_compared_within_threshold",
+            "Every earlier release that may contain members of this one can be compared with it.",
+            "Earlier releases that may contain members of this release, and that cannot be compared with it.",
+            1.0,
+            lambda policy: Limit(0.0),
+        ),
+        Gate(
+            WITHDRAWN,
+            "withdrawn_members_within_threshold",
+            "Members of an earlier release whom this one lacks are hidden among others who are missing, except at most MaxSup.",
+            "Earlier releases of which more than MaxSup of the members are missing and stand out: fewer than k of their class "
+            "are.",
+            1.0,
+            lambda policy: Limit(0.0),
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,43 @@
+"""What a release shows of every delivered member, kept for later releases (methods#meet)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.assessments.kernel_input import claim_columns, member_columns
+from deid_assets.methods.releases.kept_rows import MemberTables, kept_rows
+from deid_assets.policy.models import Policy
+from deid_assets.store.tables import Table, write_table
+
+KEPT_FROM = (
+    "member_profiles", "suppressed_members", "grouped_claims", "truncated_claims", "eligible_claims", "value_domains",
+)  # fmt: skip
+"""The tables that say what a release shows of its members."""
+
+
+class Tags(Protocol):
+    """Returns the keyed tag of each member."""
+
+    def __call__(self, member_ids: Sequence[str]) -> np.ndarray:
+        """(n,) uint64, in the order given."""
+
+
+def write_kept_rows(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], tags: Tags) -> Table:
+    """Write the kept rows of the release about to be made into the scratch schema of its store.
+
+    Parameters
+    ----------
+    levels
+        Level of every quasi-identifier in the release.
+    tables
+        Tables of the store, by the names of their assets.
+    """
+    of = MemberTables(*(tables[name] for name in KEPT_FROM))
+    ids = of.profiles.query(f"SELECT member_id FROM {of.profiles.sql} ORDER BY member_id")["member_id"]
+    tagged, kept = (Table(of.profiles.file, "scratch", name) for name in ("member_tags", "kept_rows"))
+    write_table(tagged, pd.DataFrame({"member_id": ids.astype("str"), "tag": tags(ids.tolist()).astype(np.uint64)}))
+    members, claims = ({column: levels[column] for column in own} for own in (member_columns(policy), claim_columns(policy)))
+    write_table(kept, kept_rows(of, tagged, members, claims, released_only=not policy.counts_population))
+    return kept

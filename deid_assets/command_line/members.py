@@ -1,0 +1,115 @@
+"""`deid member`: which releases hold a person, and who opted out of all future ones. `deid release`: withdraw a release."""
+
+import sys
+
+import click
+
+from deid_assets.errors import ReleaseError
+from deid_assets.store.home import Home
+
+_ID = click.argument("member_id", metavar="ID")
+_REASON = click.option("--reason", required=True, help="Reason, in words; stored in the restricted part of the home.")
+
+
+def _identifier(given: str) -> str:
+    """The identifier, from standard input for '-': command lines are kept in histories, and others can see them."""
+    return sys.stdin.readline().strip() if given == "-" else given.strip()
+
+
+@click.group()
+def member() -> None:
+    """Find out which releases hold a person, and leave people out of future ones.
+
+    ID is the identifier as deliveries write it, or '-' to read it from standard input. Answers are about a person: they are
+    printed, and stored nowhere.
+    """
+
+
+@member.command("where")
+@_ID
+def member_where(member_id: str) -> None:
+    """Print which releases hold a person. Needs the home's secret."""
+    from deid_assets.release.cumulative import releases_made
+    from deid_assets.release.keyring import secret_of
+    from deid_assets.release.registry.chain import Registry
+    from deid_assets.release.whereabouts import whereabouts
+
+    home = Home.here()
+    registry = Registry(home.releases / "registry.jsonl")
+    withdrawn = registry.chain().withdrawn
+    found = whereabouts(_identifier(member_id), releases_made(home.store / "manifests", registry), secret_of(home))
+    said = {True: "holds this person", False: "does not hold this person", None: "cannot be told"}
+    for one in found:
+        policy, _, number = one.release.partition("/")
+        gone = "  withdrawn" if (policy, int(number)) in withdrawn else ""
+        click.echo(f"{one.release}  delivery {one.delivery}  {said[one.released]}{gone}")
+    if not found:
+        click.echo("Nothing has been published here.")
+    if any(one.released is None for one in found):
+        click.echo("'Cannot be told': made with another secret, or of records without an identifier.")
+
+
+@member.command("opt-out")
+@_ID
+@_REASON
+def member_opt_out(member_id: str, reason: str) -> None:
+    """Leave a person out of every future release of this home.
+
+    Every policy with members applies it at its next release. Earlier releases stay as they are; `deid release withdraw`
+    withdraws them.
+    """
+    from deid_assets.policy.flat import FlatPolicy
+    from deid_assets.policy.loading import policies_in
+    from deid_assets.policy.models import Policy
+
+    home = Home.here().create()
+    _note(home, member_id, reason, listed=True)
+    others = [one for one in policies_in(home.policies).values() if not isinstance(one, Policy)]
+    for one in others:
+        kind = "a flat table" if isinstance(one, FlatPolicy) else "a cohort"
+        click.echo(f"Policy {one.name} is of {kind}, and does not apply the list: take the person out of its deliveries.")
+
+
+@member.command("opt-in")
+@_ID
+@_REASON
+def member_opt_in(member_id: str, reason: str) -> None:
+    """Take a person off the list of `deid member opt-out`, such as one who was misspelled."""
+    _note(Home.here().create(), member_id, reason, listed=False)
+
+
+def _note(home: Home, member_id: str, reason: str, listed: bool) -> None:
+    from deid_assets.policy.withdrawals import OptOutLine, note
+    from deid_assets.release.registry import clock
+
+    changed = note(home.policies, OptOutLine(_identifier(member_id), listed, reason, clock.now(None)))
+    now = "on" if listed else "not on"
+    click.echo(
+        f"The person is now {now} the list of opt-outs." if changed else f"The person was {now} the list of opt-outs already."
+    )
+
+
+@click.group()
+def release() -> None:
+    """Withdraw a release."""
+
+
+@release.command("withdraw")
+@click.argument("name", metavar="RELEASE")
+@click.option("--reason", required=True, help="Reason, in words; published in the registry, so it must not name anybody.")
+def release_withdraw(name: str, reason: str) -> None:
+    """Record in the registry, signed, that a release was withdrawn: RELEASE is its policy and number, such as heritage/0001.
+
+    Its files and its entry stay, and `deid verify` fails for it from now on. What was published cannot be made unknown, so it
+    still counts as an earlier release.
+    """
+    from deid_assets.release.keyring import signing_key_of
+    from deid_assets.release.publication.publish import Releases
+
+    policy, _, number = name.partition("/")
+    if not number.isdecimal():
+        raise ReleaseError("a release is named by its policy and number, such as heritage/0001")
+    home = Home.here().create()
+    releases = Releases(home.releases, signing_key_of(home), home.store / "manifests")
+    line = releases.withdraw(policy, int(number), reason)
+    click.echo(f"Release {line.policy}/{line.number:04d} is withdrawn. Send recipients the new registry.jsonl.")

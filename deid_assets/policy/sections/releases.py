@@ -1,0 +1,41 @@
+"""The section `releases`: what connects the releases of one policy, and what a person says about earlier ones."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from deid_assets.policy.sections.longitudinal import Said, Section
+
+
+def _release_name(text: str) -> str:
+    policy, _, number = text.partition("/")
+    if not (policy.isidentifier() and policy == policy.lower() and number.isdecimal() and len(number) >= 4):
+        raise ValueError("a release is named by its policy and number, such as heritage/0001")
+    return text
+
+
+ReleaseName = Annotated[str, AfterValidator(_release_name)]
+
+
+class Releases(Section):
+    """How the releases of one policy belong together (methods#meet).
+
+    Whatever this section says, records of one member in several releases count as linked.
+    """
+
+    pseudonyms: Literal["fresh", "stable"] = Field(
+        "fresh",
+        description="pseudonyms of members: fresh ones for each delivery, or stable ones under this policy, so that recipients "
+        "can join its releases; those of providers, vendors and PCPs are always fresh",
+    )
+    generalization: Literal["free", "pinned"] = Field(
+        "free",
+        description="free: the node of least loss is chosen for each delivery; pinned: the levels of the last release of this "
+        "policy are used again, measured again, and refused if they no longer pass",
+    )
+    other_people: dict[ReleaseName, Said] = Field(
+        {},
+        description="earlier releases that cannot be compared, because they were made with another secret or by a version that "
+        "kept no rows, each with the reason why none of their members is in this policy's deliveries; without this "
+        "statement they refuse every release",
+    )

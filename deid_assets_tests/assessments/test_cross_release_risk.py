@@ -1,0 +1,199 @@
+"""Linked releases as evidence: which earlier ones count, what refuses, and canaries that a broken link does not find."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from deid_assets.assessments import cross_release_risk as cross
+from deid_assets.assessments.cross_release_risk import (
+    EARLIER,
+    LINKED,
+    LINKED_LITERAL,
+    NOT_COMPARED,
+    STANDING_OUT,
+    WITHDRAWN,
+    Earlier,
+    Linked,
+    canaries_at_the_meet,
+    cross_release_refusals,
+    earlier_of,
+    linked_measurements,
+    planted_groups,
+    planted_rows,
+    release_measurements,
+    rows_of,
+)
+from deid_assets.assessments.earlier_releases import EarlierRows
+from deid_assets.assessments.evidence import Evidence
+from deid_assets.assessments.nodes_to_try import all_but_pinned
+from deid_assets.errors import RefusedError, ReleaseError
+from deid_assets.methods.adversary.two_readings import BothReadings
+from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
+from deid_assets.methods.lattice.candidate_gates import PINNED
+from deid_assets.methods.releases import meet
+from deid_assets.methods.releases.meet import linked_members
+from deid_assets.policy.loading import policy_from
+from deid_assets_tests.methods.small_tables import small_store
+from deid_assets_tests.scenarios.policies import SMALL, changed
+
+POLICY = policy_from(SMALL)
+WORK = SimpleNamespace(stream_key=lambda purpose, number=1: b"0123456789abcdef")
+
+
+def release(name, tags=(), kept=True, known=True):
+    return EarlierRows(name, np.array(tags, dtype=np.uint64) if known else None, (lambda: None) if kept else None)
+
+
+OWN = np.array([1, 2, 3], dtype=np.uint64)
+
+
+class TestEarlierReleases:
+    def test_with_common_members_are_linked_and_others_need_not_be(self):
+        found = earlier_of(POLICY, [release("a/0001", [3, 4]), release("a/0002", [5]), release("a/0003", [6], kept=False)], OWN)
+        assert [one.name for one in found.linked] == ["a/0001"] and found.unknown == () and found.number == 3
+
+    def test_that_may_have_common_members_and_cannot_be_compared_are_unknown(self):
+        unknown = [
+            release("a/0001", [3], kept=False),
+            release("a/0002", known=False),
+            release("a/0003", kept=False, known=False),
+        ]
+        found = earlier_of(POLICY, unknown, OWN)
+        assert [one.name for one in found.unknown] == ["a/0001", "a/0002", "a/0003"] and found.linked == ()
+
+    def test_of_other_people_are_believed_where_nothing_contradicts_it(self):
+        policy = policy_from(changed(SMALL, releases={"other_people": {"a/0001": "another insurer", "a/0002": "the same"}}))
+        found = earlier_of(policy, [release("a/0001", known=False), release("a/0002", [3], kept=False)], OWN)
+        assert [one.name for one in found.unknown] == ["a/0002"], "its members are in this release"
+
+    def test_without_rows_cannot_be_read(self):
+        with small_store() as store, pytest.raises(ReleaseError, match="a/0001 kept no rows"):
+            rows_of([release("a/0001", [3], kept=False)], store.table("own", "tag UBIGINT", []))
+
+
+def readings(fixed, literal, draws=100_000):
+    return BothReadings(NodeMeasurement(fixed, 0, draws), NodeMeasurement(literal, 0, draws))
+
+
+def measured(*found, earlier=None, number=1):
+    earlier = earlier or Earlier((release("a/0001", [3]),), (), 1)
+    return {
+        one.name: one
+        for one in (*linked_measurements(POLICY, found, "c" * 64, number), *release_measurements(POLICY, earlier, found))
+    }
+
+
+class TestMeasurements:
+    def test_the_worst_release_counts_in_each_reading(self):
+        found = measured(Linked("a/0001", readings(100, 900)), Linked("all together", readings(800, 200)), Linked("b", None))
+        assert found[LINKED].value == 0.008 and found[LINKED_LITERAL].value == 0.009
+        assert found[LINKED].threshold == POLICY.risk.max_high_risk_share and found[LINKED].gating
+        assert found[LINKED].bound > 0.008 and found[LINKED].passed
+        assert not measured(Linked("a/0001", readings(1_600, 0)))[LINKED].passed
+
+    def test_nothing_is_at_risk_where_nothing_is_linked(self):
+        found = measured(earlier=Earlier((), (), 0))
+        assert [found[name].value for name in (LINKED, LINKED_LITERAL, EARLIER, NOT_COMPARED, WITHDRAWN)] == [0] * 5
+        assert found[LINKED].sample_size == 0 and all(one.passed for one in found.values() if one.gating)
+
+    def test_a_later_try_is_judged_more_strictly(self):
+        one = Linked("a/0001", readings(100, 100))
+        assert measured(one, number=2)[LINKED].bound > measured(one)[LINKED].bound
+
+    def test_releases_that_cannot_be_compared_and_members_who_are_missed_do_not_pass(self):
+        unknown = Earlier((), (release("a/0001", known=False),), 1)
+        assert not measured(earlier=unknown)[NOT_COMPARED].passed
+        at_most = POLICY.risk.max_high_risk_share
+        assert measured(Linked("a/0001", None, at_most))[WITHDRAWN].passed
+        for withdrawn in (at_most * 1.01, float("nan")):
+            assert not measured(Linked("a/0001", None, withdrawn))[WITHDRAWN].passed
+
+    def test_the_report_tells_them(self):
+        found = measured(Linked("a/0001", readings(100, 900)))
+        table = cross.report_table({name: one.to_json() for name, one in found.items()})
+        assert len(table.rows) == len(found)
+
+
+def evidence(*found):
+    return [Evidence(cross.NAME, "2024", "p" * 64, "a" * 64, "1", tuple(found), 1)]
+
+
+class TestGate:
+    def refusals(self, found, releases):
+        return {one.rule: one for one in cross_release_refusals(POLICY, evidence(*found.values()), releases, OWN)}
+
+    def test_nothing_is_refused_that_was_measured_and_passed(self):
+        assert self.refusals(measured(Linked("a/0001", readings(10, 10))), [release("a/0001", [3])]) == {}
+
+    def test_a_release_made_since_refuses(self):
+        found = self.refusals(measured(), [release("a/0001", [3]), release("a/0002", [9])])
+        assert "run the whole job again" in found["stale_evidence"].text
+        assert "stale_evidence" in {one.rule for one in cross_release_refusals(POLICY, [], [release("a/0001", [3])], OWN)}
+
+    @pytest.mark.parametrize(
+        ("one", "says"),
+        [(release("a/0001", known=False), "releases.other_people"), (release("a/0001", [3], kept=False), "kept no rows")],
+    )
+    def test_what_cannot_be_compared_is_named_with_what_to_do(self, one, says):
+        found = self.refusals(measured(), [one])["not_comparable"]
+        assert found.name == "a/0001" and says in found.text
+
+    def test_too_much_together_names_the_releases_and_what_to_do(self):
+        found = self.refusals(measured(Linked("a/0001", readings(1_600, 0))), [release("a/0001", [3])])
+        assert "a/0001" in found["linked_releases"].text and "pinned" in found["linked_releases"].text
+
+
+class TestCanaries:
+    @pytest.mark.parametrize("k", [1, 2, 3, 20])
+    def test_are_all_found(self, k):
+        assert canaries_at_the_meet(POLICY, k, WORK).share == 1
+
+    @pytest.mark.parametrize("of", [(0,), (1,)])
+    def test_stand_out_only_under_the_meet(self, of):
+        with small_store() as store:
+            rows = [cross._planted(store.file, f"release_{number}", planted_rows(5, number)) for number in of]
+            linked = linked_members(rows, 1, "nearest")
+        flags = linked.computation(5).measure(linked.node, b"0123456789abcdef", 2_000, keep_flags=True).kept_flags
+        assert not flags.any()
+        assert sum(group.people for group in planted_groups(5)[:STANDING_OUT]) == STANDING_OUT * 4
+
+    @pytest.mark.parametrize(
+        ("name", "broken"),
+        [
+            ("_values", lambda honest: lambda shown: honest(f"SELECT * FROM ({shown}) WHERE release = 0")),
+            ("_members", lambda honest: lambda every, n: honest(every, n).replace("'label': label", "'label': 0")),
+            ("_occurrences", lambda honest: lambda *given: honest(*given).replace("max(held)", "min(held)")),
+        ],
+        ids=["one generalization", "no demographics", "what all releases show"],
+    )
+    def test_are_missed_by_a_broken_link(self, monkeypatch, name, broken):
+        monkeypatch.setattr(meet, name, broken(getattr(meet, name)))
+        assert canaries_at_the_meet(POLICY, 20, WORK).share < 1
+
+    def test_nobody_linked_is_nobody_found(self, monkeypatch):
+        monkeypatch.setattr(cross, "linked_members", lambda *given: None)
+        assert canaries_at_the_meet(POLICY, 20, WORK).share == 0
+
+
+class TestPinned:
+    last = {"age": "20 years", "days_in_hospital": "none or any"}
+    pinned = policy_from(changed(SMALL, releases={"generalization": "pinned"}))
+
+    def test_leaves_one_node(self):
+        found = all_but_pinned(self.pinned, self.last)
+        assert set(found.values()) == {PINNED} and len(found) == self.pinned.node_count - 1 and (1, 1) not in found
+
+    def test_nothing_is_pinned_without_the_policy_or_an_earlier_release(self):
+        assert all_but_pinned(POLICY, self.last) == {} and all_but_pinned(self.pinned, None) == {}
+
+    @pytest.mark.parametrize("last", [{"age": "20 years"}, last | {"age": "40 years"}, last | {"place": "all"}])
+    def test_a_generalization_that_the_policy_no_longer_has_refuses(self, last):
+        with pytest.raises(RefusedError, match="no longer has that of its last release"):
+            all_but_pinned(self.pinned, last)
+
+
+@pytest.mark.parametrize("name", ["heritage/1", "Heritage/0001", "heritage", "heritage/0001/x"])
+def test_releases_are_named_by_policy_and_number(name):
+    with pytest.raises(Exception, match="named by its policy and number"):
+        policy_from(changed(SMALL, releases={"other_people": {name: "others"}}))
