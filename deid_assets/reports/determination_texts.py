@@ -123,6 +123,12 @@ ADVERSARIES: Mapping[str, AdversaryText] = {
         "Tables are published with the release.",
         "Klann JG et al. The ad-hoc uncertainty principle of patient privacy. AMIA Summits 2018",
     ),
+    "cross_release_risk": AdversaryText(
+        "The same neighbor, who has earlier releases of the same people too, and knows which of their records belong together.",
+        "Long histories are nearly unique in their released form, so records of one person can be linked from one release to "
+        "the next.",
+        f"{HERITAGE}: accepts a MaxSup of .008 for one release; the product holds several releases together to the same",
+    ),
     "record_risk": AdversaryText(
         "Somebody who knows the quasi-identifiers of one person and looks for the record.",
         "The quasi-identifiers that the policy lists are those that its owners hold to be available.",

@@ -6,7 +6,7 @@ import pytest
 
 from deid_assets.assessments import cross_release_risk, membership_changes
 from deid_assets.assessments.canaries import CANARIES, canaries_measurement
-from deid_assets.assessments.count_disclosure import CHANCE, count_measurements
+from deid_assets.assessments.count_disclosure import CHANCE, DISCLOSED_CELLS, count_measurements
 from deid_assets.assessments.demographic_risk import ABSENCE, DEMOGRAPHIC, demographic_measurements
 from deid_assets.assessments.inpatient_attack import inpatient_measurements
 from deid_assets.assessments.longitudinal_risk import (
@@ -30,7 +30,7 @@ from deid_assets.assessments.registry import LONGITUDINAL, required_measurements
 from deid_assets.assessments.voter_list_attack import VOTER_LIST, voter_list_measurements
 from deid_assets.methods.attacks.neighbor_attack import Estimate, NeighborAttack
 from deid_assets.methods.canaries.planting import Findings
-from deid_assets.methods.counts.published_tables import COLUMNS
+from deid_assets.methods.counts.published_tables import COLUMNS, EarlierTables
 from deid_assets.methods.disclosure.absence import absence_posterior
 from deid_assets.methods.disclosure.demographic_classes import demographic_risk
 from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
@@ -180,6 +180,7 @@ class TestRequirements:
             ("neighbor_attack", GIVEN_MEMBERSHIP): 0.05,
             ("voter_list_attack", VOTER_LIST): 0.05,
             ("count_disclosure_audit", CHANCE): 0.5,
+            ("count_disclosure_audit", DISCLOSED_CELLS): 0.0,
             ("cross_release_risk", cross_release_risk.LINKED): LIMIT,
             ("cross_release_risk", cross_release_risk.LINKED_LITERAL): LIMIT,
             ("cross_release_risk", cross_release_risk.NOT_COMPARED): 0.0,
@@ -205,8 +206,8 @@ class TestRequirements:
             *voter_list_measurements(POLICY.voter_list_attack.at_most, None, None, "c" * 64),
             *inpatient_measurements(POLICY.inpatient_attack.at_most, (), {}, {}, None, None, "c" * 64),
         ]
-        noisy = pd.DataFrame([("attrition", "a", "remaining", 5, None, 2.5, 1, 0, "x")], columns=list(COLUMNS))
-        measured += count_measurements(POLICY, noisy, (), 1)
+        noisy = pd.DataFrame([("attrition", "a", "remaining", 5, None, 2.5, 1, 0, "x", "a remaining")], columns=list(COLUMNS))
+        measured += count_measurements(POLICY, noisy, EarlierTables(), {})
         gating = {m.name: m.threshold for m in measured if m.gating}
         gating |= {canaries_measurement(Findings(9, 9), "c" * 64).name: 1.0}
         assert gating == {r.measurement: r.threshold for r in required_measurements(POLICY)}
