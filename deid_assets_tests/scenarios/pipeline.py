@@ -14,8 +14,8 @@ from dagster._core.definitions.asset_selection import AssetSelection
 
 from deid_assets.automation.outcomes import RunSummary, outcome_of
 from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
+from deid_assets.command_line.run import add_partition
 from deid_assets.definitions import build_definitions
-from deid_assets.partitions import deliveries_of
 from deid_assets.release.cumulative import member_tags
 from deid_assets.release.keys import SigningKey, load_secret
 from deid_assets.release.manifest.editions import editions
@@ -52,7 +52,7 @@ class Pipeline:
     def register(self, key: str, kind: str = "synthetic", path: Path | None = None, **parameters) -> None:
         """Register a delivery, as the command line does."""
         register_delivery(self.home, Delivery(key, kind, (path or self.home.deliveries / key,), parameters))
-        self.instance.add_dynamic_partitions(deliveries_of(self.policy).name, [key])
+        add_partition(self.instance, self.policy, key)
 
     def synthetic(self, key: str, members: int, seed: int) -> None:
         """Make a synthetic delivery and register it."""
@@ -65,6 +65,7 @@ class Pipeline:
 
     def events(self, delivery: str, only: Iterable[str] | None = None, checks: bool = True) -> list[dg.DagsterEvent]:
         """The same; returns the events."""
+        add_partition(self.instance, self.policy, delivery)
         selection = AssetSelection.key_prefixes(self.policy)
         if only is not None:
             selection = AssetSelection.assets(*(dg.AssetKey([self.policy, name]) for name in only))
