@@ -48,7 +48,7 @@ def _in_query() -> None:
     honest = RestrictedStore._write
 
     def write(self, context, content):
-        with tables.connect(self.table(context.asset_key, context.partition_key).file) as connection:
+        with tables.connect(self.workplace.table(context.asset_key, context.partition_key).file) as connection:
             threading.Thread(target=send, daemon=True).start()
             connection.execute("SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE (a.range * b.range) % 7 = 3")
         return honest(self, context, content)
