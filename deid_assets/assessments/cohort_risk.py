@@ -46,7 +46,7 @@ def assess(work: Work[CohortPolicy]) -> Assessed:
 
 
 @dataclass(frozen=True)
-class _Found:
+class Found:
     """What was measured: excess over Safe Harbor, Safe Harbor's own risk, and the largest record risk; None if nothing was."""
 
     excess: float | None = None
@@ -72,7 +72,7 @@ def measured_risk(policy: CohortPolicy, released: Table, people: Table, populati
     cells = cells_in(policy, people, population)
     read = _as_published(policy, cells, released)
     crowded = cells.warnings.crowded_records / cells.records
-    return _measurements(policy, _Found() if read is None else _compared(policy, cells, read), crowded, cells.records)
+    return cohort_measurements(policy, Found() if read is None else _compared(policy, cells, read), crowded, cells.records)
 
 
 def _as_published(policy: CohortPolicy, cells: Cells, released: Table) -> Cells | None:
@@ -87,7 +87,7 @@ def _as_published(policy: CohortPolicy, cells: Cells, released: Table) -> Cells 
     return replace(cells, codes=codes_of_labels(policy, cells, of_people))
 
 
-def _compared(policy: CohortPolicy, cells: Cells, read: Cells) -> _Found:
+def _compared(policy: CohortPolicy, cells: Cells, read: Cells) -> Found:
     question, made = question_of(policy), published(policy, cells)
     reference = reference_of(cells).node(cells.demographics)
     states, _ = groups_by(cells, *STATES)
@@ -103,7 +103,7 @@ def _compared(policy: CohortPolicy, cells: Cells, read: Cells) -> _Found:
     of_reference = risks_at(ClassCounter(cells).at(reference), [TOTAL], 1)
     classes = classes_with_ages(read, made.node, made.ages, made.level_of, whole)
     largest = bounded_risks(classes, [LARGEST], 1, CONFIDENCE).upper
-    return _Found(max(excess), float(of_reference[0, 0]) / cells.records, float(largest[0, 0]))
+    return Found(max(excess), float(of_reference[0, 0]) / cells.records, float(largest[0, 0]))
 
 
 def _excess(question: Question, own: np.ndarray, allowed: np.ndarray, records: np.ndarray) -> float:
@@ -114,7 +114,7 @@ def _excess(question: Question, own: np.ndarray, allowed: np.ndarray, records: n
     return float(np.max(np.where(no_riskier(own, allowed), below, difference)))
 
 
-def _measurements(policy: CohortPolicy, found: _Found, crowded: float, records: int) -> tuple[Measurement, ...]:
+def cohort_measurements(policy: CohortPolicy, found: Found, crowded: float, records: int) -> tuple[Measurement, ...]:
     """Rounded up, so that no number of people follows from what may be published."""
     risk, compares = policy.risk, policy.risk.no_riskier_than is not None
 

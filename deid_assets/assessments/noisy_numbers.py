@@ -5,13 +5,17 @@ The budget judges them together with the tables, before the first number is draw
 
 from collections.abc import Iterator
 
+from deid_assets.assessments.cohort_risk import Found, cohort_measurements
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC
 from deid_assets.assessments.evidence import Measurement, counted
 from deid_assets.assessments.membership_changes import CAME
 from deid_assets.assessments.number_of_claims import NUMBERED
 from deid_assets.assessments.population_estimates import SMALL_CLASSES
 from deid_assets.assessments.provider_graph_attack import AFTER, BEFORE, KINDS, SHOWN
+from deid_assets.assessments.record_risk import flat_measurements
 from deid_assets.methods.disclosure.leak_limits import SINGLED_OUT
+from deid_assets.policy.cohort import CohortPolicy
+from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import PASSED_ON_COLUMNS
 
@@ -21,6 +25,16 @@ _RELEASED = "share of released members"
 def noisy_numbers(policy: Policy) -> tuple[Measurement, ...]:
     """The measurements about people, each with made-up numbers; those that turn out to have no value are among them."""
     return tuple(_made_up(*one) for one in _named(policy))
+
+
+def noisy_numbers_of_records(policy: FlatPolicy) -> tuple[Measurement, ...]:
+    """The same of a flat table: classes that are counted in a population."""
+    return flat_measurements(policy, 1, 0.5, 2, 0)
+
+
+def noisy_numbers_of_people(policy: CohortPolicy) -> tuple[Measurement, ...]:
+    """The same of a cohort: people in rows that the population has no room for."""
+    return cohort_measurements(policy, Found(), 0.5, 2)
 
 
 def _named(policy: Policy) -> Iterator[tuple[str, str, str]]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from deid_assets.methods.counts.audit import SmallCounts
 
 _DELTA = 1e-5
+_SHAPE = {"zeros": "noisy", "claims": "scaled"}
+"""Keys all noise of count tables; it has the defaults of two options, so that earlier tables repeat their numbers."""
 
 _SUMS = click.option(
     "--sums", "sums_file", type=click.Path(path_type=Path), help="CSV with the columns table, row, column, sums."
@@ -110,7 +112,7 @@ def audit_command(
         if repeats > 1 and not all(is_noisy):
             raise CountsError("--repeats is about noisy counts, but these have neither a column sd nor --sd")
         rule = SmallCounts(threshold, values, zeros != "protected")
-        found = _noisy_findings(read, sd, repeats) if all(is_noisy) else _masked_findings(read, rule, seconds)
+        found = _noisy_findings(read, rule, sd, repeats) if all(is_noisy) else _masked_findings(read, rule, seconds)
         if output is not None:
             _write(output, found.pop("table"), files, 0o600)
         found.pop("table", None)
@@ -158,11 +160,15 @@ def _masked_findings(read: "list[CountFile]", rule: "SmallCounts", seconds: floa
     }
 
 
-def _noisy_findings(read: "list[CountFile]", sd: float | None, repeats: int) -> dict[str, Any]:
-    """What can be estimated of noisy tables; cells of several files with different numbers are repeats."""
+def _noisy_findings(read: "list[CountFile]", rule: "SmallCounts", sd: float | None, repeats: int) -> dict[str, Any]:
+    """What can be estimated of noisy tables; cells of several files with different numbers are repeats.
+
+    A small count without noise is shown, whatever noise the others have.
+    """
     import numpy as np
 
     from deid_assets.command_line.count_files import table_csv
+    from deid_assets.methods.counts.audit import Finding
     from deid_assets.methods.counts.estimates import CHANCE_AT_MOST, estimate_audit
 
     seen: dict[Any, set[tuple[int, float]]] = {}
@@ -182,14 +188,21 @@ def _noisy_findings(read: "list[CountFile]", sd: float | None, repeats: int) -> 
         "sd": found.sd.round(4).tolist(),
         "chance": found.chances.round(4).tolist(),
     }
+    contribution = {name: person for file in read for name, person in zip(file.cells, file.contribution, strict=True)}
+    persons = np.array([contribution[name] for name in names])
+    shown = np.flatnonzero((widths_of == 0) & rule.is_small(numbers, persons))
+    estimated = found.disclosed()
+    told = [*zip(shown, [Finding.SHOWN_SMALL] * len(shown), strict=True), *((i, "estimated") for i in estimated)]
     disclosed = [
-        {**names[i]._asdict(), "finding": "estimated", **{key: column[i] for key, column in columns.items()}}
-        for i in found.disclosed()
+        {**names[i]._asdict(), "finding": str(finding), **{key: column[i] for key, column in columns.items()}}
+        for i, finding in told
     ]
+    of_exact = f" {len(shown)} small counts are shown without noise;" if len(shown) else ""
     return {
         "refused": bool(disclosed),
-        "summary": f"{len(names)} noisy cells: {len(disclosed)} are read exactly with a probability above {CHANCE_AT_MOST}; "
-        f"the highest is {found.chances[found.variance_factors > 0].max(initial=0.0):.3f}",
+        "summary": f"{len(names)} noisy cells:{of_exact} {len(estimated)} are read exactly with a probability above "
+        f"{CHANCE_AT_MOST}; "
+        f"the highest is {found.chances[~np.isnan(found.variance_factors)].max(initial=0.0):.3f}",
         "disclosed": disclosed,
         "table": table_csv(names, columns),
     }
@@ -346,12 +359,12 @@ def _noisy(read: "CountFile", rule: Any, secret_file: Path | None) -> dict[str, 
     tables = CountTables(read.cells, np.array(read.shown, np.int64), read.sums, np.array(read.contribution))
     content = sorted([*name, int(count), person] for name, count, person in zip(*_columns(tables), strict=True))
     delivery = hashlib.sha256(canonical_json(content)).hexdigest()
-    shape = {"zeros": rule.zeros.value, "claims": rule.claims.value}
-    noise = ConsistentNoise(secret.derive("noise of count tables"), delivery, shape, rule.mechanism)
+    # What becomes of zeros and of claims is no part of it: with another option, the same counts show the same numbers.
+    noise = ConsistentNoise(secret.derive("noise of count tables"), delivery, _SHAPE, rule.mechanism)
     noisy = add_noise(tables, rule, noise.draw)
     found = estimate_audit(noisy.cells, noisy.sums, noisy.counts, noisy.sd)
     open_cells = found.disclosed()
-    highest = found.chances[found.variance_factors > 0].max(initial=0.0)
+    highest = found.chances[~np.isnan(found.variance_factors)].max(initial=0.0)
     said = [f"{len(noisy.cells)} noisy cells; the sums give one exactly with a probability of at most {highest:.3f}"]
     if len(noisy.dropped):
         said.append(f"{len(noisy.dropped)} cells of claims were dropped")

@@ -238,3 +238,31 @@ def test_a_signal_ends_the_command_and_leaves_nothing(here, number, code):
     process.send_signal(number)
     assert "interrupted" in process.communicate(timeout=60)[1] and process.returncode == code
     assert not (here / "noisy.csv").exists()
+
+
+NOISY = "table,row,column,count,sd,sums\nsex,all,total,103,{},=sex\nsex,all,F,2,{},sex\nsex,all,M,98,{},sex\n"
+
+
+@pytest.mark.parametrize(
+    ("widths", "options", "code"),
+    [((2.5, 0, 2.5), (), 2), ((2.5, 2.5, 0), (), 0), ((2.5, 0, 2.5), ("--threshold", 2), 0)],
+)
+def test_a_small_count_without_noise_is_shown_whatever_noise_the_others_have(here, widths, options, code):
+    (here / "noisy.csv").write_text(NOISY.format(*widths))
+    found = deid("audit", "noisy.csv", *options)
+    assert found.exit_code == code and ("shown although small       sex / all / F" in found.stdout) == (code == 2)
+
+
+def test_a_hidden_count_among_noisy_ones_that_exact_counts_give_is_disclosed(here):
+    rows = "sex,all,total,100,0,=sex\nsex,all,F,H,,sex\nsex,all,M,98,0,sex\nage,all,0-9,50,2.5,\n"
+    (here / "noisy.csv").write_text("table,row,column,count,sd,sums\n" + rows)
+    found = deid("audit", "noisy.csv")
+    assert (
+        found.exit_code == 2 and "estimated                  sex / all / F: about 2, right with probability 1" in found.stdout
+    )
+
+
+@pytest.mark.parametrize("options", [("--zeros", "shown"), ("--claims", "masked")])
+def test_other_options_draw_no_second_noise_for_the_same_counts(options):
+    arguments = ("protect", "true.csv", "--method", "noise", "--secret-file", "secret")
+    assert deid(*arguments, *options).stdout == deid(*arguments).stdout != deid(*arguments, "--sd", 3).stdout

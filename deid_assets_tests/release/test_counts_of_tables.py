@@ -6,6 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from deid_assets.assessments.cohort_risk import Found, cohort_measurements
+from deid_assets.assessments.evidence import Evidence
+from deid_assets.assessments.record_risk import flat_measurements
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.cohort import RELEASED_PEOPLE, TOLD_BY_FILES
 from deid_assets.methods.counts.published_tables import disclosed_counts, masked_tables, names_of
@@ -13,11 +16,11 @@ from deid_assets.methods.counts.tables import CellName
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.counts.cells import counted_frame, step_rows, tables_of
-from deid_assets.release.counts.kinds import FLAT
-from deid_assets.release.counts.noise import DeliveryNoise
+from deid_assets.release.counts.kinds import FLAT, counting_of
+from deid_assets.release.counts.noise import DeliveryNoise, Plan
 from deid_assets.release.counts.published import file_tables, planned_cells, planned_sums, published_counts, shown_of
 from deid_assets.release.counts.statement import CountStatement
-from deid_assets.release.manifest.public_numbers import AttritionStep
+from deid_assets.release.manifest.public_numbers import AttritionStep, PublicNumbers
 from deid_assets.release.registry.chain import Chain
 from deid_assets.release.registry.noise_charges import budget_of
 from deid_assets.sources.delivery import Delivery
@@ -177,3 +180,44 @@ def test_masks_of_a_cohort_hide_who_was_excluded_and_are_refused_for_small_class
     assert [mark for name, mark in shown.items() if name.table == "characteristics"] == [400, 600]
     with pytest.raises(CountsError, match="1 classes hold few people, and the released files"):
         published_counts(policy, cohort_counts(993, 7), noise_of(policy))
+
+
+def test_a_share_of_records_left_out_is_not_told_beside_masks_that_hide_it():
+    steps = [
+        AttritionStep("records", "records", 1_000),
+        AttritionStep("released_records", "records", 990, "records", file="data/Records.csv"),
+    ]
+    suppressed = flat_measurements(policy_with(), 5, 0.01, 1_000, None)[-1]
+    evidence = Evidence("record_risk", "one", "hash", "0" * 64, "1", (suppressed,))
+
+    def told(shown: int | str) -> tuple[object, object]:
+        numbers = PublicNumbers(lambda name, shape, count: count, {}, {CellName("attrition", "records", "remaining"): shown})
+        (one,) = numbers.evidence(evidence, "delivery", numbers.attrition(steps))["measurements"]
+        return one["value"], one["sample_size"]
+
+    assert told("H") == told("T") == (None, None) and told(1_000) == (0.01, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("policy", "measured", "number"),
+    [
+        (policy_from(FLAT_VALUES), lambda policy: flat_measurements(policy, 5, 0.1, 1_000, None), 0),
+        (
+            policy_from(changed(FLAT_VALUES, population={"file": "register.csv"})),
+            lambda policy: flat_measurements(policy, 5, 0.1, 1_000, 0), 1,
+        ),
+        (policy_from(cohort_values()), lambda policy: cohort_measurements(policy, Found(0.0, 0.1, 0.2), 0.0, 100), 0),
+        (
+            policy_from(changed(cohort_values(), risk={"crowded_at_most": 0.1})),
+            lambda policy: cohort_measurements(policy, Found(), 0.1, 100), 1,
+        ),
+    ],
+)  # fmt: skip
+def test_the_noisy_numbers_of_the_manifest_are_planned_before_the_tables_are_drawn(policy, measured, number):
+    def cells(measurements) -> set[str]:
+        plan = Plan(noise_of(policy))
+        PublicNumbers(plan.note, {}).measurements(measurements)
+        return {cell.draw for cell in plan.cells}
+
+    planned = cells(counting_of(policy).noisy_numbers(policy))
+    assert planned == cells(measured(policy)) and len(planned) == number

@@ -282,3 +282,13 @@ def test_a_charge_is_not_signed_by_a_key_out_of_force(tmp_path):
     late = charge(old, previous=rotation.hash)
     chain = lines_with(tmp_path, rotation.line + late.line)
     assert chain.problem is not None and "a key that was not in force" in chain.problem
+
+
+def test_a_total_below_a_billionth_leaves_a_registry_that_can_be_read(tmp_path):
+    releases = releases_in(tmp_path)
+    publish(releases, "a", noise_of("delivery 1"))
+    tiny = CountNoise(budget=NoiseBudget(rho=1e-10))
+    publish(releases, "b", noise_of("delivery 1", tiny))
+    assert releases.registry.chain().lines[-2].total_billionths == 1
+    with pytest.raises(CountsError, match="but only 0 of the total"):
+        noise_of("delivery 2").budget_after(releases.registry.chain())

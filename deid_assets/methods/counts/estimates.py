@@ -33,7 +33,8 @@ class EstimateAudit:
     sd
         float64 array: its standard deviation; 0 where the sums give the count, infinite where nothing does.
     variance_factors
-        float64 array: its variance over that of the noise in the cell alone; nan where the cell has no noise.
+        float64 array: its variance over that of the noise in the cell alone. Of a masked cell 0 if the sums give an estimate,
+        else nan; nan where the count is exact.
     chances
         float64 array: probability that an adversary names the count, at most: that the estimate is less than .5 away from it
         or, with a single publication, that the noise is 0. 1 for exact counts.
@@ -46,7 +47,7 @@ class EstimateAudit:
     chances: np.ndarray
 
     def disclosed(self, at_most: float = CHANCE_AT_MOST) -> np.ndarray:
-        """Positions of the noisy cells whose count is named with a higher probability."""
+        """Positions of the noisy and masked cells whose count is named with a higher probability."""
         return np.flatnonzero((self.chances > at_most) & ~np.isnan(self.variance_factors))
 
 
@@ -96,7 +97,7 @@ def estimate_audit(
         part = matrix[rows][:, inside].toarray().astype(float)
         estimates[inside], left[inside] = _adjusted(part, estimates[inside], variance[inside])
     with np.errstate(divide="ignore", invalid="ignore"):
-        factors = np.where(np.isfinite(variance) & (variance > 0), left / variance, np.nan)
+        factors = np.where(variance > 0, left / variance, np.nan)
         # Without the variance of the rounding, which an average of repeats rounds away again.
         chances = np.where(left > 0, special.erf(0.5 / np.sqrt(2 * left * np.where(variance > 0, 1 - rounding, 1.0))), 1.0)
     if repeats == 1:

@@ -302,7 +302,8 @@ def _cheapest(
         for choice in excluded:
             differs = np.append(np.zeros(bounds_low.size), np.where(choice, -1.0, 1.0))
             rows.append((sparse.csr_array(differs[None]), 1.0 - choice.sum(), np.inf))
-        bounds_low, bounds_high = np.append(bounds_low, np.zeros(size)), np.append(bounds_high, np.ones(size))
+        # To differ from an excluded choice, it may hide a cell that protects nothing, but none that must be shown.
+        bounds_low, bounds_high = np.append(bounds_low, np.zeros(size)), np.append(bounds_high, can_hide.astype(float))
         price, integral = np.append(0 * price, state.costs), np.append(integral, np.ones(size, np.int64))
     # With presolve, HiGHS prints to standard output what it repairs.
     found = milp(

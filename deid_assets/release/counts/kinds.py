@@ -9,7 +9,7 @@ from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.evidence import Measurement
-from deid_assets.assessments.noisy_numbers import noisy_numbers
+from deid_assets.assessments.noisy_numbers import noisy_numbers, noisy_numbers_of_people, noisy_numbers_of_records
 from deid_assets.assessments.record_risk import levels_of
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.cohort import CohortPolicy
@@ -102,7 +102,7 @@ FLAT = Counting(
     sections=("source", "quasi_identifiers", "attributes", "hierarchies", "counts"),
     inputs=("records", "quarantined_records", "record_generalization", "suppressed_records", "release_records"),
     levels_in=("record_generalization",),
-    noisy_numbers=lambda policy: (),
+    noisy_numbers=noisy_numbers_of_records,
     levels=lambda policy, tables: levels_of(policy, tables["record_generalization"]),
     steps=lambda policy, delivery, tables: record_steps(policy, tables),
     counts=record_counts,
@@ -116,7 +116,7 @@ COHORT = Counting(
     sections=("source", "columns", "intake", "attributes", "counts"),
     inputs=("cohort_people", "quarantined_people", "population_cells", "release_people"),
     levels_in=(),
-    noisy_numbers=lambda policy: (),
+    noisy_numbers=noisy_numbers_of_people,
     levels=lambda policy, tables: {},
     steps=lambda policy, delivery, tables: people_steps(policy, tables),
     counts=people_counts,

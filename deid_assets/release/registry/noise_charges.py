@@ -58,7 +58,8 @@ class NoisyPublication:
             As `budget_after`.
         """
         before, after = budget_of(chain, self.section), self.budget_after(chain)
-        total = math.floor(self.section.budget.total * _BILLION)
+        # A total below a billionth allows nothing, as a billionth does; the registry can only write whole ones.
+        total = max(1, math.floor(self.section.budget.total * _BILLION))
         if after != before:
             new = after.charges[-1]
             widths = tuple(max(1, math.floor(round(sd * _MILLION, 3))) for sd in new.sds or ())

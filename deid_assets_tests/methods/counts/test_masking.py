@@ -1,5 +1,6 @@
 """Complementary suppression: enough, and no more (methods#masked-counts)."""
 
+import contextlib
 import itertools
 
 import numpy as np
@@ -12,7 +13,7 @@ from deid_assets.methods.counts import masking
 from deid_assets.methods.counts.audit import SmallCounts, audit
 from deid_assets.methods.counts.masking import UnprotectedError, costs, mask
 from deid_assets.methods.counts.programs import Watch
-from deid_assets.methods.counts.tables import CellName, CountTables, PublishedCounts
+from deid_assets.methods.counts.tables import CellName, CountTables, PublishedCounts, Sum
 from deid_assets_tests.methods.counts.made_tables import attrition, characteristics, group, two_way
 
 
@@ -155,3 +156,20 @@ def test_more_hidden_cells_than_are_tried_one_by_one_are_enough_but_not_called_t
 def test_a_threshold_that_protects_nothing_is_refused():
     with pytest.raises(CountsError, match="at least 2"):
         SmallCounts(threshold=1)
+
+
+def test_what_must_be_shown_is_not_hidden_to_differ_from_a_choice_that_failed(monkeypatch):
+    """The first choices are taken to fail their audit: the next ones hide something else, but no known count and no 0."""
+    names = [CellName("sex", "all", name) for name in ("total", "F", "M", "X", "none")]
+    tables = CountTables(tuple(names), np.array([100, 2, 50, 48, 0]), (Sum("sex", names[0], tuple(names[1:])),))
+    tried = []
+    disclosed = masking._State.disclosed
+
+    def failing(state, rule):
+        tried.append(set(state.counts[state.is_hidden].tolist()))
+        return disclosed(state, rule) if len(tried) in (1, 9) else np.array([1])
+
+    monkeypatch.setattr(masking._State, "disclosed", failing)
+    with contextlib.suppress(CountsError):
+        mask(tables, known=[names[0]])
+    assert len(tried) > 3 and not any(hidden & {100.0, 0.0} for hidden in tried)
