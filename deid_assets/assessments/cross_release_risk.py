@@ -198,7 +198,7 @@ def release_measurements(policy: Policy, earlier: Earlier, found: Iterable[Linke
 
 
 def cross_release_refusals(
-    policy: Policy, evidence: Iterable[Evidence], releases: Sequence[EarlierRows], released: np.ndarray
+    policy: Policy, evidence: Iterable[Evidence], releases: Sequence[EarlierRows], released: np.ndarray, same: str | None = None
 ) -> list[Refusal]:
     """Refuse if there are other earlier releases than were measured, or some that cannot be compared; say what to do.
 
@@ -208,11 +208,15 @@ def cross_release_refusals(
         The earlier releases that exist now.
     released
         (n,) uint64: tags of the members about to be released.
+    same
+        The release, as policy/number, that was made of the same inputs and is made again; None if there is none. It may have
+        been published after the measurement, because it discloses what this release discloses.
     """
     measured = [one for item in evidence if item.asset == NAME for one in item.measurements]
     numbers = [one.value for one in measured if one.name == EARLIER]
     found = []
-    if numbers != [len(releases)]:
+    without_same = sum(one.name != same for one in releases)
+    if numbers not in ([len(releases)], [without_same]):
         text = (
             f"{NAME}: it was measured beside other earlier releases than there are now; run the whole job again, which links "
             "this release with all of them"

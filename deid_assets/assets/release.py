@@ -32,7 +32,15 @@ from deid_assets.assessments.released_rows import kept_targets, original_members
 from deid_assets.assessments.rule_needs import need_refusals
 from deid_assets.assets.counts import ReleasedCounts
 from deid_assets.assets.date_release import plan_dates, told_of_dates
-from deid_assets.assets.publishing import Passed, common_refusals, publish, read_evidence, refusal, releases_of
+from deid_assets.assets.publishing import (
+    Passed,
+    common_refusals,
+    inputs_digest,
+    publish,
+    read_evidence,
+    refusal,
+    releases_of,
+)
 from deid_assets.assets.random_streams import gate_stream_key
 from deid_assets.assets.release_report import report_of
 from deid_assets.assets.stage_asset import shapes_of, stage_asset
@@ -53,6 +61,8 @@ from deid_assets.release.manifest.described_tables import described_tables
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.dictionary import dictionary
 from deid_assets.release.manifest.optimality import certificate_refusals, longitudinal_certificate
+from deid_assets.release.publication.recovery import REGISTRY
+from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.delivery_tries import DeliveryTries
 from deid_assets.release.registry.tries import Tried
 from deid_assets.release.staged_files import stage, staged_days
@@ -243,12 +253,16 @@ def _against_earlier(
     list_now = removal_digest(removed["member_id"].tolist())
     delivery, commitment = workplace.delivery(context.partition_key).digest(), workplace.secret().commitment()
     linking, _ = read_evidence((made["cross_release_risk"],))
+    inputs = inputs_digest(policy, workplace.secret(), workplace.delivery(context.partition_key), delivery)
+    registry = Registry(workplace.home.releases / REGISTRY)
 
     def held() -> _Earlier:
         earlier = workplace.releases_made()
         changes = changes_since(comparable_rolls(earlier, commitment), present, policy.safe_class_size)
         refusals = [*change_refusals(policy, changes), *removal_list_refusals(earlier, delivery, list_now)]
-        refusals += cross_release_refusals(policy, linking, earlier_rows(earlier, commitment), present.released_tags)
+        again = registry.already_released(policy.name, inputs)
+        same = None if again is None else f"{again.policy}/{again.number:04d}"
+        refusals += cross_release_refusals(policy, linking, earlier_rows(earlier, commitment), present.released_tags, same)
         return _Earlier(changes_measured(policy, changes, released), refusals, roll, list_now)
 
     return held

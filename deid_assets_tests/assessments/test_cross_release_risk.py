@@ -131,6 +131,14 @@ class TestGate:
         assert "run the whole job again" in found["stale_evidence"].text
         assert "stale_evidence" in {one.rule for one in cross_release_refusals(POLICY, [], [release("a/0001", [3])], OWN)}
 
+    def test_the_same_release_made_again_may_be_younger_than_the_measurement_but_no_other(self):
+        own, other = release("a/0001", [3]), release("a/0002", [3])
+        before = measured(earlier=Earlier((), (), 0))
+        assert cross_release_refusals(POLICY, evidence(*before.values()), [own], OWN, same="a/0001") == []
+        for releases, same in (([own], "a/0002"), ([own, other], "a/0001")):
+            found = cross_release_refusals(POLICY, evidence(*before.values()), releases, OWN, same)
+            assert [one.rule for one in found] == ["stale_evidence"]
+
     @pytest.mark.parametrize(
         ("one", "says"),
         [(release("a/0001", known=False), "releases.other_people"), (release("a/0001", [3], kept=False), "kept no rows")],

@@ -4,7 +4,7 @@ import dagster as dg
 import pandas as pd
 import pytest
 
-from deid_assets.assets.stage_asset import MADE_FROM, asset_metadata, markdown_table, refusals_fail, stage_asset
+from deid_assets.assets.stage_asset import _MADE_FROM, asset_metadata, markdown_table, refusals_fail, stage_asset
 from deid_assets.errors import PolicyError, RefusedError
 from deid_assets.resources import Keys
 
@@ -12,8 +12,8 @@ from deid_assets.resources import Keys
 @pytest.fixture(autouse=True)
 def declared(monkeypatch):
     """What these tests declare under the names of real assets is forgotten after them."""
-    for name, made_from in list(MADE_FROM.items()):
-        monkeypatch.setitem(MADE_FROM, name, made_from)
+    for name, made_from in list(_MADE_FROM.items()):
+        monkeypatch.setitem(_MADE_FROM, name, made_from)
 
 
 def test_an_asset_knows_its_stage_and_what_of_the_policy_it_reads():

@@ -100,7 +100,8 @@ def test_what_is_charged_was_planned_before_anything_was_drawn_and_nothing_else(
     )
     assert pipeline.run(KEY, ["published_counts", "count_disclosure_audit", "release"]).exit_code == PUBLISHED
     (charge,) = charges(pipeline)
-    assert set(charge.draws) == planned[0], "every noisy number of the release was in the plan of its tables"
+    assert set(charge.draws) <= planned[0], "every noisy number of the release was in the plan of its tables"
+    assert len(planned[0] - set(charge.draws)) <= 1, "the share in both releases has no value in a first release"
     assert charge.billionths / 1e9 < 3
 
 
