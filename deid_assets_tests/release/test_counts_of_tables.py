@@ -127,7 +127,7 @@ def test_what_is_claimed_for_people_says_on_what_it_rests(person, said):
 
 
 def test_masks_take_the_number_of_released_records_as_known(tables):
-    policy = policy_with(protection="masked")
+    policy = policy_with(protection="masked", characteristics={})
     counts = counted(policy, tables)
     shown = shown_of(published_counts(policy, counts, noise_of(policy)))
     steps = {name[1:]: mark for name, mark in shown.items() if name.table == "attrition"}
@@ -135,6 +135,17 @@ def test_masks_take_the_number_of_released_records_as_known(tables):
     assert steps["records", "remaining"] == "H", "else 1,000 less 990 would tell the ten"
     published = published_counts(policy, counts, noise_of(policy))
     assert disclosed_counts(masked_tables(published, 11), [], policy.counts.small_counts) == 0
+
+
+def test_masks_are_refused_if_few_records_of_a_shown_class_were_left_out(tables):
+    """Ten of 1,000 records are left out: whoever counts the files subtracts those of a class from its number."""
+    policy = policy_with(protection="masked")
+    counts = counted(policy, tables)
+    with pytest.raises(CountsError, match="4 classes are shown of which few records were left out"):
+        published_counts(policy, counts, noise_of(policy))
+    nobody = counts.assign(least=counts["count"].where(counts["table"] == "characteristics", 0))
+    marks = shown_of(published_counts(policy, nobody, noise_of(policy)))
+    assert {mark for name, mark in marks.items() if name.table == "characteristics"} & {"T", "H"}
 
 
 def test_ordered_characteristics_have_percentiles_from_published_counts(tables):

@@ -1,6 +1,7 @@
 """The protected tables of a release, and the files that they become."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from deid_assets.methods.counts.cohort import (
     PERCENTILES,
     RELEASED,
     RELEASED_PEOPLE,
+    RELEASED_RECORDS,
     REMAINING,
     TOLD_BY_FILES,
     UNKNOWN,
@@ -109,6 +111,7 @@ def published_counts(policy: AnyPolicy, counts: pd.DataFrame, noise: DeliveryNoi
         tables = tables_of(counts, _after_the_cohort(counts))
         least = dict(zip(names_of(counts), counts["least"].tolist(), strict=True))
         masked = mask(tables, policy.counts.small_counts, known=_in_files(policy, counts), at_least=least)
+        _require_nobody_left_out_is_counted(policy, counts, dict(zip(masked.tables.cells, masked.shown, strict=True)))
         rows = [
             (name, None if isinstance(one, str) else one, one if isinstance(one, str) else None, None, None)
             for name, one in zip(masked.tables.cells, masked.shown, strict=True)
@@ -200,6 +203,42 @@ def _in_files(policy: AnyPolicy, counts: pd.DataFrame) -> frozenset[CellName]:
             "hide nothing there; count at coarser levels, or use noise"
         )
     return (TOLD_BY_FILES & names) | frozenset(names_of(classes))
+
+
+def _require_nobody_left_out_is_counted(policy: AnyPolicy, counts: pd.DataFrame, shown: Mapping[CellName, int | str]) -> None:
+    """Refuse masks beside which readers count how few of a class were left out: they subtract its rows in the files.
+
+    The rows of a random sample tell nothing of it, unless everybody is in the sample.
+
+    Parameters
+    ----------
+    shown
+        What is published of each cell: its count, or a mark.
+
+    Raises
+    ------
+    CountsError
+        With the number of such classes, and what to do.
+    """
+    names = frozenset(names_of(counts))
+    classes = counts[counts["table"] == CHARACTERISTICS]
+    if RELEASED_PEOPLE in names or classes.empty:
+        return
+    left_out = (classes["count"] - classes["least"]).to_numpy(np.int64)
+    if RELEASED_RECORDS not in names:
+        if not left_out.any():
+            raise CountsError(
+                "all eligible members are in the sample, so whoever counts the released files learns how few of a class were "
+                "suppressed; release a smaller sample, or use noise"
+            )
+        return
+    few = policy.counts.small_counts.is_small(left_out, classes["contribution"].to_numpy(np.int64))
+    told = few & [not isinstance(shown[name], str) for name in names_of(classes)]
+    if told.any():
+        raise CountsError(
+            f"{int(told.sum())} classes are shown of which few records were left out, and whoever counts the released files "
+            "learns how few; count at other levels, leave nothing out (risk.max_suppressed: 0), or use noise"
+        )
 
 
 def _after_the_cohort(counts: pd.DataFrame) -> list[CellName]:
