@@ -72,11 +72,12 @@ def disclosed_cells(published: pd.DataFrame, rule: SmallCounts, earlier: Earlier
     if are_masked:
         own = masked_tables(published, rule.threshold)
         earlier.require_known(own.cells)
+        earlier.require_same_classes(own.cells, are_masked=True)
         return disclosed_counts(own, earlier.masked, rule, earlier.noisy)
     if not earlier.masked:
         return 0
-    together = PublishedCounts.together(earlier.masked)
-    noisy = (*earlier.noisy, noisy_tables(published))
+    together, noisy = PublishedCounts.together(earlier.masked), (*earlier.noisy, noisy_tables(published))
+    earlier.require_same_classes(noisy[-1].cells, are_masked=False)
     return len(disclosed_beside_noise(together, audit(together, rule), noisy, rule))
 
 

@@ -284,6 +284,32 @@ def test_tables_that_differ_by_a_few_members_from_those_of_another_policy_are_re
     assert found.passed, "equal counts tell nothing new"
 
 
+def test_masked_tables_of_other_classes_of_the_same_people_are_refused_and_noisy_ones_beside_them(tables):
+    """Ages by 20 years and by 40: nobody states which of one make up one of the other, but everybody knows."""
+    policy = policy_with(protection="masked")
+    counts = counted(policy, tables)
+    published = masked(policy, counts)
+    coarser = published.copy()
+    of_age = coarser["row"] == "age"
+    coarser.loc[of_age, "definition"] = [f"{text} and more" for text in coarser.loc[of_age, "definition"]]
+    noisy = EarlierTables(noisy=(noisy_tables(coarser.assign(count=100.0, sd=2.5, draw="d", mark=pd.NA)),))
+    for earlier in (EarlierTables(masked=(masked_tables(coarser, 11),)), noisy):
+        with pytest.raises(CountsError, match=r"tables of this delivery that count otherwise \(age\)"):
+            count_measurements(policy, published, earlier, {})
+    blur = policy_with()
+    own = published_counts(blur, counts, noise_of(blur))
+    with pytest.raises(CountsError, match=r"count otherwise \(age\)"):
+        count_measurements(blur, own, EarlierTables(masked=(masked_tables(coarser, 11),)), {})
+
+
+def test_masked_tables_of_another_kind_of_policy_over_one_delivery_are_refused(tables):
+    policy = policy_with(protection="masked")
+    published = masked(policy, counted(policy, tables))
+    records = published.assign(row=[f"{row} of records" for row in published["row"]])
+    with pytest.raises(CountsError, match=r"count otherwise \(steps and classes\)"):
+        count_measurements(policy, published, EarlierTables(masked=(masked_tables(records, 11),)), {})
+
+
 def test_masked_tables_are_audited_with_those_made_under_another_secret(tables):
     policy = policy_with(protection="masked")
     counts = counted(policy, tables)

@@ -144,6 +144,50 @@ class EarlierTables:
                 "audit masked tables together with them; publish noise"
             )
 
+    def require_same_classes(self, cells: Iterable[CellName], are_masked: bool) -> None:
+        """Refuse other tables of a delivery of which tables are masked: sums of other classes would narrow what masks hide.
+
+        Masks are audited together with all tables that count the same classes. Ages by 10 years and by 20, or two kinds of
+        policy, make sums that no table states.
+
+        Parameters
+        ----------
+        cells
+            Cells of the tables that are judged, as `masked_tables` names them.
+        are_masked
+            Whether they are masked; noisy ones are compared with earlier masked ones only.
+
+        Raises
+        ------
+        CountsError
+            If an earlier release counts the people of the same delivery otherwise.
+        """
+        own = _by_row(cells)
+        beside = [one.cells for one in self.masked] + [one.cells for one in self.noisy if are_masked]
+        for earlier in beside:
+            before = _by_row(earlier)
+            others = sorted(
+                row for row in own.keys() & before.keys() if not (own[row] <= before[row] or before[row] <= own[row])
+            )
+            if others or (_deliveries(own) & _deliveries(before) and not own.keys() & before.keys()):
+                what = f"{', '.join(row for _, _, row in others[:3])}" if others else "steps and classes"
+                raise CountsError(
+                    f"an earlier release published tables of this delivery that count otherwise ({what}), and masked tables "
+                    "cannot be audited together with them; count the same steps and classes, or publish noise only"
+                )
+
+
+def _by_row(cells: Iterable[CellName]) -> dict[tuple[str, str, str], frozenset[str]]:
+    """What cells of `masked_tables` count, by delivery, kind of table, and row."""
+    found: dict[tuple[str, str, str], set[str]] = {}
+    for name in cells:
+        found.setdefault((delivery_of(name), name.table.partition(" ")[0], name.row), set()).add(name.column)
+    return {row: frozenset(names) for row, names in found.items()}
+
+
+def _deliveries(rows: Iterable[tuple[str, str, str]]) -> set[str]:
+    return {delivery for delivery, _, _ in rows}
+
 
 def disclosed_counts(
     published: PublishedCounts, earlier: Sequence[PublishedCounts], rule: SmallCounts, noisy: Sequence[NoisyTables] = ()
