@@ -11,7 +11,7 @@ from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assess
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.earlier_releases import EarlierRows
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal, exact
-from deid_assets.assessments.kept_rows import KEPT_FROM, write_kept_rows
+from deid_assets.assessments.kept_rows import KEPT_FROM, released_tags, write_kept_rows
 from deid_assets.assessments.kernel_input import class_size_needed, sampling_fraction
 from deid_assets.assessments.longitudinal_risk import high_risk_measurements
 from deid_assets.assessments.planting import planted_store
@@ -86,14 +86,16 @@ def assess(work: Work[Policy]) -> Assessed:
     levels = chosen_levels(policy, tables["chosen_generalization"])
     tried = work.history.try_at(levels)
     file = tables["member_profiles"].file
-    try:
-        own = write_kept_rows(policy, levels, tables, work.history.tags_in_order)
-        released = own.arrays(f"SELECT DISTINCT tag FROM {own.sql} WHERE released ORDER BY tag")["tag"]
-        earlier = earlier_of(policy, work.history.earlier_rows(), np.asarray(released))
-        k = class_size_needed(policy, sampling_fraction(policy, len(released), tables["member_profiles"].count()))
-        found = _measured(work, own, earlier, k, tried.number)
-    finally:
-        drop_schema(file, "scratch")
+    released = released_tags(tables, work.history.tags_in_order)
+    earlier = earlier_of(policy, work.history.earlier_rows(), released)
+    k = class_size_needed(policy, sampling_fraction(policy, len(released), tables["member_profiles"].count()))
+    found: list[Linked] = []
+    if earlier.linked:
+        try:
+            own = write_kept_rows(policy, levels, tables, work.history.tags_in_order)
+            found = _measured(work, own, earlier, k, tried.number)
+        finally:
+            drop_schema(file, "scratch")
     measured = (
         *linked_measurements(policy, found, work.commitment, tried.number),
         *release_measurements(policy, earlier, found),

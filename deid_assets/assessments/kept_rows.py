@@ -24,6 +24,21 @@ class Tags(Protocol):
         """(n,) uint64, in the order given."""
 
 
+def released_tags(tables: Mapping[str, Table], tags: Tags) -> np.ndarray:
+    """(n,) uint64, ascending: tags of the members about to be released.
+
+    Parameters
+    ----------
+    tables
+        Tables of the store, by the names of their assets.
+    """
+    profiles, suppressed = tables["member_profiles"], tables["suppressed_members"]
+    found = profiles.query(
+        f"SELECT member_id FROM {profiles.sql} WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"
+    )
+    return np.unique(tags(found["member_id"].tolist()).astype(np.uint64))
+
+
 def write_kept_rows(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], tags: Tags) -> Table:
     """Write the kept rows of the release about to be made into the scratch schema of its store.
 

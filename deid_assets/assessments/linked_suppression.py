@@ -9,7 +9,7 @@ import pandas as pd
 from deid_assets.assessments.assessment import StreamKey
 from deid_assets.assessments.cross_release_risk import earlier_of, rows_of
 from deid_assets.assessments.earlier_releases import EarlierRows
-from deid_assets.assessments.kept_rows import Tags, write_kept_rows
+from deid_assets.assessments.kept_rows import Tags, released_tags, write_kept_rows
 from deid_assets.assessments.kernel_input import class_size_needed, sampling_fraction
 from deid_assets.methods.lattice.choice import StreamKeys, suppress_flagged
 from deid_assets.methods.releases.meet import linked_members
@@ -56,9 +56,12 @@ def flagged_in_linked_releases(
     so_far = Table(profiles.file, "scratch", "suppressed_so_far")
     write_table(so_far, pd.DataFrame({"member_id": pd.Series(list(suppressed), dtype="str")}))
     try:
-        own = write_kept_rows(policy, levels, {**tables, "suppressed_members": so_far}, tags)
-        released = np.asarray(own.arrays(f"SELECT DISTINCT tag FROM {own.sql} WHERE released ORDER BY tag")["tag"])
+        candidate = {**tables, "suppressed_members": so_far}
+        released = released_tags(candidate, tags)
         linked = earlier_of(policy, releases, released).linked
+        if not linked:
+            return set()
+        own = write_kept_rows(policy, levels, candidate, tags)
         rows = rows_of(linked, own)
         groups = [[one] for one in rows] + ([rows] if len(rows) > 1 else [])
         sampled = len(released) + len(suppressed)
