@@ -13,8 +13,8 @@ from deid_assets.store.home import plain_key
 def complete_deliveries(watched: Watched) -> tuple[list[str], int]:
     """Keys of the complete deliveries in order, and how many complete folders have names that are no keys."""
     keys, others = [], 0
-    for path in sorted(watched.folder.iterdir()) if watched.folder.is_dir() else []:
-        if path.is_symlink() or not path.is_dir() or not (path / watched.complete_when).is_file():
+    for path, is_complete in watched.folders() if watched.folder.is_dir() else ():
+        if not is_complete:
             continue
         try:
             keys.append(plain_key(path.name))

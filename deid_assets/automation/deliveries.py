@@ -28,11 +28,17 @@ class Watched:
     folder
         Each folder in it is a delivery; its name is the delivery's key.
     complete_when
-        Name of the file that says that a delivery is complete: whoever delivers writes it last.
+        Name of the file that says that a delivery is complete: the sender writes it last.
     """
 
     folder: Path
     complete_when: str
+
+    def folders(self) -> Iterator[tuple[Path, bool]]:
+        """Yield every folder in it, in the order of their names, and whether it is complete; no links."""
+        for path in sorted(self.folder.iterdir()):
+            if path.is_dir() and not path.is_symlink():
+                yield path, (path / self.complete_when).is_file()
 
 
 @dataclass(frozen=True)
@@ -100,24 +106,19 @@ def _look(home: Home, policy: AnyPolicy, watched: Watched) -> tuple[list[Arrived
         )
     removed = {one.delivery: one.time for one in removals(home) if one.what == REMOVED and one.policy == policy.name}
     complete, waiting = [], 0
-    for folder in _folders(watched.folder):
-        marker = folder / watched.complete_when
-        if not marker.is_file():
+    for folder, is_complete in watched.folders():
+        if folder.name.startswith("."):
+            continue
+        plain_key(folder.name)
+        if not is_complete:
             waiting += 1
             continue
-        marked = marker.stat().st_mtime_ns
+        marked = (folder / watched.complete_when).stat().st_mtime_ns
         gone = removed.get(folder.name)
         if gone is None or marked / 1e9 > datetime.datetime.fromisoformat(gone).timestamp():
             delivery = Delivery(folder.name, policy.source.kind, (folder.absolute(),), {}, watched.complete_when)
             complete.append(Arrived(delivery, marked))
     return sorted(complete, key=lambda one: (one.marked, one.delivery.key)), waiting
-
-
-def _folders(inbox: Path) -> Iterator[Path]:
-    for folder in sorted(inbox.iterdir()):
-        if folder.is_dir() and not folder.is_symlink() and not folder.name.startswith("."):
-            plain_key(folder.name)
-            yield folder
 
 
 def _nothing_new(watched: Watched, known: int, waiting: int) -> str:

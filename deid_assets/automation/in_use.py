@@ -13,7 +13,7 @@ from dagster._utils.schedules import is_valid_cron_string
 
 from deid_assets.errors import PolicyError
 from deid_assets.policy.kinds import AnyPolicy
-from deid_assets.policy.loading import policies_in
+from deid_assets.policy.loading import SHIPPED, policies_in
 from deid_assets.store import durable
 from deid_assets.store.home import Home
 from deid_assets.store.tables import owner_only
@@ -111,10 +111,11 @@ def policies_in_use(home: Home) -> dict[str, AnyPolicy]:
         If a policy is invalid, or two different policies share a name.
     """
     uses = uses_in(home)
-    own = set(policies_in(home.policies)) - set(policies_in()) if home.policies.is_dir() else set()
+    known = policies_in(home.policies)
+    own = {name for name, policy in known.items() if policy.origin.folder.path != SHIPPED.absolute()}
     run = {folder.name for folder in home.store.iterdir() if folder.is_dir()} if home.store.is_dir() else set()
     wanted = ({DEFAULT_POLICY} | own | run | set(uses)) - {name for name, use in uses.items() if use.retired}
-    return {name: policy for name, policy in policies_in(home.policies).items() if name in wanted}
+    return {name: policy for name, policy in known.items() if name in wanted}
 
 
 @contextmanager
