@@ -118,7 +118,7 @@ class FlatPolicy(ReleasePolicy):
         said = f"no person has more than {most} record{'s' * (most > 1)}"
         if own.person is not None:
             return f"The delivery identifies persons, and {said} in it."
-        return f"The policy states that {said}, and nothing checks it: whoever has more is protected less than this says."
+        return f"The policy states that {said}, and nothing checks it: a person with more is protected less than this says."
 
     def hierarchy_of(self, release_as: str) -> Hierarchy:
         """Return the hierarchy of a quasi-identifier, by its name in the release."""

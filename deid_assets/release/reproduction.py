@@ -89,7 +89,7 @@ def recall(home: Home, published: PublishedRelease, temporary: Home) -> AnyPolic
         _copy_earlier(home, entry, temporary)
     if lines:
         durable.create(temporary.releases / REGISTRY, b"".join(line.line for line in lines), 0o600)
-        # A signing key of its own, which the copy of the registry is told: the publisher's never leaves its folder.
+        # The copy of the registry gets a signing key of its own: the publisher's never leaves its folder.
         rotate(temporary, lost=_WHY)
     return _policy_as_released(home, published, temporary)
 

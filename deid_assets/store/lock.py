@@ -153,7 +153,7 @@ class StoreLock:
     def _take(self) -> int | None:
         try:
             owner_only(self.path.parent)
-            # Whoever finds the lock taken must read the name of its holder: names are written and read in here only.
+            # A process that finds the lock taken must read the name of its holder: names are written and read in here only.
             with durable.locked(self._beside):
                 descriptor = durable.take_lock(self.path, wait=False)
                 if descriptor is None:

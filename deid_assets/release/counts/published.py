@@ -228,7 +228,7 @@ def _require_nobody_left_out_is_counted(policy: AnyPolicy, counts: pd.DataFrame,
     if RELEASED_RECORDS not in names:
         if not left_out.any():
             raise CountsError(
-                "all eligible members are in the sample, so whoever counts the released files learns how few of a class were "
+                "all eligible members are in the sample, so readers who count the released files learn how few of a class were "
                 "suppressed; release a smaller sample, or use noise"
             )
         return
@@ -236,8 +236,8 @@ def _require_nobody_left_out_is_counted(policy: AnyPolicy, counts: pd.DataFrame,
     told = few & [not isinstance(shown[name], str) for name in names_of(classes)]
     if told.any():
         raise CountsError(
-            f"{int(told.sum())} classes are shown of which few records were left out, and whoever counts the released files "
-            "learns how few; count at other levels, leave nothing out (risk.max_suppressed: 0), or use noise"
+            f"{int(told.sum())} classes are shown of which few records were left out, and readers who count the released "
+            "files learn how few; count at other levels, leave nothing out (risk.max_suppressed: 0), or use noise"
         )
 
 
