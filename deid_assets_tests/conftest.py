@@ -1,12 +1,21 @@
 """What holds for every test."""
 
 import gc
+import os
 from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 
 from deid_assets_tests import examples  # noqa: F401 - registers the profile that the command line names
+
+
+def pytest_configure() -> None:
+    """Each process does its linear algebra on one core: threads that wait for small products only take the others' time.
+
+    Before NumPy is imported, which reads it once; processes that tests start do likewise.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session", autouse=True)

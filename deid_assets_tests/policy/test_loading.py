@@ -1,7 +1,6 @@
 """Reading policies: what is wrong, in which line and field, what is allowed; and never a person's value."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -384,9 +383,8 @@ class TestPoliciesThatAreKept:
     """Whoever reads a policy again in one process gets what its text says now; only validating it is saved."""
 
     @pytest.fixture(autouse=True)
-    def none_kept(self, monkeypatch) -> Iterator[None]:
+    def none_kept(self, monkeypatch) -> None:
         monkeypatch.setattr(loading, "_WITHOUT_FILES", {})
-        yield
 
     @pytest.fixture
     def ours(self, tmp_path) -> Path:

@@ -12,6 +12,7 @@ from deid_assets.methods.demographics.discovery import Bar, all_policies, detail
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, Measure
 from deid_assets.methods.demographics.policies import policy_at, refines
 from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_at
+from deid_assets_tests import examples
 from deid_assets_tests.methods.demographics.small_population import small_cells
 
 BARS = (
@@ -39,7 +40,7 @@ def exhaustively(cells, reference, bar):
     return {own for own in passing if not any(other != own and refines(other, own, demographics) for other in passing)}
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples.of(15))
 @given(st.booleans().flatmap(small_cells), st.sampled_from(BARS), st.data())
 def test_discovery_is_exhaustive_enumeration(drawn, bar, data):
     cells, _, _ = drawn
