@@ -1,4 +1,4 @@
-"""How many examples of a property are drawn: an eighth by default but no fewer than ten, all under the profile `many`.
+"""How many examples of a property are drawn: an eighth by default but no fewer than five, all under the profile `many`.
 
     pytest -m hypothesis --hypothesis-profile many
 
@@ -9,7 +9,7 @@ runs together draw as many, too.
 from hypothesis import settings
 
 MANY, FEW = "many", "few"
-FEWEST = 10
+FEWEST = 5
 
 
 def of(many: int) -> int:

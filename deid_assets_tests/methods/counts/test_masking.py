@@ -84,7 +84,7 @@ def test_what_is_known_anyway_gives_no_small_count_away(counts, told, total_is_k
         assert count == 0 or count > 10 or len({parts[place] for parts in kept}) >= 5
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples.of(10), deadline=None)
 @given(st.integers(0, 10_000))
 def test_the_heuristic_protects_and_hides_nothing_in_vain(seed):
     draws = np.random.default_rng(seed)

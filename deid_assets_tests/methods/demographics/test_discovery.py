@@ -70,7 +70,7 @@ def test_not_every_policy_is_measured(drawn):
         assert found.measured < found.policies
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=examples.of(10))
 @given(small_cells())
 def test_the_table_says_what_is_finer_and_what_is_coarser(drawn):
     cells, _, _ = drawn
@@ -89,7 +89,7 @@ def test_the_table_says_what_is_finer_and_what_is_coarser(drawn):
             assert own.refines[own.number_of(policy.levels[name]), own.number_of(reference.levels[name])]
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=examples.of(10))
 @given(small_cells())
 def test_the_frontier_of_risk_and_detail(drawn):
     found = risk_and_detail(drawn[0])
@@ -99,7 +99,7 @@ def test_the_frontier_of_risk_and_detail(drawn):
     assert found["on_frontier"].tolist() == (~better.any(axis=1)).tolist()
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=examples.of(10))
 @given(small_cells())
 def test_detail_is_the_entropy_of_what_is_published(drawn):
     cells, cohort, _ = drawn

@@ -61,7 +61,7 @@ def test_the_largest_support_is_that_of_a_value_or_the_number_of_members(largest
     assert found == pytest.approx({"c0": score, "c1": score, "c2": 0.0})
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=examples.of(10))
 @given(claims_of_members, st.integers(0, 3), st.sampled_from(["member", "member_year"]))
 def test_each_listed_unit_keeps_its_number_and_the_lowest_scores_go_first(drawn, kept, unit):
     rows = rows_of(drawn)
