@@ -21,7 +21,6 @@ from deid_assets.methods.kernel import engine, node_computation
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.longitudinal_search import search_lattice
-from deid_assets_tests import examples
 from deid_assets_tests.clusters import IN_MEMORY, dask, distributed, local_cluster, needs_dask
 from deid_assets_tests.methods.cases import KEY, OTHER_KEY, cases, data_of, middling_case, rich_case
 
@@ -137,13 +136,13 @@ class TestSameResults:
 
     @pytest.mark.matrix
     @given(case=ANY_CASE)
-    @settings(max_examples=examples.of(40), deadline=None)
+    @settings(max_examples=40, deadline=None)
     def test_random_cases(self, executor, case):
         assert_same_on(executor, case)
 
     @pytest.mark.matrix
     @given(case=ANY_CASE)
-    @settings(max_examples=examples.of(300), deadline=None)
+    @settings(max_examples=300, deadline=None)
     def test_hundreds_of_random_cases(self, executor, case):
         assert_same_on(executor, case)
 
