@@ -1,5 +1,6 @@
 """What holds for every test."""
 
+import functools
 import gc
 import os
 from collections.abc import Generator, Iterator
@@ -30,6 +31,16 @@ def history_does_not_wait() -> Iterator[None]:
     event.listen(Pool, "connect", do_not_wait)
     yield
     event.remove(Pool, "connect", do_not_wait)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def migrations_are_read_once() -> Iterator[None]:
+    """Every run has a database of its own, for which Dagster would read the same migrations twice, and each time anew."""
+    from alembic.script import ScriptDirectory
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ScriptDirectory, "from_config", functools.cache(ScriptDirectory.from_config))
+        yield
 
 
 @pytest.hookimpl(wrapper=True)
