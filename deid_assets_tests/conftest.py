@@ -1,12 +1,22 @@
 """What holds for every test."""
 
+import functools
 import gc
+import os
 from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 
 from deid_assets_tests import examples  # noqa: F401 - registers the profile that the command line names
+
+
+def pytest_configure() -> None:
+    """Each process does its linear algebra on one core: threads that wait for small products only take the others' time.
+
+    Before NumPy is imported, which reads it once; processes that tests start do likewise.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -21,6 +31,16 @@ def history_does_not_wait() -> Iterator[None]:
     event.listen(Pool, "connect", do_not_wait)
     yield
     event.remove(Pool, "connect", do_not_wait)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def migrations_are_read_once() -> Iterator[None]:
+    """Every run has a database of its own, for which Dagster would read the same migrations twice, and each time anew."""
+    from alembic.script import ScriptDirectory
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ScriptDirectory, "from_config", functools.cache(ScriptDirectory.from_config))
+        yield
 
 
 @pytest.hookimpl(wrapper=True)

@@ -78,7 +78,9 @@ def deliver(kind: Kind, folder: Path) -> Path:
     return cohort.deliver(folder, [*cohort.people(), *unusable])
 
 
-@pytest.fixture(scope="session", params=[FLAT, COHORT], ids=["flat", "cohort"])
+@pytest.fixture(
+    scope="session", params=[pytest.param(FLAT, id="flat"), pytest.param(COHORT, id="cohort", marks=pytest.mark.matrix)]
+)
 def prepared(request, tmp_path_factory) -> tuple[Kind, Path]:
     """A home with everything done but the release."""
     kind = request.param
@@ -170,6 +172,7 @@ def test_counts_that_were_changed_in_the_store_are_refused(pipeline):
     refused(pipeline, "Characteristics: the staged counts are not the protected counts of this delivery")
 
 
+@pytest.mark.matrix
 def test_a_spent_budget_refuses_before_a_number_is_drawn(pipeline, monkeypatch):
     spend(pipeline, 49.95)
     monkeypatch.setattr(ConsistentNoise, "draw", lambda *args: pytest.fail("a number was drawn"))

@@ -65,7 +65,12 @@ def matrix(*values: str):
 
 @pytest.mark.parametrize(
     ("signal", "module"),
-    [("SIGINT", "click"), ("SIGTERM", "pandas"), matrix("SIGINT", "dagster"), matrix("SIGTERM", "deid_assets.definitions")],
+    [
+        ("SIGINT", "click"),
+        matrix("SIGTERM", "pandas"),
+        matrix("SIGINT", "dagster"),
+        matrix("SIGTERM", "deid_assets.definitions"),
+    ],
 )
 def test_while_modules_are_imported(run, signal, module):
     ended = run(signal, f"import:{module}")

@@ -222,6 +222,7 @@ def test_another_policy_with_one_member_more_gets_the_next_try_and_not_the_same_
     assert chosen(pipeline) == (2, 0) and evidence(pipeline).try_number == 2, summary
 
 
+@pytest.mark.matrix
 def test_a_refusal_for_more_than_chance_is_told_and_the_same_is_not_judged_again(pipeline, monkeypatch):
     with monkeypatch.context() as patch:
         unlucky(patch, value=0.301, high=0.31)
