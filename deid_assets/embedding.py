@@ -103,7 +103,12 @@ def build_release(
         raise PolicyError(f"policy {read.name}: a delivery has one key, so its partitions cannot have two dimensions")
     named = {"members": members} if claims is None else {"members": members, "claims": claims}
     upstreams = {name: Upstream(one) if isinstance(one, dg.AssetKey) else one for name, one in named.items()}
-    copies = Copies(read.name, read.source, {name: one.read for name, one in upstreams.items()})
+    copies = Copies(
+        read.name,
+        read.source,
+        {name: one.read for name, one in upstreams.items()},
+        {name: one.asset.to_user_string() for name, one in upstreams.items()},
+    )
     workplace = Workplace(str(_home(home).root), {read.name: read}, copies)
     keys = Keys(read.name, tuple(key_prefix), resource_key)
     taken_in = intake_of(copies, [name for name, one in upstreams.items() if one.partition_mapping is not None])
