@@ -45,9 +45,14 @@ class Pipeline:
 
     @property
     def every_asset(self) -> tuple[str, ...]:
-        """All assets that the policy's job makes, in the order of the data."""
+        """All tables that the policy's job makes, in the order of the data."""
         known = {key.path[-1] for key in self._definitions().resolve_asset_graph().get_all_asset_keys()}
         return tuple(name for name in STAGE_OF if name in known)
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages before the release, each an asset, too."""
+        return tuple(dict.fromkeys(STAGE_OF[name] for name in self.every_asset if name != "release"))
 
     def register(self, key: str, kind: str = "synthetic", path: Path | None = None, **parameters) -> None:
         """Register a delivery, as the command line does."""
