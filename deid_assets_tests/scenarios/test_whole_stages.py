@@ -40,7 +40,9 @@ KINDS = (
 )
 
 
-@pytest.fixture(params=[KINDS[0], *(pytest.param(kind, marks=pytest.mark.matrix) for kind in KINDS[1:])], ids=lambda kind: kind.policy)
+@pytest.fixture(
+    params=[KINDS[0], *(pytest.param(kind, marks=pytest.mark.matrix) for kind in KINDS[1:])], ids=lambda kind: kind.policy
+)
 def home(request, tmp_path_factory, tmp_path) -> Iterator[tuple[Kind, Pipeline]]:
     """A copy of a home with everything of a delivery done but its release."""
     kind = request.param
