@@ -50,7 +50,7 @@ def test_the_audit_is_restricted_and_says_so_on_its_first_line(home, audited):
 
 def test_every_asset_with_its_inputs_and_data_versions_is_in_the_graph(home, audited):
     _, document, page = audited
-    assert {asset["asset"] for asset in document["assets"]} == {f"small/{name}" for name in home.every_asset}
+    assert {asset["asset"] for asset in document["assets"]} == {f"small/{name}" for name in (*home.every_asset, *home.stages)}
     by_asset = {asset["asset"]: asset for asset in document["assets"]}
     for name in ("release_claims", "neighbor_attack", "release"):
         tags = home.materialization(name, KEY).tags
