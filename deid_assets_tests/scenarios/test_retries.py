@@ -110,6 +110,33 @@ def attacked(pipeline: Pipeline) -> RunSummary:
     return pipeline.run(KEY, [*CHOICE, *STAGES["candidate"], "neighbor_attack"])
 
 
+def test_a_refusal_by_chance_is_counted_and_leads_to_a_coarser_generalization_as_the_second_try(
+    prepared, tmp_path, monkeypatch
+):
+    """In the home that all scenarios share; the runs of the matrix go on from here to the release."""
+    with copy_of(prepared, tmp_path / "deid") as pipeline:
+        before, first = pipeline.published_bytes(), chosen(pipeline)
+        with monkeypatch.context() as patch:
+            unlucky(patch, value=0.11, high=0.13)
+            summary = pipeline.run(KEY, ["neighbor_attack"])
+            assert summary.exit_code == REFUSED and pipeline.published_bytes() == before
+            assert summary.reasons == ("this may be chance; running again tries a coarser generalization, as try 2 of 3.",)
+            (line,) = refused_tries(pipeline)
+            assert (line.number, line.by_chance, evidence(pipeline).try_number) == (1, True, 1)
+            assert pipeline.run(KEY, ["neighbor_attack"]).exit_code == REFUSED
+            assert refused_tries(pipeline) == [line], "the same try, on the same draws"
+
+        summary = attacked(pipeline)
+        assert not summary.reasons and not summary.failed_checks, summary
+        passed_over = pipeline.table(KEY, "passed_over_nodes").frame().set_index("node")["gate"]
+        assert passed_over[",".join(map(str, first))] == "refused by chance before"
+        second = chosen(pipeline)
+        assert second != first and all(coarser >= own for coarser, own in zip(second, first, strict=True))
+        assert (evidence(pipeline).try_number, of_the_neighbor(pipeline).confidence) == (2, pytest.approx(0.9975, abs=1e-12))
+        assert refused_tries(pipeline) == [line] and pipeline.published_bytes() == before
+
+
+@pytest.mark.matrix
 def test_after_a_refusal_by_chance_a_coarser_generalization_is_published_as_the_second_try(pipeline, monkeypatch):
     write_policy(pipeline.home.policies, STRICTER)
     before = pipeline.published_bytes()
