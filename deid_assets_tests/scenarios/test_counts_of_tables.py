@@ -179,6 +179,7 @@ def test_a_spent_budget_refuses_before_a_number_is_drawn(pipeline, monkeypatch):
     refused(pipeline, "refused by the budget of noise: these counts cost")
 
 
+@pytest.mark.matrix
 def test_masks_hide_how_few_were_left_out_from_who_counts_the_released_rows(pipeline, kind):
     """Of a flat table, they would subtract the rows of a class; of a cohort, a number before the last step."""
     summary = pipeline.run(KEY, [*masked(pipeline, kind, {"Sex": "as it is"} if kind is FLAT else {"Sex": "sex"}), "release"])

@@ -324,6 +324,7 @@ class TestGate:
         refused(pipeline, "record_risk: the stored evidence cannot be read", ERROR)
 
 
+@pytest.mark.matrix
 def test_classes_are_counted_in_the_population_where_there_is_one(tmp_path):
     """k-map: 60 of 600 people are released; each is like at least k of the 600, and few are like k of the 60."""
     policy = changed(FLAT, source={"kind": "flat", "file": "sample.csv"}, population={"file": "people.csv"})
