@@ -30,7 +30,7 @@ from deid_assets_tests.scenarios.policies import SMALL, write_policy
 
 KEY = "mended"
 JOB = "release_small"
-WAIT = 90  # seconds for the UI to load, and for a run to end; on two idle cores it is ten
+WAIT = 600  # seconds for the UI to load, and for a run to end; on two idle cores it is ten
 
 
 @dataclass(frozen=True)

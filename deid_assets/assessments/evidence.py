@@ -363,7 +363,7 @@ NOT_JUDGED = frozenset({
     "laxer_confidence", "not_finite", "unreadable_evidence", "edited_evidence",
     # Data that is missing, changed, stale or broken. A check that failed by its number also has a failed measurement.
     "missing_asset", "stale_policy", "other_policy_text", "changed_policy", "changed_policy_file", "stale_input",
-    "edited_table", "changed_delivery", "check_not_passed", "broken_contract", "broken_certificate",
+    "edited_table", "changed_delivery", "check_not_passed", "broken_contract", "broken_certificate", "other_counts",
 })  # fmt: skip
 """Rules of refusals that say nothing about privacy; all other rules do."""
 

@@ -2,6 +2,7 @@
 
 import csv
 import random
+import re
 
 import pyarrow.parquet as pq
 import pytest
@@ -10,6 +11,9 @@ from deid_assets.errors import PUBLISHED, REFUSED, PolicyError
 from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 from deid_assets_tests.scenarios.test_flat_release import FLAT, KEY, people, released_rows, write_people
+
+NUMBER = re.compile(r"-\d+(\.\d+)?")
+"""Noisy counts and shares can be negative; no program reads a formula in them."""
 
 FORMULA = '=HYPERLINK("http://x/"&A1,"tea")'
 
@@ -86,8 +90,8 @@ def test_neutralizing_nothing_is_an_error(tmp_path):
 
 
 @pytest.mark.matrix
-def test_no_cell_of_a_longitudinal_release_begins_with_a_sign(published):
+def test_no_text_of_a_longitudinal_release_begins_with_a_sign(published):
     for path in sorted((published.release / "data").glob("*.csv")):
         with path.open(newline="", encoding="utf-8") as file:
             cells = {cell for row in csv.reader(file) for cell in row}
-        assert not [cell for cell in cells if cell[:1] in tuple("=+-@\t\r")]
+        assert not [cell for cell in cells if cell[:1] in tuple("=+-@\t\r") and not NUMBER.fullmatch(cell)]
