@@ -52,7 +52,7 @@ def test_only_what_does_the_same_is_called_alike_in_two_families(one, other):
 
 
 def test_the_stages_are_in_the_order_of_the_data():
-    in_order = "intake preparation adversary generalization candidate counts assessment release"
+    in_order = "intake preparation adversary generalization candidate accounting counts assessment release"
     assert list(STAGES) == in_order.split()
 
 
