@@ -40,4 +40,23 @@ WHY_LEDGER = contract(
     unique=["source_table", "source_column", "step"],
 )
 
-CONTRACTS = {"why_ledger": WHY_LEDGER}
+ANALYST_QUESTIONS = contract(
+    {
+        "question": column(dt.string, Role.OTHER, "the question"),
+        "group": column(dt.string, Role.QUASI_IDENTIFIER, "whom it is about: labels as released"),
+        "delivered": _number("delivered members with the property"),
+        "of_delivered": _number("delivered members of the group"),
+        "released": _number("released members with the property"),
+        "of_released": _number("released members of the group"),
+        "standard_errors": column(
+            dt.float64,
+            Role.MEASUREMENT,
+            "difference of the two rates; blank where the group is too small",
+            nullable=True,
+            unit="standard errors of sampling",
+        ),
+    },
+    unique=["question", "group"],
+)
+
+CONTRACTS = {"why_ledger": WHY_LEDGER, "analyst_questions": ANALYST_QUESTIONS}
