@@ -16,6 +16,7 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 from pandera.ibis import DataFrameSchema
 
 from deid_assets.assets import (
+    accounting,
     adversary,
     assessment,
     candidate,
@@ -58,7 +59,19 @@ from deid_assets.store.home import Home
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 warnings.filterwarnings("ignore", category=dg.BetaWarning, message=".*data_version.*")
 
-MODULES = (intake, preparation, rule_needs, adversary, reachable_risk, generalization, candidate, counts, assessment, release)
+MODULES = (
+    intake,
+    preparation,
+    rule_needs,
+    adversary,
+    reachable_risk,
+    generalization,
+    candidate,
+    accounting,
+    counts,
+    assessment,
+    release,
+)
 FLAT_MODULES = (flat_intake, flat)
 COHORT_MODULES = (cohort_intake, cohort)
 """The assets of a longitudinal policy, those of a flat one, and those of a cohort's."""

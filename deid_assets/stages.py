@@ -36,6 +36,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         "suppressed_members",
     ),
     "candidate": CANDIDATE,
+    "accounting": ("why_ledger", "analyst_questions"),
     "counts": ("cohort_counts", "published_counts"),
     "assessment": tuple(assessment.name for assessment in LONGITUDINAL),
     "release": ("release",),

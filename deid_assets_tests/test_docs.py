@@ -186,6 +186,7 @@ def test_every_yaml_example_is_read_by_a_test_below():
     found = [(page.name, tuple(yaml.safe_load(text))) for page in PAGES for text in blocks(page, "yaml")]
     assert [page for page, _ in found] == [
         *["counts.md"] * 3, "demographics.md", "embedding.md", *["own-data.md"] * 3, *["policies.md"] * 3, "threat-model.md",
+        "utility.md",
     ]  # fmt: skip
 
 
@@ -196,6 +197,7 @@ def test_every_yaml_example_is_read_by_a_test_below():
         ("own-data.md", "source"),
         ("policies.md", "number_of_claims"),
         ("threat-model.md", "provider_graph"),
+        ("utility.md", "utility"),
     ],
 )
 def test_sections_fit_the_default_policy(page, key):

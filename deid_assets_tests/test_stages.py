@@ -70,7 +70,7 @@ def test_only_what_does_the_same_is_called_alike_in_two_families(one, other):
 
 
 def test_the_stages_are_in_the_order_of_the_data():
-    in_order = "intake preparation adversary generalization candidate counts assessment release"
+    in_order = "intake preparation adversary generalization candidate accounting counts assessment release"
     assert list(STAGES) == in_order.split()
 
 
@@ -190,6 +190,7 @@ class TestCodeVersions:
             ({"attribute_disclosure__t_at_most": 0.4}, {"attribute_disclosure", "release"}),
             ({"membership__draws": 500}, {"membership_disclosure", "release"}),
             ({"provider_graph__patterns_known": 3}, {"provider_graph_attack", "release"}),
+            ({"utility": {"folds": 4}}, {"utility", "release"}),
         ],
     )
     def test_an_asset_that_reads_a_section_has_another_version(self, tmp_path, section, assets):

@@ -66,6 +66,7 @@ class Gate(Generic[P]):
     disclosed
         What is measured in a release that discloses half of its members: a threshold that passes it is refused. None if
         the number is at most alpha by construction; then `check_vacuous` judges the threshold at the alpha of the release.
+        None too if the number says what a release is good for, and nothing about what it discloses.
     limit
         The policy's limit; None if it sets none, so that the number is only reported.
     applies

@@ -28,11 +28,13 @@ PLAIN_UNITS = frozenset(
     | {"draws", "trials", "nodes", "cells", "disagreements", "seconds", "megabytes", "releases"}
     # Numbers that can be counted in the published rows: values in a class, distances of distributions.
     | {"values", "distance", "attributes", "share of published values"}
+    # What a release is good for: errors of predictions and of answers, rounded before they become evidence.
+    | {"log error", "standard errors", "questions"}
 )
 """Units of numbers that count nobody. Numbers of any other unit are about people and protected in public."""
 
 LEFT_OUT = "share of records left out"
-"""Unit of the records of a flat table that suppression removed; the public edition derives it from its attrition."""
+"""Unit of the records or sampled members that suppression removed; the public edition derives it from its attrition."""
 
 _DISCLOSED = ("published ", "share of published ")
 _WHOLE_DISCLOSED = "share of released "

@@ -23,6 +23,7 @@ from deid_assets.assessments.population_estimates import POPULATION_ESTIMATES
 from deid_assets.assessments.provider_graph_attack import PROVIDER_GRAPH_ATTACK
 from deid_assets.assessments.record_attribute_disclosure import RECORD_ATTRIBUTE_DISCLOSURE
 from deid_assets.assessments.record_risk import RECORD_RISK
+from deid_assets.assessments.utility import UTILITY
 from deid_assets.assessments.voter_list_attack import VOTER_LIST_ATTACK
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
@@ -44,6 +45,7 @@ LONGITUDINAL: tuple[Assessment[Policy], ...] = (
     PROVIDER_GRAPH_ATTACK,
     COUNT_DISCLOSURE_AUDIT,
     CROSS_RELEASE_RISK,
+    UTILITY,
 )
 """Of members and their claims."""
 

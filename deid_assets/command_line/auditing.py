@@ -1,4 +1,4 @@
-"""Commands for those who look at a release afterwards: `deid audit`, `deid lineage`, `deid reproduce`, `deid determination`."""
+"""Commands for those who look at a release afterwards: `deid audit`, `deid lineage`, `deid kept` and others."""
 
 from datetime import datetime
 from pathlib import Path
@@ -110,6 +110,21 @@ def lineage(release: Path) -> None:
     home, published = _published(release)
     file, sent = write_event(home, published)
     click.echo(f"OpenLineage event  {file}" + ("\nSent to the endpoint." if sent else ""))
+
+
+@click.command()
+@click.argument("release", type=click.Path(path_type=Path))
+def kept(release: Path) -> None:
+    """Show what a release keeps of every column: its level, the values that occur, and bits before and after.
+
+    RELEASE is the folder of a release, or policy/number. The table holds nothing that is not public.
+    """
+    from rich.console import Console
+
+    from deid_assets.command_line.kept import print_kept
+
+    _, published = _published(release)
+    print_kept(published, Console())
 
 
 def _published(release: Path) -> tuple[Home, "PublishedRelease"]:

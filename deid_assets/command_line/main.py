@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from deid_assets import __version__
-from deid_assets.command_line.auditing import audit, determination, lineage, reproduce
+from deid_assets.command_line.auditing import audit, determination, kept, lineage, reproduce
 from deid_assets.command_line.counts import counts
 from deid_assets.command_line.demographics import demographics
 from deid_assets.command_line.members import member, release
@@ -100,6 +100,7 @@ main.add_command(audit)
 main.add_command(reproduce)
 main.add_command(determination)
 main.add_command(lineage)
+main.add_command(kept)
 main.add_command(member)
 main.add_command(release)
 

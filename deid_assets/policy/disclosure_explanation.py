@@ -29,6 +29,22 @@ def disclosure_limits(policy: Policy) -> Iterator[str]:
     )
 
 
+def utility_limits(policy: Policy) -> Iterator[str]:
+    """Yield what is measured of a release's use, with the limits."""
+    use = policy.utility
+    yield (
+        f"days in hospital next year predicted by {use.model.replace('_', ' ')}, from the release instead of the delivery: "
+        f"loss of score {_at_most(use.score_loss_at_most)}"
+        if use.model
+        else "days in hospital next year are not predicted"
+    )
+    yield (
+        f"distance of a column's distribution from the delivery's {_at_most(use.distance_at_most)}; change of the association "
+        f"of two columns {_at_most(use.association_change_at_most)}; sampled members left out "
+        f"{_at_most(use.members_lost_at_most)}"
+    )
+
+
 def attribute_limits(policy: Policy | FlatPolicy) -> Iterator[str]:
     """Yield what is measured for sensitive attributes."""
     limits = policy.attribute_disclosure

@@ -1,13 +1,14 @@
 """A policy in plain words: what `deid policy check FILE` prints."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.cohort_explanation import columns_of_cohort, gates_of_cohort, levels_of_cohort
 from deid_assets.policy.counts_explanation import published_counts
-from deid_assets.policy.disclosure_explanation import attribute_gates, attribute_limits, disclosure_limits
+from deid_assets.policy.disclosure_explanation import attribute_gates, attribute_limits, disclosure_limits, utility_limits
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy, smallest_at_least
@@ -45,7 +46,7 @@ def explain(policy: AnyPolicy) -> str:
         ("Adversary", _adversary(policy)),
         ("Gates: all must pass, or nothing is published", _gates(policy)),
         ("Counts", published_counts(policy)),
-        ("Usefulness", _detail(policy)),
+        ("Usefulness", chain(_detail(policy), utility_limits(policy))),
         ("Measured for every release, and gated where a limit is set", disclosure_limits(policy)),
     )
     return "\n\n".join(_block(title, lines) for title, lines in blocks)

@@ -41,6 +41,7 @@ from deid_assets.policy.sections.number_of_claims import REPORTED, NumberOfClaim
 from deid_assets.policy.sections.population import InpatientAttack, PopulationTable, VoterListAttack
 from deid_assets.policy.sections.releases import Releases
 from deid_assets.policy.sections.sensitivity import AttackSensitivity
+from deid_assets.policy.sections.utility import Utility
 from deid_assets.sources.delivery import SourceOptions
 
 
@@ -79,6 +80,7 @@ class Policy(ReleasePolicy):
     attribute_disclosure: AttributeDisclosure = AttributeDisclosure()
     membership: MembershipDisclosure = MembershipDisclosure()
     provider_graph: ProviderGraph = ProviderGraph()
+    utility: Utility = Utility()
     counts: Counts = Counts()
     releases: Releases = Releases()
     reviewed_attributes: dict[PassedOnColumn, Said] = Field(

@@ -50,6 +50,10 @@ def _problem(found: ErrorDetails, whole: type[BaseModel]) -> Problem:
     shown = "this value" if path and path[0] in RESTRICTED_SECTIONS else _shown(found["input"])
     if kind == "missing":
         return Problem(path, f"is missing{_described(model, path[-1])}")
+    if kind == "extra_forbidden" and len(path) == 1 and path[0] in Policy.model_fields and whole is not Policy:
+        (own,) = get_args(whole.model_fields["kind"].annotation)
+        message = f"this section does not apply to policies of kind {own}; remove it. Allowed: {', '.join(_keys(model))}"
+        return Problem(path, message)
     if kind == "extra_forbidden":
         allowed = _keys(model)
         message = f"unknown key{did_you_mean(path[-1], allowed)}; allowed: {', '.join(allowed)}"

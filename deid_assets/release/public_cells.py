@@ -28,6 +28,9 @@ _BY_LEVELS = {"detail_at_least"}
 _OF_NOISE = {"counts"}
 """Sections that affect how counts are protected, but not what is counted."""
 
+_FLOORS = {"utility"}
+"""Sections that affect no number about people: how use is measured, and limits that only refuse."""
+
 _WORDS = {"policy", "title", "description", "owners", "recipients"}
 """Sections that affect no number; where the name of the policy does, `drawn` names it."""
 
@@ -92,7 +95,7 @@ def shapes_of_measurements(
     rows
         Sections of the policy that affect the rows of a release.
     """
-    known = set(type(policy).model_fields) - _BY_LEVELS - _OF_NOISE - _WORDS
+    known = set(type(policy).model_fields) - _BY_LEVELS - _OF_NOISE - _FLOORS - _WORDS
     of_sample = drawn(policy, delivery) | {"levels": dict(levels)}
     found = {method: shape(policy, *({*rows, *own} & known), **of_sample) for method, own in shaping_sections().items()}
     if set(_UNIQUES) <= known:

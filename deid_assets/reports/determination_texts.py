@@ -129,6 +129,12 @@ ADVERSARIES: Mapping[str, AdversaryText] = {
         "the next.",
         f"{HERITAGE}: accepts a MaxSup of .008 for one release; the product holds several releases together to the same",
     ),
+    "utility": AdversaryText(
+        "Nobody: it measures what the release is good for, and that the why ledger accounts for every row and value.",
+        "A release without use discloses nothing, and passes every other gate.",
+        "Brickell J, Shmatikov V. The cost of privacy: destruction of data-mining utility in anonymized data publishing. KDD "
+        "2008. " + OWNERS_DECIDE,
+    ),
     "record_risk": AdversaryText(
         "Somebody who knows the quasi-identifiers of one person and looks for the record.",
         "The quasi-identifiers that the policy lists are those that its owners hold to be available.",

@@ -28,6 +28,7 @@ from deid_assets.reports.report import (
     ReportContent,
     ReportFigure,
 )
+from deid_assets.reports.utility_content import utility_figures, utility_tables
 
 _OF_THE_GATE: Mapping[str, str] = {
     KEPT: "Share of the column's information that is left, rounded down. The policy sets a minimum, so that the release stays "
@@ -85,7 +86,8 @@ def content_from_manifest(
             AttritionRow(step["stage"], step["unit"], step["rows_in"], step["rows_out"], step["reason"])
             for step in manifest["attrition"]
         ),
-        figures=figures,
+        figures=(*figures, *utility_figures(manifest)),
+        utility=utility_tables(manifest),
         certificate=certificate,
         comparison=comparison,
         disclosure=disclosure_tables(manifest),

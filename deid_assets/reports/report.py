@@ -202,6 +202,8 @@ class ReportContent:
         Labels that few released members have, and the YAML of levels without them.
     counts
         Who the eligible members are, by published counts.
+    utility
+        What the release is good for.
     reasons, diagnosis
         Why nothing was released, and what carries the risk; of a refused run.
     """
@@ -230,6 +232,7 @@ class ReportContent:
     levels: ReportTable | None = None
     rare: ReportTable | None = None
     counts: ReportTable | None = None
+    utility: tuple[ReportTable, ...] = ()
     joined: str = ""
     reasons: tuple[str, ...] = ()
     diagnosis: ReportTable | None = None

@@ -10,6 +10,7 @@ from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.schemas import (
+    accounting,
     adversary,
     assessment,
     candidate,
@@ -28,6 +29,7 @@ CONTRACTS: dict[str, DataFrameSchema] = {
     **preparation.CONTRACTS,
     **adversary.CONTRACTS,
     **generalization.CONTRACTS,
+    **accounting.CONTRACTS,
     **counts.CONTRACTS,
     **assessment.CONTRACTS,
     **release.CONTRACTS,

@@ -32,6 +32,12 @@ EVERY_LIMIT = DISCLOSURE_LIMITS | {
     "attack_sensitivity__given_membership": {"at_most": 0.3},
     "inpatient_attack__at_most": 0.05,
     "number_of_claims__with_values": {"at_most": 0.3},
+    "utility": {
+        "score_loss_at_most": 0.1,
+        "distance_at_most": 0.2,
+        "association_change_at_most": 0.1,
+        "members_lost_at_most": 0.1,
+    },
 }
 """Changes of the default policy after which everything gates that can."""
 

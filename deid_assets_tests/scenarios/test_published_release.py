@@ -159,6 +159,23 @@ def test_what_is_left_of_each_column_is_what_its_values_tell(published, manifest
     assert exact - step <= told["AgeAtFirstClaim/information_kept"] <= exact
 
 
+def test_the_why_ledger_ends_at_the_released_rows_and_the_report_says_what_is_kept(published, manifest):
+    """The assessment counted the release again; here the files are counted."""
+    ledger = published.pipeline.table(KEY, "why_ledger").frame()
+    ends = ledger.sort_values("place").groupby(["source_table", "source_column"]).tail(1)
+    rows = {row.source_table: row.remaining for row in ends.itertuples() if row.source_column == ""}
+    files = {file["path"]: file["rows"] for file in manifest["files"]}
+    assert rows == {"members": files["data/Members.csv"], "claims": files["data/Claims.csv"]}
+    first = ledger[ledger["step"] == "delivered"].set_index(["source_table", "source_column"])["remaining"]
+    sums = ledger.groupby(["source_table", "source_column"])[["lost", "filled"]].sum()
+    last = ends.set_index(["source_table", "source_column"])["remaining"]
+    assert (first - sums["lost"] + sums["filled"] - last).tolist() == [0] * len(first)
+    report = (published.release / "report.html").read_text(encoding="utf-8")
+    assert "What the release is good for" in report and "Why something is missing" in report
+    exit_code, printed = deid_here(published.pipeline.home.root, "kept", "small/0001")
+    assert exit_code == 0 and "AgeAtFirstClaim" in printed and "withheld" in printed
+
+
 def test_the_report_tells_before_and_after_suppression_and_what_no_gate_holds(published):
     text = html.unescape((published.release / "report.html").read_text())
     assert "What is left of each column" in text and "% of their information on average" in text

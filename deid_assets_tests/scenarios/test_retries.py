@@ -50,7 +50,7 @@ STRICTER = changed(POLICY, neighbor_attack__given_membership={"at_most": 0.12})
 """At the first node the neighbor succeeds less often than this, and its bound is above."""
 
 CHOICE = ("lattice_diagnosis", "passed_over_nodes", "chosen_generalization", "suppressed_members")
-AFTER = (*CHOICE, *STAGES["candidate"], *STAGES["counts"], *STAGES["assessment"], "release")
+AFTER = (*CHOICE, *STAGES["candidate"], *STAGES["accounting"], *STAGES["counts"], *STAGES["assessment"], "release")
 
 
 @pytest.fixture(scope="module")

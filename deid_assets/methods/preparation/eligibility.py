@@ -202,10 +202,10 @@ def eligible_claims(
     rules = ["true"]
     parameters: list = []
     if newborn_days is not None:
-        rules.append(f"coalesce(service_date - birth_date > ?, NOT {may_be_newborn('members')})")
+        rules.append(is_no_newborn("members", "claims"))
         parameters.append(newborn_days)
     if drop_non_procedures:
-        rules.append("(claims.cpt IS NULL OR book.is_procedure)")
+        rules.append(is_procedure("claims", "book"))
     sql = f"""
         SELECT claims.*
         FROM {claims.sql} AS claims
@@ -215,6 +215,16 @@ def eligible_claims(
         WHERE {" AND ".join(rules)}
     """
     return Query(sql, tuple(parameters))
+
+
+def is_no_newborn(members: str, claims: str) -> str:
+    """Return SQL that is true for claims that are no newborn's; its parameter is the number of days after birth."""
+    return f"coalesce({claims}.service_date - {members}.birth_date > ?, NOT {may_be_newborn(members)})"
+
+
+def is_procedure(claims: str, book: str) -> str:
+    """Return SQL that is true for claims without a code, or with one that the code book lists as a procedure."""
+    return f"({claims}.cpt IS NULL OR {book}.is_procedure)"
 
 
 def eligible_members(members: Table, removed: Table, claims: Table) -> str:

@@ -198,6 +198,13 @@ NO_LIMIT = {
     "source.records_per_person": "the noise of a count of records is as many times wider, and risk.k must be larger",
     "source.years.first": "how a table is read",
     "source.years.last": "how a table is read",
+    "utility.association_change_at_most": "it asks for use, not for privacy: the type bounds it, and less only refuses more",
+    "utility.distance_at_most": "as utility.association_change_at_most",
+    "utility.folds": "how predictions are measured; the type bounds it",
+    "utility.members_at_most": "how predictions are measured; the type bounds it",
+    "utility.members_lost_at_most": "as utility.association_change_at_most",
+    "utility.resamples": "how predictions are measured; the type bounds it",
+    "utility.score_loss_at_most": "as utility.association_change_at_most",
     "voter_list_attack.table.people_at_most": "a statement about the table, compared with it",
 }
 """Numbers without a range of their own, each with the reason why it needs none."""

@@ -483,6 +483,23 @@ def _counts(policy: Policy) -> Iterator[Problem]:
         yield Problem(path, message)
 
 
+def _utility(policy: Policy) -> Iterator[Problem]:
+    """A limit on a score needs a model, and days in hospital to predict."""
+    if policy.utility.score_loss_at_most is None:
+        return
+    if policy.utility.model is None:
+        yield Problem(
+            ("utility", "score_loss_at_most"),
+            "nothing is predicted, so there is no score to limit: name a model, or set the limit to null",
+        )
+    if not (policy.publishes("days_in_hospital_y2") or policy.publishes("days_in_hospital_y3")):
+        yield Problem(
+            ("utility", "score_loss_at_most"),
+            "the policy publishes no days in hospital, so nobody can learn to predict them from the release; publish "
+            "days_in_hospital_y2 or days_in_hospital_y3, or set the limit to null",
+        )
+
+
 RULES: tuple[Rule, ...] = (
     _secret_list,
     _population,
@@ -498,6 +515,7 @@ RULES: tuple[Rule, ...] = (
     _lattice,
     _sensitive_columns,
     detail_problems,
+    _utility,
     _dates,
     _number_of_claims,
     _counts,

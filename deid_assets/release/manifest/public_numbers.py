@@ -201,11 +201,12 @@ def _share(count: int, size: int) -> float | str:
 
 
 def _left_out(attrition: list[Mapping]) -> tuple[float | str | None, int | None]:
-    """The share of records that the last step removed: the number released is public, the rest is one cell.
+    """The share of members or records that the last step removed: the number released is public, the rest is one cell.
 
     None where a mask hides how many there were.
     """
-    last = attrition[-1] if attrition else {}
+    people = [step for step in attrition if step["unit"] != "claims"]
+    last = people[-1] if people else {}
     size, released = last.get("rows_in"), last.get("rows_out")
     if not isinstance(size, int) or not isinstance(released, int) or last["protected"]:
         return None, None  # masked, or not shown

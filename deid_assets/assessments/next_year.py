@@ -1,0 +1,244 @@
+"""What delivery and release say about days in hospital in the next year, as examples that a model learns from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from deid_assets.assessments.compared_tables import PROVIDERS, Compared, has_order
+from deid_assets.assessments.number_of_claims import DAYS
+from deid_assets.methods.utility.member_years import ClaimColumns, feature_matrix, year_features
+from deid_assets.methods.utility.prediction import (
+    Examples,
+    Model,
+    class_means,
+    folds_of,
+    out_of_fold,
+    resampled_differences,
+    rmsle,
+)
+from deid_assets.policy.models import Policy
+from deid_assets.store.tables import Table, quoted, write_table
+
+_PREPARED = ClaimColumns(
+    ("specialty", "place", "procedure_group", "condition_group", "charlson", "length_of_stay", "days_since_first_claim"),
+    ("length_of_stay", "days_since_first_claim", "pay_delay"),
+    ("provider_id", "vendor_id", "pcp_id"),
+)
+"""What the prepared claims say, whatever of it the policy publishes."""
+_PASSED_ON = ("Year", "PayDelay")
+_AGE_CLASS = 10
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of predictions for members whom the model has not seen; smaller is better.
+
+    Attributes
+    ----------
+    delivered, released
+        Of the same model, from the prepared delivery and from the release.
+    constant, demographics
+        Of the best constant, and of the means by age in tens and sex, as delivered.
+    loss, loss_at_most
+        released less delivered, and its one-sided 95 % upper bound by a bootstrap over members.
+    members, rows
+        Members and member-years that were predicted.
+    """
+
+    delivered: float
+    released: float
+    constant: float
+    demographics: float
+    loss: float
+    loss_at_most: float
+    members: int
+    rows: int
+
+
+CONFIDENCE = 0.95
+"""Confidence of the bound on the loss of score."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How predictions are measured.
+
+    Attributes
+    ----------
+    model, folds, resamples, members_at_most
+        As in the policy's section `utility`.
+    """
+
+    model: Model
+    folds: int
+    resamples: int
+    members_at_most: int
+
+
+def measured_scores(
+    plan: Plan, delivered: Examples, released: Examples, demographics: np.ndarray, generator: np.random.Generator
+) -> Scores | None:
+    """Predict the same member-years from both; None if there are too few members to hold any out.
+
+    Parameters
+    ----------
+    delivered, released
+        The same rows in the same order.
+    demographics
+        (n,) int64: class of age and sex of each row.
+    """
+    members = len(np.unique(delivered.member))
+    if members < 2 * plan.folds:
+        return None
+    fold = folds_of(delivered.member, plan.folds, generator)
+    before, after = (out_of_fold(one, fold, plan.model) for one in (delivered, released))
+    truth = delivered.truth
+    differences = resampled_differences(before, after, delivered, plan.resamples, generator)
+    loss = rmsle(after, truth) - rmsle(before, truth)
+    return Scores(
+        rmsle(before, truth),
+        rmsle(after, truth),
+        rmsle(class_means(np.zeros(len(truth), dtype=np.int64), truth, fold), truth),
+        rmsle(class_means(demographics, truth, fold), truth),
+        loss,
+        max(loss, float(np.quantile(differences, CONFIDENCE, method="higher"))),
+        members,
+        len(truth),
+    )
+
+
+def next_year(
+    policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], compared: Compared, generator: np.random.Generator
+) -> tuple[Examples, Examples, np.ndarray]:
+    """Released members who were enrolled in the next year: what the delivery says about them, what the release does.
+
+    Parameters
+    ----------
+    tables
+        Profiles, grouped claims, domains, crosswalk and the release's tables, by their assets.
+
+    Returns
+    -------
+    delivered, released, demographics
+        The same rows in the same order; (n,) int64 class of age and sex as delivered.
+    """
+    people = _people(tables, policy.utility.members_at_most, generator)
+    rows = _rows(tables, people, compared)
+    if not len(rows["member"]):
+        nothing = Examples(rows["member"], np.empty((0, 0)), rows["member"], np.empty(0))
+        return nothing, nothing, rows["member"]
+    member, year = rows["member"], rows["year"]
+    truth = np.log1p(rows["days"].astype(np.float64))
+    of_delivery = people.arrays(year_features(_prepared_claims(tables["grouped_claims"], people), _PREPARED))
+    sql, columns = _released_claims(policy, levels, tables["value_domains"], compared, people)
+    of_release = people.arrays(year_features(sql, columns))
+    shown = _shown_demographics(policy, levels, tables["value_domains"], compared, people, member)
+    own = np.stack([_filled(rows["age"]), rows["sex"].astype(np.float64), year.astype(np.float64)], axis=1)
+    delivered = Examples(
+        member,
+        np.hstack([own, feature_matrix(of_delivery, member, year)]),
+        np.unique(rows["days"], return_inverse=True)[1].reshape(-1),
+        truth,
+    )
+    released = Examples(
+        member,
+        np.hstack([shown, year[:, None].astype(np.float64), feature_matrix(of_release, member, year)]),
+        rows["label"].astype(np.int64),
+        truth,
+    )
+    decades = np.ma.filled(np.ma.asarray(rows["age"]), -_AGE_CLASS).astype(np.int64) // _AGE_CLASS + 1
+    return delivered, released, decades * 3 + rows["sex"].astype(np.int64)
+
+
+def _people(tables: Mapping[str, Table], at_most: int, generator: np.random.Generator) -> Table:
+    """The released members: number, identifier and pseudonym; of more than `at_most`, a random sample."""
+    profiles, crosswalk, released = (tables[name] for name in ("member_profiles", "pseudonym_crosswalk", "release_members"))
+    people = Table(profiles.file, "scratch", "predicted_members")
+    sql = (
+        'SELECT p.member_number::BIGINT AS number, p.member_id, r."MemberID" AS pseudonym'
+        f" FROM {released.sql} AS r JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.pseudonym = r.\"MemberID\""
+        f" JOIN {profiles.sql} AS p ON p.member_id = x.original_id ORDER BY number"
+    )
+    found = profiles.query(sql)
+    if len(found) > at_most:
+        found = found.iloc[np.sort(generator.choice(len(found), at_most, replace=False))]
+    write_table(people, found)
+    return people
+
+
+def _rows(tables: Mapping[str, Table], people: Table, compared: Compared) -> dict[str, np.ndarray]:
+    """member, year, days (top-coded), age, sex (a number), label (a number): a row for each year with known next days."""
+    profiles, released = tables["member_profiles"], compared.members_after
+    parts = []
+    for column in DAYS:
+        label = f"coalesce(a.{quoted(column)}, '')" if column in compared.member_columns else "''"
+        parts.append(
+            f"SELECT p.number AS member, {int(column[-1]) - 1} AS year, f.{quoted(column)} AS days, f.age,"
+            f" coalesce(dense_rank() OVER (ORDER BY f.sex) - 1, 0) AS sex, {label} AS shown"
+            f" FROM {people.sql} AS p JOIN {profiles.sql} AS f USING (member_id)"
+            f" JOIN {released.sql} AS a ON a.member = p.pseudonym WHERE f.{quoted(column)} IS NOT NULL"
+        )
+    return people.arrays(
+        f"SELECT member::BIGINT AS member, year::BIGINT AS year, days, age, sex,"
+        " dense_rank() OVER (ORDER BY shown) - 1 AS label"
+        f" FROM ({' UNION ALL '.join(parts)}) ORDER BY member, year"
+    )
+
+
+def _prepared_claims(grouped: Table, people: Table) -> str:
+    columns = dict.fromkeys((*_PREPARED.values, *_PREPARED.ranks, *_PREPARED.identifiers))
+    listed = ", ".join(f"c.{quoted(column)}" for column in columns)
+    return f"SELECT p.number AS member, c.year, {listed} FROM {grouped.sql} AS c JOIN {people.sql} AS p USING (member_id)"
+
+
+def _released_claims(
+    policy: Policy, levels: Mapping[str, int], domains: Table, compared: Compared, people: Table
+) -> tuple[str, ClaimColumns]:
+    """The released claims; a class of numbers has as its number the mean position of the values in it."""
+    values = [column for column in compared.claim_columns if column not in _PASSED_ON]
+    ranks, joins = {"PayDelay_rank": "try_cast(rtrim(c.\"PayDelay\", '+') AS DOUBLE)"}, []
+    for number, (column, name) in enumerate(policy.quasi_identifiers.claim_names.items()):
+        if has_order(policy, column):
+            joins.append(
+                f"LEFT JOIN ({_positions(domains, column, levels[column])}) AS r{number} ON r{number}.label = c.{quoted(name)}"
+            )
+            ranks[f"{name}_rank"] = f"r{number}.position"
+    selects = [f"c.{quoted(column)}" for column in (*values, *PROVIDERS)]
+    selects += [f"{sql} AS {quoted(name)}" for name, sql in ranks.items()]
+    sql = (
+        f"SELECT p.number AS member, c.year, {', '.join(selects)} FROM {compared.claims_after.sql} AS c"
+        f" JOIN {people.sql} AS p ON p.pseudonym = c.member {' '.join(joins)}"
+    )
+    return sql, ClaimColumns(values, list(ranks), PROVIDERS)
+
+
+def _positions(domains: Table, column: str, level: int) -> str:
+    return (
+        f"SELECT label, avg(base_code) AS position FROM {domains.sql} WHERE quasi_identifier = '{column}'"
+        f" AND level = {int(level)} AND label IS NOT NULL AND value <> '' GROUP BY label"
+    )
+
+
+def _shown_demographics(
+    policy: Policy, levels: Mapping[str, int], domains: Table, compared: Compared, people: Table, member: np.ndarray
+) -> np.ndarray:
+    """(n, d) float64: age and sex of each row's member as released; one column of zeros where neither is."""
+    selects, joins = [], ""
+    if policy.publishes("age"):
+        joins = f"LEFT JOIN ({_positions(domains, 'age', levels['age'])}) AS a ON a.label = m.age"
+        selects.append("coalesce(a.position, -1)::DOUBLE AS age")
+    if policy.publishes("sex"):
+        selects.append("dense_rank() OVER (ORDER BY m.sex)::DOUBLE AS sex")
+    shown = ", ".join(selects or ["0::DOUBLE AS nothing"])
+    found = people.arrays(
+        f"SELECT p.number AS number, {shown} FROM {people.sql} AS p"
+        f" JOIN {compared.members_after.sql} AS m ON m.member = p.pseudonym {joins} ORDER BY number"
+    )
+    columns = np.stack([np.asarray(values) for name, values in found.items() if name != "number"], axis=1)
+    return np.asarray(columns[np.searchsorted(np.asarray(found["number"]), member)])
+
+
+def _filled(values: np.ndarray) -> np.ndarray:
+    """Numbers with -1 where they are missing."""
+    return np.ma.filled(np.ma.asarray(values, dtype=np.float64), -1.0)

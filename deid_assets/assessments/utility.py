@@ -1,0 +1,344 @@
+"""What a release is good for: predictions, distributions, associations, questions, and the end of the why ledger.
+
+Everything is a function of the delivered rows. So every number is rounded to the effect of 25 members before it becomes
+evidence, as the losses of the public certificate are, always to the side that does not flatter.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.assessments.assessment import CANDIDATE, Assessed, Assessment, Gate, Limit, Work, limit_of
+from deid_assets.assessments.chosen_generalization import chosen_levels
+from deid_assets.assessments.compared_tables import (
+    Compared,
+    claims_per_member,
+    codes_of,
+    compared_tables,
+    has_order,
+    value_counts,
+)
+from deid_assets.assessments.evidence import INFORMATION, LEFT_OUT, Measurement, counted, exact
+from deid_assets.assessments.next_year import CONFIDENCE, Plan, Scores, measured_scores, next_year
+from deid_assets.assessments.utility_canaries import utility_canaries
+from deid_assets.assessments.why_ledger import released_contents
+from deid_assets.methods.lattice.certificate import rounding_step
+from deid_assets.methods.utility.distributions import (
+    associations,
+    earth_movers,
+    kolmogorov_smirnov,
+    largest_and_mean_change,
+    spread_evenly,
+    total_variation,
+)
+from deid_assets.policy.models import Policy
+from deid_assets.policy.sections.longitudinal import DATE_COLUMNS
+from deid_assets.store.tables import Table, quoted
+
+NAME = "utility"
+UNACCOUNTED = "unaccounted_values"
+SCORE_LOSS, DISTANCE, ASSOCIATIONS, MEMBERS_LOST = (
+    "score_loss", "largest_distance", "largest_association_change", "members_lost",
+)  # fmt: skip
+SCORES = ("score_as_delivered", "score_as_released", "score_of_constant", "score_of_age_and_sex")
+OF_DELIVERED, OF_SAMPLED = "of_delivered", "of_sampled"
+"""Information left after a step, as a share of what was delivered and of what the sample has: "of_sampled/long_tail"."""
+BITS_BEFORE, BITS_AFTER = "bits_delivered", "bits_released"
+"""Bits of a value of a column: "AgeAtFirstClaim/bits_delivered"."""
+DISPLACEMENT = "displacement"
+CLAIMS_PER_MEMBER = "claims_per_member"
+
+_SECTION = "methods#utility"
+_LOG_ERROR, _ERRORS = "log error", "standard errors"
+_TOLERANCE = 1e-6
+_BITS = 10
+"""Bits are rounded to so many times the step of shares: one member changes them by log2 of the members more."""
+
+
+def assess(work: Work[Policy]) -> Assessed:
+    """Evidence: what the release is good for, beside the delivery, and whether the why ledger adds up to the released rows."""
+    policy, tables = work.policy, work.tables
+    levels = chosen_levels(policy, tables["chosen_generalization"])
+    released = tables["release_members"].count()
+    compared = compared_tables(policy, levels, tables)
+    key = work.stream_key("utility")
+    generator = np.random.default_rng(np.frombuffer(key, dtype="<u4"))
+    ledger = tables["why_ledger"].frame()
+    differing = unaccounted(ledger, released_contents(policy, tables), derived_columns(policy))
+    measured = [
+        exact(UNACCOUNTED, "disagreements", differing, 0.0, "why_ledger", "methods#why-ledger", None),
+        *_lost(policy, tables["member_profiles"], released),
+        *_scores(policy, _predicted(policy, levels, tables, compared, generator), released, work.commitment),
+        *_distances(policy, levels, tables, compared, released),
+        *_questions(tables["analyst_questions"].frame(), released),
+        *ledger_measurements(ledger, released),
+    ]  # fmt: skip
+    return Assessed(tuple(measured), utility_canaries(_plan(policy), key))
+
+
+def _plan(policy: Policy) -> Plan:
+    section = policy.utility
+    return Plan(section.model or "ridge", section.folds, section.resamples, section.members_at_most)
+
+
+def _predicted(
+    policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], compared: Compared, generator: np.random.Generator
+) -> Scores | None:
+    if policy.utility.model is None:
+        return None
+    delivered, shown, demographics = next_year(policy, levels, tables, compared, generator)
+    return measured_scores(_plan(policy), delivered, shown, demographics, generator)
+
+
+def _scores(policy: Policy, found: Scores | None, released: int, commitment: str) -> Iterator[Measurement]:
+    """The scores, rounded; nothing is measured where there are too few members, and a limit then refuses."""
+    numbers = (found.delivered, found.released, found.constant, found.demographics) if found else (None,) * len(SCORES)
+    if policy.utility.model is None:
+        return
+    for name, number in zip(SCORES, numbers, strict=True):
+        value = None if number is None else rounded(number, released)
+        yield counted(name, _LOG_ERROR, value, None, "next_year", _SECTION, None, commitment=commitment)
+    limit = policy.utility.score_loss_at_most
+    value = None if found is None else rounded(found.loss, released)
+    bound = None if found is None else rounded_up(found.loss_at_most, released)
+    yield Measurement(
+        SCORE_LOSS, _LOG_ERROR, value, None if value is None or bound is None else max(value, bound), limit, "at_most",
+        "upper_bound", CONFIDENCE, "next_year", _SECTION, None, commitment, gating=limit is not None,
+    )  # fmt: skip
+
+
+def _lost(policy: Policy, profiles: Table, released: int) -> Iterator[Measurement]:
+    sampled = int(profiles.query(f"SELECT count(*) AS n FROM {profiles.sql} WHERE released")["n"].iloc[0])
+    share = (sampled - released) / sampled if sampled else None
+    yield counted(MEMBERS_LOST, LEFT_OUT, share, policy.utility.members_lost_at_most, NAME, _SECTION, sampled)
+
+
+def _distances(
+    policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], compared: Compared, released: int
+) -> Iterator[Measurement]:
+    """Of every column, of its order if it has one, of claims per member, and of the associations of the columns."""
+    found = []
+    for name, before, after, column in released_columns(policy, compared):
+        counts = value_counts(before, after, column)
+        distance = rounded_up(total_variation(counts["before"].to_numpy(), counts["after"].to_numpy()), released)
+        found.append(distance)
+        yield counted(f"{name}/distance", "distance", distance, None, "distributions", _SECTION, None)
+    for qi in policy.quasi_identifiers.all:
+        if has_order(policy, qi.column):
+            moved = rounded_up(displacement(policy, qi.column, levels[qi.column], tables, compared), released)
+            yield counted(f"{qi.release_as}/{DISPLACEMENT}", "distance", moved, None, "distributions", _SECTION, None)
+    moved = rounded_up(kolmogorov_smirnov(*claims_per_member(compared)), released)
+    yield counted(f"{CLAIMS_PER_MEMBER}/distance", "distance", moved, None, "distributions", _SECTION, None)
+    yield counted(
+        DISTANCE, "distance", max(found, default=0.0), policy.utility.distance_at_most, "distributions", _SECTION, None
+    )
+    largest, mean = association_changes(compared)
+    limit = policy.utility.association_change_at_most
+    yield counted(ASSOCIATIONS, "correlation", rounded_up(largest, released), limit, "distributions", _SECTION, None)
+    yield counted("mean_association_change", "correlation", rounded_up(mean, released), None, "distributions", _SECTION, None)
+
+
+def released_columns(policy: Policy, compared: Compared) -> Iterator[tuple[str, Table, Table, str]]:
+    """Released name, tables before and after, and column in them, of every column that is compared."""
+    for column in compared.member_columns:
+        yield policy.quasi_identifier(column).release_as, compared.members_before, compared.members_after, column
+    for name in compared.claim_columns:
+        yield name, compared.claims_before, compared.claims_after, name
+
+
+def association_changes(compared: Compared) -> tuple[float, float]:
+    """Largest and mean change of Cramér's V over all pairs of columns of the claims and of their members."""
+    _, (before, after), sizes = codes_of(compared)
+    return largest_and_mean_change(associations(before, sizes), associations(after, sizes))
+
+
+def displacement(policy: Policy, column: str, level: int, tables: Mapping[str, Table], compared: Compared) -> float:
+    """Earth mover's distance of the delivered values from the released classes, spread evenly over their values."""
+    of_members = column in compared.member_columns
+    source = tables["member_profiles"] if of_members else tables["grouped_claims"]
+    shown = compared.members_after if of_members else compared.claims_after
+    name = column if of_members else policy.quasi_identifier(column).release_as
+    values = source.query(
+        "SELECT d.base_code, any_value(d.label) AS label, coalesce(sum(s.n), 0)::BIGINT AS n"
+        f" FROM {tables['value_domains'].sql} AS d LEFT JOIN"
+        f" (SELECT {quoted(column)}::VARCHAR AS value, count(*) AS n FROM {source.sql} GROUP BY ALL) AS s USING (value)"
+        " WHERE d.quasi_identifier = ? AND d.level = ? AND d.value <> '' GROUP BY d.base_code ORDER BY d.base_code",
+        [column, level],
+    )
+    released = shown.query(
+        f"SELECT {quoted(name)}::VARCHAR AS label, count(*) AS n FROM {shown.sql} WHERE {quoted(name)} IS NOT NULL GROUP BY ALL"
+    )
+    labels, classes = np.unique(values["label"].fillna("").to_numpy(dtype=str), return_inverse=True)
+    numbers = dict(zip(released["label"], released["n"], strict=True))
+    counts = np.array([float(numbers.get(label, 0)) for label in labels])
+    return earth_movers(values["n"].to_numpy(), spread_evenly(counts, classes.reshape(-1)))
+
+
+def _questions(found: pd.DataFrame, released: int) -> Iterator[Measurement]:
+    """How far the answers are from those of the delivery: over all groups that are large enough."""
+    errors = found["standard_errors"].abs().dropna()
+    yield counted("questions_compared", "questions", len(errors), None, "analyst_questions", _SECTION, None)
+    for name, value in (("median_answer_error", errors.median()), ("largest_answer_error", errors.max())):
+        number = math.ceil(float(value) * 10) / 10 if len(errors) else None
+        yield counted(name, _ERRORS, number, None, "analyst_questions", _SECTION, None)
+
+
+def unaccounted(ledger: pd.DataFrame, contents: Iterable[tuple[str, str, int, float]], derived: Collection[str]) -> int:
+    """In how many tables and columns the end of the ledger differs from what the release contains.
+
+    Parameters
+    ----------
+    ledger
+        The why ledger.
+    contents
+        `released_contents`, which counted the release again.
+    derived
+        Released columns into which no delivered value is followed.
+    """
+    last = ledger.sort_values("place").groupby(["source_table", "source_column"], sort=False).tail(1)
+    ends: dict[tuple[str, str], tuple[int, float]] = {}
+    for row in last.itertuples():
+        if row.source_column == "":
+            ends[row.source_table, ""] = (int(row.remaining), 0.0)
+        elif row.released_as:
+            ends[row.source_table, row.released_as] = (int(row.remaining), float(row.bits))
+    wrong = int((ledger["step"] == "unaccounted").sum())
+    for table, name, number, bits in contents:
+        end = ends.pop((table, name), None)
+        if name in derived and end is None:
+            continue
+        wrong += end is None or end[0] != number or not abs(end[1] - bits) <= _TOLERANCE * max(1.0, bits)
+    return wrong + len(ends)
+
+
+def derived_columns(policy: Policy) -> frozenset[str]:
+    """Released columns that are computed from several delivered values."""
+    return frozenset({"CharlsonIndex", *(qi.release_as for qi in policy.quasi_identifiers.claims if qi.column in DATE_COLUMNS)})
+
+
+def ledger_measurements(ledger: pd.DataFrame, released: int) -> Iterator[Measurement]:
+    """Share of information left after every step, and bits of a value of each column before and after."""
+    values = ledger[(ledger["source_column"] != "") & ledger["bits"].notna()].sort_values("place")
+    left = values.assign(held=values["remaining"] * values["bits"])
+    columns = left.groupby(["source_table", "source_column"], sort=False)
+    lost = left.assign(lost=-columns["held"].diff().fillna(0.0)).groupby("step", sort=False)["lost"].sum()
+    total = float(columns["held"].first().sum())
+    remaining, sampled = total, None
+    for step in [step for step in STEPS if step in lost.index]:
+        remaining -= float(lost[step])
+        whole, kind = (total, OF_DELIVERED) if sampled is None else (sampled, OF_SAMPLED)
+        share = rounded_down(max(remaining, 0.0) / whole, released) if whole else None
+        yield counted(f"{kind}/{step}", INFORMATION, share, None, "why_ledger", "methods#why-ledger", None)
+        if step == "sample":
+            sampled = remaining
+    for (table, column), rows in columns:
+        name = rows["released_as"].iloc[0] or column
+        name = f"{table}_{name}" if name == "MemberID" else name
+        for what, bits in ((BITS_BEFORE, rows["bits"].iloc[0]), (BITS_AFTER, rows["bits"].iloc[-1])):
+            yield counted(
+                f"{name}/{what}", "bits", rounded(float(bits), released, _BITS), None, "why_ledger", "methods#why-ledger", None
+            )
+
+
+STEPS = (
+    "newborn", "no_procedure", "opted_out", "withdrew", "sensitive", "claim_in_quarantine", "no_eligible_claim", "sample",
+    "long_tail", "suppression", "withheld", "grouping", "top_coding", "dates", "provider_suppression", "pseudonyms",
+    "generalization",
+)  # fmt: skip
+"""The steps of the ledger in the order of a waterfall."""
+
+
+def rounded(number: float, released: int, times: int = 1) -> float:
+    """A number at the precision at which it may be published, see `rounding_step`.
+
+    Examples
+    --------
+    >>> rounded(0.4567, 20_000), rounded(6.4432, 20_000, times=10)
+    (0.456, 6.44)
+    """
+    step = rounding_step(released) * times
+    return round(round(number / step) * step, 9)
+
+
+def rounded_up(number: float, released: int) -> float:
+    """The same, rounded up: a loss never looks smaller than it is.
+
+    Examples
+    --------
+    >>> rounded_up(0.4561, 20_000), rounded_up(0.0, 20_000)
+    (0.458, 0.0)
+    """
+    step = rounding_step(released)
+    return round(math.ceil(number / step - 1e-9) * step, 9)
+
+
+def rounded_down(share: float, released: int) -> float:
+    """The same, rounded down: what is left never looks more than it is.
+
+    Examples
+    --------
+    >>> rounded_down(0.4579, 20_000)
+    0.456
+    """
+    step = rounding_step(released)
+    return round(math.floor(share / step + 1e-9) * step, 9)
+
+
+UTILITY = Assessment(
+    NAME,
+    version="1",
+    policy_sections=("utility", "top_coding"),
+    inputs=(
+        "why_ledger", "analyst_questions", "member_profiles", "eligible_claims", "grouped_claims", "value_domains",
+        "chosen_generalization", "pseudonym_crosswalk", *CANDIDATE,
+    ),
+    measure=assess,
+    draws="reported",
+    shaped_by={NAME: ()},
+    gates=(
+        Gate(
+            UNACCOUNTED,
+            "unaccounted_values_within_threshold",
+            "The why ledger adds up: every delivered row and value that the release lacks ended at one step.",
+            "Tables and columns in which the why ledger and the released rows disagree.",
+            None,
+            lambda policy: Limit(0.0),
+        ),
+        Gate(
+            SCORE_LOSS,
+            "score_loss_within_threshold",
+            "Days in hospital next year can be predicted nearly as well from the release as from the delivery.",
+            "How much worse days in hospital next year are predicted from the release than from the delivery: the difference "
+            "of root mean squared errors of log(1 + days).",
+            None,
+            lambda policy: limit_of(policy.utility.score_loss_at_most),
+            applies=lambda policy: policy.utility.model is not None,
+        ),
+        Gate(
+            DISTANCE,
+            "column_distance_within_threshold",
+            "No released column is distributed very differently from the same column of the delivery.",
+            "Distance of a released column's distribution from that of the delivery (total variation); the worst column.",
+            None,
+            lambda policy: limit_of(policy.utility.distance_at_most),
+        ),
+        Gate(
+            ASSOCIATIONS,
+            "association_change_within_threshold",
+            "The association of any two released columns is nearly that of the delivery.",
+            "Change of the association of two released columns (Cramér's V); the worst pair.",
+            None,
+            lambda policy: limit_of(policy.utility.association_change_at_most),
+        ),
+        Gate(
+            MEMBERS_LOST,
+            "members_lost_within_threshold",
+            "At most the allowed share of the sampled members is left out of the release.",
+            "Sampled members who are left out of the release.",
+            None,
+            lambda policy: limit_of(policy.utility.members_lost_at_most),
+        ),
+    ),
+)  # fmt: skip

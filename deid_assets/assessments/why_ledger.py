@@ -1,0 +1,237 @@
+"""What a policy does with every delivered column, and the why ledger that follows from it (methods#why-ledger)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+
+import pandas as pd
+
+from deid_assets.assessments.number_of_claims import DAYS
+from deid_assets.methods.candidate.provider_suppression import IDENTIFIERS, providers_needed, suppress_identifiers
+from deid_assets.methods.preparation.top_coding import TopCode, top_code
+from deid_assets.methods.utility import ledger
+from deid_assets.methods.utility.ledger import CLAIM_STEPS, MEMBER_STEPS, Classes, Followed, Form, LedgerTables
+from deid_assets.policy.models import Policy
+from deid_assets.store.tables import Table, quoted, write_table
+
+INPUTS = {
+    "members": "members", "claims": "claims", "quarantined": "quarantined_rows", "delivered_codes": "delivered_codes",
+    "code_book": "code_book", "removed": "removed_members", "eligible_members": "eligible_members",
+    "eligible_claims": "eligible_claims", "sample": "released_sample", "profiles": "member_profiles",
+    "held": "truncated_claims", "suppressed": "suppressed_members",
+}  # fmt: skip
+"""The asset of each table of `LedgerTables`."""
+
+GROUPED = {
+    "specialty": "specialty", "place": "place", "cpt": "procedure_group", "diagnosis_1": "condition_group",
+    "length_of_stay": "length_of_stay", "days_since_first_claim": "days_since_first_claim",
+}  # fmt: skip
+"""Delivered columns of claims that are quasi-identifiers, and their columns in the grouped claims."""
+
+_RELEASED_IDS = {"provider_id": "ProviderID", "vendor_id": "Vendor", "pcp_id": "PCP"}
+_FURTHER = "further_diagnoses"
+
+
+def why_ledger(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table]) -> pd.DataFrame:
+    """Account for every delivered row and value.
+
+    Parameters
+    ----------
+    levels
+        Level of every quasi-identifier in the release.
+    tables
+        The tables of INPUTS, `grouped_claims` and `value_domains`, by their assets.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns `ledger.COLUMNS`: per table, for its rows (source_column '') and each of its columns, every step.
+    """
+    made = LedgerTables(**{field.name: tables[INPUTS[field.name]] for field in fields(LedgerTables)})
+    domains = tables["value_domains"].frame()
+    rows = []
+    for table, steps, columns, source in (
+        ("members", MEMBER_STEPS, member_columns_followed(policy, levels, made), _member_rows(made)),
+        (
+            "claims",
+            CLAIM_STEPS,
+            claim_columns_followed(policy, levels, made),
+            _claim_rows(policy, made, tables["grouped_claims"]),
+        ),
+    ):
+        fates = source.query(f"SELECT fate, count(*) AS n FROM {source.sql} GROUP BY ALL ORDER BY ALL")
+        quarantined = _quarantined(made, table, [column.column for column in columns])
+        rows += ledger.row_account(table, steps, dict(zip(fates["fate"], fates["n"], strict=True)), quarantined[""])
+        unreadable = _unreadable(made) if table == "claims" else {}
+        for column in columns:
+            groups = source.query(ledger.followed_values(column, source))
+            rows += ledger.value_account(
+                column, steps, groups, _classes(domains, column), quarantined[column.column], unreadable.get(column.column, 0)
+            )
+    return ledger.ledger_frame(rows)
+
+
+def member_columns_followed(policy: Policy, levels: Mapping[str, int], made: LedgerTables) -> list[Followed]:
+    """What becomes of each column of the delivered members."""
+    found = [
+        Followed(
+            "members", "member_id", (Form("pseudonyms", "member_id", renames=True),), "MemberID", unique=True
+        )
+    ]  # fmt: skip
+    days = top_code(made.members, list(DAYS), policy.top_coding.percentile)
+    for column in made.members.columns():
+        if column == "member_id":
+            continue
+        if not policy.publishes(column):
+            found.append(Followed("members", column))
+            continue
+        forms = (_top_coded(days, f"h_{column}"),) if column in DAYS else (Form("generalization", f"h_{column}"),)
+        found.append(_generalized("members", column, column, policy, levels, forms if column in DAYS else ()))
+    return found
+
+
+def claim_columns_followed(policy: Policy, levels: Mapping[str, int], made: LedgerTables) -> list[Followed]:
+    """What becomes of each column of the delivered claims."""
+    return [_followed_claim(column, policy, levels, made) for column in made.claims.columns()]
+
+
+def _followed_claim(column: str, policy: Policy, levels: Mapping[str, int], made: LedgerTables) -> Followed:
+    pseudonyms = Form("pseudonyms", f"h_{column}", renames=True)
+    if column == "member_id":
+        return Followed("claims", column, (pseudonyms,), "MemberID")
+    if column in IDENTIFIERS:
+        return Followed(
+            "claims", column, (Form("provider_suppression", f"h_{column}"), pseudonyms), _RELEASED_IDS[column]
+        )  # fmt: skip
+    if column == "year":
+        return Followed("claims", column, _dated(policy, "year") or (Form("grouping", "h_year"),), "Year")
+    if column == "pay_delay":
+        code = top_code(made.eligible_claims, ["pay_delay"], policy.top_coding.percentile)
+        return Followed("claims", column, (_top_coded(code, "h_pay_delay"),), "PayDelay")
+    if column == "service_date" and policy.dates is not None:
+        shown = "service_date" if policy.dates.format == "dates" else "service_day"
+        return Followed(
+            "claims", column, (Form("dates", f"h_{shown}", renames=shown == "service_day"),), policy.dates.release_as
+        )
+    if column in GROUPED and policy.publishes(GROUPED[column]):
+        of_days = column in ("length_of_stay", "days_since_first_claim")
+        forms = (Form("grouping", f"h_{GROUPED[column]}"),)
+        return _generalized(
+            "claims", column, GROUPED[column], policy, levels, (_dated(policy, column) if of_days else ()) or forms
+        )
+    return Followed("claims", column, unique=column == "claim_id")
+
+
+def _dated(policy: Policy, column: str) -> tuple[Form, ...]:
+    """The form of a column derived from redrawn dates; empty where dates are not released."""
+    return () if policy.dates is None else (Form("dates", f"h_{column}"),)
+
+
+def _top_coded(code: TopCode | None, column: str) -> Form:
+    return Form("top_coding", f"{column}::VARCHAR" if code is None else code.text(column))
+
+
+def _generalized(
+    table: str, column: str, quasi_identifier: str, policy: Policy, levels: Mapping[str, int], forms: tuple[Form, ...]
+) -> Followed:
+    return Followed(
+        table, column, forms or (Form("grouping", f"h_{column}"),), policy.quasi_identifier(quasi_identifier).release_as,
+        domain=quasi_identifier, level=levels[quasi_identifier], missing_is_value=table == "members",
+    )  # fmt: skip
+
+
+def _classes(domains: pd.DataFrame, column: Followed) -> Classes | None:
+    if column.domain is None:
+        return None
+    own = (domains["quasi_identifier"] == column.domain) & (domains["level"] == column.level)
+    return Classes.of(domains[own])
+
+
+def _scratch(made: LedgerTables, name: str) -> Table:
+    return Table(made.members.file, "scratch", name)
+
+
+def _member_rows(made: LedgerTables) -> Table:
+    """Delivered members with their fate, and what the steps made of their values as h_<column>."""
+    fates, rows = _scratch(made, "ledger_member_fates"), _scratch(made, "ledger_members")
+    write_table(fates, ledger.member_fates(made))
+    shown = ", ".join(_held(column, "p") for column in made.profiles.columns() if column not in ("member_id", "released"))
+    write_table(
+        rows,
+        f"SELECT m.*, f.fate, {shown} FROM {made.members.sql} AS m JOIN {fates.sql} AS f USING (member_id)"
+        f" LEFT JOIN {made.profiles.sql} AS p USING (member_id)",
+    )
+    return rows
+
+
+def _claim_rows(policy: Policy, made: LedgerTables, grouped: Table) -> Table:
+    """Delivered claims with their fate, and what the steps made of the released ones as h_<column>."""
+    needed = providers_needed(policy.provider_suppression.providers_at_least, policy.provider_suppression.estimator)
+    fates, rows = _scratch(made, "ledger_claim_fates"), _scratch(made, "ledger_claims")
+    members = _scratch(made, "ledger_member_fates")
+    removal = policy.removal
+    write_table(fates, ledger.claim_fates(made, members, removal.newborn_days, removal.non_procedure_claims))
+    shown = ", ".join(_held(column, "h") for column in made.held.columns() if column != "claim_id")
+    write_table(
+        rows,
+        f"SELECT c.*, f.fate, {shown} FROM {made.claims.sql} AS c JOIN {fates.sql} AS f USING (claim_id)"
+        f" LEFT JOIN ({suppress_identifiers(made.held, grouped, needed)}) AS h"
+        f" ON h.claim_id = c.claim_id AND f.fate = '{ledger.RELEASED}'",
+    )
+    return rows
+
+
+def _held(column: str, alias: str) -> str:
+    return f"{alias}.{quoted(column)} AS {quoted(f'h_{column}')}"
+
+
+def _quarantined(made: LedgerTables, table: str, columns: Sequence[str]) -> dict[str, int]:
+    """Quarantined rows of a table (''), and the values that they have, by canonical column.
+
+    Of a line that could not be split into fields, no value is known.
+    """
+    found = ", ".join(
+        f"count(*) FILTER (json_valid(raw_row) AND nullif(trim(json_extract_string(raw_row, '$.{column}')), '') IS NOT NULL)"
+        f" AS {quoted(column)}"
+        for column in columns
+    )
+    counted = made.quarantined.query(
+        f'SELECT count(*) AS "rows", {found} FROM {made.quarantined.sql} WHERE source_table = ?', [table]
+    ).iloc[0]
+    return {"": int(counted["rows"]), **{column: int(counted[column]) for column in columns}}
+
+
+def _unreadable(made: LedgerTables) -> dict[str, int]:
+    """Codes that the intake blanked, by column; those of further diagnoses share a text, which stays."""
+    found = made.delivered_codes.query(f"SELECT source_column, unreadable FROM {made.delivered_codes.sql}")
+    return {row.source_column: int(row.unreadable) for row in found.itertuples() if row.source_column != _FURTHER}
+
+
+def released_contents(policy: Policy, released: Mapping[str, Table]) -> Iterator[tuple[str, str, int, float]]:
+    """Count the release again: (source_table, released name or '' for rows, rows or values, entropy of the values in bits).
+
+    Independent of the ledger: DuckDB counts in the release's own tables.
+    """
+    members, days, claims = (released[name] for name in ("release_members", "release_days_in_hospital", "release_claims"))
+    yield from _contents("members", members, ())
+    yield from _contents("claims", claims, ("SupLOS",))
+    for qi in policy.quasi_identifiers.members:
+        if qi.column in DAYS:
+            year = "Y" + qi.column[-1]
+            found = days.query(
+                'SELECT count("DaysInHospital") AS n, coalesce(entropy("DaysInHospital")'
+                f' FILTER ("DaysInHospital" IS NOT NULL), 0) AS bits FROM {days.sql} WHERE "Year" = ?',
+                [year],
+            ).iloc[0]
+            yield "members", qi.release_as, int(found["n"]), float(found["bits"])
+
+
+def _contents(source: str, table: Table, leaving: Sequence[str]) -> Iterator[tuple[str, str, int, float]]:
+    columns = [column for column in table.columns() if column not in leaving]
+    selects = ", ".join(
+        f"count({quoted(column)}), coalesce(entropy({quoted(column)}) FILTER ({quoted(column)} IS NOT NULL), 0)"
+        for column in columns
+    )
+    found = table.query(f"SELECT count(*), {selects} FROM {table.sql}").iloc[0].tolist()
+    yield source, "", int(found[0]), 0.0
+    for place, column in enumerate(columns):
+        yield source, column, int(found[1 + 2 * place]), float(found[2 + 2 * place])

@@ -1,0 +1,92 @@
+"""Figures of what a release keeps: information left after every step, and bits of each column before and after."""
+
+from collections.abc import Sequence
+
+from deid_assets.figures.rendering import BLUE, GREY, ORANGE, new_figure, plain, rendered, styled
+
+
+@styled()
+def waterfall_figure(rows: Sequence[tuple[str, float]], axis: str) -> bytes:
+    """Draw what is left after each step as a bar, and what the step took as a hatched one at its end.
+
+    Parameters
+    ----------
+    rows
+        (step, share left after it), in order; before the first, all is there.
+    axis
+        Label of the axis, in per cent.
+
+    Returns
+    -------
+    bytes
+        SVG or PNG.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows.
+    """
+    if not rows:
+        raise ValueError("a waterfall needs at least one step")
+    figure, axes = new_figure(6.4, 1.0 + 0.34 * len(rows))
+    before = 1.0
+    for place, (_, left) in enumerate(rows):
+        lost = max(before - left, 0.0)
+        axes.barh(place, 100 * left, height=0.62, color=BLUE)
+        axes.barh(place, 100 * lost, left=100 * left, height=0.62, color="white", edgecolor=ORANGE, hatch="////")
+        text = f"{plain(100 * left)} %" + (f", less {plain(100 * lost)}" if lost > 0 else "")
+        axes.annotate(
+            text, (100 * max(before, left), place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
+        )
+        before = left
+    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlim(0, 128)
+    axes.set_xticks([0, 25, 50, 75, 100])
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel(axis)
+    return rendered(figure)
+
+
+@styled()
+def before_and_after_figure(rows: Sequence[tuple[str, float, float]], axis: str) -> bytes:
+    """Draw two numbers of each row as dots that a line joins: a square before, a circle after.
+
+    Parameters
+    ----------
+    rows
+        (name, before, after).
+    axis
+        Label of the axis.
+
+    Returns
+    -------
+    bytes
+        SVG or PNG.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows.
+    """
+    if not rows:
+        raise ValueError("the figure needs at least one row")
+    figure, axes = new_figure(6.4, 1.1 + 0.3 * len(rows))
+    places = range(len(rows))
+    for place, (_, before, after) in enumerate(rows):
+        axes.plot([after, before], [place, place], color=GREY, linewidth=1, zorder=3)
+    axes.plot(
+        [before for _, before, _ in rows], places, "s", color=ORANGE, markersize=7, label="delivered", clip_on=False, zorder=4
+    )  # fmt: skip
+    axes.plot(
+        [after for _, _, after in rows], places, "o", color=BLUE, markersize=7, markerfacecolor="white", markeredgewidth=1.6,
+        label="released", clip_on=False, zorder=5,
+    )  # fmt: skip
+    axes.set_yticks(places, [name for name, _, _ in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlim(left=0)
+    axes.tick_params(axis="y", length=0, pad=9)
+    axes.xaxis.set_major_formatter(lambda value, _: plain(value))
+    axes.set_xlabel(axis)
+    axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+    return rendered(figure)

@@ -1,0 +1,195 @@
+"""What a release is good for, in tables and figures, from the public edition of its manifest."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deid_assets.assessments import utility
+from deid_assets.assessments.published import Published, written
+from deid_assets.figures.numbers import shown
+from deid_assets.figures.rendering import percent, plain, words
+from deid_assets.figures.tables import ReportTable
+from deid_assets.figures.utility_figures import before_and_after_figure, waterfall_figure
+from deid_assets.methods.utility.ledger import REASONS
+from deid_assets.reports.report import ReportFigure
+
+_SCORES = {
+    "score_as_delivered": "a model that learns from the delivery",
+    "score_as_released": "the same model, from the release",
+    "score_of_age_and_sex": "age and sex alone, as delivered",
+    "score_of_constant": "the best constant",
+}
+_OTHERS = (
+    ("claims_per_member/distance", "distance of the numbers of claims per member (largest difference of cumulative shares)"),
+    (utility.ASSOCIATIONS, "largest change of the association of two columns (Cramér's V)"),
+    ("mean_association_change", "mean change of the association of two columns"),
+    ("questions_compared", "answers compared: rates by age and sex, and by condition group"),
+    ("median_answer_error", "error of the median answer, in standard errors of a random sample"),
+    ("largest_answer_error", "error of the worst answer, in standard errors of a random sample"),
+    (utility.MEMBERS_LOST, "sampled members who are left out"),
+)
+
+
+@dataclass(frozen=True)
+class KeptColumn:
+    """What a release keeps of a column.
+
+    Attributes
+    ----------
+    name
+        Its name in the release, or in the delivery if it is withheld.
+    before, after
+        Bits of a value, as delivered and as released; rounded.
+    distance, displacement
+        As measured; None where it is withheld, or has no order.
+    """
+
+    name: str
+    before: float
+    after: float
+    distance: float | None
+    displacement: float | None
+
+
+def measured_use(manifest: Mapping[str, Any]) -> Published:
+    """The measurements of the assessment, by name; empty for a policy that has none."""
+    return {one["name"]: one for item in manifest["evidence"] if item["asset"] == utility.NAME for one in item["measurements"]}
+
+
+def kept_columns(found: Published) -> tuple[KeptColumn, ...]:
+    """What is kept of each column; those that are released first, and most bits first."""
+    columns = []
+    for name, one in found.items():
+        column, _, what = name.rpartition("/")
+        if what == utility.BITS_BEFORE:
+            after = found[f"{column}/{utility.BITS_AFTER}"]["value"]
+            others = (found.get(f"{column}/{kind}", {}).get("value") for kind in ("distance", utility.DISPLACEMENT))
+            columns.append(KeptColumn(column, one["value"], after, *others))
+    return tuple(sorted(columns, key=lambda column: (column.after == 0, -column.before, column.name)))
+
+
+def utility_tables(manifest: Mapping[str, Any]) -> tuple[ReportTable, ...]:
+    """The tables of the section; none for a policy without the assessment."""
+    found = measured_use(manifest)
+    tables = (_scores(found), _others(found), _kept(found), _steps(found)) if found else ()
+    return tuple(table for table in tables if table.rows)
+
+
+def utility_figures(manifest: Mapping[str, Any]) -> tuple[ReportFigure, ...]:
+    """The figures of the section."""
+    found = measured_use(manifest)
+    figures = []
+    for kind, title, of in (
+        (utility.OF_DELIVERED, "From the delivery to the sample", "the delivered information"),
+        (utility.OF_SAMPLED, "From the sample to the release", "the information of the sample"),
+    ):
+        steps = [(words(step), share) for step, share in _left(found, kind)]
+        if steps:
+            figures.append(
+                ReportFigure(
+                    title,
+                    f"What is left of {of} after each step, in bits of all columns together, and what the step takes "
+                    f"(hatched).",
+                    waterfall_figure(steps, f"{of} [%]"),
+                    alt="; ".join(f"{step}: {plain(100 * share)} % left" for step, share in steps),
+                )
+            )
+    rows = [(column.name, column.before, column.after) for column in kept_columns(found) if column.before]
+    if rows:
+        figures.append(
+            ReportFigure(
+                "Each column, before and after",
+                "Bits of a value: the entropy of the values of a column, as delivered and as released. A column without bits "
+                "is "
+                "withheld, or has the same value everywhere.",
+                before_and_after_figure(rows, "entropy [bits of a value]"),
+                alt="; ".join(f"{name}: {plain(before)} delivered, {plain(after)} released" for name, before, after in rows),
+            )
+        )
+    return tuple(figures)
+
+
+def _scores(found: Published) -> ReportTable:
+    rows = [(label, _value(found, name)) for name, label in _SCORES.items() if found.get(name, {}).get("value") is not None]
+    if rows:
+        rows.append(("loss from the delivery to the release (with its 95 % upper bound)", written(found, utility.SCORE_LOSS)))
+    return ReportTable(
+        "scores",
+        "Days in hospital next year, predicted",
+        "The score of the Heritage Health Prize: the root mean squared error of log(1 + days), for members whom the model has "
+        "not seen. Smaller is better; a score like that of the best constant means that nothing is predicted.",
+        (("Prediction by", "name"), ("Score", "number")),
+        tuple(rows),
+    )
+
+
+def _others(found: Published) -> ReportTable:
+    return ReportTable(
+        "distributions",
+        "Distributions, associations and answers",
+        "How far the release is from the delivery that it was made from. An error of 1 standard error is what chance alone "
+        "does "
+        "to an answer from a random sample of this size; of 20 such answers, one is off by more than 2.",
+        (("Measurement", "name"), ("Measured", "number")),
+        tuple((label, _value(found, name)) for name, label in _OTHERS if found.get(name, {}).get("value") is not None),
+    )
+
+
+def _kept(found: Published) -> ReportTable:
+    return ReportTable(
+        "kept",
+        "What is kept of each column",
+        "Bits of a value: the entropy of the values, as delivered and as released; 1 bit tells two equally frequent values "
+        "apart. "
+        "Distance: how far the distribution is from that of the delivery, with the labels of the release (total variation; 0 "
+        "is "
+        "equal, 1 has nothing in common). Displacement: how far numbers seem to be moved when each class is taken for all of "
+        "its "
+        "values alike, as a part of the largest possible. Numbers are rounded so that none tells fewer than 25 members apart.",
+        (("Column", "name"), ("Bits delivered", "number"), ("Bits released", "number"), ("Distance", "number"),
+         ("Displacement", "number")),
+        tuple(
+            (column.name, plain(column.before), plain(column.after) if column.after else "none", _number(column.distance),
+             _number(column.displacement))
+            for column in kept_columns(found)
+        ),
+    )  # fmt: skip
+
+
+def _steps(found: Published) -> ReportTable:
+    rows = [
+        (words(step), REASONS[step], percent(share) if kind == utility.OF_DELIVERED else "",
+         percent(share) if kind == utility.OF_SAMPLED else "")
+        for kind in (utility.OF_DELIVERED, utility.OF_SAMPLED)
+        for step, share in _left(found, kind)
+    ]  # fmt: skip
+    return ReportTable(
+        "ledger",
+        "Why something is missing",
+        "Every delivered row and value that is not in the release ended at one of these steps. The shares are of the "
+        "information "
+        "in all columns (bits), up to the random sample of what was delivered, and from there on of what the sample has; they "
+        "are "
+        "rounded down. The exact number of rows and values of each step is in the table why_ledger of the restricted store.",
+        (("Step", "name"), ("What it leaves out or changes", "name"), ("Left of the delivery", "number"),
+         ("Left of the sample", "number")),
+        tuple(rows),
+    )  # fmt: skip
+
+
+def _left(found: Published, kind: str) -> Iterator[tuple[str, float]]:
+    """Each step and what is left after it; steps that take nothing are left out, unless nothing else is there."""
+    before = 1.0
+    for name, one in found.items():
+        if name.startswith(f"{kind}/") and isinstance(one["value"], int | float):
+            if one["value"] != before:
+                yield name.removeprefix(f"{kind}/"), one["value"]
+            before = one["value"]
+
+
+def _value(found: Published, name: str) -> str:
+    return shown(found[name]["value"], found[name]["unit"])
+
+
+def _number(number: float | None) -> str:
+    return "" if number is None else plain(number)
