@@ -20,6 +20,7 @@ STANDS_FOR = {
     "generalization": "How coarse the released columns are, and which rows are suppressed for it.",
     "candidate": "The rows that would be published.",
     "counts": "The counts that would be published beside the rows.",
+    "accounting": "What became of every delivered row and value, and what analysts' questions get as answers.",
     "assessment": "What attacks and measurements found in the candidate.",
 }
 """What each stage is, by its name."""
