@@ -55,6 +55,9 @@ POLICY_TAG = "deid/policy"
 STORE_TAG = "deid/store"
 """Tag of a run: the policy and delivery whose store it writes."""
 
+OUTCOME_TAG = "deid/outcome"
+"""Tag of a run that has ended: what came of it."""
+
 INPUTS_TAG = "deid/inputs"
 """Tag of a run: the beginning of the keyed digest of its inputs, once the delivery has been read."""
 

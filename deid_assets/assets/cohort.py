@@ -112,6 +112,7 @@ ASSESSMENTS = [assessment_asset(one, CohortPolicy) for one in COHORT]
     ],
     kinds=("duckdb", "parquet", "csv"),
     of_kind="cohort",
+    may_wait=True,
 )
 def release(
     context: dg.AssetExecutionContext,
@@ -127,7 +128,7 @@ def release(
     count_disclosure_audit: Table,
     policies: Policies,
     workplace: Workplace,
-) -> pd.DataFrame:
+) -> pd.DataFrame | None:
     """The published table: staged, measured again by its own labels, judged, and renamed into place. Or a refusal."""
     policy = policies.of(context, CohortPolicy)
     releases, file = releases_of(workplace), cohort_people.file

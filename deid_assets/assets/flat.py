@@ -160,6 +160,7 @@ ASSESSMENTS = [assessment_asset(one, FlatPolicy) for one in FLAT]
     policy_sections=["recipients", "risk", "attributes", "counts", "reviewed_attributes", "detail_at_least"],
     kinds=("duckdb", "parquet", "csv"),
     of_kind="flat",
+    may_wait=True,
 )
 def release(
     context: dg.AssetExecutionContext,
@@ -176,7 +177,7 @@ def release(
     count_disclosure_audit: Table,
     policies: Policies,
     workplace: Workplace,
-) -> pd.DataFrame:
+) -> pd.DataFrame | None:
     """The published table: staged, measured again, judged, and renamed into place. Or a refusal with its reasons."""
     policy = policies.of(context, FlatPolicy)
     releases = releases_of(workplace)

@@ -17,6 +17,7 @@ from deid_assets.assessments.discrimination import vacuity_refusals
 from deid_assets.assessments.evidence import PLAIN_UNITS, Evidence, Refusal, from_frame
 from deid_assets.assessments.registry import METHOD_VERSIONS, gates_of
 from deid_assets.assets.stage_asset import made_from, markdown_table, own_key
+from deid_assets.assets.waiting_release import tell_waiting, terms_of, waiting_already
 from deid_assets.checks.contracts import contract_check_name
 from deid_assets.errors import CountsError, PolicyError, RefusedError, ReleaseError
 from deid_assets.methods.counts.budget import Budget
@@ -153,13 +154,13 @@ def publish(
     releases: Releases,
     staging: Staging,
     passed: Passed,
-) -> pd.DataFrame:
+) -> pd.DataFrame | None:
     """Describe, sign and publish what passed the gate; an earlier release of the same inputs stands instead.
 
     Returns
     -------
-    pandas.DataFrame
-        The released files: path, sha256, bytes, rows.
+    pandas.DataFrame or None
+        The released files: path, sha256, bytes, rows. None if the policy requires a person's approval: the release waits.
     """
     secret, delivery = workplace.secret(), workplace.delivery(context.partition_key)
     require_secret_of_releases(workplace.home, secret)
@@ -255,8 +256,18 @@ def publish(
                 f"and that release was withdrawn ({withdrawn.reason}); change the policy, or release another delivery"
             )
         return _unchanged(context, releases, earlier, staging)
+    report = workplace.home.refused_report(policy.name, context.partition_key)
+    if policy.approval is not None:
+        waiting = waiting_already(releases, policy, inputs)
+        if waiting is None:
+            subject = None if passed.tried is None else passed.tried.subject
+            terms = terms_of(context, policy, policy.approval, subject, noise)
+            waiting = staging.wait(describe, key_digest, inputs, created, terms, noise)
+        report.unlink(missing_ok=True)
+        tell_waiting(context, releases, waiting)
+        return None
     published = staging.publish(describe, key_digest, inputs, created, noise=noise)
-    workplace.home.refused_report(policy.name, context.partition_key).unlink(missing_ok=True)
+    report.unlink(missing_ok=True)
     context.add_output_metadata(
         {
             "release": dg.MetadataValue.path(str(published.folder)),

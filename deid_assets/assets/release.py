@@ -87,8 +87,10 @@ _INPUTS = (
 )  # fmt: skip
 
 
-@stage_asset(policy_sections=_SECTIONS, kinds=("duckdb", "parquet", "csv"), inputs=_INPUTS)
-def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **tables: Table) -> pd.DataFrame:
+@stage_asset(policy_sections=_SECTIONS, kinds=("duckdb", "parquet", "csv"), inputs=_INPUTS, may_wait=True)
+def release(
+    context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **tables: Table
+) -> pd.DataFrame | None:
     """The published release: staged, measured again, judged, and renamed into place. Or a refusal with its reasons."""
     policy, made = policies.of(context, Policy), _Made(tables)
     releases, profiles = releases_of(workplace), tables["member_profiles"]

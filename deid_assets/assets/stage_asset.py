@@ -43,6 +43,8 @@ class StageAsset:
         Names of the assets whose tables the function takes.
     deps
         Names of further assets that must be made before.
+    may_wait
+        Whether the function may return None: then nothing is materialized, and what comes after it is skipped.
     """
 
     function: Callable[..., object]
@@ -50,6 +52,7 @@ class StageAsset:
     op_name: str
     inputs: tuple[str, ...]
     deps: tuple[str, ...] = ()
+    may_wait: bool = False
 
     def made(
         self, keys: Keys, renamed: Mapping[str, str] = MappingProxyType({}), further: Mapping[str, dg.AssetIn] | None = None
@@ -77,17 +80,23 @@ class StageAsset:
             with guarded(context) if one_step else contextlib.nullcontext():
                 return self.function(context, **tables, **resources)
 
-        del run.__annotations__["return"]  # Dagster would take it for the type of the output
+        def run_or_wait(context: dg.AssetExecutionContext, **tables: object) -> object:
+            result = run(context, **tables)
+            if result is not None:
+                yield dg.Output(result, output_name=self.op_name)
+
+        for one in (run, run_or_wait):
+            del one.__annotations__["return"]  # Dagster would take it for the type of the output
         made: dg.AssetsDefinition = dg.multi_asset(
             name="__".join((*keys.prefix, keys.policy, self.op_name)),
             outs={
-                name: dg.AssetOut(key=keys.asset(name), io_manager_key=keys.store, **described)
+                name: dg.AssetOut(key=keys.asset(name), io_manager_key=keys.store, is_required=not self.may_wait, **described)
                 for name, described in self.outs.items()
             },
             ins={**ins, **(further or {})},
             deps=[keys.asset(renamed.get(name, name)) for name in self.deps],
             required_resource_keys={keys.resource},
-        )(run)
+        )(run_or_wait if self.may_wait else run)
         return made
 
 
@@ -101,6 +110,7 @@ def stage_asset(
     description: str | None = None,
     inputs: Sequence[str] | None = None,
     deps: Sequence[str] = (),
+    may_wait: bool = False,
 ) -> Callable[[Callable[..., object]], StageAsset]:
     """Create an asset of the stage that `stages.py` names for it.
 
@@ -122,6 +132,8 @@ def stage_asset(
         the names of the function's parameters.
     deps
         Names of assets that must be made before, and are not read.
+    may_wait
+        As in `StageAsset`.
     """
 
     def make(function: Callable[..., object]) -> StageAsset:
@@ -132,7 +144,7 @@ def stage_asset(
             "description": description or inspect.getdoc(function),
         }
         read = _tables_of(function) if inputs is None else tuple(inputs)
-        return StageAsset(function, {asset: described}, asset, read, tuple(deps))
+        return StageAsset(function, {asset: described}, asset, read, tuple(deps), may_wait)
 
     return make
 
