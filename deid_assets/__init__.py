@@ -13,6 +13,8 @@ _HOMES = {
     "DeidRelease": "deid_assets.components.release",
     "Upstream": "deid_assets.embedding",
     "build_release": "deid_assets.embedding",
+    "UnpublishedRun": "deid_assets.automation.alarms",
+    "refusal_sensor": "deid_assets.automation.alarms",
     "CsvFiles": "deid_assets.sources.upstream",
     "DuckDBTable": "deid_assets.sources.upstream",
     "InMemory": "deid_assets.sources.upstream",

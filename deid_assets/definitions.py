@@ -36,7 +36,7 @@ from deid_assets.assets.stage_asset import StageAsset
 from deid_assets.automation.deliveries import Watched, delivery_sensor
 from deid_assets.automation.freshness import freshness_of, freshness_policy
 from deid_assets.automation.in_use import Use, policies_in_use, uses_in
-from deid_assets.automation.refused_runs import refusal_sensor
+from deid_assets.automation.refused_runs import report_sensor
 from deid_assets.automation.rereleases import release_schedule
 from deid_assets.checks.contracts import contract_checks
 from deid_assets.checks.risk import risk_checks
@@ -93,7 +93,7 @@ def build_definitions(
         assets=[asset for part in parts for asset in part.assets],
         asset_checks=[*(check for part in parts for check in part.checks), *automated.checks],
         jobs=[*jobs, *automated.jobs],
-        sensors=[refusal_sensor(workplace, jobs), *automated.sensors],
+        sensors=[report_sensor(workplace, jobs), *automated.sensors],
         schedules=automated.schedules,
         resources=resources_of(workplace, [part.keys for part in parts] or [Keys("")]),
     )

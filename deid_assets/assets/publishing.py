@@ -399,6 +399,10 @@ def upstream(policy: AnyPolicy, release: dg.AssetKey) -> list[dg.AssetKey]:
     return [sibling(release, name) for stage, names in stages_of(policy).items() if stage != "release" for name in names]
 
 
+REQUIREMENTS = "requirements"
+"""Metadata of a refusal: every rule that was not kept, with numbers that count nobody."""
+
+
 def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:
     """The refusal with its numbers: how many reasons, which rules, and values and thresholds that count nobody.
 
@@ -416,6 +420,7 @@ def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:
         metadata={
             "refused": judged,
             "reasons": dg.MetadataValue.md("\n".join(f"* {text}" for text in shown)),
+            REQUIREMENTS: dg.MetadataValue.json([_requirement(refusal) for refusal in refusals]),
             **{
                 f"{refusal.rule}: {refusal.name}": float(refusal.measured)
                 for refusal in refusals
@@ -424,6 +429,11 @@ def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:
         },
         allow_retries=False,
     )
+
+
+def _requirement(refusal: Refusal) -> dict[str, str | float | None]:
+    name, shown = f"{refusal.rule}: {refusal.name}", _may_be_shown(refusal)
+    return {"name": name, "measured": refusal.measured if shown else None, "threshold": refusal.threshold if shown else None}
 
 
 def _may_be_shown(refusal: Refusal) -> bool:
