@@ -262,6 +262,8 @@ def specialize(
         derived = {column: [_with_dates(source) for source in sources] for column, sources in derived.items()}
     if derived:
         described["derived_columns"] = derived
+    if name == "release" and policy.approval is not None:
+        described["may_approve"] = ", ".join(policy.approval.by)
     return spec.replace_attributes(
         partitions_def=partitions_def,
         group_name=f"{policy.name}/{metadata['stage']}",

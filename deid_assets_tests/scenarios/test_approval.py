@@ -5,10 +5,13 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
+from deid_assets.assets.waiting_release import WAITING
 from deid_assets.automation.outcomes import AWAITING
 from deid_assets.automation.rereleases import due_for
+from deid_assets.definitions import build_definitions
 from deid_assets.errors import ERROR, PUBLISHED
 from deid_assets.policy.loading import policy_called
 from deid_assets.resources import OUTCOME_TAG
@@ -63,6 +66,12 @@ def test_a_staged_release_is_seen_by_nobody_and_its_run_succeeded(pipeline, stag
     assert run.is_success and run.tags[OUTCOME_TAG].endswith(AWAITING)
     assert pipeline.releases == [] and not pipeline.registry.chain().entries
     assert pipeline.materialization_or_none("release", KEY) is None
+    key = dg.AssetKey(["flat_table", "release"])
+    specs = {spec.key: spec for asset in build_definitions(["flat_table"], pipeline.home).assets for spec in asset.specs}
+    assert specs[key].metadata["may_approve"] == f"{ANNA}, {BEN}"
+    (observed,) = pipeline.instance.fetch_observations(key, limit=5).records
+    shown = observed.event_log_entry.asset_observation
+    assert shown.metadata[WAITING].value == NAME and "awaiting approval" in shown.description
     folder = waiting_files(pipeline)
     assert (folder / "data" / "Records.csv").is_file() and (folder / "report.html").is_file()
     for path in (folder.parent, *folder.parent.rglob("*")):
@@ -103,6 +112,8 @@ def test_a_rejected_release_is_gone_and_the_policy_runs_again(pipeline):
     root = pipeline.home.root
     due = due_for(pipeline.home, policy_called("flat_table", pipeline.home.policies), KEY)
     assert not due.is_due and "awaits approval" in due.reason
+    code, printed = deid_here(root, "delivery", "remove", KEY, "--policy", "flat_table", "--reason", "a wrong file")
+    assert code == ERROR and f"release {NAME} waits for approval" in printed, printed
     code, printed = deid_here(root, "reject", NAME, "--by", ANNA, "--reason", "a column is odd")
     assert code == PUBLISHED and f"{NAME} is rejected" in printed, printed
     assert outcome_tag(pipeline) == "rejected" and pipeline.releases == [] and not waiting_files(pipeline).parent.exists()
