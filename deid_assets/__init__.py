@@ -14,6 +14,8 @@ _HOMES = {
     "Upstream": "deid_assets.embedding",
     "build_release": "deid_assets.embedding",
     "on_new_delivery": "deid_assets.automation.conditions",
+    "UnpublishedRun": "deid_assets.automation.alarms",
+    "refusal_sensor": "deid_assets.automation.alarms",
     "CsvFiles": "deid_assets.sources.upstream",
     "DuckDBTable": "deid_assets.sources.upstream",
     "InMemory": "deid_assets.sources.upstream",

@@ -38,7 +38,7 @@ from deid_assets.assets.whole_stage import whole_stages
 from deid_assets.automation.deliveries import Watched, delivery_sensor
 from deid_assets.automation.freshness import freshness_of, freshness_policy
 from deid_assets.automation.in_use import Use, policies_in_use, uses_in
-from deid_assets.automation.refused_runs import refusal_sensor
+from deid_assets.automation.refused_runs import report_sensor
 from deid_assets.automation.rereleases import release_schedule
 from deid_assets.checks.contracts import contract_checks
 from deid_assets.checks.risk import risk_checks
@@ -108,7 +108,7 @@ def build_definitions(
         assets=[asset for part in parts for asset in part.assets],
         asset_checks=[*(check for part in parts for check in part.checks), *automated.checks],
         jobs=[*jobs, *automated.jobs],
-        sensors=[refusal_sensor(workplace, jobs), *automated.sensors],
+        sensors=[report_sensor(workplace, jobs), *automated.sensors],
         schedules=automated.schedules,
         resources=resources_of(workplace, [part.keys for part in parts] or [Keys("")]),
     )
@@ -278,6 +278,8 @@ def specialize(
         derived = {column: [_with_dates(source) for source in sources] for column, sources in derived.items()}
     if derived:
         described["derived_columns"] = derived
+    if name == "release" and policy.approval is not None:
+        described["may_approve"] = ", ".join(policy.approval.by)
     return spec.replace_attributes(
         partitions_def=partitions_def,
         group_name=f"{policy.name}/{metadata['stage']}",

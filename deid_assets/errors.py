@@ -7,6 +7,10 @@ REFUSED_MARK = "\N{NO ENTRY} "
 """Begins the description of a step that privacy refused, so that it does not look like a crash in the UI."""
 
 
+AWAITING_MARK = "\N{HOURGLASS WITH FLOWING SAND} "
+"""Begins what is said of a release that waits for a person's approval."""
+
+
 class DeidError(Exception):
     """A problem that the user can mend; the command line prints its message and exits with 1."""
 

@@ -37,7 +37,7 @@ from deid_assets.release.registry.chain import Registry
 from deid_assets.sources.delivery import Delivery, SourceOptions
 from deid_assets.sources.registration import registered_delivery
 from deid_assets.sources.upstream import Copies
-from deid_assets.stages import STAGE_OF
+from deid_assets.stages import RELEASE, STAGE_OF
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home, plain_key
 from deid_assets.store.lock import StoreLock
@@ -54,6 +54,9 @@ POLICY_TAG = "deid/policy"
 
 STORE_TAG = "deid/store"
 """Tag of a run: the policy and delivery whose store it writes."""
+
+OUTCOME_TAG = "deid/outcome"
+"""Tag of a run that has ended: what came of it."""
 
 INPUTS_TAG = "deid/inputs"
 """Tag of a run: the beginning of the keyed digest of its inputs, once the delivery has been read."""
@@ -82,6 +85,14 @@ def sibling(key: dg.AssetKey, name: str) -> dg.AssetKey:
     return dg.AssetKey([*key.path[:-1], name])
 
 
+def published_key(release: dg.AssetKey, table: str) -> dg.AssetKey:
+    """The key of a table that a release publishes, which is called like its file.
+
+    No table of the restricted store begins so.
+    """
+    return dg.AssetKey([*release.path[:-1], PUBLISHED, table])
+
+
 @dataclass(frozen=True)
 class Keys:
     """The keys of one policy's assets and resources in a code location.
@@ -105,8 +116,8 @@ class Keys:
         return dg.AssetKey([*self.prefix, self.policy, name])
 
     def published(self, table: str) -> dg.AssetKey:
-        """The key of a published table, which is called like its file: no table of the restricted store begins so."""
-        return dg.AssetKey([*self.prefix, self.policy, PUBLISHED, table])
+        """The key of a published table."""
+        return published_key(self.asset(RELEASE), table)
 
     @property
     def place(self) -> str:

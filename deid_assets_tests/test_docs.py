@@ -185,8 +185,8 @@ def test_the_component_of_the_page_on_other_projects_is_that_of_the_example_proj
 def test_every_yaml_example_is_read_by_a_test_below():
     found = [(page.name, tuple(yaml.safe_load(text))) for page in PAGES for text in blocks(page, "yaml")]
     assert [page for page, _ in found] == [
-        *["counts.md"] * 3, "demographics.md", "embedding.md", *["own-data.md"] * 3, *["policies.md"] * 3, "threat-model.md",
-        "utility.md",
+        *["counts.md"] * 3, "demographics.md", "embedding.md", "operate.md", *["own-data.md"] * 3, *["policies.md"] * 3,
+        "threat-model.md", "utility.md",
     ]  # fmt: skip
 
 
@@ -194,6 +194,7 @@ def test_every_yaml_example_is_read_by_a_test_below():
     ("page", "key"),
     [
         ("counts.md", "counts"),
+        ("operate.md", "approval"),
         ("own-data.md", "source"),
         ("policies.md", "number_of_claims"),
         ("threat-model.md", "provider_graph"),

@@ -128,7 +128,7 @@ def release(
     count_disclosure_audit: Table,
     policies: Policies,
     workplace: Workplace,
-) -> Made:
+) -> Made | None:
     """The published table: staged, measured again by its own labels, judged, and renamed into place. Or a refusal."""
     policy = policies.of(context, CohortPolicy)
     releases, file = releases_of(workplace), cohort_people.file

@@ -180,7 +180,7 @@ def release(
     count_disclosure_audit: Table,
     policies: Policies,
     workplace: Workplace,
-) -> Made:
+) -> Made | None:
     """The published table: staged, measured again, judged, and renamed into place. Or a refusal with its reasons."""
     policy = policies.of(context, FlatPolicy)
     releases = releases_of(workplace)

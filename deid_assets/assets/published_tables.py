@@ -1,7 +1,7 @@
 """The published tables as assets, which are made in the step that publishes their release, or not at all."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
@@ -20,6 +20,7 @@ from deid_assets.release.publication.verification import MANIFEST
 from deid_assets.release.published_tables import published_tables
 from deid_assets.resources import Workplace, sibling
 from deid_assets.stages import STAGE_OF
+from deid_assets.store.digests import Json
 from deid_assets.store.reading import regular_bytes
 
 Made: TypeAlias = tuple[dg.Output[Any], ...]
@@ -67,8 +68,39 @@ class PublishedTables:
                 sources[column.table][column.column] = found
         return cls(names, sources)
 
+    def to_json(self) -> dict[str, Json]:
+        """As JSON values, which a release that waits for approval keeps."""
+        return {
+            table: {
+                column: [[one.asset_key.to_user_string(), one.column_name] for one in found]
+                for column, found in self.sources.get(table, {}).items()
+            }
+            for table in self.names
+        }
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> "PublishedTables":
+        """The inverse of `to_json`."""
+        return cls(
+            tuple(kept),
+            {
+                table: {
+                    column: [dg.TableColumnDep(dg.AssetKey.from_user_string(key), name) for key, name in found]
+                    for column, found in columns.items()
+                }
+                for table, columns in kept.items()
+            },
+        )
+
     def outputs(self, folder: Path) -> list[dg.Output[None]]:
-        """One output for each table of the release in a folder, in the order of the definitions.
+        """One output for each table of the release in a folder, in the order of the definitions."""
+        return [
+            dg.Output(None, published_output(name), metadata=metadata, data_version=dg.DataVersion(version))
+            for name, metadata, version in self.described(folder)
+        ]
+
+    def described(self, folder: Path) -> Iterator[tuple[str, dict[str, Any], str]]:
+        """Yield name, metadata and data version of each table of the release in a folder.
 
         The data version is the digest of the Parquet file: who reads the table is stale only if it changed.
         """
@@ -77,7 +109,6 @@ class PublishedTables:
         columns = {
             table: described["columns"] for table, described in json.loads(regular_bytes(folder / DICTIONARY))["tables"].items()
         }
-        made = []
         for name in self.names:
             parquet, csv = files[f"data/{name}.parquet"], files[f"data/{name}.csv"]
             metadata: dict[str, Any] = {
@@ -91,10 +122,7 @@ class PublishedTables:
             }
             if self.sources.get(name):
                 metadata["dagster/column_lineage"] = dg.TableColumnLineage(self.sources[name])
-            made.append(
-                dg.Output(None, published_output(name), metadata=metadata, data_version=dg.DataVersion(parquet["sha256"]))
-            )
-        return made
+            yield name, metadata, parquet["sha256"]
 
 
 def _sources(release: dg.AssetKey, column: DerivedColumn, delivered_by: Mapping[str, str]) -> list[dg.TableColumnDep]:

@@ -19,6 +19,7 @@ from deid_assets.assessments.evidence import PLAIN_UNITS, Evidence, Refusal, fro
 from deid_assets.assessments.registry import METHOD_VERSIONS, gates_of
 from deid_assets.assets.published_tables import Made, PublishedTables
 from deid_assets.assets.stage_asset import made_from, markdown_table, own_key
+from deid_assets.assets.waiting_release import tell_waiting, terms_of, waiting_already
 from deid_assets.assets.whole_stage import stages_before, upstream
 from deid_assets.checks.contracts import contract_check_name
 from deid_assets.errors import CountsError, PolicyError, RefusedError, ReleaseError
@@ -158,13 +159,14 @@ def publish(
     releases: Releases,
     staging: Staging,
     passed: Passed,
-) -> Made:
+) -> Made | None:
     """Describe, sign and publish what passed the gate; an earlier release of the same inputs stands instead.
 
     Returns
     -------
-    tuple of dagster.Output
-        The released files (path, sha256, bytes, rows), and every published table.
+    tuple of dagster.Output or None
+        The released files (path, sha256, bytes, rows), and every published table. None if the policy requires a person's
+        approval: the release waits.
     """
     secret, delivery = workplace.secret(), workplace.delivery(context.partition_key)
     require_secret_of_releases(workplace.home, secret)
@@ -262,8 +264,18 @@ def publish(
                 f"and that release was withdrawn ({withdrawn.reason}); change the policy, or release another delivery"
             )
         return _unchanged(context, releases, earlier, staging, tables)
+    report = workplace.home.refused_report(policy.name, context.partition_key)
+    if policy.approval is not None:
+        waiting = waiting_already(releases, policy, inputs)
+        if waiting is None:
+            subject = None if passed.tried is None else passed.tried.subject
+            terms = terms_of(context, policy, policy.approval, subject, noise, tables)
+            waiting = staging.wait(describe, key_digest, inputs, created, terms, noise)
+        report.unlink(missing_ok=True)
+        tell_waiting(context, releases, waiting)
+        return None
     published = staging.publish(describe, key_digest, inputs, created, noise=noise)
-    workplace.home.refused_report(policy.name, context.partition_key).unlink(missing_ok=True)
+    report.unlink(missing_ok=True)
     metadata: dict[str, Any] = {
         "release": dg.MetadataValue.path(str(published.folder)),
         "report": dg.MetadataValue.path(str(published.folder / "report.html")),
@@ -388,6 +400,10 @@ def gating_checks(policy: AnyPolicy, release: dg.AssetKey) -> list[dg.AssetCheck
     return contracts + risk
 
 
+REQUIREMENTS = "requirements"
+"""Metadata of a refusal: every rule that was not kept, with numbers that count nobody."""
+
+
 def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:
     """The refusal with its numbers: how many reasons, which rules, and values and thresholds that count nobody.
 
@@ -405,6 +421,7 @@ def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:
         metadata={
             "refused": judged,
             "reasons": dg.MetadataValue.md("\n".join(f"* {text}" for text in shown)),
+            REQUIREMENTS: dg.MetadataValue.json([_requirement(refusal) for refusal in refusals]),
             **{
                 f"{refusal.rule}: {refusal.name}": float(refusal.measured)
                 for refusal in refusals
@@ -413,6 +430,11 @@ def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:
         },
         allow_retries=False,
     )
+
+
+def _requirement(refusal: Refusal) -> dict[str, str | float | None]:
+    name, shown = f"{refusal.rule}: {refusal.name}", _may_be_shown(refusal)
+    return {"name": name, "measured": refusal.measured if shown else None, "threshold": refusal.threshold if shown else None}
 
 
 def _may_be_shown(refusal: Refusal) -> bool:

@@ -88,7 +88,7 @@ _INPUTS = (
 
 
 @stage_asset(policy_sections=_SECTIONS, kinds=("duckdb", "parquet", "csv"), inputs=_INPUTS, stages=before_release(STAGES))
-def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **tables: Table) -> Made:
+def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **tables: Table) -> Made | None:
     """The published release: staged, measured again, judged, and renamed into place. Or a refusal with its reasons."""
     policy, made = policies.of(context, Policy), _Made(tables)
     releases, profiles = releases_of(workplace), tables["member_profiles"]

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import dagster as dg
 import pandas as pd
@@ -91,15 +91,23 @@ class StageAsset:
             with guarded(context) if one_step else contextlib.nullcontext():
                 return self.function(context, **tables, **resources)
 
-        del run.__annotations__["return"]  # Dagster would take it for the type of the output
+        def run_or_wait(context: dg.AssetExecutionContext, **tables: object) -> object:
+            result = cast("tuple[dg.Output[object], ...] | None", run(context, **tables))
+            yield from result or ()
+
+        for one in (run, run_or_wait):
+            del one.__annotations__["return"]  # Dagster would take it for the type of the output
+        # A release that waits for approval returns None: nothing is materialized, and what comes after it is skipped.
+        required = RELEASE not in self.outs
         outs = {
-            name: dg.AssetOut(key=keys.asset(name), io_manager_key=keys.store, **described)
+            name: dg.AssetOut(key=keys.asset(name), io_manager_key=keys.store, is_required=required, **described)
             for name, described in self.outs.items()
         }
         published = {
             published_output(table): dg.AssetOut(
                 key=keys.published(table),
                 io_manager_key=keys.store,
+                is_required=required,
                 dagster_type=dg.Nothing,
                 **published_description(table, self.outs[RELEASE]),
             )
@@ -114,7 +122,7 @@ class StageAsset:
             ins={**ins, **(further or {})},
             deps=[*(keys.asset(renamed.get(name, name)) for name in self.deps), *map(keys.asset, self.stages)],
             required_resource_keys={keys.resource},
-        )(run)
+        )(run if required else run_or_wait)
         return made
 
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, TypeGuard
 import dagster as dg
 
 from deid_assets.assessments.earlier_releases import BECAUSE
-from deid_assets.errors import ERROR, PUBLISHED, REFUSED, REFUSED_MARK, DeidError
+from deid_assets.assets.waiting_release import WAITING
+from deid_assets.errors import AWAITING_MARK, ERROR, PUBLISHED, REFUSED, REFUSED_MARK, DeidError
 from deid_assets.release.registry.tries import what_is_next
+from deid_assets.resources import OUTCOME_TAG
 from deid_assets.stages import STAGE_OF
 from deid_assets.store.guard import UnforeseenError
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from dagster_shared.error import SerializableErrorInfo
 
 OUTCOMES = {PUBLISHED: "published", ERROR: "error", REFUSED: "refused"}
+AWAITING = "awaiting approval"
 
 
 _OWN_KINDS: tuple[type[DeidError], ...] = (DeidError, *DeidError.__subclasses__(), UnforeseenError)
@@ -32,10 +35,10 @@ class RunSummary:
     Attributes
     ----------
     exit_code
-        0: published. 2: refused for privacy, because a measurement is over its threshold, the rows break a rule of the
-        policy, or no generalization of the policy passes. 1: anything else, such as a broken contract, evidence that is
-        missing or about something else, or a delivery that changed. 1 also if both apply, because the numbers may then
-        be wrong.
+        0: published, or staged for a person's approval. 2: refused for privacy, because a measurement is over its threshold,
+        the rows break a rule of the policy, or no generalization of the policy passes. 1: anything else, such as a broken
+        contract, evidence that is missing or about something else, or a delivery that changed. 1 also if both apply, because
+        the numbers may then be wrong.
     rows
         Rows by asset, in the order in which they were made.
     failed_checks
@@ -44,6 +47,8 @@ class RunSummary:
         Why the run was refused or failed, in words.
     release
         Path of the release; None if nothing was published.
+    waiting
+        Policy and number of the release that waits for a person's approval; None if none does.
     peak_memory_gb
         The largest of the assets.
     """
@@ -54,17 +59,21 @@ class RunSummary:
     reasons: tuple[str, ...] = ()
     release: Path | None = None
     peak_memory_gb: float = 0.0
+    waiting: str | None = None
 
+    @property
+    def outcome(self) -> str:
+        """The outcome in a word or two."""
+        return AWAITING if self.exit_code == PUBLISHED and self.waiting else OUTCOMES[self.exit_code]
 
-OUTCOME_TAG = "deid/outcome"
-"""Tag of a run that has ended: what came of it."""
 
 _SHOWN = {PUBLISHED: "published", ERROR: "\N{WARNING SIGN} error", REFUSED: f"{REFUSED_MARK}refused for privacy"}
 
 
 def tag_outcome(instance: dg.DagsterInstance, run_id: str, summary: RunSummary) -> None:
     """Tag a run with its outcome, so that a refusal and a crash look different in the list of runs."""
-    instance.add_run_tags(run_id, {OUTCOME_TAG: _SHOWN[summary.exit_code]})
+    shown = f"{AWAITING_MARK}{AWAITING}" if summary.outcome == AWAITING else _SHOWN[summary.exit_code]
+    instance.add_run_tags(run_id, {OUTCOME_TAG: shown})
 
 
 def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
@@ -75,6 +84,7 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
     because: dict[dg.AssetKey, str] = {}
     drawn: list[Mapping[str, object]] = []
     release: Path | None = None
+    waiting: str | None = None
     memory, refused, errors = 0.0, False, False
     for event in events:
         if event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
@@ -89,6 +99,10 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
                 reasons += _texts(metadata["reasons"].value)
             if name == "release":
                 release = Path(str(metadata["release"].value))
+        elif event.event_type == dg.DagsterEventType.ASSET_OBSERVATION:
+            observed = event.asset_observation_data.asset_observation
+            if WAITING in observed.metadata:
+                waiting = str(observed.metadata[WAITING].value)
         elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             check = event.asset_check_evaluation_data
             if not check.passed and check.blocking:
@@ -121,9 +135,9 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
             errors = True
     if drawn and all(map(_is_by_chance, drawn)) and not errors:
         reasons.append(f"{what_is_next(int(max(_number(numbers['try']) for numbers in drawn)) + 1)}.")
-    published = release is not None
+    published = release is not None or waiting is not None
     code = PUBLISHED if published and not errors else REFUSED if refused and not errors else ERROR
-    return RunSummary(code, rows, tuple(failed_checks), tuple(reasons), release, memory)
+    return RunSummary(code, rows, tuple(failed_checks), tuple(reasons), release, memory, waiting)
 
 
 def _number(told: object) -> float:

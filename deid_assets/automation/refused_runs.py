@@ -32,7 +32,7 @@ def report_refusal(home: Home, policy: ReleasePolicy, delivery: str, summary: Ru
     return write_refused_report(home, policy, delivery, tuple(summary.rows), summary.failed_checks, summary.reasons)
 
 
-def refusal_sensor(
+def report_sensor(
     workplace: Workplace, jobs: Sequence[UnresolvedAssetJobDefinition], name: str = SENSOR
 ) -> dg.SensorDefinition:
     """A sensor that reports each refused run of these jobs. Where no daemon runs, only `deid run` reports them."""

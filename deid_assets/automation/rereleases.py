@@ -8,12 +8,13 @@ import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 import deid_assets
-from deid_assets.assets.publishing import inputs_digest
+from deid_assets.assets.publishing import inputs_digest, releases_of
+from deid_assets.assets.waiting_release import waiting_already
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import policy_called
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.registry.chain import Registry
-from deid_assets.resources import INPUTS_TAG, STORE_TAG
+from deid_assets.resources import INPUTS_TAG, STORE_TAG, Workplace
 from deid_assets.sources.registration import content_read, registered_delivery
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
@@ -92,6 +93,8 @@ def due_for(home: Home, policy: AnyPolicy, key: str) -> Due:
     entries = [entry for entry in registry.chain().entries if entry.policy == policy.name]
     if any(entry.inputs_digest == inputs for entry in entries):
         return Due(False, f"unchanged: the delivery {key} was released under this policy and these methods before")
+    if waiting_already(releases_of(Workplace(str(home.root))), policy, inputs) is not None:
+        return Due(False, f"unchanged: the delivery {key} passed the gate before, and awaits approval")
     if not entries:
         return Due(True, f"nothing has been released under {policy.name} yet", inputs)
     return Due(True, _changed(home, policy, key, entries[-1].number), inputs)

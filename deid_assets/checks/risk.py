@@ -42,6 +42,7 @@ def _risk_check(asset: str, gate: Gate[Any], keys: Keys, partitions_def: dg.Part
             metadata={
                 **{name: float(number) for name, number in numbers.items() if number is not None},
                 **{"statistic": found.statistic, "gating": found.gating, "section": found.section},
+                "unit": found.unit,
                 **of_draws,
             },
         )

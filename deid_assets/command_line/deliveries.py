@@ -5,6 +5,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from deid_assets.assets.publishing import releases_of
+from deid_assets.automation.approvals import awaiting
 from deid_assets.automation.housekeeping import PURGED, REMOVED, now, record_removal
 from deid_assets.automation.in_use import uses_in
 from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
@@ -14,6 +16,7 @@ from deid_assets.errors import DeliveryError, StoreError
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.adoption import adopt
 from deid_assets.release.registry.chain import Registry
+from deid_assets.resources import Workplace
 from deid_assets.sources.registration import register_delivery, unregister
 from deid_assets.store.home import Home
 from deid_assets.store.lock import StoreLock
@@ -50,7 +53,7 @@ def remove_delivery(home: Home, policy_name: str, key: str, reason: str) -> None
     Raises
     ------
     DeliveryError
-        If the delivery is not one of the policy's, or was released under it.
+        If the delivery is not one of the policy's, was released under it, or a release of it waits for approval.
     StoreError
         If a run is at work on it.
     """
@@ -62,6 +65,12 @@ def remove_delivery(home: Home, policy_name: str, key: str, reason: str) -> None
             f"delivery {key} was released as {policy.name}/{released[0]:04d}, or that release does not say of which delivery "
             "it is: a release stays accountable. `deid purge` removes restricted stores past their retention"
         )
+    for one in awaiting(releases_of(Workplace(str(home.root))), lambda _: policy.reading):
+        if one.policy == policy.name and one.delivery in (key, None):
+            raise DeliveryError(
+                f"release {one.policy}/{one.number:04d} waits for approval, and is of delivery {key}, or cannot be read: "
+                "reject it with `deid reject` first"
+            )
     prepare_dagster_home(home)
     with dagster_instance(home) as instance:
         if not instance.has_dynamic_partition(partitions, key):

@@ -28,6 +28,8 @@ class ListedRelease:
         Where it lies; None if it is not there any more.
     withdrawn
         Why it was withdrawn; None if it was not.
+    approved_by
+        Who approved it, according to its manifest; None if its policy requires nobody to, or it is not there any more.
     """
 
     policy: str
@@ -36,6 +38,7 @@ class ListedRelease:
     delivery: str | None
     folder: str | None
     withdrawn: str | None = None
+    approved_by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,14 @@ def _listed(home: Home, chain: Chain, entry: Entry) -> ListedRelease:
         delivery_of(home, entry),
         str(folder) if is_there else None,
         None if line is None else line.reason,
+        _approved_by(folder / MANIFEST),
     )
+
+
+def _approved_by(manifest: Path) -> str | None:
+    with contextlib.suppress(DeidError, KeyError, TypeError):
+        return str(parse_json(regular_bytes(manifest))["approval"]["by"])
+    return None
 
 
 def delivery_of(home: Home, entry: Entry) -> str | None:

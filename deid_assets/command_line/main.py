@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from deid_assets import __version__
+from deid_assets.command_line.approvals import approvals, approve, reject
 from deid_assets.command_line.auditing import audit, determination, kept, lineage, reproduce
 from deid_assets.command_line.counts import counts
 from deid_assets.command_line.demographics import demographics
@@ -96,6 +97,9 @@ def main() -> None:
 
 main.add_command(counts)
 main.add_command(demographics)
+main.add_command(approvals)
+main.add_command(approve)
+main.add_command(reject)
 main.add_command(audit)
 main.add_command(reproduce)
 main.add_command(determination)
@@ -171,8 +175,8 @@ def run(
 ) -> None:
     """Run the pipeline on a delivery, up to a gated release.
 
-    Exit code 0: published; 2: refused, because privacy is not protected well enough; 1: error; 64: wrong command line;
-    130 and 143: interrupted by Ctrl-C or SIGTERM.
+    Exit code 0: published, or staged for the approval that the policy requires; 2: refused, because privacy is not protected
+    well enough; 1: error; 64: wrong command line; 130 and 143: interrupted by Ctrl-C or SIGTERM.
 
     Without --delivery, a synthetic delivery is created.
     """
@@ -365,6 +369,7 @@ def releases_list(as_json: bool) -> None:
         of = f"delivery {one.delivery}" if one.delivery else "delivery not in this store"
         return (
             f"{one.policy}/{one.number:04d}  {one.time}  {of}  {one.folder or 'its folder is gone: restore it from a backup'}"
+            + (f"  approved by {one.approved_by}" if one.approved_by is not None else "")
             + (f"  withdrawn: {one.withdrawn}" if one.withdrawn is not None else "")
         )
 

@@ -23,7 +23,7 @@ from deid_assets.release.keyring import secret_of
 from deid_assets.release.keys import GENERATED, SECRET_FILE, Secret
 from deid_assets.release.lineage.published import PublishedRelease
 from deid_assets.release.manifest.editions import package_versions
-from deid_assets.release.reproduction import Compared, compared, differing_versions, recall, temporary_home
+from deid_assets.release.reproduction import Compared, compared, differing_versions, made_again, recall, temporary_home
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import register_delivery, registered_delivery
 from deid_assets.store.home import Home
@@ -79,7 +79,8 @@ def reproduce_release(home: Home, published: PublishedRelease, detail: Detail) -
             capture_interrupts(),
         ):
             summary = execute(instance, policy, delivery, make_new_run_id(), progress)
-        files = () if summary.release is None else compared(published, summary.release)
+        made = made_again(temporary, summary.release, summary.waiting)
+        files = () if made is None else compared(published, made)
     reasons = (*summary.reasons, *summary.failed_checks)
     if inputs != published.public["inputs_digest"]:
         reasons += ("the policy, the delivery's parameters, the code or the version of a method is not that of the release",)

@@ -28,8 +28,9 @@ from rich.console import Console
 
 from deid_assets import interruption
 from deid_assets.assets.publishing import inputs_digest, releases_of
+from deid_assets.assets.waiting_release import waiting_already
 from deid_assets.automation.in_use import Use, state_use, uses_in
-from deid_assets.automation.outcomes import RunSummary, outcome_of, tag_outcome
+from deid_assets.automation.outcomes import AWAITING, RunSummary, outcome_of, tag_outcome
 from deid_assets.automation.refused_runs import report_refusal
 from deid_assets.command_line.instance import SETTINGS, dagster_instance, prepare_dagster_home
 from deid_assets.command_line.lineage import tell_lineage
@@ -44,6 +45,7 @@ from deid_assets.policy.loading import load_policy, policy_by_name
 from deid_assets.release.keyring import require_secret_of_releases, signing_key_of
 from deid_assets.release.publication.recovery import release_folders
 from deid_assets.release.publication.verification import MANIFEST, verify
+from deid_assets.release.publication.waiting import Waiting
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.entries import Entry
@@ -158,6 +160,8 @@ def _release_or_unchanged(
                         progress.console.print(f"[bold]Report of the refusal[/bold] (restricted)  {report}", soft_wrap=True)
                     tell_lineage(home, summary.release, progress.console)
             return summary.exit_code if interruption.received() is None else interruption.say()
+    if isinstance(earlier, Waiting):
+        return _say_waiting(earlier, policy, delivery, progress, as_json)
     verified = verify(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")
     if not verified.ok:
         raise ReleaseError(
@@ -173,18 +177,37 @@ def _release_or_unchanged(
     return PUBLISHED
 
 
+def _say_waiting(waiting: Waiting, policy: AnyPolicy, delivery: Delivery, progress: Progress, as_json: bool) -> int:
+    """Say that the same was staged before, and waits for a person's approval."""
+    if as_json:
+        said = {"outcome": AWAITING, "exit_code": PUBLISHED, "policy": policy.name, "delivery": delivery.key}
+        _write_json(said | {"release": None, "waiting": waiting.name})
+    else:
+        progress.console.print(
+            "Unchanged: this delivery passed the gate under this policy before.\n"
+            f"[bold]Awaiting approval[/bold]  {waiting.name}",
+            soft_wrap=True,
+        )
+    return PUBLISHED
+
+
 def _write_json(document: Mapping[str, object]) -> None:
     sys.stdout.write(f"{json.dumps(document, indent=1, allow_nan=False)}\n")
 
 
-def _released_before(home: Home, policy: AnyPolicy, delivery: Delivery) -> Path | None:
-    """The release of the same policy and delivery, made by the same code; unchanged inputs are not released again."""
+def _released_before(home: Home, policy: AnyPolicy, delivery: Delivery) -> Path | Waiting | None:
+    """The release of the same policy and delivery, made by the same code; unchanged inputs are not released again.
+
+    It may wait for approval.
+    """
     workplace = Workplace(root=str(home.root))
     releases = releases_of(workplace)
     releases.recover()
     inputs = inputs_digest(policy, workplace.secret(), delivery, delivery.digest())
     earlier = releases.registry.already_released(policy.name, inputs)
-    return None if earlier is None else releases.path(earlier.policy, earlier.number)
+    if earlier is None:
+        return waiting_already(releases, policy, inputs)
+    return releases.path(earlier.policy, earlier.number)
 
 
 def _left_behind(home: Home, policy: AnyPolicy, delivery: Delivery) -> Path | None:

@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 from deid_assets.assessments.canaries import CANARIES
 from deid_assets.assessments.chosen_generalization import chosen_level_names
 from deid_assets.assessments.evidence import from_frame
-from deid_assets.automation.outcomes import OUTCOMES, RunSummary
+from deid_assets.automation.outcomes import RunSummary
 from deid_assets.command_line.progress import Detail
 from deid_assets.errors import REFUSED
 from deid_assets.methods.lattice.diagnosis import best_change, outcome_of_change
@@ -73,11 +73,12 @@ def summary_json(
     """The summary as JSON values, for `deid run --json`; a number that is not finite is null."""
     gates, _ = gates_of(home, policy, delivery, summary)
     return {
-        "outcome": OUTCOMES[summary.exit_code],
+        "outcome": summary.outcome,
         "exit_code": summary.exit_code,
         "policy": policy.name,
         "delivery": delivery.key,
         "release": None if summary.release is None else str(summary.release),
+        "waiting": summary.waiting,
         "reasons": [text.removeprefix("refused: ") for text in summary.reasons],
         "failed_checks": list(summary.failed_checks),
         "rows": summary.rows,
@@ -118,6 +119,12 @@ def print_summary(
         _print_diagnosis(console, home, policy, delivery, summary)
     if summary.release is not None:
         console.print(f"[bold]Published[/bold]  {summary.release}")
+    elif summary.waiting is not None:
+        console.print(
+            f"[bold]Awaiting approval[/bold]  {summary.waiting}: nothing is visible before "
+            f"`deid approve {summary.waiting} --by NAME`; `deid approvals` shows where its files are",
+            soft_wrap=True,
+        )
     else:
         console.print("[bold]Nothing was published.[/bold]")
     if detail is not Detail.QUIET:

@@ -14,6 +14,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.policy.files import Folder
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.hierarchies.specs import AnyHierarchy, CsvSpec
+from deid_assets.policy.sections.approval import Approval
 from deid_assets.policy.sections.longitudinal import ColumnName, Name, Owner, Recipients, Said, Section
 
 RESTRICTED_SECTIONS = ("opt_outs",)
@@ -66,6 +67,9 @@ class ReleasePolicy(Section, ABC):
     description: Said = Field(description="what the policy is for")
     owners: tuple[Owner, ...] = Field(min_length=1, description="who answers for releases: e-mail or team:name")
     recipients: Recipients = Field(description="recipient_class and terms_of_use")
+    approval: Approval | None = Field(
+        None, description="who must approve a release before it is published; null: what passes the gate is published"
+    )
     hierarchies: dict[Name, AnyHierarchy] = Field(min_length=1, description="hierarchies by name")
     detail_at_least: dict[ColumnName, Detail] = Field(
         {},
@@ -170,6 +174,8 @@ class ReleasePolicy(Section, ABC):
             )
         chosen = sections or tuple(type(self).model_fields)
         content = self.model_dump(mode="json", by_alias=True, include=set(chosen))
+        if self.approval is None:
+            content.pop("approval", None)  # policies from before this section keep their hashes
         for name, spec in self.hierarchies.items() if "hierarchies" in content else ():
             if isinstance(spec, CsvSpec):
                 content["hierarchies"][name]["rows"] = [list(row) for row in spec.rows]

@@ -124,6 +124,11 @@ def _share(number: float) -> str:
 def _recipients(policy: ReleasePolicy) -> Iterator[str]:
     yield f"recipients: {policy.recipients.recipient_class}"
     yield f"terms of use: {' '.join(policy.recipients.terms_of_use.split())}"
+    if policy.approval is not None:
+        yield (
+            f"what passes the gate is published once {' or '.join(policy.approval.by)} approves it, within "
+            f"{policy.approval.within_days} days"
+        )
     yield f"owners, who answer for releases: {', '.join(policy.owners)}"
 
 

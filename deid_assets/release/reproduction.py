@@ -26,6 +26,8 @@ from deid_assets.release.keyring import rotate
 from deid_assets.release.lineage.published import PublishedRelease
 from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
 from deid_assets.release.publication.recovery import LOCK, REGISTRY
+from deid_assets.release.publication.waiting import FILES
+from deid_assets.release.publication.waiting import FOLDER as WAITING
 from deid_assets.release.registry.chain import Chain, Registry
 from deid_assets.release.registry.entries import Entry
 from deid_assets.store import durable
@@ -91,7 +93,14 @@ def recall(home: Home, published: PublishedRelease, temporary: Home) -> AnyPolic
         durable.create(temporary.releases / REGISTRY, b"".join(line.line for line in lines), 0o600)
         # The copy of the registry gets a signing key of its own: the publisher's never leaves its folder.
         rotate(temporary, lost=_WHY)
+    if published.number > 1:  # numbers before it were in use, even if nothing of them was published
+        owner_only(owner_only(waiting_in(temporary)) / published.policy / f"{published.number - 1:04d}")
     return _policy_as_released(home, published, temporary)
+
+
+def waiting_in(temporary: Home) -> Path:
+    """The folder of a temporary home in which releases wait for a person's approval."""
+    return temporary.store / "manifests" / WAITING
 
 
 def _place(chain: Chain, published: PublishedRelease) -> int:
@@ -168,6 +177,11 @@ def _write_policy(values: dict[str, Any], file: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             durable.create(target, text.getvalue().encode(), 0o600)
     durable.create(file, yaml.safe_dump(values, sort_keys=False, allow_unicode=True).encode(), 0o600)
+
+
+def made_again(temporary: Home, release: Path | None, waiting: str | None) -> Path | None:
+    """The folder of the files that were made again: published there, or staged if its policy requires approval."""
+    return release if waiting is None else waiting_in(temporary) / waiting / FILES
 
 
 def compared(published: PublishedRelease, made: Path) -> tuple[Compared, ...]:

@@ -104,9 +104,18 @@ def _identified(manifest: Mapping[str, Any], policy: Mapping[str, Any], digest: 
         ("Policy", f"{policy['title']} (hash of its public text {manifest['policy']['hash']})"),
         ("Delivery", f"{manifest['delivery']['key_digest']} (keyed digest of its key)"),
         ("Made", str(manifest["created"])),
+        *_approval(manifest),
         ("Code", f"deid_assets {manifest['code_version']}"),
         ("Manifest", digest),
     )
+
+
+def _approval(manifest: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Who approved the release, if its policy requires somebody to."""
+    approval = manifest.get("approval")
+    if approval is None:
+        return ()
+    return (("Approved", f"by {approval['by']} at {approval['time']}; it passed the gate at {approval['staged']}"),)
 
 
 def _population(manifest: Mapping[str, Any], policy: Mapping[str, Any]) -> DossierSection:

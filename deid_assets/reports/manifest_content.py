@@ -93,8 +93,18 @@ def content_from_manifest(
         disclosure=disclosure_tables(manifest),
         counts=_counts(manifest),
         limits=(*limits, *_of_an_extract(manifest)),
-        notes=(*notes, *tried(manifest), *_ungated_match(manifest), *_cost_of_noise(manifest)),
+        notes=(*notes, *_approval(manifest), *tried(manifest), *_ungated_match(manifest), *_cost_of_noise(manifest)),
         files=tuple(FileRow(file["path"], file["sha256"], file["bytes"], file["rows"]) for file in manifest["files"]),
+    )
+
+
+def _approval(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """Where the approval is stated; the report is made before it is given."""
+    if "approval" not in json.loads(manifest["policy"]["text"]):
+        return ()
+    return (
+        "The policy requires that a person approves a release before it is published: the signed manifest states who, and "
+        "when.",
     )
 
 

@@ -9,8 +9,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from deid_assets.release.publication.approval import approve, reject
 from deid_assets.release.publication.verification import verify
-from deid_assets_tests.release.making import publish, releases_in
+from deid_assets.release.publication.waiting import read_waiting, waiting_folder
+from deid_assets_tests.release.making import APPROVERS, READING, publish, releases_in, wait
 
 CALLS = ("open", "write", "fsync", "fchmod", "chmod", "mkdir", "rename", "unlink", "rmdir", "ftruncate")
 CRASHED, ENDED, FAILED = 77, 0, 1
@@ -109,5 +111,65 @@ def crash_everywhere(root: Path, every: int) -> None:
             return
 
 
+def decided(home: Path) -> str:
+    """What became of release heritage/0001, after recovery; or what is wrong with it."""
+    releases = releases_in(home)
+    problems = releases.recover().problems
+    if problems:
+        return f"recovery found problems: {problems}"
+    folder, chain = waiting_folder(releases.waiting, "heritage", 1), releases.registry.chain()
+    published, rejected = releases.path("heritage", 1).exists(), ("heritage", 1) in chain.rejected
+    if list((releases.folder / "heritage").glob(".staging-*")) or list(releases.waiting.glob("*/.making-*")):
+        return "recovery left something half made"
+    if published != (chain.find("heritage", 1) is not None) or (published and rejected) or (rejected and folder.exists()):
+        return f"published {published}, rejected {rejected}, lines {len(chain.lines)}"
+    if published and not verify(releases.path("heritage", 1), releases.key.public, releases.registry.path).ok:
+        return "what was published is not in order"
+    if published or rejected:
+        return "published" if published else "rejected"
+    if not folder.exists():
+        return "nothing"
+    read_waiting(folder, releases.key.public)
+    return "waiting"
+
+
+def crash_decisions(root: Path, every: int) -> None:
+    """Crash staging for approval, approving and rejecting at every `every`-th of their system calls.
+
+    Prints one line per crash: the action, the call's number, and the state afterwards; or what is wrong. After each, the
+    action is done again, and must bring about what it is for, or say that it was done.
+    """
+    actions: dict[str, tuple[Callable[[Path], object], str]] = {
+        "wait": (lambda home: wait(releases_in(home)), "waiting"),
+        "approve": (lambda home: approve(releases_in(home), "heritage", 1, APPROVERS[0], lambda: READING), "published"),
+        "reject": (lambda home: reject(releases_in(home), "heritage", 1, APPROVERS[0], "odd"), "rejected"),
+    }
+    for name, (action, wanted) in actions.items():
+        prepared = root / f"{name}-prepared"
+        releases_in(prepared).recover()
+        if name != "wait":
+            wait(releases_in(prepared))
+        for crash_at in range(1, 10_000, every):
+            home = root / f"{name}-{crash_at}"
+            shutil.copytree(prepared, home)
+            outcome = run_until(lambda home=home, action=action: action(home), crash_at)
+            if releases_in(home).path("heritage", 1).exists() and name == "reject":
+                print(name, crash_at, "a rejected release is visible")
+            state = decided(home)
+            print(name, crash_at, state, flush=True)
+            if outcome == ENDED or state not in ("nothing", "waiting", wanted):
+                break
+            assert outcome == CRASHED
+            if state != wanted:
+                again = run_until(lambda home=home, action=action: action(home), 0)
+                if again != ENDED or decided(home) != wanted:
+                    print(name, crash_at, f"it cannot be done afterwards: {decided(home)}", flush=True)
+                    return
+            shutil.rmtree(home)
+
+
 if __name__ == "__main__":
-    crash_everywhere(Path(sys.argv[1]), int(sys.argv[2]))
+    if sys.argv[3:] == ["decisions"]:
+        crash_decisions(Path(sys.argv[1]), int(sys.argv[2]))
+    else:
+        crash_everywhere(Path(sys.argv[1]), int(sys.argv[2]))

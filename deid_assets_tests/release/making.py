@@ -1,7 +1,10 @@
 """Small releases for the tests of this folder."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import duckdb
 
@@ -15,6 +18,9 @@ from deid_assets.release.manifest.certificate import FILE, CertificateEditions, 
 from deid_assets.release.manifest.editions import Editions, Manifest, Place, PolicyText, editions
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.publication.publish import Published, Releases, Staging
+from deid_assets.release.publication.waiting import Terms, Waiting, code_in_use
+from deid_assets.release.registry import clock
+from deid_assets.release.registry.noise_charges import NoisyPublication
 from deid_assets.store.tables import Table
 
 SECRET = Secret(b"a secret of tests, 32 bytes long" * 2, "environment")
@@ -131,6 +137,51 @@ def describe(place: Place) -> Editions:
 
 def releases_in(home: Path) -> Releases:
     return Releases(home / "releases", SigningKey.load_or_create(home / "keys"), home / "store" / "manifests")
+
+
+APPROVERS = ("Anna Muster", "Ben Example")
+READING = "e" * 64
+"""Digest of the bytes of the policy under which a release waits."""
+
+
+def terms(**changes) -> Terms:
+    """Terms under which a release waits; `changes` replace them."""
+    fields = {
+        "by": APPROVERS,
+        "within_days": 7,
+        "reading": READING,
+        "code": code_in_use(),
+        "subject": None,
+        "cells": (),
+        "delivery_key": "2024",
+        "event": {"run": "a run"},
+    }
+    return Terms(**fields | changes)
+
+
+def wait(
+    releases: Releases,
+    inputs: str = "waiting",
+    created: str | None = None,
+    noise: NoisyPublication | None = None,
+    told: Mapping[str, Any] = MappingProxyType({}),
+    **changes: Any,
+) -> Waiting:
+    """Stage a small release for approval, now; `told` is what else its manifest says, `changes` are its terms."""
+    shown = json.dumps(POLICY | {"approval": {"by": list(APPROVERS), "within_days": 7}})
+    policy = PolicyText("heritage", "p" * 64, shown, shown)
+    with releases.stage("heritage") as staging:
+        staging.write_file("data/Members.txt", b"member 1")
+        staging.write_file("report.html", b"<p>report</p>")
+        stage_certificate(staging)
+        return staging.wait(
+            lambda place: editions(manifest(place, policy=policy, **told), protect),
+            "2024",
+            SECRET.keyed_digest("inputs", inputs),
+            created or clock.now(None),
+            terms(**changes),
+            noise,
+        )
 
 
 def publish(releases: Releases, inputs: str, policy: str = "heritage", with_tables: bool = True) -> Published:

@@ -135,11 +135,17 @@ class Pipeline:
 
     def materialization(self, name: str, delivery: str) -> dg.AssetMaterialization:
         """The newest materialization of an asset."""
+        found = self.materialization_or_none(name, delivery)
+        assert found is not None, f"{name} was never materialized"
+        return found
+
+    def materialization_or_none(self, name: str, delivery: str) -> dg.AssetMaterialization | None:
+        """The newest materialization of an asset; None if there is none."""
         key = dg.AssetKey([self.policy, name])
         records = self.instance.fetch_materializations(
             dg.AssetRecordsFilter(asset_key=key, asset_partitions=[delivery]), limit=1
         ).records
-        return records[0].asset_materialization
+        return records[0].asset_materialization if records else None
 
 
 def without_refused_tries(registry: bytes) -> bytes:

@@ -6,7 +6,10 @@ import warnings
 import dagster as dg
 import pytest
 from dagster._core.event_api import PartitionKeyFilter
+from dagster._core.events import StepMaterializationData
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
+
+from deid_assets.assets.waiting_release import version_tags
 
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 
@@ -170,3 +173,54 @@ def test_merging_two_definitions_that_set_an_executor_raises():
     other = dg.Definitions(executor=dg.multiprocess_executor)
     with pytest.raises(dg.DagsterInvariantViolationError, match="executor"):
         dg.Definitions.merge(one, other)
+
+
+class TestApproval:
+    """A release that waits materializes nothing in its run; the materialization is recorded in that run later."""
+
+    def waiting(self, instance, tags):
+        @dg.multi_asset(
+            name="waits",
+            outs={"waits": dg.AssetOut(key=["policy", "waits"], is_required=False, code_version="1")},
+            deps=[dg.AssetKey(["policy", "source"])],
+            partitions_def=DELIVERIES,
+        )
+        def waits(context: dg.AssetExecutionContext):
+            tags.append(version_tags(context))
+            if len(tags) > 1:
+                yield dg.Output(1, output_name="waits")
+
+        @dg.asset(key_prefix="policy", partitions_def=DELIVERIES, deps=[dg.AssetKey(["policy", "waits"])])
+        def after() -> None:
+            pass
+
+        return run(instance, source, waits, after)
+
+    def test_nothing_comes_after_it_and_the_run_succeeds(self, instance):
+        made = self.waiting(instance, [])
+        assert made.success and materialized(made) == {"source"}
+
+    def test_the_tags_are_those_of_a_materialization(self, instance):
+        tags = [{}]
+        made = self.waiting(instance, tags)
+        (found,) = [event for event in made.get_asset_materialization_events() if event.asset_key.path[-1] == "waits"]
+        recorded = {
+            name: value
+            for name, value in found.materialization.tags.items()
+            if name == "dagster/code_version" or "version" in name or "input_event_pointer" in name
+        }
+        assert tags[-1] == recorded and any(name.startswith("dagster/input_event_pointer/") for name in recorded)
+
+    def test_it_is_recorded_in_the_run_that_has_ended(self, instance):
+        made = self.waiting(instance, [])
+        key = dg.AssetKey(["policy", "waits"])
+        event = dg.DagsterEvent(
+            event_type_value=dg.DagsterEventType.ASSET_MATERIALIZATION.value,
+            job_name="a job",
+            event_specific_data=StepMaterializationData(dg.AssetMaterialization(key, partition="first")),
+        )
+        instance.report_dagster_event(event, run_id=made.run_id)
+        (record,) = instance.fetch_materializations(
+            dg.AssetRecordsFilter(asset_key=key, asset_partitions=["first"]), limit=5
+        ).records
+        assert record.run_id == made.run_id and instance.get_run_by_id(made.run_id).is_success

@@ -61,6 +61,7 @@ def audit_document(found: Audited) -> dict[str, Json]:
         "format": FORMAT,
         "release": found.release.name,
         "created": public["created"],
+        "approval": public.get("approval"),
         "in_order": not found.problems,
         "problems": list(found.problems),
         "verification": [asdict(check) for check in found.verified.checks],

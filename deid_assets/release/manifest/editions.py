@@ -8,7 +8,7 @@ knows everything else could try exact counts until the digest matches.
 
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 
 from deid_assets.assessments.evidence import Evidence
@@ -18,7 +18,7 @@ from deid_assets.release.counts.noise import Protect
 from deid_assets.release.counts.statement import CountStatement
 from deid_assets.release.manifest.public_numbers import AttritionStep, PublicNumbers, attrition_json
 from deid_assets.release.registry.tries import Tried
-from deid_assets.store.digests import bytes_digest, canonical_json, is_digest
+from deid_assets.store.digests import Json, bytes_digest, canonical_json, is_digest, parse_json
 
 FORMAT = "deid_assets manifest 1"
 PACKAGES = ("dagster", "duckdb", "pandas", "numpy", "scipy", "pandera", "pydantic", "cryptography")
@@ -267,6 +267,22 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
         | ({"counts": manifest.counts.public()} if manifest.counts else {})
     )
     return Editions(public, restricted, manifest.member_tags, manifest.roll, manifest.exact_certificate, manifest.rows)
+
+
+def approved_editions(staged: Editions, place: Place, approval: Mapping[str, Json]) -> Editions:
+    """Both editions of a release that waited for a person's approval, at the place that it gets.
+
+    Parameters
+    ----------
+    staged
+        As they were when the release passed the gate.
+    approval
+        Who approved, when, and when the release was staged.
+    """
+    told = {"created": place.created, "registry_previous": place.previous, "approval": dict(approval)}
+    restricted = canonical_json(parse_json(staged.restricted) | told)
+    public = canonical_json(parse_json(staged.public) | told | {"restricted_edition": bytes_digest(restricted)})
+    return replace(staged, public=public, restricted=restricted)
 
 
 def _common(manifest: Manifest) -> dict:

@@ -14,6 +14,9 @@ registry's entry. The signed manifest determines its entry completely, and so se
 before the rename leaves a staging folder, which the next start removes. A crash after it leaves a whole release, whose
 entry the next start appends. A number belongs to one release for ever; the number of a staged release that was never
 published is free again.
+
+If its policy requires a person's approval, a release is not published there and then. `Staging.wait` charges its noise,
+and copies it to where it waits in the restricted store (`waiting`); `approval` publishes it from there, or rejects it.
 """
 
 import contextlib
@@ -48,6 +51,7 @@ from deid_assets.release.publication.recovery import (
     signer_in_force,
 )
 from deid_assets.release.publication.verification import MANIFEST, SIGNATURE, verify
+from deid_assets.release.publication.waiting import FOLDER, Terms, Waiting, copy_file, numbers_of, tidy, write_waiting
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.clock import goes_back
@@ -107,12 +111,17 @@ class Releases:
             If the registry's chain is broken.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self._locked():
+        with self.locked():
             return self._recover()
 
     @contextlib.contextmanager
-    def stage(self, policy: str) -> "Iterator[Staging]":
-        """Open a staging folder with the next number; on exit, remove whatever was not published.
+    def stage(self, policy: str, number: int | None = None) -> "Iterator[Staging]":
+        """Open a staging folder; on exit, remove whatever was not published.
+
+        Parameters
+        ----------
+        number
+            Number of the release; None for the next one that is free.
 
         Raises
         ------
@@ -124,9 +133,9 @@ class Releases:
                 "a policy's name consists of lower-case letters, digits and underscores, and begins with a letter"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self._locked():
-            self._recover_or_refuse()
-            staging = self._new_staging(policy)
+        with self.locked():
+            self.recover_or_refuse()
+            staging = self._new_staging(policy, number)
         try:
             yield staging
         finally:
@@ -141,9 +150,9 @@ class Releases:
             If the registry cannot be extended; then nothing that was measured may be disclosed.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self._locked():
+        with self.locked():
             # A release that a crash left without its entry follows the current head.
-            self._recover_or_refuse()
+            self.recover_or_refuse()
             chain = self.registry.chain()
             if not is_recorded(chain, tried, by_chance):
                 line = tried.refused(by_chance, chain.head, clock.now(chain.last_time))
@@ -158,8 +167,8 @@ class Releases:
             If there is no such release, it was withdrawn before, or there is no reason.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self._locked():
-            self._recover_or_refuse()
+        with self.locked():
+            self.recover_or_refuse()
             chain = self.registry.chain()
             name = f"{policy}/{number:04d}"
             if chain.find(policy, number) is None:
@@ -182,8 +191,8 @@ class Releases:
             If the budget of noise does not cover them.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self._locked():
-            self._recover_or_refuse()
+        with self.locked():
+            self.recover_or_refuse()
             self._append_charge(noise, clock.now(self.registry.chain().last_time))
 
     def _append_charge(self, noise: NoisyPublication, time: str) -> None:
@@ -192,16 +201,22 @@ class Releases:
         if line is not None:
             self.registry.append(line.signed(self.key))
 
-    def _locked(self) -> contextlib.AbstractContextManager:
+    @property
+    def waiting(self) -> Path:
+        """The folder of releases that wait for a person's approval; restricted."""
+        return self.restricted / FOLDER
+
+    def locked(self) -> contextlib.AbstractContextManager:
+        """Hold the lock of the folder of releases."""
         return durable.locked(self.folder / LOCK)
 
-    def _new_staging(self, policy: str) -> "Staging":
-        """Take the next number and create its staging folder; the caller holds the lock."""
+    def _new_staging(self, policy: str, number: int | None) -> "Staging":
+        """Create the staging folder of a number, or of the next one that is free; the caller holds the lock."""
         parent = self.folder / policy
         if not parent.is_dir():
             parent.mkdir()
             durable.sync(self.folder)
-        number = 1 + max(self._numbers_in_use(policy), default=0)
+        number = number or 1 + max(self._numbers_in_use(policy), default=0)
         folder = parent / f".staging-{number:04d}-{secrets.token_hex(4)}"
         folder.mkdir(mode=0o700)  # what is staged has not passed the gate: it is still restricted
         lock = durable.take_lock(folder / LOCK, wait=False)
@@ -211,14 +226,24 @@ class Releases:
         return Staging(self, policy, number, folder, lock)
 
     def _numbers_in_use(self, policy: str) -> Iterator[int]:
-        """Numbers that are registered, published or being staged."""
-        yield from (entry.number for entry in self.registry.chain().entries if entry.policy == policy)
+        """Numbers that are registered, published, being staged, waiting or rejected."""
+        chain = self.registry.chain()
+        yield from (entry.number for entry in chain.entries if entry.policy == policy)
+        yield from (number for of_policy, number in chain.rejected if of_policy == policy)
+        yield from numbers_of(self.waiting, policy)
         for path in (self.folder / policy).iterdir():
             found = STAGING.match(path.name)
             if found or NUMBER.match(path.name):
                 yield int(found[1] if found else path.name)
 
-    def _recover_or_refuse(self) -> None:
+    def recover_or_refuse(self) -> None:
+        """Repair what crashes left; the caller holds the lock.
+
+        Raises
+        ------
+        ReleaseError
+            If only a person can repair it, or the key is not the one in force.
+        """
         problems = self._recover().problems
         if problems:
             raise ReleaseError("nothing is released until this is resolved: " + "; ".join(problems))
@@ -230,7 +255,9 @@ class Releases:
             )
 
     def _recover(self) -> Recovery:
-        return recovered(self.folder, self.key.public)
+        recovery = recovered(self.folder, self.key.public)
+        tidy(self.waiting, self.registry.chain())
+        return recovery
 
 
 class Staging:
@@ -355,6 +382,20 @@ class Staging:
         self._files.append(ReleasedFile(relative, sha256, path.stat().st_size, rows, digest))
         return self._files[-1]
 
+    def take(self, folder: Path, files: Sequence[ReleasedFile]) -> None:
+        """Copy the files of a release that waited; sealing the release checks that they are those in its manifest.
+
+        Parameters
+        ----------
+        folder
+            Where they are.
+        files
+            As its manifest lists them.
+        """
+        for file in files:
+            copy_file(folder / file.path, self.folder / file.path, 0o444)
+        self._files = list(files)
+
     def publish(
         self,
         describe: Callable[[Place], Editions],
@@ -363,6 +404,7 @@ class Staging:
         created: str,
         repeat: bool = False,
         noise: NoisyPublication | None = None,
+        charged: bool = False,
     ) -> Published:
         """Sign, verify, publish and register the staged files.
 
@@ -381,6 +423,8 @@ class Staging:
             Whether to publish even if the same inputs were released before.
         noise
             The noisy numbers of the release, which are charged to the budget; None if it has none.
+        charged
+            Whether it has noisy numbers that were charged before, when it began to wait.
 
         Raises
         ------
@@ -390,36 +434,17 @@ class Staging:
         CountsError
             If the budget of noise does not cover the release. Nothing is charged or published then.
         """
-        if not any(file.path.startswith("data/") for file in self._files):
-            raise ReleaseError(f"{self.policy}/{self.number:04d} has no data: stage a table before publishing")
-        if not any(file.path == CERTIFICATE for file in self._files):
-            raise ReleaseError(f"{self.policy}/{self.number:04d} has no {CERTIFICATE}: stage it before publishing")
-        if self._tables and not self._proven:
-            raise ReleaseError(f"{self.policy}/{self.number:04d}: the staged tables were not judged, or they were refused")
-        with self.releases._locked():
-            self.releases._recover_or_refuse()
-            registry = self.releases.registry
-            earlier = registry.already_released(self.policy, inputs_digest)
-            if earlier and not repeat:
-                raise ReleaseError(f"the same inputs were released before, as {self.policy}/{earlier.number:04d}")
-            last = registry.chain().last_time
-            if last and goes_back(created, last):
-                raise ReleaseError(
-                    f"the release was started at {created}, before the registry's newest entry of {last}: correct the clock, "
-                    "and run again"
-                )
-            if noise is not None:
-                self.releases._append_charge(noise, created)
-            signer = self.releases.key.public.raw.hex()
-            place = Place(self.policy, self.number, registry.head, signer, delivery, inputs_digest, created, self.files)
-            entry = self._seal(place, describe(place), noise is not None)
+        self._require_complete()
+        with self.releases.locked():
+            place = self._placed(delivery, inputs_digest, created, repeat, noise)
+            entry = self._seal(place, describe(place), charged or noise is not None)
             final = self.releases.path(self.policy, self.number)
             if final.exists():
                 raise ReleaseError(f"{self.policy}/{self.number:04d} already exists")
             os.rename(self.folder, final)
             durable.sync(final.parent)
             try:
-                registry.append(entry)
+                self.releases.registry.append(entry)
             except OSError as error:
                 raise ReleaseError(
                     f"release {self.policy}/{self.number:04d} is published, but the registry cannot be written "
@@ -427,8 +452,72 @@ class Staging:
                 ) from None
             return Published(final, entry)
 
-    def _seal(self, place: Place, made: Editions, with_noise: bool) -> Entry:
-        """Write the manifest, the signature and the restricted edition, make everything read-only, flush and verify."""
+    def wait(
+        self,
+        describe: Callable[[Place], Editions],
+        delivery: str,
+        inputs_digest: str,
+        created: str,
+        terms: Terms,
+        noise: NoisyPublication | None = None,
+    ) -> Waiting:
+        """Charge the noise of the staged files, and put them where a person decides about them; nothing becomes visible.
+
+        Parameters
+        ----------
+        describe, delivery, inputs_digest, created, noise
+            As for `publish`; the manifest states no approval yet.
+        terms
+            Who may approve the release, and what it depends on.
+
+        Raises
+        ------
+        ReleaseError, CountsError
+            As `publish`. Nothing waits then.
+        """
+        self._require_complete()
+        with self.releases.locked():
+            place = self._placed(delivery, inputs_digest, created, False, noise)
+            made = describe(place)
+            self._require_described(place, made, noise is not None)
+            owner_only(self.releases.restricted)
+            return write_waiting(self.releases.waiting, self.folder, place, made, terms, self.releases.key)
+
+    def _require_complete(self) -> None:
+        """Refuse to publish without data, without a certificate, or without a judgement of the tables."""
+        if not any(file.path.startswith("data/") for file in self._files):
+            raise ReleaseError(f"{self.policy}/{self.number:04d} has no data: stage a table before publishing")
+        if not any(file.path == CERTIFICATE for file in self._files):
+            raise ReleaseError(f"{self.policy}/{self.number:04d} has no {CERTIFICATE}: stage it before publishing")
+        if self._tables and not self._proven:
+            raise ReleaseError(f"{self.policy}/{self.number:04d}: the staged tables were not judged, or they were refused")
+
+    def _placed(self, delivery: str, inputs_digest: str, created: str, repeat: bool, noise: NoisyPublication | None) -> Place:
+        """Charge the noise, and return where the release is placed; the caller holds the lock."""
+        self.releases.recover_or_refuse()
+        registry = self.releases.registry
+        earlier = registry.already_released(self.policy, inputs_digest)
+        if earlier and not repeat:
+            raise ReleaseError(f"the same inputs were released before, as {self.policy}/{earlier.number:04d}")
+        last = registry.chain().last_time
+        if last and goes_back(created, last):
+            raise ReleaseError(
+                f"the release was started at {created}, before the registry's newest entry of {last}: correct the clock, "
+                "and run again"
+            )
+        if noise is not None:
+            self.releases._append_charge(noise, created)
+        signer = self.releases.key.public.raw.hex()
+        return Place(self.policy, self.number, registry.head, signer, delivery, inputs_digest, created, self.files)
+
+    def _require_described(self, place: Place, made: Editions, with_noise: bool) -> Entry:
+        """Return the entry of the release that its manifest describes.
+
+        Raises
+        ------
+        ReleaseError
+            If that is not the one that is staged.
+        """
         entry = Entry.from_manifest(made.public)
         manifest = parse_json(made.public)
         is_this_one = (
@@ -443,6 +532,11 @@ class Staging:
         )
         if not is_this_one:
             raise ReleaseError("the manifest describes a different release from the one that is staged")
+        return entry
+
+    def _seal(self, place: Place, made: Editions, with_noise: bool) -> Entry:
+        """Write the manifest, the signature and the restricted edition, make everything read-only, flush and verify."""
+        entry = self._require_described(place, made, with_noise)
         owner_only(self.releases.restricted)
         restricted = owner_only(self.releases.restricted / self.policy)
         durable.replace(restricted / f"{self.number:04d}.members", made.member_tags, 0o600)
@@ -469,7 +563,7 @@ class Staging:
 
     def discard(self) -> None:
         """Remove whatever was not published and release the lock; `Releases.stage` calls it once."""
-        with self.releases._locked():  # otherwise another start takes the half-removed folder for a dead one
+        with self.releases.locked():  # otherwise another start takes the half-removed folder for a dead one
             if self.folder.exists():
                 shutil.rmtree(self.folder)
         os.close(self._lock)

@@ -9,6 +9,7 @@ import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -19,14 +20,16 @@ from deid_assets.release.manifest.certificate import certificate_problems, certi
 from deid_assets.release.manifest.certificate_policy import StatedLattice
 from deid_assets.release.manifest.editions import FORMAT
 from deid_assets.release.registry.chain import GENESIS, Chain, read_chain
+from deid_assets.release.registry.clock import parse_time
 from deid_assets.release.registry.entries import Entry
 from deid_assets.release.registry.trust import trust_in
-from deid_assets.store.digests import canonical_json, is_digest, parse_json
+from deid_assets.store.digests import Json, canonical_json, is_digest, parse_json
 from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes, regular_digest
 
 _NUMBER = re.compile(r"\d{4,}\Z")
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.sig"
+APPROVED = "the release was approved as its policy requires"
 Outcome = Literal["passed", "failed", "skipped"]
 
 
@@ -116,6 +119,7 @@ def verify(
     checks += _check_place(release, content, registry)
     checks += _check_files(release, manifest)
     checks += _check_certificate(release, manifest, exact_certificate)
+    checks += _check_approval(manifest)
     checks += _check_registry(content, chain, expected_head)
     return VerificationReport(_name(content), tuple(checks))
 
@@ -220,6 +224,42 @@ def _check_certificate(release: Path, manifest: Mapping, exact: Path | None) -> 
     if not names_exact_edition(public, content):
         return [*checks, Check(exactly, "failed", "it is not the edition that the public one names")]
     return [*checks, _answer(exactly, "; ".join(certificate_problems(content, *place)))]
+
+
+def _check_approval(manifest: Mapping) -> list[Check]:
+    """Whether the person approved whom the policy requires; a policy may require nobody."""
+    try:
+        section = parse_json(manifest["policy"]["text"].encode()).get("approval")
+    except (ReleaseError, KeyError, TypeError, AttributeError):
+        return [Check(APPROVED, "failed", "the manifest does not contain its policy")]
+    stated = manifest.get("approval")
+    if section is None and stated is None:
+        return []
+    if section is None:
+        return [Check(APPROVED, "failed", "the manifest states an approval, but its policy requires none")]
+    if stated is None:
+        return [Check(APPROVED, "failed", "its policy requires a person's approval, and the manifest states none")]
+    problem = _approval_problem(section, stated, manifest.get("created"))
+    return [Check(APPROVED, "failed", problem) if problem else Check(APPROVED, "passed", _approved_by(stated))]
+
+
+def _approved_by(stated: Mapping) -> str:
+    return f"by {_shown(stated['by'])} at {_shown(stated['time'])}"
+
+
+def _approval_problem(section: Json, stated: Json, created: Json) -> str | None:
+    """What is wrong with the approval that a manifest states, given the section `approval` of its policy."""
+    try:
+        staged, time = parse_time(stated["staged"]), parse_time(stated["time"])
+        in_time = staged <= time <= staged + timedelta(days=section["within_days"])
+        is_named = stated["by"] in section["by"]
+    except (ReleaseError, KeyError, TypeError, OverflowError):
+        return "the manifest does not state who approved it, and when"
+    if not is_named:
+        return "its policy does not name the person who approved it"
+    if not in_time or stated["time"] != created:
+        return "it was not approved within the time that its policy allows, or the manifest was made at another time"
+    return None
 
 
 def _public_certificate(name: str, content: bytes, problems: str) -> Check:

@@ -19,6 +19,7 @@ from deid_assets.release.registry.entries import (
     NoiseCharge,
     OlderNoiseCharge,
     RefusedTry,
+    Rejection,
     Withdrawal,
     line_of,
 )
@@ -75,6 +76,11 @@ class Chain:
     def withdrawn(self) -> frozenset[tuple[str, int]]:
         """Policy and number of the releases that were withdrawn."""
         return frozenset((line.policy, line.number) for line in self.lines if isinstance(line, Withdrawal))
+
+    @property
+    def rejected(self) -> frozenset[tuple[str, int]]:
+        """Policy and number of the releases that were rejected before they were published."""
+        return frozenset((line.policy, line.number) for line in self.lines if isinstance(line, Rejection))
 
     def withdrawal_of(self, policy: str, number: int) -> Withdrawal | None:
         """The line that withdraws a release; None if it was not withdrawn."""
@@ -149,6 +155,7 @@ class _Rules:
     def __init__(self) -> None:
         self._used: set[tuple[str, int]] = set()
         self._withdrawn: set[tuple[str, int]] = set()
+        self._rejected: set[tuple[str, int]] = set()
         self._key: str | None = None
         self._earlier_keys: set[str] = set()
 
@@ -163,12 +170,18 @@ class _Rules:
         if isinstance(line, Entry):
             if (line.policy, line.number) in self._used:
                 raise ReleaseError("uses the number of an earlier release")
+            if (line.policy, line.number) in self._rejected:
+                raise ReleaseError("uses the number of a release that was rejected")
             self._used.add((line.policy, line.number))
-        elif isinstance(line, Withdrawal | ClockCorrection | RefusedTry | NoiseCharge | OlderNoiseCharge):
+        elif isinstance(line, Withdrawal | Rejection | ClockCorrection | RefusedTry | NoiseCharge | OlderNoiseCharge):
             if self._key not in (None, line.key):
                 raise ReleaseError("is signed by a key that was not in force")
             if isinstance(line, Withdrawal):
                 self._require_withdrawable(line.policy, line.number)
+            elif isinstance(line, Rejection):
+                if (line.policy, line.number) in self._used | self._rejected:
+                    raise ReleaseError("rejects a release that was published or rejected before it")
+                self._rejected.add((line.policy, line.number))
         else:
             if self._key not in (None, line.old_key):
                 raise ReleaseError("replaces a key that was not in force")
@@ -237,7 +250,9 @@ class Registry:
         chain = self.chain()
         if chain.tail:
             raise ReleaseError("the registry ends in a cut line: repair it first")
-        used = isinstance(entry, Entry) and chain.find(entry.policy, entry.number)
+        used = isinstance(entry, Entry) and (
+            chain.find(entry.policy, entry.number) or (entry.policy, entry.number) in chain.rejected
+        )
         if entry.previous != chain.head or used:
             what = f"release {entry.policy}/{entry.number:04d}" if isinstance(entry, Entry) else f"the {entry.kind}"
             raise ReleaseError(f"{what} does not follow the head of the registry")

@@ -1,4 +1,4 @@
-"""The lines of the registry: releases, withdrawals, changes of the signing key, corrections of the clock, refused tries, noise.
+"""The lines of the registry: releases, withdrawals, rejections, changes of the signing key and the clock, refused tries, noise.
 
 Every entry contains the hash of the one before it. A line without `kind` is a release. The other kinds say things that
 no manifest says, so they carry their own signatures. The signed content includes the hash of the entry before, so the
@@ -397,10 +397,46 @@ class Withdrawal(_SignedByOne):
             raise ReleaseError("records a withdrawal, but its signature is not valid")
 
 
-Line = Entry | Withdrawal | KeyRotation | ClockCorrection | RefusedTry | NoiseCharge | OlderNoiseCharge
-KINDS: dict[str | None, type[Line]] = {
-    kind.kind: kind for kind in (Entry, Withdrawal, KeyRotation, ClockCorrection, RefusedTry, NoiseCharge, OlderNoiseCharge)
-}
+@dataclass(frozen=True)
+class Rejection(_SignedByOne):
+    """A release that passed the gate was not approved, and was never published.
+
+    Who rejected it and why is in the restricted store: it may say something about people.
+
+    Parameters
+    ----------
+    policy, number
+        The release; no other one gets its number.
+    record
+        SHA-256 of the restricted record.
+    previous, time
+        As in a release.
+    key, signature
+        Raw public key of the signer, and its signature, in hexadecimal.
+    """
+
+    policy: str
+    number: int
+    record: str
+    previous: str
+    time: str
+    key: str = ""
+    signature: str = ""
+
+    kind: ClassVar = "rejected release"
+    texts: ClassVar = ("policy", "time", "signature")
+    digests: ClassVar = ("record", "key", "previous")
+    numbers: ClassVar = ("number",)
+
+    def require_signed(self) -> None:
+        """Refuse a rejection without a valid signature."""
+        if not self._holds(self.key, self.signature):
+            raise ReleaseError("records a rejected release, but its signature is not valid")
+
+
+Line = Entry | Withdrawal | Rejection | KeyRotation | ClockCorrection | RefusedTry | NoiseCharge | OlderNoiseCharge
+_EVERY = (Entry, Withdrawal, Rejection, KeyRotation, ClockCorrection, RefusedTry, NoiseCharge, OlderNoiseCharge)
+KINDS: dict[str | None, type[Line]] = {kind.kind: kind for kind in _EVERY}
 
 
 def line_of(content: bytes) -> Line:

@@ -75,6 +75,13 @@ def budget_of(chain: Chain, section: CountNoise) -> Budget:
     return Budget(min(section.budget.total, total), section.lockout, tuple(_charges(chain)))
 
 
+def is_exceeded(chain: Chain) -> bool:
+    """Whether more was spent than the strictest total that any release has stated since."""
+    spent = sum(line.billionths for line in chain.lines if isinstance(line, NoiseCharge | OlderNoiseCharge))
+    # A cost that was just covered is rounded up, and the total down.
+    return spent > min(_totals(chain), default=math.inf) + 2
+
+
 def _totals(chain: Chain) -> Iterator[int]:
     return (line.total_billionths for line in chain.lines if isinstance(line, NoiseCharge))
 

@@ -1,0 +1,113 @@
+"""`deid approvals`, `deid approve` and `deid reject`: a person decides about a release that passed the gate."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from deid_assets.errors import ReleaseError
+from deid_assets.store.home import Home
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deid_assets.automation.approvals import Awaiting
+    from deid_assets.release.publication.publish import Releases
+
+_RELEASE = click.argument("name", metavar="RELEASE")
+_POLICY = click.option(
+    "--policy", "policy_file", type=click.Path(path_type=Path), help="The policy's YAML file, if this home does not know it."
+)
+
+
+@click.command()
+@_POLICY
+@click.option("--json", "as_json", is_flag=True, help="Print the result as a JSON document.")
+def approvals(policy_file: Path | None, as_json: bool) -> None:
+    """List the releases that passed the gate and wait for a person's approval, with what stands against it."""
+    from deid_assets.automation.approvals import awaiting
+
+    releases, reading = _at_home(policy_file)
+    found = awaiting(releases, reading)
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in found], indent=1))
+    else:
+        click.echo("\n".join(map(_line, found)) or "No release waits for approval.")
+
+
+def _line(one: "Awaiting") -> str:
+    said = f"{one.policy}/{one.number:04d}  "
+    if one.staged is not None:
+        said += f"delivery {one.delivery}  staged {one.staged}  until {one.expires}  by {', '.join(one.by)}  "
+    return f"{said}{one.files}" + "".join(f"\n    cannot be approved: {text}" for text in one.problems)
+
+
+@click.command()
+@_RELEASE
+@click.option("--by", required=True, help="Your name, as the policy's section approval lists it; published in the manifest.")
+@_POLICY
+def approve(name: str, by: str, policy_file: Path | None) -> None:
+    """Publish a release that waits for approval: RELEASE is its policy and number, such as heritage/0002.
+
+    Its files must be byte for byte those that passed the gate, and nothing that the judgement depends on may have changed.
+    Your name and the time become part of the signed manifest.
+    """
+    from rich.console import Console
+
+    from deid_assets.automation.approvals import approve_release
+    from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
+    from deid_assets.command_line.lineage import tell_lineage
+
+    policy, number = _named(name)
+    releases, reading = _at_home(policy_file)
+    home = Home.here()
+    prepare_dagster_home(home)
+    with dagster_instance(home) as instance:
+        published = approve_release(instance, releases, policy, number, by, lambda: reading(policy))
+    click.echo(f"Published  {published.folder}")
+    tell_lineage(home, published.folder, Console(highlight=False))
+
+
+@click.command()
+@_RELEASE
+@click.option("--by", required=True, help="Your name; stored in the restricted part of the home.")
+@click.option("--reason", required=True, help="Reason, in words; stored in the restricted part of the home.")
+def reject(name: str, by: str, reason: str) -> None:
+    """Do not publish a release that waits for approval, and remove its files. What its noisy counts cost stays charged.
+
+    RELEASE is its policy and number, such as heritage/0002. The registry records that it was rejected, and not why.
+    """
+    from deid_assets.automation.approvals import reject_release
+    from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
+
+    policy, number = _named(name)
+    releases, _ = _at_home(None)
+    home = Home.here()
+    prepare_dagster_home(home)
+    with dagster_instance(home) as instance:
+        reject_release(instance, releases, policy, number, by, reason)
+    click.echo(f"Release {policy}/{number:04d} is rejected.")
+
+
+def _named(name: str) -> tuple[str, int]:
+    policy, _, number = name.partition("/")
+    if not number.isdecimal():
+        raise ReleaseError("a release is named by its policy and number, such as heritage/0001")
+    return policy, int(number)
+
+
+def _at_home(policy_file: Path | None) -> "tuple[Releases, Callable[[str], str]]":
+    """The releases of this home, and how the bytes of a policy are asked for by its name."""
+    from deid_assets.assets.publishing import releases_of
+    from deid_assets.policy.loading import load_policy
+    from deid_assets.resources import Workplace
+
+    workplace = Workplace(str(Home.here().create().root))
+
+    def reading(name: str) -> str:
+        given = None if policy_file is None else load_policy(policy_file)
+        return (workplace.policies.named(name) if given is None or given.name != name else given).reading
+
+    return releases_of(workplace), reading
