@@ -114,7 +114,7 @@ def run_policy(
             state_use(home, policy.name, retired=False)
         if not paths:
             _make_synthetic(home, delivery, progress)
-        register_delivery(home, delivery)
+        delivery = register_delivery(home, delivery)
         if work is not None:
             return work(home, policy, delivery, lock, progress)
         return _release_or_unchanged(home, policy, delivery, lock, progress, as_json)
