@@ -35,11 +35,12 @@ _LAUNCHER = {"module": "dagster._core.launcher.sync_in_memory_run_launcher", "cl
 class Daemon:
     """The daemon of a home's instance, and its clock.
 
-    Ticks happen at times that are past, so that a daemon that is started afterwards goes on from there.
+    Runs that are requested are executed in this process, or stay in the queue. Ticks happen at times that are past, so that a
+    daemon that is started afterwards goes on from there.
     """
 
-    def __init__(self, home: Home) -> None:
-        self.home = home.create()
+    def __init__(self, home: Home, executes: bool = True) -> None:
+        self.home, self._executes = home.create(), executes
         prepare_dagster_home(self.home)
         now = datetime.datetime.now(datetime.UTC)
         self._sensors_at = now - datetime.timedelta(minutes=30)
@@ -82,6 +83,8 @@ class Daemon:
 
     def _execute(self, workspace: WorkspaceProcessContext) -> None:
         """Execute what is queued, one run after the other."""
+        if not self._executes:
+            return
         queue = QueuedRunCoordinatorDaemon(interval_seconds=1)
         while workspace.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED])):
             _all(queue.run_iteration(workspace))

@@ -49,6 +49,19 @@ class Operated:
     schedule_ticks: list[list[str]]
     printed: str
 
+    @property
+    def home(self) -> Home:
+        return Home(self.root)
+
+    @property
+    def inbox(self) -> Path:
+        """The watched folder."""
+        return self.root.parent / "in"
+
+    def release(self, number: int) -> Path:
+        """Folder of a release."""
+        return self.home.releases / "small" / f"{number:04d}"
+
 
 def operate(folder: Path) -> None:
     """Operate a home `deid` in a folder, from the first delivery to the last release."""
