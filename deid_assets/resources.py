@@ -58,6 +58,12 @@ STORE_TAG = "deid/store"
 INPUTS_TAG = "deid/inputs"
 """Tag of a run: the beginning of the keyed digest of its inputs, once the delivery has been read."""
 
+OUTCOME_TAG = "deid/outcome"
+"""Tag of a run: what came of it, once that is known."""
+
+RELEASED = "published"
+"""The outcome of a run that published a release, or found it published; set by the release, wherever the run was started."""
+
 
 def job_name(policy: str) -> str:
     """The name of a policy's main job."""

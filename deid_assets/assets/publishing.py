@@ -51,7 +51,7 @@ from deid_assets.release.registry import clock
 from deid_assets.release.registry.entries import Entry
 from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of, require_charges
 from deid_assets.release.registry.tries import Tried
-from deid_assets.resources import Workplace, content_key, made_under, policy_reading, sibling
+from deid_assets.resources import OUTCOME_TAG, RELEASED, Workplace, content_key, made_under, policy_reading, sibling
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.report import delivery_version
 from deid_assets.stages import STAGE_OF, stages_of
@@ -254,9 +254,11 @@ def publish(
                 f"refused: the same delivery was released under this policy before, as {earlier.policy}/{earlier.number:04d}, "
                 f"and that release was withdrawn ({withdrawn.reason}); change the policy, or release another delivery"
             )
+        _tag_released(context)
         return _unchanged(context, releases, earlier, staging)
     published = staging.publish(describe, key_digest, inputs, created, noise=noise)
     workplace.home.refused_report(policy.name, context.partition_key).unlink(missing_ok=True)
+    _tag_released(context)
     context.add_output_metadata(
         {
             "release": dg.MetadataValue.path(str(published.folder)),
@@ -267,6 +269,11 @@ def publish(
         }
     )
     return _files_frame(staging)
+
+
+def _tag_released(context: dg.AssetExecutionContext) -> None:
+    """Say so in the list of runs; the daemon tags only runs that failed."""
+    context.instance.add_run_tags(context.run.run_id, {OUTCOME_TAG: RELEASED})
 
 
 def delivery_key_digest(secret: Secret, key: str) -> str:

@@ -11,6 +11,7 @@ import dagster as dg
 from deid_assets.assessments.earlier_releases import BECAUSE
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED, REFUSED_MARK, DeidError
 from deid_assets.release.registry.tries import what_is_next
+from deid_assets.resources import OUTCOME_TAG, RELEASED
 from deid_assets.store.guard import UnforeseenError
 
 if TYPE_CHECKING:
@@ -55,10 +56,7 @@ class RunSummary:
     peak_memory_gb: float = 0.0
 
 
-OUTCOME_TAG = "deid/outcome"
-"""Tag of a run that has ended: what came of it."""
-
-_SHOWN = {PUBLISHED: "published", ERROR: "\N{WARNING SIGN} error", REFUSED: f"{REFUSED_MARK}refused for privacy"}
+_SHOWN = {PUBLISHED: RELEASED, ERROR: "\N{WARNING SIGN} error", REFUSED: f"{REFUSED_MARK}refused for privacy"}
 
 
 def tag_outcome(instance: dg.DagsterInstance, run_id: str, summary: RunSummary) -> None:

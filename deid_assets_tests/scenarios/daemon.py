@@ -78,8 +78,7 @@ class Daemon:
             return list(reversed(instance.get_ticks(state.instigator_origin_id, state.selector_id)))
 
     def _schedules(self, workspace: WorkspaceProcessContext) -> None:
-        with freeze_time(self._schedules_at):
-            _all(launch_scheduled_runs(workspace, LOG, self._schedules_at, {}))
+        _all(launch_scheduled_runs(workspace, LOG, self._schedules_at, {}))
 
     def _execute(self, workspace: WorkspaceProcessContext) -> None:
         """Execute what is queued, one run after the other."""

@@ -12,10 +12,9 @@ import dagster as dg
 import pytest
 
 from deid_assets.automation.in_use import state_use
-from deid_assets.automation.outcomes import OUTCOME_TAG
 from deid_assets.automation.rereleases import BECAUSE_TAG
 from deid_assets.command_line.instance import dagster_instance
-from deid_assets.resources import STORE_TAG
+from deid_assets.resources import OUTCOME_TAG, STORE_TAG
 from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid_here, unwrapped
 from deid_assets_tests.scenarios.conftest import KEY
@@ -143,8 +142,8 @@ class TestTheAuditOfTheSecond:
         document, page = audited
         refused, _ = runs_of(operated.home, SECOND)
         (before,) = document["runs_before"]
-        assert before["run"] == refused.run_id and before["outcome"] == refused.tags[OUTCOME_TAG]
-        assert any("linked_high_risk_share" in check for check in before["failed_checks"])
+        assert before["run"] == refused.run_id and before["tags"][OUTCOME_TAG] == refused.tags[OUTCOME_TAG]
+        assert any("linked_high_risk_share" in one["check"] for one in before["failed_checks"])
         assert refused.run_id in page
 
     @pytest.mark.parametrize(
