@@ -145,8 +145,7 @@ def applying_opt_outs(policy: AnyPolicy, *folders: Path) -> AnyPolicy:
 
 
 def _without(members: tuple[str, ...], policy: AnyPolicy) -> AnyPolicy:
-    """The policy with the home's list of members who opted out; records of flat tables and cohorts name no members."""
-    return policy.without_withdrawn(members) if members and isinstance(policy, Policy) else policy
+    return policy.without_withdrawn(members) if members else policy
 
 
 def policy_called(name: str, *folders: Path) -> AnyPolicy:
