@@ -65,7 +65,7 @@ def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace
                 if policy.hierarchies[qi.hierarchy].kind == "csv" and policy.hierarchy(qi.hierarchy).levels == 1
             ],
             progress=lambda text: context.log.info(text),
-            persons=_persons(policy),
+            persons=persons_of(policy),
         )
         version = data_version_of(context, policy, workplace, delivery, report.digest)
         population = population_of(policy, tables[RECORDS])
@@ -77,7 +77,7 @@ def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace
         yield dg.Output(table, output_name=name, metadata=report.metadata() | beside, data_version=version)
 
 
-def _persons(policy: FlatPolicy) -> Persons | None:
+def persons_of(policy: FlatPolicy) -> Persons | None:
     """Whose a record is; an error if somebody opted out and nothing tells which records are theirs."""
     person, opted_out = policy.source.person, policy.opt_outs.people
     if person is not None:

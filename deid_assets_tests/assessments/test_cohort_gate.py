@@ -188,6 +188,11 @@ class TestTheSameDelivery:
     def test_with_the_same_under_another_name(self, tmp_path):
         assert self.refusals(tmp_path, SAFE_HARBOR | {"policy": "another", "title": "The same under another name"}) == []
 
+    def test_after_somebody_opted_out(self, tmp_path):
+        (reason,) = self.refusals(tmp_path, SAFE_HARBOR | {"opt_outs": {"members": ["patient 1"]}})
+        assert "before somebody opted out" in reason and "patient 1" not in reason
+        assert self.refusals(tmp_path, SAFE_HARBOR | {"opt_outs": {"members": ["patient 1"]}}, "of another delivery") == []
+
     def test_another_delivery_with_other_columns(self, tmp_path):
         assert self.refusals(tmp_path, SAFE_HARBOR | {"attributes": []}, "of another delivery") == []
 

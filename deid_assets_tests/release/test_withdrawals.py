@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from deid_assets.assets import flat_intake
 from deid_assets.command_line.main import main
 from deid_assets.command_line.run import find_policy, run_policy
 from deid_assets.errors import PolicyError, RefusedError, ReleaseError
@@ -24,6 +25,7 @@ from deid_assets.resources import Policies
 from deid_assets.store.home import Home
 from deid_assets_tests.release.making import SECRET, publish
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
+from deid_assets_tests.scenarios.test_flat_release import FLAT
 
 TIME = "2024-02-01T00:00:00Z"
 
@@ -176,6 +178,15 @@ class TestOptOuts:
             assert after.hash != before.hash and after.section_hash("opt_outs") != before.section_hash("opt_outs")
             assert after.reading != before.reading and after.public_hash == before.public_hash
             assert "m1" not in repr(after) and after.without_withdrawn(()).hash == before.hash
+
+    def test_are_an_error_of_a_flat_policy_that_cannot_tell_whose_a_record_is(self, tmp_path):
+        write_policy(tmp_path, FLAT)
+        assert flat_intake.persons_of(policy_called("flat_table", tmp_path)) is None
+        note(tmp_path, line())
+        with pytest.raises(PolicyError, match="policy flat_table: people opted out of all releases of this home, and nothing"):
+            flat_intake.persons_of(policy_called("flat_table", tmp_path))
+        write_policy(tmp_path, FLAT | {"source": {"kind": "flat", "file": "people.csv", "person": "name"}})
+        assert flat_intake.persons_of(policy_called("flat_table", tmp_path)).opted_out.everybody == ["m1"]
 
     def test_are_applied_wherever_a_policy_comes_from(self, tmp_path, monkeypatch):
         """A release without them has other inputs than one with them, so that `deid run` does not take it for the same."""
