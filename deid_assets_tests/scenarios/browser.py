@@ -77,7 +77,13 @@ def a_page(browser: Browser, screenshots: Path, size: tuple[int, int] = DESKTOP)
     seen = Seen(page, screenshots)
     page.on("console", lambda said: seen.complaints.append(said.text) if said.type == "error" else None)
     page.on("pageerror", lambda error: seen.complaints.append(str(error)))
-    page.on("requestfailed", lambda request: seen.complaints.append(f"{request.url}: {request.failure}"))
+    # What was asked for when the page was left is no failure.
+    page.on(
+        "requestfailed",
+        lambda request: (
+            None if "ERR_ABORTED" in str(request.failure) else seen.complaints.append(f"{request.url}: {request.failure}")
+        ),
+    )
     try:
         yield seen
     finally:

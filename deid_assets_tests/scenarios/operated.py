@@ -6,6 +6,7 @@ releases it again without them.
 """
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here, unwra
 from deid_assets_tests.scenarios.daemon import Daemon
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
+REFUSED_REPORT = "refused.html"
 FIRST, SECOND, THIRD = "2026-01", "2026-02", "2026-03"
 BY_AGE_OR_STAY = changed(
     SMALL,
@@ -54,6 +56,11 @@ class Operated:
         return Home(self.root)
 
     @property
+    def refused_report(self) -> Path:
+        """The report of the refusal, as the daemon wrote it, before the next run replaced it by a release."""
+        return self.root.parent / REFUSED_REPORT
+
+    @property
     def inbox(self) -> Path:
         """The watched folder."""
         return self.root.parent / "in"
@@ -87,6 +94,8 @@ def operate(folder: Path) -> None:
     deliver_without_some(inbox / FIRST, inbox / SECOND, remainder=0)
     daemon.sensors()
     daemon.schedules()
+    daemon.sensors()
+    shutil.copy(Home(root).refused_report("small", SECOND), folder / REFUSED_REPORT)
     adopt(PINNED)
     code, printed = deid_here(root, "run", "--policy", "small", "--delivery", inbox / SECOND, "--quiet")
     assert code == PUBLISHED, printed
