@@ -21,7 +21,7 @@ from deid_assets.errors import PolicyError, StoreError
 from deid_assets.meter import meter
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.kinds import AnyPolicy
-from deid_assets.policy.loading import policy_called
+from deid_assets.policy.loading import applying_opt_outs, policy_called
 from deid_assets.release.cumulative import (
     EarlierReleases,
     Made,
@@ -60,6 +60,12 @@ OUTCOME_TAG = "deid/outcome"
 
 INPUTS_TAG = "deid/inputs"
 """Tag of a run: the beginning of the keyed digest of its inputs, once the delivery has been read."""
+
+OUTCOME_TAG = "deid/outcome"
+"""Tag of a run: what came of it, once that is known."""
+
+RELEASED = "published"
+"""The outcome of a run that published a release, or found it published; set by the release, wherever the run was started."""
 
 
 PUBLISHED = "published"
@@ -143,7 +149,8 @@ class Policies:
     root
         The home. Policies that ship and those in the home's `policies` are read again whenever they are asked for.
     given
-        Policies by name that are used as they are, whatever the home contains.
+        Policies by name that are used as they are, whatever policies the home contains. Its list of members who opted out
+        applies to them, too.
     """
 
     root: str
@@ -173,7 +180,8 @@ class Policies:
 
     def named(self, name: str) -> AnyPolicy:
         """The policy of this name."""
-        return self.given[name] if name in self.given else policy_called(name, Home(Path(self.root)).policies)
+        folder = Home(Path(self.root)).policies
+        return applying_opt_outs(self.given[name], folder) if name in self.given else policy_called(name, folder)
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def test_deliveries_are_listed_and_a_damaged_record_does_not_hide_the_others(hom
     assert code == 0
     first, second = printed.splitlines()
     assert first == f"a  tables  {tmp_path}/a  taken in under ours"
-    assert second.startswith("b  this is not the record of a delivery")
+    assert second.startswith("b  the record deliveries/b.json: this is not the record of a delivery")
     assert [one["key"] for one in json.loads(deid("deliveries", "--json")[1])] == ["a", "b"]
 
 

@@ -4,22 +4,13 @@ One home for all: a policy from elsewhere is run on a delivery whose files are m
 there, and the failed run is executed again from the UI.
 """
 
-import json
-import os
-import signal
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-import deid_assets
 from deid_assets.automation.in_use import state_use
 from deid_assets.command_line.instance import workspace_file
 from deid_assets.sources.synthetic.delivery import write_delivery
@@ -27,55 +18,10 @@ from deid_assets.stages import STAGES, STAGES_WITH_DATES
 from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import ERROR, deid_here
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
+from deid_assets_tests.webserver import Ui, environment, opened, wait_for
 
 KEY = "mended"
 JOB = "release_small"
-WAIT = 600  # seconds for the UI to load, and for a run to end; on two idle cores it is ten
-
-
-@dataclass(frozen=True)
-class Ui:
-    """A running UI, and the run that failed before it was opened."""
-
-    root: Path
-    url: str
-    failed_run: str
-
-    def ask(self, query: str, **variables) -> dict:
-        """Send a GraphQL query; an error fails the test."""
-        request = urllib.request.Request(
-            f"{self.url}/graphql",
-            data=json.dumps({"query": query, "variables": variables}).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            found = json.loads(answer.read())
-        assert "errors" not in found, found["errors"]
-        return found["data"]
-
-
-def environment(root: Path) -> dict[str, str]:
-    """What a process needs to find this home, and this package even where it is not installed."""
-    package = str(Path(deid_assets.__file__).parents[1])
-    homes = {"DEID_HOME": str(root), "DAGSTER_HOME": str(root / "home")}
-    return {**os.environ, **homes, "PYTHONPATH": package, "PYTHONWARNINGS": "ignore"}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def wait_for(what: str, ready, seconds: float = WAIT):
-    """Ask until there is an answer."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = ready()
-        if found:
-            return found
-        time.sleep(0.3)
-    pytest.fail(f"{what}: not within {seconds} seconds")
 
 
 @pytest.fixture(scope="module")
@@ -94,35 +40,15 @@ def root(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def ui(root) -> Iterator[Ui]:
     """`deid ui` on that home."""
-    url = f"http://127.0.0.1:{(port := free_port())}"
-    with open(root / "ui.txt", "wb") as printed:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "deid_assets", "ui", "--port", str(port)],
-            env=environment(root),
-            stdout=printed,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
+    with opened(root) as opened_ui:
+        yield opened_ui
 
-        def runs():
-            assert process.poll() is None, (root / "ui.txt").read_text()
-            try:
-                answer = Ui(root, url, "").ask("{ runsOrError { ... on Runs { results { runId } } } }")
-            except urllib.error.URLError:
-                return None
-            return answer["runsOrError"]["results"]
 
-        yield Ui(root, url, wait_for("the UI", runs)[0]["runId"])
-    finally:
-        # The UI's own processes, and nobody else's: they are one process group. Whoever runs the tests in the background
-        # has them ignore SIGINT.
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(20)
+@pytest.fixture(scope="module")
+def failed_run(ui) -> str:
+    """The run that failed before it was opened."""
+    (run,) = ui.ask("{ runsOrError { ... on Runs { results { runId } } } }")["runsOrError"]["results"]
+    return run["runId"]
 
 
 def test_definitions_are_valid(root):
@@ -176,12 +102,12 @@ class TestWhatTheUiShows:
         assert {"claims_keeps_contract", "neighbor_attack_risk_within_threshold"} <= small
         assert all(check["blocking"] and check["description"] for check in checks.values())
 
-    def test_the_run_of_the_command_line_is_there_with_its_partition(self, ui):
+    def test_the_run_of_the_command_line_is_there_with_its_partition(self, ui, failed_run):
         answer = ui.ask(
             """query ($run: ID!) { runOrError(runId: $run) { ... on Run {
                 status jobName repositoryOrigin { repositoryName repositoryLocationName } tags { key value }
             } } }""",
-            run=ui.failed_run,
+            run=failed_run,
         )["runOrError"]
         tags = {tag["key"]: tag["value"] for tag in answer["tags"]}
         assert (answer["status"], answer["jobName"]) == ("FAILURE", JOB)
@@ -211,9 +137,9 @@ ENDED = ("SUCCESS", "FAILURE", "CANCELED")
 
 
 @pytest.mark.matrix
-def test_a_run_of_the_command_line_is_executed_again_from_the_ui(ui):
+def test_a_run_of_the_command_line_is_executed_again_from_the_ui(ui, failed_run):
     write_delivery(ui.root.parent / "delivery", 600, seed=1)
-    launched = ui.ask(RE_EXECUTE, run=ui.failed_run)["launchRunReexecution"]
+    launched = ui.ask(RE_EXECUTE, run=failed_run)["launchRunReexecution"]
     assert launched["__typename"] == "LaunchRunSuccess", launched
     run = launched["run"]["runId"]
 
@@ -223,7 +149,7 @@ def test_a_run_of_the_command_line_is_executed_again_from_the_ui(ui):
 
     found = wait_for("the run", ended)
     tags = {tag["key"]: tag["value"] for tag in found["tags"]}
-    assert found["parentRunId"] == ui.failed_run != run
+    assert found["parentRunId"] == failed_run != run
     assert (tags["dagster/partition"], tags["deid/store"], tags["deid/policy"]) == (KEY, f"small/{KEY}", "small")
     made = {(*event["assetKey"]["path"], event["partition"]) for event in found["assetMaterializations"]}
     # 600 members are too few for a release: the run does what it did not get to before, and is refused.

@@ -8,18 +8,17 @@ from deid_assets.assessments.cohort_demographics import cells_in, notes_of, publ
 from deid_assets.assessments.cohort_risk import measured_risk
 from deid_assets.assessments.cohort_verdicts import frontier_rows, tables_in_the_paper
 from deid_assets.assessments.demographic_verdicts import REFERENCE, alternatives, frontier, judge
-from deid_assets.assessments.evidence import Evidence, Refusal
+from deid_assets.assessments.evidence import Evidence
 from deid_assets.assessments.registry import COHORT
 from deid_assets.assets.assessment import assessment_asset
 from deid_assets.assets.counts import ReleasedCounts, count_assets
-from deid_assets.assets.one_table import StagedCounts, stage_table
+from deid_assets.assets.one_table import StagedCounts, released_differently, stage_table
 from deid_assets.assets.published_tables import Made
 from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.stage_asset import markdown_table, prefix_of, shapes_of, stage_asset
 from deid_assets.figures.demographics_figure import risk_and_detail_figure
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.policy.cohort import CohortPolicy
-from deid_assets.release.cohort_earlier import other_release_refusals
 from deid_assets.release.cohort_rows import released_people, row_refusals
 from deid_assets.release.counts.kinds import COHORT as COUNTING
 from deid_assets.release.derived_keys import pseudonym_key
@@ -151,7 +150,7 @@ def release(
             leaks, leaking = attribute_leaks(policy, staged, cohort_people, population_cells)
             refusals += leaking
             proof = stated_levels_certificate(policy)
-            refusals += [*certificate_refusals(proof), *_released_differently(context, policy, workplace), *staging.refusals()]
+            refusals += [*certificate_refusals(proof), *released_differently(context, policy, workplace), *staging.refusals()]
             if refusals:
                 raise refusal(refusals)
             levels = published(policy, cells_in(policy, cohort_people, population_cells))
@@ -163,17 +162,11 @@ def release(
                 proof,
                 shapes_of(policy, workplace.delivery(context.partition_key), {}),
                 lambda public: cohort_report(policy, public, notes),
-                lambda: not _released_differently(context, policy, workplace),
+                lambda: not released_differently(context, policy, workplace),
             )
             return publish(context, policy, workplace, releases, staging, passed)
         finally:
             drop_schema(file, SCHEMA)
-
-
-def _released_differently(context: dg.AssetExecutionContext, policy: CohortPolicy, workplace: Workplace) -> list[Refusal]:
-    """Pseudonyms of two deliveries cannot be joined, so that only releases of the same delivery are compared."""
-    delivery = workplace.delivery(context.partition_key)
-    return other_release_refusals(policy, delivery.digest(), workplace.releases_made())
 
 
 def _key(context: dg.AssetExecutionContext, workplace: Workplace) -> bytes:

@@ -11,7 +11,7 @@ from deid_assets.resources import Policies, Workplace, sibling
 from deid_assets.sources.cohort_delivery import PEOPLE, POPULATION, QUARANTINED, PopulationSource, read_cohort_delivery
 from deid_assets.store.tables import owner_only, write_table
 
-_INTAKE = ["source", "intake", "columns", "population", "attributes"]
+_INTAKE = ["source", "intake", "columns", "population", "attributes", "opt_outs"]
 _DESCRIPTIONS = {
     PEOPLE: "The people of the cohort with their demographics and attributes, numbered in the order of the file.",
     QUARANTINED: "Rows that could not be used, with the rules that they break; restricted.",
@@ -41,7 +41,13 @@ def cohort_intake(context: dg.AssetExecutionContext, policies: Policies, workpla
     )
     with guarded(context):
         read = read_cohort_delivery(
-            delivery, policy.source.file, policy.layout, source, folder, policy.intake.quarantine_at_most
+            delivery,
+            policy.source.file,
+            policy.layout,
+            source,
+            folder,
+            policy.intake.quarantine_at_most,
+            policy.opt_outs.people,
         )
         days = {name: read.cohort.people[name].dt.date for name in policy.layout.dates}
         write_table(tables[PEOPLE], read.cohort.people.assign(**days))

@@ -22,7 +22,7 @@ from deid_assets.assessments.registry import FLAT
 from deid_assets.assets.assessment import assessment_asset
 from deid_assets.assets.counts import ReleasedCounts, count_assets, delivery_noise
 from deid_assets.assets.flat_intake import population_refusals
-from deid_assets.assets.one_table import StagedCounts, stage_table
+from deid_assets.assets.one_table import StagedCounts, released_differently, stage_table
 from deid_assets.assets.published_tables import Made
 from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.stage_asset import shapes_of, stage_asset
@@ -210,7 +210,7 @@ def release(
             detail = detail_measurements(kept_information(policy, table, levels), policy.detail_at_least, staged.count())
             refusals += detail_refusals(detail)
             proof = flat_certificate(policy, record_lattice, chosen, records.count(), level_losses(policy, table))
-            refusals += [*certificate_refusals(proof), *staging.refusals()]
+            refusals += [*certificate_refusals(proof), *released_differently(context, policy, workplace), *staging.refusals()]
             if refusals:
                 raise refusal(refusals)
             of_counts.write_dictionary(staging, described_records(policy, levels, staged))
@@ -220,6 +220,7 @@ def release(
                 proof,
                 shapes_of(policy, workplace.delivery(context.partition_key), levels),
                 lambda public: flat_report(policy, public, levels, record_lattice.frame()),
+                lambda: not released_differently(context, policy, workplace),
             )
             return publish(context, policy, workplace, releases, staging, passed)
         finally:

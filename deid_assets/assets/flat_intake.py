@@ -9,6 +9,7 @@ from deid_assets.assessments.flat_table import population_of
 from deid_assets.assets.publishing import content_of
 from deid_assets.assets.stage_asset import asset_metadata, guarded, own_key, stage_assets
 from deid_assets.assets.taking_in import data_version_of
+from deid_assets.errors import PolicyError
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.release.event_log import edited_beside
 from deid_assets.resources import Policies, Workplace, sibling
@@ -18,7 +19,7 @@ from deid_assets.store.tables import Table, owner_only
 POPULATION_CONTENT = "population_content"
 """Metadata key of the records: the keyed fingerprint of the population that was taken in with them."""
 
-_INTAKE = ["source", "intake", "population", "quasi_identifiers", "attributes", "hierarchies"]
+_INTAKE = ["source", "intake", "population", "quasi_identifiers", "attributes", "hierarchies", "opt_outs"]
 
 
 @stage_assets(
@@ -64,7 +65,7 @@ def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace
                 if policy.hierarchies[qi.hierarchy].kind == "csv" and policy.hierarchy(qi.hierarchy).levels == 1
             ],
             progress=lambda text: context.log.info(text),
-            persons=None if policy.source.person is None else Persons(policy.source.person, policy.records_per_person),
+            persons=persons_of(policy),
         )
         version = data_version_of(context, policy, workplace, delivery, report.digest)
         population = population_of(policy, tables[RECORDS])
@@ -74,6 +75,20 @@ def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace
     for name, table in tables.items():
         beside = content if name == RECORDS else {}
         yield dg.Output(table, output_name=name, metadata=report.metadata() | beside, data_version=version)
+
+
+def persons_of(policy: FlatPolicy) -> Persons | None:
+    """Whose a record is; an error if somebody opted out and nothing tells which records are theirs."""
+    person, opted_out = policy.source.person, policy.opt_outs.people
+    if person is not None:
+        return Persons(person, policy.records_per_person, opted_out)
+    if opted_out.everybody:
+        raise PolicyError(
+            f"policy {policy.name}: people opted out of all releases of this home, and nothing tells which records are theirs: "
+            "name the column that identifies a person (source.person), or release this table from a home of its own, without "
+            "those who opted out"
+        )
+    return None
 
 
 def population_refusals(context: dg.AssetExecutionContext, population: Table | None, workplace: Workplace) -> list[Refusal]:

@@ -3,14 +3,20 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import dagster as dg
+
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
 from deid_assets.assets.counts import ReleasedCounts
 from deid_assets.assets.publishing import Passed
 from deid_assets.methods.lattice.certificate import OptimalityCertificate
+from deid_assets.policy.cohort import CohortPolicy
+from deid_assets.policy.flat import FlatPolicy
 from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.dictionary import DescribedTable, dictionary
 from deid_assets.release.publication.publish import Staging
+from deid_assets.release.same_delivery import other_release_refusals
+from deid_assets.resources import Workplace
 from deid_assets.store.tables import Table, connect
 
 
@@ -21,6 +27,14 @@ def stage_table(staging: Staging, name: str, candidate: Table) -> Table:
     staged = Table(candidate.file, SCHEMA, f"staged_{candidate.name}")
     staging.read_into(name, staged)
     return staged
+
+
+def released_differently(
+    context: dg.AssetExecutionContext, policy: FlatPolicy | CohortPolicy, workplace: Workplace
+) -> list[Refusal]:
+    """Records of two deliveries cannot be joined, so that only releases of the same delivery are compared."""
+    delivery = workplace.delivery(context.partition_key)
+    return other_release_refusals(policy, delivery.digest(), workplace.releases_made())
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ from deid_assets.release.registry import clock
 from deid_assets.release.registry.entries import Entry
 from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of, require_charges
 from deid_assets.release.registry.tries import Tried
-from deid_assets.resources import Workplace, content_key, made_under, policy_reading, sibling
+from deid_assets.resources import OUTCOME_TAG, RELEASED, Workplace, content_key, made_under, policy_reading, sibling
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.report import delivery_version
 from deid_assets.stages import RELEASE, STAGE_OF, stages_of
@@ -263,6 +263,7 @@ def publish(
                 f"refused: the same delivery was released under this policy before, as {earlier.policy}/{earlier.number:04d}, "
                 f"and that release was withdrawn ({withdrawn.reason}); change the policy, or release another delivery"
             )
+        _tag_released(context)
         return _unchanged(context, releases, earlier, staging, tables)
     report = workplace.home.refused_report(policy.name, context.partition_key)
     if policy.approval is not None:
@@ -276,6 +277,7 @@ def publish(
         return None
     published = staging.publish(describe, key_digest, inputs, created, noise=noise)
     report.unlink(missing_ok=True)
+    _tag_released(context)
     metadata: dict[str, Any] = {
         "release": dg.MetadataValue.path(str(published.folder)),
         "report": dg.MetadataValue.path(str(published.folder / "report.html")),
@@ -284,6 +286,11 @@ def publish(
         "gates": markdown_table(_gates_table(passed.evidence)),
     }
     return dg.Output(_files_frame(staging), RELEASE, metadata=metadata), *tables.outputs(published.folder)
+
+
+def _tag_released(context: dg.AssetExecutionContext) -> None:
+    """Say so in the list of runs; the daemon tags only runs that failed."""
+    context.instance.add_run_tags(context.run.run_id, {OUTCOME_TAG: RELEASED})
 
 
 def delivery_key_digest(secret: Secret, key: str) -> str:

@@ -49,7 +49,12 @@ def freshness_of(home: Home, release: dg.AssetKey, partitions: dg.DynamicPartiti
     name = f"freshness_{release.path[-2]}"
     job = dg.define_asset_job(name, selection=dg.AssetSelection.checks(*check.check_keys), executor_def=dg.in_process_executor)
     schedule = dg.ScheduleDefinition(
-        name=name, job=job, cron_schedule=_DAILY, execution_timezone="UTC", default_status=dg.DefaultScheduleStatus.RUNNING
+        name=name,
+        job=job,
+        cron_schedule=_DAILY,
+        execution_timezone="UTC",
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description=f"Checks whether the newest delivery of {release.path[-2]} is at most {days} days old, and was released.",
     )
     return Freshness(check, job, schedule)
 

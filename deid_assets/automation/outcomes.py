@@ -12,7 +12,7 @@ from deid_assets.assessments.earlier_releases import BECAUSE
 from deid_assets.assets.waiting_release import WAITING
 from deid_assets.errors import AWAITING_MARK, ERROR, PUBLISHED, REFUSED, REFUSED_MARK, DeidError
 from deid_assets.release.registry.tries import what_is_next
-from deid_assets.resources import OUTCOME_TAG
+from deid_assets.resources import OUTCOME_TAG, RELEASED
 from deid_assets.stages import STAGE_OF
 from deid_assets.store.guard import UnforeseenError
 
@@ -67,7 +67,7 @@ class RunSummary:
         return AWAITING if self.exit_code == PUBLISHED and self.waiting else OUTCOMES[self.exit_code]
 
 
-_SHOWN = {PUBLISHED: "published", ERROR: "\N{WARNING SIGN} error", REFUSED: f"{REFUSED_MARK}refused for privacy"}
+_SHOWN = {PUBLISHED: RELEASED, ERROR: "\N{WARNING SIGN} error", REFUSED: f"{REFUSED_MARK}refused for privacy"}
 
 
 def tag_outcome(instance: dg.DagsterInstance, run_id: str, summary: RunSummary) -> None:

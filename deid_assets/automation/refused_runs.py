@@ -10,7 +10,7 @@ from deid_assets.assets.refused_report import write_refused_report
 from deid_assets.automation.outcomes import RunSummary, outcome_of, tag_outcome
 from deid_assets.errors import REFUSED
 from deid_assets.policy.base import ReleasePolicy
-from deid_assets.resources import POLICY_TAG, Workplace, ended_in
+from deid_assets.resources import POLICY_TAG, STORE_TAG, Workplace, ended_in
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
 from deid_assets.store.lock import StoreLock
@@ -56,6 +56,10 @@ def report_sensor(
                 events = [event for event in (entry.dagster_event for entry in logs) if event is not None]
                 summary = outcome_of(events)
                 tag_outcome(context.instance, run.run_id, summary)
+                if newest := newer_run(context.instance, run):
+                    return dg.SkipReason(
+                        f"run {newest} of {name}/{delivery} came after it, and the report is of the newest run"
+                    )
                 path = report_refusal(home, workplace.policies.named(name), delivery, summary)
         finally:
             lock.release()
@@ -63,3 +67,9 @@ def report_sensor(
         return None
 
     return reported
+
+
+def newer_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
+    """The newest run of the same policy and delivery, if that is another one: the daemon looks at a failed run later."""
+    (newest, *_) = instance.get_runs(dg.RunsFilter(tags={STORE_TAG: run.tags[STORE_TAG]}), limit=1)
+    return None if newest.run_id == run.run_id else newest.run_id

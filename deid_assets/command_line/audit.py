@@ -10,7 +10,13 @@ import dagster as dg
 
 from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
 from deid_assets.errors import ReleaseError
-from deid_assets.release.event_log import recorded_checks, recorded_lineage, recorded_releases, recorded_run
+from deid_assets.release.event_log import (
+    recorded_checks,
+    recorded_lineage,
+    recorded_releases,
+    recorded_run,
+    recorded_runs_before,
+)
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import PublicKey
 from deid_assets.release.lineage.audit import Audited, audit_document, document_bytes
@@ -61,7 +67,14 @@ def audited(home: Home, published: PublishedRelease, key: PublicKey | None) -> A
     problems += of_log.problems(home, published)
     columns, unread = derived_columns_of(published, of_log.lineage)
     return Audited(
-        published, verified, of_log.lineage, of_log.checks, of_log.run, columns, tuple(dict.fromkeys([*problems, *unread]))
+        published,
+        verified,
+        of_log.lineage,
+        of_log.checks,
+        of_log.run,
+        of_log.runs_before,
+        columns,
+        tuple(dict.fromkeys([*problems, *unread])),
     )
 
 
@@ -85,13 +98,16 @@ class _OfLog:
     lineage: Lineage | None
     checks: tuple[Evaluated, ...]
     run: RecordedRun | None
+    runs_before: tuple[RecordedRun, ...]
 
     @classmethod
     def read(cls, instance: dg.DagsterInstance, published: PublishedRelease, own: RecordedRelease | None) -> "_OfLog":
         if own is None:
-            return cls(None, (), None)
+            return cls(None, (), None, ())
         lineage = recorded_lineage(instance, own.made, published.public.get("lineage", {}))
-        return cls(lineage, tuple(recorded_checks(instance, lineage)), recorded_run(instance, own.made.run))
+        run = recorded_run(instance, own.made.run)
+        before = () if run is None else recorded_runs_before(instance, run)
+        return cls(lineage, tuple(recorded_checks(instance, lineage)), run, before)
 
     def problems(self, home: Home, published: PublishedRelease) -> list[str]:
         """Where it lacks or contradicts what the manifest says."""

@@ -55,19 +55,20 @@ def member_where(member_id: str) -> None:
 def member_opt_out(member_id: str, reason: str) -> None:
     """Leave a person out of every future release of this home.
 
-    Every policy with members applies it at its next release. Earlier releases stay as they are; `deid release withdraw`
-    withdraws them.
+    Every policy applies it: of claims at its next release, of flat tables and cohorts from the next delivery on. Earlier
+    releases stay as they are; `deid release withdraw` withdraws them.
     """
     from deid_assets.policy.flat import FlatPolicy
     from deid_assets.policy.loading import policies_in
-    from deid_assets.policy.models import Policy
 
     home = Home.here().create()
     _note(home, member_id, reason, listed=True)
-    others = [one for one in policies_in(home.policies).values() if not isinstance(one, Policy)]
-    for one in others:
-        kind = "a flat table" if isinstance(one, FlatPolicy) else "a cohort"
-        click.echo(f"Policy {one.name} is of {kind}, and does not apply the list: take the person out of its deliveries.")
+    for one in policies_in(home.policies).values():
+        if isinstance(one, FlatPolicy) and one.source.person is None:
+            click.echo(
+                f"Policy {one.name} will take in no delivery any more: nothing tells which of its records are theirs. Name the "
+                "column that identifies a person (source.person)."
+            )
 
 
 @member.command("opt-in")

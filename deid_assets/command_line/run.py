@@ -41,7 +41,7 @@ from deid_assets.partitions import deliveries_of
 from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.adoption import adopt
 from deid_assets.policy.kinds import AnyPolicy
-from deid_assets.policy.loading import load_policy, policy_by_name
+from deid_assets.policy.loading import applying_opt_outs, load_policy, policy_by_name
 from deid_assets.release.keyring import require_secret_of_releases, signing_key_of
 from deid_assets.release.publication.recovery import release_folders
 from deid_assets.release.publication.verification import MANIFEST, verify
@@ -111,12 +111,12 @@ def run_policy(
     lock.acquire()
     try:
         if file is not None:
-            policy = adopt(home, policy, file)
+            policy = applying_opt_outs(adopt(home, policy, file), home.policies)
         if uses_in(home).get(policy.name, Use()).retired:
             state_use(home, policy.name, retired=False)
         if not paths:
             _make_synthetic(home, delivery, progress)
-        register_delivery(home, delivery)
+        delivery = register_delivery(home, delivery)
         if work is not None:
             return work(home, policy, delivery, lock, progress)
         return _release_or_unchanged(home, policy, delivery, lock, progress, as_json)
@@ -245,7 +245,7 @@ def find_policy(home: Home, name: str) -> tuple[AnyPolicy, Path | None]:
                 "data; put the policy and its files into a folder of their own"
             )
     # A file that lies among the home's policies is found there as it is.
-    return policy, None if at_home else path
+    return (applying_opt_outs(policy, home.policies), None) if at_home else (policy, path)
 
 
 def requested_delivery(

@@ -15,7 +15,7 @@ from deid_assets.policy.files import Folder
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.hierarchies.specs import AnyHierarchy, CsvSpec
 from deid_assets.policy.sections.approval import Approval
-from deid_assets.policy.sections.longitudinal import ColumnName, Name, Owner, Recipients, Said, Section
+from deid_assets.policy.sections.longitudinal import ColumnName, Name, OptOuts, Owner, Recipients, Said, Section
 
 RESTRICTED_SECTIONS = ("opt_outs",)
 """Sections that name members. They are never published, not even as a digest: identifiers could be guessed from it."""
@@ -70,6 +70,7 @@ class ReleasePolicy(Section, ABC):
     approval: Approval | None = Field(
         None, description="who must approve a release before it is published; null: what passes the gate is published"
     )
+    opt_outs: OptOuts = OptOuts()
     hierarchies: dict[Name, AnyHierarchy] = Field(min_length=1, description="hierarchies by name")
     detail_at_least: dict[ColumnName, Detail] = Field(
         {},
@@ -91,6 +92,8 @@ class ReleasePolicy(Section, ABC):
         for spec in self.hierarchies.values():
             if isinstance(spec, CsvSpec):
                 yield "hierarchies", spec.file, spec.digest
+        if self.opt_outs.file is not None:
+            yield "opt_outs", self.opt_outs.file, self.opt_outs.digest
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -129,6 +132,10 @@ class ReleasePolicy(Section, ABC):
             return self._origin.folder.digest(file, anew=True) == digest
         except ValueError:
             return False
+
+    def without_withdrawn(self, members: tuple[str, ...]) -> Self:
+        """Return the policy with the home's own list of members who opted out."""
+        return self.model_copy(update={"opt_outs": self.opt_outs.with_withdrawn(members)})
 
     # Hierarchies
 
@@ -179,6 +186,12 @@ class ReleasePolicy(Section, ABC):
         for name, spec in self.hierarchies.items() if "hierarchies" in content else ():
             if isinstance(spec, CsvSpec):
                 content["hierarchies"][name]["rows"] = [list(row) for row in spec.rows]
+        if "opt_outs" in content:
+            content["opt_outs"] = {
+                "members": list(self.opt_outs.all_members), "matched_at_least": self.opt_outs.matched_at_least
+            }  # fmt: skip
+            if self.opt_outs.withdrawn:
+                content["opt_outs"]["withdrawn"] = list(self.opt_outs.withdrawn)
         return content
 
     def public_content(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from deid_assets.methods.demographics.standard_attributes import date_attribute
 from deid_assets.policy.base import Detail, ReleasePolicy
 from deid_assets.policy.hierarchies.specs import AnyHierarchy
 from deid_assets.policy.rules.limits import limit_problems
-from deid_assets.policy.rules.validation import Problem, review_problems
+from deid_assets.policy.rules.validation import Problem, review_problems, secret_list_problems
 from deid_assets.policy.sections.cohort import (
     ATTRIBUTES,
     PUBLISHED_POLICIES,
@@ -140,7 +140,7 @@ def cohort_problems(policy: CohortPolicy) -> tuple[Problem, ...]:
     """Return every problem that spans sections of a cohort policy."""
     limits = tuple(Problem(path, message) for path, message in limit_problems(policy))
     noise = tuple(Problem(path, message) for path, message in count_noise_problems(policy.counts))
-    rules = (_ages, _population, _levels, _measures, _distinct_columns, _reviewed, _counted)
+    rules = (secret_list_problems, _ages, _population, _levels, _measures, _distinct_columns, _reviewed, _counted)
     return (*limits, *noise) or tuple(problem for rule in rules for problem in rule(policy))
 
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.rules.limits import limit_problems
-from deid_assets.policy.rules.validation import Problem, detail_problems, did_you_mean, review_problems
+from deid_assets.policy.rules.validation import Problem, detail_problems, did_you_mean, review_problems, secret_list_problems
 from deid_assets.policy.sections.counts import RecordCounts, count_noise_problems, record_table_problems
 from deid_assets.policy.sections.disclosure import FlatAttributeDisclosure
 from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Intake, Name, Said, Section, Share
@@ -152,7 +152,8 @@ def flat_problems(policy: FlatPolicy) -> tuple[Problem, ...]:
     known = tuple(_known_hierarchies(policy))
     limits = tuple(Problem(path, message) for path, message in limit_problems(policy))
     together = (
-        _distinct_columns, _feasible_lattice, _sensitive_attributes, _reviewed_attributes, detail_problems, _counted, _persons
+        secret_list_problems, _distinct_columns, _feasible_lattice, _sensitive_attributes, _reviewed_attributes,
+        detail_problems, _counted, _persons,
     )  # fmt: skip
     noise = tuple(Problem(path, message) for path, message in count_noise_problems(policy.counts))
     return (*known, *limits, *noise) or tuple(problem for rule in together for problem in rule(policy))
@@ -214,6 +215,10 @@ def _persons(policy: FlatPolicy) -> Iterator[Problem]:
         yield Problem(
             ("source", "records_per_person"),
             f"a class of k = {policy.risk.k} records could be those of a single person; set a larger risk.k",
+        )
+    if own.person is None and policy.opt_outs.all_members:
+        yield Problem(
+            ("opt_outs",), "nothing tells whose a record is: name the column that identifies a person in source.person"
         )
     if own.person is not None and own.person.lower() in {one.column.lower() for one in policy.columns}:
         yield Problem(("source", "person"), f"column {own.person} identifies a person, so it must not be published")

@@ -128,12 +128,24 @@ def policies_in(*folders: Path) -> dict[str, AnyPolicy]:
         If a policy is invalid, or two different policies share a name, which would make asset keys ambiguous.
     """
     members = withdrawn_members(folders)
-    return {name: _of_home(policy, members) for name, policy in _by_name(_texts(folders)).items()}
+    return {name: _without(members, policy) for name, policy in _by_name(_texts(folders)).items()}
 
 
-def _of_home(policy: AnyPolicy, members: tuple[str, ...]) -> AnyPolicy:
-    """The policy with the home's list of members who opted out; records of flat tables and cohorts name no members."""
-    return policy.without_withdrawn(members) if members and isinstance(policy, Policy) else policy
+def applying_opt_outs(policy: AnyPolicy, *folders: Path) -> AnyPolicy:
+    """Return a policy with the list of members who opted out of all releases, which lies in the folders of a home's policies.
+
+    A policy without it is another one: under it, everything that was released stays as it was released.
+
+    Raises
+    ------
+    PolicyError
+        If the list cannot be read.
+    """
+    return _without(withdrawn_members(folders), policy)
+
+
+def _without(members: tuple[str, ...], policy: AnyPolicy) -> AnyPolicy:
+    return policy.without_withdrawn(members) if members else policy
 
 
 def policy_called(name: str, *folders: Path) -> AnyPolicy:
@@ -147,7 +159,7 @@ def policy_called(name: str, *folders: Path) -> AnyPolicy:
     found = _by_name(text for text in _texts(folders) if _name_in(text) == name)
     if name not in found:
         raise PolicyError(f"policy '{name}' no longer exists; was its file removed or renamed?")
-    return _of_home(found[name], withdrawn_members(folders))
+    return applying_opt_outs(found[name], *folders)
 
 
 def policy_file_called(name: str, folder: Path) -> Path | None:
@@ -185,8 +197,8 @@ def policy_by_name(name: str, extra_folders: Iterable[Path] = ()) -> AnyPolicy:
     Raises
     ------
     PolicyError
-        If the policy does not exist or is invalid. For a missing policy the message lists the existing ones and
-        suggests one with a similar spelling or in a file of this name.
+        If the policy does not exist or is invalid, or the list of opt-outs cannot be read. For a missing policy the message
+        lists the existing ones and suggests one with a similar spelling or in a file of this name.
     """
     wanted = name.replace("-", "_").lower()
     suggestion = ""
@@ -194,7 +206,7 @@ def policy_by_name(name: str, extra_folders: Iterable[Path] = ()) -> AnyPolicy:
         if text.name.replace("-", "_").lower() == wanted:
             found = _loaded(text)
             if found.name == name:
-                return found
+                return applying_opt_outs(found, *extra_folders)
             suggestion = f"; did you mean {found.name}?"
     policies = policies_in(*extra_folders)
     if name in policies:

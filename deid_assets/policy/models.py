@@ -27,7 +27,6 @@ from deid_assets.policy.sections.longitudinal import (
     Intake,
     LongTail,
     NeighborAttack,
-    OptOuts,
     PassedOnColumn,
     ProviderSuppression,
     QuasiIdentifiers,
@@ -54,7 +53,6 @@ class Policy(ReleasePolicy):
 
     source: SourceOptions = Field(description="where deliveries come from: kind synthetic, desynpuf or tables")
     intake: Intake = Intake()
-    opt_outs: OptOuts = OptOuts()
     removal: Removal = Field(description="members and claims that are removed before release")
     sample: Sample = Field(description="how many of the eligible members are released: members or fraction")
     top_coding: TopCoding = Field(description="percentile from which values are one class")
@@ -89,15 +87,9 @@ class Policy(ReleasePolicy):
         "the reason why it is published nevertheless; the report shows both",
     )
 
-    def without_withdrawn(self, members: tuple[str, ...]) -> "Policy":
-        """Return the policy with the home's own list of members who opted out."""
-        return self.model_copy(update={"opt_outs": self.opt_outs.with_withdrawn(members)})
-
     def named_files(self) -> Iterator[tuple[str, str, str]]:
-        """As for every policy, plus the list of members who opted out and the tables of people."""
+        """As for every policy, plus the tables of people."""
         yield from super().named_files()
-        if self.opt_outs.file is not None:
-            yield "opt_outs", self.opt_outs.file, self.opt_outs.digest
         for section, table in self.population_tables.items():
             yield section, table.file, table.digest
 
@@ -228,17 +220,11 @@ class Policy(ReleasePolicy):
         return None
 
     def content(self, *sections: str) -> dict[str, Any]:
-        """As for every policy, plus the identifiers of the members who opted out and digests of population tables."""
+        """As for every policy, plus digests of population tables."""
         content = super().content(*sections)
         for name, table in self.population_tables.items():
             if name in content:
                 content[name]["table"]["sha256"] = table.digest
-        if "opt_outs" in content:
-            content["opt_outs"] = {
-                "members": list(self.opt_outs.all_members), "matched_at_least": self.opt_outs.matched_at_least
-            }  # fmt: skip
-            if self.opt_outs.withdrawn:
-                content["opt_outs"]["withdrawn"] = list(self.opt_outs.withdrawn)
         return content
 
 

@@ -7,10 +7,12 @@ every gating check passed for this partition on the current materialization.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import takewhile
 
 import dagster as dg
 from dagster._core.event_api import PartitionKeyFilter
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord, AssetCheckExecutionRecordStatus
+from dagster._core.storage.tags import PARTITION_NAME_TAG as PARTITION_TAG
 
 from deid_assets.assessments.evidence import Evidence, Refusal
 from deid_assets.errors import ReleaseError
@@ -398,7 +400,7 @@ def current_lineage(
 def recorded_checks(instance: dg.DagsterInstance, lineage: Lineage) -> list[Evaluated]:
     """Every evaluation of an asset check in the runs of a release's delivery, and in those that its assets were made in."""
     partition = lineage.release.partition
-    filters = None if partition is None else dg.RunsFilter(tags={"dagster/partition": partition})
+    filters = None if partition is None else dg.RunsFilter(tags={PARTITION_TAG: partition})
     runs = [record.dagster_run.run_id for record in instance.get_run_records(filters=filters, ascending=True)]
     runs += [made.run for made in (*lineage.before.values(), lineage.release)]
     found = []
@@ -413,11 +415,23 @@ def recorded_checks(instance: dg.DagsterInstance, lineage: Lineage) -> list[Eval
 def recorded_run(instance: dg.DagsterInstance, run: str) -> RecordedRun | None:
     """A run as the log describes it; None if it has none of this identifier."""
     record = instance.get_run_record_by_id(run)
-    if record is None:
-        return None
-    of_run = record.dagster_run
+    return None if record is None else _run_of(record)
+
+
+def recorded_runs_before(instance: dg.DagsterInstance, own: RecordedRun) -> tuple[RecordedRun, ...]:
+    """The runs of the same job and delivery that were created before a run, oldest first: tries that were refused or failed."""
+    tags = {name: value for name, value in own.tags.items() if name == PARTITION_TAG}
+    if not tags:
+        return ()
+    records = instance.get_run_records(filters=dg.RunsFilter(job_name=own.job, tags=tags), ascending=True)
+    runs = [_run_of(record) for record in records]
+    return tuple(takewhile(lambda run: run.run != own.run, runs))
+
+
+def _run_of(record: dg.RunRecord) -> RecordedRun:
+    run = record.dagster_run
     started, ended = (None if at is None else _iso(at) for at in (record.start_time, record.end_time))
-    return RecordedRun(run, of_run.job_name, of_run.status.value, started, ended, dict(of_run.tags))
+    return RecordedRun(run.run_id, run.job_name, run.status.value, started, ended, dict(run.tags))
 
 
 def _materializations(instance: dg.DagsterInstance, key: dg.AssetKey) -> Iterator[dg.EventLogRecord]:

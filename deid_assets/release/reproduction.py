@@ -21,7 +21,8 @@ import yaml
 
 from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.policy.kinds import AnyPolicy
-from deid_assets.policy.loading import load_policy, policy_called
+from deid_assets.policy.loading import policy_called
+from deid_assets.policy.withdrawals import OptOutLine, note
 from deid_assets.release.keyring import rotate
 from deid_assets.release.lineage.published import PublishedRelease
 from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
@@ -151,9 +152,8 @@ def _policy_as_released(home: Home, published: PublishedRelease, temporary: Home
             return policy_called(published.policy, temporary.policies)
     file = temporary.policies / f"{published.policy}.yaml"
     try:
-        _write_policy(json.loads(told["text"]), file)
-        made = load_policy(file)
-        policy_called(published.policy, temporary.policies)
+        _write_policy(json.loads(told["text"]), file, published.public["created"])
+        made = policy_called(published.policy, temporary.policies)
     except (PolicyError, KeyError, TypeError, ValueError) as error:
         made, why = None, str(error) if isinstance(error, PolicyError) else "its text cannot be read"
     else:
@@ -167,8 +167,8 @@ def _policy_as_released(home: Home, published: PublishedRelease, temporary: Home
     return made
 
 
-def _write_policy(values: dict[str, Any], file: Path) -> None:
-    """Write the text of a policy as YAML, with the hierarchies that it read from files as files again."""
+def _write_policy(values: dict[str, Any], file: Path, created: str) -> None:
+    """Write the text of a policy as YAML, what it read from files as files again, and the home's list of opt-outs beside it."""
     for hierarchy in values["hierarchies"].values():
         if hierarchy["kind"] == "csv":
             text = io.StringIO()
@@ -176,6 +176,8 @@ def _write_policy(values: dict[str, Any], file: Path) -> None:
             target = file.parent / hierarchy["file"]
             target.parent.mkdir(parents=True, exist_ok=True)
             durable.create(target, text.getvalue().encode(), 0o600)
+    for member in values.get("opt_outs", {}).pop("withdrawn", ()):
+        note(file.parent, OptOutLine(member, True, _WHY, created))
     durable.create(file, yaml.safe_dump(values, sort_keys=False, allow_unicode=True).encode(), 0o600)
 
 

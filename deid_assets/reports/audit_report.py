@@ -40,7 +40,8 @@ def render_audit(document: Mapping[str, Any], lineage: Lineage | None) -> bytes:
 def tables_of(document: Mapping[str, Any]) -> tuple[ReportTable, ...]:
     """The tables of the page, in their order; one without rows is left out."""
     made = (
-        _verification(document), _removed(document), _columns(document), _checks(document), _measurements(document),
+        _verification(document), _runs_before(document), _removed(document), _columns(document), _checks(document),
+        _measurements(document),
         _assets(document), _files(document), _packages(document),
     )  # fmt: skip
     return tuple(table for table in made if table.rows)
@@ -80,6 +81,26 @@ def _verification(document: Mapping[str, Any]) -> ReportTable:
         (("Statement", "name"), ("Outcome", "name"), ("Reason", "name")),
         tuple((check["name"], check["outcome"], check["reason"]) for check in document["verification"]),
     )
+
+
+def _runs_before(document: Mapping[str, Any]) -> ReportTable:
+    return ReportTable(
+        "runs_before",
+        "Earlier runs of this policy and delivery",
+        "Oldest first. A refused run published nothing; its failed checks say what was measured and what it was compared with.",
+        (("Run", "code"), ("Outcome", "name"), ("Started", "name"), ("Ended", "name"), ("Failed checks", "name")),
+        tuple(
+            (
+                run["run"], run["tags"].get("deid/outcome", run["status"].lower()), run["started"] or "not started",
+                run["ended"] or "not ended",
+                "; ".join(
+                    f"{words(one['check'])}: {_plain(one['measured'])} against {_plain(one['threshold'])}"
+                    for one in run["failed_checks"]
+                ) or "none",
+            )
+            for run in document["runs_before"]
+        ),
+    )  # fmt: skip
 
 
 def _removed(document: Mapping[str, Any]) -> ReportTable:

@@ -11,7 +11,7 @@ from deid_assets.schemas.counts import CONTRACTS as COUNTS
 from deid_assets.schemas.release import RELEASE
 
 _RULES = ["value outside the hierarchy", "missing person", "too few fields", "too many fields", "unclosed quote", "not UTF-8"]
-_RULES += ["line too long", "unreadable line", "lost after an unclosed quote"]
+_RULES += ["line too long", "unreadable line", "lost after an unclosed quote", "opted out"]
 
 QUARANTINED_RECORDS = contract(
     {

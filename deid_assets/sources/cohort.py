@@ -6,13 +6,15 @@ otherwise, refuse the cohort, and so does a person with several records.
 """
 
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import duckdb
 import pandas as pd
 
 from deid_assets.errors import DeliveryError, PolicyError
+from deid_assets.methods.preparation.eligibility import NOBODY, OptedOut, OptOutMatch, match_query
 from deid_assets.reference.states import STATE_CODES, state_codes
 from deid_assets.sources.report import Metadata
 from deid_assets.sources.text_tables import read_text_table
@@ -20,6 +22,8 @@ from deid_assets.sources.text_tables import read_text_table
 OLDEST_READ = 119
 """Greatest age of a person; a greater number stands for something else."""
 _MISSING = "missing"
+OPTED_OUT = "opted out"
+"""The rule of rows that are left out because their person opted out."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,13 @@ class Cohort:
     report: CohortReport
 
 
-def read_cohort(path: Path, layout: CohortLayout, folder: Path, unusable_at_most: float = 0.0) -> Cohort:
+def read_cohort(
+    path: Path,
+    layout: CohortLayout,
+    folder: Path,
+    unusable_at_most: float = 0.0,
+    opted_out: OptedOut = NOBODY,
+) -> Cohort:
     """Read a cohort from a CSV (plain, gzip or zip), Parquet or DuckDB file.
 
     Parameters
@@ -157,12 +167,15 @@ def read_cohort(path: Path, layout: CohortLayout, folder: Path, unusable_at_most
         Folder of the restricted store, where the copy of the file lies while it is read.
     unusable_at_most
         Greatest share of rows that may be unusable. They are left out and counted.
+    opted_out
+        Whose rows are left out, which is no fault of the cohort.
 
     Raises
     ------
     DeliveryError
-        If the file cannot be read, lacks a column or has no usable row, if a person occurs twice, or if too many rows are
-        unusable. It names column, rule and number of rows, never a value.
+        If the file cannot be read, lacks a column or has no usable row, if a person occurs twice, if too many rows are
+        unusable, or if the people who opted out may be spelled otherwise. It names column, rule and number of rows, never a
+        value.
     """
     columns = layout.columns()
     text = read_text_table(path, columns, table=layout.table, delimiter=layout.delimiter, folder=folder, what="cohort")
@@ -175,6 +188,9 @@ def read_cohort(path: Path, layout: CohortLayout, folder: Path, unusable_at_most
             f"cohort: {path.name}: column {layout.person}: {int(again.sum()):,} rows of persons who occur more than once; a"
             " cohort has one record for each person"
         )
+    leaving = _opted_out(text, path, layout, opted_out)
+    left = pd.DataFrame({"record": people["record"][leaving], "source_column": layout.person, "rule": OPTED_OUT})
+    text, people = text[~leaving], people[~leaving].copy()
     people["age"] = _ages(text, layout, broken)
     if layout.birthday:
         # A date that cannot be read is counted with the ages.
@@ -199,7 +215,24 @@ def read_cohort(path: Path, layout: CohortLayout, folder: Path, unusable_at_most
     used = people[~broken.rows(text.index)].reset_index(drop=True).astype({"record": "int64", "age": "int64"})
     if used.empty:
         raise DeliveryError(f"cohort: {path.name}: no row is usable")
-    return Cohort(used, broken.listed(people["record"]), CohortReport(path.name, len(text), len(used), dict(broken.counts)))
+    unusable = pd.concat([left, broken.listed(people["record"])], ignore_index=True)
+    counts = {**broken.counts, **({(layout.person, OPTED_OUT): len(left)} if len(left) else {})}
+    return Cohort(used, unusable, CohortReport(path.name, len(text) + len(left), len(used), counts))
+
+
+def _opted_out(text: pd.DataFrame, path: Path, layout: CohortLayout, opted_out: OptedOut) -> pd.Series:
+    """Whether the person of a row opted out."""
+    everybody = text[["person"]].dropna()
+
+    def match(listed: Sequence[str]) -> OptOutMatch:
+        with duckdb.connect() as connection:
+            connection.register("everybody", everybody)
+            return OptOutMatch(*connection.execute(match_query("everybody", "person"), [list(listed)]).fetchall()[0])
+
+    problems = opted_out.problems(match) if opted_out.everybody else ()
+    if problems:
+        raise DeliveryError(f"cohort: {path.name}: column {layout.person}: {'; '.join(problems)}")
+    return text["person"].isin(opted_out.everybody)
 
 
 class _Broken:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deid_assets.errors import DeliveryError
+from deid_assets.methods.preparation.eligibility import NOBODY, OptedOut
 from deid_assets.sources.census import CensusTable
 from deid_assets.sources.cohort import Cohort, CohortLayout, read_cohort
 from deid_assets.sources.delivery import Delivery
@@ -52,7 +53,13 @@ class CohortDelivery:
 
 
 def read_cohort_delivery(
-    delivery: Delivery, file: str, layout: CohortLayout, source: PopulationSource, store: Path, unusable_at_most: float
+    delivery: Delivery,
+    file: str,
+    layout: CohortLayout,
+    source: PopulationSource,
+    store: Path,
+    unusable_at_most: float,
+    opted_out: OptedOut = NOBODY,
 ) -> CohortDelivery:
     """Read the cohort and its population from a delivery, which is one folder.
 
@@ -81,7 +88,7 @@ def read_cohort_delivery(
         layout.race is not None,
         places,
     )
-    cohort = read_cohort(_path(delivery, file), layout, store, unusable_at_most)
+    cohort = read_cohort(_path(delivery, file), layout, store, unusable_at_most, opted_out)
     if delivery.digest() != digest:
         raise DeliveryError(f"delivery {delivery.key}: its files changed while they were read; take it in again")
     return CohortDelivery(cohort, population, digest)

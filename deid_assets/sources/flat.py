@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 import duckdb
 
 from deid_assets.errors import DeliveryError
+from deid_assets.methods.preparation.eligibility import NOBODY, OptedOut, OptOutMatch, match_query
 from deid_assets.sources.any_format import stage_file
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.files import Staging, count_rows, key_parts, naming_damaged_files
@@ -19,6 +20,8 @@ from deid_assets.store.tables import connect, owner_only, quoted
 
 RECORDS, POPULATION, QUARANTINED = "records", "population_records", "quarantined_records"
 _UNKNOWN, _NOBODY = "value outside the hierarchy", "missing person"
+OPTED_OUT = "opted out"
+"""The rule of rows that are left out because their person opted out; they are no fault of the delivery."""
 _PERSON = "_person"  # no released column starts with an underscore
 _UNNAMED_TABLE = "the policy must name the table (source.table)"
 
@@ -33,10 +36,13 @@ class Persons:
         Column of the delivery that identifies a person; it is read to count records, and not stored.
     records_at_most
         How many records one person may have.
+    opted_out
+        Whose records are left out.
     """
 
     column: str
     records_at_most: int
+    opted_out: OptedOut = NOBODY
 
 
 @dataclass(frozen=True)
@@ -127,8 +133,10 @@ def read_flat_delivery(
                         staging, path, f"read_{name}", name, own, table=table, delimiter=delimiter, unnamed=_UNNAMED_TABLE
                     )
                 tables = [(name, own) for name, _, own in wanted]
+                _no_rows_are_unusable_yet(connection)
                 if persons is not None:
                     _require_few_records(connection, delivery.key, persons)
+                    _leave_out(connection, delivery.key, persons)
                 return _take_in(staging, schema, delivery.key, tables, allowed, quarantine_at_most, one_column)
     except DeliveryError:
         raise
@@ -173,8 +181,7 @@ def _take_in(
     one_column: Collection[str],
 ) -> FlatReport:
     connection = staging.connection
-    connection.execute("CREATE TEMP TABLE unusable (source_table VARCHAR, row_key BIGINT, source_column VARCHAR, rule VARCHAR)")
-    read, kept, hints = {}, {}, {}
+    read, kept, left_out, hints = {}, {}, {}, {}
     for name, columns in tables:
         for released, theirs in columns.items():
             if released == _PERSON:
@@ -196,7 +203,9 @@ def _take_in(
                     hints[name, theirs] = hint
         rows = count_rows(connection, quoted(f"read_{name}"))
         rejected = connection.execute("SELECT count(*) FROM rejected_lines WHERE source_table = ?", [name]).fetchall()[0][0]
-        bad = connection.execute("SELECT count(*) FROM unusable WHERE source_table = ?", [name]).fetchall()[0][0]
+        bad, left_out[name] = connection.execute(
+            "SELECT count(*), count(*) FILTER (rule = ?) FROM unusable WHERE source_table = ?", [OPTED_OUT, name]
+        ).fetchall()[0]
         read[name], kept[name] = rows + rejected, rows - bad
     broken = """
         SELECT source_table, row_key, source_column, rule FROM unusable UNION ALL
@@ -208,7 +217,7 @@ def _take_in(
         ).fetchall()
     }
     for name in read:
-        wrong = read[name] - kept[name]
+        wrong = read[name] - kept[name] - left_out[name]
         if wrong > at_most * read[name] or not kept[name]:
             listed = "; ".join(
                 f"column {c or '-'}: {n:,} rows: {r}{f' ({hints[t, c]})' if r == _UNKNOWN else ''}"
@@ -221,6 +230,27 @@ def _take_in(
     digest = staging.received.digest()
     _write(connection, schema, tables, broken)
     return FlatReport(read, kept, counts, hints, tuple(staging.file_names), tuple(staging.warnings), digest)
+
+
+def _no_rows_are_unusable_yet(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute("CREATE TEMP TABLE unusable (source_table VARCHAR, row_key BIGINT, source_column VARCHAR, rule VARCHAR)")
+
+
+def _leave_out(connection: duckdb.DuckDBPyConnection, key: str, persons: Persons) -> None:
+    """Leave out the records of people who opted out; refuse a list that may be spelled otherwise than the delivery."""
+    relation, person = quoted(f"read_{RECORDS}"), quoted(_PERSON)
+
+    def match(listed: Sequence[str]) -> OptOutMatch:
+        return OptOutMatch(*connection.execute(match_query(relation, person), [list(listed)]).fetchall()[0])
+
+    problems = persons.opted_out.problems(match)
+    if problems:
+        raise DeliveryError(f"delivery {key}: column {persons.column}: {'; '.join(problems)}")
+    connection.execute(
+        f"INSERT INTO unusable SELECT ?, row_key, ?, ? FROM {relation} "
+        f"WHERE {person}::VARCHAR IN (SELECT unnest(?::VARCHAR[]))",
+        [RECORDS, persons.column, OPTED_OUT, persons.opted_out.everybody],
+    )
 
 
 def _require_few_records(connection: duckdb.DuckDBPyConnection, key: str, persons: Persons) -> None:

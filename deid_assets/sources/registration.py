@@ -1,5 +1,6 @@
 """Registered deliveries: what was received, from where, under which key."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from deid_assets.errors import DeliveryError, ReleaseError
@@ -15,8 +16,14 @@ def delivery_file(home: Home, key: str) -> Path:
     return home.deliveries / f"{plain_key(key)}.json"
 
 
-def register_delivery(home: Home, delivery: Delivery) -> None:
+def register_delivery(home: Home, delivery: Delivery) -> Delivery:
     """Store the record of a delivery; owner-only, because file names may reveal something about persons.
+
+    Returns
+    -------
+    Delivery
+        The delivery as registered. One that arrived in a watched folder keeps its marker, and stays final, if somebody names
+        it as well; one that somebody named gets the marker once a watched folder has it.
 
     Raises
     ------
@@ -25,13 +32,17 @@ def register_delivery(home: Home, delivery: Delivery) -> None:
     """
     _require_outside(home, delivery)
     file = delivery_file(home, delivery.key)
-    text = delivery.to_json()
     # Runs under other policies may register the same delivery concurrently.
     with durable.locked(home.deliveries / ".lock"):
-        if not file.exists():
-            durable.replace(file, text.encode(), 0o600)
-        elif _record_in(file) != text:
+        before = _record_in(file) if file.exists() else None
+        marked = delivery
+        if before is not None and delivery.complete_when is None:
+            marked = replace(delivery, complete_when=_delivery_in(file).complete_when)
+        if before not in (None, marked.to_json(), replace(marked, complete_when=None).to_json()):
             raise DeliveryError(f"a different delivery is registered as {delivery.key}; give this one another key (--key)")
+        if before != marked.to_json():
+            durable.replace(file, marked.to_json().encode(), 0o600)
+    return marked
 
 
 def _require_outside(home: Home, delivery: Delivery) -> None:
@@ -58,7 +69,7 @@ def registered_delivery(home: Home, key: str) -> Delivery:
     file = delivery_file(home, key)
     if not file.exists():
         raise DeliveryError(f"no delivery is registered as {key}; `deid run --delivery PATH` registers it")
-    return Delivery.from_json(_record_in(file))
+    return _delivery_in(file)
 
 
 def require_same_content(home: Home, delivery: Delivery, digest: str) -> None:
@@ -114,6 +125,14 @@ def unregister(home: Home, key: str) -> None:
 
 def _content_file(home: Home, key: str) -> Path:
     return home.deliveries / f"{plain_key(key)}.sha256"
+
+
+def _delivery_in(file: Path) -> Delivery:
+    text = _record_in(file)
+    try:
+        return Delivery.from_json(text)
+    except DeliveryError as error:
+        raise DeliveryError(f"the record deliveries/{file.name}: {error}; restore it from a backup") from None
 
 
 def _record_in(file: Path) -> str:

@@ -15,9 +15,9 @@ from deid_assets.assessments.cohort_attributes import attribute_leaks, finding_r
 from deid_assets.assessments.cohort_risk import COHORT_RISK, measured_risk
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.loading import policy_from
-from deid_assets.release.cohort_earlier import other_release_refusals
 from deid_assets.release.cohort_rows import released_people
 from deid_assets.release.cumulative import Made
+from deid_assets.release.same_delivery import other_release_refusals
 from deid_assets.sources.cohort_delivery import PopulationSource, read_cohort_delivery
 from deid_assets.sources.delivery import Delivery
 from deid_assets.store.tables import Table
@@ -187,6 +187,11 @@ class TestTheSameDelivery:
 
     def test_with_the_same_under_another_name(self, tmp_path):
         assert self.refusals(tmp_path, SAFE_HARBOR | {"policy": "another", "title": "The same under another name"}) == []
+
+    def test_after_somebody_opted_out(self, tmp_path):
+        (reason,) = self.refusals(tmp_path, SAFE_HARBOR | {"opt_outs": {"members": ["patient 1"]}})
+        assert "before somebody opted out" in reason and "patient 1" not in reason
+        assert self.refusals(tmp_path, SAFE_HARBOR | {"opt_outs": {"members": ["patient 1"]}}, "of another delivery") == []
 
     def test_another_delivery_with_other_columns(self, tmp_path):
         assert self.refusals(tmp_path, SAFE_HARBOR | {"attributes": []}, "of another delivery") == []

@@ -32,6 +32,17 @@ def test_it_is_read_and_knows_its_lattice():
     assert policy.hash != policy_from(changed(FLAT, risk={"k": 5, "max_suppressed": 0.05})).hash
 
 
+def test_opt_outs_need_a_column_that_tells_whose_a_record_is():
+    listed = FLAT | {"opt_outs": {"members": ["Ann"]}}
+    assert "name the column that identifies a person in source.person" in refusal(listed)
+    policy = policy_from(listed | {"source": {"kind": "flat", "file": "people.csv", "person": "name"}})
+    assert (
+        policy.opt_outs.all_members == ("Ann",)
+        and policy.public_hash
+        == policy_from(FLAT | {"source": {"kind": "flat", "file": "people.csv", "person": "name"}}).public_hash
+    )
+
+
 def test_it_is_explained():
     text = explain(policy_from(FLAT))
     assert "Town (home town): town > district > any" in text

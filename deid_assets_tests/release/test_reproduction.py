@@ -11,6 +11,7 @@ import pytest
 
 from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.policy.loading import policy_called
+from deid_assets.policy.withdrawals import OptOutLine, note
 from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.lineage.published import published_release
 from deid_assets.release.manifest.editions import PolicyText, editions
@@ -31,7 +32,9 @@ def home(tmp_path) -> Home:
     values = copy.deepcopy(SMALL)
     values["hierarchies"]["other"] = {"kind": "csv", "file": "places.csv"}
     values["opt_outs"] = {"members": ["member 31"], "matched_at_least": 0}
-    policy = write_policy(home.policies, values)
+    write_policy(home.policies, values)
+    note(home.policies, OptOutLine("member 32", True, "asked", "2026-01-01T00:00:00Z"))
+    policy = policy_called("small", home.policies)
     releases = making.releases_in(tmp_path)
     making.publish(releases, "other inputs")
     text = PolicyText("small", policy.hash, json.dumps(policy.content()), json.dumps(making.POLICY))
@@ -106,6 +109,15 @@ def test_a_policy_that_changed_since_is_made_again_from_the_manifest(home):
         again = recall(home, second(home), temporary)
         assert again.hash == released.hash != policy_called("small", home.policies).hash
         assert policy_called("small", temporary.policies).hash == released.hash
+
+
+def test_who_opted_out_since_is_on_no_list_of_the_temporary_home(home):
+    released = policy_called("small", home.policies)
+    note(home.policies, OptOutLine("member 33", True, "asked", "2026-02-01T00:00:00Z"))
+    with temporary_home(home) as temporary:
+        again = recall(home, second(home), temporary)
+        assert again.hash == released.hash != policy_called("small", home.policies).hash
+        assert again.opt_outs.withdrawn == ("member 32",)
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "no JSON", '{"hierarchies": {}}'])

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from deid_assets.assets import flat_intake
 from deid_assets.command_line.main import main
+from deid_assets.command_line.run import find_policy, run_policy
 from deid_assets.errors import PolicyError, RefusedError, ReleaseError
-from deid_assets.policy.loading import policies_in, policy_called
+from deid_assets.policy.loading import policies_in, policy_by_name, policy_called
 from deid_assets.policy.withdrawals import FILE, OptOutLine, note, withdrawn_members
 from deid_assets.release.cumulative import earlier_rows, last_generalization, releases_made
 from deid_assets.release.keyring import signing_key_of
@@ -19,9 +21,11 @@ from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify
 from deid_assets.release.registry.entries import Withdrawal, signed_correction, signed_rotation
 from deid_assets.release.whereabouts import whereabouts
+from deid_assets.resources import Policies
 from deid_assets.store.home import Home
 from deid_assets_tests.release.making import SECRET, publish
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
+from deid_assets_tests.scenarios.test_flat_release import FLAT
 
 TIME = "2024-02-01T00:00:00Z"
 
@@ -174,6 +178,35 @@ class TestOptOuts:
             assert after.hash != before.hash and after.section_hash("opt_outs") != before.section_hash("opt_outs")
             assert after.reading != before.reading and after.public_hash == before.public_hash
             assert "m1" not in repr(after) and after.without_withdrawn(()).hash == before.hash
+
+    def test_are_an_error_of_a_flat_policy_that_cannot_tell_whose_a_record_is(self, tmp_path):
+        write_policy(tmp_path, FLAT)
+        assert flat_intake.persons_of(policy_called("flat_table", tmp_path)) is None
+        note(tmp_path, line())
+        with pytest.raises(PolicyError, match="policy flat_table: people opted out of all releases of this home, and nothing"):
+            flat_intake.persons_of(policy_called("flat_table", tmp_path))
+        write_policy(tmp_path, FLAT | {"source": {"kind": "flat", "file": "people.csv", "person": "name"}})
+        assert flat_intake.persons_of(policy_called("flat_table", tmp_path)).opted_out.everybody == ["m1"]
+
+    def test_are_applied_wherever_a_policy_comes_from(self, tmp_path, monkeypatch):
+        """A release without them has other inputs than one with them, so that `deid run` does not take it for the same."""
+        home = Home(tmp_path / "deid").create()
+        written = write_policy(tmp_path / "elsewhere", SMALL)
+        write_policy(home.policies, SMALL)
+        note(home.policies, line())
+        given = Policies(str(home.root), {"small": written})
+        at_home = find_policy(home, str(home.policies / "small.yaml"))[0]
+        for found in (given.named("small"), find_policy(home, "small")[0], at_home, policy_by_name("small", [home.policies])):
+            assert found.opt_outs.withdrawn == ("m1",)
+        (home.policies / "small.yaml").unlink()
+        asked = []
+
+        def work(home, policy, *_):
+            asked.append(policy)
+            return 0
+
+        run_policy(home, str(tmp_path / "elsewhere" / "small.yaml"), (tmp_path / "elsewhere",), work=work)
+        assert asked[0].opt_outs.withdrawn == ("m1",)
 
 
 class TestCommands:

@@ -14,6 +14,7 @@ import pytest
 from deid_assets.stages import STAGE_OF
 from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import deid
+from deid_assets_tests.scenarios.operated import Operated, operate, operated_in
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in, publish_earlier_release
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 
@@ -74,6 +75,15 @@ def published(tmp_path_factory) -> Iterator[CommandRun]:
     own = tmp_path_factory.mktemp("published") / "deid"
     with copy_of(root, own) as pipeline:
         yield CommandRun(pipeline, exit_code, printed.replace(str(root), str(own)))
+
+
+@pytest.fixture(scope="session")
+def operated(tmp_path_factory) -> Operated:
+    """A home that was operated for three deliveries; to look at, not to change. Made once for all processes of a test run."""
+    with made_once(tmp_path_factory, "operated") as (folder, missing):
+        if missing:
+            operate(folder)
+    return operated_in(folder)
 
 
 @pytest.fixture(scope="session")

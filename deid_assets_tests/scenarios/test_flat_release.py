@@ -24,6 +24,7 @@ from deid_assets.methods.flat import queries
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.export import write_ordered
 from deid_assets.release.publication.verification import verify
+from deid_assets.resources import OUTCOME_TAG, RELEASED
 from deid_assets.sources.flat import QUARANTINED, RECORDS
 from deid_assets.stages import FLAT_STAGES
 from deid_assets_tests.scenarios.command_line import deid_here, unwrapped
@@ -468,6 +469,33 @@ def test_a_few_values_that_no_hierarchy_covers_go_to_quarantine(tmp_path):
         assert summary.exit_code == PUBLISHED and summary.rows["records"] == 599
         (row,) = pipeline.table(KEY, "quarantined_records").frame().itertuples()
         assert (row.source_file, row.source_row, row.source_column) == ("people.csv", 9, "home town")
+
+
+WITH_PERSONS = changed(FLAT, source={"kind": "flat", "file": "people.csv", "person": "secret"})
+
+
+def test_people_who_opted_out_are_left_out_and_the_same_delivery_is_not_released_again_without_others(tmp_path):
+    """The difference of both releases would be their records. A later delivery is released without them."""
+    rows = [[*row[:4], f"person {number}"] for number, row in enumerate(people())]
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        root = pipeline.home.root
+        write_policy(pipeline.home.policies, WITH_PERSONS)
+        pipeline.register(KEY, "flat", write_people(tmp_path / "in", rows))
+        assert deid_here(root, "member", "opt-out", "person 7", "--reason", "asked")[0] == PUBLISHED
+        summary = pipeline.run(KEY)
+        assert summary.exit_code == PUBLISHED and summary.rows["records"] == 599, summary
+        (run,) = pipeline.instance.get_runs()
+        assert run.tags[OUTCOME_TAG] == RELEASED, "the release itself says so, whoever started the run"
+        manifest = json.loads((pipeline.home.store / "manifests" / "flat_table" / "0001.json").read_bytes())
+        steps = {step["stage"]: (step["rows_out"], step["reason"]) for step in manifest["attrition"]}
+        assert steps["delivered_records"][0] == 600 and steps["records_after_opt_outs"] == (599, "opted out")
+        assert steps["records"][0] == 599
+        assert deid_here(root, "member", "opt-out", "person 8", "--reason", "asked")[0] == PUBLISHED
+        again = pipeline.run(KEY)
+        assert again.exit_code == REFUSED and "published this delivery before somebody opted out" in " ".join(again.reasons)
+        pipeline.register("later", "flat", write_people(tmp_path / "later", [*rows, [*people(1, seed=9)[0][:4], "person 601"]]))
+        later = pipeline.run("later")
+        assert later.exit_code == PUBLISHED and later.rows["records"] == 599, later
 
 
 @pytest.mark.matrix

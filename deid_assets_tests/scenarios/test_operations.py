@@ -9,12 +9,11 @@ import yaml
 from deid_assets.automation.freshness import freshness_check
 from deid_assets.automation.housekeeping import PURGED, REMOVED, removals
 from deid_assets.automation.in_use import state_use
-from deid_assets.automation.outcomes import OUTCOME_TAG
 from deid_assets.automation.rereleases import BECAUSE_TAG, due_for, release_schedule
 from deid_assets.definitions import build_definitions
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policies_in
-from deid_assets.resources import INPUTS_TAG, STORE_TAG
+from deid_assets.resources import INPUTS_TAG, OUTCOME_TAG, STORE_TAG
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid_here, unwrapped
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import copy_of

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from deid_assets.errors import DeliveryError, PolicyError
+from deid_assets.methods.preparation.eligibility import OptedOut
 from deid_assets.sources.cohort import CohortLayout, read_cohort
 from deid_assets_tests.public_data import public_data
 
@@ -23,6 +24,26 @@ def cohort_of(tmp_path, rows, layout=LAYOUT, at_most=0.0, header=HEADER):
     path = tmp_path / "cohort.csv"
     path.write_text("\n".join([header, *rows]) + "\n")
     return read_cohort(path, layout, tmp_path / "store", at_most)
+
+
+class TestOptOuts:
+    def read(self, tmp_path, rows, opted_out):
+        path = tmp_path / "cohort.csv"
+        path.write_text("\n".join([HEADER, *rows]) + "\n")
+        return read_cohort(path, LAYOUT, tmp_path / "store", opted_out=opted_out)
+
+    def test_are_left_out_and_counted_and_break_no_rule(self, tmp_path):
+        rows = ["p7,unreadable,F,1,MN,55401,Hennepin,2001-03-09", *good(3)]
+        cohort = self.read(tmp_path, rows, OptedOut(("p7",), 1.0, ("p1", "somebody else")))
+        assert cohort.people["person"].tolist() == ["p0", "p2"] and cohort.people["record"].tolist() == [2, 4]
+        assert cohort.unusable.to_numpy().tolist() == [[1, "ID", "opted out"], [3, "ID", "opted out"]]
+        assert (cohort.report.rows_read, cohort.report.rows_used) == (4, 2)
+        assert cohort.report.unusable == {("ID", "opted out"): 2}
+
+    def test_that_may_be_spelled_otherwise_are_refused(self, tmp_path):
+        with pytest.raises(DeliveryError, match="column ID: the home's list of opt-outs: among 1 identifiers") as caught:
+            self.read(tmp_path, good(3), OptedOut(withdrawn=(" P1",)))
+        assert "P1" not in str(caught.value)
 
 
 def good(rows):

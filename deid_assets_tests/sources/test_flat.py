@@ -14,6 +14,7 @@ from deid_assets.errors import DeliveryError
 from deid_assets.methods.disclosure import attribute_disclosure
 from deid_assets.methods.flat import queries
 from deid_assets.methods.population import encoding, value_domains
+from deid_assets.methods.preparation.eligibility import NOBODY, OptedOut
 from deid_assets.policy.domains import record_domains_of
 from deid_assets.policy.flat import OWN_COLUMNS, FlatPolicy
 from deid_assets.policy.loading import policy_from
@@ -69,11 +70,11 @@ class TestFilesStayInside:
 class TestPersons:
     """Noise that hides one record hides nobody who has several."""
 
-    def read(self, tmp_path, folder, rows: str, at_most: int, quarantine: float = 0.0) -> flat.FlatReport:
+    def read(self, tmp_path, folder, rows: str, at_most: int, quarantine: float = 0.0, opted_out=NOBODY) -> flat.FlatReport:
         (folder / "people.csv").write_text("a,b,who\n" + rows)
         return flat.read_flat_delivery(
             tmp_path / "store" / "store.duckdb", "one", Delivery("one", "flat", (folder,)), "people.csv", None, None, ",",
-            COLUMNS, {name: ["1", "2"] for name in COLUMNS}, quarantine, persons=flat.Persons("who", at_most),
+            COLUMNS, {name: ["1", "2"] for name in COLUMNS}, quarantine, persons=flat.Persons("who", at_most, opted_out),
         )  # fmt: skip
 
     def test_a_person_with_more_records_is_refused_without_a_name(self, tmp_path, folder):
@@ -92,6 +93,32 @@ class TestPersons:
     def test_the_person_is_not_stored(self, tmp_path, folder):
         self.read(tmp_path, folder, "1,1,Ann\n2,2,Ann\n", 2)
         assert set(Table(tmp_path / "store" / "store.duckdb", "one", "records").columns()) == {"record", "a", "b"}
+
+    def test_records_of_people_who_opted_out_are_left_out_and_break_no_rule(self, tmp_path, folder):
+        """However small a share of unusable rows the policy allows."""
+        rows = "1,1,Ann\n2,2,Bob\n9,1,Ann\n2,1,Cid\n2,2,Dan\n"
+        found = self.read(tmp_path, folder, rows, 2, opted_out=OptedOut(("Ann",), 1.0, ("Cid", "somebody else")))
+        assert found.rows_read == {"records": 5} and found.rows_kept == {"records": 2}
+        assert found.quarantined == {("records", "who", "opted out"): 3}
+        store = tmp_path / "store" / "store.duckdb"
+        assert Table(store, "one", "records").frame()[["a", "b"]].to_numpy().tolist() == [["2", "2"], ["2", "2"]]
+        assert queries.quarantined(Table(store, "one", "quarantined_records"), "records", flat.OPTED_OUT) == (0, 3)
+
+    @pytest.mark.parametrize(
+        ("opted_out", "says"),
+        [
+            (OptedOut(withdrawn=("ann",)), "the home's list of opt-outs: among 1 identifiers listed are some that match no"),
+            (OptedOut(("Ann", "X1", "X2"), 0.5), "of 3 identifiers listed fewer than the share 0.5"),
+        ],
+    )
+    def test_a_list_that_may_be_spelled_otherwise_is_refused(self, tmp_path, folder, opted_out, says):
+        with pytest.raises(DeliveryError, match=says) as caught:
+            self.read(tmp_path, folder, "1,1,Ann\n2,2,Bob\n", 1, opted_out=opted_out)
+        assert "nn" not in str(caught.value).replace("cannot", "")
+
+    def test_nobody_is_left_if_everybody_opted_out(self, tmp_path, folder):
+        with pytest.raises(DeliveryError, match="column who: 2 rows: opted out"):
+            self.read(tmp_path, folder, "1,1,Ann\n2,2,Bob\n", 1, opted_out=OptedOut(withdrawn=("Ann", "Bob")))
 
 
 class TestHeader:

@@ -108,6 +108,26 @@ class TestRegistration:
             register_delivery(home, self.delivery(paths=(Path("elsewhere"),)))
         assert registered_delivery(home, "2012-04") == self.delivery()
 
+    @pytest.mark.parametrize("named_first", [True, False])
+    def test_a_delivery_of_a_watched_folder_that_somebody_names_as_well_keeps_its_marker(self, home, named_first):
+        """So that a delivery which the sensor took in can be run on the command line, and is final all the same."""
+        watched, named = self.delivery(complete_when="_SUCCESS"), self.delivery()
+        first, second = (named, watched) if named_first else (watched, named)
+        assert register_delivery(home, first) == first
+        assert register_delivery(home, second) == watched == registered_delivery(home, "2012-04")
+
+    def test_a_delivery_with_another_marker_or_a_marker_and_another_path_is_refused(self, home):
+        register_delivery(home, self.delivery(complete_when="_SUCCESS"))
+        for other in ({"complete_when": "done"}, {"paths": (Path("elsewhere"),)}):
+            with pytest.raises(DeliveryError, match="a different delivery is registered as 2012-04"):
+                register_delivery(home, self.delivery(**other))
+
+    def test_a_damaged_record_is_named(self, home):
+        delivery_file(home, "2012-04").write_text("{}")
+        for ask in (lambda: register_delivery(home, self.delivery()), lambda: registered_delivery(home, "2012-04")):
+            with pytest.raises(DeliveryError, match=r"deliveries/2012-04.json: this is not the record of a delivery"):
+                ask()
+
     @pytest.mark.parametrize("place", ["", "deid", "deid/keys", "deid/store/x.duckdb", "deid/deliveries", "link"])
     def test_a_delivery_that_holds_the_home_or_lies_in_it_is_refused(self, tmp_path, place):
         """A policy chooses which file of a delivery is read."""

@@ -130,7 +130,17 @@ def published_records(
         LEFT JOIN ({rows}) AS r ON s._nth = r._nth AND {same} ORDER BY ALL"""
 
 
-def quarantined(rejected: Table, source_table: str) -> int:
-    """Return the number of rows in quarantine that came from one table of the delivery."""
-    found = rejected.query(f"SELECT count(*) AS n FROM {rejected.sql} WHERE source_table = ?", [source_table])
-    return int(found["n"].iloc[0])
+def quarantined(rejected: Table, source_table: str, opted_out: str) -> tuple[int, int]:
+    """Return the number of rows in quarantine that came from one table of the delivery, and of those whose person opted out.
+
+    Parameters
+    ----------
+    opted_out
+        The rule of rows whose person opted out; they are in the second number only.
+    """
+    found = rejected.query(
+        f"""SELECT count(*) FILTER (rule <> ?) AS unusable, count(*) FILTER (rule = ?) AS opted
+            FROM {rejected.sql} WHERE source_table = ?""",
+        [opted_out, opted_out, source_table],
+    ).iloc[0]
+    return int(found["unusable"]), int(found["opted"])

@@ -1,6 +1,6 @@
 """Which members and claims may not be released (El Emam et al. 2012, Multimedia Appendix 1, section 2; methods#removal)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from deid_assets.methods.preparation.rule_figures import may_be_newborn
@@ -177,15 +177,60 @@ def opt_out_match(members: Table, opted_out: Sequence[str]) -> OptOutMatch:
     opted_out
         Distinct identifiers.
     """
-    found = members.query(
-        f"""WITH listed AS (SELECT DISTINCT unnest(?::VARCHAR[]) AS id),
-            missed AS (SELECT id FROM listed WHERE id NOT IN (SELECT member_id FROM {members.sql}))
-            SELECT (SELECT count(*) FROM listed) AS listed, (SELECT count(*) FROM missed) AS missed,
-              (SELECT count(*) FROM missed
-               WHERE {_alike("id")} IN (SELECT {_alike("member_id")} FROM {members.sql})) AS nearly""",
-        [list(opted_out)],
-    ).iloc[0]
-    return OptOutMatch(int(found["listed"]), int(found["listed"] - found["missed"]), int(found["nearly"]))
+    found = members.query(match_query(members.sql, "member_id"), [list(opted_out)]).iloc[0]
+    return OptOutMatch(int(found["listed"]), int(found["matched"]), int(found["nearly"]))
+
+
+def match_query(relation: str, column: str) -> str:
+    """SELECT listed, matched and nearly of an `OptOutMatch`; the list of identifiers is its one parameter.
+
+    Parameters
+    ----------
+    relation, column
+        SQL for a table of people, and for the column that identifies them.
+    """
+    return f"""WITH delivered AS (SELECT DISTINCT {column}::VARCHAR AS id FROM {relation} WHERE {column} IS NOT NULL),
+            listed AS (SELECT DISTINCT unnest(?::VARCHAR[]) AS id),
+            missed AS (SELECT id FROM listed WHERE id NOT IN (FROM delivered))
+            SELECT (SELECT count(*) FROM listed) AS listed,
+              (SELECT count(*) FROM listed) - (SELECT count(*) FROM missed) AS matched,
+              (SELECT count(*) FROM missed WHERE {_alike("id")} IN (SELECT {_alike("id")} FROM delivered)) AS nearly"""
+
+
+@dataclass(frozen=True, repr=False)
+class OptedOut:
+    """People who opted out, by their identifiers; restricted, and without a repr that could show one.
+
+    Attributes
+    ----------
+    listed, matched_at_least
+        Those whom the policy lists, and the share of them who must be in the delivery.
+    withdrawn
+        Those who opted out of all releases of the home, of whom none need be in the delivery.
+    """
+
+    listed: tuple[str, ...] = ()
+    matched_at_least: float = 0.0
+    withdrawn: tuple[str, ...] = ()
+
+    @property
+    def everybody(self) -> list[str]:
+        """All of them, each once."""
+        return sorted({*self.listed, *self.withdrawn})
+
+    def problems(self, match: Callable[[Sequence[str]], OptOutMatch]) -> tuple[str, ...]:
+        """Explain why the lists cannot be trusted to exclude the intended people.
+
+        Parameters
+        ----------
+        match
+            Compares a list with the people of the delivery.
+        """
+        return (*match(self.listed).problems(self.matched_at_least), *match(self.withdrawn).problems_of_home)
+
+
+NOBODY = OptedOut()
+"""Nobody opted out."""
 
 
 def eligible_claims(

@@ -457,7 +457,7 @@ def _dates(policy: Policy) -> Iterator[Problem]:
     yield from (Problem(path, message) for path, message in date_problems(policy))
 
 
-def _secret_list(policy: Policy) -> Iterator[Problem]:
+def secret_list_problems(policy: ReleasePolicy) -> Iterator[Problem]:
     """The manifest publishes hierarchy rows and table digests; it must not publish who opted out."""
     for section, _, digest in policy.named_files():
         if policy.opt_outs.file is not None and section != "opt_outs" and digest == policy.opt_outs.digest:
@@ -501,7 +501,7 @@ def _utility(policy: Policy) -> Iterator[Problem]:
 
 
 RULES: tuple[Rule, ...] = (
-    _secret_list,
+    secret_list_problems,
     _population,
     _limits,
     _not_vacuous,

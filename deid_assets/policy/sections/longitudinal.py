@@ -9,6 +9,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, model_validator
 
+from deid_assets.methods.preparation.eligibility import OptedOut
 from deid_assets.policy.files import read_member_ids
 
 MemberColumn = Literal["age", "sex", "days_in_hospital_y2", "days_in_hospital_y3", "claims_truncated"]
@@ -161,6 +162,11 @@ class OptOuts(Section):
         made = self.model_copy()
         made._withdrawn = members
         return made
+
+    @property
+    def people(self) -> OptedOut:
+        """Both lists, as an intake applies them."""
+        return OptedOut(self.all_members, self.matched_at_least, self.withdrawn)
 
     @property
     def all_members(self) -> tuple[str, ...]:

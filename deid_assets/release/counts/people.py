@@ -14,10 +14,12 @@ from deid_assets.policy.sections.counts import level_or_values
 from deid_assets.release.counts.cells import by_values, class_rows, counted_frame, step_rows
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.public_cells import shape
+from deid_assets.sources.cohort import OPTED_OUT
 from deid_assets.store.tables import Table
 
-_SECTIONS = ("source", "columns", "intake")
+_SECTIONS = ("source", "columns", "intake", "opt_outs")
 """Sections that affect which people are usable."""
+AFTER_OPT_OUTS = "people_after_opt_outs"
 _ORDERED = ("age", "date")
 _FILE = "data/People.csv"
 
@@ -25,13 +27,27 @@ _FILE = "data/People.csv"
 def people_steps(policy: CohortPolicy, tables: Mapping[str, Table]) -> tuple[AttritionStep, ...]:
     """People in and out of every step; exact, for the restricted edition. The files tell how many were usable."""
     people, unusable = tables["cohort_people"].count(), tables["quarantined_people"]
-    left_out = int(unusable.query(f"SELECT count(DISTINCT record) AS n FROM {unusable.sql}")["n"].iloc[0])
+    left_out = unusable.query(
+        f"""SELECT count(DISTINCT record) FILTER (rule <> ?) AS unusable, count(DISTINCT record) FILTER (rule = ?) AS opted
+            FROM {unusable.sql}""",
+        [OPTED_OUT, OPTED_OUT],
+    ).iloc[0]
     released = tables["release_people"].count()
+    usable_or_not = people + int(left_out["unusable"])
+    of = "delivered_people"
+    listed = []
+    if policy.opt_outs.people.everybody:
+        of = AFTER_OPT_OUTS
+        listed = [
+            AttritionStep(
+                of, "records", usable_or_not, "delivered_people", "opted out", shape=shape(policy, "source", "opt_outs")
+            )
+        ]
+    delivered = usable_or_not + int(left_out["opted"])
     return (
-        AttritionStep("delivered_people", "records", people + left_out, shape=shape(policy, "source")),
-        AttritionStep(
-            PEOPLE_STEP, "records", people, "delivered_people", "rows in quarantine", _FILE, shape(policy, *_SECTIONS)
-        ),
+        AttritionStep("delivered_people", "records", delivered, shape=shape(policy, "source")),
+        *listed,
+        AttritionStep(PEOPLE_STEP, "records", people, of, "rows in quarantine", _FILE, shape(policy, *_SECTIONS)),
         AttritionStep(RELEASED_PEOPLE_STEP, "records", released, PEOPLE_STEP, "none are left out", _FILE),
     )
 

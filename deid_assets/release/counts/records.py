@@ -14,22 +14,38 @@ from deid_assets.policy.sections.counts import level_or_values, levels_of_record
 from deid_assets.release.counts.cells import by_level, by_values, class_rows, counted_frame, step_rows
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.public_cells import shape
-from deid_assets.sources.flat import RECORDS
+from deid_assets.sources.flat import OPTED_OUT, RECORDS
 from deid_assets.store.tables import Table
 
-_SECTIONS = ("source", "quasi_identifiers", "attributes", "hierarchies")
+_SECTIONS = ("source", "opt_outs", "quasi_identifiers", "attributes", "hierarchies")
 """Sections that affect which records are usable."""
+
+AFTER_OPT_OUTS = "records_after_opt_outs"
 
 
 def record_steps(policy: FlatPolicy, tables: Mapping[str, Table]) -> tuple[AttritionStep, ...]:
     """Records in and out of every step; exact, for the restricted edition."""
     usable, released = tables["records"].count(), tables["release_records"].count()
-    delivered = usable + queries.quarantined(tables["quarantined_records"], RECORDS)
+    unusable, opted_out = queries.quarantined(tables["quarantined_records"], RECORDS, OPTED_OUT)
+    delivered = usable + unusable + opted_out
+    of = "delivered_records"
+    listed = []
+    if policy.opt_outs.people.everybody:
+        of = AFTER_OPT_OUTS
+        listed = [
+            AttritionStep(
+                of,
+                "records",
+                delivered - opted_out,
+                "delivered_records",
+                "opted out",
+                shape=shape(policy, "source", "opt_outs"),
+            )
+        ]
     return (
         AttritionStep("delivered_records", "records", delivered, shape=shape(policy, "source")),
-        AttritionStep(
-            RECORDS_STEP, "records", usable, "delivered_records", "rows in quarantine", shape=shape(policy, *_SECTIONS)
-        ),
+        *listed,
+        AttritionStep(RECORDS_STEP, "records", usable, of, "rows in quarantine", shape=shape(policy, *_SECTIONS)),
         AttritionStep(RELEASED_RECORDS_STEP, "records", released, RECORDS_STEP, "classes below k", "data/Records.csv"),
     )
 

@@ -36,6 +36,8 @@ class Audited:
         What `deid verify` says.
     lineage, checks, run
         From the event log; None and empty if it has no record of the release.
+    runs_before
+        Earlier runs of the same policy and delivery, which were refused or failed, or made another release.
     columns
         What each published column derives from.
     problems
@@ -47,6 +49,7 @@ class Audited:
     lineage: Lineage | None
     checks: Sequence[Evaluated]
     run: RecordedRun | None
+    runs_before: Sequence[RecordedRun]
     columns: Sequence[DerivedColumn]
     problems: Sequence[str]
 
@@ -70,6 +73,7 @@ def audit_document(found: Audited) -> dict[str, Json]:
         "recipients": dict(public["recipients"]),
         "code": {"version": public["code_version"], "packages": dict(public["packages"])},
         "run": None if found.run is None else asdict(found.run),
+        "runs_before": [_run_before(run, found.checks) for run in found.runs_before],
         "files": list(public["files"]),
         "assets": [] if found.lineage is None else _assets(found.lineage),
         "checks": [] if found.lineage is None else _checks(found.lineage, found.checks),
@@ -121,6 +125,12 @@ def _checks(lineage: Lineage, evaluations: Iterable[Evaluated]) -> list[dict[str
     """The evaluations of exactly these materializations."""
     events = {(made.asset, made.event) for made in (*lineage.before.values(), lineage.release)}
     return [asdict(one) for one in evaluations if (one.asset, one.event) in events]
+
+
+def _run_before(run: RecordedRun, evaluations: Iterable[Evaluated]) -> dict[str, Json]:
+    """An earlier run, and the checks that failed in it."""
+    failed = [asdict(one) for one in evaluations if one.run == run.run and not one.passed]
+    return {**asdict(run), "failed_checks": failed}
 
 
 def _removed(exact: Iterable[Mapping[str, Json]], shown: Iterable[Mapping[str, Json]]) -> list[dict[str, Json]]:

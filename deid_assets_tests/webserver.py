@@ -1,0 +1,99 @@
+"""`deid ui` on a home: the web server and the daemon, in processes of their own."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import deid_assets
+
+WAIT = 600  # seconds for the UI to load, and for a run to end; on two idle cores it is ten
+
+
+@dataclass(frozen=True)
+class Ui:
+    """A running UI, and the home that it shows."""
+
+    root: Path
+    url: str
+
+    def ask(self, query: str, **variables) -> dict:
+        """Send a GraphQL query; an error fails the test."""
+        request = urllib.request.Request(
+            f"{self.url}/graphql",
+            data=json.dumps({"query": query, "variables": variables}).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            found = json.loads(answer.read())
+        assert "errors" not in found, found["errors"]
+        return found["data"]
+
+
+def environment(root: Path) -> dict[str, str]:
+    """What a process needs to find this home, and this package even where it is not installed."""
+    package = str(Path(deid_assets.__file__).parents[1])
+    homes = {"DEID_HOME": str(root), "DAGSTER_HOME": str(root / "home")}
+    return {**os.environ, **homes, "PYTHONPATH": package, "PYTHONWARNINGS": "ignore"}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(what: str, ready, seconds: float = WAIT):
+    """Ask until there is an answer."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = ready()
+        if found:
+            return found
+        time.sleep(0.3)
+    pytest.fail(f"{what}: not within {seconds} seconds")
+
+
+@contextmanager
+def opened(root: Path) -> Iterator[Ui]:
+    """`deid ui` on a home, once it answers."""
+    ui = Ui(root, f"http://127.0.0.1:{(port := free_port())}")
+    with open(root / "ui.txt", "wb") as printed:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "deid_assets", "ui", "--port", str(port)],
+            env=environment(root),
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+
+        def answers() -> bool:
+            assert process.poll() is None, (root / "ui.txt").read_text()
+            try:
+                return bool(ui.ask("{ version }"))
+            except urllib.error.URLError:
+                return False
+
+        wait_for("the UI", answers)
+        yield ui
+    finally:
+        # The UI's own processes, and nobody else's: they are one process group. Whoever runs the tests in the background
+        # has them ignore SIGINT.
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(20)
