@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +19,9 @@ from deid_assets.automation.in_use import state_use
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.run import execute
 from deid_assets.errors import DeliveryError, ReleaseError
+from deid_assets.release.given import variables_of
 from deid_assets.release.keyring import secret_of
-from deid_assets.release.keys import GENERATED, SECRET_FILE, Secret
+from deid_assets.release.keys import GENERATED, SECRET_FILE, SIGNING_KEY_VARIABLE, Secret
 from deid_assets.release.lineage.published import PublishedRelease
 from deid_assets.release.manifest.editions import package_versions
 from deid_assets.release.reproduction import Compared, compared, differing_versions, recall, temporary_home
@@ -97,17 +98,26 @@ def _require_same_inputs(published: PublishedRelease, secret: Secret, delivery: 
 
 @contextlib.contextmanager
 def _environment(home: Home, temporary: Home, secret: Secret) -> Iterator[None]:
-    """Let the definitions find the temporary home, and the home's secret where it lies: it is not copied."""
+    """Let the definitions find the temporary home, and the home's secret where it lies: it is not copied.
+
+    The temporary home signs with a key of its own.
+    """
     changes = {"DEID_HOME": str(temporary.root)}
     if secret.origin == GENERATED:
         changes["DEID_SECRET_FILE"] = str(Path(home.keys / SECRET_FILE).absolute())
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
+    without = variables_of(SIGNING_KEY_VARIABLE)
+    before = {name: os.environ.get(name) for name in (*changes, *without)}
+    _set(dict.fromkeys(without) | changes)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        _set(before)
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    """Set variables of the environment; those that are None are removed."""
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
