@@ -80,6 +80,20 @@ def extras() -> set[str]:
     )
 
 
+def variables_in_docs() -> set[str]:
+    """The environment variables in the table of settings."""
+    section = (DOCS / "deployment.md").read_text(encoding="utf-8").split("## Settings\n")[1].split("\n## ")[0]
+    return set(re.findall(r"`(DEID_[A-Z_]+)`", section))
+
+
+def test_the_table_of_settings_has_every_variable_that_the_code_reads():
+    code = "".join(path.read_text(encoding="utf-8") for path in DOCS.parent.rglob("*.py"))
+    given_in_three_ways = {
+        f"{name}{ending}" for name in ("DEID_SECRET", "DEID_SIGNING_KEY") for ending in ("_FILE", "_COMMAND")
+    }
+    assert variables_in_docs() == set(re.findall(r'"(DEID_[A-Z_]+)"', code)) | given_in_three_ways
+
+
 def require_known(part: str) -> None:
     """Refuse a shell command that no test knows: of a module that is not there, of an extra that the package lacks."""
     words = shlex.split(part, comments=True)
@@ -102,6 +116,8 @@ def require_known(part: str) -> None:
         case [".venv/bin/pip", "install", *options, "-e", what]:
             assert [word for word in options if word not in ("-q", "-c", "requirements.lock")] == []
             assert what == "." or what.removeprefix(".[").removesuffix("]") in extras()
+        case ["export", stated]:
+            assert stated.split("=")[0] in variables_in_docs()
         case ["eval", "$(_DEID_COMPLETE=bash_source .venv/bin/deid)"]:
             assert "complete" in BashComplete(main, {}, "deid", "_DEID_COMPLETE").source()
         case _:

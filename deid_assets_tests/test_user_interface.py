@@ -7,10 +7,8 @@ there, and the failed run is executed again from the UI.
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -25,12 +23,12 @@ from deid_assets.command_line.instance import workspace_file
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.stages import STAGES, STAGES_WITH_DATES
 from deid_assets.store.home import Home
+from deid_assets_tests.processes import free_port, wait_for
 from deid_assets_tests.scenarios.command_line import ERROR, deid_here
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 
 KEY = "mended"
 JOB = "release_small"
-WAIT = 90  # seconds for the UI to load, and for a run to end; on two idle cores it is ten
 
 
 @dataclass(frozen=True)
@@ -59,23 +57,6 @@ def environment(root: Path) -> dict[str, str]:
     package = str(Path(deid_assets.__file__).parents[1])
     homes = {"DEID_HOME": str(root), "DAGSTER_HOME": str(root / "home")}
     return {**os.environ, **homes, "PYTHONPATH": package, "PYTHONWARNINGS": "ignore"}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def wait_for(what: str, ready, seconds: float = WAIT):
-    """Ask until there is an answer."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = ready()
-        if found:
-            return found
-        time.sleep(0.3)
-    pytest.fail(f"{what}: not within {seconds} seconds")
 
 
 @pytest.fixture(scope="module")
