@@ -83,7 +83,7 @@ def extras() -> set[str]:
 def variables_in_docs() -> set[str]:
     """The environment variables in the table of settings."""
     section = (DOCS / "deployment.md").read_text(encoding="utf-8").split("## Settings\n")[1].split("\n## ")[0]
-    return set(re.findall(r"`(DEID_[A-Z_]+)`", section))
+    return set(re.findall(r"`((?:DEID|OPENLINEAGE)_[A-Z_]+)`", section))
 
 
 def test_the_table_of_settings_has_every_variable_that_the_code_reads():
@@ -91,7 +91,7 @@ def test_the_table_of_settings_has_every_variable_that_the_code_reads():
     given_in_three_ways = {
         f"{name}{ending}" for name in ("DEID_SECRET", "DEID_SIGNING_KEY") for ending in ("_FILE", "_COMMAND")
     }
-    assert variables_in_docs() == set(re.findall(r'"(DEID_[A-Z_]+)"', code)) | given_in_three_ways
+    assert variables_in_docs() == set(re.findall(r'"((?:DEID|OPENLINEAGE)_[A-Z_]+)"', code)) | given_in_three_ways
 
 
 def require_known(part: str) -> None:

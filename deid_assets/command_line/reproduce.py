@@ -27,7 +27,7 @@ from deid_assets.release.manifest.editions import package_versions
 from deid_assets.release.reproduction import Compared, compared, differing_versions, recall, temporary_home
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import register_delivery, registered_delivery
-from deid_assets.store.home import Home
+from deid_assets.store.home import PUBLISHED, Home
 from deid_assets.store.tables import interrupt_queries
 
 
@@ -100,12 +100,12 @@ def _require_same_inputs(published: PublishedRelease, secret: Secret, delivery: 
 def _environment(home: Home, temporary: Home, secret: Secret) -> Iterator[None]:
     """Let the definitions find the temporary home, and the home's secret where it lies: it is not copied.
 
-    The temporary home signs with a key of its own.
+    The temporary home signs with a key of its own, and its releases stay in it.
     """
     changes = {"DEID_HOME": str(temporary.root)}
     if secret.origin == GENERATED:
         changes["DEID_SECRET_FILE"] = str(Path(home.keys / SECRET_FILE).absolute())
-    without = variables_of(SIGNING_KEY_VARIABLE)
+    without = (*variables_of(SIGNING_KEY_VARIABLE), PUBLISHED)
     before = {name: os.environ.get(name) for name in (*changes, *without)}
     _set(dict.fromkeys(without) | changes)
     try:
