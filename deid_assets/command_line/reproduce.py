@@ -24,6 +24,7 @@ from deid_assets.release.keyring import secret_of
 from deid_assets.release.keys import GENERATED, SECRET_FILE, SIGNING_KEY_VARIABLE, Secret
 from deid_assets.release.lineage.published import PublishedRelease
 from deid_assets.release.manifest.editions import package_versions
+from deid_assets.release.publication.copies import VARIABLE as COPIES
 from deid_assets.release.reproduction import Compared, compared, differing_versions, recall, temporary_home
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import register_delivery, registered_delivery
@@ -100,12 +101,12 @@ def _require_same_inputs(published: PublishedRelease, secret: Secret, delivery: 
 def _environment(home: Home, temporary: Home, secret: Secret) -> Iterator[None]:
     """Let the definitions find the temporary home, and the home's secret where it lies: it is not copied.
 
-    The temporary home signs with a key of its own, and its releases stay in it.
+    The temporary home signs with a key of its own, and its releases stay in it alone.
     """
     changes = {"DEID_HOME": str(temporary.root)}
     if secret.origin == GENERATED:
         changes["DEID_SECRET_FILE"] = str(Path(home.keys / SECRET_FILE).absolute())
-    without = (*variables_of(SIGNING_KEY_VARIABLE), PUBLISHED)
+    without = (*variables_of(SIGNING_KEY_VARIABLE), PUBLISHED, COPIES)
     before = {name: os.environ.get(name) for name in (*changes, *without)}
     _set(dict.fromkeys(without) | changes)
     try:
