@@ -20,15 +20,6 @@ _OBJECT_STORES = ("s3", "gcs", "abfs")
 _CHUNK = 8_000_000
 
 
-def is_url(text: str) -> bool:
-    """Whether this is a URL, and not a path.
-
-    >>> is_url("s3://bucket/in"), is_url("/in/2012-04")
-    (True, False)
-    """
-    return "://" in text
-
-
 @dataclass(frozen=True)
 class Seen:
     """A file as it was listed: its bytes, and when it was written, in nanoseconds."""
@@ -79,10 +70,20 @@ class RemoteFolder:
         return cls(address, fs.SubTreeFileSystem(path, found))
 
     def names(self) -> dict[str, Seen]:
-        """Every file in it and below, by its path in it; a URL of one file lists that file as its own name."""
+        """Every file in it and below, by its path in it."""
         with self._told("listed"):
             found = self.files.get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True))
             return {one.path: Seen(one.size, one.mtime_ns or 0) for one in found if one.type == fs.FileType.File}
+
+    def listed(self) -> tuple["RemoteFolder", dict[str, Seen]]:
+        """The folder with its files; if the URL names one file, the folder that it is in, with that file alone."""
+        around, path = self.files.base_fs, PurePosixPath(self.files.base_path)
+        with self._told("listed"):
+            own = around.get_file_info(str(path))
+            if own.type != fs.FileType.File:
+                return self, self.names()
+            folder = RemoteFolder(self.address.rpartition("/")[0], fs.SubTreeFileSystem(str(path.parent), around))
+            return folder, {path.name: Seen(own.size, own.mtime_ns or 0)}
 
     def read(self, name: str) -> bytes | None:
         """The content of a small file; None if it does not exist."""
