@@ -22,6 +22,7 @@ from deid_assets_tests import examples, package_graph
 from deid_assets_tests.scenarios.test_flat_release import FLAT
 
 DOCS = Path(deid_assets.__file__).parent / "docs"
+DEPLOYMENT = DOCS / "deployment"
 PROJECT = Path(examples.__file__).parent / "claims_project"
 README = DOCS.parent.parent / "README.md"
 PAGES = (README, *sorted(DOCS.glob("*.md")))
@@ -53,8 +54,9 @@ def shell_parts(page: Path) -> Iterator[str]:
 def commands(page: Path) -> Iterator[list[str]]:
     """Every `deid` command of a page's shell examples, as words after `deid`."""
     for part in shell_parts(page):
-        if re.match(r"\.venv/bin/deid\b", part):
-            yield shlex.split(part, comments=True)[1:]
+        found = re.match(r"(\.venv/bin/|docker compose exec code )deid\b", part)
+        if found:
+            yield shlex.split(part[found.end() :], comments=True)
 
 
 def commands_in_text(page: Path) -> Iterator[list[str]]:
@@ -116,6 +118,18 @@ def require_known(part: str) -> None:
         case [".venv/bin/pip", "install", *options, "-e", what]:
             assert [word for word in options if word not in ("-q", "-c", "requirements.lock")] == []
             assert what == "." or what.removeprefix(".[").removesuffix("]") in extras()
+        case ["cd", folder]:
+            assert (README.parent / folder).is_dir()
+        case ["umask", "077"] | ["openssl", "rand", "-hex", "32", ">", "secret"]:
+            return
+        case ["echo", stated, ">", ".env"]:
+            assert f"${{{stated.split('=')[0]}:?" in (DEPLOYMENT / "compose.yaml").read_text(encoding="utf-8")
+        case ["sudo", "chown", number, "secret"]:
+            assert f"--uid {number} " in (DEPLOYMENT / "Containerfile").read_text(encoding="utf-8")
+        case ["docker", "compose", "up", "--build", "--wait"]:
+            return
+        case ["docker", "compose", "exec", service, "deid", *_]:
+            assert service in yaml.safe_load((DEPLOYMENT / "compose.yaml").read_text(encoding="utf-8"))["services"]
         case ["export", stated]:
             assert stated.split("=")[0] in variables_in_docs()
         case ["eval", "$(_DEID_COMPLETE=bash_source .venv/bin/deid)"]:
