@@ -24,7 +24,7 @@ import pytest
 import yaml
 
 import deid_assets
-from deid_assets.release.keys import Secret
+from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.store.digests import parse_json
 from deid_assets_tests.postgres import needs_postgres
@@ -221,3 +221,37 @@ def test_a_delivery_that_arrives_is_released_by_daemon_and_code_location_and_sho
     # Nothing that webserver and daemon wrote or printed has the secret or the address of the database's password.
     beside = [path for path in [*here.dagster.rglob("*"), *(here.root / "logs").iterdir()] if path.is_file()]
     assert not [path for path in beside if SECRET.encode() in path.read_bytes()]
+
+
+@needs_postgres
+@pytest.mark.matrix
+def test_a_delivery_by_url_is_released_elsewhere_copied_audited_and_reproduced_on_postgresql(tmp_path, postgres, monkeypatch):
+    """`deid run` with every setting; `deid reproduce` must not touch the database, the releases or the copies."""
+    home, published, copies = tmp_path / "deid", tmp_path / "published", tmp_path / "copies"
+    pem = SigningKey.generated().private_pem().decode()
+    for name, value in {
+        "DEID_STORAGE": postgres, "DEID_PUBLISHED": str(published), "DEID_COPY_TO": copies.as_uri(), "DEID_SIGNING_KEY": pem,
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    write_delivery(tmp_path / "in" / "2024-01", MEMBERS, seed=1)
+    write_policy(tmp_path / "elsewhere", SMALL)
+    url, policy = (tmp_path / "in" / "2024-01").as_uri(), tmp_path / "elsewhere" / "small.yaml"
+    exit_code, printed = deid_here(home, "run", "--policy", policy, "--delivery", url)
+    assert exit_code == PUBLISHED, printed
+    release = published / "small" / "0001"
+    assert (home / "deliveries" / "fetched" / "2024-01").is_dir() and not (home / "keys" / "signing_key.pem").exists()
+
+    def files(folder: Path) -> dict[str, bytes]:
+        found = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        return {str(name): content for name, content in found.items() if name.name != ".lock"}
+
+    before = files(published)
+    assert files(copies) == before and (release / "manifest.json").is_file()
+    assert deid_here(home, "key", "export", "--output", tmp_path / "key.pem")[0] == 0
+    assert deid_here(home, "verify", copies / "small" / "0001", "--key", tmp_path / "key.pem")[0] == PUBLISHED
+    assert deid_here(home, "audit", "small/0001")[0] == 0
+    exit_code, printed = deid_here(home, "reproduce", "small/0001")
+    assert exit_code == 0, printed
+    assert files(published) == files(copies) == before and not list(home.rglob("*.db"))
+    exit_code, printed = deid_here(home, "run", "--policy", "small", "--delivery", url)
+    assert exit_code == PUBLISHED and "Unchanged" in printed
