@@ -13,6 +13,7 @@ _HOMES = {
     "DeidRelease": "deid_assets.components.release",
     "Upstream": "deid_assets.embedding",
     "build_release": "deid_assets.embedding",
+    "on_new_delivery": "deid_assets.automation.conditions",
     "CsvFiles": "deid_assets.sources.upstream",
     "DuckDBTable": "deid_assets.sources.upstream",
     "InMemory": "deid_assets.sources.upstream",

@@ -6,7 +6,7 @@ another home, for instance in tests, or to merge into another project.
 
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -33,6 +33,7 @@ from deid_assets.assets import (
     rule_needs,
 )
 from deid_assets.assets.stage_asset import StageAsset
+from deid_assets.assets.whole_stage import whole_stages
 from deid_assets.automation.deliveries import Watched, delivery_sensor
 from deid_assets.automation.freshness import freshness_of, freshness_policy
 from deid_assets.automation.in_use import Use, policies_in_use, uses_in
@@ -46,9 +47,10 @@ from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import policies_in
 from deid_assets.policy.models import Policy
-from deid_assets.resources import POLICY_TAG, STORE_TAG, Keys, RestrictedStore, Workplace, column_schema, job_name
+from deid_assets.release.published_tables import published_tables
+from deid_assets.resources import POLICY_TAG, PUBLISHED, STORE_TAG, Keys, RestrictedStore, Workplace, column_schema, job_name
 from deid_assets.schemas import contracts_of
-from deid_assets.stages import RENAMED_WITH_DATES, STAGE_OF
+from deid_assets.stages import RELEASE, RENAMED_WITH_DATES, STAGE_OF
 from deid_assets.store.home import Home
 
 # `partitions_def` on checks is a preview feature, `data_version` of outputs a beta feature. pyproject.toml pins the
@@ -145,7 +147,7 @@ class PolicyParts:
         partitions_def = partitions_def or deliveries_of(policy.name)
         renamed = RENAMED_WITH_DATES if getattr(policy, "dates", None) is not None else {}
         made = [
-            one.made(
+            (replace(one, published=published_tables(policy)) if RELEASE in one.outs else one).made(
                 keys,
                 {} if _before_dates(one) else renamed,
                 delivered if any(STAGE_OF[name] == "intake" for name in one.outs) else None,
@@ -160,7 +162,7 @@ class PolicyParts:
             policy,
             keys,
             partitions_def,
-            tuple(dg.map_asset_specs(described, made)),
+            (*dg.map_asset_specs(described, made), *whole_stages(policy, keys, partitions_def)),
             (*contract_checks(policy, keys, partitions_def), *risk_checks(policy, keys, partitions_def)),
         )
 
@@ -256,7 +258,8 @@ def specialize(
     # Guesses could be tested against a plain digest of who opted out; the keyed one of `made_under` covers it.
     sections = [section for section in metadata["policy_sections"] if section not in RESTRICTED_SECTIONS]
     name = spec.key.path[-1]
-    described: dict[str, object] = {"dagster/column_schema": column_schema(contracts[name])}
+    # The columns of a published table are those of its dictionary, which is known when it is made.
+    described: dict[str, object] = {} if PUBLISHED in metadata else {"dagster/column_schema": column_schema(contracts[name])}
     derived = candidate.release_lineage(policy).get(name) if isinstance(policy, Policy) else None
     if derived and isinstance(policy, Policy) and policy.dates is not None:
         derived = {column: [_with_dates(source) for source in sources] for column, sources in derived.items()}
@@ -267,7 +270,7 @@ def specialize(
         group_name=f"{policy.name}/{metadata['stage']}",
         code_version=f"{metadata['method_version']}-{policy.section_hash(*sections)[:12]}",
         owners=list(policy.owners),
-        freshness_policy=freshness_policy(fresh_days) if fresh_days and name == "release" else None,
+        freshness_policy=freshness_policy(fresh_days) if fresh_days and name == RELEASE else None,
     ).merge_attributes(metadata=described)
 
 

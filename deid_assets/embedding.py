@@ -16,7 +16,7 @@ from deid_assets.partitions import deliveries_of
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import load_policy
 from deid_assets.policy.models import Policy
-from deid_assets.resources import Keys, Workplace
+from deid_assets.resources import PUBLISHED, Keys, Workplace
 from deid_assets.sources.upstream import Copies, InMemory, Read
 from deid_assets.store.home import Home
 
@@ -83,7 +83,7 @@ def build_release(
     resource_key
         Key of our resource; that of our IO manager has `_store` after it. Two releases in one project need two keys.
     automation_condition
-        Of every asset of the release.
+        Of every asset of the release, such as `on_new_delivery()`; published tables are made with it.
     freshness_policy
         Of the published release.
 
@@ -103,7 +103,12 @@ def build_release(
         raise PolicyError(f"policy {read.name}: a delivery has one key, so its partitions cannot have two dimensions")
     named = {"members": members} if claims is None else {"members": members, "claims": claims}
     upstreams = {name: Upstream(one) if isinstance(one, dg.AssetKey) else one for name, one in named.items()}
-    copies = Copies(read.name, read.source, {name: one.read for name, one in upstreams.items()})
+    copies = Copies(
+        read.name,
+        read.source,
+        {name: one.read for name, one in upstreams.items()},
+        {name: one.asset.to_user_string() for name, one in upstreams.items()},
+    )
     workplace = Workplace(str(_home(home).root), {read.name: read}, copies)
     keys = Keys(read.name, tuple(key_prefix), resource_key)
     taken_in = intake_of(copies, [name for name, one in upstreams.items() if one.partition_mapping is not None])
@@ -141,7 +146,9 @@ def _scheduled(
     freshness_policy: dg.FreshnessPolicy | None,
     spec: dg.AssetSpec,
 ) -> dg.AssetSpec:
-    changed = spec if automation_condition is None else spec.replace_attributes(automation_condition=automation_condition)
+    # A published table is made with its release: a condition of its own could only ask for both again.
+    own = automation_condition if PUBLISHED not in spec.metadata else None
+    changed = spec if own is None else spec.replace_attributes(automation_condition=own)
     if freshness_policy is None or spec.key != keys.asset("release"):
         return changed
     return changed.replace_attributes(freshness_policy=freshness_policy)

@@ -59,6 +59,10 @@ INPUTS_TAG = "deid/inputs"
 """Tag of a run: the beginning of the keyed digest of its inputs, once the delivery has been read."""
 
 
+PUBLISHED = "published"
+"""The part of a published table's key between the policy and the table."""
+
+
 def job_name(policy: str) -> str:
     """The name of a policy's main job."""
     return f"{JOB_PREFIX}{policy}"
@@ -99,6 +103,10 @@ class Keys:
     def asset(self, name: str) -> dg.AssetKey:
         """The key of an asset."""
         return dg.AssetKey([*self.prefix, self.policy, name])
+
+    def published(self, table: str) -> dg.AssetKey:
+        """The key of a published table, which is called like its file: no table of the restricted store begins so."""
+        return dg.AssetKey([*self.prefix, self.policy, PUBLISHED, table])
 
     @property
     def place(self) -> str:
@@ -446,7 +454,8 @@ class RestrictedStore(dg.IOManager):
         Columns derived from others under a new name are declared with the asset, as `derived_columns`.
         """
         derived = context.definition_metadata.get("derived_columns", {})
-        own = [dep.asset_key for dep in context.asset_spec.deps if dep.asset_key.path[:-1] == context.asset_key.path[:-1]]
+        inputs = (dep.asset_key for dep in context.asset_spec.deps)
+        own = [key for key in inputs if key.path[:-1] == context.asset_key.path[:-1] and key.path[-1] in STAGE_OF]
         parents = {key: self.workplace.table(key, context.partition_key) for key in own}
         known = {key: set(table.columns()) for key, table in parents.items()}
         deps = {}
@@ -484,7 +493,8 @@ def asset_key_of(context: dg.AssetExecutionContext | dg.AssetCheckExecutionConte
     if isinstance(context, dg.AssetCheckExecutionContext):
         check: dg.AssetCheckKey = next(iter(context.selected_asset_check_keys))
         return check.asset_key
-    key: dg.AssetKey = next(iter(context.selected_asset_keys))
+    # A release makes its published tables, too, whose keys are longer.
+    key: dg.AssetKey = min(context.selected_asset_keys, key=lambda one: (len(one.path), one))
     return key
 
 

@@ -1,4 +1,9 @@
-"""The stages in order, and the assets of each. Schemas of the store and asset groups follow them."""
+"""The stages in order, and the assets of each. Schemas of the store and asset groups follow them.
+
+Each stage before the release has an asset of its own, called like the stage, which stands for its tables.
+"""
+
+from collections.abc import Mapping
 
 from deid_assets.assessments.assessment import CANDIDATE
 from deid_assets.assessments.registry import COHORT, FLAT, LONGITUDINAL
@@ -70,6 +75,15 @@ STAGE_OF: dict[str, str] = {
     for stage, assets in stages.items()
     for asset in assets
 }
+
+
+RELEASE = "release"
+"""The last stage, and its one asset."""
+
+
+def before_release(stages: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """The stages that a release depends on, in order; each is the name of an asset, too."""
+    return tuple(stage for stage in stages if stage != RELEASE)
 
 
 def stages_of(policy: object) -> dict[str, tuple[str, ...]]:

@@ -1,6 +1,8 @@
 """What holds for every test."""
 
+import functools
 import gc
+import os
 import sqlite3
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -9,6 +11,14 @@ import pytest
 
 from deid_assets_tests import examples  # noqa: F401 - registers the profile that the command line names
 from deid_assets_tests.postgres import Server, postgres_server
+
+
+def pytest_configure() -> None:
+    """Each process does its linear algebra on one core: threads that wait for small products only take the others' time.
+
+    Before NumPy is imported, which reads it once; processes that tests start do likewise.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -38,6 +48,16 @@ def postgres(postgres_of_session) -> Iterator[str]:
     """The address of an empty PostgreSQL database; tests that ask for it are marked `needs_postgres`."""
     with postgres_of_session.database() as address:
         yield address
+
+
+@pytest.fixture(scope="session", autouse=True)
+def migrations_are_read_once() -> Iterator[None]:
+    """Every run has a database of its own, for which Dagster would read the same migrations twice, and each time anew."""
+    from alembic.script import ScriptDirectory
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ScriptDirectory, "from_config", functools.cache(ScriptDirectory.from_config))
+        yield
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,9 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import dagster as dg
+import duckdb
 import pandas as pd
 import pytest
 
+from deid_assets import resources
 from deid_assets.errors import StoreError
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policy_by_name, policy_from
@@ -25,7 +27,7 @@ from deid_assets.resources import (
 from deid_assets.schemas import contracts_of
 from deid_assets.store.home import Home
 from deid_assets.store.lock import StoreLock
-from deid_assets.store.tables import Query, Table
+from deid_assets.store.tables import Query, Table, connect, write_table
 from deid_assets_tests.policy.policy_texts import public_values
 
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
@@ -261,6 +263,124 @@ class TestLocks:
             instance.report_run_failed(started)
             other.setup_for_execution(SimpleNamespace(run=second, instance=instance))
             other.teardown_after_execution(SimpleNamespace(run=second))
+
+
+def is_open(file: Path) -> bool:
+    """Whether this process has the store open: DuckDB then refuses another configuration."""
+    try:
+        duckdb.connect(str(file), read_only=True).close()
+    except duckdb.ConnectionException:
+        return True
+    return False
+
+
+class TestStoresThatStayOpen:
+    """Between the steps of a process a small store is open, one that has grown is not, and after the run none is."""
+
+    @pytest.fixture
+    def table(self, home) -> Table:
+        table = Workplace(str(home.root)).table(MEMBERS, "2012")
+        write_table(table, "SELECT 'm1' AS member_id, 40 AS age")
+        return table
+
+    def over(self, store: RestrictedStore) -> None:
+        store.teardown_after_execution(SimpleNamespace(run=None))
+
+    def test_a_small_store_is_open_from_its_first_use_to_the_end(self, home, table):
+        store = store_in(home)
+        assert not is_open(table.file)
+        for _ in range(2):
+            store.keep_open(table.file)
+            assert is_open(table.file)
+        self.over(store)
+        assert not is_open(table.file), "opened twice, it would still be"
+
+    def test_a_store_that_is_not_there_yet_is_opened_once_it_is(self, home, table):
+        store, later = store_in(home), table.file.with_name("2013.duckdb")
+        store.keep_open(later)
+        assert not later.exists()
+        table.file.rename(later)
+        store.keep_open(later)
+        assert is_open(later)
+        self.over(store)
+
+    def test_a_store_that_has_grown_is_closed(self, home, table, monkeypatch):
+        store = store_in(home)
+        store.keep_open(table.file)
+        monkeypatch.setattr(resources, "SMALL_STORE", table.file.stat().st_size - 1)
+        store.keep_open(table.file)
+        assert not is_open(table.file)
+        store.keep_open(table.file)
+        assert not is_open(table.file)
+
+    def test_steps_keep_it_open_and_a_run_leaves_it_closed_even_if_it_failed(self, home):
+        seen = []
+
+        @dg.asset(key_prefix=POLICY, partitions_def=deliveries_of(POLICY), metadata=MADE, name="removed_members")
+        def watching(members: Table) -> str:
+            seen.append(is_open(members.file))
+            return "SELECT 'm1'::INTEGER AS n"
+
+        assert not run(home, members, watching).success
+        assert seen == [True] and not is_open(home.store / POLICY / "2012.duckdb")
+
+    def test_what_is_written_into_an_open_store_is_read(self, home, table):
+        store = store_in(home)
+        store.keep_open(table.file)
+        assert table.frame()["age"].tolist() == [40]
+        write_table(table, "SELECT 'm1' AS member_id, 41 AS age")
+        assert table.frame()["age"].tolist() == [41]
+        self.over(store)
+
+    def test_what_another_process_wrote_between_two_parts_of_a_run_is_read(self, home, table):
+        store = store_in(home)
+        store.keep_open(table.file)
+        assert table.frame()["age"].tolist() == [40]
+        self.over(store)
+        with duckdb.connect(str(table.file)) as another:
+            another.execute("UPDATE intake.members SET age = 42")
+        store.keep_open(table.file)
+        assert table.frame()["age"].tolist() == [42]
+        self.over(store)
+
+    def harmed(self, file: Path) -> None:
+        with connect(file) as connection:
+            connection.execute("CREATE MACRO min(x) AS 100")
+
+    def test_while_it_is_open_it_is_asked_once_for_plain_tables_and_again_before_it_is_judged(self, home, table):
+        store = store_in(home)
+        store.keep_open(table.file)
+        store.require_plain_tables(table.file)
+        self.harmed(table.file)
+        store.require_plain_tables(table.file)
+        with pytest.raises(StoreError, match="contains macros"):
+            store.require_plain_tables(table.file, again=True)
+        self.over(store)
+
+    @pytest.mark.parametrize("closed_by", ["the end of the part of the run", "its growth"])
+    def test_once_it_was_closed_what_was_found_before_does_not_count(self, home, table, monkeypatch, closed_by):
+        store = store_in(home)
+        store.keep_open(table.file)
+        store.require_plain_tables(table.file)
+        if closed_by == "its growth":
+            with monkeypatch.context() as patch:
+                patch.setattr(resources, "SMALL_STORE", 0)
+                store.keep_open(table.file)
+        else:
+            self.over(store)
+        with duckdb.connect(str(table.file)) as another:
+            another.execute("CREATE MACRO main.min(x) AS 100")
+        store.keep_open(table.file)
+        with pytest.raises(StoreError, match="contains macros"):
+            store.require_plain_tables(table.file)
+        self.over(store)
+
+    def test_a_store_that_is_not_kept_open_is_asked_every_time(self, home, table):
+        store = store_in(home)
+        store.require_plain_tables(table.file)
+        self.harmed(table.file)
+        with pytest.raises(StoreError, match="contains macros"):
+            store.require_plain_tables(table.file)
 
 
 def a_run(status: str) -> dg.DagsterRun:

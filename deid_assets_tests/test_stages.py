@@ -6,11 +6,16 @@ import dagster as dg
 import pytest
 
 from deid_assets.assessments.registry import gates_of
+from deid_assets.assets.publishing import gating_checks
+from deid_assets.assets.stage_asset import StageAsset
+from deid_assets.assets.whole_stage import upstream
 from deid_assets.definitions import build_definitions
+from deid_assets.errors import ReleaseError
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policies_in, policy_by_name, policy_from
-from deid_assets.resources import job_name
-from deid_assets.stages import COHORT_STAGES, FLAT_STAGES, STAGE_OF, STAGES, stages_of
+from deid_assets.release.published_tables import published_tables
+from deid_assets.resources import Keys, job_name
+from deid_assets.stages import COHORT_STAGES, FLAT_STAGES, STAGE_OF, STAGES, before_release, stages_of
 from deid_assets.store.home import Home
 from deid_assets_tests.policy.cohort_values import cohort_values
 from deid_assets_tests.policy.policy_texts import public_values
@@ -34,8 +39,21 @@ def specs(definitions) -> dict[dg.AssetKey, dg.AssetSpec]:
     return {spec.key: spec for spec in definitions.resolve_all_asset_specs()}
 
 
-def keys(policy: str) -> set[dg.AssetKey]:
+def tables(policy: str) -> set[dg.AssetKey]:
     return {dg.AssetKey([policy, asset]) for assets in stages_of(POLICIES[policy]).values() for asset in assets}
+
+
+def keys(policy: str) -> set[dg.AssetKey]:
+    """Tables, whole stages, and published tables."""
+    stages = {dg.AssetKey([policy, stage]) for stage in before_release(stages_of(POLICIES[policy]))}
+    return tables(policy) | stages | {Keys(policy).published(table) for table in published_tables(POLICIES[policy])}
+
+
+def stage_of(key: dg.AssetKey) -> str:
+    """The stage of an asset: that of its table, its own, or the release."""
+    if key.path[1] == "published":
+        return "release"
+    return STAGE_OF.get(key.path[1], key.path[1])
 
 
 @pytest.mark.parametrize("stages", [STAGES, FLAT_STAGES, COHORT_STAGES])
@@ -56,6 +74,11 @@ def test_the_stages_are_in_the_order_of_the_data():
     assert list(STAGES) == in_order.split()
 
 
+def test_no_table_is_called_like_a_stage_or_like_a_published_table():
+    published = {table for policy in POLICIES.values() for table in published_tables(policy)} | {"Records", "People"}
+    assert not set(STAGE_OF) & ((set(STAGE_OF.values()) - {"release"}) | published)
+
+
 def test_every_asset_exists_for_each_policy_and_no_other(specs):
     assert set(specs) == set().union(*(keys(policy) for policy in POLICIES))
 
@@ -65,17 +88,71 @@ def test_no_asset_reads_one_of_a_later_stage(specs):
     for spec in specs.values():
         for dep in spec.deps:
             assert dep.asset_key.path[0] == spec.key.path[0], "policies do not read each other's data"
-            assert place[STAGE_OF[dep.asset_key.path[1]]] <= place[STAGE_OF[spec.key.path[1]]], spec.key
+            assert place[stage_of(dep.asset_key)] <= place[stage_of(spec.key)], spec.key
+
+
+def deps(definitions: dg.Definitions, key: dg.AssetKey) -> set[dg.AssetKey]:
+    return set(definitions.resolve_asset_graph().get(key).parent_keys)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        POLICIES["heritage"],
+        POLICIES["claims_dates"],
+        policy_from(FLAT),
+        policy_from(cohort_values(owners=["team:privacy"])),
+    ],
+    ids=["longitudinal", "with dates", "flat", "cohort"],
+)
+class TestStages:
+    """A release depends on the assets of stages, these on every table of theirs: nothing that the gate asks for is left out."""
+
+    def test_a_release_depends_on_every_stage_before_it_and_on_nothing_else(self, policy, tmp_path):
+        made, keys = build_definitions({policy.name: policy}, Home(tmp_path)), Keys(policy.name)
+        stages = stages_of(policy)
+        assert deps(made, keys.asset("release")) == {keys.asset(stage) for stage in stages if stage != "release"}
+
+    def test_a_stage_depends_on_all_of_its_tables(self, policy, tmp_path):
+        made, keys = build_definitions({policy.name: policy}, Home(tmp_path)), Keys(policy.name)
+        behind = set()
+        for stage, tables in stages_of(policy).items():
+            if stage != "release":
+                assert deps(made, keys.asset(stage)) == {keys.asset(table) for table in tables}
+                behind |= deps(made, keys.asset(stage))
+        assert behind == set(upstream(policy, keys.asset("release")))
+        # Their checks block what comes after them, so a stage and its release are not made in a run in which one fails.
+        checks = {spec.key: spec for one in made.asset_checks for spec in one.check_specs}
+        gating = gating_checks(policy, keys.asset("release"))
+        assert {check.asset_key for check in gating} == behind and all(checks[check].blocking for check in gating)
+
+    def test_published_tables_are_made_with_the_release_and_never_without(self, policy, tmp_path):
+        made, keys = build_definitions({policy.name: policy}, Home(tmp_path)), Keys(policy.name)
+        graph = made.resolve_asset_graph()
+        together = {keys.published(table) for table in published_tables(policy)} | {keys.asset("release")}
+        assert len(together) > 1
+        for key in together - {keys.asset("release")}:
+            assert deps(made, key) == {keys.asset("release")}
+            assert graph.get(key).execution_set_asset_keys == together
+        alone = dg.define_asset_job("alone", dg.AssetSelection.assets(keys.asset("release")))
+        with pytest.raises(dg.DagsterInvalidDefinitionError):
+            dg.Definitions.merge(made, dg.Definitions(jobs=[alone])).resolve_job_def("alone")
+
+
+def test_what_reads_a_table_of_no_stage_that_it_depends_on_is_refused():
+    with pytest.raises(ReleaseError, match="judges reads members, and depends on none of their stages"):
+        StageAsset(lambda context, members: None, {"release": {}}, "judges", ("members",), stages=("candidate",))
 
 
 def test_every_asset_says_what_the_ui_shows(specs):
     for key, spec in specs.items():
-        policy, asset = key.path
-        assert spec.group_name == f"{policy}/{STAGE_OF[asset]}"
+        policy = key.path[0]
+        assert spec.group_name == f"{policy}/{stage_of(key)}"
         assert spec.partitions_def == deliveries_of(policy)
         assert spec.description and spec.description.strip().endswith("."), key
         assert list(spec.owners) == list(POLICIES[policy].owners)
-        assert "duckdb" in spec.kinds
+        assert spec.kinds & {"duckdb", "stage", "parquet"}
+        assert ("duckdb" in spec.kinds) == (key in tables(policy))
         assert spec.code_version
 
 
@@ -85,7 +162,7 @@ class TestCodeVersions:
     def versions(self, tmp_path, **changes) -> dict[str, str]:
         policy = policy_from(public_values(**changes))
         made = build_definitions({policy.name: policy}, Home(tmp_path))
-        return {spec.key.path[1]: spec.code_version for spec in made.resolve_all_asset_specs()}
+        return {spec.key.path[-1]: spec.code_version for spec in made.resolve_all_asset_specs()}
 
     def test_a_changed_threshold_makes_no_intake_stale(self, tmp_path):
         before, after = self.versions(tmp_path), self.versions(tmp_path, risk__max_high_risk_share=0.004)

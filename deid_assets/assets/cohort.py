@@ -13,6 +13,7 @@ from deid_assets.assessments.registry import COHORT
 from deid_assets.assets.assessment import assessment_asset
 from deid_assets.assets.counts import ReleasedCounts, count_assets
 from deid_assets.assets.one_table import StagedCounts, stage_table
+from deid_assets.assets.published_tables import Made
 from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.stage_asset import markdown_table, prefix_of, shapes_of, stage_asset
 from deid_assets.figures.demographics_figure import risk_and_detail_figure
@@ -26,14 +27,13 @@ from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.manifest.described_tables import described_people
 from deid_assets.release.manifest.optimality import certificate_refusals, stated_levels_certificate
+from deid_assets.release.published_tables import PEOPLE as PEOPLE_FILE
 from deid_assets.reports.cohort_report import cohort_report
 from deid_assets.resources import Policies, Workplace
 from deid_assets.sources.cohort_delivery import PEOPLE, POPULATION, QUARANTINED
+from deid_assets.stages import COHORT_STAGES, before_release
 from deid_assets.store.digests import tables_digest
 from deid_assets.store.tables import Table, drop_schema
-
-FILE = "People"
-"""Name of the released table."""
 
 
 @stage_asset(policy_sections=["columns", "attributes"])
@@ -112,6 +112,7 @@ ASSESSMENTS = [assessment_asset(one, CohortPolicy) for one in COHORT]
     ],
     kinds=("duckdb", "parquet", "csv"),
     of_kind="cohort",
+    stages=before_release(COHORT_STAGES),
 )
 def release(
     context: dg.AssetExecutionContext,
@@ -127,13 +128,13 @@ def release(
     count_disclosure_audit: Table,
     policies: Policies,
     workplace: Workplace,
-) -> pd.DataFrame:
+) -> Made:
     """The published table: staged, measured again by its own labels, judged, and renamed into place. Or a refusal."""
     policy = policies.of(context, CohortPolicy)
     releases, file = releases_of(workplace), cohort_people.file
     with releases.stage(policy.name) as staging:
         try:
-            staged = stage_table(staging, FILE, release_people)
+            staged = stage_table(staging, PEOPLE_FILE, release_people)
             digest = tables_digest({"release_people": staged})
             counted_in = (cohort_people, quarantined_people, population_cells, release_people)
             counts = ReleasedCounts.of(policy, workplace, context.partition_key, {table.name: table for table in counted_in})

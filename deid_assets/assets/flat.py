@@ -23,6 +23,7 @@ from deid_assets.assets.assessment import assessment_asset
 from deid_assets.assets.counts import ReleasedCounts, count_assets, delivery_noise
 from deid_assets.assets.flat_intake import population_refusals
 from deid_assets.assets.one_table import StagedCounts, stage_table
+from deid_assets.assets.published_tables import Made
 from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.stage_asset import shapes_of, stage_asset
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure
@@ -41,10 +42,12 @@ from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.manifest.described_tables import described_records
 from deid_assets.release.manifest.optimality import certificate_refusals, flat_certificate
 from deid_assets.release.public_cells import shape
+from deid_assets.release.published_tables import RECORDS as RECORDS_FILE
 from deid_assets.release.registry.noise_charges import NoisyPublication
 from deid_assets.reports.flat_report import flat_report
 from deid_assets.resources import Policies, Workplace
 from deid_assets.sources.flat import RECORDS
+from deid_assets.stages import FLAT_STAGES, before_release
 from deid_assets.store.digests import tables_digest
 from deid_assets.store.tables import Table, drop_schema
 
@@ -160,6 +163,7 @@ ASSESSMENTS = [assessment_asset(one, FlatPolicy) for one in FLAT]
     policy_sections=["recipients", "risk", "attributes", "counts", "reviewed_attributes", "detail_at_least"],
     kinds=("duckdb", "parquet", "csv"),
     of_kind="flat",
+    stages=before_release(FLAT_STAGES),
 )
 def release(
     context: dg.AssetExecutionContext,
@@ -176,13 +180,13 @@ def release(
     count_disclosure_audit: Table,
     policies: Policies,
     workplace: Workplace,
-) -> pd.DataFrame:
+) -> Made:
     """The published table: staged, measured again, judged, and renamed into place. Or a refusal with its reasons."""
     policy = policies.of(context, FlatPolicy)
     releases = releases_of(workplace)
     with releases.stage(policy.name) as staging:
         try:
-            staged = stage_table(staging, "Records", release_records)
+            staged = stage_table(staging, RECORDS_FILE, release_records)
             digest = tables_digest({"release_records": staged})
             counted_in = (records, quarantined_records, record_generalization, suppressed_records, release_records)
             counts = ReleasedCounts.of(policy, workplace, context.partition_key, {table.name: table for table in counted_in})

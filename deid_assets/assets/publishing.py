@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import duckdb
@@ -16,7 +17,9 @@ import deid_assets
 from deid_assets.assessments.discrimination import vacuity_refusals
 from deid_assets.assessments.evidence import PLAIN_UNITS, Evidence, Refusal, from_frame
 from deid_assets.assessments.registry import METHOD_VERSIONS, gates_of
+from deid_assets.assets.published_tables import Made, PublishedTables
 from deid_assets.assets.stage_asset import made_from, markdown_table, own_key
+from deid_assets.assets.whole_stage import stages_before, upstream
 from deid_assets.checks.contracts import contract_check_name
 from deid_assets.errors import CountsError, PolicyError, RefusedError, ReleaseError
 from deid_assets.methods.counts.budget import Budget
@@ -31,6 +34,7 @@ from deid_assets.release.event_log import (
     edited_tables,
     measured_under_another_text,
     stale_inputs,
+    stale_stages,
     witness,
 )
 from deid_assets.release.keyring import require_secret_of_releases
@@ -55,7 +59,7 @@ from deid_assets.release.registry.tries import Tried
 from deid_assets.resources import Workplace, content_key, made_under, policy_reading, sibling
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.report import delivery_version
-from deid_assets.stages import STAGE_OF, stages_of
+from deid_assets.stages import RELEASE, STAGE_OF, stages_of
 from deid_assets.store.tables import Table, fingerprint
 
 
@@ -93,6 +97,7 @@ def common_refusals(
     found += edited_evidence(instance, {item.asset: sibling(own, item.asset) for item in evidence}, evidence, delivery)
     found += witness(instance, gating_checks(policy, own), delivery, context.run.run_id)
     found += stale_inputs(instance, must_be_made_under, delivery)
+    found += stale_stages(instance, stages_before(policy, own), delivery)
     found += edited_tables(instance, {key: content_of(table, secret) for key, table in tables.items()}, delivery)
     found += _policy_refusals(context, policy, workplace)
     return found + _delivery_refusals(context, [sibling(own, name) for name in taken_in], workplace)
@@ -154,18 +159,20 @@ def publish(
     releases: Releases,
     staging: Staging,
     passed: Passed,
-) -> pd.DataFrame:
+) -> Made:
     """Describe, sign and publish what passed the gate; an earlier release of the same inputs stands instead.
 
     Returns
     -------
-    pandas.DataFrame
-        The released files: path, sha256, bytes, rows.
+    tuple of dagster.Output
+        The released files (path, sha256, bytes, rows), and every published table.
     """
     secret, delivery = workplace.secret(), workplace.delivery(context.partition_key)
     require_secret_of_releases(workplace.home, secret)
+    tables = PublishedTables.of(context, policy, workplace, staging)
     # Keyed: a data version is a digest of its inputs, against which a guess of who opted out could be tested.
-    versions = data_versions(context.instance, upstream(policy, own_key(context)), context.partition_key)
+    own = own_key(context)
+    versions = data_versions(context.instance, [*upstream(policy, own), *stages_before(policy, own)], context.partition_key)
     lineage = {name: secret.keyed_digest("lineage", name, version) for name, version in versions.items()}
     digest = delivery.digest()
     if delivery_version(digest) not in versions.values():
@@ -255,20 +262,18 @@ def publish(
                 f"refused: the same delivery was released under this policy before, as {earlier.policy}/{earlier.number:04d}, "
                 f"and that release was withdrawn ({withdrawn.reason}); change the policy, or release another delivery"
             )
-        return _unchanged(context, releases, earlier, staging)
+        return _unchanged(context, releases, earlier, staging, tables)
     published = staging.publish(describe, key_digest, inputs, created, noise=noise)
     workplace.home.refused_report(policy.name, context.partition_key).unlink(missing_ok=True)
-    context.add_output_metadata(
-        {
-            "release": dg.MetadataValue.path(str(published.folder)),
-            "report": dg.MetadataValue.path(str(published.folder / "report.html")),
-            "number": published.entry.number,
-            "registry_head": published.entry.hash,
-            "gates": markdown_table(_gates_table(passed.evidence)),
-            **copy_published(workplace.home, releases.key.public),
-        }
-    )
-    return _files_frame(staging)
+    metadata: dict[str, Any] = {
+        "release": dg.MetadataValue.path(str(published.folder)),
+        "report": dg.MetadataValue.path(str(published.folder / "report.html")),
+        "number": published.entry.number,
+        "registry_head": published.entry.hash,
+        "gates": markdown_table(_gates_table(passed.evidence)),
+        **copy_published(workplace.home, releases.key.public),
+    }
+    return dg.Output(_files_frame(staging), RELEASE, metadata=metadata), *tables.outputs(published.folder)
 
 
 def delivery_key_digest(secret: Secret, key: str) -> str:
@@ -284,19 +289,19 @@ def inputs_digest(policy: AnyPolicy, secret: Secret, delivery: Delivery, deliver
     )  # fmt: skip
 
 
-def _unchanged(context: dg.AssetExecutionContext, releases: Releases, earlier: Entry, staging: Staging) -> pd.DataFrame:
+def _unchanged(
+    context: dg.AssetExecutionContext, releases: Releases, earlier: Entry, staging: Staging, tables: PublishedTables
+) -> Made:
     """The same inputs were released before and passed again: nothing is published, and the earlier release stands."""
     folder = releases.path(earlier.policy, earlier.number)
     context.log.info(f"unchanged: this delivery was released under this policy before, as {folder}")
-    context.add_output_metadata(
-        {
-            "release": dg.MetadataValue.path(str(folder)),
-            "number": earlier.number,
-            "registry_head": releases.registry.head,
-            "unchanged": True,
-        }
-    )
-    return _files_frame(staging)
+    metadata: dict[str, Any] = {
+        "release": dg.MetadataValue.path(str(folder)),
+        "number": earlier.number,
+        "registry_head": releases.registry.head,
+        "unchanged": True,
+    }
+    return dg.Output(_files_frame(staging), RELEASE, metadata=metadata), *tables.outputs(folder)
 
 
 def _files_frame(staging: Staging) -> pd.DataFrame:
@@ -379,15 +384,10 @@ def _delivery_refusals(
 
 
 def gating_checks(policy: AnyPolicy, release: dg.AssetKey) -> list[dg.AssetCheckKey]:
-    """Every blocking check of the assets before a release."""
+    """Every blocking check of the tables before a release."""
     contracts = [dg.AssetCheckKey(key, contract_check_name(key.path[-1])) for key in upstream(policy, release)]
     risk = [dg.AssetCheckKey(sibling(release, asset), gate.check) for asset, gate in gates_of(policy)]
     return contracts + risk
-
-
-def upstream(policy: AnyPolicy, release: dg.AssetKey) -> list[dg.AssetKey]:
-    """Every asset before a release."""
-    return [sibling(release, name) for stage, names in stages_of(policy).items() if stage != "release" for name in names]
 
 
 def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:

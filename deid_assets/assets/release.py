@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import dagster as dg
-import pandas as pd
 
 from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node, level_names_of_dimensions
 from deid_assets.assessments.cross_release_risk import cross_release_refusals
@@ -32,6 +31,7 @@ from deid_assets.assessments.released_rows import kept_targets, original_members
 from deid_assets.assessments.rule_needs import need_refusals
 from deid_assets.assets.counts import ReleasedCounts
 from deid_assets.assets.date_release import plan_dates, told_of_dates
+from deid_assets.assets.published_tables import Made
 from deid_assets.assets.publishing import (
     Passed,
     common_refusals,
@@ -69,7 +69,7 @@ from deid_assets.release.staged_files import stage, staged_days
 from deid_assets.reports.date_notes import notes_of
 from deid_assets.reports.rare_labels import rare_labels
 from deid_assets.resources import Policies, Workplace
-from deid_assets.stages import STAGES
+from deid_assets.stages import STAGES, before_release
 from deid_assets.store.digests import tables_digest
 from deid_assets.store.tables import Table, drop_schema, write_table
 
@@ -87,8 +87,8 @@ _INPUTS = (
 )  # fmt: skip
 
 
-@stage_asset(policy_sections=_SECTIONS, kinds=("duckdb", "parquet", "csv"), inputs=_INPUTS)
-def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **tables: Table) -> pd.DataFrame:
+@stage_asset(policy_sections=_SECTIONS, kinds=("duckdb", "parquet", "csv"), inputs=_INPUTS, stages=before_release(STAGES))
+def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **tables: Table) -> Made:
     """The published release: staged, measured again, judged, and renamed into place. Or a refusal with its reasons."""
     policy, made = policies.of(context, Policy), _Made(tables)
     releases, profiles = releases_of(workplace), tables["member_profiles"]

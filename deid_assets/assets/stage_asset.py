@@ -10,13 +10,13 @@ from typing import Any
 import dagster as dg
 import pandas as pd
 
-from deid_assets.errors import REFUSED_MARK, RefusedError
+from deid_assets.errors import REFUSED_MARK, RefusedError, ReleaseError
 from deid_assets.meter import meter
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.public_cells import shapes_of_measurements
-from deid_assets.resources import Keys, RestrictedStore, Workplace, policy_name
+from deid_assets.resources import PUBLISHED, Keys, RestrictedStore, Workplace, asset_key_of, policy_name
 from deid_assets.sources.delivery import Delivery
-from deid_assets.stages import STAGE_OF, stages_of
+from deid_assets.stages import RELEASE, STAGE_OF, stages_of
 from deid_assets.store.guard import without_values
 from deid_assets.store.tables import held_open
 
@@ -43,6 +43,10 @@ class StageAsset:
         Names of the assets whose tables the function takes.
     deps
         Names of further assets that must be made before.
+    stages
+        If any: the function takes the tables of `inputs`, but the asset depends on the assets of these stages instead.
+    published
+        Names of the tables that a release publishes. Each is an asset that is made with it.
     """
 
     function: Callable[..., object]
@@ -50,6 +54,13 @@ class StageAsset:
     op_name: str
     inputs: tuple[str, ...]
     deps: tuple[str, ...] = ()
+    stages: tuple[str, ...] = ()
+    published: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        outside = [name for name in self.inputs if self.stages and STAGE_OF[name] not in self.stages]
+        if outside:
+            raise ReleaseError(f"{self.op_name} reads {', '.join(outside)}, and depends on none of their stages")
 
     def made(
         self, keys: Keys, renamed: Mapping[str, str] = MappingProxyType({}), further: Mapping[str, dg.AssetIn] | None = None
@@ -66,29 +77,59 @@ class StageAsset:
             Inputs that are no assets of the policy.
         """
         parameters = inspect.signature(self.function).parameters
-        ins = {name: dg.AssetIn(key=keys.asset(renamed.get(name, name))) for name in self.inputs}
+        read = {name: keys.asset(renamed.get(name, name)) for name in self.inputs}
+        ins = {} if self.stages else {name: dg.AssetIn(key=key) for name, key in read.items()}
         one_step = not inspect.isgeneratorfunction(self.function)
 
         def run(context: dg.AssetExecutionContext, **tables: object) -> object:
             workplace: Workplace = getattr(context.resources, keys.resource)
             found = {"policies": workplace.policies, "workplace": workplace}
             resources = {name: value for name, value in found.items() if name in parameters}
+            if self.stages:
+                tables = {name: workplace.table(key, context.partition_key) for name, key in read.items()}
             start_meter(context)
             with guarded(context) if one_step else contextlib.nullcontext():
                 return self.function(context, **tables, **resources)
 
         del run.__annotations__["return"]  # Dagster would take it for the type of the output
+        outs = {
+            name: dg.AssetOut(key=keys.asset(name), io_manager_key=keys.store, **described)
+            for name, described in self.outs.items()
+        }
+        published = {
+            published_output(table): dg.AssetOut(
+                key=keys.published(table),
+                io_manager_key=keys.store,
+                dagster_type=dg.Nothing,
+                **published_description(table, self.outs[RELEASE]),
+            )
+            for table in self.published
+        }
+        of_outputs: dict[str, set[dg.AssetKey]] = {RELEASE: {keys.asset(stage) for stage in self.stages}}
+        of_outputs |= {output: {keys.asset(RELEASE)} for output in published}
         made: dg.AssetsDefinition = dg.multi_asset(
             name="__".join((*keys.prefix, keys.policy, self.op_name)),
-            outs={
-                name: dg.AssetOut(key=keys.asset(name), io_manager_key=keys.store, **described)
-                for name, described in self.outs.items()
-            },
+            outs=outs | published,
+            internal_asset_deps=of_outputs if published else None,
             ins={**ins, **(further or {})},
-            deps=[keys.asset(renamed.get(name, name)) for name in self.deps],
+            deps=[*(keys.asset(renamed.get(name, name)) for name in self.deps), *map(keys.asset, self.stages)],
             required_resource_keys={keys.resource},
         )(run)
         return made
+
+
+def published_output(table: str) -> str:
+    """The name of the output of a release that is a published table."""
+    return f"{PUBLISHED}_{table}"
+
+
+def published_description(table: str, release: Mapping[str, Any]) -> dict[str, Any]:
+    """What the definition of a published table says, from that of its release."""
+    return {
+        "metadata": {**release["metadata"], PUBLISHED: table},
+        "kinds": {"parquet", "csv"},
+        "description": f"The published table {table}, made with its release: data/{table}.parquet and data/{table}.csv.",
+    }
 
 
 def stage_asset(
@@ -101,6 +142,7 @@ def stage_asset(
     description: str | None = None,
     inputs: Sequence[str] | None = None,
     deps: Sequence[str] = (),
+    stages: Sequence[str] = (),
 ) -> Callable[[Callable[..., object]], StageAsset]:
     """Create an asset of the stage that `stages.py` names for it.
 
@@ -122,6 +164,8 @@ def stage_asset(
         the names of the function's parameters.
     deps
         Names of assets that must be made before, and are not read.
+    stages
+        Stages whose assets it depends on, instead of the tables that it reads.
     """
 
     def make(function: Callable[..., object]) -> StageAsset:
@@ -132,7 +176,7 @@ def stage_asset(
             "description": description or inspect.getdoc(function),
         }
         read = _tables_of(function) if inputs is None else tuple(inputs)
-        return StageAsset(function, {asset: described}, asset, read, tuple(deps))
+        return StageAsset(function, {asset: described}, asset, read, tuple(deps), tuple(stages))
 
     return make
 
@@ -194,7 +238,7 @@ def guarded(context: dg.AssetExecutionContext) -> Iterator[None]:
     file = store.workplace.table(own, context.partition_key).file
     with refusals_fail(), without_values(name, store.workplace.home.store, (dg.Failure,)), held_open(file):
         if file.exists():
-            store.require_plain_tables(file, again=STAGE_OF[own.path[-1]] == "release")
+            store.require_plain_tables(file, again=STAGE_OF[own.path[-1]] == RELEASE)
         yield
 
 
@@ -224,8 +268,7 @@ def start_meter(context: dg.AssetExecutionContext) -> None:
 
 def own_key(context: dg.AssetExecutionContext) -> dg.AssetKey:
     """The key of the asset that is being made, or of one of them."""
-    key: dg.AssetKey = next(iter(context.selected_asset_keys))
-    return key
+    return asset_key_of(context)
 
 
 def prefix_of(context: dg.AssetExecutionContext) -> str:

@@ -11,6 +11,7 @@ import dagster as dg
 from deid_assets.assessments.earlier_releases import BECAUSE
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED, REFUSED_MARK, DeidError
 from deid_assets.release.registry.tries import what_is_next
+from deid_assets.stages import STAGE_OF
 from deid_assets.store.guard import UnforeseenError
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
         if event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
             made = event.step_materialization_data.materialization
             name, metadata = made.asset_key.path[-1], made.metadata
-            if "dagster/row_count" in metadata:
+            if "dagster/row_count" in metadata and name in STAGE_OF:  # no published table, which is counted with the others
                 rows[name] = int(_number(metadata["dagster/row_count"].value))
             if BECAUSE in metadata:
                 because[made.asset_key] = str(metadata[BECAUSE].value)

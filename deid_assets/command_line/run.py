@@ -415,6 +415,8 @@ def _say(progress: Progress, event: dg.DagsterEvent) -> None:
     elif event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
         made = event.step_materialization_data.materialization
         name = made.asset_key.path[-1]
+        if name not in STAGE_OF:  # a whole stage, or a published table: neither is a step of the work
+            return
         rows, seconds = made.metadata.get("dagster/row_count"), made.metadata.get("seconds")
         progress.made(
             STAGE_OF[name],

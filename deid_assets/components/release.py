@@ -10,6 +10,7 @@ import dagster as dg
 from dagster.components.component_scaffolding import scaffold_component
 
 from deid_assets.automation.arrivals import arrivals_sensor
+from deid_assets.automation.conditions import on_new_delivery
 from deid_assets.automation.deliveries import Watched
 from deid_assets.components.durations import duration
 from deid_assets.embedding import Upstream, build_release
@@ -31,13 +32,17 @@ def _policy(context: dg.ResolutionContext, text: str) -> Policy:
 
 
 class TableModel(dg.Model):
-    """An upstream asset, and where its table is: one of `duckdb` with `table`, `parquet` and `csv`; or in memory."""
+    """An upstream asset, and where its table is: one of `duckdb` with `table`, `parquet` and `csv`; or in memory.
+
+    `partitions` says which partitions of the asset belong to a delivery, if not the one of the same key: `all` or a list.
+    """
 
     asset: str
     duckdb: str | None = None
     table: str | None = None
     parquet: str | None = None
     csv: str | None = None
+    partitions: Any = None  # for a union of types, the message about a mistake would name no line
 
 
 def _upstream(context: dg.ResolutionContext, stated: TableModel | None) -> Upstream | None:
@@ -55,7 +60,20 @@ def _upstream(context: dg.ResolutionContext, stated: TableModel | None) -> Upstr
         read = ParquetFiles(context.resolve_value(stated.parquet, as_type=str))
     elif stated.csv is not None:
         read = CsvFiles(context.resolve_value(stated.csv, as_type=str))
-    return Upstream(dg.AssetKey.from_user_string(context.resolve_value(stated.asset, as_type=str)), read)
+    asset = dg.AssetKey.from_user_string(context.resolve_value(stated.asset, as_type=str))
+    return Upstream(asset, read, _partition_mapping(stated.partitions))
+
+
+def _partition_mapping(partitions: object) -> dg.PartitionMapping | None:
+    """Which partitions of an upstream belong to a delivery; None: that of the same key."""
+    if partitions is None:
+        return None
+    if partitions == "all":
+        return dg.AllPartitionMapping()
+    keys = partitions if isinstance(partitions, list) else []
+    if not keys or not all(isinstance(key, str) for key in keys):
+        raise PolicyError("partitions: name at least one of the asset's partitions, as ['2024-01-01'], or say all")
+    return dg.SpecificPartitionsPartitionMapping(keys)
 
 
 @dataclass
@@ -108,10 +126,7 @@ class ReleaseOptions(dg.Resolvable):
     @property
     def automation_condition(self) -> dg.AutomationCondition[Any] | None:
         """The condition of every asset of the release."""
-        if self.automation is None:
-            return None
-        # Eager alone requests what depends on a partition whose check has failed.
-        return dg.AutomationCondition.eager() & dg.AutomationCondition.all_deps_blocking_checks_passed()
+        return None if self.automation is None else on_new_delivery()
 
     @property
     def freshness_policy(self) -> dg.FreshnessPolicy | None:

@@ -6,6 +6,7 @@ from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.cohort_explanation import columns_of_cohort, gates_of_cohort, levels_of_cohort
+from deid_assets.policy.counts_explanation import published_counts
 from deid_assets.policy.disclosure_explanation import attribute_gates, attribute_limits, disclosure_limits
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
@@ -43,6 +44,7 @@ def explain(policy: AnyPolicy) -> str:
         ("Lattice", _lattice(policy)),
         ("Adversary", _adversary(policy)),
         ("Gates: all must pass, or nothing is published", _gates(policy)),
+        ("Counts", published_counts(policy)),
         ("Usefulness", _detail(policy)),
         ("Measured for every release, and gated where a limit is set", disclosure_limits(policy)),
     )
@@ -56,6 +58,7 @@ def _explain_flat(policy: FlatPolicy) -> str:
         ("Released", _flat_columns(policy)),
         ("Quasi-identifiers: what an adversary may know, and their levels", _flat_levels(policy)),
         ("Gates: all must pass, or nothing is published", _flat_gates(policy)),
+        ("Counts", published_counts(policy)),
         ("Usefulness", _detail(policy)),
         ("Measured for every release, and gated where a limit is set", attribute_limits(policy)),
     )
@@ -69,6 +72,7 @@ def _explain_cohort(policy: CohortPolicy) -> str:
         ("Released", columns_of_cohort(policy)),
         ("Demographics: what an adversary may know, and their levels", levels_of_cohort(policy)),
         ("Gates: all must pass, or nothing is published", gates_of_cohort(policy)),
+        ("Counts", published_counts(policy)),
     )
     return "\n\n".join(_block(title, lines) for title, lines in blocks)
 

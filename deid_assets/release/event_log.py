@@ -5,6 +5,7 @@ every gating check passed for this partition on the current materialization.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import dagster as dg
@@ -148,6 +149,80 @@ def stale_inputs(instance: dg.DagsterInstance, made_under: Mapping[dg.AssetKey, 
             if upstream is not None and str(upstream.storage_id) != pointer:
                 text = f"{short}: it was made from an earlier {tag.split('/')[-1]}; materialize it again"
                 found.append(Refusal("stale_input", short, None, None, text))
+    return found
+
+
+def stale_stages(
+    instance: dg.DagsterInstance, stages: Mapping[dg.AssetKey, Iterable[dg.AssetKey]], partition: str
+) -> list[Refusal]:
+    """Refuse stages that do not stand for the tables that are there.
+
+    A release depends on the assets of stages, and these on their tables. If a table was made again after its stage, the log
+    would say that the release was made from the earlier one.
+
+    Parameters
+    ----------
+    stages
+        By key of a stage's asset: the keys of its tables.
+    """
+    found = []
+    for stage, tables in stages.items():
+        short = stage.path[-1]
+        record = current_materialization(instance, stage, partition)
+        if record is None or record.asset_materialization is None:
+            text = f"{short}: this stage has never been materialized for this delivery"
+            found.append(Refusal("missing_asset", short, None, None, text))
+            continue
+        tags = record.asset_materialization.tags or {}
+        for table in tables:
+            current = current_materialization(instance, table, partition)
+            pointer = tags.get(f"{_INPUT_EVENT}{table.to_user_string()}")
+            if current is None or pointer != str(current.storage_id):
+                text = f"{short}: this stage was not made from the current {table.path[-1]}; materialize the stage again"
+                found.append(Refusal("stale_input", short, None, None, text))
+    return found
+
+
+@dataclass(frozen=True)
+class RecordedTable:
+    """What the log says of the current table of an asset.
+
+    Attributes
+    ----------
+    name
+        The last part of the asset's key.
+    event
+        Number of its materialization; None if it was never made.
+    rows
+        How many it has; None if that was not recorded.
+    content
+        Its keyed fingerprint; empty if that was not recorded.
+    """
+
+    name: str
+    event: int | None
+    rows: int | None = None
+    content: str = ""
+
+
+def recorded_tables(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], partition: str) -> list[RecordedTable]:
+    """The current tables of assets, as they were when they were written."""
+    found = []
+    for key in keys:
+        record = current_materialization(instance, key, partition)
+        if record is None or record.asset_materialization is None:
+            found.append(RecordedTable(key.path[-1], None))
+            continue
+        metadata = record.asset_materialization.metadata
+        rows, content = metadata.get("dagster/row_count"), metadata.get("content")
+        found.append(
+            RecordedTable(
+                key.path[-1],
+                record.storage_id,
+                rows.value if isinstance(rows, dg.IntMetadataValue) else None,
+                "" if content is None else str(content.value),
+            )
+        )
     return found
 
 
@@ -299,6 +374,25 @@ def recorded_lineage(instance: dg.DagsterInstance, release: Materialized, named:
         )
         besides += [_materialized(record) for record in instance.fetch_materializations(wanted, limit=1).records]
     return lineage_of(release, fetch, besides) if besides else read
+
+
+def current_lineage(
+    instance: dg.DagsterInstance, release: dg.AssetKey, before: Iterable[dg.AssetKey], partition: str
+) -> Lineage:
+    """What a release that is being made derives from: the current materializations, and what they were made from.
+
+    Parameters
+    ----------
+    before
+        The tables before the release.
+    """
+    inputs: dict[str, int | None] = {}
+    for key in before:
+        record = current_materialization(instance, key, partition)
+        inputs[key.to_user_string()] = record.storage_id if record else None
+    event = 1 + max((number for number in inputs.values() if number is not None), default=0)
+    making = Materialized(release.to_user_string(), event, "", "", partition, None, None, inputs)
+    return recorded_lineage(instance, making, ())
 
 
 def recorded_checks(instance: dg.DagsterInstance, lineage: Lineage) -> list[Evaluated]:

@@ -10,7 +10,7 @@ from deid_assets.store.tables import Table, connect, quoted
 def parquet_of(kept: Table) -> bytes:
     """The kept rows as Parquet; the same rows give the same bytes.
 
-    The file is written beside the restricted store first, where only its owner can read it.
+    The rows are sorted here only. The file is written beside the restricted store first, where only its owner can read it.
     """
     order = ", ".join(map(quoted, ("quasi_identifier", "tag", "service_day", "value")))
     columns = ", ".join(map(quoted, COLUMNS))

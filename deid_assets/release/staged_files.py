@@ -11,9 +11,10 @@ from deid_assets.release.counts.published import ORDER
 from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.gate.judgement import Staged
 from deid_assets.release.publication.publish import Staging
+from deid_assets.release.published_tables import CLAIMS, MEMBERS, days_file
 from deid_assets.store.tables import Table, connect, write_table
 
-FILES = {"release_members": "Members", "release_claims": "Claims"}
+FILES = {"release_members": MEMBERS, "release_claims": CLAIMS}
 
 
 def stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], profiles: Table) -> Staged:
@@ -28,7 +29,7 @@ def stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], prof
         for year in years:
             staging.write_table(
                 connection,
-                f"DaysInHospital_{year}",
+                days_file(year),
                 f'SELECT * EXCLUDE ("Year") FROM {days.sql} WHERE "Year" = \'{year}\'',
                 order_by=("MemberID",),
             )
@@ -37,7 +38,7 @@ def stage(policy: Policy, staging: Staging, candidate: Mapping[str, Table], prof
         staging.read_into(name, read[asset])
     days_table = Table(file, SCHEMA, "staged_release_days_in_hospital")
     for year, table in staged_days(policy, profiles).items():
-        staging.read_into(f"DaysInHospital_{year}", table)
+        staging.read_into(days_file(year), table)
     none = [f"SELECT * FROM {days.sql} WHERE false"]
     parts = [f"SELECT '{year}' AS \"Year\", * FROM {SCHEMA}.staged_days_{year}" for year in years]
     write_table(days_table, " UNION ALL ".join(none + parts))

@@ -7,7 +7,7 @@ into the restricted store's home, and everything later reads the copy.
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,8 @@ class Copies:
         The policy's source: its columns, but not its files, which are those of the copy.
     tables
         How each table is read, by `members` and `claims`.
+    assets
+        Key of the asset that makes each table, its parts joined by "/".
 
     Raises
     ------
@@ -78,6 +80,7 @@ class Copies:
     policy: str
     source: SourceOptions
     tables: Mapping[str, Read]
+    assets: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.source, SyntheticSource | TablesSource):

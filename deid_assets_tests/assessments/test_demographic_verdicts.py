@@ -26,6 +26,7 @@ from deid_assets.methods.demographics.policies import published_alternatives, sa
 from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_at
 from deid_assets.methods.demographics.standard_attributes import date_attribute
 from deid_assets.sources.demographics import cells_of_cohort
+from deid_assets_tests import examples
 
 RACES_JOINED = ("White", "Black", "Other")
 STATES = ("MN", "WI", "IA", "ND")
@@ -60,7 +61,7 @@ def test_a_question_without_a_measure_that_decides_is_refused(wrong):
         Question(**wrong)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples.of(12), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(STATES), st.integers(0, 110)), min_size=11, max_size=60))
 def test_nothing_shown_counts_fewer_than_eleven_people(people):
     """Neither a group, nor its part in small classes, nor the rest, nor what two thresholds or groups differ by."""

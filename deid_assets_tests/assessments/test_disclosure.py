@@ -12,6 +12,7 @@ from deid_assets.assessments.population_estimates import SMALL_CLASSES, UNIQUES,
 from deid_assets.assessments.sensitive_attributes import ordered_ranks
 from deid_assets.errors import PolicyError
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
+from deid_assets_tests import examples
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
 KEY = b"0123456789abcdef"
@@ -60,7 +61,7 @@ def population(values: list[int], targets: list[int]) -> tuple[LongitudinalData,
 
 
 @given(st.lists(st.integers(0, 9), min_size=2, max_size=12), st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples.of(30), deadline=None)
 def test_gains_are_those_of_counting_in_the_release_and_in_the_delivery(values, data):
     targets = sorted(data.draw(st.sets(st.integers(0, len(values) - 1), min_size=1, max_size=len(values) - 1)))
     population_data, dimensions = population(values, targets)

@@ -119,6 +119,7 @@ class TestSameResults:
         assert {result.decision for result in alone.nodes} == {"candidate", "not_candidate"}
         assert {result.reached for result in alone.nodes} == {"measured", "inferred"}
 
+    @pytest.mark.matrix
     def test_so_is_the_exhaustive_search(self, computation, executor, every_array_is_large):
         assert searched(computation, executor, exhaustive=True) == searched(computation, exhaustive=True)
 
@@ -126,6 +127,7 @@ class TestSameResults:
         for node in ((0, 0), (1, 1)):
             assert everything(computation, node, 20_001, executor) == everything(computation, node, 20_001)
 
+    @pytest.mark.matrix
     def test_so_are_those_of_computations_made_from_it(self, computation, executor, every_array_is_large, small_batches):
         keep = np.arange(len(computation.data.targets)) % 3 > 0
         power = [np.minimum(power, 2) for power in computation.data.power]
@@ -186,6 +188,7 @@ class TestWhatTravels:
             assert [name for name in held() if name.startswith(sender)]
         assert not [name for name in held() if name.startswith(sender)]
 
+    @pytest.mark.matrix
     def test_a_worker_keeps_few_objects_and_gets_again_what_it_dropped(self, computation, executor, small_batches):
         wanted = computation.measure((0, 0), KEY, 30_000).flagged
         others = [computation.keeping(np.arange(len(computation.data.targets)) != i) for i in range(6)]
@@ -224,6 +227,7 @@ class TestDeath:
         assert np.array_equal(measured.flags, alone.flags)
         assert (measured.flagged, measured.exempt, measured.draws) == (alone.flagged, alone.exempt, draws)
 
+    @pytest.mark.matrix
     def test_all_workers_killed_and_started_again(self, computation, two_workers, every_array_is_large):
         with ClusterExecutor(two_workers.scheduler_address) as executor:
             before = computation.measure((0, 0), KEY, 150_000, executor=executor).flagged

@@ -408,6 +408,7 @@ class TestPct12:
         risks = [percent(found, "Safe Harbor", "total risk") for found in (seven, three, none)]
         assert risks[0] > risks[1] > risks[2] > 0
 
+    @pytest.mark.matrix
     def test_one_file_for_each_race(self, pct12, cohort, document, tmp_path):
         whole, words = pd.read_csv(pct12, dtype=str), []
         for letter in RACES:
@@ -425,6 +426,7 @@ class TestPct12:
         assert found["exit_code"] == ERROR and "PCT012001: 1 rows whose sexes do not add up to it" in found["reasons"][0]
 
 
+@pytest.mark.matrix
 def test_beneficiaries_of_desynpuf_against_the_estimates_of_their_states(document):
     cohort = public_data("desynpuf", "sample-2", "DE1_0_2008_Beneficiary_Summary_File_Sample_2.csv")
     estimates = public_data("census", "st-est00int-agesex.csv")
@@ -467,6 +469,7 @@ def states_that_may(found, policy, measure):
     return f"all but {', '.join(others)}" if len(others) < 5 else f"{len(rows) - len(others)} of {len(rows)}"
 
 
+@pytest.mark.matrix
 def test_a_synthetic_table_of_the_estimates_by_race(document):
     cohort = public_data("desynpuf", "sample-2", "DE1_0_2008_Beneficiary_Summary_File_Sample_2.csv")
     bands = public_data("census", "pop_singlerace_state.csv")

@@ -149,6 +149,7 @@ class TestWrittenPolicies:
         for path in written[:: max(1, len(written) // 5)]:
             assert document(cohort, "--policy", path)["outcome"] == "within"
 
+    @pytest.mark.matrix
     def test_every_alternative_and_the_frontier_up_to_safe_harbor_are_there(self, write, document, run, tmp_path):
         cohort, *file = write()
         alternatives = document(cohort, *file, "--discover")["alternatives"]
@@ -157,6 +158,7 @@ class TestWrittenPolicies:
         assert all(row["levels"] in levels for row in alternatives)
         assert {"age": "withheld", "ethnicity": "any", "geography": "region", "sex": "withheld"} in levels
 
+    @pytest.mark.matrix
     def test_none_breaks_another_gate_of_the_file(self, write, run, document, tmp_path):
         """5 year leaves a record at 1/10, 10 year at 1/20."""
         cohort, *file = write(demographics__policy="10_year", risk={"largest_at_most": 0.06})

@@ -18,6 +18,7 @@ import yaml
 
 import deid_assets
 from deid_assets.automation.arrivals import arrivals_sensor
+from deid_assets.automation.conditions import on_new_delivery
 from deid_assets.automation.deliveries import Watched
 from deid_assets.components.durations import duration
 from deid_assets.components.release import DeidRelease, ReleaseScaffolder
@@ -86,15 +87,20 @@ class TestExampleProject:
         members, release = (dg.AssetKey(["our_claims", name]) for name in ("members", "release"))
         warehouse = {dg.AssetKey(["warehouse", name]) for name in ("enrolment", "claims")}
         assert graph.get(members).parent_keys == warehouse
-        assert graph.get(release).child_keys == {dg.AssetKey(["analytics", "members_by_age"])}
-        ours = {key.path[1] for key in graph.get_all_asset_keys() if key.path[0] == "our_claims"}
-        assert ours == {name for names in STAGES.values() for name in names}
+        published = {key for key in graph.get_all_asset_keys() if key.path[:2] == ["our_claims", "published"]}
+        assert graph.get(release).child_keys == published
+        readers = {key: graph.get(key).child_keys for key in published if graph.get(key).child_keys}
+        assert readers == {dg.AssetKey(["our_claims", "published", "Members"]): {dg.AssetKey(["analytics", "members_by_age"])}}
+        ours = {key.path[1] for key in graph.get_all_asset_keys() - published if key.path[0] == "our_claims"}
+        assert ours == {*STAGES, *(name for names in STAGES.values() for name in names)}
         assert graph.get(release).partitions_def == dg.DynamicPartitionsDefinition(name="claims_deliveries")
 
     def test_releases_are_made_when_the_warehouse_changes_and_have_an_age_limit(self, loaded):
         specs = {spec.key.path[-1]: spec for spec in loaded.resolve_all_asset_specs() if spec.key.path[0] == "our_claims"}
-        condition = dg.AutomationCondition.eager() & dg.AutomationCondition.all_deps_blocking_checks_passed()
-        assert {spec.automation_condition for spec in specs.values()} == {condition}
+        published = {name for name, spec in specs.items() if spec.key.path[1] == "published"}
+        conditions = {name: spec.automation_condition for name, spec in specs.items()}
+        assert {name for name, condition in conditions.items() if condition is None} == published, "made with the release"
+        assert {condition for name, condition in conditions.items() if name not in published} == {on_new_delivery()}
         limits = {name: spec.freshness_policy for name, spec in specs.items() if spec.freshness_policy is not None}
         assert limits == {"release": dg.FreshnessPolicy.time_window(fail_window=timedelta(days=35))}
 
@@ -149,6 +155,11 @@ class TestMistakes:
         said = self.refused(project, "table: main.enrol", "table: main.enrol, csv: enrol.csv", 5)
         assert "a table is in one place, not in duckdb and csv" in said
 
+    @pytest.mark.parametrize("partitions", ["newest", "[]", "[[a]]"])
+    def test_partitions_that_are_none(self, project, partitions):
+        said = self.refused(project, "table: main.enrol", f"table: main.enrol, partitions: {partitions}", 5)
+        assert "partitions: name at least one of the asset's partitions, as ['2024-01-01'], or say all" in said
+
     def test_a_key_that_nobody_knows(self, project):
         said = self.refused(project, "complete_when", "complet_when", 8)
         assert "complet_when" in said
@@ -175,6 +186,39 @@ def test_what_is_scaffolded_can_be_loaded(tmp_path, monkeypatch):
         dg.AssetKey(["warehouse", "members"]),
         dg.AssetKey(["warehouse", "claims"]),
     }
+
+
+MONTHS = ["2024-01-01", "2024-02-01"]
+
+
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ({}, None),
+        ({"partitions": "all"}, dg.AllPartitionMapping()),
+        ({"partitions": MONTHS}, dg.SpecificPartitionsPartitionMapping(MONTHS)),
+    ],
+)
+def test_which_partitions_of_an_upstream_belong_to_a_delivery(stated, expected, tmp_path):
+    tables = {
+        name: {"asset": f"warehouse/{name}", "parquet": "{partition}.parquet", **stated} for name in ("members", "claims")
+    }
+    written = {"policy": "heritage_public", "delivery": tables, "home": str(tmp_path)}
+    component = DeidRelease.resolve_from_yaml(yaml.safe_dump(written))
+    for upstream in (component.delivery.members, component.delivery.claims):
+        assert upstream.partition_mapping == expected
+    months = dg.MonthlyPartitionsDefinition(MONTHS[0])
+
+    @dg.multi_asset(specs=[dg.AssetSpec(["warehouse", name], partitions_def=months) for name in tables])
+    def warehouse():
+        pass
+
+    project = dg.Definitions.merge(component.build_defs(None), dg.Definitions(assets=[warehouse]))
+    if expected is None:
+        with pytest.raises(dg.DagsterInvalidDefinitionError, match="Invalid partition mapping from"):
+            dg.Definitions.validate_loadable(project)
+    else:
+        dg.Definitions.validate_loadable(project)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How many examples of a property are drawn: a quarter by default, all under the profile `many`.
+"""How many examples of a property are drawn: an eighth by default but no fewer than five, all under the profile `many`.
 
     pytest -m hypothesis --hypothesis-profile many
 
@@ -8,11 +8,15 @@ runs together draw as many, too.
 
 from hypothesis import settings
 
-MANY = "many"
-FEWEST = 25
-settings.register_profile(MANY)
+MANY, FEW = "many", "few"
+FEWEST = 5
 
 
 def of(many: int) -> int:
     """Return how many examples to draw of a property that deserves `many`."""
-    return many if settings.get_current_profile_name() == MANY else max(many // 4, min(many, FEWEST))
+    return many if settings.get_current_profile_name() == MANY else max(many // 8, min(many, FEWEST))
+
+
+settings.register_profile(MANY, max_examples=100, deadline=None)
+settings.register_profile(FEW, max_examples=of(100), deadline=None)
+settings.load_profile(FEW)  # pytest loads another one if the command line names it, before it imports the tests

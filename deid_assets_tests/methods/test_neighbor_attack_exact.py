@@ -11,6 +11,7 @@ from deid_assets.methods.attacks.neighbor_attack import neighbor_attack
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population.longitudinal_data import Histories, LongitudinalData
 from deid_assets.methods.statistics.confidence import clopper_pearson_interval, empirical_bernstein_upper_bound
+from deid_assets_tests import examples
 from deid_assets_tests.methods.cases import KEY, cases, data_of, flat
 from deid_assets_tests.methods.oracle import class_size, every_knowledge, exempt
 
@@ -47,7 +48,7 @@ def exact_success(people, history_domains, demographic_domains) -> Fraction:
     return total / len(people)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples.of(40), deadline=None)
 @given(cases(), st.sampled_from([0.05, 0.3, 1.0]))
 def test_simulation_agrees_with_exact_enumeration(case, alpha):
     """The release is a population of its own: the literal procedure and both averages lie around the exact number."""

@@ -1,10 +1,13 @@
 """Reading policies: what is wrong, in which line and field, what is allowed; and never a person's value."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from deid_assets.errors import PolicyError
+from deid_assets.policy import loading
+from deid_assets.policy.adopted import PolicyText, Record
 from deid_assets.policy.loading import (
     load_policy,
     policies_in,
@@ -14,6 +17,7 @@ from deid_assets.policy.loading import (
     shipped_policies,
     with_sections,
 )
+from deid_assets.policy.withdrawals import OptOutLine, note
 from deid_assets_tests.policy.policy_texts import PUBLIC, REMOVED, file_refusal, public_text, public_values, refusal
 
 CANARY = "CANARY-4711"
@@ -373,6 +377,89 @@ class TestByName:
             policy_called("theirs", tmp_path)
         with pytest.raises(PolicyError, match="policy 'gone' no longer exists"):
             policy_called("gone", tmp_path)
+
+
+class TestPoliciesThatAreKept:
+    """Whoever reads a policy again in one process gets what its text says now; only validating it is saved."""
+
+    @pytest.fixture(autouse=True)
+    def none_kept(self, monkeypatch) -> None:
+        monkeypatch.setattr(loading, "_WITHOUT_FILES", {})
+
+    @pytest.fixture
+    def ours(self, tmp_path) -> Path:
+        return self.written(tmp_path / "ours.yaml", power=5)
+
+    def written(self, file: Path, power: int) -> Path:
+        text = public_text().replace("policy: heritage_public", f"policy: {file.stem}").replace("power: 5", f"power: {power}")
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, "utf-8")
+        return file
+
+    def test_one_text_is_validated_once(self, ours, monkeypatch):
+        first = load_policy(ours)
+        monkeypatch.setattr(loading, "_judged", lambda *args: pytest.fail("it was validated again"))
+        assert load_policy(ours) is first is policy_called("ours", ours.parent)
+
+    def test_a_changed_text_counts_though_size_and_time_are_those_of_before(self, ours):
+        first, times = load_policy(ours), ours.stat()
+        self.written(ours, power=4)
+        os.utime(ours, ns=(times.st_atime_ns, times.st_mtime_ns))
+        assert (ours.stat().st_size, ours.stat().st_mtime_ns) == (times.st_size, times.st_mtime_ns)
+        second = load_policy(ours)
+        assert (first.adversary.power, second.adversary.power) == (5, 4)
+        assert second == policies_in(ours.parent)["ours"] and second.reading != first.reading
+
+    def test_a_text_that_became_wrong_is_refused_each_time_and_right_again_when_it_is_mended(self, ours):
+        load_policy(ours)
+        right = ours.read_text("utf-8")
+        ours.write_text(right.replace("power: 5", "power: five"), "utf-8")
+        for _ in range(2):
+            with pytest.raises(PolicyError, match="adversary.power: 'five' is not a whole number"):
+                load_policy(ours)
+        ours.write_text(right, "utf-8")
+        assert load_policy(ours).adversary.power == 5
+        ours.unlink()
+        with pytest.raises(PolicyError, match="No such file"):
+            load_policy(ours)
+
+    def test_a_changed_file_that_the_policy_names_counts_though_its_text_is_the_same(self, tmp_path):
+        text = public_text().replace("opt_outs: {file: null, members: []}", "opt_outs: {file: out.txt}")
+        (tmp_path / "mine.yaml").write_text(text.replace("policy: heritage_public", "policy: mine"), "utf-8")
+        read = []
+        for members in ("m1\n", "m2\n"):
+            (tmp_path / "out.txt").write_text(members, "utf-8")
+            read.append(load_policy(tmp_path / "mine.yaml"))
+        assert [policy.opt_outs.all_members for policy in read] == [("m1",), ("m2",)]
+        assert read[0].reading != read[1].reading and not loading._WITHOUT_FILES
+
+    def test_who_opts_out_of_all_releases_of_a_home_is_in_policies_read_before(self, ours):
+        assert policies_in(ours.parent)["ours"].opt_outs.withdrawn == ()
+        note(ours.parent, OptOutLine("m1", True, "asked", "2024-01-01T00:00:00Z"))
+        assert policies_in(ours.parent)["ours"].opt_outs.withdrawn == ("m1",)
+        assert policy_called("ours", ours.parent).opt_outs.withdrawn == ("m1",)
+        note(ours.parent, OptOutLine("m1", False, "misspelled", "2024-01-02T00:00:00Z"))
+        assert policies_in(ours.parent)["ours"].opt_outs.withdrawn == ()
+
+    def test_the_same_text_elsewhere_is_another_policy(self, ours, tmp_path):
+        elsewhere = self.written(tmp_path / "elsewhere" / "ours.yaml", power=5)
+        folders = [load_policy(file).origin.folder.path for file in (ours, elsewhere)]
+        assert folders == [ours.parent, elsewhere.parent]
+
+    def test_a_record_of_other_files_is_refused_though_the_text_was_valid_before(self, ours, monkeypatch):
+        monkeypatch.setattr(PolicyText, "content", lambda text: ours.read_bytes())
+        adopted = PolicyText(ours.parent, Record("ours", "0" * 64, {}))
+        assert loading._loaded(adopted).name == "ours"
+        for record in (Record("theirs", "0" * 64, {}), Record("ours", "0" * 64, {"out.txt": "1" * 64})):
+            with pytest.raises(PolicyError, match="its record belongs to another policy or to other files"):
+                loading._loaded(PolicyText(ours.parent, record))
+
+    def test_so_many_are_kept_and_no_more(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(loading, "_KEPT", 2)
+        files = [self.written(tmp_path / f"policy_{power}.yaml", power) for power in (1, 2, 3)]
+        for _ in range(2):
+            assert [load_policy(file).adversary.power for file in files] == [1, 2, 3]
+            assert len(loading._WITHOUT_FILES) <= 2
 
 
 class TestWithSections:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from deid_assets.reference.charlson import CHARLSON_BANDS, charlson_bands_query, charlson_conditions
 from deid_assets.reference.tables import read_table
+from deid_assets_tests import examples
 
 WORKED = [
     (["428.0"], 1, "1-2"),
@@ -121,7 +122,7 @@ def test_no_code_with_a_condition_at_all():
 CODES = ["4280", "25000", "25040", "5856", "1629", "1977", "5715", "5722", "40403", "4019", "042", "3441", "XX"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples.of(40), deadline=None)
 @given(st.lists(st.lists(st.sampled_from(CODES), min_size=1, max_size=4), min_size=1, max_size=12))
 def test_the_query_agrees_with_the_score(claims):
     rows = [(f"claim{number}", code) for number, codes in enumerate(claims) for code in codes]

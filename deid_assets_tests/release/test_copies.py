@@ -149,6 +149,10 @@ def test_a_registry_that_was_cut_here_is_found_out(home, there):
         copy(home, there.as_uri())
 
 
+def test_where_nothing_was_released_nothing_is_copied(tmp_path, there):
+    assert copy(Home(tmp_path / "empty").create(), there.as_uri()) == [] and not there.exists()
+
+
 def test_withdrawn_releases_are_not_copied_and_their_withdrawal_is(home, there, monkeypatch):
     monkeypatch.setenv("DEID_COPY_TO", there.as_uri())
     code, printed = deid_here(home.root, "release", "withdraw", "heritage/0002", "--reason", "a mistake")

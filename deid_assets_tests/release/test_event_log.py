@@ -7,7 +7,15 @@ import pytest
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import execute_run_iterator
 
-from deid_assets.release.event_log import current_materialization, data_versions, stale_inputs, witness
+from deid_assets.release.event_log import (
+    current_lineage,
+    current_materialization,
+    data_versions,
+    recorded_tables,
+    stale_inputs,
+    stale_stages,
+    witness,
+)
 
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 
@@ -289,3 +297,84 @@ def test_the_lineage_names_the_data_version_of_every_asset(log):
     log.run(claims)
     found = data_versions(log.instance, [CLAIMS, CANDIDATE], "first")
     assert found["candidate"] == "unknown" and len(found["claims"]) > 8
+
+
+STAGE = dg.AssetKey(["policy", "candidates"])
+
+
+@dg.asset(key=STAGE, partitions_def=DELIVERIES, code_version="1", deps=[CLAIMS, CANDIDATE])
+def stage() -> None:
+    """A whole stage of two tables."""
+
+
+class TestStages:
+    """A release is made from its stages, and a stage must have been made from the tables that are there."""
+
+    def problems(self, log, partition="first"):
+        return [(one.rule, one.text) for one in stale_stages(log.instance, {STAGE: [CLAIMS, CANDIDATE]}, partition)]
+
+    def test_a_stage_of_the_current_tables_is_accepted(self, log):
+        assert log.run(claims, candidate, stage).success
+        assert self.problems(log) == []
+
+    def test_a_stage_that_was_never_made_refuses(self, log):
+        assert log.run(claims, candidate).success
+        (problem,) = self.problems(log)
+        assert problem == ("missing_asset", "candidates: this stage has never been materialized for this delivery")
+
+    def test_a_stage_of_another_delivery_is_none(self, log):
+        assert log.run(claims, candidate, stage, partition="second").success
+        assert [rule for rule, _ in self.problems(log)] == ["missing_asset"]
+
+    @pytest.mark.parametrize("again", [claims, candidate], ids=["claims", "candidate"])
+    def test_a_table_made_again_after_its_stage_refuses_until_the_stage_is_made_again(self, log, again):
+        assert log.run(claims, candidate, stage).success
+        assert log.run(claims, candidate, stage, selection=[again]).success
+        (problem,) = self.problems(log)
+        text = f"candidates: this stage was not made from the current {again.key.path[-1]}; materialize the stage again"
+        assert problem == ("stale_input", text)
+        assert log.run(claims, candidate, stage, selection=[stage]).success
+        assert self.problems(log) == []
+
+    def test_a_stage_made_before_its_tables_refuses(self, log):
+        assert log.run(claims, candidate, stage, selection=[stage]).success
+        assert log.run(claims, candidate, stage, selection=[claims, candidate]).success
+        assert {rule for rule, _ in self.problems(log)} == {"stale_input"} and len(self.problems(log)) == 2
+
+    def test_a_stage_whose_definition_left_a_table_out_refuses(self, log):
+        @dg.asset(key=STAGE, partitions_def=DELIVERIES, code_version="1", deps=[CLAIMS])
+        def incomplete() -> None:
+            pass
+
+        assert log.run(claims, candidate, incomplete).success
+        (problem,) = self.problems(log)
+        assert problem[0] == "stale_input" and "current candidate" in problem[1]
+
+    def test_a_failed_blocking_check_keeps_the_stage_and_what_depends_on_it_from_being_made(self, log):
+        @dg.asset(key=["policy", "release"], partitions_def=DELIVERIES, code_version="1", deps=[STAGE])
+        def release() -> None:
+            pass
+
+        assert not log.run(claims, candidate, check(passed=False), stage, release).success
+        assert current_materialization(log.instance, CANDIDATE, "first") is not None
+        for key in (STAGE, release.key):
+            assert current_materialization(log.instance, key, "first") is None
+
+    def test_the_log_tells_of_each_table_or_that_there_is_none(self, log):
+        @dg.asset(key=CLAIMS, partitions_def=DELIVERIES)
+        def counted() -> dg.MaterializeResult:
+            return dg.MaterializeResult(metadata={"dagster/row_count": 7, "content": "abc"})
+
+        assert log.run(counted).success
+        found, missing = recorded_tables(log.instance, [CLAIMS, CANDIDATE], "first")
+        assert (found.name, found.rows, found.content) == ("claims", 7, "abc") and found.event is not None
+        assert (missing.name, missing.event) == ("candidate", None)
+
+    def test_the_lineage_of_a_release_in_the_making_is_that_of_the_current_tables(self, log):
+        assert log.run(claims, candidate).success
+        assert log.run(claims, candidate).success
+        found = current_lineage(log.instance, dg.AssetKey(["policy", "release"]), [CANDIDATE], "first")
+        events = {name: made.event for name, made in found.before.items()}
+        current = {key: current_materialization(log.instance, key, "first").storage_id for key in (CLAIMS, CANDIDATE)}
+        assert events == {key.to_user_string(): event for key, event in current.items()}
+        assert found.depths["policy/claims"] < found.depths["policy/candidate"] < found.depths["policy/release"]

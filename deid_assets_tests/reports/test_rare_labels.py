@@ -11,6 +11,7 @@ from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.release.manifest.dictionary import DescribedTable
 from deid_assets.reports.rare_labels import joined_levels, rare_labels
 from deid_assets.schemas.candidate import release_contracts
+from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.policy.policy_texts import public_values
 
@@ -62,7 +63,7 @@ def test_where_no_label_is_rare_nothing_is_advised():
         assert rare_labels({"Claims": described}) == (None, "")
 
 
-@settings(deadline=None, max_examples=25)  # each reads a whole policy
+@settings(deadline=None, max_examples=examples.of(25))  # each reads a whole policy
 @given(
     members=st.lists(st.sampled_from([0, 1, 2, 19, 20, 500]), min_size=len(LABELS), max_size=len(LABELS)),
     level=st.integers(2, 4),

@@ -45,9 +45,14 @@ class Pipeline:
 
     @property
     def every_asset(self) -> tuple[str, ...]:
-        """All assets that the policy's job makes, in the order of the data."""
+        """All tables that the policy's job makes, in the order of the data."""
         known = {key.path[-1] for key in self._definitions().resolve_asset_graph().get_all_asset_keys()}
         return tuple(name for name in STAGE_OF if name in known)
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages before the release, each an asset, too."""
+        return tuple(dict.fromkeys(STAGE_OF[name] for name in self.every_asset if name != "release"))
 
     def register(self, key: str, kind: str = "synthetic", path: Path | None = None, **parameters) -> None:
         """Register a delivery, as the command line does."""
@@ -59,16 +64,24 @@ class Pipeline:
         write_delivery(self.home.deliveries / key, members, seed)
         self.register(key, members=members, seed=seed)
 
-    def run(self, delivery: str, only: Iterable[str] | None = None, checks: bool = True) -> RunSummary:
-        """Run the policy's job, or some assets of it with their checks or without, and say what came of it."""
-        return outcome_of(self.events(delivery, only, checks))
+    def run(self, delivery: str, only: Iterable[str] | None = None, checks: bool = True, stages: bool = True) -> RunSummary:
+        """Run the policy's job, or some assets of it with their checks or without, and say what came of it.
 
-    def events(self, delivery: str, only: Iterable[str] | None = None, checks: bool = True) -> list[dg.DagsterEvent]:
+        Assets of the stages of `only` are made with them, unless `stages` is false.
+        """
+        return outcome_of(self.events(delivery, only, checks, stages))
+
+    def events(
+        self, delivery: str, only: Iterable[str] | None = None, checks: bool = True, stages: bool = True
+    ) -> list[dg.DagsterEvent]:
         """The same; returns the events."""
         add_partition(self.instance, self.policy, delivery)
         selection = AssetSelection.key_prefixes(self.policy)
         if only is not None:
-            selection = AssetSelection.assets(*(dg.AssetKey([self.policy, name]) for name in only))
+            names = list(only)
+            wholes = sorted({STAGE_OF[name] for name in names if name in STAGE_OF} - {"release"}) if stages else []
+            selection = AssetSelection.assets(*(dg.AssetKey([self.policy, name]) for name in (*names, *wholes)))
+            selection = selection.required_multi_asset_neighbors()
         if not checks:
             selection = selection.without_checks()
         made = self._definitions()

@@ -78,7 +78,9 @@ def deliver(kind: Kind, folder: Path) -> Path:
     return cohort.deliver(folder, [*cohort.people(), *unusable])
 
 
-@pytest.fixture(scope="session", params=[FLAT, COHORT], ids=["flat", "cohort"])
+@pytest.fixture(
+    scope="session", params=[pytest.param(FLAT, id="flat"), pytest.param(COHORT, id="cohort", marks=pytest.mark.matrix)]
+)
 def prepared(request, tmp_path_factory) -> tuple[Kind, Path]:
     """A home with everything done but the release."""
     kind = request.param
@@ -170,12 +172,14 @@ def test_counts_that_were_changed_in_the_store_are_refused(pipeline):
     refused(pipeline, "Characteristics: the staged counts are not the protected counts of this delivery")
 
 
+@pytest.mark.matrix
 def test_a_spent_budget_refuses_before_a_number_is_drawn(pipeline, monkeypatch):
     spend(pipeline, 49.95)
     monkeypatch.setattr(ConsistentNoise, "draw", lambda *args: pytest.fail("a number was drawn"))
     refused(pipeline, "refused by the budget of noise: these counts cost")
 
 
+@pytest.mark.matrix
 def test_masks_hide_how_few_were_left_out_from_who_counts_the_released_rows(pipeline, kind):
     """Of a flat table, they would subtract the rows of a class; of a cohort, a number before the last step."""
     summary = pipeline.run(KEY, [*masked(pipeline, kind, {"Sex": "as it is"} if kind is FLAT else {"Sex": "sex"}), "release"])

@@ -14,6 +14,7 @@ from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.test_flat_release import FLAT
 
 
+@pytest.mark.matrix
 def test_adult_is_released_at_the_published_optimum(tmp_path):
     """30,162 records, nine hierarchies as ARX ships them, 12,960 nodes; k = 5, MaxSup 4 %."""
     source = public_data("adult")

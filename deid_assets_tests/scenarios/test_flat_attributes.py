@@ -103,6 +103,7 @@ def test_an_age_that_is_split_over_two_columns_is_refused(prepared, tmp_path):
     assert "column units: " in reasons or "tens and units: together they disclose" in reasons, reasons
 
 
+@pytest.mark.matrix
 def test_columns_that_were_reviewed_are_published_and_shown_with_reason_and_numbers(prepared, tmp_path):
     reasons = {"copy_of_the_age": "All of them agreed to show <their> age.", "number": "Numbers of a raffle."}
     summary, pipeline = released_with(prepared, tmp_path, [*reasons, *HARMLESS], **reasons)

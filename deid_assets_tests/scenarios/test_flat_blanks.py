@@ -39,6 +39,7 @@ def with_six_blanks() -> list[list[str]]:
     return rows
 
 
+@pytest.mark.matrix
 def test_six_blanks_refuse_a_table_by_name_and_the_remedy_that_is_told_publishes_it(tmp_path):
     with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
         write_policy(pipeline.home.policies, FEW)

@@ -296,6 +296,7 @@ class TestGate:
         assert any(text.startswith("smallest_class_within_threshold") for text in summary.failed_checks)
         refused(pipeline, "gate: smallest_class is not at least its threshold")
 
+    @pytest.mark.matrix
     def test_a_policy_changed_after_the_assessment(self, pipeline):
         write_policy(pipeline.home.policies, changed(FLAT, risk={"k": K + 1, "max_suppressed": 0.05}))
         refused(pipeline, "record_risk: it was measured under another policy")
@@ -305,6 +306,7 @@ class TestGate:
         file.write_bytes(file.read_bytes() + b"town 1,20,F,tea,x\n")
         refused(pipeline, "the delivery's files changed after they were taken in", ERROR)
 
+    @pytest.mark.matrix
     def test_a_staged_file_that_was_tampered_with(self, pipeline, monkeypatch):
         def tampering(connection, content, path, order_by=()):
             write_ordered(connection, content, path, order_by)
@@ -316,11 +318,13 @@ class TestGate:
         assert summary.exit_code == ERROR and summary.release is None
         assert "does not read back" in " ".join(summary.reasons)
 
+    @pytest.mark.matrix
     def test_evidence_that_was_never_made(self, pipeline):
         pipeline.edit_store(KEY, "DROP TABLE assessment.record_risk")
         refused(pipeline, "record_risk: the stored evidence cannot be read", ERROR)
 
 
+@pytest.mark.matrix
 def test_classes_are_counted_in_the_population_where_there_is_one(tmp_path):
     """k-map: 60 of 600 people are released; each is like at least k of the 600, and few are like k of the 60."""
     policy = changed(FLAT, source={"kind": "flat", "file": "sample.csv"}, population={"file": "people.csv"})
@@ -432,11 +436,13 @@ def test_where_even_the_coarsest_node_fails_the_run_is_refused_with_what_to_chan
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda folder: (folder / "people.csv").unlink(), "people.csv: missing file"),
-        (lambda folder: write_people(folder, []), "no rows"),
+        pytest.param(lambda folder: (folder / "people.csv").unlink(), "people.csv: missing file", marks=pytest.mark.matrix),
+        pytest.param(lambda folder: write_people(folder, []), "no rows", marks=pytest.mark.matrix),
         (lambda folder: write_people(folder, [[*row[:1], "QZVALUE", *row[2:]] for row in people()]),
          "column age: 600 rows: value outside the hierarchy"),
-        (lambda folder: shutil.copyfile(__file__, folder / "people.csv"), "missing column"),
+        pytest.param(
+            lambda folder: shutil.copyfile(__file__, folder / "people.csv"), "missing column", marks=pytest.mark.matrix
+        ),
     ],
 )  # fmt: skip
 def test_a_broken_delivery_is_an_error_that_names_no_value(tmp_path, spoil, message):

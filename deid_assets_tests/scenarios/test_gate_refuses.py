@@ -86,15 +86,18 @@ def test_a_table_changed_before_the_assessments_refuses(pipeline, asset, stateme
 @pytest.mark.parametrize(
     "statements",
     [
-        ("CREATE MACRO main.min(x) AS 100",),
-        (
-            "CREATE SCHEMA hidden",
-            "CREATE TABLE hidden.removed AS FROM preparation.removed_members",
-            "DROP TABLE preparation.removed_members",
-            "CREATE VIEW preparation.removed_members AS FROM hidden.removed WHERE current_query() LIKE '%whole row%'",
+        pytest.param(("CREATE MACRO main.min(x) AS 100",), id="a macro in place of a function"),
+        pytest.param(
+            (
+                "CREATE SCHEMA hidden",
+                "CREATE TABLE hidden.removed AS FROM preparation.removed_members",
+                "DROP TABLE preparation.removed_members",
+                "CREATE VIEW preparation.removed_members AS FROM hidden.removed WHERE current_query() LIKE '%whole row%'",
+            ),
+            id="a view that sees who asks",
+            marks=pytest.mark.matrix,
         ),
     ],
-    ids=["a macro in place of a function", "a view that sees who asks"],
 )
 def test_a_store_that_may_answer_differently_to_different_readers_is_not_read(pipeline, statements):
     before = pipeline.published_bytes()
@@ -132,6 +135,7 @@ def test_members_published_elsewhere_after_the_assessments_count(pipeline):
     assert pipeline.published_bytes() == before
 
 
+@pytest.mark.matrix
 def test_a_check_that_fails_for_earlier_releases_names_them(pipeline):
     """The assessment finds it first: what `deid run` prints then says which releases count, and no number of members."""
     members = pipeline.table(KEY, "eligible_members").frame()["member_id"].tolist()

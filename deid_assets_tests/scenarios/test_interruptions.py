@@ -65,7 +65,12 @@ def matrix(*values: str):
 
 @pytest.mark.parametrize(
     ("signal", "module"),
-    [("SIGINT", "click"), ("SIGTERM", "pandas"), matrix("SIGINT", "dagster"), matrix("SIGTERM", "deid_assets.definitions")],
+    [
+        ("SIGINT", "click"),
+        matrix("SIGTERM", "pandas"),
+        matrix("SIGINT", "dagster"),
+        matrix("SIGTERM", "deid_assets.definitions"),
+    ],
 )
 def test_while_modules_are_imported(run, signal, module):
     ended = run(signal, f"import:{module}")
@@ -119,7 +124,8 @@ def test_after_the_release_is_out_it_is_named(run, signal, point, status):
     assert ended.runs == [status]
 
 
-@pytest.mark.parametrize("signal", ["SIGINT", matrix("SIGTERM")])
+@pytest.mark.matrix
+@pytest.mark.parametrize("signal", ["SIGINT", "SIGTERM"])
 def test_while_a_synthetic_delivery_is_made(tmp_path, signal):
     ended = signaled(tmp_path / "deid", signal, "made:deliveries", "run", "--members", "2000")
     assert (ended.code, ended.said) == (CODES[signal], SAID)
@@ -131,9 +137,9 @@ KEYRING, VERIFICATION = "deid_assets.release.keyring", "deid_assets.release.publ
 @pytest.mark.parametrize(
     ("arguments", "module"),
     [
-        ("policy check heritage", "deid_assets.policy.loading"),
+        ("key export", KEYRING),
+        matrix("policy check heritage", "deid_assets.policy.loading"),
         matrix("policy list", "deid_assets.policy.loading"),
-        matrix("key export", KEYRING),
         matrix("key rotate", KEYRING),
         matrix("verify nowhere", VERIFICATION),
         matrix("ui", "deid_assets.command_line.instance"),

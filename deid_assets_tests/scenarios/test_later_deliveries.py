@@ -210,6 +210,7 @@ def test_an_earlier_release_with_common_members_that_kept_no_rows_refuses(pipeli
     assert "releases_not_compared_within_threshold: measured 1, threshold 0" in summary.failed_checks, summary
 
 
+@pytest.mark.matrix
 def test_newcomers_who_would_stand_out_are_left_out(pipeline):
     """The same as before, but the earlier release was there when members were suppressed."""
     classes = delivered(pipeline)

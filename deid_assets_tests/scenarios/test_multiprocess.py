@@ -54,6 +54,7 @@ def processes_of(pipeline: Pipeline, run_id: str) -> set[int]:
     return {entry.dagster_event.event_specific_data.metadata["pid"].value for entry in logs}
 
 
+@pytest.mark.matrix
 def test_steps_with_a_process_each_wait_for_each_other(pipeline):
     """The checks of two tables are ready at the same time."""
     with run_in_processes(pipeline, KEY, "records", "quarantined_records", "record_domains") as result:

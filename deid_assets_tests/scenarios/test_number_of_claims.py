@@ -72,6 +72,7 @@ def small_share(pipeline: Pipeline) -> float:
     return found["share"]
 
 
+@pytest.mark.matrix
 def test_released_numbers_of_claims_are_those_of_enough_members(prepared, tmp_path):
     with copy_of(prepared, tmp_path / "deid") as pipeline:
         summary = pipeline.run(KEY, ["release"])
@@ -87,6 +88,7 @@ def test_released_numbers_of_claims_are_those_of_enough_members(prepared, tmp_pa
         assert "and also the number of released claims" in report and "to within 50" in report
 
 
+@pytest.mark.matrix
 def test_the_gate_counts_the_files_whatever_the_assessment_found(prepared, tmp_path, monkeypatch):
     """Everybody alone in the gate's count; the evidence in the store still says that all is well."""
     alone = number_of_claims.with_bins

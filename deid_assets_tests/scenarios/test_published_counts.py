@@ -81,6 +81,7 @@ def test_a_spent_budget_refuses_the_tables_before_a_number_is_drawn(pipeline, mo
     refused(pipeline, "refused by the budget of noise: these counts cost .* of zCDP, but only 0.5 of the total of 50 are left")
 
 
+@pytest.mark.matrix
 def test_a_budget_that_covers_the_tables_but_not_the_manifest_refuses_before_any_number_is_drawn(pipeline, monkeypatch):
     """The tables cost .8 and the manifest 2: with 1.5 left, not even a table of the restricted store gets its noise."""
     spend(pipeline, 48.5)
@@ -93,6 +94,7 @@ def test_a_budget_that_covers_the_tables_but_not_the_manifest_refuses_before_any
         pipeline.table(KEY, "published_counts").frame()
 
 
+@pytest.mark.matrix
 def test_what_is_charged_was_planned_before_anything_was_drawn_and_nothing_else(pipeline, monkeypatch):
     planned = []
     original = counts_asset.require_budget
@@ -115,6 +117,7 @@ def test_who_removes_registry_and_releases_does_not_get_the_budget_back(pipeline
     assert summary.release is None and not pipeline.registry.chain().lines
 
 
+@pytest.mark.matrix
 def test_a_cell_that_was_published_as_often_as_allowed_is_locked_out(pipeline):
     section = CountNoise(budget=NoiseBudget(rho=100.0))
     cell = CellName("attrition", "delivered_members", "remaining")

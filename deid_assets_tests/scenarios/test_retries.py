@@ -110,6 +110,31 @@ def attacked(pipeline: Pipeline) -> RunSummary:
     return pipeline.run(KEY, [*CHOICE, *STAGES["candidate"], "neighbor_attack"])
 
 
+def test_a_refusal_by_chance_is_counted_and_what_is_not_coarser_is_not_tried_again(prepared, tmp_path, monkeypatch):
+    """In the home that all scenarios share, where nothing is coarser; the matrix has a policy with coarser ones."""
+    with copy_of(prepared, tmp_path / "deid") as pipeline:
+        before, refused = pipeline.published_bytes(), chosen(pipeline)
+        with monkeypatch.context() as patch:
+            unlucky(patch, value=0.11, high=0.13)
+            summary = pipeline.run(KEY, ["neighbor_attack"])
+            assert summary.exit_code == REFUSED and pipeline.published_bytes() == before
+            assert summary.reasons == ("this may be chance; running again tries a coarser generalization, as try 2 of 3.",)
+            (line,) = refused_tries(pipeline)
+            assert (line.number, line.by_chance, evidence(pipeline).try_number) == (1, True, 1)
+            assert pipeline.run(KEY, ["neighbor_attack"]).exit_code == REFUSED
+            assert refused_tries(pipeline) == [line], "the same try, on the same draws"
+
+        # From here on it would pass.
+        summary = attacked(pipeline)
+        (reason,) = summary.reasons
+        assert summary.exit_code == REFUSED and "not coarser than what was refused by chance at 3 nodes" in reason
+        passed_over = pipeline.table(KEY, "passed_over_nodes").frame().set_index("node")["gate"].to_dict()
+        assert passed_over.pop(",".join(map(str, refused))) == "refused by chance before"
+        assert list(passed_over.values()) == ["not coarser than what was refused by chance"] * 3
+        assert refused_tries(pipeline) == [line] and pipeline.published_bytes() == before
+
+
+@pytest.mark.matrix
 def test_after_a_refusal_by_chance_a_coarser_generalization_is_published_as_the_second_try(pipeline, monkeypatch):
     write_policy(pipeline.home.policies, STRICTER)
     before = pipeline.published_bytes()
@@ -222,6 +247,7 @@ def test_another_policy_with_one_member_more_gets_the_next_try_and_not_the_same_
     assert chosen(pipeline) == (2, 0) and evidence(pipeline).try_number == 2, summary
 
 
+@pytest.mark.matrix
 def test_a_refusal_for_more_than_chance_is_told_and_the_same_is_not_judged_again(pipeline, monkeypatch):
     with monkeypatch.context() as patch:
         unlucky(patch, value=0.301, high=0.31)

@@ -23,7 +23,8 @@ def rows_with(*texts: str) -> list[list[str]]:
     return rows
 
 
-def test_formulas_in_attributes_are_refused_or_neutralized(tmp_path):
+@pytest.mark.matrix
+def test_formulas_in_attributes_are_refused(tmp_path):
     with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
         write_policy(pipeline.home.policies, FLAT)
         pipeline.register(KEY, "flat", write_people(tmp_path / "in", rows_with(FORMULA)))
@@ -34,10 +35,14 @@ def test_formulas_in_attributes_are_refused_or_neutralized(tmp_path):
         assert "HYPERLINK" not in reasons
         assert not list(pipeline.home.releases.glob("*/0*"))
 
+
+def test_formulas_in_attributes_are_neutralized_if_the_policy_says_so(tmp_path):
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
         write_policy(
             pipeline.home.policies,
             changed(FLAT, formulas="neutralize", reviewed_attributes={"Likes": "the address is made up"}),
         )
+        pipeline.register(KEY, "flat", write_people(tmp_path / "in", rows_with(FORMULA)))
         summary = pipeline.run(KEY)
         assert summary.exit_code == PUBLISHED, summary
         rows = released_rows(pipeline.home.root)

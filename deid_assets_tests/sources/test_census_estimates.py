@@ -11,6 +11,7 @@ from deid_assets.sources.census import ALL_RACES, RACES, read_census
 from deid_assets.sources.census_estimates import MODEL, read_race_bands, read_single_years, spread
 from deid_assets.sources.open_ages import CENSUS_2000_OLDEST, apportioned, open_age_shares, spread_open_ages
 from deid_assets.sources.synthetic.census import NO_OTHER_RACE, synthetic_census, write_pct12
+from deid_assets_tests import examples
 from deid_assets_tests.public_data import public_data
 
 
@@ -65,7 +66,7 @@ class TestModelOfTheOldest:
         with pytest.raises(DeliveryError, match="another age than 85"):
             spread_open_ages(frame)
 
-    @settings(deadline=None, max_examples=50)
+    @settings(deadline=None, max_examples=examples.of(50))
     @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=5), st.sampled_from("MF"))
     def test_totals_are_kept(self, people, sex):
         frame = pd.DataFrame({"sex": sex, "age_from": 85, "age_to": 119, "people": people, "row": range(len(people))})
@@ -73,7 +74,7 @@ class TestModelOfTheOldest:
         assert found.groupby("row")["people"].sum().tolist() == people and (found["people"] >= 0).all()
         assert len(found) == 35 * len(people) and (found["age_from"] == found["age_to"]).all()
 
-    @settings(deadline=None, max_examples=50)
+    @settings(deadline=None, max_examples=examples.of(50))
     @given(st.integers(0, 1000), st.lists(st.integers(1, 50), min_size=1, max_size=8))
     def test_rounding_is_off_by_less_than_one(self, total, weights):
         shares = np.array([weights]) / np.sum(weights)

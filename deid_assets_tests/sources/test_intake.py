@@ -22,6 +22,7 @@ from deid_assets.sources.delivery import (
 )
 from deid_assets.sources.intake import KnownCodes, read_delivery
 from deid_assets.store.tables import Table, connect, write_table
+from deid_assets_tests import examples
 from deid_assets_tests.sources.deliveries import CODES, SOURCE, claim, csv_text, member, take_in, write_tables
 
 CANARY = "Canary7Quux"
@@ -70,29 +71,48 @@ BAD_CLAIMS = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "rule", "column"), BAD_MEMBERS)
-def test_a_bad_member_goes_to_quarantine_under_its_rule(tmp_path, fields, rule, column):
-    rows = [member("m1"), member("m2") | fields, member("m3")]
-    taken = take_in(write_tables(tmp_path / "in", rows, [claim("c1")]))
-    assert [(c.table, c.file, c.column, c.rule, c.rows) for c in taken.report.quarantined] == [
-        ("members", "members.csv", column, rule, 1)
-    ]
-    assert taken.frame("members", "member_id")["member_id"].tolist() == ["m1", "m3"]
-    (listed,) = taken.frame("quarantined_rows").itertuples()
-    assert (listed.source_table, listed.source_file, listed.source_row) == ("members", "members.csv", 3)
-    assert (listed.rule, listed.source_column) == (rule, column)
+@pytest.fixture(scope="module")
+def bad_members(tmp_path_factory):
+    """A delivery with a member for each rule that they break, between two good ones."""
+    rows = [member("m1"), *(member(f"bad{number}") | fields for number, (fields, _, _) in enumerate(BAD_MEMBERS)), member("m3")]
+    return take_in(write_tables(tmp_path_factory.mktemp("members") / "in", rows, [claim("c1")]))
 
 
-@pytest.mark.parametrize(("fields", "rule", "column"), BAD_CLAIMS)
-def test_a_bad_claim_goes_to_quarantine_under_its_rule(tmp_path, fields, rule, column):
-    rows = [claim("c1"), claim("c2") | fields, claim("c3")]
-    taken = take_in(write_tables(tmp_path / "in", [member("m1")], rows))
-    assert [(c.table, c.file, c.column, c.rule, c.rows) for c in taken.report.quarantined] == [
-        ("claims", "claims.csv", column, rule, 1)
-    ]
-    assert taken.frame("claims", "claim_id")["claim_id"].tolist() == ["c1", "c3"]
-    (listed,) = taken.frame("quarantined_rows").itertuples()
-    assert (listed.source_table, listed.source_row, listed.rule) == ("claims", 3, rule)
+@pytest.fixture(scope="module")
+def bad_claims(tmp_path_factory):
+    """A delivery with a claim for each rule that they break, between two good ones."""
+    rows = [claim("c1"), *(claim(f"bad{number}") | fields for number, (fields, _, _) in enumerate(BAD_CLAIMS)), claim("c3")]
+    return take_in(write_tables(tmp_path_factory.mktemp("claims") / "in", [member("m1")], rows))
+
+
+@pytest.mark.parametrize("number", range(len(BAD_MEMBERS)), ids=lambda number: "-".join(map(str, BAD_MEMBERS[number][1:])))
+def test_a_bad_member_goes_to_quarantine_under_its_rule(bad_members, number):
+    _, rule, column = BAD_MEMBERS[number]
+    assert listed_at(bad_members, 3 + number) == [("members", "members.csv", rule, column)]
+
+
+@pytest.mark.parametrize("number", range(len(BAD_CLAIMS)), ids=lambda number: "-".join(map(str, BAD_CLAIMS[number][1:])))
+def test_a_bad_claim_goes_to_quarantine_under_its_rule(bad_claims, number):
+    _, rule, column = BAD_CLAIMS[number]
+    assert listed_at(bad_claims, 3 + number) == [("claims", "claims.csv", rule, column)]
+
+
+def listed_at(taken, line: int) -> list[tuple[str, str, str, str]]:
+    """What is listed of a line of the delivery: table, file, rule and column."""
+    listed = taken.frame("quarantined_rows")
+    columns = ["source_table", "source_file", "rule", "source_column"]
+    return list(listed.loc[listed["source_row"] == line, columns].itertuples(index=False, name=None))
+
+
+def test_nothing_else_goes_to_quarantine_and_all_of_it_is_counted_by_rule_and_column(bad_members, bad_claims):
+    for taken, table, key, cases in (
+        (bad_members, "members", "member_id", BAD_MEMBERS),
+        (bad_claims, "claims", "claim_id", BAD_CLAIMS),
+    ):
+        counted = {(c.table, c.file, c.column, c.rule): c.rows for c in taken.report.quarantined}
+        assert counted == Counter((table, f"{table}.csv", column, rule) for _, rule, column in cases)
+        assert len(taken.frame("quarantined_rows")) == len(cases)
+        assert taken.frame(table, key)[key].tolist() == [f"{table[0]}1", f"{table[0]}3"]
 
 
 def test_a_row_is_under_the_first_rule_that_it_breaks(tmp_path):
@@ -424,7 +444,7 @@ _CLAIM_ROWS = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples.of(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(members=_MEMBER_ROWS, claims=_CLAIM_ROWS)
 def test_the_rules_agree_with_a_plain_reading_of_them(tmp_path_factory, members, claims):
     folder = tmp_path_factory.mktemp("delivery") / "in"

@@ -56,7 +56,7 @@ class MemberTables:
 def kept_rows(
     tables: MemberTables, tags: Table, members: Mapping[str, int], claims: Mapping[str, int], released_only: bool = False
 ) -> str:
-    """SELECT the kept rows of a release, in order.
+    """SELECT the kept rows of a release, in any order.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def kept_rows(
     return f"""WITH people AS (FROM ({people}){only})
         SELECT tag, quasi_identifier, service_day::INTEGER AS service_day, value, label,
           known::UINTEGER AS known, held::UINTEGER AS held, released
-        FROM ({" UNION ALL ".join(parts)}) ORDER BY quasi_identifier, tag, service_day, value"""
+        FROM ({" UNION ALL ".join(parts)})"""
 
 
 def _of_members(tables: MemberTables, column: str, level: int, kind: str) -> str:

@@ -92,7 +92,7 @@ def _assets(lineage: Lineage) -> list[dict[str, Json]]:
     return [
         {
             "asset": made.asset,
-            "stage": STAGE_OF.get(made.name, OUTSIDE) if made.asset.rpartition("/")[0] == lineage.prefix else OUTSIDE,
+            "stage": _stage(made.name) if made.asset.rpartition("/")[0] == lineage.prefix else OUTSIDE,
             "event": made.event,
             "made": made.made,
             "run": made.run,
@@ -109,6 +109,11 @@ def _assets(lineage: Lineage) -> list[dict[str, Json]]:
         }
         for made in every
     ]
+
+
+def _stage(name: str) -> str:
+    """The stage of an asset of the product; the asset of a whole stage is called like it."""
+    return STAGE_OF.get(name, name if name in STAGE_OF.values() else OUTSIDE)
 
 
 def _checks(lineage: Lineage, evaluations: Iterable[Evaluated]) -> list[dict[str, Json]]:

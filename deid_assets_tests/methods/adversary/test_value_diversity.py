@@ -17,6 +17,7 @@ from deid_assets.methods.adversary.value_diversity import (
     value_diversity,
     value_pairs,
 )
+from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store
 
 histories = st.lists(st.lists(st.one_of(st.none(), st.integers(0, 4)), max_size=8), min_size=1, max_size=6)
@@ -54,7 +55,7 @@ def test_no_value_or_a_single_value_is_no_diversity():
     assert value_pairs(*arrays_of([[], [3], [None, 3], [None]])).diversity.tolist() == [0, 0, 0, 0]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples.of(25))
 @given(histories)
 def test_relational_and_array_form_agree_to_the_last_bit_and_with_the_definition(members):
     by_definition = [simpson_by_definition(values) for values in members]

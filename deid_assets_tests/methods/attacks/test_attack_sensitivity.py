@@ -100,7 +100,7 @@ def test_every_draw_finds_the_class_that_brute_force_finds(members, knows, mista
         assert (found.matched[draw], found.sizes[draw]) == oracle.class_of(known, members[target], members), knows
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples.of(25), deadline=None)
 @given(releases(most_members=4, most_claims=3), st.sampled_from(KNOWS))
 def test_the_mean_agrees_with_exact_enumeration(members, knows):
     """All targets, all that may be known of them, as likely as it is drawn; within a bound that fails once in 10**9."""

@@ -19,6 +19,7 @@ from deid_assets.methods.attacks.inpatient_classes import (
     visit_histories,
 )
 from deid_assets.methods.attacks.marketer_risk import matched_share, missing_records
+from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import SmallStore, small_store
 
 VISITS = (
@@ -60,7 +61,7 @@ def brute_force(rows, subset, period) -> tuple[list[int], list[int]]:
     return [sizes[True][c] for c in classes], [sizes[False][c] for c in classes]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples.of(12), deadline=None)
 @given(visit_rows())
 def test_every_choice_and_period_agrees_with_brute_force(rows):
     with small_store() as store:

@@ -56,7 +56,7 @@ def test_the_expectation_is_that_of_all_assignments(case):
     assert expected_links(*case) == pytest.approx(sum(np.mean(rights) for rights in outcomes))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples.of(15), deadline=None)
 @given(small_cases(), st.integers(0, 2**32 - 1))
 def test_attempts_are_distributed_as_all_assignments_are(case, seed):
     found = simulate_linkage(*case, np.random.default_rng(seed), trials=600)

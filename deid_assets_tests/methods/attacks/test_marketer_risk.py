@@ -15,6 +15,7 @@ from deid_assets.methods.attacks.marketer_risk import (
     missing_records,
     published_marketer_risk,
 )
+from deid_assets_tests import examples
 
 SIZES = (1, 2, 3, 4)
 sizes = st.lists(st.integers(1, 6), min_size=1, max_size=4)
@@ -35,7 +36,7 @@ class TestExpectation:
         assert len(risks) == comb(10, n)
         assert np.mean(risks) == pytest.approx(0.4, abs=1e-12) == expected_marketer_risk(SIZES)
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=examples.of(30), deadline=None)
     @given(sizes, st.data())
     def test_by_enumeration(self, population, data):
         n = data.draw(st.integers(1, sum(population)))

@@ -18,6 +18,7 @@ from deid_assets.methods.attacks.provider_graph import (
     recognized_by_patterns,
     shown_patterns,
 )
+from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import SmallStore, small_store
 
 claims_of = st.lists(
@@ -36,7 +37,7 @@ PATTERN = ["place", "specialty"]
 
 
 @given(claims_of, st.integers(0, 30))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples.of(25), deadline=None)
 def test_classes_by_all_patterns_agree_with_brute_force(rows, kept):
     """Some of the register's claims are released; a class is who shows all patterns that they show."""
     released = rows[:kept]
@@ -69,7 +70,7 @@ def test_classes_by_all_patterns_agree_with_brute_force(rows, kept):
 
 
 @given(claims_of, st.integers(1, 3))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples.of(15), deadline=None)
 def test_with_some_patterns_known_the_mean_is_that_over_all_choices(rows, known):
     own: dict[int, set[int]] = {}
     for _, provider, place, specialty in rows:
@@ -116,7 +117,7 @@ def test_bit_sets_and_candidates_count_the_same_in_small_pieces(monkeypatch):
 
 
 @given(claims_of, st.integers(0, 3))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples.of(30), deadline=None)
 def test_classes_in_the_graph_agree_with_brute_force(rows, top):
     with small_store() as store:
         claims = store.table("claims", COLUMNS, rows)

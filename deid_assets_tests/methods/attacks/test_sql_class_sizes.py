@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from deid_assets.errors import StoreError
 from deid_assets.methods.attacks.sql_class_sizes import class_sizes, held_values
 from deid_assets.store.tables import Table, write_view
+from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store
 
 DEMOGRAPHICS = ("age", "sex")
@@ -78,7 +79,7 @@ def held_of(store, population: list):
     return write_view(Table(claims.file, claims.schema, "held"), held_values(claims, QUASI_IDENTIFIERS))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples.of(25))
 @given(populations, draws_made)
 def test_class_sizes_are_those_counted_person_by_person(population, draws):
     # The population's own members are drawn too, so that matches are frequent.

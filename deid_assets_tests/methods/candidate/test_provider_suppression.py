@@ -12,6 +12,7 @@ from deid_assets.methods.candidate.provider_suppression import (
     suppress_identifiers,
     suppression_summary,
 )
+from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store
 
 COLUMNS = (
@@ -35,7 +36,7 @@ def by_definition(released: list[tuple], reference: list[tuple], needed: int) ->
     return [(*row[:5], *(kept(row, place) for place in (5, 6, 7))) for row in released]
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples.of(15))
 @given(claims, claims, st.integers(1, 4))
 def test_identifiers_go_where_too_few_show_the_pattern_in_the_reference(released, reference, needed):
     released, reference = numbered(released), numbered(reference)

@@ -99,7 +99,7 @@ def test_an_exposed_cell_never_passes(data):
     assert found.proven.all() and Finding.UNPROVEN not in found.findings
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples.of(20), deadline=None)
 @given(st.data())
 def test_what_is_masked_together_with_nothing_else_passes_brute_force(data):
     tables, rule = data.draw(overlapping_tables(people_at_most=7)), SmallCounts(4, 3)

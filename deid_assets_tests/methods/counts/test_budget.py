@@ -19,6 +19,7 @@ from deid_assets.methods.counts.budget import (
     rho_within,
 )
 from deid_assets.methods.counts.tables import CellName
+from deid_assets_tests import examples
 from deid_assets_tests.methods.counts.made_tables import attrition, characteristics, group, two_way
 
 SD = 2.5
@@ -34,7 +35,7 @@ def test_one_count_and_24_repeats():
     assert gaussian_epsilon(24 * 0.08, 1e-5) == pytest.approx(9.75, abs=0.006)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples.of(40), deadline=None)
 @given(st.floats(0.001, 5), st.floats(1e-9, 0.05))
 def test_the_conversion_bounds_the_exact_one_and_beats_the_standard_one(rho, delta):
     found = epsilon(rho, delta)
@@ -50,7 +51,7 @@ def test_a_person_is_in_one_part_of_every_total():
         assert rho_of_tables(*stated, SD * ones, ones) == pytest.approx(touched * 0.08)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples.of(30), deadline=None)
 @given(st.integers(2, 4), st.integers(2, 3))
 def test_the_cost_covers_every_person(rows, columns):
     tables = two_way(np.ones((rows, columns), int))
@@ -117,7 +118,7 @@ def test_masked_cells_cost_nothing():
     assert budget.charged([NoisyCell(CellName("a", "b", "c"), "delivery 1", np.inf)], ()) == budget
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples.of(30), deadline=None)
 @given(st.floats(0.01, 50), st.floats(1e-9, 0.05))
 def test_a_total_as_epsilon_is_the_largest_cost_within_it(least, delta):
     assert epsilon(rho_within(least, delta), delta) == pytest.approx(least, rel=1e-6)

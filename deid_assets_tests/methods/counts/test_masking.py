@@ -14,6 +14,7 @@ from deid_assets.methods.counts.audit import SmallCounts, audit
 from deid_assets.methods.counts.masking import UnprotectedError, costs, mask
 from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.tables import CellName, CountTables, PublishedCounts, Sum
+from deid_assets_tests import examples
 from deid_assets_tests.methods.counts.made_tables import attrition, characteristics, group, two_way
 
 
@@ -39,7 +40,7 @@ def cheapest(tables: CountTables, rule: SmallCounts) -> float | None:
     return None
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples.of(12), deadline=None)
 @example([[1, 10], [15, 10]])  # the cheapest choice hides a small count as H, which exposes another to a second reading
 @given(st.lists(st.lists(st.sampled_from([0, 1, 5, 10, 11, 15, 40]), min_size=2, max_size=2), min_size=2, max_size=2))
 def test_small_tables_are_masked_at_the_least_cost(inner):
@@ -54,7 +55,7 @@ def test_small_tables_are_masked_at_the_least_cost(inner):
     assert found.is_optimal and found.cost == pytest.approx(best)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples.of(20), deadline=None)
 @example([3, 40, 40], [0, 38, 40], True)
 @given(
     st.lists(st.integers(0, 30), min_size=3, max_size=3), st.lists(st.integers(0, 30), min_size=3, max_size=3), st.booleans()
@@ -83,7 +84,7 @@ def test_what_is_known_anyway_gives_no_small_count_away(counts, told, total_is_k
         assert count == 0 or count > 10 or len({parts[place] for parts in kept}) >= 5
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples.of(10), deadline=None)
 @given(st.integers(0, 10_000))
 def test_the_heuristic_protects_and_hides_nothing_in_vain(seed):
     draws = np.random.default_rng(seed)

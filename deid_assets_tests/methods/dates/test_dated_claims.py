@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from deid_assets.methods.dates.dated_claims import DateColumns, class_sizes_of, dated_claims, events, known_claims, misplaced
 from deid_assets.methods.dates.intervals import Events, Redrawing, redraw
+from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import SmallStore, small_store
 
 MEMBERS = "member_id VARCHAR, birth_date DATE, death_date DATE, sex VARCHAR, age INTEGER"
@@ -77,7 +78,7 @@ class Made:
         self.rows = {row[0]: row for row in store.rows(f"SELECT {READ} FROM {self.dated.sql}")}
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=examples.of(8))
 @given(drawn_claims)
 def test_no_service_overtakes_another_and_stays_hold_what_happened_in_them(drawn):
     with small_store() as store:
@@ -95,7 +96,7 @@ def test_no_service_overtakes_another_and_stays_hold_what_happened_in_them(drawn
                     assert (later == day + stay) == (two == discharged)
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=examples.of(8))
 @given(drawn_claims)
 def test_what_follows_from_dates_follows_from_the_released_ones(drawn):
     with small_store() as store:
@@ -122,7 +123,7 @@ def test_what_follows_from_dates_follows_from_the_released_ones(drawn):
                 assert interval == ("1" if gap == 1 else f"{max(2, below + 1)}-{below + 7}")
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=examples.of(8))
 @given(drawn_claims, st.integers(0, 400))
 def test_no_service_is_drawn_before_birth_or_after_death(drawn, later):
     days = [day + (stay or 0) for _, day, stay, _ in drawn if day is not None]

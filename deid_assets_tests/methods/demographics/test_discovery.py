@@ -12,6 +12,7 @@ from deid_assets.methods.demographics.discovery import Bar, all_policies, detail
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, Measure
 from deid_assets.methods.demographics.policies import policy_at, refines
 from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_at
+from deid_assets_tests import examples
 from deid_assets_tests.methods.demographics.small_population import small_cells
 
 BARS = (
@@ -39,7 +40,7 @@ def exhaustively(cells, reference, bar):
     return {own for own in passing if not any(other != own and refines(other, own, demographics) for other in passing)}
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples.of(15))
 @given(st.booleans().flatmap(small_cells), st.sampled_from(BARS), st.data())
 def test_discovery_is_exhaustive_enumeration(drawn, bar, data):
     cells, _, _ = drawn
@@ -69,7 +70,7 @@ def test_not_every_policy_is_measured(drawn):
         assert found.measured < found.policies
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=examples.of(10))
 @given(small_cells())
 def test_the_table_says_what_is_finer_and_what_is_coarser(drawn):
     cells, _, _ = drawn
@@ -88,7 +89,7 @@ def test_the_table_says_what_is_finer_and_what_is_coarser(drawn):
             assert own.refines[own.number_of(policy.levels[name]), own.number_of(reference.levels[name])]
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=examples.of(10))
 @given(small_cells())
 def test_the_frontier_of_risk_and_detail(drawn):
     found = risk_and_detail(drawn[0])
@@ -98,7 +99,7 @@ def test_the_frontier_of_risk_and_detail(drawn):
     assert found["on_frontier"].tolist() == (~better.any(axis=1)).tolist()
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=examples.of(10))
 @given(small_cells())
 def test_detail_is_the_entropy_of_what_is_published(drawn):
     cells, cohort, _ = drawn

@@ -25,6 +25,7 @@ from deid_assets.methods.demographics.standard_attributes import (
     ethnicity_attribute,
     sex_attribute,
 )
+from deid_assets_tests import examples
 from deid_assets_tests.methods.demographics.small_population import small_cells
 
 FIVE_YEAR = published_alternatives()[1]
@@ -124,7 +125,7 @@ def spanned_cells():
     return cells_of(cohort, population_of(table, known.demographics, EVENLY))
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=examples.of(10))
 @given(small_cells(), st.sampled_from([TOTAL, LARGEST, Measure("graduated", 4)]), st.sampled_from([None, 0.9]), st.data())
 def test_every_group_is_no_riskier_in_every_state(drawn, measure, confidence, data):
     """By ethnicity, the finest level is that which passes in each state: found again, one group of one state at a time."""

@@ -35,6 +35,7 @@ from deid_assets.methods.demographics.standard_attributes import (
     ethnicity_attribute,
     sex_attribute,
 )
+from deid_assets_tests import examples
 from deid_assets_tests.methods.demographics.small_population import oracle_risks, small_cells
 
 MEASURES = (TOTAL, UNIQUES, LARGEST, Measure("graduated", 3), Measure("non-graduated", 4), Measure("total", exponent=2.5))
@@ -47,7 +48,7 @@ def cells_and_nodes(draw, nodes):
     return cells, cohort, table, picked
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples.of(25))
 @given(cells_and_nodes(nodes=1))
 def test_risks_are_those_of_one_record_and_one_person_at_a_time(drawn):
     cells, cohort, table, (node,) = drawn
@@ -56,7 +57,7 @@ def test_risks_are_those_of_one_record_and_one_person_at_a_time(drawn):
     assert ours == pytest.approx(theirs, rel=1e-9, abs=1e-14)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples.of(25))
 @given(cells_and_nodes(nodes=1), st.booleans())
 def test_no_measure_rises_with_a_coarser_policy(drawn, mean_size):
     cells, _, _, (node,) = drawn
@@ -69,7 +70,7 @@ def test_no_measure_rises_with_a_coarser_policy(drawn, mean_size):
             assert np.all(no_riskier(coarse, fine))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples.of(25))
 @given(cells_and_nodes(nodes=1))
 def test_quick_bounds_enclose_the_expected_risk(drawn):
     cells, _, _, (node,) = drawn
@@ -80,7 +81,7 @@ def test_quick_bounds_enclose_the_expected_risk(drawn):
     assert np.all(no_riskier(lower, risks)) and np.all(no_riskier(risks, upper))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples.of(25))
 @given(cells_and_nodes(nodes=1))
 def test_groups_add_up_and_bounds_enclose(drawn):
     cells, _, _, (node,) = drawn

@@ -19,6 +19,7 @@ from deid_assets.methods.disclosure.attribute_disclosure import (
     single_valued,
     value_counts,
 )
+from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import SmallStore, small_store
 
 members = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), min_size=1, max_size=40)
@@ -48,7 +49,7 @@ def earth_mover(p, q, distance) -> float:
 
 class TestSingleValued:
     @given(members, st.booleans())
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples.of(40), deadline=None)
     def test_it_agrees_with_brute_force(self, people, ordered):
         found = single_valued(*counted(people), ordered=ordered)
         classes = {name: [v for g, v in people if g == name] for name in {g for g, _ in people}}
@@ -90,7 +91,7 @@ class TestSingleValued:
         assert found.homogeneous_share is found.least_distinct is found.greatest_distance is None
 
     @given(members)
-    @settings(max_examples=25)
+    @settings(max_examples=examples.of(25))
     def test_the_distance_does_not_depend_on_how_much_is_in_memory(self, people):
         whole = single_valued(*counted(people))
         patch = pytest.MonkeyPatch()
@@ -109,7 +110,7 @@ def people_with_sets(draw):
 
 class TestSeveralValued:
     @given(people_with_sets())
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=examples.of(25), deadline=None)
     def test_from_tables_it_agrees_with_brute_force(self, people):
         with small_store() as store:
             table = store.table("people", "who INTEGER, kind VARCHAR", [(n, f"k{g}") for n, (g, _) in enumerate(people)])

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.methods.disclosure.demographic_classes import SIZE_EDGES, demographic_class_sizes, demographic_risk
+from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store
 
 people = st.lists(
@@ -15,7 +16,7 @@ people = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples.of(25))
 @given(people, people)
 def test_classes_are_counted_on_both_sides_with_missing_as_a_value(population, released):
     with small_store() as store:

@@ -17,6 +17,7 @@ from deid_assets.methods.lattice.reachable_risk import (
     reach_of_high_risk,
 )
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
+from deid_assets_tests import examples
 
 KEY, OTHER = b"what is foreseen", b"the search's own"
 AGES = Domain((np.arange(6), np.arange(6) // 2, np.arange(6) // 4))
@@ -45,7 +46,7 @@ def gates_of(data: LongitudinalData, least: int = 8) -> OtherGates:
     )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples.of(25), deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=3, max_size=8), st.data())
 def test_no_choice_of_whom_to_leave_out_has_a_lower_mean(values, data):
     left_out = data.draw(st.integers(0, len(values) - 1))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from deid_assets.methods.long_tail.balanced_score import claim_balanced_scores
 from deid_assets.methods.long_tail.truncation import claims_of_units, keep_claims
+from deid_assets_tests import examples
 from deid_assets_tests.methods.long_tail.test_truncation import COLUMNS, KEY, claims_of_members, rows_of
 from deid_assets_tests.methods.small_tables import small_store
 
@@ -41,7 +42,7 @@ def scores_by_definition(rows: list[tuple]) -> dict[str, float]:
     return {claim: score_by_definition(found, largest, most) if found else 1.0 for claim, found in supports.items()}
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples.of(25))
 @given(claims_of_members)
 def test_scores_of_claims_are_those_of_the_definition(drawn):
     rows = rows_of(drawn)
@@ -60,7 +61,7 @@ def test_the_largest_support_is_that_of_a_value_or_the_number_of_members(largest
     assert found == pytest.approx({"c0": score, "c1": score, "c2": 0.0})
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=examples.of(10))
 @given(claims_of_members, st.integers(0, 3), st.sampled_from(["member", "member_year"]))
 def test_each_listed_unit_keeps_its_number_and_the_lowest_scores_go_first(drawn, kept, unit):
     rows = rows_of(drawn)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from deid_assets.errors import DeliveryError, StoreError
 from deid_assets.methods.long_tail.truncation import claim_support_scores, claims_cap, claims_truncated, truncate_claims
+from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store
 
 KEY = b"0123456789abcdef"
@@ -42,7 +43,7 @@ def scores_by_definition(rows: list[tuple]) -> dict[str, float]:
     return scores
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples.of(25))
 @given(claims_of_members)
 def test_scores_are_one_minus_the_least_support_over_the_members(drawn):
     rows = rows_of(drawn)
@@ -81,7 +82,7 @@ def test_no_claims_are_an_error_that_says_so():
         claims_cap(store.table("claims", COLUMNS, []), 95, "member")
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples.of(25))
 @given(claims_of_members, st.integers(1, 4), st.sampled_from(["member", "member_year"]))
 def test_members_keep_their_best_supported_claims(drawn, cap, unit):
     rows = rows_of(drawn)

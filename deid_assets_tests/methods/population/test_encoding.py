@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import deid_assets.store.tables
 from deid_assets.methods.population.encoding import demographic_codes, domains_of, histories, powers, released_members
 from deid_assets.store.tables import connect
+from deid_assets_tests import examples
 from deid_assets_tests.assets.small_release import (
     CLAIM_NAMES,
     GROUPS,
@@ -55,7 +56,7 @@ def expected(claims, numbers, place, only_held) -> list[Counter]:
     ]
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=examples.of(10))
 @given(deliveries())
 def test_histories_are_those_of_brute_force(delivery):
     people, claims = delivery
@@ -69,7 +70,7 @@ def test_histories_are_those_of_brute_force(delivery):
             assert multisets(released[place - 1], values) == expected(claims, made.released, place, False), name
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=examples.of(8))
 @given(deliveries())
 def test_demographics_are_numbered_and_a_missing_value_is_the_last_number(delivery):
     people, claims = delivery

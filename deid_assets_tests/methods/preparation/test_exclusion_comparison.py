@@ -21,6 +21,7 @@ from deid_assets.methods.preparation.exclusion_comparison import (
     member_values,
     percentages,
 )
+from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store
 
 MEMBERS = [("m0", "F", 5), ("m1", "M", 95), ("m2", "M", None), ("m3", None, 30), ("m4", "F", 31)]
@@ -119,7 +120,7 @@ def test_a_value_below_the_bins_is_refused_and_not_shown():
 groups = st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=5), min_size=1, max_size=6)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples.of(40))
 @given(groups, groups)
 def test_distance_is_that_of_scipy(removed, remaining):
     members = [(True, values) for values in removed] + [(False, values) for values in remaining]

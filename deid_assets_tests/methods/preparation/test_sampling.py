@@ -125,7 +125,7 @@ class TestLeftOut:
         assert abs(numbers.mean() - 20) < 5 * 10 / 2_000**0.5 + 0.2 and 8.5 < numbers.std() < 10.5 and numbers.min() == 0
 
     @given(st.integers(0, 300), st.integers(0, 300))
-    @settings(max_examples=40)
+    @settings(max_examples=examples.of(40))
     def test_nobody_is_left_out_whom_another_cannot_replace(self, size, eligible):
         size = min(size, eligible)
         assert 0 <= members_left_out(size, eligible, KEY) <= eligible - size

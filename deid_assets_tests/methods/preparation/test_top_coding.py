@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.methods.preparation.top_coding import TopCode, nearest_rank, top_code
+from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store
 
 
@@ -69,7 +70,7 @@ def test_nothing_to_code_when_all_values_are_missing():
         assert top_code(store.table("members", "days INTEGER", [(None,)]), ["days"]) is None
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples.of(20))
 @given(st.lists(st.one_of(st.none(), st.integers(0, 30)), min_size=1, max_size=30))
 def test_number_and_text_agree(values):
     code = TopCode(10)

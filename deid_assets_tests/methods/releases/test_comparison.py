@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll, posterior_of_the_missing
 from deid_assets.methods.releases.comparison import compared, withdrawn_standing_out
 from deid_assets.methods.releases.linkability import linkable_share
+from deid_assets_tests import examples
 from deid_assets_tests.methods.releases.rows import Shown, SmallRelease
 from deid_assets_tests.methods.releases.test_meet import VALUES, releases
 from deid_assets_tests.methods.small_tables import small_store
@@ -26,7 +27,7 @@ def values_of(member, what):
     return found
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples.of(20), deadline=None)
 @given(releases())
 def test_what_is_hidden_and_who_changed_are_those_of_brute_force(made):
     earlier, later = made[0], made[-1]
@@ -79,7 +80,7 @@ def joined(releases, column):
     return names
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples.of(20), deadline=None)
 @given(releases())
 def test_the_share_of_linkable_records_is_that_of_brute_force(made):
     pair = (made[0], made[-1])

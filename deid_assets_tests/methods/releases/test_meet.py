@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from deid_assets.methods.adversary.two_readings import both_readings
 from deid_assets.methods.kernel.knowledge import draw_knowledge
 from deid_assets.methods.releases.meet import linked_members
+from deid_assets_tests import examples
 from deid_assets_tests.methods import oracle
 from deid_assets_tests.methods.releases.rows import Shown, SmallRelease
 from deid_assets_tests.methods.small_tables import small_store
@@ -98,7 +99,7 @@ def brute_force(releases, columns):
     return people, meets
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples.of(20), deadline=None)
 @given(releases())
 def test_classes_at_the_meet_are_those_of_brute_force(made):
     with small_store() as store:

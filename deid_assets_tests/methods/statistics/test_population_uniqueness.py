@@ -132,7 +132,7 @@ class TestPitman:
 
 class TestSlideNegativeBinomial:
     @given(st.floats(0.05, 5), st.floats(0.02, 0.9), st.floats(0.05, 0.95))
-    @settings(max_examples=50)
+    @settings(max_examples=examples.of(50))
     def test_expected_singles_and_pairs_are_those_of_thinning(self, a, b, fraction):
         """methods#population-uniqueness: E s2 is divided by (1-d)^(a+2); some public implementations multiply."""
         unseen = np.arange(4_000)

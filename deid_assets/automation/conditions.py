@@ -1,0 +1,18 @@
+"""When Dagster makes a release by itself."""
+
+from typing import Any
+
+import dagster as dg
+
+
+def on_new_delivery() -> dg.AutomationCondition[Any]:
+    """The condition of every asset of a release that is made when its upstream assets were made and their checks passed.
+
+    `eager()` alone requests what depends on a partition whose check failed. An asset before it that is requested at the same
+    time has not been checked yet: both are made in one run, in which its blocking checks stop what comes after. Without
+    that, each tick would request one layer of the release, in a run of its own.
+    """
+    condition = dg.AutomationCondition
+    passed = condition.all_checks_match(condition.check_passed(), blocking_only=True).with_label("all_blocking_checks_passed")
+    in_one_run = condition.will_be_requested()
+    return condition.eager() & condition.all_deps_match(passed | in_one_run).with_label("all_deps_checked_or_in_the_same_run")

@@ -1,0 +1,34 @@
+"""The tables that a release publishes, by the names of their files."""
+
+from deid_assets.methods.population.released_population import YEARS
+from deid_assets.policy.cohort import CohortPolicy
+from deid_assets.policy.flat import FlatPolicy
+from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.release.counts.published import FILES as COUNTS
+
+MEMBERS, CLAIMS = "Members", "Claims"
+RECORDS, PEOPLE = "Records", "People"
+"""The one table of a flat policy, and that of a cohort's."""
+
+
+def days_file(year: str) -> str:
+    """The name of the table of the days in hospital of a year, such as "Y2"."""
+    return f"DaysInHospital_{year}"
+
+
+def published_tables(policy: AnyPolicy) -> tuple[str, ...]:
+    """Names of the tables that every release under a policy has.
+
+    Examples
+    --------
+    >>> from deid_assets.policy.loading import policy_by_name
+    >>> published_tables(policy_by_name("heritage"))
+    ('Members', 'Claims', 'DaysInHospital_Y2', 'DaysInHospital_Y3', 'Attrition', 'Characteristics', 'Distributions')
+    """
+    counts = COUNTS if policy.counts.protection != "none" else ()
+    if isinstance(policy, FlatPolicy):
+        return (RECORDS, *counts)
+    if isinstance(policy, CohortPolicy):
+        return (PEOPLE, *counts)
+    days = (days_file(year) for year, column in YEARS.items() if policy.publishes(column))
+    return (MEMBERS, CLAIMS, *days, *counts)
