@@ -331,6 +331,9 @@ class RestrictedStore(dg.IOManager):
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Take the locks of the stores that the run writes."""
+        here = Home.here()
+        if here.root == self.workplace.home.root:
+            here.create()  # a run that the UI starts may be the first one in its home
         run = context.run
         self._run_id = run.run_id if run else None
         self._is_over = ended_in(context.instance) if context.instance else None

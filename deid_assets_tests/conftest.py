@@ -3,12 +3,14 @@
 import functools
 import gc
 import os
+import sqlite3
 from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 
 from deid_assets_tests import examples  # noqa: F401 - registers the profile that the command line names
+from deid_assets_tests.postgres import Server, postgres_server
 
 
 def pytest_configure() -> None:
@@ -26,11 +28,26 @@ def history_does_not_wait() -> Iterator[None]:
     from sqlalchemy.pool import Pool
 
     def do_not_wait(connection: Any, _record: object) -> None:
-        connection.execute("PRAGMA synchronous = OFF")
+        if isinstance(connection, sqlite3.Connection):
+            connection.execute("PRAGMA synchronous = OFF")
 
     event.listen(Pool, "connect", do_not_wait)
     yield
     event.remove(Pool, "connect", do_not_wait)
+
+
+@pytest.fixture(scope="session")
+def postgres_of_session() -> Iterator[Server]:
+    """A PostgreSQL server."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres(postgres_of_session) -> Iterator[str]:
+    """The address of an empty PostgreSQL database; tests that ask for it are marked `needs_postgres`."""
+    with postgres_of_session.database() as address:
+        yield address
 
 
 @pytest.fixture(scope="session", autouse=True)

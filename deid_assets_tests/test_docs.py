@@ -22,6 +22,7 @@ from deid_assets_tests import examples, package_graph
 from deid_assets_tests.scenarios.test_flat_release import FLAT
 
 DOCS = Path(deid_assets.__file__).parent / "docs"
+DEPLOYMENT = DOCS / "deployment"
 PROJECT = Path(examples.__file__).parent / "claims_project"
 README = DOCS.parent.parent / "README.md"
 PAGES = (README, *sorted(DOCS.glob("*.md")))
@@ -53,8 +54,9 @@ def shell_parts(page: Path) -> Iterator[str]:
 def commands(page: Path) -> Iterator[list[str]]:
     """Every `deid` command of a page's shell examples, as words after `deid`."""
     for part in shell_parts(page):
-        if re.match(r"\.venv/bin/deid\b", part):
-            yield shlex.split(part, comments=True)[1:]
+        found = re.match(r"(\.venv/bin/|docker compose exec code )deid\b", part)
+        if found:
+            yield shlex.split(part[found.end() :], comments=True)
 
 
 def commands_in_text(page: Path) -> Iterator[list[str]]:
@@ -80,6 +82,20 @@ def extras() -> set[str]:
     )
 
 
+def variables_in_docs() -> set[str]:
+    """The environment variables in the table of settings."""
+    section = (DOCS / "deployment.md").read_text(encoding="utf-8").split("## Settings\n")[1].split("\n## ")[0]
+    return set(re.findall(r"`((?:DEID|OPENLINEAGE)_[A-Z_]+)`", section))
+
+
+def test_the_table_of_settings_has_every_variable_that_the_code_reads():
+    code = "".join(path.read_text(encoding="utf-8") for path in DOCS.parent.rglob("*.py"))
+    given_in_three_ways = {
+        f"{name}{ending}" for name in ("DEID_SECRET", "DEID_SIGNING_KEY") for ending in ("_FILE", "_COMMAND")
+    }
+    assert variables_in_docs() == set(re.findall(r'"((?:DEID|OPENLINEAGE)_[A-Z_]+)"', code)) | given_in_three_ways
+
+
 def require_known(part: str) -> None:
     """Refuse a shell command that no test knows: of a module that is not there, of an extra that the package lacks."""
     words = shlex.split(part, comments=True)
@@ -102,6 +118,20 @@ def require_known(part: str) -> None:
         case [".venv/bin/pip", "install", *options, "-e", what]:
             assert [word for word in options if word not in ("-q", "-c", "requirements.lock")] == []
             assert what == "." or what.removeprefix(".[").removesuffix("]") in extras()
+        case ["cd", folder]:
+            assert (README.parent / folder).is_dir()
+        case ["umask", "077"] | ["openssl", "rand", "-hex", "32", ">", "secret"]:
+            return
+        case ["echo", stated, ">", ".env"]:
+            assert f"${{{stated.split('=')[0]}:?" in (DEPLOYMENT / "compose.yaml").read_text(encoding="utf-8")
+        case ["sudo", "chown", number, "secret"]:
+            assert f"--uid {number} " in (DEPLOYMENT / "Containerfile").read_text(encoding="utf-8")
+        case ["docker", "compose", "up", "--build", "--wait"]:
+            return
+        case ["docker", "compose", "exec", service, "deid", *_]:
+            assert service in yaml.safe_load((DEPLOYMENT / "compose.yaml").read_text(encoding="utf-8"))["services"]
+        case ["export", stated]:
+            assert stated.split("=")[0] in variables_in_docs()
         case ["eval", "$(_DEID_COMPLETE=bash_source .venv/bin/deid)"]:
             assert "complete" in BashComplete(main, {}, "deid", "_DEID_COMPLETE").source()
         case _:

@@ -3,10 +3,8 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -14,11 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 import deid_assets
-
-WAIT = 600  # seconds for the UI to load, and for a run to end; on two idle cores it is ten
+from deid_assets_tests.processes import free_port, wait_for
 
 
 @dataclass(frozen=True)
@@ -46,23 +41,6 @@ def environment(root: Path) -> dict[str, str]:
     package = str(Path(deid_assets.__file__).parents[1])
     homes = {"DEID_HOME": str(root), "DAGSTER_HOME": str(root / "home")}
     return {**os.environ, **homes, "PYTHONPATH": package, "PYTHONWARNINGS": "ignore"}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def wait_for(what: str, ready, seconds: float = WAIT):
-    """Ask until there is an answer."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = ready()
-        if found:
-            return found
-        time.sleep(0.3)
-    pytest.fail(f"{what}: not within {seconds} seconds")
 
 
 @contextmanager

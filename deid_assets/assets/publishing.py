@@ -51,6 +51,7 @@ from deid_assets.release.manifest.editions import (
     package_versions,
 )
 from deid_assets.release.manifest.public_numbers import AttritionStep
+from deid_assets.release.publication.copies import copy_published
 from deid_assets.release.publication.publish import Releases, Staging
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.entries import Entry
@@ -284,6 +285,7 @@ def publish(
         "number": published.entry.number,
         "registry_head": published.entry.hash,
         "gates": markdown_table(_gates_table(passed.evidence)),
+        **copy_published(workplace.home, releases.key.public),
     }
     return dg.Output(_files_frame(staging), RELEASE, metadata=metadata), *tables.outputs(published.folder)
 

@@ -67,6 +67,8 @@ def approve(name: str, by: str, policy_file: Path | None) -> None:
     with dagster_instance(home) as instance:
         published = approve_release(instance, releases, policy, number, by, lambda: reading(policy))
     click.echo(f"Published  {published.folder}")
+    for said in copy_published(home, releases.key.public).values():
+        click.echo(said)
     tell_lineage(home, published.folder, Console(highlight=False))
 
 

@@ -17,7 +17,8 @@ from deid_assets.partitions import deliveries_of
 from deid_assets.policy.adoption import adopt
 from deid_assets.release.registry.chain import Registry
 from deid_assets.resources import Workplace
-from deid_assets.sources.registration import register_delivery, unregister
+from deid_assets.sources.fetched import forget_fetched
+from deid_assets.sources.registration import delivery_file, register_delivery, registered_delivery, unregister
 from deid_assets.store.home import Home
 from deid_assets.store.lock import StoreLock
 
@@ -48,7 +49,8 @@ def add_delivery(home: Home, policy_name: str, paths: tuple[Path, ...], key: str
 def remove_delivery(home: Home, policy_name: str, key: str, reason: str) -> None:
     """Remove a delivery that was not released from a policy: its partition, its restricted store, its refused report.
 
-    Its own files stay where they are. What the registry knows of it stays too: refused tries, and noise that was charged.
+    Its own files stay where they are; a copy that was fetched from a URL goes. What the registry knows of it stays: refused
+    tries, and noise that was charged.
 
     Raises
     ------
@@ -83,7 +85,7 @@ def remove_delivery(home: Home, policy_name: str, key: str, reason: str) -> None
             instance.delete_dynamic_partition(partitions, key)
         finally:
             lock.release()
-    if not any(home.store.glob(f"*/{key}.duckdb")):
+    if _forgotten(home, key):
         unregister(home, key)
 
 
@@ -129,8 +131,18 @@ def purge(home: Home, expired: Expired, reason: str) -> None:
     try:
         record_removal(home, PURGED, expired.policy, expired.delivery, reason)
         _remove_store(home, expired.policy, expired.delivery)
+        _forgotten(home, expired.delivery)
     finally:
         lock.release()
+
+
+def _forgotten(home: Home, key: str) -> bool:
+    """Whether no policy has a store of a delivery any more; then its copy goes, if it was fetched from a URL."""
+    if any(home.store.glob(f"*/{key}.duckdb")):
+        return False
+    if delivery_file(home, key).exists():
+        forget_fetched(home, registered_delivery(home, key).paths)
+    return True
 
 
 def _remove_store(home: Home, policy: str, delivery: str) -> None:

@@ -7,17 +7,15 @@ from pathlib import Path
 
 import dagster as dg
 import sqlalchemy
+import yaml
 from dagster._core.instance.ref import InstanceRef
 
-from deid_assets.command_line.run_history import KeptStorage
+from deid_assets.command_line.storage import SETTINGS, opened, storage_of
 from deid_assets.errors import DeidError, StoreError
 from deid_assets.partitions import deliveries_of
 from deid_assets.store import durable
 from deid_assets.store.home import Home
 from deid_assets.store.tables import owner_only
-
-SETTINGS = "dagster.yaml"
-"""The file of an instance's settings."""
 
 _PACKAGE = Path(__file__).parent.parent
 
@@ -28,10 +26,10 @@ def prepare_dagster_home(home: Home) -> None:
     Raises
     ------
     StoreError
-        If something else lies in their place.
+        If something else lies in their place, or DEID_STORAGE does not fit the home.
     """
     owner_only(home.dagster)
-    file, settings = home.dagster / SETTINGS, _shipped(SETTINGS).read_bytes()
+    file, settings = home.dagster / SETTINGS, _settings(home)
     if file.exists() and not file.is_file():
         raise StoreError(f"{file} is not a file; remove it and run again: it will be created anew")
     with durable.locked(home.dagster / ".lock"):
@@ -46,11 +44,11 @@ def dagster_instance(home: Home) -> Iterator[dg.DagsterInstance]:
     Raises
     ------
     StoreError
-        If a file of its history is damaged, or no file of Dagster's.
+        If a file of its history is damaged, or no file of Dagster's; if its database does not answer.
     """
     try:
-        ref = InstanceRef.from_dir(str(home.dagster), overrides={"storage": _kept(home)})
-        with dg.DagsterInstance.from_ref(ref) as instance:
+        ref = InstanceRef.from_dir(str(home.dagster), overrides=storage_of(home).overrides)
+        with opened(ref) as instance:
             _move_partitions(home, instance)
             yield instance
     except (sqlite3.DatabaseError, sqlalchemy.exc.DBAPIError) as error:
@@ -82,9 +80,11 @@ def _move_partitions(home: Home, instance: dg.DagsterInstance) -> None:
         instance.delete_dynamic_partition(_SHARED_PARTITIONS, key)
 
 
-def _kept(home: Home) -> dict[str, object]:
-    kind = KeptStorage
-    return {"custom": {"module": kind.__module__, "class": kind.__name__, "config": {"base_dir": str(home.dagster)}}}
+def _settings(home: Home) -> bytes:
+    """The shipped settings, and where the run history is if that is not in files."""
+    stated = storage_of(home).settings
+    added = yaml.safe_dump(dict(stated)).encode() if stated else b""
+    return _shipped(SETTINGS).read_bytes() + added
 
 
 def workspace_file() -> Path:

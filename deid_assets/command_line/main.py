@@ -109,6 +109,27 @@ main.add_command(member)
 main.add_command(release)
 
 
+class _PathOrUrl(click.ParamType[Path | str]):
+    """A path, or a URL as it is: as a path it would lose one of its slashes."""
+
+    name = "path or URL"
+
+    def convert(self, value: Path | str, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:
+        """Return a URL as text, and anything else as a path."""
+        return value if isinstance(value, Path) or "://" in value else Path(value)
+
+
+_PATH_OR_URL = _PathOrUrl()
+
+
+def _fetched(home: Home, named: tuple[Path | str, ...], key: str | None) -> tuple[Path, ...]:
+    """The paths of a delivery; what a URL names is fetched into the home."""
+    from deid_assets.sources.fetched import fetch
+
+    alone = key if len(named) == 1 else None
+    return tuple(one if isinstance(one, Path) else fetch(home, one, alone) for one in named)
+
+
 _OPTIONS_OF_A_RUN = (
     click.option(
         "--policy",
@@ -120,10 +141,10 @@ _OPTIONS_OF_A_RUN = (
     ),
     click.option(
         "--delivery",
-        "paths",
+        "named",
         multiple=True,
-        type=click.Path(path_type=Path),
-        help="Folder or file of the delivery; can be repeated.",
+        type=_PATH_OR_URL,
+        help="Folder or file of the delivery, or its URL, such as s3://bucket/in/2012-04; can be repeated.",
     ),
     click.option("--key", "delivery_key", callback=_plain_key, help="Key of the delivery; by default derived from its name."),
     click.option(
@@ -150,8 +171,8 @@ def _of_a_run(command: _Function) -> _Function:
     return command
 
 
-def _sample_fits(paths: tuple[Path, ...], release_members: int | None, members: int) -> None:
-    if not paths and (release_members or 0) > members:
+def _sample_fits(named: tuple[Path | str, ...], release_members: int | None, members: int) -> None:
+    if not named and (release_members or 0) > members:
         raise click.UsageError(f"--release {release_members} is more than the {members} members of the delivery (--members)")
 
 
@@ -164,7 +185,7 @@ def _sample_fits(paths: tuple[Path, ...], release_members: int | None, members: 
 @click.option("--verbose", "-v", is_flag=True, help="Also print details of each step, and every gate on its own line.")
 def run(
     policy_name: str,
-    paths: tuple[Path, ...],
+    named: tuple[Path | str, ...],
     delivery_key: str | None,
     members: int,
     release_members: int | None,
@@ -185,11 +206,12 @@ def run(
 
     if quiet and verbose:
         raise click.UsageError("--quiet and --verbose contradict each other: choose one")
-    _sample_fits(paths, release_members, members)
+    _sample_fits(named, release_members, members)
     detail = Detail.QUIET if quiet else Detail.VERBOSE if verbose else Detail.NORMAL
-    asked = (policy_name, paths, delivery_key, members, release_members, seed)
     with _errors_as_json(as_json):
-        code = run_policy(Home.here().create(), *asked, detail=detail, as_json=as_json)
+        home = Home.here().create()
+        asked = (policy_name, _fetched(home, named, delivery_key), delivery_key, members, release_members, seed)
+        code = run_policy(home, *asked, detail=detail, as_json=as_json)
     sys.exit(code)
 
 
@@ -197,7 +219,7 @@ def run(
 @_of_a_run
 def plan(
     policy_name: str,
-    paths: tuple[Path, ...],
+    named: tuple[Path | str, ...],
     delivery_key: str | None,
     members: int,
     release_members: int | None,
@@ -213,8 +235,9 @@ def plan(
     from deid_assets.command_line.plan import plan as plan_release
     from deid_assets.command_line.run import run_policy
 
-    _sample_fits(paths, release_members, members)
+    _sample_fits(named, release_members, members)
     home = Home.here().create()
+    paths = _fetched(home, named, delivery_key)
     sys.exit(run_policy(home, policy_name, paths, delivery_key, members, release_members, seed, work=plan_release))
 
 
@@ -395,14 +418,15 @@ def delivery() -> None:
 
 
 @delivery.command("add")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("named", metavar="PATH_OR_URL...", nargs=-1, required=True, type=_PATH_OR_URL)
 @click.option("--policy", "policy_name", callback=_not_empty, required=True, help="A policy's name, or a YAML file.")
 @click.option("--key", "delivery_key", callback=_plain_key, help="Key of the delivery; by default derived from its name.")
-def delivery_add(paths: tuple[Path, ...], policy_name: str, delivery_key: str | None) -> None:
+def delivery_add(named: tuple[Path | str, ...], policy_name: str, delivery_key: str | None) -> None:
     """Register a delivery as a partition of a policy's assets, without running anything."""
     from deid_assets.command_line.deliveries import add_delivery
 
-    key = add_delivery(Home.here().create(), policy_name, paths, delivery_key)
+    home = Home.here().create()
+    key = add_delivery(home, policy_name, _fetched(home, named, delivery_key), delivery_key)
     click.echo(f"The delivery {key} is registered. Run it with `deid run`, or launch the job in the UI.")
 
 

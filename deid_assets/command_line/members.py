@@ -1,5 +1,6 @@
-"""`deid member`: which releases hold a person, and who opted out of all future ones. `deid release`: withdraw a release."""
+"""`deid member`: which releases hold a person, and who opted out of future ones. `deid release`: withdraw and copy releases."""
 
+import os
 import sys
 
 import click
@@ -92,7 +93,7 @@ def _note(home: Home, member_id: str, reason: str, listed: bool) -> None:
 
 @click.group()
 def release() -> None:
-    """Withdraw a release."""
+    """Withdraw a release, and copy releases to object storage or another disk."""
 
 
 @release.command("withdraw")
@@ -105,6 +106,7 @@ def release_withdraw(name: str, reason: str) -> None:
     still counts as an earlier release.
     """
     from deid_assets.release.keyring import signing_key_of
+    from deid_assets.release.publication.copies import copy_published
     from deid_assets.release.publication.publish import Releases
 
     policy, _, number = name.partition("/")
@@ -114,3 +116,26 @@ def release_withdraw(name: str, reason: str) -> None:
     releases = Releases(home.releases, signing_key_of(home), home.store / "manifests")
     line = releases.withdraw(policy, int(number), reason)
     click.echo(f"Release {line.policy}/{line.number:04d} is withdrawn. Send recipients the new registry.jsonl.")
+    for said in copy_published(home, releases.key.public).values():
+        click.echo(said)
+
+
+@release.command("copy")
+@click.option("--to", "url", help="Folder of the copies, such as s3://bucket/releases; by default that in DEID_COPY_TO.")
+def release_copy(url: str | None) -> None:
+    """Copy the releases that are not there yet, and the registry, to a folder that a URL names.
+
+    Only what verifies is copied, each file is read back, and a manifest is written last: a folder without one is no release.
+    """
+    from deid_assets.release.keyring import signing_key_of
+    from deid_assets.release.publication.copies import VARIABLE, copy_releases
+
+    to = url or os.environ.get(VARIABLE)
+    if not to:
+        raise click.UsageError(f"name the folder with --to or {VARIABLE}")
+    home = Home.here().create()
+    copied = copy_releases(home, signing_key_of(home).public, to)
+    for one in copied:
+        click.echo(f"{one.release}  copied to {one.to}")
+    if not copied:
+        click.echo("Every release was there already.")

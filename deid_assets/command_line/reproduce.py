@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,14 +19,16 @@ from deid_assets.automation.in_use import state_use
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.run import execute
 from deid_assets.errors import DeliveryError, ReleaseError
+from deid_assets.release.given import variables_of
 from deid_assets.release.keyring import secret_of
-from deid_assets.release.keys import GENERATED, SECRET_FILE, Secret
+from deid_assets.release.keys import GENERATED, SECRET_FILE, SIGNING_KEY_VARIABLE, Secret
 from deid_assets.release.lineage.published import PublishedRelease
 from deid_assets.release.manifest.editions import package_versions
+from deid_assets.release.publication.copies import VARIABLE as COPIES
 from deid_assets.release.reproduction import Compared, compared, differing_versions, made_again, recall, temporary_home
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import register_delivery, registered_delivery
-from deid_assets.store.home import Home
+from deid_assets.store.home import PUBLISHED, Home
 from deid_assets.store.tables import interrupt_queries
 
 
@@ -98,17 +100,26 @@ def _require_same_inputs(published: PublishedRelease, secret: Secret, delivery: 
 
 @contextlib.contextmanager
 def _environment(home: Home, temporary: Home, secret: Secret) -> Iterator[None]:
-    """Let the definitions find the temporary home, and the home's secret where it lies: it is not copied."""
+    """Let the definitions find the temporary home, and the home's secret where it lies: it is not copied.
+
+    The temporary home signs with a key of its own, and its releases stay in it alone.
+    """
     changes = {"DEID_HOME": str(temporary.root)}
     if secret.origin == GENERATED:
         changes["DEID_SECRET_FILE"] = str(Path(home.keys / SECRET_FILE).absolute())
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
+    without = (*variables_of(SIGNING_KEY_VARIABLE), PUBLISHED, COPIES)
+    before = {name: os.environ.get(name) for name in (*changes, *without)}
+    _set(dict.fromkeys(without) | changes)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        _set(before)
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    """Set variables of the environment; those that are None are removed."""
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

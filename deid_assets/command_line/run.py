@@ -32,9 +32,10 @@ from deid_assets.assets.waiting_release import waiting_already
 from deid_assets.automation.in_use import Use, state_use, uses_in
 from deid_assets.automation.outcomes import AWAITING, RunSummary, outcome_of, tag_outcome
 from deid_assets.automation.refused_runs import report_refusal
-from deid_assets.command_line.instance import SETTINGS, dagster_instance, prepare_dagster_home
+from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
 from deid_assets.command_line.lineage import tell_lineage
 from deid_assets.command_line.progress import Detail, Progress
+from deid_assets.command_line.storage import SETTINGS
 from deid_assets.command_line.summary import print_summary, summary_json
 from deid_assets.errors import PUBLISHED, DeidError, DeliveryError, PolicyError, ReleaseError, StoreError
 from deid_assets.partitions import deliveries_of

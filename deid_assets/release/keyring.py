@@ -19,10 +19,12 @@ from deid_assets.release.keys import (
     GENERATED,
     SECRET_FILE,
     SIGNING_KEY_FILE,
+    SIGNING_KEY_VARIABLE,
     PublicKey,
     Secret,
     SigningKey,
     given_secret,
+    given_signing_key,
     load_secret,
 )
 from deid_assets.release.publication.recovery import LOCK, REGISTRY, recovered, release_folders, signer_in_force
@@ -49,13 +51,16 @@ class Rotated:
 
 
 def signing_key_of(home: Home) -> SigningKey:
-    """The signing key in force; created only if nothing has been released yet.
+    """The signing key in force.
+
+    It comes from DEID_SIGNING_KEY, the file DEID_SIGNING_KEY_FILE or the command DEID_SIGNING_KEY_COMMAND, as PEM; else from
+    the folder keys, where it is created only if nothing has been released yet.
 
     Raises
     ------
     ReleaseError
         If it is missing although something was released, is not the one in force, or can be read by others than its
-        owner, or if the registry's chain is broken.
+        owner, if its source fails or two are set, or if the registry's chain is broken.
     """
     with _locked(home):
         chain = _settled(home)
@@ -159,6 +164,11 @@ def rotate(home: Home, lost: str | None = None) -> Rotated:
     """
     if lost is not None and not lost.strip():
         raise ReleaseError("state why the old key is lost: the reason is recorded in the registry for all recipients")
+    if given_signing_key(os.environ) is not None:
+        raise ReleaseError(
+            f"the signing key comes from {SIGNING_KEY_VARIABLE}, its file or its command, where a new one cannot be put. Unset "
+            f"the variable, save the key as keys/{SIGNING_KEY_FILE} (mode 600), rotate, and move the new key back"
+        )
     with _locked(home):
         chain = _settled(home)
         if not os.path.lexists(home.keys / SIGNING_KEY_FILE) and not has_released(home):
@@ -220,20 +230,26 @@ def _settled(home: Home) -> Chain:
 
 
 def _key_in_force(home: Home, chain: Chain) -> SigningKey:
+    given = given_signing_key(os.environ)
+    key = _kept_key(home) if given is None else given
+    if signer_in_force(home.releases, chain) not in (None, key.public.raw.hex()):
+        named = f"keys/{SIGNING_KEY_FILE}" if given is None else f"the key that {SIGNING_KEY_VARIABLE} gives"
+        raise ReleaseError(
+            f"{named} is not the signing key in force: another key signed the newest release, or the registry names another. "
+            'Restore it from a backup; if there is none, record the loss: `deid key rotate --lost "REASON"`'
+        )
+    return key
+
+
+def _kept_key(home: Home) -> SigningKey:
+    """The signing key in the folder keys; made there only if nothing has been released yet."""
     if not os.path.lexists(home.keys / SIGNING_KEY_FILE) and has_released(home):
         raise ReleaseError(
             f"the signing key keys/{SIGNING_KEY_FILE} is missing, although there are releases or refused tries; a new one "
             "would break verification for every recipient. Restore it from a backup; if there is none, record the loss: "
             '`deid key rotate --lost "REASON"`'
         )
-    key = SigningKey.load_or_create(home.keys)
-    if signer_in_force(home.releases, chain) not in (None, key.public.raw.hex()):
-        raise ReleaseError(
-            f"keys/{SIGNING_KEY_FILE} is not the signing key in force: another key signed the newest release, or the "
-            "registry names another. Restore it from a backup; if there is none, record the loss: `deid key rotate --lost "
-            '"REASON"`'
-        )
-    return key
+    return SigningKey.load_or_create(home.keys)
 
 
 def _lost_key(home: Home, chain: Chain) -> PublicKey | None:

@@ -8,9 +8,7 @@ import contextlib
 import hmac
 import os
 import secrets
-import shlex
 import stat
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from deid_assets.errors import ReleaseError
+from deid_assets.release.given import given
 from deid_assets.store import durable
 from deid_assets.store.digests import bytes_digest, canonical_json
 from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
@@ -32,7 +31,8 @@ SECRET_FILE = "secret"  # noqa: S105 - the name of a file
 SECRET_BYTES_AT_LEAST = 32
 GENERATED = "generated file"
 """Origin of a generated secret."""
-_COMMAND_SECONDS = 60
+SECRET_VARIABLE = "DEID_SECRET"  # noqa: S105 - the name of a variable
+SIGNING_KEY_VARIABLE = "DEID_SIGNING_KEY"
 _SALT = b"deid_assets secret 1"
 
 
@@ -113,8 +113,8 @@ class SigningKey:
         return cls(Ed25519PrivateKey.generate())
 
     @classmethod
-    def from_pem(cls, pem: bytes) -> "SigningKey":
-        """Read a private key in PEM.
+    def from_pem(cls, pem: bytes, origin: str = SIGNING_KEY_FILE) -> "SigningKey":
+        """Read a private key in PEM, which comes from `origin`.
 
         Raises
         ------
@@ -125,7 +125,7 @@ class SigningKey:
             private = serialization.load_pem_private_key(pem, password=None)
             if isinstance(private, Ed25519PrivateKey):
                 return cls(private)
-        raise ReleaseError(f"{SIGNING_KEY_FILE} does not contain an Ed25519 private key: restore it from a backup")
+        raise ReleaseError(f"{origin} does not contain an Ed25519 private key in PEM: restore it from a backup")
 
     @classmethod
     def load_or_create(cls, folder: Path) -> "SigningKey":
@@ -230,10 +230,7 @@ class Secret:
 
 
 def load_secret(folder: Path, environment: Mapping[str, str] | None = None) -> Secret:
-    """The secret: from DEID_SECRET, the file DEID_SECRET_FILE, the command DEID_SECRET_COMMAND, else generated.
-
-    The first source that is set wins. The command runs without a shell; its standard output, without line ends, is the
-    secret.
+    """The secret: from DEID_SECRET, the file DEID_SECRET_FILE or the command DEID_SECRET_COMMAND, else generated.
 
     Parameters
     ----------
@@ -245,47 +242,32 @@ def load_secret(folder: Path, environment: Mapping[str, str] | None = None) -> S
     Raises
     ------
     ReleaseError
-        If the source that is set fails, or its value is too short. No other source is tried then, because a release
-        under an unintended secret would not repeat its random choices.
+        If two sources are set, if the one that is set fails, or if its value is too short. No other source is tried then,
+        because a release under an unintended secret would not repeat its random choices.
     """
-    given = given_secret(os.environ if environment is None else environment)
-    if given is not None:
-        return given
+    stated = given_secret(os.environ if environment is None else environment)
+    if stated is not None:
+        return stated
     made = _read_or_create(folder, SECRET_FILE, lambda: secrets.token_hex(32).encode() + b"\n")
     return Secret(made.strip(), GENERATED)
 
 
 def given_secret(variables: Mapping[str, str]) -> Secret | None:
-    """The secret that the variables name; None if they name none."""
-    if "DEID_SECRET" in variables:
-        return Secret(variables["DEID_SECRET"].strip().encode(), "environment variable DEID_SECRET")
-    if "DEID_SECRET_FILE" in variables:
-        return Secret(_from_file(Path(variables["DEID_SECRET_FILE"])), "file DEID_SECRET_FILE")
-    if "DEID_SECRET_COMMAND" in variables:
-        return Secret(_from_command(variables["DEID_SECRET_COMMAND"]), "command DEID_SECRET_COMMAND")
-    return None
+    """The secret that the variables give; None if they give none."""
+    stated = given(SECRET_VARIABLE, variables)
+    return None if stated is None else Secret(stated.value, stated.origin)
 
 
-def _from_file(path: Path) -> bytes:
-    """The content of a secret file; its permissions are the owner's responsibility (mounted secrets have odd ones)."""
-    try:
-        return path.read_bytes().strip()
-    except OSError as error:
-        raise ReleaseError(f"the file that DEID_SECRET_FILE names cannot be read: {error.strerror}") from None
+def given_signing_key(variables: Mapping[str, str]) -> SigningKey | None:
+    """The signing key that the variables give, as a private key in PEM; None if they give none.
 
-
-def _from_command(command: str) -> bytes:
-    """Standard output of the command. Its errors are not repeated, because they may contain the secret."""
-    try:
-        words = shlex.split(command)
-        ran = subprocess.run(words, capture_output=True, check=True, timeout=_COMMAND_SECONDS)  # noqa: S603 - the owner's own
-    except subprocess.CalledProcessError as error:
-        raise ReleaseError(f"the command in DEID_SECRET_COMMAND ended with code {error.returncode}") from None
-    except subprocess.TimeoutExpired:
-        raise ReleaseError(f"the command in DEID_SECRET_COMMAND took over {_COMMAND_SECONDS} seconds") from None
-    except (OSError, ValueError, IndexError):
-        raise ReleaseError("the command in DEID_SECRET_COMMAND cannot be run: it must be a program and its arguments") from None
-    return ran.stdout.strip()
+    Raises
+    ------
+    ReleaseError
+        If two sources are set, if the one that is set fails, or if it gives no private key.
+    """
+    stated = given(SIGNING_KEY_VARIABLE, variables)
+    return None if stated is None else SigningKey.from_pem(stated.value, f"the {stated.origin}")
 
 
 def _read_or_create(folder: Path, name: str, make: Callable[[], bytes]) -> bytes:

@@ -1,12 +1,23 @@
-"""Location of everything that a run creates: `.deid/`, or the folder in DEID_HOME."""
+"""Location of everything that a run creates: `.deid/`, or the folder in DEID_HOME; releases may go to another one.
 
+Releases that go elsewhere are found through a link in the home. The home therefore knows where they are, whatever the
+environment of a process says.
+"""
+
+import contextlib
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from deid_assets.errors import DeliveryError, StoreError
+from deid_assets.store import durable
 from deid_assets.store.tables import owner_only
+
+PUBLISHED = "DEID_PUBLISHED"
+
+_MARK = ".lock"
+"""In every folder of releases: that of a disk which is not mounted does not have it."""
 
 
 @dataclass(frozen=True)
@@ -16,19 +27,27 @@ class Home:
     `home` is the Dagster instance, `store` the restricted store, `releases` the published releases, `policies` the
     policies from elsewhere that were run here, `deliveries` what was received and from where, and `keys` the signing
     key and the secret.
+
+    Attributes
+    ----------
+    root
+        The folder of all of them.
+    published
+        The folder elsewhere to which `create` lets releases go; None: where they go already, at first into the home.
     """
 
     root: Path
+    published: Path | None = field(default=None, compare=False)
 
     @classmethod
     def here(cls) -> "Home":
-        """The home of this process: DEID_HOME, or `.deid` in the current folder.
+        """The home of this process: DEID_HOME, or `.deid` in the current folder. DEID_PUBLISHED may name where releases go.
 
         Raises
         ------
         StoreError
-            If DEID_HOME is empty, which would make the current folder the home, or is not a folder, or if the current
-            folder no longer exists.
+            If DEID_HOME is empty, which would make the current folder the home, or is not a folder, if the current folder
+            no longer exists, or if the releases of the home are not where DEID_PUBLISHED says, or missing there.
         """
         named = os.environ.get("DEID_HOME", ".deid")
         try:
@@ -41,7 +60,17 @@ class Home:
             raise StoreError(f"DEID_HOME cannot be used: {error.strerror}; set it to another folder") from None
         if not named.strip() or is_other:
             raise StoreError("DEID_HOME is empty, or names a file: set it to a folder, or unset it")
-        return cls(root)
+        elsewhere = os.environ.get(PUBLISHED)
+        if elsewhere is not None and not elsewhere.strip():
+            raise StoreError(f"{PUBLISHED} is empty: set it to a folder, or unset it")
+        home = cls(root, None if elsewhere is None else Path(elsewhere).absolute())
+        try:
+            home._require_releases()
+        except OSError as error:
+            raise StoreError(
+                f"the home {root} cannot be used: {error.strerror}; it belongs to the user who runs releases"
+            ) from None
+        return home
 
     @property
     def dagster(self) -> Path:
@@ -55,7 +84,12 @@ class Home:
 
     @property
     def releases(self) -> Path:
-        """The folder of all releases."""
+        """The folder of all releases, wherever it is."""
+        link = self._link
+        return link.parent / os.readlink(link) if link.is_symlink() else link
+
+    @property
+    def _link(self) -> Path:
         return self.root / "releases"
 
     @property
@@ -80,13 +114,20 @@ class Home:
     def create(self) -> "Home":
         """Create the folders; only their owner can access those that may contain anything about a person.
 
+        If releases go elsewhere, only the owner can access the home at all.
+
         Raises
         ------
         StoreError
-            If one cannot be created, is not a folder, or belongs to somebody else.
+            If one cannot be created, is not a folder, or belongs to somebody else; if releases cannot go where they should.
         """
+        folder = self.root
         try:
-            for folder in (self.root, self.releases):
+            folder.mkdir(parents=True, exist_ok=True)
+            folder = self.published or self._link
+            self._link_releases()
+            self._require_releases()
+            if not self._link.is_symlink():
                 folder.mkdir(parents=True, exist_ok=True)
             # The event log contains exact counts, and a policy may name who opted out.
             for folder in (self.store, self.deliveries, self.keys, self.dagster, self.policies):
@@ -97,6 +138,55 @@ class Home:
                 f"({error.strerror}); name another one with DEID_HOME"
             ) from None
         return self
+
+    def _link_releases(self) -> None:
+        """Let releases go to the folder elsewhere, unless they do already."""
+        if self.published is None or self._link.is_symlink():
+            return
+        root, elsewhere = self.root.resolve(), self.published.resolve()
+        if elsewhere == root or root in elsewhere.parents or elsewhere in root.parents:
+            raise StoreError(
+                f"{PUBLISHED} is in the home {self.root}, or contains it: name a folder elsewhere, which recipients may read "
+                "without reaching keys and restricted data"
+            )
+        if self._link.is_dir() and any(path.name != _MARK for path in self._link.iterdir()):
+            raise StoreError(
+                f"the home {self.root} has releases of its own. Unset {PUBLISHED}; or move the content of {self._link}, hidden "
+                f"files too, to {self.published}, remove the empty folder, and link it: ln -s {self.published} {self._link}"
+            )
+        self.published.mkdir(parents=True, exist_ok=True)
+        if any(path.name != _MARK for path in self.published.iterdir()):
+            raise StoreError(
+                f"{PUBLISHED} is {self.published}, which is not empty: each home has a folder of its own for its releases. If "
+                f"they are those of this home, link it: ln -s {self.published} {self._link}"
+            )
+        (self.published / _MARK).touch(0o600)
+        durable.sync(self.published)
+        if self._link.is_dir():
+            (self._link / _MARK).unlink(missing_ok=True)
+            self._link.rmdir()
+        with contextlib.suppress(FileExistsError):  # another process was faster; `_require_releases` looks where it leads
+            self._link.symlink_to(self.published)
+        owner_only(self.root)
+        durable.sync(self.root)
+
+    def _require_releases(self) -> None:
+        """Refuse a home whose releases are elsewhere than stated, or on a disk that is not there.
+
+        With an empty folder in their place, nobody would know what was released before.
+        """
+        if not self._link.is_symlink():
+            return
+        if self.published is not None and self.releases.resolve() != self.published.resolve():
+            raise StoreError(
+                f"{PUBLISHED} is {self.published}, but the releases of the home {self.root} are in {self.releases}. Unset it; "
+                f"or move them, and let the link {self._link} lead there"
+            )
+        if not (self.releases / _MARK).exists():
+            raise StoreError(
+                f"the releases of the home {self.root} are not in {self.releases}: mount the disk, or restore the folder from "
+                f"a backup (with its file {_MARK}, which may be empty)"
+            )
 
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}\Z")

@@ -47,6 +47,7 @@ def here(tmp_path, monkeypatch):
     (tmp_path / "characteristics.csv").write_text(CHARACTERISTICS)
     (tmp_path / "sums.csv").write_text(SUMS)
     (tmp_path / "secret").write_text(SECRET)
+    (tmp_path / "secret").chmod(0o600)
     yield tmp_path
     assert not (tmp_path / ".deid").exists()
 
@@ -100,6 +101,7 @@ def test_noisy_tables_repeat_and_change_with_secret_and_counts(here):
         return done.stdout
 
     (here / "other").write_text(SECRET[::-1])
+    (here / "other").chmod(0o600)
     (here / "changed.csv").write_text(ATTRITION.format(2).replace("100100", "100101").replace("100000", "100001"))
     lines = (here / "true.csv").read_text().splitlines()
     (here / "turned.csv").write_text("\n".join([lines[0], *lines[:0:-1]]))
@@ -118,6 +120,12 @@ def test_the_secret_comes_from_the_environment_or_there_is_no_noise(monkeypatch)
     assert "fewer than 32 bytes" in deid("protect", "true.csv", "--method", "noise").stderr
     monkeypatch.setenv("DEID_SECRET", SECRET)
     assert deid("protect", "true.csv", "--method", "noise", "--mechanism", "discrete").exit_code == 0
+
+
+def test_a_secret_that_everybody_may_read_is_refused(here):
+    (here / "secret").chmod(0o644)
+    done = deid("protect", "true.csv", "--method", "noise", "--secret-file", "secret", "--output", "noisy.csv")
+    assert done.exit_code == 1 and "can be read by everybody" in done.stderr and not (here / "noisy.csv").exists()
 
 
 def test_noise_that_is_too_narrow_is_refused_and_nothing_is_written(here):

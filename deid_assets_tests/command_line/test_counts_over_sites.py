@@ -20,6 +20,7 @@ def here(tmp_path, monkeypatch):
     """A folder with the true and the noisy tables of four sites."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "secret").write_text(SECRET)
+    (tmp_path / "secret").chmod(0o600)
     for name, counts in SITES.items():
         (tmp_path / f"{name}.csv").write_text(table(*counts))
         noisy = ("protect", f"{name}.csv", "--method", "noise", "--secret-file", "secret", "--output", f"{name}-noisy.csv")

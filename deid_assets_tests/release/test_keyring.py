@@ -108,6 +108,44 @@ def test_what_is_no_file_in_the_place_of_a_key_is_refused_at_once(tmp_path, name
         signing_key_of(home) if name == "signing_key.pem" else secret_of(home, {})
 
 
+def variables(monkeypatch, home: Home) -> bytes:
+    """Let a variable give the signing key, which leaves the home."""
+    pem = (home.keys / "signing_key.pem").read_bytes()
+    (home.keys / "signing_key.pem").unlink()
+    monkeypatch.setenv("DEID_SIGNING_KEY", pem.decode())
+    return pem
+
+
+def test_a_signing_key_from_the_environment_is_never_stored(home, monkeypatch):
+    before = signing_key_of(home).public
+    variables(monkeypatch, home)
+    assert signing_key_of(home).public == before
+    publish_now(home, "second")
+    assert checked(home, 2, before).ok
+    assert not (home.keys / "signing_key.pem").exists()
+
+
+def test_another_signing_key_from_the_environment_is_refused(home, monkeypatch):
+    monkeypatch.setenv("DEID_SIGNING_KEY", SigningKey.generated().private_pem().decode())
+    with pytest.raises(ReleaseError, match="the key that DEID_SIGNING_KEY gives is not the signing key in force"):
+        signing_key_of(home)
+
+
+@pytest.mark.parametrize("lost", [None, "stolen"])
+def test_a_key_from_the_environment_is_rotated_in_its_folder(home, monkeypatch, lost):
+    before = (home.releases / "registry.jsonl").read_bytes()
+    pem = variables(monkeypatch, home)
+    with pytest.raises(ReleaseError, match="Unset the variable, save the key as keys/signing_key.pem .mode 600., rotate"):
+        rotate(home, lost)
+    assert (home.releases / "registry.jsonl").read_bytes() == before
+    monkeypatch.delenv("DEID_SIGNING_KEY")
+    (home.keys / "signing_key.pem").write_bytes(pem)
+    (home.keys / "signing_key.pem").chmod(0o600)
+    rotated = rotate(home, lost)
+    variables(monkeypatch, home)
+    assert signing_key_of(home).public == rotated.key
+
+
 # Rotation
 
 

@@ -12,7 +12,9 @@ import threading
 import pytest
 
 from deid_assets.errors import ReleaseError
-from deid_assets.release.keys import PublicKey, Secret, SigningKey, load_secret
+from deid_assets.release import given as given_values
+from deid_assets.release.given import given
+from deid_assets.release.keys import PublicKey, Secret, SigningKey, given_signing_key, load_secret
 
 VALUE = "0f" * 32
 
@@ -97,17 +99,52 @@ def test_what_is_no_public_key_is_refused(content):
         PublicKey.from_pem(content)
 
 
-def test_secret_comes_from_variable_file_command_or_generated_file_in_this_order(tmp_path):
-    (tmp_path / "given").write_text(VALUE + "\n")
+def secret_file(folder, text=VALUE, mode=0o600):
+    (folder / "given").write_text(text + "\n")
+    (folder / "given").chmod(mode)
+    return str(folder / "given")
+
+
+def test_secret_comes_from_variable_file_or_command_and_is_generated_without(tmp_path):
     command = f"{sys.executable} -c 'print(\"{VALUE}\")'"
-    by_variable = load_secret(tmp_path, {"DEID_SECRET": VALUE, "DEID_SECRET_FILE": "/nowhere"})
-    by_file = load_secret(tmp_path, {"DEID_SECRET_FILE": str(tmp_path / "given"), "DEID_SECRET_COMMAND": "false"})
+    by_variable = load_secret(tmp_path, {"DEID_SECRET": f" {VALUE}\n"})
+    by_file = load_secret(tmp_path, {"DEID_SECRET_FILE": secret_file(tmp_path)})
     by_command = load_secret(tmp_path, {"DEID_SECRET_COMMAND": command})
     assert by_variable == by_file == by_command
     generated = load_secret(tmp_path, {})
     assert generated != by_variable
     assert generated == load_secret(tmp_path, {})
     assert mode(tmp_path / "secret") == 0o600
+
+
+@pytest.mark.parametrize("pair", [("", "_FILE"), ("", "_COMMAND"), ("_FILE", "_COMMAND")])
+@pytest.mark.parametrize("name", ["DEID_SECRET", "DEID_SIGNING_KEY"])
+def test_two_sources_are_an_error_even_if_they_agree(tmp_path, name, pair):
+    sources = {"": VALUE, "_FILE": secret_file(tmp_path), "_COMMAND": f"echo {VALUE}"}
+    with pytest.raises(ReleaseError, match=f"{name}{pair[0]} and {name}{pair[1]} are set: set one of them") as caught:
+        given(name, {f"{name}{one}": sources[one] for one in pair})
+    assert VALUE not in str(caught.value)
+
+
+@pytest.mark.parametrize("bits", [0o644, 0o604, 0o666])
+def test_a_file_that_everybody_may_read_is_refused(tmp_path, bits):
+    with pytest.raises(ReleaseError, match=f"DEID_SECRET_FILE names can be read by everybody .mode {bits:04o}") as caught:
+        load_secret(tmp_path, {"DEID_SECRET_FILE": secret_file(tmp_path, mode=bits)})
+    assert VALUE not in str(caught.value)
+
+
+@pytest.mark.parametrize("bits", [0o400, 0o600, 0o440, 0o640])
+def test_a_file_for_the_owner_or_a_group_is_read(tmp_path, bits):
+    """Orchestrators mount secrets so that a group can read them."""
+    assert load_secret(tmp_path, {"DEID_SECRET_FILE": secret_file(tmp_path, mode=bits)}) == Secret(VALUE.encode(), "file")
+
+
+def test_a_pipe_gives_the_secret_too(tmp_path):
+    read, write = os.pipe()
+    os.write(write, VALUE.encode())
+    os.close(write)
+    assert load_secret(tmp_path, {"DEID_SECRET_FILE": f"/dev/fd/{read}"}) == Secret(VALUE.encode(), "file")
+    os.close(read)
 
 
 @pytest.mark.parametrize(
@@ -120,12 +157,37 @@ def test_secret_comes_from_variable_file_command_or_generated_file_in_this_order
         {"DEID_SECRET_COMMAND": ""},
         {"DEID_SECRET_COMMAND": "no-such-program-anywhere"},
         {"DEID_SECRET_COMMAND": "'unclosed"},
+        {"DEID_SECRET_COMMAND": f"sh -c 'echo {VALUE}; echo {VALUE} >&2; exit 3'"},
+        {"DEID_SECRET_COMMAND": "echo too short"},
     ],
 )
 def test_a_source_that_fails_is_an_error_and_no_other_is_tried(tmp_path, environment):
-    with pytest.raises(ReleaseError, match="DEID_SECRET"):
+    with pytest.raises(ReleaseError, match="DEID_SECRET") as caught:
         load_secret(tmp_path, environment)
     assert not (tmp_path / "secret").exists()
+    assert VALUE not in str(caught.value) and "too short" not in str(caught.value) and caught.value.__cause__ is None
+
+
+def test_a_command_that_takes_too_long_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(given_values, "SECONDS", 0.01)
+    with pytest.raises(ReleaseError, match="the command in DEID_SECRET_COMMAND took over 0.01 seconds"):
+        load_secret(tmp_path, {"DEID_SECRET_COMMAND": "sleep 5"})
+
+
+def test_the_signing_key_comes_from_variable_file_or_command(tmp_path):
+    pem = SigningKey.generated().private_pem().decode()
+    file = secret_file(tmp_path, pem)
+    by = [given_signing_key(one) for one in (
+        {"DEID_SIGNING_KEY": pem}, {"DEID_SIGNING_KEY_FILE": file}, {"DEID_SIGNING_KEY_COMMAND": f"cat {file}"}
+    )]  # fmt: skip
+    assert len({one.public for one in by}) == 1 and by[0].private_pem().decode() == pem
+    assert given_signing_key({"DEID_SECRET": VALUE}) is None
+
+
+def test_what_is_no_signing_key_is_named_by_its_source_and_not_shown():
+    with pytest.raises(ReleaseError, match="the environment variable DEID_SIGNING_KEY does not contain an Ed25519") as caught:
+        given_signing_key({"DEID_SIGNING_KEY": VALUE})
+    assert VALUE not in str(caught.value) and caught.value.__cause__ is None
 
 
 def test_derived_keys_differ_by_purpose_and_context_and_repeat():
@@ -147,7 +209,16 @@ def test_derivation_is_hkdf_and_pinned_so_that_releases_can_be_repeated():
 
 def test_nothing_shows_a_secret_or_private_key(tmp_path):
     secret, key = Secret(VALUE.encode(), "environment"), SigningKey.load_or_create(tmp_path)
-    shown = [repr(secret), str(secret), f"{secret}", repr([secret]), secret.commitment(), repr(key), str({"key": key})]
+    shown = [
+        repr(given("DEID_SECRET", {"DEID_SECRET": VALUE})),
+        repr(secret),
+        str(secret),
+        f"{secret}",
+        repr([secret]),
+        secret.commitment(),
+        repr(key),
+        str({"key": key}),
+    ]
     pem = (tmp_path / "signing_key.pem").read_text().splitlines()[1]
     assert not any(VALUE in text or VALUE[:16] in text or pem in text for text in shown)
     with pytest.raises(ReleaseError) as caught:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -83,6 +84,93 @@ class TestHome:
         monkeypatch.setenv("DEID_HOME", "x" * 300)
         with pytest.raises(StoreError, match="DEID_HOME cannot be used: File name too long"):
             Home.here()
+
+
+class TestReleasesElsewhere:
+    @pytest.fixture
+    def elsewhere(self, tmp_path, monkeypatch) -> Path:
+        monkeypatch.setenv("DEID_HOME", str(tmp_path / "deid"))
+        monkeypatch.setenv("DEID_PUBLISHED", str(tmp_path / "shared" / "published"))
+        return tmp_path / "shared" / "published"
+
+    def test_the_home_remembers_where_they_are_and_is_its_owners_alone(self, tmp_path, elsewhere, monkeypatch):
+        home = Home.here().create()
+        assert home.releases == elsewhere and elsewhere.is_dir() and mode(home.root) == 0o700
+        monkeypatch.delenv("DEID_PUBLISHED")
+        for again in (Home.here(), Home.here().create(), Home(tmp_path / "deid").create()):
+            assert again == home and again.releases == elsewhere
+
+    def test_asking_where_they_are_makes_nothing(self, tmp_path, elsewhere):
+        Home.here()
+        assert not list(tmp_path.iterdir())
+
+    def test_another_folder_later_is_refused(self, tmp_path, elsewhere, monkeypatch):
+        """The registry stays behind, and with it what is known of earlier releases."""
+        Home.here().create()
+        monkeypatch.setenv("DEID_PUBLISHED", str(tmp_path / "other"))
+        with pytest.raises(
+            StoreError, match="but the releases of the home .* are in .*/shared/published. Unset it; or move them"
+        ):
+            Home.here()
+        assert not (tmp_path / "other").exists()
+
+    @pytest.mark.parametrize("left", [[], ["a_policy"]], ids=["nothing", "an empty mount point"])
+    def test_a_disk_that_is_not_mounted_is_refused(self, tmp_path, elsewhere, monkeypatch, left):
+        """Otherwise refused tries, charged noise and earlier releases would be forgotten."""
+        home = Home.here().create()
+        elsewhere.rename(tmp_path / "unmounted")
+        for name in left:
+            (elsewhere / name).mkdir(parents=True)
+        for ask in (Home.here, home.create, Home(home.root).create):
+            with pytest.raises(
+                StoreError, match="the releases of the home .* are not in .*: mount the disk, or restore the folder"
+            ):
+                ask()
+        shutil.rmtree(elsewhere, ignore_errors=True)
+        (tmp_path / "unmounted").rename(elsewhere)
+        assert Home.here().create().releases == elsewhere
+
+    def test_a_home_that_has_released_is_moved_by_hand(self, tmp_path, elsewhere, monkeypatch):
+        monkeypatch.delenv("DEID_PUBLISHED")
+        home = Home.here().create()
+        for name in (".lock", "registry.jsonl"):
+            (home.releases / name).touch()
+        monkeypatch.setenv("DEID_PUBLISHED", str(elsewhere))
+        with pytest.raises(StoreError, match="has releases of its own. Unset DEID_PUBLISHED; or move .* link it: ln -s"):
+            Home.here().create()
+        assert (home.releases / "registry.jsonl").exists()
+        elsewhere.parent.mkdir()
+        home.releases.rename(elsewhere)
+        (home.root / "releases").symlink_to(elsewhere)
+        assert (Home.here().create().releases / "registry.jsonl").exists()
+
+    def test_a_lock_in_the_home_is_no_release(self, elsewhere, monkeypatch):
+        monkeypatch.delenv("DEID_PUBLISHED")
+        (Home.here().create().releases / ".lock").touch()
+        monkeypatch.setenv("DEID_PUBLISHED", str(elsewhere))
+        assert Home.here().create().releases == elsewhere
+
+    def test_the_folder_of_another_home_is_refused(self, tmp_path, elsewhere, monkeypatch):
+        (Home.here().create().releases / "registry.jsonl").touch()
+        monkeypatch.setenv("DEID_HOME", str(tmp_path / "second"))
+        with pytest.raises(StoreError, match="is not empty: each home has a folder of its own"):
+            Home.here().create()
+
+    @pytest.mark.parametrize("place", ["deid", "deid/keys/published", "."])
+    def test_a_folder_in_the_home_or_around_it_is_refused(self, tmp_path, elsewhere, monkeypatch, place):
+        monkeypatch.setenv("DEID_PUBLISHED", str(tmp_path / place))
+        with pytest.raises(StoreError, match="is in the home .*, or contains it: name a folder elsewhere"):
+            Home.here().create()
+
+    def test_an_empty_name_is_an_error(self, elsewhere, monkeypatch):
+        monkeypatch.setenv("DEID_PUBLISHED", " ")
+        with pytest.raises(StoreError, match="DEID_PUBLISHED is empty"):
+            Home.here()
+
+    def test_a_folder_that_cannot_be_made_is_one_sentence(self, tmp_path, elsewhere):
+        elsewhere.parent.write_text("a file")
+        with pytest.raises(StoreError, match="published is not a folder that you can write to"):
+            Home.here().create()
 
 
 class TestRegistration:

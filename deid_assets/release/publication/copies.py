@@ -1,0 +1,158 @@
+"""Copies of published releases, in object storage or on another disk.
+
+A release is published in the home first, where it becomes visible by one rename. A copy never decides anything: it is made of
+a release that verifies, file by file, each read back and compared, and its manifest is written last. A folder without a
+manifest is no release, so that a copy is visible whole or not at all, on storage that cannot rename. The registry follows, if
+the one that is there is the beginning of ours.
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from deid_assets.errors import DeidError, ReleaseError
+from deid_assets.release.keys import PublicKey
+from deid_assets.release.publication.recovery import REGISTRY
+from deid_assets.release.publication.verification import MANIFEST, verify
+from deid_assets.release.registry import clock
+from deid_assets.release.registry.chain import Registry
+from deid_assets.release.registry.entries import Entry
+from deid_assets.store import durable
+from deid_assets.store.digests import file_digest
+from deid_assets.store.home import Home
+from deid_assets.store.reading import regular_bytes
+from deid_assets.store.remote import RemoteFolder
+from deid_assets.store.tables import owner_only
+
+VARIABLE = "DEID_COPY_TO"
+FILE = "copies.jsonl"
+"""In the restricted store: what was copied, where and when."""
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A release that was copied.
+
+    Attributes
+    ----------
+    release
+        As policy/number.
+    to
+        The URL of the folder of all copies.
+    manifest_digest
+        Of its public manifest.
+    time
+        When, in ISO 8601.
+    """
+
+    release: str
+    to: str
+    manifest_digest: str
+    time: str
+
+
+def copy_releases(home: Home, key: PublicKey, url: str) -> list[Copied]:
+    """Copy every release that is not there yet, unless it was withdrawn, and then the registry.
+
+    Parameters
+    ----------
+    key
+        The key in force: only what verifies is copied.
+    url
+        The folder of all copies; it has the layout of the folder of releases.
+
+    Returns
+    -------
+    list of Copied
+        Those that were copied now.
+
+    Raises
+    ------
+    ReleaseError
+        If a release does not verify, another one or another registry is there, or a copy differs from its source.
+    StoreError
+        If the folder cannot be read or written.
+    """
+    target = RemoteFolder.at(url)
+    with durable.locked(owner_only(home.store) / f".{FILE}.lock"):
+        registry = home.releases / REGISTRY
+        chain = Registry(registry).chain()
+        if not chain.lines:
+            return []
+        ours = b"".join(line.line for line in chain.lines)
+        theirs = target.read(REGISTRY) or b""
+        if not ours.startswith(theirs):
+            raise ReleaseError(
+                f"the registry in {target.address} is not the beginning of this home's: it is another home's, was changed, or "
+                "is newer. Copy to a folder of this home's own, or find out what happened"
+            )
+        copied = [
+            _copied(home, entry, key, target)
+            for entry in chain.entries
+            if chain.withdrawal_of(entry.policy, entry.number) is None and not _is_there(home, entry, target)
+        ]
+        if theirs != ours:
+            target.write(REGISTRY, ours)
+    return copied
+
+
+def copy_published(home: Home, key: PublicKey) -> dict[str, str]:
+    """Copy what was just published to the folder in DEID_COPY_TO, and what is missing there; return what to say of it.
+
+    The release is published, whatever comes of this: what is missing is copied after the next release.
+    """
+    url = os.environ.get(VARIABLE)
+    if url is None:
+        return {}
+    try:
+        copy_releases(home, key, url)
+        return {"copied_to": RemoteFolder.at(url).address}
+    except DeidError as error:
+        return {"notice": f"The release is published, but was not copied; `deid release copy` tries again: {error}"}
+
+
+def _folder(home: Home, entry: Entry) -> Path:
+    return home.releases / entry.policy / f"{entry.number:04d}"
+
+
+def _is_there(home: Home, entry: Entry, target: RemoteFolder) -> bool:
+    """Whether the release was copied before.
+
+    Raises
+    ------
+    ReleaseError
+        If another release has its place.
+    """
+    theirs = target.read(f"{entry.policy}/{entry.number:04d}/{MANIFEST}")
+    if theirs is None:
+        return False
+    if theirs != regular_bytes(_folder(home, entry) / MANIFEST):
+        raise ReleaseError(
+            f"another release than this home's is in {target.address}/{entry.policy}/{entry.number:04d}: releases never "
+            "change. Find out who wrote it"
+        )
+    return True
+
+
+def _copied(home: Home, entry: Entry, key: PublicKey, target: RemoteFolder) -> Copied:
+    name, folder = f"{entry.policy}/{entry.number:04d}", _folder(home, entry)
+    found = verify(folder, key, home.releases / REGISTRY)
+    if not found.ok:
+        raise ReleaseError(f"release {name} is not copied, because it does not verify:\n{found.text()}")
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+    # The manifest last: without it, nothing that is there is a release.
+    for path in (*files, folder / MANIFEST):
+        there = f"{name}/{path.relative_to(folder).as_posix()}"
+        target.put(there, path)
+        if target.digest(there) != file_digest(path):
+            raise ReleaseError(f"{target.address}/{there} is not what was written there; nothing more is copied")
+    done = Copied(name, target.address, entry.manifest_digest, clock.now(None))
+    _record(home, done)
+    return done
+
+
+def _record(home: Home, done: Copied) -> None:
+    file = home.store / FILE
+    before = file.read_bytes() if file.exists() else b""
+    durable.replace(file, before + f"{json.dumps(asdict(done), sort_keys=True)}\n".encode(), 0o600)

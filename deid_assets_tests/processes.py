@@ -1,0 +1,30 @@
+"""Servers that tests start: where they listen, and how to wait for them."""
+
+import socket
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+WAIT = 600  # seconds; on two idle cores a server answers within ten
+
+Found = TypeVar("Found")
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(what: str, ready: Callable[[], Found], seconds: float = WAIT) -> Found:
+    """Ask until there is an answer."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = ready()
+        if found:
+            return found
+        time.sleep(0.3)
+    pytest.fail(f"{what}: not within {seconds} seconds")
