@@ -212,7 +212,9 @@ def report_table(found: Published) -> ReportTable:
             f"{written(found, f'{channel}/shown_better/{model}')})"
             for model in models
         )
-        told.append(f"{MEANINGS[channel]}: {groups} groups predicted, {single} with a single value. Better in: {better}.")
+        told.append(
+            f"{MEANINGS[channel].capitalize()}: {groups} groups predicted, {single} with a single value. Better in: {better}."
+        )
     return ReportTable(
         "inference",
         "What can be inferred",
@@ -221,7 +223,7 @@ def report_table(found: Published) -> ReportTable:
         "name the most frequent value of the group, which takes no more than the group. The other columns: how often a model "
         "is right that uses every released field. If it is hardly more often, the fields give nothing away; the difference "
         "is what they do give away. It says nothing about who a record belongs to. Each number is a share of "
-        f"{TRIALS} random trials, and may be off by about 4 points. {' '.join(one.capitalize() for one in told)}",
+        f"{TRIALS} random trials, and may be off by about 4 points. {' '.join(told)}",
         (
             ("Withheld", "name"), ("Within", "name"), ("Most frequent", "number"),
             *((model.replace("_", " ").capitalize(), "number") for model in models),

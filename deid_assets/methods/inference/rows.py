@@ -69,7 +69,7 @@ def released_profiles_of(sample: Table, crosswalk: Table, profiles: str, linked:
                 WHERE {quoted(name)} IS NOT NULL GROUP BY ALL)) WHERE place = 1) AS u{number} USING ("{MEMBER}")""")
         columns.append(f"u{number}.value AS usual_{number}")
     return f"""SELECT s.position, x.original_id AS member_id, p.*,
-            floor(log2(coalesce(c.claims, 0) + 1))::VARCHAR AS claims{"".join(f", {column}" for column in columns)}
+            floor(log2(coalesce(c.claims, 0) + 1))::INTEGER::VARCHAR AS claims{"".join(f", {column}" for column in columns)}
         FROM {sample.sql} AS s JOIN ({profiles}) AS p USING ("{MEMBER}")
         JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.pseudonym = p."{MEMBER}"
         LEFT JOIN (SELECT "{MEMBER}", count(*) AS claims FROM {linked.sql} GROUP BY ALL) AS c USING ("{MEMBER}")
