@@ -76,11 +76,9 @@ def channels_of(policy: Policy) -> tuple[Channel, ...]:
         elif column == "length_of_stay":
             stay = "CASE WHEN o.length_of_stay = 0 THEN 1 ELSE o.length_of_stay END"
             found.append(Channel(column, stay, _released(policy, column, "l")))
-        elif column == "age":
-            group = "p.age" if policy.publishes("age") else None
-            found.append(Channel(column, "m.age", group, of_members=True))
         else:
-            found.append(Channel(column, f"m.{column}", of_members=True))
+            group = f"p.{column}" if policy.publishes(column) else None
+            found.append(Channel(column, f"m.{column}", group, of_members=True))
     return tuple(found)
 
 

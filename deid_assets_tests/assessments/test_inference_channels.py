@@ -23,7 +23,7 @@ from deid_assets.methods.inference.cases import Cases
 from deid_assets.methods.inference.gain import Outcome
 from deid_assets.methods.inference.rows import Channel
 from deid_assets.policy.explanation import explain
-from deid_assets.policy.loading import policy_from
+from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.release.manifest.public_numbers import PublicNumbers
 from deid_assets_tests.assessments.planted_layouts import Canaries
 from deid_assets_tests.methods.small_tables import small_store
@@ -200,14 +200,13 @@ class TestPolicy:
         with pytest.raises(PolicyError, match=message):
             policy(**section)
 
-    def test_what_is_published_needs_no_prediction(self):
-        values = public_values(inference={"columns": ["claims_truncated"]})
-        values["quasi_identifiers"]["members"].append(
-            {"column": "claims_truncated", "release_as": "ClaimsTruncated", "hierarchy": "truncated"}
-        )
-        values["hierarchies"]["truncated"] = {"kind": "fixed"}
-        with pytest.raises(PolicyError, match="claims_truncated is published as it is"):
-            policy_from(values)
+    def test_what_is_published_as_it_is_leaves_nothing_to_predict(self):
+        """Within each published value there is only that value."""
+        own = policy_by_name("heritage")
+        assert {one.name: one.group for one in channels_of(own)}["claims_truncated"] == "p.claims_truncated"
+        with small_store() as store:
+            found = Canaries(store, own.model_copy(update={"inference": policy(columns=EVERY).inference}))
+            assert found.inference_channels().share == 1
 
     def test_it_is_explained(self):
         told = explain(policy(columns=["diagnosis", "age"], gain=MARGIN))

@@ -146,7 +146,7 @@ class Inference(Section):
         ("diagnosis",),
         description="what is predicted: diagnosis (the first diagnosis code, to three and to five digits, within its condition "
         "group), provider, vendor and pcp (where they are blanked), length_of_stay and age (the exact number within its "
-        "released class), claims_truncated (if it is not published)",
+        "released class), claims_truncated. Where a value is published as it is, nothing is left to predict",
     )
     models: Annotated[tuple[InferenceModel, ...], Field(min_length=1)] = Field(
         ("naive_bayes",), description="what predicts; gradient_boosting takes about a minute for 20,000 members"
