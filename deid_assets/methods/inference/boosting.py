@@ -15,8 +15,8 @@ CASES_AT_MOST = 4_000
 """Training cases; more are thinned at random."""
 ITERATIONS = 20
 _LEAVES = 15
-_RATE = 0.2
-_CASES_PER_LEAF = 5
+_RATE = 0.1
+_CASES_PER_LEAF = 10
 _LEVELS_AT_MOST = 255
 """The library's own limit: levels that are rarer than the 254 most frequent ones are one level."""
 
