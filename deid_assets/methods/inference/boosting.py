@@ -14,7 +14,7 @@ CODES_AT_MOST = 8
 CASES_AT_MOST = 4_000
 """Training cases; more are thinned at random."""
 ITERATIONS = 20
-_LEAVES = 15
+_LEAVES = 8
 _RATE = 0.1
 _CASES_PER_LEAF = 10
 _LEVELS_AT_MOST = 255
