@@ -149,7 +149,7 @@ class Inference(Section):
         "released class), claims_truncated. Where a value is published as it is, nothing is left to predict",
     )
     models: Annotated[tuple[InferenceModel, ...], Field(min_length=1)] = Field(
-        ("naive_bayes",), description="what predicts; gradient_boosting takes about a minute for 20,000 members"
+        ("naive_bayes",), description="what predicts; gradient_boosting takes a minute and a half for 20,000 members"
     )
     gain: InferenceGate | None = Field(None, description="gate on the gain; null: it is reported")
     members_at_most: Annotated[int, Field(ge=100, le=1_000_000)] = Field(

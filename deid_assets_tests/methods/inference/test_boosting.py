@@ -1,5 +1,8 @@
 """Gradient boosting finds what it should, within its bounds, and the same with any number of threads."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -48,3 +51,12 @@ def test_without_two_codes_or_any_varying_field_there_is_nothing_to_learn(codes,
 def test_nothing_asked_is_nothing_guessed():
     features = RNG.integers(0, 2, (40, 1)).astype(np.int32)
     assert len(gradient_boosting(cases_of(features, features[:, 0]), np.empty((0, 1), dtype=np.int32), 1)) == 0
+
+
+def test_the_library_is_loaded_by_nobody_who_does_not_boost():
+    """It takes a second and 100 MB."""
+    program = (
+        "import sys, deid_assets.assessments.registry, deid_assets.command_line.main; "
+        "sys.exit('sklearn' in sys.modules or 'threadpoolctl' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=False).returncode == 0
