@@ -113,6 +113,7 @@ class TestCodeVersions:
             ({"attribute_disclosure__t_at_most": 0.4}, {"attribute_disclosure", "release"}),
             ({"membership__draws": 500}, {"membership_disclosure", "release"}),
             ({"provider_graph__patterns_known": 3}, {"provider_graph_attack", "release"}),
+            ({"inference__folds": 4}, {"inference_channels", "release"}),
         ],
     )
     def test_an_asset_that_reads_a_section_has_another_version(self, tmp_path, section, assets):
