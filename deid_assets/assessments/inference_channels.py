@@ -41,7 +41,7 @@ TRIALS = 500
 """Of each row of the report: a share of 500 random trials is known to within .022 (one standard deviation), or less."""
 ALL = "all groups"
 MAJORITY = "most_frequent"
-GROUPS, SINGLE = "groups", "groups_of_one_value"
+GROUPS, SINGLE, JUDGED = "groups", "groups_of_one_value", "judged_groups"
 
 
 def assess(work: Work[Policy]) -> Assessed:
@@ -103,6 +103,7 @@ def inference_measurements(
         measured += [
             counted(f"{one.name}/{GROUPS}", "groups", one.groups, sample_size=None),
             counted(f"{one.name}/{SINGLE}", "groups", one.single, sample_size=None),
+            counted(f"{one.name}/{JUDGED}", "groups", len(one.outcomes), sample_size=None),
         ]
         for model in section.models:
             own = [gain for (channel, _, by), gain in gains.items() if (channel, by) == (one.name, model)]
@@ -206,14 +207,15 @@ def report_table(found: Published) -> ReportTable:
     models = [name for name in (rows[0].shares if rows else ()) if name != MAJORITY]
     told = []
     for channel in by_channel(rows):
-        groups, single = (written(found, f"{channel}/{name}") for name in (GROUPS, SINGLE))
+        groups, single, judged = (written(found, f"{channel}/{name}") for name in (GROUPS, SINGLE, JUDGED))
         better = ", ".join(
             f"{model.replace('_', ' ')} {written(found, f'{channel}/better/{model}')} (beyond chance "
             f"{written(found, f'{channel}/shown_better/{model}')})"
             for model in models
         )
         told.append(
-            f"{MEANINGS[channel].capitalize()}: {groups} groups predicted, {single} with a single value. Better in: {better}."
+            f"{MEANINGS[channel].capitalize()}: {groups} groups predicted, {single} with a single value. Of {judged}, smaller "
+            f"groups counted as one, better in: {better}."
         )
     return ReportTable(
         "inference",

@@ -96,9 +96,9 @@ class TestGate:
     def test_nothing_that_could_be_predicted_is_no_proof(self):
         own = policy(gain=MARGIN)
         found = inferred(own, [ChannelRows(Channel("age", ""), ("",), *[np.zeros(3, int)] * 2, np.arange(3), {})], 3, stream)
-        (largest, groups, single, *_) = inference_measurements(own, found, 3, stream, "c" * 64, 1)
+        (largest, groups, single, judged, *_) = inference_measurements(own, found, 3, stream, "c" * 64, 1)
         assert largest.value is None and largest.gating and not largest.passed
-        assert (groups.value, single.value) == (0, 1)
+        assert (groups.value, single.value, judged.value) == (0, 1, 0)
 
     def test_without_a_margin_it_is_reported(self):
         assert not measured(300, 0.5)[LARGEST].gating
@@ -158,7 +158,8 @@ class TestPublic:
         assert table.rows[0][:2] == ("three-digit diagnosis code", ALL)
         assert {row[1] for row in table.rows} == {ALL, "group 0", "group 1"}
         assert [heading for heading, _ in table.columns] == ["Withheld", "Within", "Most frequent", "Naive bayes"]
-        assert "2 groups predicted, 0 with a single value. Better in: naive bayes 2 (beyond chance 2)." in table.text
+        assert "2 groups predicted, 0 with a single value. Of 2, smaller groups counted as one, better in" in table.text
+        assert "naive bayes 2 (beyond chance 2)." in table.text
 
     def test_without_rows_there_is_no_table(self):
         assert report_table({}).rows == ()
