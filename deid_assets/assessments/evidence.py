@@ -27,7 +27,7 @@ PLAIN_UNITS = frozenset(
     | {"share of draws", "share of trials", "probability", "ratio", "correlation", "bits"}
     | {"draws", "trials", "nodes", "cells", "disagreements", "seconds", "megabytes", "releases"}
     # Numbers that can be counted in the published rows: values in a class, distances of distributions.
-    | {"values", "distance", "attributes", "share of published values"}
+    | {"values", "distance", "attributes", "share of published values", "groups"}
     # What a release is good for: errors of predictions and of answers, rounded before they become evidence.
     | {"log error", "standard errors", "questions"}
 )

@@ -15,6 +15,7 @@ from deid_assets.assessments.count_disclosure import COUNT_DISCLOSURE_AUDIT, COU
 from deid_assets.assessments.cross_release_risk import CROSS_RELEASE_RISK
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC_RISK
 from deid_assets.assessments.evidence import Requirement
+from deid_assets.assessments.inference_channels import INFERENCE_CHANNELS
 from deid_assets.assessments.inpatient_attack import INPATIENT_ATTACK
 from deid_assets.assessments.longitudinal_risk import LONGITUDINAL_RISK
 from deid_assets.assessments.membership_disclosure import MEMBERSHIP_DISCLOSURE
@@ -43,6 +44,7 @@ LONGITUDINAL: tuple[Assessment[Policy], ...] = (
     ATTRIBUTE_DISCLOSURE,
     MEMBERSHIP_DISCLOSURE,
     PROVIDER_GRAPH_ATTACK,
+    INFERENCE_CHANNELS,
     COUNT_DISCLOSURE_AUDIT,
     CROSS_RELEASE_RISK,
     UTILITY,

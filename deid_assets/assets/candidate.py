@@ -2,13 +2,13 @@
 
 import dagster as dg
 
+from deid_assets.assessments.candidate_rows import ClaimTables, claims_query, days_query, members_query
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.released_rows import released_date_columns
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.methods.candidate.provider_suppression import blanked_shares, providers_needed
 from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.policy.models import Policy
-from deid_assets.release.candidate_rows import ClaimTables, claims_query, days_query, members_query
 from deid_assets.resources import Policies
 from deid_assets.store.tables import Table
 

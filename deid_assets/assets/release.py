@@ -6,6 +6,7 @@ from functools import partial
 
 import dagster as dg
 
+from deid_assets.assessments.candidate_rows import ClaimTables, claims_query, days_query, members_query
 from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node, level_names_of_dimensions
 from deid_assets.assessments.cross_release_risk import cross_release_refusals
 from deid_assets.assessments.cumulative_attacks import cumulative_refusals, naming_releases
@@ -51,7 +52,6 @@ from deid_assets.methods.disclosure.absence import absence_numbers, removed_for_
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.validation import check_vacuous
-from deid_assets.release.candidate_rows import ClaimTables, claims_query, days_query, members_query
 from deid_assets.release.cumulative import comparable_rolls, earlier_rows, removal_digest, removal_list_refusals
 from deid_assets.release.derived_keys import pseudonym_key
 from deid_assets.release.gate import judgement

@@ -12,10 +12,12 @@ from typing import Any
 
 import pandas as pd
 
-from deid_assets.assessments import attack_sensitivity, demographic_risk, longitudinal_risk, neighbor_attack
+from deid_assets.assessments import attack_sensitivity, demographic_risk, inference_channels, longitudinal_risk, neighbor_attack
 from deid_assets.assessments.attack_sensitivity import figure_limits, number_known, table_rows
 from deid_assets.assessments.canaries import CANARIES
 from deid_assets.assessments.chosen_generalization import chosen_node
+from deid_assets.assessments.inference_channels import by_channel, inference_figure, lines
+from deid_assets.assessments.inference_rows import MEANINGS
 from deid_assets.assessments.kernel_input import smallest_safe_class
 from deid_assets.assessments.number_of_claims import NUMBERED
 from deid_assets.errors import ReleaseError
@@ -134,6 +136,7 @@ def report_of(
                 sensitivity_figure(sensitivity, *figure_limits(policy)),
                 wide=True,
             ),
+            *_inference_figures(manifest),
         ),
         notes=retained_sentences(columns),
     )
@@ -141,6 +144,20 @@ def report_of(
     return render_report(
         replace(content, dates=dates, limits=limits, levels=levels_table(columns), rare=rare[0], joined=rare[1])
     )
+
+
+def _inference_figures(manifest: dict[str, Any]) -> Iterator[ReportFigure]:
+    """What models guess of the first channel with groups, by group."""
+    measured = {found.name: found.value for found in _measured(manifest, inference_channels.NAME)}
+    for channel, rows in by_channel(lines(measured)).items():
+        if len(rows) > 1:
+            what = MEANINGS[channel]
+            text = (
+                f"How often the {what} of a random claim is guessed in each group: by naming the most frequent one, and by "
+                "models that use every released field. Where the marks lie together, the fields give nothing away."
+            )
+            yield ReportFigure("What can be inferred", text, inference_figure(rows), wide=True)
+            return
 
 
 def _number_of_claims(policy: Policy, manifest: dict[str, Any], rows: Sequence[tuple[str, int, Figures]]) -> Iterator[str]:

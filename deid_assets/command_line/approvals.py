@@ -59,6 +59,7 @@ def approve(name: str, by: str, policy_file: Path | None) -> None:
     from deid_assets.automation.approvals import approve_release
     from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
     from deid_assets.command_line.lineage import tell_lineage
+    from deid_assets.release.publication.copies import copy_published
 
     policy, number = _named(name)
     releases, reading = _at_home(policy_file)

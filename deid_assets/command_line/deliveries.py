@@ -148,6 +148,8 @@ def _forgotten(home: Home, key: str) -> bool:
 def _remove_store(home: Home, policy: str, delivery: str) -> None:
     for ending in ("duckdb", "duckdb.wal", "refused.html"):
         (home.store / policy / f"{delivery}.{ending}").unlink(missing_ok=True)
+    for key in (home.store / policy).glob(f"{delivery}.expert-review-*.json"):
+        key.unlink(missing_ok=True)
     copied = home.deliveries / policy / delivery  # of upstream assets
     if copied.is_dir():
         shutil.rmtree(copied)

@@ -16,6 +16,7 @@ from deid_assets.command_line.approvals import approvals, approve, reject
 from deid_assets.command_line.auditing import audit, determination, kept, lineage, reproduce
 from deid_assets.command_line.counts import counts
 from deid_assets.command_line.demographics import demographics
+from deid_assets.command_line.expert_review import expert_review
 from deid_assets.command_line.members import member, release
 from deid_assets.errors import ERROR, DeidError, DeliveryError, PolicyError, ReleaseError
 from deid_assets.store.guard import without_values
@@ -105,6 +106,7 @@ main.add_command(reproduce)
 main.add_command(determination)
 main.add_command(lineage)
 main.add_command(kept)
+main.add_command(expert_review)
 main.add_command(member)
 main.add_command(release)
 

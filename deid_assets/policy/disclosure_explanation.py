@@ -27,6 +27,12 @@ def disclosure_limits(policy: Policy) -> Iterator[str]:
         f"({_at_most(graph.pattern_success_at_most)}), by all of them ({_at_most(graph.all_patterns_success_at_most)}), and "
         f"by shared patients ({_at_most(graph.graph_success_at_most)})"
     )
+    inference = policy.inference
+    yield (
+        f"how much more often {_words(inference.models, ' and ')} guess what is withheld "
+        f"({_words(inference.columns, ', ')}) from what is released than somebody who names the most "
+        f"frequent value ({_at_most(inference.gain.at_most if inference.gain else None)})"
+    )
 
 
 def utility_limits(policy: Policy) -> Iterator[str]:
@@ -87,3 +93,7 @@ def attribute_gates(policy: Policy | FlatPolicy, columns: Mapping[str, str], few
 
 def _at_most(limit: float | None) -> str:
     return "no limit" if limit is None else f"at most {limit:g}"
+
+
+def _words(names: tuple[str, ...], between: str) -> str:
+    return between.join(name.replace("_", " ") for name in names)

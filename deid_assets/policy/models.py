@@ -14,6 +14,7 @@ from deid_assets.policy.sections.dates import Dates
 from deid_assets.policy.sections.disclosure import (
     SENSITIVE_BY_DEFAULT,
     AttributeDisclosure,
+    Inference,
     MembershipDisclosure,
     PopulationEstimates,
     ProviderGraph,
@@ -78,6 +79,7 @@ class Policy(ReleasePolicy):
     attribute_disclosure: AttributeDisclosure = AttributeDisclosure()
     membership: MembershipDisclosure = MembershipDisclosure()
     provider_graph: ProviderGraph = ProviderGraph()
+    inference: Inference = Inference()
     utility: Utility = Utility()
     counts: Counts = Counts()
     releases: Releases = Releases()

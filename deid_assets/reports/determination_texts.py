@@ -118,6 +118,11 @@ ADVERSARIES: Mapping[str, AdversaryText] = {
         "A provider who is recognized narrows who the patients are.",
         "Hay M et al. Resisting structural re-identification in anonymized social networks. PVLDB 2008;1(1). " + OWNERS_DECIDE,
     ),
+    "inference_channels": AdversaryText(
+        "Somebody who has claims of other people in full detail, and predicts from them what the release withholds.",
+        "Competitors and researchers have such data; correlated columns may undo what generalization and suppression hide.",
+        "El Emam K, Arbuckle L. Anonymizing Health Data. O'Reilly 2013, chapter 5, predicts diagnosis codes. " + OWNERS_DECIDE,
+    ),
     "count_disclosure_audit": AdversaryText(
         "Somebody who computes small counts from published tables and their sums, over all releases.",
         "Tables are published with the release.",

@@ -31,14 +31,16 @@ LIMITS = (
     "Counts of people are protected unless the released files disclose them: noise with a standard deviation of 2.5 is "
     "added. Protected counts need not add up, and small ones may be negative. Shares computed from them may lie below 0 or "
     "above 100 %. T stands for a share among fewer than 11 people, by the noisy count.",
-    "Attribute disclosure is measured within classes of members with the same demographics. What other columns predict about "
-    "everyone with such a record, without identifying anybody, is not measured.",
+    "Attribute disclosure is measured within classes of members with the same demographics. What can be inferred from other "
+    "columns is measured with the models named; a better model may find more.",
 )
 """What the numbers do not say (methods#confidence, methods#attribute-disclosure)."""
 
 FLAT_LIMITS = (
     "The modeled adversary knows the quasi-identifiers of one person, without error, and nothing else about the record.",
-    *LIMITS[2:],
+    *LIMITS[2:3],
+    "Attribute disclosure is measured within classes. What other columns predict about everyone with such a record, without "
+    "identifying anybody, is not measured.",
 )
 """The same for a flat table, in which classes are counted and nothing is simulated."""
 

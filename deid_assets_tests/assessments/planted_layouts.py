@@ -7,6 +7,9 @@ import numpy as np
 
 from deid_assets.assessments.attribute_disclosure import attributes_of_canaries, disclosed
 from deid_assets.assessments.demographic_risk import demographics_of_canaries, measured_demographics
+from deid_assets.assessments.inference_canaries import channels_of_canaries
+from deid_assets.assessments.inference_predictions import inferred
+from deid_assets.assessments.inference_rows import LINKED, SAMPLE, rows_of
 from deid_assets.assessments.inpatient_attack import (
     inpatient_measurements,
     inpatients_of_canaries,
@@ -42,7 +45,7 @@ WITH_DATES = {"grouped_claims": "known_claims", "truncated_claims": "dated_claim
 PLANTED = (
     "eligible_members", "removed_members", "member_profiles", "value_domains", "suppressed_members", "pseudonym_crosswalk",
     "grouped_claims", "truncated_claims", "known_claims", "dated_claims", "release_members", "release_claims",
-    "release_days_in_hospital", "records", "record_domains", "release_records",
+    "release_days_in_hospital", "eligible_claims", "records", "record_domains", "release_records",
 )  # fmt: skip
 COMMITMENT = "c" * 64
 KEY = b"0123456789abcdef"
@@ -59,6 +62,10 @@ class Canaries:
         self.columns = member_columns(policy)
         self.levels = {qi.column: min(level, policy.hierarchy_of(qi.column).levels - 1) for qi in policy.quasi_identifiers.all}
         self.tables = layouts(store, contracts_of(policy))
+        # What inference channels make of them: the members sampled, and their released claims with claim_id.
+        linked = {"claim_id": "VARCHAR"} | self.tables["release_claims"].columns()
+        self.tables[LINKED] = store.table(LINKED, ", ".join(f'"{name}" {kind}' for name, kind in linked.items()), [])
+        self.tables[SAMPLE] = store.table(SAMPLE, '"MemberID" BIGINT, position BIGINT', [])
         self.listed = None if listed is None else store.table("listed_layout", listed, [])
 
     def _of(self, *names: str) -> dict[str, Table]:
@@ -135,6 +142,18 @@ class Canaries:
             return found, provider_measurements(self.policy, found, COMMITMENT)
 
         return providers_of_canaries(self.policy, self.levels, tables, list(pattern_names(self.policy)), attack)
+
+    def inference_channels(self) -> Findings:
+        tables = self._of(
+            "member_profiles", "eligible_claims", "pseudonym_crosswalk", "release_members", "release_days_in_hospital", LINKED,
+            SAMPLE,
+        )  # fmt: skip
+        return channels_of_canaries(
+            self.policy, tables,
+            lambda planted, people: inferred(
+                self.policy, rows_of(self.policy, planted), people, lambda purpose: np.random.default_rng(len(purpose))
+            ),
+        )  # fmt: skip
 
 
 class FlatCanaries:

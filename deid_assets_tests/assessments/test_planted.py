@@ -43,7 +43,7 @@ from deid_assets_tests.scenarios.test_flat_release import FLAT
 
 ATTACKS = (
     "demographic_risk", "voter_list_attack", "inpatient_attack", "population_estimates", "attribute_disclosure",
-    "membership_disclosure", "provider_graph_attack",
+    "membership_disclosure", "provider_graph_attack", "inference_channels",
 )  # fmt: skip
 KERNEL = {"longitudinal_risk", "neighbor_attack", "attack_sensitivity"}
 """Their canaries are planted in arrays."""

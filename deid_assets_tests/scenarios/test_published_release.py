@@ -188,6 +188,23 @@ def test_the_report_tells_before_and_after_suppression_and_what_no_gate_holds(pu
     assert not (published.pipeline.home.store / "small" / f"{KEY}.refused.html").exists()
 
 
+def test_what_can_be_inferred_is_measured_on_the_released_rows(published, manifest):
+    """Diagnoses are not released, so that they are predicted in all claims together; numbers about people stay inside."""
+    (public,) = [item["measurements"] for item in manifest["evidence"] if item["asset"] == "inference_channels"]
+    found = {one["name"]: one for one in public}
+    assert found["canaries_found"]["value"] == 1
+    for digits in (3, 5):
+        assert found[f"diagnosis_{digits}/groups"]["value"] == 1
+        shares = [found[f"diagnosis_{digits}/all groups/{name}"]["value"] for name in ("most_frequent", "naive_bayes")]
+        assert all(0 < share < 1 for share in shares)
+    assert found["largest_inference_gain"]["value"] is None and found["largest_inference_gain"]["gating"] is False
+    exact = from_frame(published.pipeline.table(KEY, "inference_channels").frame())[0].measurements
+    (largest,) = [one for one in exact if one.name == "largest_inference_gain"]
+    assert -1 < largest.value < largest.bound <= 1
+    text = html.unescape((published.release / "report.html").read_text())
+    assert "What can be inferred" in text and "three-digit diagnosis code" in text
+
+
 def test_only_what_the_policy_lists_is_published(published):
     """Days in hospital of year 3 are no quasi-identifier of this policy, and so are not released."""
     rows = duckdb.sql(

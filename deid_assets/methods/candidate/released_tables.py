@@ -123,6 +123,7 @@ def release_claims(
     names: Mapping[str, str],
     pay_delay: TopCode | None,
     dates: Mapping[str, str] = MappingProxyType({}),
+    with_claim_id: bool = False,
 ) -> str:
     """SELECT the claims table of the release, in the columns and formats of the Heritage files.
 
@@ -137,6 +138,8 @@ def release_claims(
         Level and released name of every claim-level quasi-identifier.
     dates
         Columns of released dates and their released names; they follow the year.
+    with_claim_id
+        Whether each row begins with its claim_id. It identifies the claim, and is for the restricted store only.
     """
 
     def pseudonym(kind: str, column: str, released: str) -> tuple[str, str]:
@@ -156,8 +159,8 @@ def release_claims(
     passed = [f"{expression} AS {quoted(name)}" for name, expression in passed_on(pay_delay).items()]
     year, *others = passed
     return f"""
-        SELECT member.pseudonym AS "MemberID", {", ".join(select for select, _ in ids)},
-               {", ".join([year, *shown_dates, *labels, *others])}
+        SELECT {"c.claim_id, " if with_claim_id else ""}member.pseudonym AS "MemberID",
+               {", ".join(select for select, _ in ids)}, {", ".join([year, *shown_dates, *labels, *others])}
         FROM ({claims}) AS c
         JOIN ({_kept(profiles, suppressed)}) AS kept USING (member_id)
         JOIN {crosswalk.sql} AS member ON member.kind = 'member' AND member.original_id = c.member_id

@@ -138,6 +138,14 @@ LONGITUDINAL = (
     Limit("provider_graph.pattern_success_at_most", _SUCCESS, most=THIRD),
     Limit("provider_graph.all_patterns_success_at_most", _SUCCESS, most=THIRD),
     Limit("provider_graph.graph_success_at_most", _SUCCESS, most=THIRD),
+    Limit(
+        "inference.gain.at_most",
+        "where two codes are equally frequent, a release that gives away the code of half the members has a gain of .25",
+        most=0.2499,
+    ),
+    Limit("inference.gain.confidence", "a bound that holds less often than nine times in ten bounds little", least=0.9),
+    Limit("inference.members_in_group", "larger groups would hide a channel among groups without one", most=1_000),
+    Limit("inference.codes_at_most", "a channel that gives away rarer codes would be missed", least=64),
     *_NOISE,
 )
 
@@ -175,6 +183,8 @@ NO_LIMIT = {
     "columns.date.dated": "a statement about the population, which the report shows; the type bounds it",
     "dates.narrower.width": "measured as what an adversary knows; the risk decides",
     "dates.width": "measured as what an adversary knows; the risk decides",
+    "inference.folds": "how many members teach; with two, half of them",
+    "inference.members_at_most": "fewer members widen the bounds, which only refuses more",
     "inpatient_attack.table.people_at_most": "a statement about the table, compared with it",
     "inpatient_attack.table.year.top": "how a table is read",
     "inpatient_attack.table.year.width": "how a table is read",

@@ -430,6 +430,16 @@ def _sensitive_columns(policy: Policy) -> Iterator[Problem]:
             yield Problem(("attribute_disclosure", "sensitive", number), f"column {column} is listed twice")
 
 
+def _inferred_columns(policy: Policy) -> Iterator[Problem]:
+    """What is listed twice would be predicted twice and judged twice, which widens all bounds."""
+    section = policy.inference
+    listed: tuple[tuple[str, tuple[str, ...]], ...] = (("columns", section.columns), ("models", section.models))
+    for field, names in listed:
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                yield Problem(("inference", field, number), f"{name} is listed twice")
+
+
 def detail_problems(policy: ReleasePolicy) -> Iterator[Problem]:
     """A requirement on a column that is missing or never generalized would falsely suggest that it protects utility."""
     for name in policy.detail_at_least:
@@ -514,6 +524,7 @@ RULES: tuple[Rule, ...] = (
     _claims_truncated_has_a_place,
     _lattice,
     _sensitive_columns,
+    _inferred_columns,
     detail_problems,
     _utility,
     _dates,

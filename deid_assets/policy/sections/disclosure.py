@@ -8,7 +8,16 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from deid_assets.policy.sections.longitudinal import SMALLEST, ColumnName, Probability, Section, Share, Trials
+from deid_assets.policy.sections.longitudinal import (
+    SMALLEST,
+    ColumnName,
+    Confidence,
+    Probability,
+    Section,
+    Share,
+    Statistic,
+    Trials,
+)
 
 SensitiveColumn = Literal[
     "condition_group",
@@ -23,6 +32,11 @@ SENSITIVE_COLUMNS: tuple[str, ...] = get_args(SensitiveColumn)
 """Columns of a longitudinal release that may be named as sensitive."""
 
 SENSITIVE_BY_DEFAULT = SENSITIVE_COLUMNS[:4]
+
+InferredColumn = Literal["diagnosis", "provider", "vendor", "pcp", "length_of_stay", "age", "claims_truncated"]
+"""What a release withholds, wholly or in part, and what may be predicted from the rest of it."""
+
+InferenceModel = Literal["naive_bayes", "gradient_boosting"]
 
 
 class PopulationEstimates(Section):
@@ -111,4 +125,42 @@ class ProviderGraph(Section):
     )
     graph_success_at_most: Probability | None = Field(
         None, description="success probability of an adversary who knows who shares patients; null: no gate"
+    )
+
+
+class InferenceGate(Section):
+    """A margin on how much more often withheld values are guessed than by naming the most frequent one."""
+
+    at_most: Probability = Field(
+        description="highest acceptable gain in any group: share of claims (of members for age and claims_truncated) guessed "
+        "by the best model, minus the share that has the most frequent value"
+    )
+    statistic: Statistic = Field("upper_bound", description="the number that is compared with the margin")
+    confidence: Confidence = Field(0.99, description="confidence with which all upper bounds hold together, over all tries")
+
+
+class Inference(Section):
+    """Inference channels: how well withheld values can be predicted from released ones (methods#inference)."""
+
+    columns: Annotated[tuple[InferredColumn, ...], Field(min_length=1)] = Field(
+        ("diagnosis",),
+        description="what is predicted: diagnosis (the first diagnosis code, to three and to five digits, within its condition "
+        "group), provider, vendor and pcp (where they are blanked), length_of_stay and age (the exact number within its "
+        "released class), claims_truncated. Where a value is published as it is, nothing is left to predict",
+    )
+    models: Annotated[tuple[InferenceModel, ...], Field(min_length=1)] = Field(
+        ("naive_bayes",), description="what predicts; gradient_boosting takes a minute and a half for 20,000 members"
+    )
+    gain: InferenceGate | None = Field(None, description="gate on the gain; null: it is reported")
+    members_at_most: Annotated[int, Field(ge=100, le=1_000_000)] = Field(
+        20_000, description="number of released members, drawn at random, on whom it is measured"
+    )
+    members_in_group: Annotated[int, Field(ge=20, le=100_000)] = Field(
+        200, description="groups of fewer members are predicted separately, but judged and reported together"
+    )
+    codes_at_most: Annotated[int, Field(ge=2, le=10_000)] = Field(
+        256, description="number of different values of a group that can be guessed; rarer ones are never guessed"
+    )
+    folds: Annotated[int, Field(ge=2, le=20)] = Field(
+        5, description="members are split into so many parts; each is predicted by what the others teach"
     )

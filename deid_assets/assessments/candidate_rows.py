@@ -45,9 +45,19 @@ def days_query(policy: Policy, levels: Levels, profiles: Table, suppressed: Tabl
 
 
 def claims_query(
-    policy: Policy, levels: Levels, profiles: Table, suppressed: Table, crosswalk: Table, domains: Table, claims: ClaimTables
+    policy: Policy,
+    levels: Levels,
+    profiles: Table,
+    suppressed: Table,
+    crosswalk: Table,
+    domains: Table,
+    claims: ClaimTables,
+    with_claim_id: bool = False,
 ) -> str:
-    """SELECT the claims table of the release from the restricted store."""
+    """SELECT the claims table of the release from the restricted store.
+
+    With claim_id, which is never released, its rows can be compared with what was delivered.
+    """
     needed = providers_needed(policy.provider_suppression.providers_at_least, policy.provider_suppression.estimator)
     return released_tables.release_claims(
         suppress_identifiers(claims.truncated, claims.grouped, needed),
@@ -59,4 +69,5 @@ def claims_query(
         {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims},
         top_code(claims.eligible, ["pay_delay"], policy.top_coding.percentile),
         released_date_columns(policy),
+        with_claim_id,
     )

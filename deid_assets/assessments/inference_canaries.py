@@ -1,0 +1,150 @@
+"""Canaries of inference channels: a channel through every released field, which must be found, and none, which must not be.
+
+Most planted members have a common value. Of each released field, twenty have a value of their own, and with it their own
+withheld value: only a model that uses the field can guess it. Members whose fields are all alike have two withheld values
+at random: no model can do better than to name the more frequent one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+
+from deid_assets.assessments.inference_predictions import Inferred
+from deid_assets.assessments.inference_rows import IDENTIFIERS, LINKED, SAMPLE, channels_of
+from deid_assets.assessments.kernel_input import member_columns
+from deid_assets.assessments.planting import plant, planted_store
+from deid_assets.methods.canaries.planting import Findings, compare
+from deid_assets.methods.inference.boosting import CODES_AT_MOST
+from deid_assets.methods.inference.rows import CLAIM, MEMBER, Channel
+from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
+from deid_assets.policy.models import Policy
+from deid_assets.store.tables import Table
+
+COMMON, OWN = 60, 20
+"""Members with the common value, and with the value of each field: the common one is the most frequent in every fold."""
+_FIRST = 5_000_000
+"""Pseudonyms start here."""
+_KINDS: dict[str, tuple[object, object]] = {
+    "VARCHAR": ("common", "own"),
+    "DATE": (date(2001, 1, 1), date(2001, 7, 1)),
+    "INTEGER": (0, 180),
+}
+
+Attack = Callable[[Mapping[str, Table], int], Sequence[Inferred]]
+"""Predicts from tables about as many members."""
+
+
+def channels_of_canaries(policy: Policy, like: Mapping[str, Table], attack: Attack) -> Findings:
+    """Whether exactly the planted channels are found, each completely.
+
+    Parameters
+    ----------
+    like
+        The tables of `linked_tables`: only their columns are read.
+    """
+    fields = _fields(policy, like)
+    # Boosting guesses few codes, so that the fields take turns.
+    at_once = CODES_AT_MOST - 1 if "gradient_boosting" in policy.inference.models else len(fields)
+    turns = [fields[start : start + at_once] for start in range(0, len(fields), at_once)]
+    found = Findings(0, 0)
+    for turn in (*turns, []):
+        own: list[str | None] = [*turn] or [None]
+        people = [None] * COMMON + [field for field in own for _ in range(OWN)]
+        with planted_store() as file:
+            tables = _planted(file, policy, like, people)
+            inferred = {one.name: one for one in attack(tables, len(people))}
+        for channel in channels_of(policy):
+            found += _compared(channel, inferred[channel.name], _seen(policy, channel, turn), bool(turn))
+    return found
+
+
+def _fields(policy: Policy, like: Mapping[str, Table]) -> list[str]:
+    """The released fields: columns of members, then of claims."""
+    return [*member_columns(policy), *(name for name in like[LINKED].columns() if name not in (CLAIM, MEMBER))]
+
+
+def _seen(policy: Policy, channel: Channel, turn: Sequence[str]) -> tuple[int, int, int]:
+    """How many fields give a value of the channel away, how many give none away, and how many make a group of their own."""
+    group = channel.group.partition(".")[2].strip('"') if channel.group else None
+    blanked = IDENTIFIERS[channel.name][1] if channel.name in IDENTIFIERS else None
+    usual = {policy.quasi_identifier(column).release_as for column in _usual_columns(policy)}
+    told = mute = own = 0
+    for field in turn:
+        if field == group:
+            own += 1
+        elif field == blanked:
+            continue  # not withheld where it is shown
+        elif channel.of_members and field not in {*member_columns(policy), *usual}:
+            mute += 1
+        else:
+            told += 1
+    return told, mute, own
+
+
+def _usual_columns(policy: Policy) -> Iterator[str]:
+    columns = ("condition_group", "procedure_group", "place", "specialty")
+    return (column for column in columns if policy.publishes(column))
+
+
+def _compared(channel: Channel, found: Inferred, seen: tuple[int, int, int], planted: bool) -> Findings:
+    """Compare groups, and the shares that every model and the baseline guess, with what they must be."""
+    told, mute, own = seen
+    cases = COMMON + OWN * (told + mute if planted else 1)
+    something = told + mute > 0 or not planted
+    expected: list[float] = [float(something), float(own + (not something))]
+    measured: list[float] = [found.groups, found.single]
+    for outcome in found.together.values():
+        expected += [(COMMON + OWN * told) / cases, COMMON / cases]
+        measured += [float(outcome.right.mean()), float(outcome.right_by_majority.mean())]
+    return compare(expected, measured)
+
+
+def _planted(file: Path, policy: Policy, like: Mapping[str, Table], people: Sequence[str | None]) -> dict[str, Table]:
+    """Members with one claim each, whose withheld values tell which field is their own; the last OWN without one differ too."""
+    codes = _codes(people)
+    claims, columns = like[LINKED].columns(), member_columns(policy)
+    names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.members if qi.column not in IN_DAYS_IN_HOSPITAL}
+
+    def shown(field: str | None, name: str, kind: str = "VARCHAR") -> object:
+        if name in {released for _, released in IDENTIFIERS.values()}:
+            return 1 if field == name else None
+        return _KINDS.get(kind, (1, 2))[field == name]
+
+    rows: dict[str, list[dict[str, object]]] = {
+        SAMPLE: [{MEMBER: _FIRST + number, "position": number} for number in range(len(people))],
+        LINKED: [
+            {CLAIM: f"claim {number}", MEMBER: _FIRST + number}
+            | {name: shown(field, name, kind) for name, kind in claims.items() if name not in (CLAIM, MEMBER)}
+            for number, field in enumerate(people)
+        ],
+        "pseudonym_crosswalk": [
+            {"kind": "member", "original_id": f"canary {number}", "pseudonym": _FIRST + number} for number in range(len(people))
+        ],
+        "member_profiles": [
+            {"member_id": f"canary {number}", "age": code, "claims_truncated": code} for number, code in enumerate(codes)
+        ],
+        "eligible_claims": [
+            {CLAIM: f"claim {number}", "diagnosis_1": f"{410 + code}0", "length_of_stay": 1 + code}
+            | {column: f"{column} {code}" for column, _ in IDENTIFIERS.values()}
+            for number, code in enumerate(codes)
+        ],
+        "release_members": [
+            {MEMBER: _FIRST + number} | {name: shown(field, column) for column, name in names.items()}
+            for number, field in enumerate(people)
+        ],
+        "release_days_in_hospital": [
+            {"Year": year, MEMBER: _FIRST + number, "DaysInHospital": shown(field, column)}
+            | ({"ClaimsTruncated": shown(field, "claims_truncated")} if "claims_truncated" in columns else {})
+            for year, column in YEARS.items()
+            if column in columns
+            for number, field in enumerate(people)
+        ],
+    }
+    return {name: plant(file, like[name], rows_of_table, name) for name, rows_of_table in rows.items()}
+
+
+def _codes(people: Sequence[str | None]) -> list[int]:
+    """The withheld value of each: 0 is common, and every field has the next one."""
+    numbers = {field: 1 + number for number, field in enumerate(dict.fromkeys(field for field in people if field))}
+    codes = [numbers[field] if field else 0 for field in people]
+    return codes if numbers else [*codes[:COMMON], *[1] * (len(people) - COMMON)]

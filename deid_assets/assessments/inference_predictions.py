@@ -1,0 +1,84 @@
+"""Predictions of withheld values: every channel of a policy, group by group, with every model that it names."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from deid_assets.assessments.inference_rows import ChannelRows
+from deid_assets.methods.inference.boosting import gradient_boosting
+from deid_assets.methods.inference.cases import groups_of
+from deid_assets.methods.inference.gain import Model, Outcome, folds_of, joined, predictions
+from deid_assets.methods.inference.naive_bayes import naive_bayes
+from deid_assets.policy.models import Policy
+
+OTHERS, BLANK = "smaller groups", "blank"
+
+Stream = Callable[[str], np.random.Generator]
+"""The random numbers for a purpose."""
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """What was predicted of a channel.
+
+    Attributes
+    ----------
+    name
+        Of the channel.
+    groups
+        Groups in which there was something to predict.
+    single
+        Groups with one value: whoever sees the group knows the value.
+    outcomes
+        By name of the group and of the model. Groups of few members are together in `OTHERS`.
+    """
+
+    name: str
+    groups: int
+    single: int
+    outcomes: Mapping[str, Mapping[str, Outcome]]
+
+    @property
+    def together(self) -> dict[str, Outcome]:
+        """All groups together, by model."""
+        models = next(iter(self.outcomes.values()), {})
+        return {model: joined([group[model] for group in self.outcomes.values()]) for model in models}
+
+
+def inferred(policy: Policy, channels: Sequence[ChannelRows], members: int, stream: Stream) -> list[Inferred]:
+    """Predict every channel, group by group.
+
+    Parameters
+    ----------
+    members
+        Number of members sampled.
+    """
+    section = policy.inference
+    folds = folds_of(members, section.folds, stream("folds"))
+    seed = int(stream("boosting").integers(2**32))
+    known: dict[str, Model] = {"naive_bayes": naive_bayes, "gradient_boosting": partial(gradient_boosting, seed=seed)}
+    models: dict[str, Model] = {name: known[name] for name in section.models}
+    return [_predicted(rows, folds, models, section.members_in_group, section.codes_at_most) for rows in channels]
+
+
+def _predicted(
+    rows: ChannelRows, folds: np.ndarray, models: Mapping[str, Model], enough: int, codes_at_most: int
+) -> Inferred:  # fmt: skip
+    outcomes: dict[str, dict[str, Outcome]] = {}
+    small: list[dict[str, Outcome]] = []
+    groups = single = 0
+    for group in groups_of(rows.groups, rows.fields, rows.values, rows.members, codes_at_most):
+        if group.cases is None:
+            single += 1
+            continue
+        groups += 1
+        found = predictions(group.cases, folds, models)
+        if next(iter(found.values())).people < enough:
+            small.append(found)
+        else:
+            outcomes[rows.labels[group.name] or BLANK] = found
+    if small:
+        outcomes[OTHERS] = {model: joined([one[model] for one in small]) for model in models}
+    return Inferred(rows.channel.name, groups, single, outcomes)

@@ -1,0 +1,171 @@
+"""What a policy asks of inference channels: which values are withheld, and the rows in which they are predicted."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.assessments.candidate_rows import ClaimTables, claims_query
+from deid_assets.assessments.chosen_generalization import chosen_levels
+from deid_assets.assessments.released_rows import profiles_query
+from deid_assets.errors import StoreError
+from deid_assets.methods.inference import rows as inference_rows
+from deid_assets.methods.inference.rows import CLAIM, MEMBER, Channel
+from deid_assets.policy.models import Policy
+from deid_assets.store.tables import Table, quoted, write_table
+
+LINKED = "linked_claims"
+"""The released claims of the members sampled, with their claim_id."""
+SAMPLE = "sampled_members"
+
+IDENTIFIERS = {"provider": ("provider_id", "ProviderID"), "vendor": ("vendor_id", "Vendor"), "pcp": ("pcp_id", "PCP")}
+_USUAL = ("condition_group", "procedure_group", "place", "specialty")
+"""Columns of claims whose most frequent value describes a member."""
+
+_THREE_DIGITS = "left(o.diagnosis_1, CASE WHEN o.diagnosis_1 LIKE 'E%' THEN 4 ELSE 3 END)"
+"""The category of an ICD-9-CM code; that of an external cause has an E and three digits."""
+
+MEANINGS = {
+    "diagnosis_3": "three-digit diagnosis code",
+    "diagnosis_5": "five-digit diagnosis code",
+    "provider": "blanked provider",
+    "vendor": "blanked vendor",
+    "pcp": "blanked primary care provider",
+    "length_of_stay": "exact length of stay",
+    "age": "exact age",
+    "claims_truncated": "whether claims were cut",
+}
+"""What each channel withholds, in words."""
+
+
+@dataclass(frozen=True)
+class ChannelRows:
+    """The rows of a channel as numbers.
+
+    Attributes
+    ----------
+    channel
+        What is withheld.
+    labels
+        Released label of each group, by its number; "" where it is blank, or if there is only one group.
+    groups, values, members
+        (n,) int: number of the group, number of the withheld value, position of the member.
+    fields
+        (n,) int of each released field.
+    """
+
+    channel: Channel
+    labels: tuple[str, ...]
+    groups: np.ndarray
+    values: np.ndarray
+    members: np.ndarray
+    fields: Mapping[str, np.ndarray]
+
+
+def channels_of(policy: Policy) -> tuple[Channel, ...]:
+    """The channels that a policy names; diagnoses are two of them."""
+    found: list[Channel] = []
+    for column in policy.inference.columns:
+        if column == "diagnosis":
+            group = _released(policy, "condition_group", "l")
+            found += [Channel("diagnosis_3", _THREE_DIGITS, group), Channel("diagnosis_5", "o.diagnosis_1", group)]
+        elif column in IDENTIFIERS:
+            own, released = IDENTIFIERS[column]
+            found.append(Channel(column, f'CASE WHEN l."{released}" IS NULL THEN o.{own} END'))
+        elif column == "length_of_stay":
+            stay = "CASE WHEN o.length_of_stay = 0 THEN 1 ELSE o.length_of_stay END"
+            found.append(Channel(column, stay, _released(policy, column, "l")))
+        else:
+            group = f"p.{column}" if policy.publishes(column) else None
+            found.append(Channel(column, f"m.{column}", group, of_members=True))
+    return tuple(found)
+
+
+def _released(policy: Policy, column: str, table: str) -> str | None:
+    """SQL for the released label of a column; None if it is not published."""
+    return f"{table}.{quoted(policy.quasi_identifier(column).release_as)}" if policy.publishes(column) else None
+
+
+def linked_tables(policy: Policy, tables: Mapping[str, Table], rng: np.random.Generator) -> tuple[dict[str, Table], int]:
+    """Draw members, and make their released claims a second time, with claim_id.
+
+    Returns
+    -------
+    tables, members
+        The given tables with `SAMPLE` and `LINKED`; number of members drawn.
+
+    Raises
+    ------
+    StoreError
+        If the rows are not exactly those about to be released.
+    """
+    released, claims = tables["release_members"], tables["release_claims"]
+    # The order of pseudonyms is their own; a sample keyed by anything else would depend on the store's order.
+    listed = np.asarray(released.arrays(f'SELECT "{MEMBER}" FROM {released.sql} ORDER BY "{MEMBER}"')[MEMBER])
+    most = policy.inference.members_at_most
+    drawn = listed if len(listed) <= most else np.sort(rng.choice(listed, most, replace=False))
+    sample, linked = (Table(released.file, "scratch", name) for name in (SAMPLE, LINKED))
+    write_table(sample, pd.DataFrame({MEMBER: drawn, "position": np.arange(len(drawn))}))
+    made = claims_query(
+        policy,
+        chosen_levels(policy, tables["chosen_generalization"]),
+        tables["member_profiles"],
+        tables["suppressed_members"],
+        tables["pseudonym_crosswalk"],
+        tables["value_domains"],
+        ClaimTables(tables["eligible_claims"], tables["grouped_claims"], tables["truncated_claims"]),
+        with_claim_id=True,
+    )
+    write_table(linked, f'SELECT * FROM ({made}) WHERE "{MEMBER}" IN (SELECT "{MEMBER}" FROM {sample.sql}) ORDER BY {CLAIM}')
+    differing = int(linked.query(inference_rows.unlinked_rows(linked, claims, sample))["n"].iloc[0])
+    if differing:
+        raise StoreError(
+            f"inference_channels: {differing} rows of release_claims differ from those that the restricted store gives now; "
+            "materialize release_claims again"
+        )
+    return dict(tables) | {SAMPLE: sample, LINKED: linked}, len(drawn)
+
+
+def rows_of(policy: Policy, tables: Mapping[str, Table]) -> list[ChannelRows]:
+    """The rows of every channel, from the tables of `linked_tables`."""
+    linked, sample = tables[LINKED], tables[SAMPLE]
+    usual = [policy.quasi_identifier(column).release_as for column in _USUAL if policy.publishes(column)]
+    profiles = Table(linked.file, "scratch", "inference_profiles")
+    shown = profiles_query(policy, tables["release_members"].sql, tables["release_days_in_hospital"].sql)
+    crosswalk, delivered = tables["pseudonym_crosswalk"], tables["member_profiles"]
+    write_table(profiles, inference_rows.released_profiles_of(sample, crosswalk, shown, linked, usual))
+    channels, found = channels_of(policy), []
+    for of_members in (False, True):
+        own = [channel for channel in channels if channel.of_members == of_members]
+        if not own:
+            continue
+        made = Table(linked.file, "scratch", "inference_rows")
+        write_table(
+            made,
+            inference_rows.member_rows(profiles, delivered, own)
+            if of_members
+            else inference_rows.claim_rows(linked, tables["eligible_claims"], profiles, delivered, own),
+        )
+        found += _numbered(made, own)
+    return found
+
+
+def _numbered(made: Table, channels: list[Channel]) -> list[ChannelRows]:
+    arrays = {name: np.asarray(column) for name, column in made.arrays(inference_rows.numbered(made)).items()}
+    found = []
+    for number, channel in enumerate(channels):
+        values = arrays[f"v{number}"]
+        withheld = values >= 0
+        labels = made.query(inference_rows.labels(made, number))["label"]
+        found.append(
+            ChannelRows(
+                channel,
+                tuple(labels),
+                arrays[f"g{number}"][withheld],
+                values[withheld],
+                arrays["position"][withheld],
+                {name: column[withheld] for name, column in arrays.items() if name.startswith("f")},
+            )
+        )
+    return found

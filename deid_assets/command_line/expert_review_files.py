@@ -1,0 +1,239 @@
+"""What `deid expert-review` does: write profiles and answer sheets, keep the key, and read answers.
+
+Profiles are rows of the release, without identifiers. They are restricted nevertheless: who holds the release could find the
+members of profiles in it, and with them their answers.
+"""
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from deid_assets.errors import StoreError
+from deid_assets.methods.inference.expert_review import Condition, Score, conditions, profile_rows, scores
+from deid_assets.policy.loading import policies_in
+from deid_assets.policy.models import Policy
+from deid_assets.reference.chapters import CHAPTERS
+from deid_assets.reference.condition_groups import condition_ranges
+from deid_assets.release.keyring import secret_of
+from deid_assets.stages import RENAMED_WITH_DATES, STAGE_OF
+from deid_assets.store import durable
+from deid_assets.store.home import Home, plain_key
+from deid_assets.store.reading import regular_bytes
+from deid_assets.store.tables import Table, owner_only
+
+PROFILES = 20
+"""Of each reviewer, as in the book."""
+COLUMNS = ("review", "reviewer", "profile", "condition_group", "chapter", "three_digit_code")
+_IDENTIFIERS = ("ProviderID", "Vendor", "PCP")
+_MADE_OF_DIAGNOSES = ("CharlsonIndex",)
+_SHEET_AT_MOST = 1_000_000
+
+_EXPLANATION = """Expert review {review}, reviewer {reviewer}
+
+These are records of {profiles} people as they would be released, without the diagnoses. Each has a number (profile).
+
+  members.csv           age, sex and what else is released about the person
+  days_in_hospital.csv  days in hospital by year, if they are released
+  claims.csv            the person's claims: procedures, places, stays
+  answers.csv           for your answers; a spreadsheet opens it
+
+For each profile, write into answers.csv what you think the person's main condition is, as exactly as you can:
+
+  condition_group       one of the groups in choices.csv
+  chapter               the chapter of ICD-9-CM, by number, V or E; see choices.csv
+  three_digit_code      the first three digits of the ICD-9-CM code
+
+Leave empty what you cannot guess; it counts as not guessed. Do not use anything but these files and what you know, do not
+try to find out who somebody is, and give no file to anybody but the person who sent them to you.
+"""
+
+
+@dataclass(frozen=True)
+class Review:
+    """An export: its name, where its files are, and where the key is."""
+
+    name: str
+    folder: Path
+    key: Path
+    reviewers: int
+
+
+def export(home: Home, policy_name: str, delivery: str, reviewers: int, folder: Path) -> Review:
+    """Write the profiles and the answer sheet of each reviewer, and the key into the restricted store.
+
+    The profiles are drawn at random, by the secret; no member is in two. The same export again draws the same.
+
+    Raises
+    ------
+    StoreError
+        If there is no such candidate, it has too few members, or a file is there already.
+    """
+    policy = policies_in(home.policies).get(policy_name)
+    if not isinstance(policy, Policy):
+        raise StoreError(f"there is no policy {policy_name} with claims; see `deid policy list`")
+    tables = _tables(home, policy, delivery)
+    found = tables["members"].query(conditions(tables["claims"], tables["delivered"], tables["crosswalk"], tables["members"]))
+    wanted = reviewers * PROFILES
+    if len(found) < wanted:
+        raise StoreError(
+            f"{reviewers} reviewers need {wanted} released members with a diagnosis, {PROFILES} each; there are fewer. "
+            "Ask for fewer reviewers"
+        )
+    root = folder.resolve()
+    if root.is_relative_to(home.releases.resolve()):
+        raise StoreError("the folder of releases contains releases only; choose another folder with --output")
+    seed = secret_of(home).derive("expert review", policy_name, delivery, str(reviewers))
+    drawn = np.random.default_rng(np.frombuffer(seed, dtype="<u4")).choice(len(found), wanted, replace=False)
+    members = found["MemberID"].to_numpy()[drawn]
+    name = hashlib.sha256(seed).hexdigest()[:12]
+    truth = [Condition.of(found["condition_group"].iloc[row], found["code"].iloc[row]) for row in drawn]
+    key = home.store / policy_name / f"{delivery}.expert-review-{name}.json"
+    hidden = [*_IDENTIFIERS, *_MADE_OF_DIAGNOSES, *_condition_group(policy)]
+    files: dict[Path, bytes] = {}
+    for reviewer in range(1, reviewers + 1):
+        own = members[(reviewer - 1) * PROFILES : reviewer * PROFILES]
+        numbers = {int(member): number for number, member in enumerate(own, start=1)}
+        files |= {
+            folder / f"reviewer-{reviewer:02}" / file: content
+            for file, content in _files(tables, numbers, hidden, name, reviewer).items()
+        }
+    _write(files)
+    rows = [
+        [1 + place // PROFILES, 1 + place % PROFILES, one.condition_group, one.chapter, one.code]
+        for place, one in enumerate(truth)
+    ]
+    durable.replace(key, json.dumps({"review": name, "key": rows}).encode(), 0o600)
+    return Review(name, folder, key, reviewers)
+
+
+def score(home: Home, sheets: Sequence[Path]) -> tuple[str, list[Score], list[Score]]:
+    """Compare answer sheets of one export with its key.
+
+    Returns
+    -------
+    review, scores, of_reviewers
+        Name of the export; each level over all profiles; and each level of each reviewer, one after the other.
+
+    Raises
+    ------
+    StoreError
+        If a sheet cannot be read, is of another export, or answers a profile twice or one that does not exist.
+    """
+    answers: dict[tuple[int, int], Condition] = {}
+    reviews: set[str] = set()
+    for sheet in sheets:
+        for number, row in enumerate(_rows(sheet), start=2):
+            place = _place(sheet, number, row)
+            if place in answers:
+                raise StoreError(f"{sheet}, line {number}: this profile of this reviewer was answered before")
+            answers[place] = Condition.answered(row["condition_group"], row["chapter"], row["three_digit_code"])
+            reviews.add(row["review"].strip())
+    if len(reviews) != 1:
+        raise StoreError("the sheets are empty, or of several exports; score each export by itself")
+    (review,) = reviews
+    key = _key(home, review)
+    strange = sum(place not in key for place in answers)
+    if strange:
+        raise StoreError(f"{strange} answers are of profiles that export {review} does not have; check reviewer and profile")
+    reviewers = sorted({reviewer for reviewer, _ in answers})
+    of_reviewers = [one for reviewer in reviewers for one in scores(key, _of(answers, reviewer))]
+    return review, scores(key, answers), of_reviewers
+
+
+def _of(answers: Mapping[tuple[int, int], Condition], reviewer: int) -> dict[tuple[int, int], Condition]:
+    return {place: condition for place, condition in answers.items() if place[0] == reviewer}
+
+
+def _tables(home: Home, policy: Policy, delivery: str) -> dict[str, Table]:
+    """The tables of the candidate, by what they are used for."""
+    file = home.store / policy.name / f"{plain_key(delivery)}.duckdb"
+    kept = RENAMED_WITH_DATES["truncated_claims"] if policy.dates is not None else "truncated_claims"
+    names = {"members": "release_members", "days": "release_days_in_hospital", "released": "release_claims", "claims": kept,
+             "delivered": "eligible_claims", "crosswalk": "pseudonym_crosswalk"}  # fmt: skip
+    if not file.is_file():
+        raise StoreError(f"there is no restricted store of policy {policy.name} and delivery {delivery}; run `deid run` first")
+    found = {use: Table(file, STAGE_OF[name], name) for use, name in names.items()}
+    there = found["members"].query("SELECT table_schema, table_name FROM information_schema.tables")
+    present = set(zip(there["table_schema"], there["table_name"], strict=True))
+    missing = [table.name for table in found.values() if (table.schema, table.name) not in present]
+    if missing:
+        raise StoreError(f"the restricted store lacks {', '.join(missing)}; run `deid run` for this delivery first")
+    return found
+
+
+def _condition_group(policy: Policy) -> list[str]:
+    return [policy.quasi_identifier("condition_group").release_as] if policy.publishes("condition_group") else []
+
+
+def _files(
+    tables: Mapping[str, Table], numbers: Mapping[int, int], hidden: Sequence[str], review: str, reviewer: int
+) -> dict[str, bytes]:
+    """The files of one reviewer, by name."""
+    found = {}
+    for use, file in (("members", "members"), ("days", "days_in_hospital"), ("released", "claims")):
+        rows = tables[use].query(profile_rows(tables[use], numbers, hidden))
+        found[f"{file}.csv"] = rows.to_csv(index=False).encode()
+    sheet = [[review, reviewer, number, "", "", ""] for number in numbers.values()]
+    found["answers.csv"] = _csv(COLUMNS, sheet)
+    groups = sorted({one.group for one in condition_ranges()})
+    choices = [["condition_group", name, ""] for name in groups]
+    choices += [["chapter", number, f"{first}-{last} {title}"] for number, first, last, title in CHAPTERS]
+    found["choices.csv"] = _csv(("column", "answer", "meaning"), choices)
+    found["README.txt"] = _EXPLANATION.format(review=review, reviewer=reviewer, profiles=len(numbers)).encode()
+    return found
+
+
+def _csv(columns: Iterable[str], rows: Iterable[Sequence[object]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def _write(files: Mapping[Path, bytes]) -> None:
+    """Write files that only their owner can read, into folders that only their owner can enter."""
+    for file, content in files.items():
+        try:
+            owner_only(file.parent)
+            durable.create(file, content, 0o600)
+        except FileExistsError:
+            raise StoreError(f"{file} is there already; choose another folder with --output") from None
+        except OSError as error:
+            raise StoreError(f"{file} cannot be written: {error.strerror}") from None
+
+
+def _rows(sheet: Path) -> list[dict[str, str]]:
+    try:
+        text = regular_bytes(sheet, _SHEET_AT_MOST).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        raise StoreError(f"{sheet} cannot be read as CSV in UTF-8") from None
+    reader = csv.DictReader(text.splitlines(), restval="")
+    if reader.fieldnames is None or set(COLUMNS) - set(reader.fieldnames):
+        raise StoreError(f"{sheet} has other columns than {', '.join(COLUMNS)}; keep the first line as it was")
+    return list(reader)
+
+
+def _place(sheet: Path, number: int, row: Mapping[str, str]) -> tuple[int, int]:
+    if not (row["reviewer"].strip().isdecimal() and row["profile"].strip().isdecimal()):
+        raise StoreError(f"{sheet}, line {number}: reviewer and profile must be the numbers of the sheet that was sent")
+    return int(row["reviewer"]), int(row["profile"])
+
+
+def _key(home: Home, review: str) -> dict[tuple[int, int], Condition]:
+    """The key of an export."""
+    files = [file for file in home.store.glob("*/*.expert-review-*.json") if file.stem.endswith(f"-{review}")]
+    if len(files) != 1:
+        raise StoreError(
+            f"this home has no key of export {review}: it was made in another home, or its store was purged"
+            if review.isalnum()
+            else "the sheets do not name their export; keep the column review as it was"
+        )
+    rows = json.loads(regular_bytes(files[0]))["key"]
+    return {(reviewer, profile): Condition(*condition) for reviewer, profile, *condition in rows}

@@ -1,0 +1,1 @@
+"""What released fields give away about withheld ones: inference channels, measured by prediction (methods#inference)."""

@@ -1,0 +1,293 @@
+"""Inference channels: what is measured, what refuses, what the public may see, and canaries that a broken model misses."""
+
+import numpy as np
+import pytest
+
+from deid_assets.assessments import inference_predictions, inference_rows
+from deid_assets.assessments.evidence import Measurement
+from deid_assets.assessments.inference_channels import (
+    ALL,
+    INFERENCE_CHANNELS,
+    LARGEST,
+    Line,
+    inference_figure,
+    inference_measurements,
+    inference_metadata,
+    lines,
+    report_table,
+)
+from deid_assets.assessments.inference_predictions import BLANK, OTHERS, inferred
+from deid_assets.assessments.inference_rows import ChannelRows, channels_of
+from deid_assets.errors import PolicyError
+from deid_assets.methods.inference.cases import Cases
+from deid_assets.methods.inference.gain import Outcome
+from deid_assets.methods.inference.rows import Channel
+from deid_assets.policy.explanation import explain
+from deid_assets.policy.loading import policy_by_name, policy_from
+from deid_assets.release.manifest.public_numbers import PublicNumbers
+from deid_assets_tests.assessments.planted_layouts import Canaries
+from deid_assets_tests.methods.small_tables import small_store
+from deid_assets_tests.policy.policy_texts import public_values
+from deid_assets_tests.scenarios.policies import SMALL, changed
+
+EVERY = ["diagnosis", "provider", "vendor", "pcp", "length_of_stay", "age", "claims_truncated"]
+MARGIN = {"at_most": 0.1}
+
+
+def policy(**section):
+    return policy_from(changed(SMALL, inference=section))
+
+
+def stream(purpose: str) -> np.random.Generator:
+    return np.random.default_rng([*purpose.encode()])
+
+
+def channel(members: int, tells: float, groups: int = 1) -> ChannelRows:
+    """Claims, three of each member, with two codes and a field that tells the code of a share of the members."""
+    rng = np.random.default_rng(1)
+    people = np.repeat(np.arange(members), 3)
+    codes = rng.integers(0, 2, members)[people]
+    told = (rng.random(members) < tells)[people]
+    field = np.where(told, codes, 2)
+    return ChannelRows(
+        Channel("diagnosis_3", "", ""),
+        tuple(f"group {n}" for n in range(groups)),
+        people % groups,
+        codes,
+        people,
+        {"f0": field},
+    )
+
+
+def measured(members: int, tells: float, groups: int = 1, number: int = 1, **section) -> dict[str, Measurement]:
+    own = policy(**section)
+    found = inferred(own, [channel(members, tells, groups)], members, stream)
+    return {one.name: one for one in inference_measurements(own, found, members, stream, "c" * 64, number)}
+
+
+class TestGate:
+    def test_a_channel_refuses(self):
+        found = measured(1_000, 0.5, gain=MARGIN)[LARGEST]
+        assert found.gating and not found.passed and found.value == pytest.approx(0.25, abs=0.04)
+        assert found.bound > found.value and found.confidence == 0.995
+
+    def test_none_passes(self):
+        found = measured(2_000, 0.0, gain=MARGIN)[LARGEST]
+        assert found.passed and abs(found.value) < 0.03
+
+    def test_a_channel_in_one_group_of_many_refuses(self):
+        rows = [channel(2_000, 0.0, groups=4), channel(2_000, 0.9)]
+        own = policy(gain=MARGIN)
+        (largest, *_) = inference_measurements(own, inferred(own, rows, 2_000, stream), 2_000, stream, "c" * 64, 1)
+        assert largest.value > 0.3 and not largest.passed
+
+    def test_too_few_members_to_be_sure_refuse(self):
+        found = measured(60, 0.0, gain=MARGIN)[LARGEST]
+        assert found.value < 0.1 < found.bound and not found.passed and found.failed_by_chance
+
+    def test_an_estimate_is_compared_if_the_policy_says_so(self):
+        assert measured(1_000, 0.1, gain=MARGIN | {"statistic": "estimate"})[LARGEST].statistic == "value"
+
+    def test_more_groups_and_later_tries_make_bounds_wider(self):
+        assert measured(2_000, 0.0, number=3)[LARGEST].bound > measured(2_000, 0.0)[LARGEST].bound
+        one, four = (measured(4_000, 0.0, groups)[LARGEST] for groups in (1, 4))
+        assert four.bound - four.value > one.bound - one.value
+
+    def test_nothing_that_could_be_predicted_is_no_proof(self):
+        own = policy(gain=MARGIN)
+        found = inferred(own, [ChannelRows(Channel("age", ""), ("",), *[np.zeros(3, int)] * 2, np.arange(3), {})], 3, stream)
+        (largest, groups, single, judged, *_) = inference_measurements(own, found, 3, stream, "c" * 64, 1)
+        assert largest.value is None and largest.gating and not largest.passed
+        assert (groups.value, single.value, judged.value) == (0, 1, 0)
+
+    def test_without_a_margin_it_is_reported(self):
+        assert not measured(300, 0.5)[LARGEST].gating
+        assert INFERENCE_CHANNELS.required(policy())[1:] == ()
+        assert INFERENCE_CHANNELS.required(policy(gain=MARGIN))[1].threshold == 0.1
+
+
+class TestGroups:
+    def test_small_ones_are_judged_together(self):
+        own = policy(members_in_group=100)
+        (found,) = inferred(own, [channel(230, 0.5, groups=4)], 230, stream)
+        assert set(found.outcomes) == {OTHERS} or len(found.outcomes[OTHERS]["naive_bayes"].members) > 0
+        assert sum(len(group["naive_bayes"].members) for group in found.outcomes.values()) == 230 * 3
+
+    def test_a_blank_label_has_a_name(self):
+        rows = channel(300, 0.5)
+        (found,) = inferred(
+            policy(), [ChannelRows(rows.channel, ("",), rows.groups, rows.values, rows.members, rows.fields)], 300, stream
+        )
+        assert set(found.outcomes) == {BLANK}
+
+    def test_those_of_few_members_are_not_shown(self):
+        told = measured(150, 0.5)
+        assert f"diagnosis_3/{ALL}/most_frequent" not in told and LARGEST in told
+
+    def test_better_ones_are_counted(self):
+        told = measured(4_000, 0.9, groups=3)
+        assert told["diagnosis_3/groups"].value == told["diagnosis_3/shown_better/naive_bayes"].value == 3
+        none = measured(4_000, 0.0, groups=3)
+        assert none["diagnosis_3/shown_better/naive_bayes"].value == 0
+
+
+def test_both_models_guess_the_same_cases():
+    own = policy(models=["naive_bayes", "gradient_boosting"])
+    (found,) = inferred(own, [channel(300, 0.6)], 300, stream)
+    one, other = next(iter(found.outcomes.values())).values()
+    assert (one.members == other.members).all() and (one.right_by_majority == other.right_by_majority).all()
+    assert other.right.mean() > other.right_by_majority.mean() + 0.2
+
+
+class TestPublic:
+    def test_only_shares_of_trials_and_numbers_of_groups_are_shown(self):
+        def nothing(*cell):
+            raise AssertionError(f"{cell} would be a noisy number that nobody planned")
+
+        public = PublicNumbers(nothing, {})
+        for one in measured(1_000, 0.5, groups=2, gain=MARGIN).values():
+            told = public._measurement(one, [])
+            if one.name == LARGEST:
+                assert told["value"] is told["bound"] is told["sample_size"] is None and told["passed"] is False
+            else:
+                assert one.unit in ("groups", "share of trials") and told["value"] == one.value
+
+    def test_the_table_has_all_groups_first_and_then_those_with_the_largest_gain(self):
+        told = {name: one.to_json() for name, one in measured(1_000, 0.5, groups=2).items()}
+        table = report_table(told)
+        assert table.rows[0][:2] == ("three-digit diagnosis code", ALL)
+        assert {row[1] for row in table.rows} == {ALL, "group 0", "group 1"}
+        assert [heading for heading, _ in table.columns] == ["Withheld", "Within", "Most frequent", "Naive bayes"]
+        assert "2 groups predicted, 0 with a single value. Of 2, smaller groups counted as one, better in" in table.text
+        assert "naive bayes 2 (beyond chance 2)." in table.text
+
+    def test_without_rows_there_is_no_table(self):
+        assert report_table({}).rows == ()
+
+    def test_lines_of_names_with_slashes(self):
+        found = lines(
+            {"age/0/9/most_frequent": 0.5, "age/0/9/naive_bayes": 0.7, "age/groups": 3.0, "age/better/naive_bayes": 1.0}
+        )
+        assert found == [Line("age", "0/9", {"most_frequent": 0.5, "naive_bayes": 0.7})]
+        assert found[0].gain == pytest.approx(0.2)
+
+    def test_the_figure_and_the_table_of_the_user_interface(self):
+        shown = inference_metadata(list(measured(1_000, 0.5, groups=2).values()))
+        assert len(shown["guesses"]) == 3 and shown["diagnosis_3_by_group"].image.startswith(b"<?xml")
+        assert b"naive bayes" in inference_figure([Line("age", "all", {"most_frequent": 0.5, "naive_bayes": 0.7})])
+
+
+class TestPolicy:
+    def test_diagnoses_are_predicted_within_their_published_group(self):
+        assert [one.group for one in channels_of(policy())] == [None, None], "not published"
+        own = policy_from(public_values())
+        assert [one.name for one in channels_of(own)][:2] == ["diagnosis_3", "diagnosis_5"]
+        assert channels_of(own)[0].group == 'l."PrimaryConditionGroup"'
+
+    @pytest.mark.parametrize(
+        ("section", "message"),
+        [
+            ({"columns": ["age", "age"]}, "age is listed twice"),
+            ({"models": ["naive_bayes", "naive_bayes"]}, "naive_bayes is listed twice"),
+            ({"columns": ["zip"]}, "zip"),
+            ({"columns": []}, "columns"),
+            ({"gain": {"at_most": 0.25}}, "at most 0.2499"),
+            ({"gain": {"at_most": 0.1, "confidence": 0.8}}, "at least 0.9"),
+            ({"codes_at_most": 10}, "at least 64"),
+            ({"members_in_group": 5_000}, "at most 1000"),
+        ],
+    )  # fmt: skip
+    def test_what_could_not_refuse_is_refused(self, section, message):
+        with pytest.raises(PolicyError, match=message):
+            policy(**section)
+
+    def test_what_is_published_as_it_is_leaves_nothing_to_predict(self):
+        """Within each published value there is only that value."""
+        own = policy_by_name("heritage")
+        assert {one.name: one.group for one in channels_of(own)}["claims_truncated"] == "p.claims_truncated"
+        with small_store() as store:
+            found = Canaries(store, own.model_copy(update={"inference": policy(columns=EVERY).inference}))
+            assert found.inference_channels().share == 1
+
+    def test_it_is_explained(self):
+        told = explain(policy(columns=["diagnosis", "age"], gain=MARGIN))
+        assert "naive bayes guess what is withheld (diagnosis, age)" in told and "at most 0.1" in told
+
+
+@pytest.fixture(scope="module")
+def canaries():
+    with small_store() as store:
+        yield Canaries(store, policy(columns=EVERY))
+
+
+class TestCanaries:
+    def test_every_channel_is_found_through_every_field(self, canaries):
+        found = canaries.inference_channels()
+        assert found.share == 1 and found.draws == 64
+
+    @pytest.mark.matrix
+    def test_gradient_boosting_finds_them_too(self):
+        with small_store() as store:
+            own = policy_from(public_values(inference={"columns": EVERY, "models": ["naive_bayes", "gradient_boosting"]}))
+            assert Canaries(store, own).inference_channels().share == 1
+
+    @pytest.mark.parametrize("field", range(6))
+    def test_a_model_that_overlooks_a_field(self, canaries, monkeypatch, field):
+        honest = inference_predictions.naive_bayes
+
+        def blind(train: Cases, asked):
+            # Members have fewer fields than claims.
+            kept = np.arange(len(train.sizes)) != field
+            features, seen = train.features * kept, asked * kept
+            return honest(Cases(features, train.sizes, train.codes, train.count, train.members), seen)
+
+        monkeypatch.setattr(inference_predictions, "naive_bayes", blind)
+        assert canaries.inference_channels().share < 1
+
+    def test_a_model_that_always_names_the_most_frequent_value(self, canaries, monkeypatch):
+        monkeypatch.setattr(inference_predictions, "naive_bayes", lambda train, asked: np.zeros(len(asked), dtype=np.int32))
+        assert canaries.inference_channels().share < 1
+
+    def test_a_model_that_has_seen_the_answers(self, canaries, monkeypatch):
+        honest = inference_predictions.predictions
+
+        def leaking(cases, folds, models):
+            return {
+                name: Outcome(one.members, np.ones_like(one.right), one.right_by_majority)
+                for name, one in honest(cases, folds, models).items()
+            }
+
+        monkeypatch.setattr(inference_predictions, "predictions", leaking)
+        assert canaries.inference_channels().share < 1, "none is found where there is no channel"
+
+    def test_values_joined_to_other_claims(self, canaries, monkeypatch):
+        honest = inference_rows.inference_rows.claim_rows
+        monkeypatch.setattr(
+            inference_rows.inference_rows, "claim_rows",
+            lambda *of: honest(*of).replace("o.claim_id = l.claim_id", "o.claim_id = 'claim ' || (hash(l.claim_id) % 100)"),
+        )  # fmt: skip
+        assert canaries.inference_channels().share < 1
+
+    def test_groups_that_are_lost(self, canaries, monkeypatch):
+        honest = inference_predictions.groups_of
+        monkeypatch.setattr(inference_predictions, "groups_of", lambda *of: list(honest(*of))[:0])
+        assert canaries.inference_channels().share < 1
+
+
+def test_rows_other_than_the_released_ones_are_an_error(monkeypatch):
+    """The released claims of the store were changed since they were made."""
+    with small_store() as store:
+        own = policy()
+        tables = Canaries(store, own).tables
+        store.table("release_members", '"MemberID" BIGINT', [(7,)])
+        columns = ", ".join(f'"{name}" {kind}' for name, kind in tables["release_claims"].columns().items())
+        row = [7 if name == "MemberID" else None for name in tables["release_claims"].columns()]
+        store.table("release_claims", columns, [tuple(row)])
+        monkeypatch.setattr(inference_rows, "chosen_levels", lambda *of: {})
+        monkeypatch.setattr(
+            inference_rows, "claims_query",
+            lambda *of, **how: f"SELECT 'c' AS claim_id, * FROM {tables['release_claims'].sql} WHERE false",
+        )  # fmt: skip
+        named = {**tables, "chosen_generalization": None, "suppressed_members": None}
+        with pytest.raises(inference_rows.StoreError, match="1 rows of release_claims differ"):
+            inference_rows.linked_tables(own, named, stream("members"))

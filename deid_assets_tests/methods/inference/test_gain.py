@@ -1,0 +1,141 @@
+"""Gains are measured on members of whom nothing was learned, and their bounds hold."""
+
+import numpy as np
+import pytest
+
+from deid_assets.methods.inference.cases import OTHER, groups_of
+from deid_assets.methods.inference.gain import (
+    Outcome,
+    confidence_of_each,
+    folds_of,
+    gain_of,
+    joined,
+    predictions,
+    resampled,
+    trials,
+)
+from deid_assets.methods.inference.naive_bayes import naive_bayes
+from deid_assets_tests.methods.inference.test_naive_bayes import cases_of
+
+MODELS = {"naive_bayes": naive_bayes}
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+class TestGroups:
+    def test_each_has_its_own_numbers_and_those_of_one_value_have_no_cases(self):
+        found = list(groups_of(np.array([1, 0, 1, 1]), {"X": np.array([5, 5, 5, 9])}, np.array([7, 8, 3, 7]), np.arange(4), 9))
+        assert [(group.name, group.values) for group in found] == [(0, 1), (1, 2)]
+        assert found[0].cases is None
+        cases = found[1].cases
+        assert cases.features.ravel().tolist() == [0, 0, 1] and cases.sizes.tolist() == [2]
+        assert cases.codes.tolist() == [0, 1, 0] and cases.count == 2 and cases.members.tolist() == [0, 2, 3]
+
+    def test_rare_values_have_no_code(self):
+        (group,) = groups_of(np.zeros(7, dtype=int), {"X": np.zeros(7)}, np.array([4, 1, 1, 2, 2, 2, 3]), np.arange(7), 2)
+        assert group.values == 4 and group.cases.codes.tolist() == [OTHER, 1, 1, 0, 0, 0, OTHER]
+
+    def test_no_rows_no_groups(self):
+        empty = np.empty(0, dtype=int)
+        assert list(groups_of(empty, {"X": empty}, empty, empty, 9)) == []
+
+    def test_a_single_code_is_no_choice(self):
+        with pytest.raises(ValueError, match="two codes"):
+            list(groups_of(np.zeros(1), {}, np.zeros(1), np.zeros(1), 1))
+
+
+class TestPredictions:
+    def test_claims_of_a_member_are_never_apart(self):
+        """Each member has a field value and a code of their own: only somebody who saw the member could guess it."""
+        members = np.repeat(np.arange(40), 5)
+        cases = cases_of(members[:, None], members, members=members)
+        found = predictions(cases, folds_of(40, 4, rng()), MODELS)["naive_bayes"]
+        assert not found.right.any()
+        assert (naive_bayes(cases, cases.features) == cases.codes).all(), "which the same model does, if it saw them"
+
+    def test_equals_folds_made_by_hand(self):
+        generator = rng(5)
+        members = generator.integers(0, 30, 200)
+        cases = cases_of(generator.integers(0, 3, (200, 2)), generator.integers(0, 4, 200), members=members)
+        folds = folds_of(30, 3, generator)
+        found = predictions(cases, folds, MODELS)["naive_bayes"]
+        for fold in range(3):
+            asked = folds[members] == fold
+            train = cases.take(~asked)
+            assert (found.right[asked] == (naive_bayes(train, cases.features[asked]) == cases.codes[asked])).all()
+            assert (found.right_by_majority[asked] == (cases.codes[asked] == np.bincount(train.codes).argmax())).all()
+
+    def test_values_without_a_code_are_never_right(self):
+        cases = cases_of([[0]] * 8, [0, 0, 0, 0, OTHER, OTHER, OTHER, 1])
+        found = predictions(cases, folds_of(8, 2, rng()), MODELS)["naive_bayes"]
+        assert not found.right[4:7].any() and not found.right_by_majority[4:7].any()
+
+    def test_folds_are_of_equal_size(self):
+        assert sorted(np.bincount(folds_of(11, 5, rng())).tolist()) == [2, 2, 2, 2, 3]
+
+
+def outcome(members: int, per_member: int, right: float, by_majority: float, generator) -> Outcome:
+    """Cases of a member are all alike, so that they are worth one."""
+    one = generator.random(members)
+    return Outcome(
+        np.repeat(np.arange(members), per_member), np.repeat(one < right, per_member), np.repeat(one < by_majority, per_member)
+    )
+
+
+class TestBounds:
+    def test_accuracy_is_weighted_by_cases(self):
+        found = gain_of(
+            Outcome(np.array([0, 0, 0, 1]), np.array([1, 1, 0, 1], bool), np.array([0, 1, 0, 0], bool)),
+            resampled(2, rng()),
+            0.9,
+        )
+        assert (found.accuracy, found.majority, found.gain, found.members, found.cases) == (0.75, 0.25, 0.5, 2, 4)
+
+    def test_spread_is_that_of_members_and_not_of_claims(self):
+        drawn = resampled(2_000, rng())
+        found = gain_of(outcome(2_000, 30, 0.7, 0.4, rng(1)), drawn, 0.975)
+        assert found.high - found.gain == pytest.approx(1.96 * np.sqrt(0.3 * 0.7 / 2_000), rel=0.1)
+        assert found.gain - found.low == pytest.approx(found.high - found.gain)
+
+    def test_nobody_who_shows_a_difference_is_no_proof_that_there_is_none(self):
+        same = Outcome(np.arange(20), np.ones(20, bool), np.ones(20, bool))
+        found = gain_of(same, resampled(20, rng()), 0.995)
+        z = 2.5758
+        assert found.gain == 0 and found.high == pytest.approx(z**2 / 20, abs=1e-4) and found.low == -found.high
+
+    def test_one_member_with_many_claims_is_one_member(self):
+        members = np.concatenate([np.zeros(1_000, dtype=int), np.arange(1, 11)])
+        same = Outcome(members, np.ones(1_010, bool), np.zeros(1_010, bool))
+        assert gain_of(same, resampled(11, rng()), 0.99).low < 0.2
+
+    @pytest.mark.parametrize("true", [0.0, 0.01, 0.02, 0.2])
+    def test_they_hold_as_often_as_they_say(self, true):
+        generator, drawn = rng(7), resampled(300, rng())
+        found = [gain_of(outcome(300, 3, 0.5 + true, 0.5, generator), drawn, 0.95) for _ in range(150)]
+        assert np.mean([one.high >= true for one in found]) > 0.91
+        assert np.mean([one.low <= true for one in found]) > 0.91
+
+    def test_many_hold_together(self):
+        assert confidence_of_each(0.99, 45) == pytest.approx(1 - 0.01 / 45)
+        assert confidence_of_each(0.99, 0) == 0.99
+
+    def test_without_cases_there_is_no_gain(self):
+        nothing = np.empty(0, dtype=bool)
+        with pytest.raises(ValueError, match="needs cases"):
+            gain_of(Outcome(np.empty(0, dtype=int), nothing, nothing), resampled(3, rng()), 0.9)
+
+
+def test_groups_taken_together_keep_every_case():
+    one, other = outcome(3, 2, 1.0, 0.0, rng()), outcome(4, 1, 0.0, 1.0, rng())
+    both = joined([one, other])
+    assert len(both.members) == 10 and both.right.sum() == 6 and both.right_by_majority.sum() == 4 and both.people == 4
+
+
+def test_trials_guess_the_same_drawn_cases():
+    one = Outcome(np.arange(1_000), np.arange(1_000) < 700, np.arange(1_000) < 400)
+    by_majority, right = trials([one], 500, rng())
+    assert abs(right - 0.7) < 0.07 and abs(by_majority - 0.4) < 0.07 and (right * 500).is_integer()
+    assert right != 0.7 or by_majority != 0.4, "not the exact shares"
+    assert trials([one, one], 500, rng()) == (by_majority, right, right)

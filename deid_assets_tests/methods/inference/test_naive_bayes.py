@@ -1,0 +1,76 @@
+"""Naive Bayes: the worked example, equality with scikit-learn, and brute force."""
+
+import numpy as np
+import pytest
+from sklearn.naive_bayes import CategoricalNB
+
+from deid_assets.methods.inference import naive_bayes as module
+from deid_assets.methods.inference.cases import OTHER, Cases
+from deid_assets.methods.inference.naive_bayes import most_frequent, naive_bayes
+
+
+def cases_of(features, codes, sizes=None, members=None) -> Cases:
+    features, codes = np.asarray(features, dtype=np.int32), np.asarray(codes, dtype=np.int32)
+    sizes = features.max(axis=0) + 1 if sizes is None else sizes
+    return Cases(
+        features, np.asarray(sizes), codes, int(codes.max()) + 1, np.arange(len(codes)) if members is None else members
+    )
+
+
+def test_the_worked_example_of_the_methods():
+    """410 six times, 411 four times; a feature that five of the six have, and none of the four."""
+    codes = np.array([0] * 6 + [1] * 4)
+    cases = cases_of([[1]] * 5 + [[0]] * 5, codes)
+    assert (naive_bayes(cases, cases.features) == codes).mean() == 9 / 10
+    assert (most_frequent(cases, cases.features) == codes).mean() == 6 / 10
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_it_guesses_what_the_library_guesses(seed):
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 9, 5)
+    features = np.stack([rng.integers(0, size, 400) for size in sizes], axis=1)
+    codes = rng.choice(7, 400, p=rng.dirichlet(np.ones(7)))
+    train, asked = np.arange(400) < 300, np.arange(400) >= 300
+    known = np.unique(codes[train])
+    library = CategoricalNB(alpha=1, min_categories=sizes).fit(features[train], codes[train])
+    own = naive_bayes(cases_of(features, codes, sizes).take(train), features[asked].astype(np.int32))
+    assert set(own) <= set(known)
+    assert own.tolist() == library.predict(features[asked]).tolist()
+
+
+def test_blocks_of_cases_change_nothing(monkeypatch):
+    rng = np.random.default_rng(1)
+    cases = cases_of(rng.integers(0, 4, (90, 3)), rng.integers(0, 5, 90))
+    whole = naive_bayes(cases, cases.features)
+    monkeypatch.setattr(module, "SCORES_AT_ONCE", 1)
+    assert naive_bayes(cases, cases.features).tolist() == whole.tolist()
+
+
+def test_rare_codes_are_never_guessed_and_teach_nothing():
+    cases = cases_of([[0]] * 3 + [[1]] * 5, [0, 0, 0, *[OTHER] * 4, 1])
+    assert most_frequent(cases, cases.features).tolist() == [0] * 8
+    assert naive_bayes(cases, np.array([[0], [1]], dtype=np.int32)).tolist() == [0, 1]
+
+
+def test_codes_that_training_lacks_are_never_guessed():
+    cases = cases_of([[0], [1], [0]], [0, 1, 2]).take(np.array([True, True, False]))
+    assert set(naive_bayes(cases, np.array([[0], [1]], dtype=np.int32))) <= {0, 1}
+
+
+def test_nothing_is_guessed_where_nothing_is_known():
+    cases = cases_of([[0], [1]], [0, OTHER]).take(np.array([False, True]))
+    assert naive_bayes(cases, cases.features).tolist() == most_frequent(cases, cases.features).tolist() == [OTHER]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"codes": np.array([0])}, {"codes": np.array([0, 2])}, {"codes": np.array([0, -2])}, {"sizes": np.array([1])},
+     {"members": np.array([0])}],
+)  # fmt: skip
+def test_cases_that_contradict_themselves_are_an_error(changes):
+    given = {"features": np.array([[0], [1]]), "sizes": np.array([2]), "codes": np.array([0, 1]), "count": 2,
+             "members": np.array([0, 1])}  # fmt: skip
+    Cases(**given)
+    with pytest.raises(ValueError, match="codes|level"):
+        Cases(**given | changes)

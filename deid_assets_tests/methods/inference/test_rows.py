@@ -1,0 +1,96 @@
+"""Rows of inference channels: exactly the released rows, beside what they withhold."""
+
+import pytest
+
+from deid_assets.methods.inference.rows import (
+    Channel,
+    claim_rows,
+    labels,
+    member_rows,
+    numbered,
+    released_profiles_of,
+    unlinked_rows,
+)
+from deid_assets_tests.methods.small_tables import small_store
+
+RELEASED = '"MemberID" BIGINT, "ProviderID" BIGINT, "Place" VARCHAR, "Served" DATE, "Day" INTEGER'
+
+
+@pytest.fixture
+def store():
+    with small_store() as made:
+        yield made
+
+
+def tables(store):
+    rows = [(7, None, "office", "2001-01-05", 3), (7, 1, "office", "2001-01-20", 40), (7, None, "home", "2001-02-01", 59),
+            (8, None, None, None, None)]  # fmt: skip
+    linked = store.table("linked", f"claim_id VARCHAR, {RELEASED}", [(f"c{n}", *row) for n, row in enumerate(rows)])
+    sample = store.table("sample", '"MemberID" BIGINT, position BIGINT', [(7, 0), (8, 1)])
+    crosswalk = store.table(
+        "crosswalk",
+        "kind VARCHAR, original_id VARCHAR, pseudonym BIGINT",
+        [("member", "a", 7), ("member", "b", 8), ("pcp", "a", 8)],
+    )
+    shown = store.table("shown", '"MemberID" BIGINT, age VARCHAR', [(7, "0-19"), (8, "0-19")])
+    profiles = store.write("profiles", released_profiles_of(sample, crosswalk, f"SELECT * FROM {shown.sql}", linked, ["Place"]))
+    delivered = store.table(
+        "delivered", "claim_id VARCHAR, diagnosis_1 VARCHAR, provider_id VARCHAR",
+        [("c0", "41001", "p"), ("c1", "41001", "q"), ("c2", "4280", "p"), ("c3", None, None)],
+    )  # fmt: skip
+    members = store.table("members", "member_id VARCHAR, age INTEGER", [("a", 11), ("b", 17)])
+    return linked, sample, profiles, delivered, members
+
+
+CHANNELS = (
+    Channel("diagnosis_5", "o.diagnosis_1", 'l."Place"'),
+    Channel("provider", 'CASE WHEN l."ProviderID" IS NULL THEN o.provider_id END'),
+)
+
+
+def test_a_member_is_described_by_what_the_release_tells(store):
+    _, _, profiles, *_ = tables(store)
+    found = store.rows(f"SELECT position, member_id, age, claims, usual_0 FROM {profiles.sql} ORDER BY position")
+    assert found == [(0, "a", "0-19", "2", "office"), (1, "b", "0-19", "1", None)]
+
+
+def test_claims_beside_what_is_withheld(store):
+    linked, _, profiles, delivered, members = tables(store)
+    made = store.write("made", claim_rows(linked, delivered, profiles, members, CHANNELS))
+    # Fields: provider, place, month, thirty days, age, claims, usual place.
+    assert store.rows(f"SELECT * FROM {made.sql}") == [
+        (0, None, "office", "2001-01", 0, "0-19", "2", "office", "41001", "office", "p", ""),
+        (0, 1, "office", "2001-01", 1, "0-19", "2", "office", "41001", "office", None, ""),
+        (0, None, "home", "2001-02", 1, "0-19", "2", "office", "4280", "home", "p", ""),
+        (1, None, None, None, None, "0-19", "1", None, None, "", None, ""),
+    ]
+    # Missing values are a level of their own; what is not withheld is -1.
+    assert store.rows(numbered(made)) == [
+        (0, 0, 2, 1, 1, 0, 1, 1, 0, 2, 0, 0), (0, 1, 2, 1, 2, 0, 1, 1, 0, 2, -1, 0), (0, 0, 1, 2, 2, 0, 1, 1, 1, 1, 0, 0),
+        (1, 0, 0, 0, 0, 0, 0, 0, -1, 0, -1, 0),
+    ]  # fmt: skip
+    assert store.rows(labels(made, 0)) == [("",), ("home",), ("office",)]
+
+
+def test_members_beside_what_is_withheld(store):
+    _, _, profiles, _, members = tables(store)
+    made = store.write("made", member_rows(profiles, members, [Channel("age", "m.age", "p.age", of_members=True)]))
+    assert store.rows(f"SELECT * FROM {made.sql}") == [
+        (0, "0-19", "2", "office", "11", "0-19"), (1, "0-19", "1", None, "17", "0-19")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("released", "differing"),
+    [
+        ([(7, None, "office", None, 1), (7, None, "office", None, 1), (9, 1, "of others", None, 1)], 0),
+        ([(7, None, "office", None, 1)], 1),
+        ([(7, None, "office", None, 1), (7, 5, "office", None, 1)], 2),
+    ],
+)
+def test_rows_that_are_not_exactly_the_released_ones_are_counted(store, released, differing):
+    linked = store.table(
+        "linked", f"claim_id VARCHAR, {RELEASED}", [("x", 7, None, "office", None, 1), ("y", 7, None, "office", None, 1)]
+    )
+    sample = store.table("sample", '"MemberID" BIGINT, position BIGINT', [(7, 0)])
+    assert store.rows(unlinked_rows(linked, store.table("released", RELEASED, released), sample)) == [(differing,)]
