@@ -70,6 +70,7 @@ def test_steps_with_a_process_each_wait_for_each_other(pipeline):
     lock.release()
 
 
+@pytest.mark.matrix
 def test_another_run_fails_at_once_while_one_is_between_two_steps(pipeline):
     under_way = pipeline.instance.create_run_for_job(job(), status=dg.DagsterRunStatus.STARTED)
     lock = StoreLock.of(pipeline.home, pipeline.policy, "others", under_way.run_id)

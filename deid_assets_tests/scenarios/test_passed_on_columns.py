@@ -53,6 +53,7 @@ def test_a_payment_delay_that_holds_the_age_is_refused_unless_reviewed(pipeline)
     assert not [text for text in refusals if "PayDelay: " in text]
 
 
+@pytest.mark.matrix
 def test_a_payment_delay_of_each_members_own_is_refused(pipeline):
     put_ages(pipeline, "p.member_number")
     found, refusals = leaks(pipeline, policy_from(SMALL))
