@@ -14,8 +14,8 @@ class Utility(Section):
 
     model: Literal["ridge", "gradient_boosting"] | None = Field(
         "ridge",
-        description="model that predicts days in hospital next year; gradient_boosting is stronger and takes about a minute "
-        "for 20,000 members; null: nothing is predicted",
+        description="model that predicts days in hospital next year; gradient_boosting takes about half a "
+        "minute for 20,000 members; null: nothing is predicted",
     )
     members_at_most: Annotated[int, Field(ge=1_000)] = Field(
         20_000, description="number of released members on whom predictions are measured; of more, a random sample"
