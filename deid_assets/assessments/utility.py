@@ -66,9 +66,8 @@ def assess(work: Work[Policy]) -> Assessed:
     key = work.stream_key("utility")
     generator = np.random.default_rng(np.frombuffer(key, dtype="<u4"))
     ledger = tables["why_ledger"].frame()
-    differing = unaccounted(ledger, released_contents(policy, tables), derived_columns(policy))
     measured = [
-        exact(UNACCOUNTED, "disagreements", differing, 0.0, "why_ledger", "methods#why-ledger", None),
+        ledger_measurement(unaccounted(ledger, released_contents(policy, tables), derived_columns(policy))),
         *_lost(policy, tables["member_profiles"], released),
         *_scores(policy, _predicted(policy, levels, tables, compared, generator), released, work.commitment),
         *_distances(policy, levels, tables, compared, released),
@@ -211,6 +210,11 @@ def unaccounted(ledger: pd.DataFrame, contents: Iterable[tuple[str, str, int, fl
             continue
         wrong += end is None or end[0] != number or not abs(end[1] - bits) <= _TOLERANCE * max(1.0, bits)
     return wrong + len(ends)
+
+
+def ledger_measurement(differing: int) -> Measurement:
+    """The gate on the ledger; `differing` is what `unaccounted` counted."""
+    return exact(UNACCOUNTED, "disagreements", differing, 0.0, "why_ledger", "methods#why-ledger", None)
 
 
 def derived_columns(policy: Policy) -> frozenset[str]:

@@ -27,6 +27,7 @@ from deid_assets.assessments.neighbor_attack import (
 )
 from deid_assets.assessments.number_of_claims import NUMBERED, number_of_claims_measurements
 from deid_assets.assessments.registry import LONGITUDINAL, required_measurements
+from deid_assets.assessments.utility import UNACCOUNTED, ledger_measurement
 from deid_assets.assessments.voter_list_attack import VOTER_LIST, voter_list_measurements
 from deid_assets.methods.attacks.neighbor_attack import Estimate, NeighborAttack
 from deid_assets.methods.canaries.planting import Findings
@@ -185,6 +186,7 @@ class TestRequirements:
             ("cross_release_risk", cross_release_risk.LINKED_LITERAL): LIMIT,
             ("cross_release_risk", cross_release_risk.NOT_COMPARED): 0.0,
             ("cross_release_risk", cross_release_risk.WITHDRAWN): 0.0,
+            ("utility", UNACCOUNTED): 0.0,
             **{(one.name, CANARIES): 1.0 for one in LONGITUDINAL},
         }
 
@@ -205,6 +207,7 @@ class TestRequirements:
             *cross_release_risk.release_measurements(POLICY, cross_release_risk.Earlier((), (), 0), ()),
             *voter_list_measurements(POLICY.voter_list_attack.at_most, None, None, "c" * 64),
             *inpatient_measurements(POLICY.inpatient_attack.at_most, (), {}, {}, None, None, "c" * 64),
+            ledger_measurement(0),
         ]
         noisy = pd.DataFrame([("attrition", "a", "remaining", 5, None, 2.5, 1, 0, "x", "a remaining")], columns=list(COLUMNS))
         measured += count_measurements(POLICY, noisy, EarlierTables(), {})
