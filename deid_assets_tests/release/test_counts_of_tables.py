@@ -48,7 +48,7 @@ def tables(tmp_path_factory) -> Mapping[str, Table]:
             CASE WHEN i <= 6 THEN NULL WHEN i <= 8 THEN 'milk' ELSE 'tea' END AS "Likes" FROM range(1, 1001) AS r(i)""",
         "suppressed_records": "SELECT i AS record FROM range(1, 11) AS r(i)",
         "release_records": "SELECT 1 AS one FROM range(990)",
-        "quarantined_records": "SELECT 'records' AS source_table FROM range(3)",
+        "quarantined_records": "SELECT 'records' AS source_table, 'not a number' AS rule FROM range(3)",
     }
     made = {name: Table(file, "intake", name) for name in content}
     for name, sql in content.items():

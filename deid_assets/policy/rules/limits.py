@@ -172,6 +172,7 @@ COHORT = (
 
 NO_LIMIT = {
     "adversary.power": "who knows one value of each quasi-identifier is an adversary; the type bounds it",
+    "approval.within_days": "how long a judgement may wait for a person; the type bounds it to a year",
     "attack_sensitivity.plausible.powers": "as adversary.power",
     "attack_sensitivity.powers": "as adversary.power",
     "attack_sensitivity.trials": "too few for a gate are refused, whatever the gate",
