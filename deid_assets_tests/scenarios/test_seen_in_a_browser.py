@@ -81,7 +81,7 @@ class TestTheUi:
 
     def test_the_lineage_of_the_release_shows_what_it_is_made_of(self, ui, seen):
         seen.opens(f"{ui.url}/assets/small/release?view=lineage")
-        seen.page.locator("svg foreignObject").first.wait_for(timeout=60_000)
+        seen.page.locator("svg foreignObject").first.wait_for()
         seen.shows("Nearest Neighbors")
         seen.keeps("lineage")
 
@@ -104,7 +104,7 @@ class TestTheUi:
     def test_the_history_of_a_check_shows_every_delivery_and_the_refusal(self, ui, seen):
         check = "linked_high_risk_share_within_threshold"
         seen.opens(f"{ui.url}/assets/small/cross_release_risk?view=checks&checkDetail={check}")
-        seen.page.get_by_role("tab", name="Execution history").click(timeout=60_000)
+        seen.page.get_by_role("tab", name="Execution history").click()
         seen.shows(FIRST, SECOND, THIRD, "Failed", "Passed")
         seen.keeps("check-history")
         seen.page.locator("tr", has_text="Failed").get_by_role("button").last.click()
