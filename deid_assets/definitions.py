@@ -103,7 +103,7 @@ def build_definitions(
     jobs = [part.job() for part in parts]
     automated = Automated()
     for part, job in zip(parts, jobs, strict=True):
-        automated += automation_of(home, part, _use(uses, part.policy), job)
+        automated += automation_of(workplace, part, _use(uses, part.policy), job)
     return dg.Definitions(
         assets=[asset for part in parts for asset in part.assets],
         asset_checks=[*(check for part in parts for check in part.checks), *automated.checks],
@@ -231,14 +231,15 @@ class Automated:
         )
 
 
-def automation_of(home: Home, part: PolicyParts, use: Use, job: UnresolvedAssetJobDefinition) -> Automated:
+def automation_of(workplace: Workplace, part: PolicyParts, use: Use, job: UnresolvedAssetJobDefinition) -> Automated:
     """What the use of a policy asks for: watched deliveries, re-releases on a schedule, a check of their age."""
-    policy, partitions, made = part.policy, deliveries_of(part.policy.name), Automated()
+    home, policy = workplace.home, part.policy
+    partitions, made = deliveries_of(policy.name), Automated()
     if use.deliveries is not None:
         watched = Watched(Path(use.deliveries), use.complete_when)
         made += Automated(sensors=(delivery_sensor(home, policy, job, partitions, watched),))
     if use.schedule is not None:
-        made += Automated(schedules=(release_schedule(home, policy.name, job, partitions, use.schedule),))
+        made += Automated(schedules=(release_schedule(workplace, policy.name, job, partitions, use.schedule),))
     if use.fresh_days is not None:
         fresh = freshness_of(home, part.keys.asset("release"), partitions, use.fresh_days)
         made += Automated(schedules=(fresh.schedule,), checks=(fresh.check,), jobs=(fresh.job,))

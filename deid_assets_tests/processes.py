@@ -7,7 +7,8 @@ from typing import TypeVar
 
 import pytest
 
-WAIT = 600  # seconds; on two idle cores a server answers within ten
+WAIT = 600
+"""Seconds after which a process hangs, however slow the machine is; on two idle cores a server answers within ten."""
 
 Found = TypeVar("Found")
 

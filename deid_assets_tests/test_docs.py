@@ -18,6 +18,7 @@ from deid_assets.command_line.main import main
 from deid_assets.policy.hierarchies.specs import IntervalLevel
 from deid_assets.policy.loading import SHIPPED, policy_from
 from deid_assets.policy.reference import reference
+from deid_assets.stages import STAGES
 from deid_assets_tests import examples, package_graph
 from deid_assets_tests.scenarios.test_flat_release import FLAT
 
@@ -73,6 +74,36 @@ def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
         assert name in command.commands, f"deid has no command {name}"
         command = command.commands[name]
     return command, words
+
+
+def commands_below(command: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
+    """The names of every command that does something, as words after `deid`."""
+    if not isinstance(command, click.Group):
+        yield names
+        return
+    if command.invoke_without_command:
+        yield names
+    for name, below in command.commands.items():
+        yield from commands_below(below, *names, name)
+
+
+def commands_in_table() -> list[tuple[str, ...]]:
+    """Those in the table of commands: after the first of a line, one has the same group, or it is of the top."""
+    section = (DOCS / "operate.md").read_text(encoding="utf-8").split("## Commands\n")[1].split("\n## ")[0]
+    found = []
+    for cell in re.findall(r"^\| (`deid [^|]+) \|", section, re.MULTILINE):
+        first, *others = [tuple(name.removeprefix("deid ").split()) for name in re.findall(r"`([^`]+)`", cell)]
+        found += [first, *(other if f"`deid {other[0]}`" in cell else (*first[:-1], *other) for other in others)]
+    return found
+
+
+def test_the_table_of_commands_has_every_command_once():
+    assert sorted(commands_in_table()) == sorted(commands_below(main))
+
+
+def test_the_readme_shows_the_stages_of_a_run_in_their_order():
+    diagram = README.read_text(encoding="utf-8").split("## How data flows\n")[1].split("```")[1]
+    assert re.findall(r"^│? (\w+) {2,}\S", diagram, re.MULTILINE) == ["delivery", *STAGES]
 
 
 def extras() -> set[str]:

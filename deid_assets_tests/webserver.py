@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import deid_assets
-from deid_assets_tests.processes import free_port, wait_for
+from deid_assets_tests.processes import WAIT, free_port, wait_for
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Ui:
             data=json.dumps({"query": query, "variables": variables}).encode(),
             headers={"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=WAIT) as answer:
             found = json.loads(answer.read())
         assert "errors" not in found, found["errors"]
         return found["data"]

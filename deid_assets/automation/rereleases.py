@@ -11,7 +11,6 @@ import deid_assets
 from deid_assets.assets.publishing import inputs_digest, releases_of
 from deid_assets.assets.waiting_release import waiting_already
 from deid_assets.policy.kinds import AnyPolicy
-from deid_assets.policy.loading import policy_called
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.registry.chain import Registry
 from deid_assets.resources import INPUTS_TAG, STORE_TAG, Workplace
@@ -41,17 +40,20 @@ class Due:
 
 
 def release_schedule(
-    home: Home, name: str, job: UnresolvedAssetJobDefinition, partitions: dg.DynamicPartitionsDefinition, cron: str
+    workplace: Workplace, name: str, job: UnresolvedAssetJobDefinition, partitions: dg.DynamicPartitionsDefinition, cron: str
 ) -> dg.ScheduleDefinition:
     """A schedule that releases the newest delivery of a policy again when something changed, and else says why not.
 
     Parameters
     ----------
+    workplace
+        Its policies; those that are not given are read again at every tick, so that a changed text counts.
     name
-        The policy's. It is read again at every tick, so that a changed text counts.
+        The policy's.
     cron
         In UTC.
     """
+    home = workplace.home
 
     @dg.schedule(
         name=f"rerelease_{name}",
@@ -67,7 +69,7 @@ def release_schedule(
             if not deliveries:
                 return dg.SkipReason(f"{name} has no delivery yet")
             newest = deliveries[-1]
-            due = due_for(home, policy_called(name, home.policies), newest)
+            due = due_for(home, workplace.policies.named(name), newest)
             if not due.is_due:
                 return dg.SkipReason(due.reason)
             if at_work := _at_work(context.instance, f"{name}/{newest}", due):

@@ -23,6 +23,7 @@ from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.longitudinal_search import search_lattice
 from deid_assets_tests.clusters import IN_MEMORY, dask, distributed, local_cluster, needs_dask
 from deid_assets_tests.methods.cases import KEY, OTHER_KEY, cases, data_of, middling_case, rich_case
+from deid_assets_tests.processes import WAIT
 
 pytestmark = needs_dask
 
@@ -221,7 +222,7 @@ class TestDeath:
                 killed = next(address for address in at_work(executor) if address in pids)
                 os.kill(pids[killed], signal.SIGKILL)
                 assert not measuring.done(), "half-way"
-                measured = measuring.result(timeout=120)
+                measured = measuring.result(timeout=WAIT)
             assert searched(computation, executor) == searched(computation)
         alone = computation.measure((0, 0), KEY, draws, keep_flags=True)
         assert np.array_equal(measured.flags, alone.flags)

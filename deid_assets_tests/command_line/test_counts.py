@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from deid_assets.command_line.main import main
+from deid_assets_tests.processes import WAIT
 
 ATTRITION = """table,row,column,count,sums
 attrition,1,remaining,100100,=step 2
@@ -232,7 +233,7 @@ def test_noisy_tables_are_not_made_noisier(here):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_command_and_leaves_nothing(here, number, code):
-    environment = os.environ | {"DEID_SECRET_COMMAND": "sh -c 'touch started; sleep 20'"}
+    environment = os.environ | {"DEID_SECRET_COMMAND": "sh -c 'touch started; exec sleep 600'"}
     # The process that started the tests may have made them ignore signals, which children inherit.
     heeding = (
         "import runpy, signal; signal.signal(signal.SIGTERM, signal.SIG_DFL); "
@@ -244,7 +245,7 @@ def test_a_signal_ends_the_command_and_leaves_nothing(here, number, code):
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(number)
-    assert "interrupted" in process.communicate(timeout=60)[1] and process.returncode == code
+    assert "interrupted" in process.communicate(timeout=WAIT)[1] and process.returncode == code
     assert not (here / "noisy.csv").exists()
 
 

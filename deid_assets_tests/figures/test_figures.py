@@ -16,6 +16,7 @@ from deid_assets.figures.lattice_figures import frontier_figure, heights_figure,
 from deid_assets.figures.rendering import markdown_image, media_type
 from deid_assets_tests import examples
 from deid_assets_tests.figures.lattices import HERITAGE, THRESHOLD, lattice
+from deid_assets_tests.processes import WAIT
 
 FLAT = [f"column_{number}" for number in range(8)]
 
@@ -244,7 +245,7 @@ def test_pyplot_is_never_loaded() -> None:
         "import sys; from deid_assets.figures.figures import neighbor_attack_figure as draw; "
         "draw([('a', .1, .2, .3)]); sys.exit('matplotlib.pyplot' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=WAIT).returncode == 0
 
 
 def test_frames_from_the_store_work() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from deid_assets.release.keys import SigningKey
 from deid_assets.store import durable
+from deid_assets_tests.processes import WAIT
 from deid_assets_tests.release.making import publish, releases_in
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -60,15 +61,15 @@ def test_everything_is_flushed_before_the_rename_and_the_registry_after_it(tmp_p
 
 def test_staging_of_a_killed_process_is_removed_and_of_a_living_one_kept(tmp_path):
     program = (
-        "import sys, time, pathlib\n"
+        "import sys, pathlib\n"
         "from deid_assets_tests.release.making import releases_in\n"
         "with releases_in(pathlib.Path(sys.argv[1])).stage('heritage') as staging:\n"
         "    staging.write_file('data/x', b'x')\n"
         "    print(staging.folder.name, flush=True)\n"
-        "    time.sleep(60)\n"
+        "    sys.stdin.read()\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
         name = process.stdout.readline().strip()
         releases = releases_in(tmp_path)
         try:
@@ -90,7 +91,7 @@ def test_processes_publish_side_by_side(tmp_path):
     )
     commands = [[sys.executable, "-c", program, str(tmp_path), str(worker)] for worker in range(2)]
     processes = [subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE) for command in commands]
-    errors = [process.communicate(timeout=60)[1] for process in processes]
+    errors = [process.communicate(timeout=WAIT)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], errors
     entries = releases_in(tmp_path).registry.chain().entries
     assert sorted(entry.number for entry in entries) == list(range(1, 7))

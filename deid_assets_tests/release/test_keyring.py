@@ -18,6 +18,7 @@ from deid_assets.release.publication.verification import verify
 from deid_assets.release.registry.chain import read_chain
 from deid_assets.release.registry.entries import KeyRotation, signed_rotation
 from deid_assets.store.home import Home
+from deid_assets_tests.processes import WAIT
 from deid_assets_tests.release import making
 from deid_assets_tests.release.crashing import CRASHED, ENDED, run_until
 from deid_assets_tests.release.making import publish
@@ -301,7 +302,8 @@ def test_a_crash_at_any_system_call_leaves_the_old_key_or_the_new_one_with_its_e
     ran = subprocess.run(
         [sys.executable, "-c", f"import sys; from pathlib import Path; from {__name__} import crash_rotations; "
          "crash_rotations(Path(sys.argv[1]), int(sys.argv[2]))", str(tmp_path), str(every)],
-        capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}, timeout=200,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True, text=True, timeout=WAIT,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-2000:]
     for lost in ("None", "lost"):

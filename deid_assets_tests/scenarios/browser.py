@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from deid_assets_tests.processes import WAIT
+
 CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
 NEEDS_CHROMIUM = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: `apt-get install chromium`")
 
 DESKTOP, PHONE = (1400, 1000), (390, 844)
-WAIT_MS = 60_000
+WAIT_MS = WAIT * 1_000
 """How long a page may take to show something; on two idle cores it is a second or two."""
 
 _FLAGS = (
@@ -73,6 +75,7 @@ def chromium() -> Iterator[Browser]:
 def a_page(browser: Browser, screenshots: Path, size: tuple[int, int] = DESKTOP) -> Iterator[Seen]:
     """An empty page in a session of its own."""
     context = browser.new_context(viewport={"width": size[0], "height": size[1]})
+    context.set_default_timeout(WAIT_MS)
     page = context.new_page()
     seen = Seen(page, screenshots)
     page.on("console", lambda said: seen.complaints.append(said.text) if said.type == "error" else None)

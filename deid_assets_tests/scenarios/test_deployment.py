@@ -28,7 +28,7 @@ from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.store.digests import parse_json
 from deid_assets_tests.postgres import needs_postgres
-from deid_assets_tests.processes import free_port, wait_for
+from deid_assets_tests.processes import WAIT, free_port, wait_for
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
 from deid_assets_tests.scenarios.conftest import MEMBERS, SECRET
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
@@ -119,7 +119,7 @@ class Deployment:
             headers={"Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=WAIT) as answer:
                 found = json.loads(answer.read())
         except (urllib.error.URLError, TimeoutError):
             return None

@@ -9,6 +9,7 @@ import pytest
 
 from deid_assets.store.home import Home
 from deid_assets_tests.matrices import crashes
+from deid_assets_tests.processes import WAIT
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED
 
 PROGRAM = """
@@ -28,7 +29,7 @@ def family(tmp_path_factory) -> crashes.Family:
 def run_with(limit: int, home: Path, *arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PROGRAM, str(limit), "run", *arguments],
-        env={**os.environ, "DEID_HOME": str(home), "COLUMNS": "200"}, capture_output=True, text=True, check=False, timeout=300,
+        env={**os.environ, "DEID_HOME": str(home), "COLUMNS": "200"}, capture_output=True, text=True, check=False, timeout=WAIT,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from deid_assets.automation.rereleases import BECAUSE_TAG, due_for, release_sche
 from deid_assets.definitions import build_definitions
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policies_in
-from deid_assets.resources import INPUTS_TAG, OUTCOME_TAG, STORE_TAG
+from deid_assets.resources import INPUTS_TAG, OUTCOME_TAG, STORE_TAG, Workplace
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid_here, unwrapped
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import copy_of
@@ -38,9 +38,8 @@ def change_policy(pipeline, **sections) -> None:
 
 def tick(pipeline) -> dg.RunRequest | dg.SkipReason:
     """One evaluation of the policy's schedule."""
-    policy = policies_in(pipeline.home.policies)["small"]
-    made = build_definitions({"small": policy}, pipeline.home)
-    schedule = release_schedule(pipeline.home, "small", made.jobs[0], deliveries_of("small"), "0 6 * * 1")
+    made = build_definitions(["small"], pipeline.home)
+    schedule = release_schedule(Workplace(str(pipeline.home.root)), "small", made.jobs[0], deliveries_of("small"), "0 6 * * 1")
     return schedule(dg.build_schedule_context(pipeline.instance))
 
 
@@ -73,6 +72,15 @@ class TestSchedule:
         tags = {STORE_TAG: f"small/{KEY}"}
         home.instance.add_run(dg.DagsterRun(job_name="release_small", tags=tags, status=dg.DagsterRunStatus.STARTED))
         assert tick(home).skip_message == f"a run of small/{KEY} is at work"
+
+    def test_a_policy_that_another_project_gives_needs_no_file_in_the_home(self, home):
+        given = {"small": policies_in(home.home.policies)["small"]}
+        (file,) = home.home.policies.glob("small*.yaml")
+        file.unlink()
+        state_use(home.home, "small", schedule="0 6 * * 1")
+        (schedule,) = build_definitions(given, home.home).schedules
+        skipped = schedule(dg.build_schedule_context(home.instance))
+        assert skipped.skip_message.startswith(f"unchanged: the delivery {KEY} was")
 
     def test_a_policy_without_a_delivery_waits_for_one(self, home):
         home.instance.delete_dynamic_partition(PARTITIONS, KEY)

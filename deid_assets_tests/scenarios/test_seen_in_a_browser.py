@@ -8,10 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from deid_assets.command_line.instance import dagster_instance
+from deid_assets.policy.loading import policy_called
+from deid_assets.release.published_tables import published_tables
 from deid_assets.resources import STORE_TAG
-from deid_assets_tests.scenarios.browser import DESKTOP, NEEDS_CHROMIUM, PHONE, Seen, a_page, chromium
+from deid_assets.stages import stages_of
+from deid_assets.store.home import Home
+from deid_assets_tests.scenarios.browser import DESKTOP, NEEDS_CHROMIUM, PHONE, WAIT_MS, Seen, a_page, chromium
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
 from deid_assets_tests.scenarios.operated import FIRST, SECOND, THIRD, Operated
 from deid_assets_tests.webserver import Ui, opened
@@ -79,9 +84,14 @@ class TestTheUi:
         seen.shows("release_small", "deliveries_of_small", "At 06:00 AM UTC, only on Monday")
         seen.keeps("release")
 
-    def test_the_lineage_of_the_release_shows_what_it_is_made_of(self, ui, seen):
+    def test_the_lineage_of_the_release_shows_its_stages_and_the_tables_that_it_publishes(self, ui, seen):
+        policy = policy_called("small", Home(ui.root).policies)
+        shown = {*stages_of(policy), *published_tables(policy)}
         seen.opens(f"{ui.url}/assets/small/release?view=lineage")
-        seen.page.locator("svg foreignObject").first.wait_for(timeout=60_000)
+        nodes = seen.page.locator("svg foreignObject")
+        for name in shown:
+            expect(nodes.get_by_text(name, exact=True).last).to_be_visible(timeout=WAIT_MS)
+        assert {*nodes.all_text_contents()} - {""} == {"small", *shown}, "a release has no other neighbors"
         seen.shows("Nearest Neighbors")
         seen.keeps("lineage")
 
@@ -104,7 +114,7 @@ class TestTheUi:
     def test_the_history_of_a_check_shows_every_delivery_and_the_refusal(self, ui, seen):
         check = "linked_high_risk_share_within_threshold"
         seen.opens(f"{ui.url}/assets/small/cross_release_risk?view=checks&checkDetail={check}")
-        seen.page.get_by_role("tab", name="Execution history").click(timeout=60_000)
+        seen.page.get_by_role("tab", name="Execution history").click()
         seen.shows(FIRST, SECOND, THIRD, "Failed", "Passed")
         seen.keeps("check-history")
         seen.page.locator("tr", has_text="Failed").get_by_role("button").last.click()

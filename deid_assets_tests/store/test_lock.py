@@ -213,7 +213,7 @@ lock.acquire()
 if os.fork() == 0:
     lock.release()
     os.write(1, b"forked\\n")
-    time.sleep(60)
+    time.sleep(600)
     os._exit(0)
 os.write(1, b"taken again\\n" if StoreLock(Path(sys.argv[1])).try_acquire() else b"held\\n")
 sys.stdin.read()
