@@ -42,11 +42,11 @@ def longitudinal_certificate(policy: Policy, lattice: Table, chosen: Table, pass
         )
     measured = {
         parse_node(row.node): MeasuredNode(parse_node(row.node), row.share, int(row.flagged), int(row.draws))
-        for row in nodes.itertuples()
+        for row in nodes[nodes["draws"].notna()].itertuples()
     }
     # A node that was not measured until the rule decided follows from a measured one above it.
-    decided = {parse_node(row.node) for row in nodes.itertuples() if suppressing or row.reached == "measured"}
-    failed = [measured[own] for own in decided if criterion.fails(measured[own])]
+    by_rule = {parse_node(text) for text in nodes.loc[nodes["reached"] == "measured", "node"]}
+    failed = [found for own, found in measured.items() if (suppressing or own in by_rule) and criterion.fails(found)]
     loss = {parse_node(row.node): float(row.loss) for row in nodes.itertuples()}
     heights = tuple(levels - 1 for levels in policy.dimension_levels)
     return OptimalityCertificate(
@@ -62,7 +62,7 @@ def longitudinal_certificate(policy: Policy, lattice: Table, chosen: Table, pass
         chosen_loss=loss[node],
         failed=failed_antichain(failed),
         passed_over={own: gate for own, gate in passed.items() if own != node},
-        neighbors=tuple(measured[below] for below in lower_neighbors(node)),
+        neighbors=tuple(measured[below] for below in lower_neighbors(node) if below in measured),
     ).with_rest()
 
 
