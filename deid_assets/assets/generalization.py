@@ -189,7 +189,7 @@ def generalization_choice(
         computation = node_computation(policy, tables)
         nodes = generalization_lattice.frame().sort_values(["loss", "height", "node"])
         kept, sampled = kept_by_level(policy, computation.data), len(computation.data.targets)
-        not_again = tries.not_tried_again({parse_node(text): levels_at(policy, parse_node(text)) for text in nodes["node"]})
+        not_again = tries.not_tried_again(map(parse_node, nodes["node"]), partial(levels_at, policy))
         pinned = {}
         if policy.releases.generalization == "pinned":
             withdrawn = releases_of(workplace).registry.chain().withdrawn
@@ -264,7 +264,7 @@ def generalization_choice(
     )
     if choice is None:
         raise dg.Failure(
-            why_no_choice(passed_over, diagnosis, risk.suppression.at_most, because),
+            why_no_choice(passed_over, diagnosis, risk.suppression.at_most, because, to_try.left_open),
             metadata={"refused": True, "nodes_passed_over": len(passed_over)},
             allow_retries=False,
         )
@@ -311,7 +311,7 @@ class Progress:
 
     def __call__(self, done: int, total: int, text: str) -> None:
         """Log how many nodes are done, unless it was logged just now."""
-        # All are done long before the last call: their numbers are refined, and every call would be a line of the log.
+        # Nodes may be measured after all are decided, and every call would be a line of the log.
         ends, self._ended = done == total and not self._ended, done == total
         if ends or time.monotonic() - self._last >= self._seconds:
             self._last = time.monotonic()

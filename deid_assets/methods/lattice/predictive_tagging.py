@@ -67,9 +67,7 @@ def upper_neighbors(node: Node, shape: Sequence[int]) -> list[Node]:
     >>> upper_neighbors((2, 0, 1), (3, 1, 3))
     [(2, 0, 2)]
     """
-    return [
-        (*node[:axis], level + 1, *node[axis + 1 :]) for axis, level in enumerate(node) if level + 1 < shape[axis]
-    ]
+    return [(*node[:axis], level + 1, *node[axis + 1 :]) for axis, level in enumerate(node) if level + 1 < shape[axis]]
 
 
 def sums_of_losses(losses: Sequence[ArrayLike]) -> np.ndarray:

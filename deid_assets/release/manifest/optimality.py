@@ -1,11 +1,13 @@
 """The certificate of optimality of a release, from the stored results of search and choice."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from deid_assets.assessments.chosen_generalization import chosen_node
 from deid_assets.assessments.evidence import Refusal
+from deid_assets.methods.lattice.candidate_gates import PINNED
 from deid_assets.methods.lattice.certificate import (
     Criterion,
     MeasuredNode,
@@ -49,7 +51,7 @@ def longitudinal_certificate(policy: Policy, lattice: Table, chosen: Table, pass
     failed = [found for own, found in measured.items() if (suppressing or own in by_rule) and criterion.fails(found)]
     loss = {parse_node(row.node): float(row.loss) for row in nodes.itertuples()}
     heights = tuple(levels - 1 for levels in policy.dimension_levels)
-    return OptimalityCertificate(
+    proof = OptimalityCertificate(
         dimensions=tuple(dimension.name for dimension in policy.dimensions),
         heights=heights,
         losses=tuple(
@@ -61,9 +63,16 @@ def longitudinal_certificate(policy: Policy, lattice: Table, chosen: Table, pass
         chosen=node,
         chosen_loss=loss[node],
         failed=failed_antichain(failed),
-        passed_over={own: gate for own, gate in passed.items() if own != node},
         neighbors=tuple(measured[below] for below in lower_neighbors(node) if below in measured),
-    ).with_rest()
+    )
+    # Of the nodes that a pinned generalization rules out, only those count that nothing else does.
+    ruled_out = proof.ruled_out()
+    told = {
+        own: gate
+        for own, gate in passed.items()
+        if own != node and (gate != PINNED or (loss[own] <= loss[node] and not ruled_out[own]))
+    }
+    return replace(proof, passed_over=told).with_rest()
 
 
 def flat_certificate(

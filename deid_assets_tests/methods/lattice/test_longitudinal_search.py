@@ -1,14 +1,16 @@
 """The lattice of a longitudinal release: decisions, optimum, certificate, next best."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from deid_assets.methods.kernel.node_computation import Measurement, NodeComputation
+from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate, failed_antichain
 from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, search_lattice
-from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal, lower_neighbors
+from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal, lower_neighbors, sums_of_losses
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets_tests.methods.cases import KEY
 
@@ -204,3 +206,34 @@ def test_what_was_asked_is_part_of_the_answer(computation):
     found = search(computation, error=0.01, draws_at_most=10_000)
     assert (found.k, found.threshold, found.error, found.draws_at_most) == (10, 0.05, 0.01, 16384)
     assert found.dimensions == ("age", "diagnosis", "place")
+
+
+class Additive(Told):
+    """Shares that fall by a factor for each level, the same in no two dimensions."""
+
+    def __init__(self, levels):
+        self.dimensions = [Dimension(f"axis {i}", (), (), size) for i, size in enumerate(levels)]
+
+    def running_counts(self, node, stream_key, blocks, executor):
+        share = 0.9 * np.exp(-sum(level * (0.3 + 0.05 * axis) for axis, level in enumerate(node)))
+        return ((round(share * draws), 0, draws) for draws in range(10_000, (blocks + 1) * 10_000, 10_000))
+
+
+def test_the_certificate_of_a_large_lattice_is_small_and_holds():
+    levels = (6, 4, 4, 2, 5, 3, 5, 7)
+    axes = [np.cumsum(np.linspace(0, 1, size) ** (1 + axis / 8)) / size for axis, size in enumerate(levels)]
+    found = search_lattice(Additive(levels), sums_of_losses(axes), KEY, 0.008, draws_at_most=50_000, enough=10)
+    measured = [node for node in found.nodes if node.reached == "measured"]
+    assert len(found.nodes) == 100_800 and len(measured) < 3_000
+    criterion = Criterion("sequential", 0.008, found.error / len(found.nodes), found.draws_at_most)
+    told = {node.node: MeasuredNode(node.node, node.share, node.flagged, node.draws) for node in measured}
+    proof = OptimalityCertificate(
+        found.dimensions, tuple(size - 1 for size in levels), tuple(tuple(own.tolist()) for own in axes), 0.0, criterion,
+        found.chosen.node, found.chosen.loss, failed_antichain([one for one in told.values() if criterion.fails(one)]),
+        neighbors=tuple(told[node.node] for node in found.lower_neighbors),
+    ).with_rest()  # fmt: skip
+    assert proof.problems() == []
+    assert len(proof.failed) < 1_000
+    best = min(node.loss for node in found.nodes if node.decision == "candidate")
+    assert found.chosen.loss == best and proof.rest_loss >= best
+    assert replace(proof, failed=()).with_rest().problems()

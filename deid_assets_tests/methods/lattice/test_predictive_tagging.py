@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from deid_assets.methods.lattice.predictive_tagging import (
     all_nodes,
     below_or_equal,
-    lower_neighbors,
     minimal_passing_nodes,
 )
 from deid_assets_tests import examples
