@@ -20,7 +20,10 @@ PLACES = {
 
 def policy(**sections) -> Policy:
     places = {"kind": "codes", "level_names": ["places", "settings", "any"], "values": PLACES}
-    found = policy_from(public_values(**({"hierarchies__place": places} | sections)))
+    dimensions = [one for one in public_values()["dimensions"] if one["name"] != "place"]
+    if sections.get("hierarchies__place", places)["kind"] == "codes":
+        dimensions.append({"name": "place", "columns": ["place"]})
+    found = policy_from(public_values(**({"hierarchies__place": places, "dimensions": dimensions} | sections)))
     assert isinstance(found, Policy)
     return found
 
