@@ -125,24 +125,23 @@ class LatticeLoss:
 
     def __call__(self, node: Sequence[int]) -> float:
         """Return the loss of a node, in bits or between 0 and 1."""
-        return float(sum(own[level] for own, level in zip(self._of_dimensions(), node, strict=True)))
+        return float(self.of_every_node()[tuple(node)])
 
     def of_every_node(self) -> np.ndarray:
         """Return the loss of every node, indexed by its levels."""
-        return sums_of_losses(self._of_dimensions())
-
-    def _of_dimensions(self) -> list[np.ndarray]:
-        """Return for each dimension (levels,) float: what each level adds to the loss of a node."""
+        totals = sums_of_losses([self._of_dimension(dimension) for dimension in self._dimensions])
         attributes = len(self.demographics) + len(self.histories)
-        found = []
-        for dimension in self._dimensions:
-            own = [self.demographics[column] for column in dimension.demographics]
-            own += [self.histories[history] for history in dimension.histories]
-            if self.scale == "normalised":
-                # An attribute with nothing to lose counts as 0.
-                own = [losses / losses[-1] / attributes if losses[-1] else np.zeros_like(losses) for losses in own]
-            found.append(np.sum(own, axis=0) if own else np.zeros(dimension.levels))
-        return found
+        # Divided last: parts of an average could add up to slightly more than 1.
+        return totals / attributes if self.scale == "normalised" and attributes else totals
+
+    def _of_dimension(self, dimension: Dimension) -> np.ndarray:
+        """Return (levels,) float: what each level adds to the loss of a node, before averaging."""
+        own = [self.demographics[column] for column in dimension.demographics]
+        own += [self.histories[history] for history in dimension.histories]
+        if self.scale == "normalised":
+            # An attribute with nothing to lose counts as 0.
+            own = [losses / losses[-1] if losses[-1] else np.zeros_like(losses) for losses in own]
+        return np.sum(own, axis=0) if own else np.zeros(dimension.levels)
 
 
 def monotone_discernibility(class_sizes: np.ndarray) -> int:
