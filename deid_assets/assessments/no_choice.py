@@ -14,7 +14,11 @@ _TRIED = (
 
 
 def why_no_choice(
-    passed_over: Mapping[tuple[int, ...], str], diagnosis: pd.DataFrame, suppress_at_most: float, because: str
+    passed_over: Mapping[tuple[int, ...], str],
+    diagnosis: pd.DataFrame,
+    suppress_at_most: float,
+    because: str,
+    left_open: int = 0,
 ) -> str:
     """The refusal if no node passes: which gates failed how many nodes, and what passed when tried.
 
@@ -22,6 +26,8 @@ def why_no_choice(
     ----------
     because
         About absence, if it is why nothing can pass; else empty.
+    left_open
+        Number of nodes that the search left open.
     """
     gates = Counter(passed_over.values())
     against = ", ".join(f"{gate} at {count} node{'s' * (count != 1)}" for gate, count in gates.items())
@@ -38,6 +44,11 @@ def why_no_choice(
             " The generalization is pinned to that of the last release (releases.generalization), which no longer passes; with "
             "free, another one may, if both releases together pass."
             if PINNED in gates
+            else ""
+        )
+        + (
+            f" {left_open} nodes that lose more were not searched; a larger risk.search.enough searches them too."
+            if left_open
             else ""
         )
     )

@@ -28,11 +28,14 @@ class NodesToTry:
         Nodes that may pass once flagged members are suppressed, best first.
     not_tried
         The reason by node, for nodes that are not tried.
+    left_open
+        Number of nodes whose decision the search left open; among those that lose more, no candidate is tried.
     """
 
     as_they_are: tuple[Node, ...]
     without_flagged: tuple[Node, ...]
     not_tried: Mapping[Node, str]
+    left_open: int
 
 
 def nodes_to_try(
@@ -55,17 +58,21 @@ def nodes_to_try(
     fewest = sampled - math.floor(risk.suppression.at_most * sampled)
     not_tried = dict(not_again) | {
         node: TOO_LITTLE
-        for node in map(parse_node, nodes["node"])
+        for node in (map(parse_node, nodes["node"]) if policy.detail_at_least else ())
         if not enough_detail(kept_at_node(policy, kept, node), policy.detail_at_least, sampled, fewest)
     }
     useful = nodes[~nodes["node"].isin(map(node_text, not_tried))]
-    candidate = useful["decision"] == "candidate"
+    # A candidate that loses more than an open node may not be the best one that is left.
+    open_ = nodes["decision"] == "open"
+    decided = useful["loss"] <= nodes.loc[open_, "loss"].min() if open_.any() else True
+    candidate = (useful["decision"] == "candidate") & decided
     # Suppressing a share s of the members lowers the share at high risk by at most s.
     reachable = candidate | (useful["lower"] <= risk.max_high_risk_share + risk.suppression.at_most)
     return NodesToTry(
         tuple(map(parse_node, useful.loc[candidate, "node"])),
         tuple(map(parse_node, useful.loc[reachable, "node"])),
         not_tried,
+        int(open_.sum()),
     )
 
 

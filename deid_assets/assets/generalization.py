@@ -34,7 +34,6 @@ from deid_assets.figures.lattice_figures import frontier_figure, lattice_figure
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.methods.disclosure.absence import removed_and_eligible
 from deid_assets.methods.kernel import engine
-from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK
 from deid_assets.methods.lattice.choice import choose_generalization
 from deid_assets.methods.lattice.diagnosis import COLUMNS, Demands, diagnose
 from deid_assets.methods.lattice.information_loss import LatticeLoss
@@ -85,12 +84,15 @@ def generalization_lattice(
     with search_executor() as executor:
         search = search_lattice(
             computation,
-            LatticeLoss(computation.data, computation.dimensions, "raw" if risk.loss == "entropy_raw" else "normalised"),
+            LatticeLoss(
+                computation.data, computation.dimensions, "raw" if risk.loss == "entropy_raw" else "normalised"
+            ).of_every_node(),
             stream_key(context, workplace, "search"),
             risk.search.aim * risk.max_high_risk_share,
             risk.search.error,
             risk.search.draws_at_most,
-            draws_for_inferred=DRAWS_PER_BLOCK,
+            risk.search.enough,
+            risk.max_high_risk_share + risk.suppression.at_most if risk.suppression.at_most else None,
             exhaustive=risk.search.exhaustive,
             progress=Progress(context),
             executor=executor,
@@ -101,6 +103,8 @@ def generalization_lattice(
             "nodes": len(nodes),
             "candidates": int((nodes["decision"] == "candidate").sum()),
             "undecided": int((nodes["decision"] == "undecided").sum()),
+            "measured": int((nodes["reached"] == "measured").sum()),
+            "open": int((nodes["decision"] == "open").sum()),
             "class_size_at_least": search.k,
             "least_share": float(nodes["share"].min()),
             "threshold": risk.max_high_risk_share,
@@ -185,7 +189,7 @@ def generalization_choice(
         computation = node_computation(policy, tables)
         nodes = generalization_lattice.frame().sort_values(["loss", "height", "node"])
         kept, sampled = kept_by_level(policy, computation.data), len(computation.data.targets)
-        not_again = tries.not_tried_again({parse_node(text): levels_at(policy, parse_node(text)) for text in nodes["node"]})
+        not_again = tries.not_tried_again(map(parse_node, nodes["node"]), partial(levels_at, policy))
         pinned = {}
         if policy.releases.generalization == "pinned":
             withdrawn = releases_of(workplace).registry.chain().withdrawn
@@ -260,7 +264,7 @@ def generalization_choice(
     )
     if choice is None:
         raise dg.Failure(
-            why_no_choice(passed_over, diagnosis, risk.suppression.at_most, because),
+            why_no_choice(passed_over, diagnosis, risk.suppression.at_most, because, to_try.left_open),
             metadata={"refused": True, "nodes_passed_over": len(passed_over)},
             allow_retries=False,
         )
@@ -307,7 +311,7 @@ class Progress:
 
     def __call__(self, done: int, total: int, text: str) -> None:
         """Log how many nodes are done, unless it was logged just now."""
-        # All are done long before the last call: their numbers are refined, and every call would be a line of the log.
+        # Nodes may be measured after all are decided, and every call would be a line of the log.
         ends, self._ended = done == total and not self._ended, done == total
         if ends or time.monotonic() - self._last >= self._seconds:
             self._last = time.monotonic()

@@ -296,6 +296,34 @@ def policy_list() -> None:
         click.echo(f"{'*' if found.name in used else ' '} {found.name:24} {found.title}")
 
 
+@policy.command("pool")
+@click.argument("name", callback=_not_empty)
+@click.option("--delivery", required=True, help="Key of a delivery that the policy was run on.")
+@click.option("--column", required=True, help="Claim-level quasi-identifier, such as condition_group.")
+@click.option(
+    "--held-by",
+    required=True,
+    multiple=True,
+    type=click.FloatRange(min=0, max=1, min_open=True, max_open=True),
+    help="Values held by a smaller share of the members are pooled. Repeat it for several levels.",
+)
+def policy_pool(name: str, delivery: str, column: str, held_by: tuple[float, ...]) -> None:
+    """Print a hierarchy with levels at which rare values are pooled, to be put into the policy.
+
+    Values are pooled within their class at the next level. The delivery only says which values are rare: the pools become
+    part of the policy, and stay the same for later deliveries.
+    """
+    from deid_assets.command_line.pools import pooled_hierarchy
+    from deid_assets.command_line.run import find_policy
+    from deid_assets.policy.models import Policy
+
+    home = Home.here()
+    found, _ = find_policy(home, name)
+    if not isinstance(found, Policy):
+        raise PolicyError(f"{found.name} has no claims; values are pooled by the members who have them on claims")
+    click.echo(pooled_hierarchy(home, found, column, delivery, held_by))
+
+
 @policy.command("adopt")
 @click.argument("name", callback=_not_empty)
 @click.option("--deliveries", type=click.Path(path_type=Path, file_okay=False), help="Folder to watch for deliveries.")

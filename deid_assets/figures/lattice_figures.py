@@ -62,6 +62,7 @@ class _Mark:
 _SQUARE = ((-0.34, -0.34), (0.34, -0.34), (0.34, 0.34), (-0.34, 0.34))
 _TRIANGLE = ((-0.34, -0.3), (0.34, -0.3), (0.0, 0.36))
 _BAR = ((-0.3, -0.07), (0.3, -0.07), (0.3, 0.07), (-0.3, 0.07))
+_DOT = ((-0.12, -0.12), (0.12, -0.12), (0.12, 0.12), (-0.12, 0.12))
 _FRAME = ((-0.47, -0.47), (0.47, -0.47), (0.47, 0.47), (-0.47, 0.47))
 _STAR = tuple(
     (float(radius * np.sin(angle)), float(radius * np.cos(angle)))
@@ -71,6 +72,7 @@ _MARKS = (
     _Mark("candidate", "candidate", _SQUARE, BLUE, BLUE, "s", 4.6),
     _Mark("not_candidate", "not a candidate", _BAR, VERMILION, VERMILION, "_", 5),
     _Mark("undecided", "undecided", _TRIANGLE, YELLOW, BLACK, "^", 7),
+    _Mark("open", "not needed", _DOT, PALE, PALE, ".", 4),
 )
 
 
@@ -86,7 +88,7 @@ def lattice_figure(
     Parameters
     ----------
     nodes
-        One row per node: `decision` ('candidate', 'not_candidate', 'undecided'), `reached` ('measured', 'inferred'),
+        One row per node: `decision` ('candidate', 'not_candidate', 'undecided', 'open'), `reached` ('measured', ...),
         `chosen` (bool), and the level (int) of each dimension under its name.
     threshold
         MaxSup: the share of members at high risk that a candidate may have.
@@ -198,10 +200,11 @@ def frontier_figure(
     loss_label: str = "information loss",
     without_suppressed: float | None = None,
 ) -> bytes:
-    """Draw what less risk costs: the share at high risk against the loss of every node.
+    """Draw what less risk costs: the share at high risk against the loss of every node whose share was measured.
 
     The share is on a logarithmic axis with a band for zero below it. The stepped line is the least share that a loss
-    buys; whiskers are the intervals of measured nodes, and where the others are they would say no more.
+    buys, and so the least loss for each MaxSup, as far as the search measured; whiskers are the intervals. A chosen node
+    that was not measured stands at the upper bound of its share.
 
     Parameters
     ----------
@@ -227,6 +230,8 @@ def frontier_figure(
     """
     if not len(nodes):
         raise ValueError("a frontier figure needs nodes")
+    nodes = nodes.assign(share=nodes["share"].where(~nodes["chosen"].astype(bool), nodes["share"].fillna(nodes["upper"])))
+    nodes = nodes[nodes["share"].notna()]
     loss, share, lower, upper = (nodes[name].to_numpy(dtype=float) for name in ("loss", "share", "lower", "upper"))
     decisions, chosen = nodes["decision"].to_numpy(), nodes["chosen"].to_numpy(dtype=bool)
     measured = nodes["reached"].to_numpy() == "measured"

@@ -160,22 +160,31 @@ def _generalization_lattice(policy: Policy) -> DataFrameSchema:
                 "simulated adversaries at high risk",
                 Check.ge(0, error="at least 0"),
                 unit="draws",
+                nullable=True,
             ),
-            "draws": column(dt.int64, Role.MEASUREMENT, "simulated adversaries", Check.ge(1, error="at least 1"), unit="draws"),
-            "share": _share("share of draws at high risk"),
-            "lower": _share("lower bound of the share: Wilson's, 95 per cent"),
-            "upper": _share("upper bound of the share: Wilson's, 95 per cent"),
+            "draws": column(
+                dt.int64,
+                Role.MEASUREMENT,
+                "simulated adversaries; blank if there were none",
+                Check.ge(1, error="at least 1"),
+                unit="draws",
+                nullable=True,
+            ),
+            "share": _share("share of draws at high risk", nullable=True),
+            "lower": _share("lower bound of the share: Wilson's, 95 per cent, or that of a measured node above"),
+            "upper": _share("upper bound of the share: Wilson's, 95 per cent, or that of a measured node below"),
             "decision": column(
                 dt.string,
                 Role.OTHER,
-                "whether the share is below what the search accepts; an undecided node is not a candidate",
-                Check.isin(["candidate", "not_candidate", "undecided"], error="one of the 3 decisions"),
+                "whether the share is below what the search accepts; an undecided node is not a candidate, and an open one "
+                "loses too much to be needed",
+                Check.isin(["candidate", "not_candidate", "undecided", "open"], error="one of the 4 decisions"),
             ),
             "reached": column(
                 dt.string,
                 Role.OTHER,
                 "how the decision was reached",
-                Check.isin(["measured", "inferred"], error="measured or inferred"),
+                Check.isin(["measured", "inferred", "not_reached"], error="measured, inferred or not reached"),
             ),
             "inferred_from": _node("the node that decided it; blank if it was measured", nullable=True),
             "minimal": column(dt.boolean, Role.OTHER, "a candidate with no candidate below"),
@@ -215,5 +224,6 @@ def _node(what: str, nullable: bool = False) -> Column:
     return column(dt.string, Role.OTHER, f"{what}, in the order of the dimensions", nullable=nullable)
 
 
-def _share(what: str) -> Column:
-    return column(dt.float64, Role.MEASUREMENT, what, Check.in_range(0, 1, error="0 to 1"), unit="share of draws")
+def _share(what: str, nullable: bool = False) -> Column:
+    within = Check.in_range(0, 1, error="0 to 1")
+    return column(dt.float64, Role.MEASUREMENT, what, within, unit="share of draws", nullable=nullable)

@@ -78,7 +78,8 @@ def lattice(computation: NodeComputation) -> None:
         for name in engine.available_engines():
             with running_on(name):
                 spent, found = processor_seconds(lambda threshold=threshold: searched(computation, threshold))
-            nearest = min(found.nodes, key=lambda node: abs(node.share / threshold - 1))
+            measured = [node for node in found.nodes if node.reached == "measured"]
+            nearest = min(measured, key=lambda node: abs(node.share / threshold - 1))
             decisions = [node.decision for node in found.nodes]
             row(
                 name, f"{threshold:.5f}", f"{nearest.share / threshold - 1:+.1%}", f"{nearest.draws:,}", len(decisions),
@@ -89,8 +90,8 @@ def lattice(computation: NodeComputation) -> None:
 def searched(computation: NodeComputation, threshold: float) -> LatticeSearch:
     """The search over the whole lattice, with the bit-sets made and no draw at hand."""
     fresh = NodeComputation(computation.data, DIMENSIONS, K, computation.index)
-    loss = LatticeLoss(fresh.data, DIMENSIONS, "normalised")
-    return search_lattice(fresh, loss, SEARCH_KEY, threshold, draws_at_most=FULL_EFFORT)
+    losses = LatticeLoss(fresh.data, DIMENSIONS, "normalised").of_every_node()
+    return search_lattice(fresh, losses, SEARCH_KEY, threshold, draws_at_most=FULL_EFFORT)
 
 
 def scaling(sizes: list[int], draws: int, rounds: int) -> None:

@@ -70,10 +70,8 @@ def small_batches(monkeypatch):
 
 
 def searched(computation, executor=None, **options):
-    loss = LatticeLoss(computation.data, computation.dimensions)
-    return search_lattice(
-        computation, loss, KEY, 0.01, draws_at_most=100_000, draws_for_inferred=20_000, executor=executor, **options
-    )
+    losses = LatticeLoss(computation.data, computation.dimensions).of_every_node()
+    return search_lattice(computation, losses, KEY, 0.01, draws_at_most=100_000, executor=executor, **options)
 
 
 def everything(computation, node, draws, executor=None) -> list:
@@ -96,14 +94,13 @@ def assert_same_on(executor, case) -> None:
     """Flags, classes and the whole search are the same there and here."""
     people, demographic_domains, history_domains, dimensions, k = case
     computation = NodeComputation(data_of(people, demographic_domains, history_domains), dimensions[:2], k)
-    loss = LatticeLoss(computation.data, computation.dimensions)
+    losses = LatticeLoss(computation.data, computation.dimensions).of_every_node()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(node_computation, "BLOCKS_AT_ONCE", 1)
         bottom = (0,) * len(computation.dimensions)
         assert everything(computation, bottom, 9_001, executor) == everything(computation, bottom, 9_001)
         one, other = (
-            search_lattice(computation, loss, KEY, 0.2, draws_at_most=9_000, draws_for_inferred=9_000, executor=where)
-            for where in (None, executor)
+            search_lattice(computation, losses, KEY, 0.2, draws_at_most=9_000, executor=where) for where in (None, executor)
         )
     assert one == other
 
@@ -118,7 +115,7 @@ class TestSameResults:
             on_one = searched(computation, one_worker)
         assert alone == in_threads == on_one == searched(computation, executor)
         assert {result.decision for result in alone.nodes} == {"candidate", "not_candidate"}
-        assert {result.reached for result in alone.nodes} == {"measured", "inferred"}
+        assert "measured" in {result.reached for result in alone.nodes}
 
     @pytest.mark.matrix
     def test_so_is_the_exhaustive_search(self, computation, executor, every_array_is_large):

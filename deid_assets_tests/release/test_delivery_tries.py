@@ -37,7 +37,7 @@ def told(refused: dict) -> DeliveryTries:
 
 
 def left(refused: dict) -> set:
-    return set(LATTICE) - set(told(refused).not_tried_again(LATTICE))
+    return set(LATTICE) - set(told(refused).not_tried_again(LATTICE, LATTICE.__getitem__))
 
 
 def test_all_are_tried_while_none_was_refused_by_chance():
@@ -47,15 +47,15 @@ def test_all_are_tried_while_none_was_refused_by_chance():
 def test_only_what_is_coarser_than_all_that_were_refused_by_chance_is_tried():
     assert left({(1, 0): True}) == {(1, 1), (1, 2), (2, 0), (2, 1), (2, 2)}
     assert left({(1, 0): True, (2, 0): True}) == {(2, 1), (2, 2)}
-    assert told({(1, 0): True}).not_tried_again(LATTICE)[(1, 0)] == REFUSED
-    assert told({(1, 0): True}).not_tried_again(LATTICE)[(0, 2)] == NOT_COARSER
+    assert told({(1, 0): True}).not_tried_again(LATTICE, LATTICE.__getitem__)[(1, 0)] == REFUSED
+    assert told({(1, 0): True}).not_tried_again(LATTICE, LATTICE.__getitem__)[(0, 2)] == NOT_COARSER
     assert left({(2, 2): True}) == set()
 
 
 def test_a_level_that_does_the_same_to_the_values_is_the_same_generalization():
     """Both coarser levels of place put the same values together: what was refused at one was refused at the other."""
     assert left({(1, 1): True}) == {(2, 2)}
-    assert told({(1, 1): True}).not_tried_again(LATTICE)[(1, 2)] == REFUSED
+    assert told({(1, 1): True}).not_tried_again(LATTICE, LATTICE.__getitem__)[(1, 2)] == REFUSED
 
 
 @pytest.mark.parametrize("by_chance", [True, False])

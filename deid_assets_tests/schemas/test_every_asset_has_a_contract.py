@@ -178,6 +178,8 @@ class TestLattice:
 
     def test_a_node_keeps_the_contract(self, broken):
         assert broken("generalization_lattice", self.row()) == {}
+        unmeasured = self.row(reached="not_reached", decision="open", flagged=None, draws=None, share=float("nan"))
+        assert broken("generalization_lattice", unmeasured.astype({"flagged": "Int64", "draws": "Int64"})) == {}
 
     @pytest.mark.parametrize(
         ("changes", "rule"),
@@ -187,8 +189,8 @@ class TestLattice:
             ({"upper": float("nan")}, "upper: not_nullable"),
             ({"draws": 0}, "draws: at least 1"),
             ({"flagged": -1}, "flagged: at least 0"),
-            ({"decision": "maybe"}, "decision: one of the 3 decisions"),
-            ({"reached": "guessed"}, "reached: measured or inferred"),
+            ({"decision": "maybe"}, "decision: one of the 4 decisions"),
+            ({"reached": "guessed"}, "reached: measured, inferred or not reached"),
             ({"loss": 1.01}, "loss: 0 to 1"),
             ({"age": -1}, "age: 0 to "),
             ({"age": 99}, "age: 0 to "),

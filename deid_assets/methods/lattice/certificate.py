@@ -23,7 +23,6 @@ from deid_assets.methods.statistics.sequential_decision import SequentialRule
 LARGEST_LATTICE = 2**24
 """Largest number of nodes of a lattice that is checked, because a malicious certificate could try to exhaust memory."""
 
-_AT_ONCE = 1 << 16
 _ROUND_OFF = 1e-9
 
 
@@ -124,7 +123,8 @@ class OptimalityCertificate:
         If `losses` is None: nodes that were evaluated and lose no less than the chosen one, with their losses; includes the
         chosen and the coarsest node. Nodes above them lose no less either.
     neighbors
-        The nodes directly below the chosen one, each measured itself until it failed or one above it did.
+        The nodes directly below the chosen one that were measured themselves, until they failed or one above them did. The
+        others must lie below a node that failed, or have been passed over.
     rest_loss
         Smallest loss among the nodes that are neither chosen, nor below a failed node, nor passed over: the best node that
         was never evaluated. None if there is none. If `losses` is None: the smallest in `no_better` except for the chosen
@@ -175,7 +175,7 @@ class OptimalityCertificate:
             and not _same(measured.share, measured.flagged / measured.of)
         ]
         found += self._problems_below()
-        if np.any(_below_any([self.chosen], [measured.node for measured in self.failed])):
+        if self.ruled_out()[self.chosen]:
             found.append("the chosen node lies below a node that failed")
         better, rest = self._what_is_left()
         if better is not None:
@@ -268,16 +268,17 @@ class OptimalityCertificate:
         )
 
     def _problems_below(self) -> list[str]:
-        """Check minimality: each direct lower neighbor was measured and failed, alone or with one above, or passed over."""
-        told = [measured.node for measured in self.neighbors]
-        if sorted(told) != sorted(lower_neighbors(self.chosen)):
-            return ["the nodes directly below the chosen one are not each listed once"]
-        below = _below_any(told, [measured.node for measured in self.failed]) if told else ()
-        return [
+        """Check minimality: each direct lower neighbor failed, alone or with one above, or was passed over."""
+        told, below = [measured.node for measured in self.neighbors], lower_neighbors(self.chosen)
+        if len(set(told)) < len(told) or not set(told) <= set(below):
+            return ["a node is listed twice as directly below the chosen one, or does not lie there"]
+        ruled_out = self.ruled_out()
+        unproven = [node for node in below if node not in told and not ruled_out[node] and node not in self.passed_over]
+        return [f"nothing rules out a node directly below the chosen one: {node_text(node)}" for node in unproven] + [
             f"a node directly below the chosen one did not fail: {node_text(measured.node)}"
-            for measured, implied in zip(self.neighbors, below, strict=True)
+            for measured in self.neighbors
             if not self.criterion.fails(measured)
-            and not (implied and self.criterion.is_open(measured))
+            and not (ruled_out[measured.node] and self.criterion.is_open(measured))
             and measured.node not in self.passed_over
         ]
 
@@ -285,33 +286,32 @@ class OptimalityCertificate:
         """Return a better node that nothing rules out, and the smallest loss of the remaining nodes."""
         if self.losses is None:
             return self._left_without_losses()
-        loss = sums_of_losses(self.losses).ravel()
-        order = np.argsort(loss, kind="stable")
-        failed = [measured.node for measured in self.failed]
-        handled = {self.chosen, *self.passed_over}
-        rest = None
-        for first in range(0, len(order), _AT_ONCE):
-            places = order[first : first + _AT_ONCE]
-            nodes = np.stack(np.unravel_index(places, [height + 1 for height in self.heights]), axis=1)
-            for place in np.flatnonzero(~_below_any(nodes, failed)):
-                node = tuple(int(level) for level in nodes[place])
-                if node in handled:
-                    continue
-                own = float(loss[places[place]])
-                rest = own if rest is None else rest
-                # Each rounded level is off by less than one step, so this many steps bound what rounding can hide.
-                differing = sum(a != b for a, b in zip(node, self.chosen, strict=True))
-                if own < self.chosen_loss - differing * self.step - _ROUND_OFF * max(1.0, abs(self.chosen_loss)):
-                    return node, rest
-                if own >= self.chosen_loss:
-                    return None, rest
-        return None, rest
+        loss, left = sums_of_losses(self.losses), ~self.ruled_out()
+        for node in (self.chosen, *self.passed_over):
+            left[node] = False
+        rest = float(loss[left].min()) if np.any(left) else None
+        left &= loss < self.chosen_loss
+        nodes, own = np.argwhere(left), loss[left]
+        # Each rounded level is off by less than one step, so this many steps bound what rounding can hide.
+        hidden = np.count_nonzero(nodes != self.chosen, axis=1) * self.step
+        better = own < self.chosen_loss - hidden - _ROUND_OFF * max(1.0, abs(self.chosen_loss))
+        if not np.any(better):
+            return None, rest
+        best = nodes[better][np.argmin(own[better])]
+        return tuple(int(level) for level in best), rest
+
+    def ruled_out(self) -> np.ndarray:
+        """Return for every node of the lattice, indexed by its levels, whether it is or lies below a node that failed."""
+        below = np.zeros([height + 1 for height in self.heights], dtype=bool)
+        for measured in self.failed:
+            below[measured.node] = True
+        for axis in range(below.ndim):
+            np.logical_or.accumulate(np.flip(below, axis), axis=axis, out=np.flip(below, axis))
+        return below
 
     def _left_without_losses(self) -> tuple[Node | None, float | None]:
         """As `_what_is_left` if losses depend on classes: a node not below a failed one must be above one that is no better."""
-        open_ = np.ones([height + 1 for height in self.heights], dtype=bool)
-        for measured in self.failed:
-            open_[tuple(slice(level + 1) for level in measured.node)] = False
+        open_ = ~self.ruled_out()
         for node in [node for node, _ in self.no_better]:
             open_[tuple(slice(level, None) for level in node)] = False
         for node in self.passed_over:
@@ -361,15 +361,6 @@ def _highest(nodes: Sequence[Node]) -> list[Node]:
     """Return those of the distinct nodes that have none of the others above, in lexicographic order."""
     every = np.array(nodes)
     return sorted(node for node in nodes if np.count_nonzero(np.all(every >= node, axis=1)) == 1)
-
-
-def _below_any(nodes: Sequence[Node] | np.ndarray, tops: Sequence[Node]) -> np.ndarray:
-    """Return (n,) bool: whether each node is below or equal to one of the others."""
-    nodes = np.asarray(nodes)
-    found = np.zeros(len(nodes), dtype=bool)
-    for top in tops:
-        found |= np.all(nodes <= top, axis=1)
-    return found
 
 
 def _down(number: float, step: float) -> float:

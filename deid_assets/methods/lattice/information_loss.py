@@ -11,7 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from deid_assets.methods.population.longitudinal_data import Dimension, Domain, LongitudinalData, generalization_at
+from deid_assets.methods.lattice.predictive_tagging import sums_of_losses
+from deid_assets.methods.population.longitudinal_data import Dimension, Domain, LongitudinalData
 
 Scale = Literal["raw", "normalised"]
 
@@ -124,14 +125,23 @@ class LatticeLoss:
 
     def __call__(self, node: Sequence[int]) -> float:
         """Return the loss of a node, in bits or between 0 and 1."""
-        levels = generalization_at(self._data, self._dimensions, node)
-        losses = [(losses[levels.demographics[column]], losses[-1]) for column, losses in self.demographics.items()]
-        losses += [(losses[levels.histories[history]], losses[-1]) for history, losses in self.histories.items()]
-        if self.scale == "raw":
-            return float(sum(loss for loss, _ in losses))
-        # An attribute with nothing to lose counts as 0.
-        shares = [loss / most if most else 0.0 for loss, most in losses]
-        return float(sum(shares) / len(shares)) if shares else 0.0
+        return float(self.of_every_node()[tuple(node)])
+
+    def of_every_node(self) -> np.ndarray:
+        """Return the loss of every node, indexed by its levels."""
+        totals = sums_of_losses([self._of_dimension(dimension) for dimension in self._dimensions])
+        attributes = len(self.demographics) + len(self.histories)
+        # Divided last: parts of an average could add up to slightly more than 1.
+        return totals / attributes if self.scale == "normalised" and attributes else totals
+
+    def _of_dimension(self, dimension: Dimension) -> np.ndarray:
+        """Return (levels,) float: what each level adds to the loss of a node, before averaging."""
+        own = [self.demographics[column] for column in dimension.demographics]
+        own += [self.histories[history] for history in dimension.histories]
+        if self.scale == "normalised":
+            # An attribute with nothing to lose counts as 0.
+            own = [losses / losses[-1] if losses[-1] else np.zeros_like(losses) for losses in own]
+        return np.sum(own, axis=0) if own else np.zeros(dimension.levels)
 
 
 def monotone_discernibility(class_sizes: np.ndarray) -> int:

@@ -1,16 +1,17 @@
 """Search the lattice of a longitudinal release for the node with the least loss among those at acceptable risk.
 
-The search is OLA (`predictive_tagging`). It tests nodes by the node computation (`node_computation`) with the sequential rule
-(`sequential_decision`) and orders them by information loss. All nodes are tested on the same draws with the same exemptions, so
-the share never increases on the way up and tagging is sound (methods#lattice-search).
+The search is predictive tagging (`predictive_tagging`), in the order of information loss. It tests nodes by the node
+computation (`node_computation`) with the sequential rule (`sequential_decision`). All nodes are tested on the same draws with
+the same exemptions, so the share never increases on the way up and tagging is sound (methods#lattice-search).
 
-Every node gets a share with an interval, a decision, and how the decision was reached. A node still undecided after the last
-draw is not a candidate.
+Few nodes are measured. The share of the others lies between the bounds of measured nodes above and below them. A node still
+undecided after the last draw is not a candidate.
 """
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -20,14 +21,18 @@ from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.predictive_tagging import (
     Node,
     all_nodes,
-    below_or_equal,
+    everything_above,
+    everything_below,
     lower_neighbors,
-    minimal_passing_nodes,
+    lowest_nodes,
+    tagged_lattice,
 )
 from deid_assets.methods.statistics.confidence import wilson_interval
 from deid_assets.methods.statistics.sequential_decision import Decision, SequentialRule
 
 Progress = Callable[[int, int, str], None]
+
+NodeDecision = Literal["candidate", "not_candidate", "undecided", "open"]
 
 
 @dataclass(frozen=True)
@@ -36,27 +41,31 @@ class NodeResult:
 
     Attributes
     ----------
-    flagged, draws, share, lower, upper
-        The measured draws and Wilson's 95 % interval for the share. If the rule chose when to stop, the interval is only
-        descriptive; the decision is based on the rule.
+    flagged, draws, share
+        The measured draws; None if there were none.
+    lower, upper
+        Bounds on the share. If there were draws, Wilson's 95 % interval; the rule chose when to stop, so it is only
+        descriptive, and the decision is based on the rule. Otherwise the largest lower bound of a measured node above and the
+        smallest upper bound of one below, because the share never increases on the way up.
     decision
-        'candidate', 'not_candidate', or 'undecided', which is not a candidate either.
+        'candidate', 'not_candidate', 'undecided', which is not a candidate either, or 'open': not known, because the node
+        loses more than as many candidates as the search was to find.
     reached
-        'measured', or 'inferred' from another node.
+        'measured', 'inferred' from another node, or 'not_reached' if the decision is open.
     source
-        The node from which the decision was inferred: a candidate below, or a non-candidate above. None if measured.
+        The node from which the decision was inferred: a candidate below, or a non-candidate above. None if there is none.
     """
 
     node: Node
     height: int
     loss: float
-    flagged: int
-    draws: int
-    share: float
+    flagged: int | None
+    draws: int | None
+    share: float | None
     lower: float
     upper: float
-    decision: Decision
-    reached: Literal["measured", "inferred"]
+    decision: NodeDecision
+    reached: Literal["measured", "inferred", "not_reached"]
     source: Node | None = None
 
 
@@ -75,7 +84,7 @@ class LatticeSearch:
     lower_neighbors
         The nodes directly below the chosen one, each measured itself: none is a candidate.
     minimal
-        The candidates with no candidate below.
+        The candidates with no candidate directly below.
     k, threshold, error, draws_at_most
         Required class size, threshold of the share, error probability of the whole lattice, and maximum number of draws.
     """
@@ -101,13 +110,18 @@ class LatticeSearch:
 
 @dataclass(frozen=True)
 class _Measured:
+    node: Node
     flagged: int
     draws: int
     decision: Decision
 
 
+_STRONGEST_FIRST: tuple[Decision, ...] = ("candidate", "not_candidate", "undecided")
+_NONE = -1
+
+
 class _Search:
-    """The state of one search: the measurements so far."""
+    """The state of one search: the measurements so far, and what they imply for every node."""
 
     def __init__(
         self,
@@ -115,16 +129,19 @@ class _Search:
         stream_key: bytes,
         rule: SequentialRule,
         blocks: int,
-        nodes: list[Node],
+        shape: tuple[int, ...],
         progress: Progress,
         executor: Executor | None,
         full_effort: bool,
     ):
         self.computation, self.stream_key, self.rule, self.blocks = computation, stream_key, rule, blocks
-        self.nodes, self.progress, self.executor, self.full_effort = nodes, progress, executor, full_effort
+        self.progress, self.executor, self.full_effort = progress, executor, full_effort
         self.measured: dict[Node, _Measured] = {}
-        self._levels = np.array(nodes, dtype=np.int64).reshape(len(nodes), -1)
-        self._open = np.ones(len(nodes), dtype=bool)
+        self._looked_at: dict[Node, tuple[int, int]] = {}
+        # For each kind of decision, the number of the first measured node that implies it.
+        self._sources = {decision: np.full(shape, _NONE, dtype=np.int32) for decision in _STRONGEST_FIRST}
+        self._lower, self._upper = np.zeros(shape), np.ones(shape)
+        self._open = np.ones(shape, dtype=bool)
 
     def is_candidate(self, node: Node) -> bool:
         """Draw until the rule decides or the maximum is reached; the result is cached.
@@ -139,48 +156,99 @@ class _Search:
                 decision = self.rule.decide(flagged, draws)
                 if decision != "undecided" and not self.full_effort:
                     break
-            self.measured[node] = _Measured(flagged, draws, decision)
-            above, below = self._levels >= node, self._levels <= node
-            self._open &= ~np.all(above if decision == "candidate" else below, axis=1)
-            decided = len(self.nodes) - int(np.count_nonzero(self._open))
-            share = f"{flagged / draws:.5f} of {draws:,} draws at high risk"
-            self.progress(decided, len(self.nodes), f"node {node}: {share}, {decision}")
+            self._record(_Measured(node, flagged, draws, decision))
         return self.measured[node].decision == "candidate"
 
-    def open_nodes(self) -> list[Node]:
-        """Return the nodes that were neither measured nor inferred from one that was."""
-        return [self.nodes[place] for place in np.flatnonzero(self._open)]
+    def _record(self, found: _Measured) -> None:
+        above, below = everything_above(found.node), everything_below(found.node)
+        implied = above if found.decision == "candidate" else below
+        sources = self._sources[found.decision][implied]
+        sources[sources == _NONE] = len(self.measured)
+        self.measured[found.node] = found
+        self._open[implied] = False
+        self._bound(found.node, found.flagged, found.draws)
+        decided = self._open.size - int(np.count_nonzero(self._open))
+        share = f"{found.flagged / found.draws:.5f} of {found.draws:,} draws at high risk"
+        self.progress(decided, self._open.size, f"node {found.node}: {share}, {found.decision}")
 
-    def inferred(self, node: Node) -> tuple[Decision, Node | None]:
-        """Return the decision that measured nodes imply for another: candidates below it, or others above it."""
-        for decision in ("candidate", "not_candidate", "undecided"):
-            for source, found in self.measured.items():
-                below, above = (source, node) if decision == "candidate" else (node, source)
-                if found.decision == decision and below_or_equal(below, above):
-                    return decision, source
-        return "undecided", None
+    def is_in_reach(self, node: Node, most: float) -> bool:
+        """Whether the share of a node may be this small, by the draws that decided it or else by one block."""
+        found = self.measured.get(node)
+        if found is None and node not in self._looked_at:
+            looked = self.computation.measure(node, self.stream_key, DRAWS_PER_BLOCK, executor=self.executor)
+            self._looked_at[node] = looked.flagged, looked.draws
+            self._bound(node, looked.flagged, looked.draws)
+        return wilson_interval(*self._counts(node))[0] <= most
+
+    def _counts(self, node: Node) -> tuple[int, int] | tuple[None, None]:
+        found = self.measured.get(node)
+        return (found.flagged, found.draws) if found else self._looked_at.get(node, (None, None))
+
+    def _bound(self, node: Node, flagged: int, draws: int) -> None:
+        """Bound the share of the nodes below and above by that of this one."""
+        lower, upper = wilson_interval(flagged, draws)
+        np.maximum(self._lower[everything_below(node)], lower, out=self._lower[everything_below(node)])
+        np.minimum(self._upper[everything_above(node)], upper, out=self._upper[everything_above(node)])
+
+    def decisions(self) -> np.ndarray:
+        """Return the decision of every node, an array of the lattice's shape, str."""
+        conditions = [self._sources[decision] != _NONE for decision in _STRONGEST_FIRST]
+        implied = np.select(conditions, _STRONGEST_FIRST, "open")
+        for node, found in self.measured.items():
+            implied[node] = found.decision
+        return implied
+
+    def results(self, losses: np.ndarray) -> dict[Node, NodeResult]:
+        """Return the result of every node, in lexicographic order."""
+        nodes, measured = all_nodes([size - 1 for size in losses.shape]), list(self.measured)
+        columns = (losses, self.decisions(), self._lower, self._upper)
+        sources = np.select([self._sources[d] != _NONE for d in _STRONGEST_FIRST], [*self._sources.values()], _NONE)
+        results = {}
+        for node, loss, decision, lower, upper, source in zip(
+            nodes, *(column.ravel().tolist() for column in (*columns, sources)), strict=True
+        ):
+            found, (flagged, draws) = node in self.measured, self._counts(node)
+            if flagged is not None and draws is not None:
+                lower, upper = wilson_interval(flagged, draws)
+            results[node] = NodeResult(
+                node=node,
+                height=sum(node),
+                loss=loss,
+                flagged=flagged,
+                draws=draws,
+                share=None if flagged is None or draws is None else flagged / draws,
+                lower=lower,
+                # Bounds from different draws may cross by chance.
+                upper=max(lower, upper),
+                decision=decision,
+                reached="measured" if found else "not_reached" if decision == "open" else "inferred",
+                source=None if found or source == _NONE else measured[source],
+            )
+        return results
 
 
 def search_lattice(
     computation: NodeComputation,
-    loss: Callable[[Node], float],
+    losses: np.ndarray,
     stream_key: bytes,
     threshold: float,
     error: float = 0.001,
     draws_at_most: int = 2_000_000,
-    draws_for_inferred: int = 2 * DRAWS_PER_BLOCK,
+    enough: int | None = None,
+    in_reach: float | None = None,
     exhaustive: bool = False,
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> LatticeSearch:
-    """Find the candidate with the least loss, and a result for every node.
+    """Find the candidate with the least loss, and what is known of every node.
 
     Parameters
     ----------
     computation
         The node computation, with its lattice.
-    loss
-        Loss of a node, never decreasing on the way up (`information_loss.LatticeLoss`).
+    losses
+        Loss of every node, an array of the lattice's shape, never decreasing on the way up
+        (`information_loss.LatticeLoss.of_every_node`).
     stream_key
         16 bytes, the key of the search's own stream. Draws that choose a node must not judge it.
     threshold
@@ -190,8 +258,11 @@ def search_lattice(
         Largest probability of any wrong decision in the whole lattice; each node gets an equal part of it.
     draws_at_most
         Maximum number of draws for one node, rounded up to whole blocks.
-    draws_for_inferred
-        Number of draws for nodes whose decision is inferred, so that each has a share and an interval.
+    enough
+        Number of candidates of least loss to find; nodes that lose more than these may stay open. None: every node is decided.
+    in_reach
+        Largest share that suppression could bring down to what is accepted. If there is no candidate, nodes are measured by
+        one block of draws until it is known for all which share is certainly larger. None: nobody may be suppressed.
     exhaustive
         Whether to decide every node by all `draws_at_most` of its own draws, without tagging.
     progress
@@ -202,37 +273,36 @@ def search_lattice(
     Returns
     -------
     LatticeSearch
+
+    Raises
+    ------
+    ValueError
+        If `losses` does not have the lattice's shape.
     """
-    heights = [dimension.levels - 1 for dimension in computation.dimensions]
-    nodes = all_nodes(heights)
-    rule = SequentialRule(threshold, error / len(nodes))
+    shape = tuple(dimension.levels for dimension in computation.dimensions)
+    if losses.shape != shape:
+        raise ValueError(f"the lattice has the shape {shape}, but its losses have {losses.shape}")
+    rule = SequentialRule(threshold, error / losses.size)
     blocks = max(1, -(-draws_at_most // DRAWS_PER_BLOCK))
-    search = _Search(computation, stream_key, rule, blocks, nodes, progress or _silent, executor, exhaustive)
-    losses = {node: loss(node) for node in nodes}
+    search = _Search(computation, stream_key, rule, blocks, shape, progress or _silent, executor, exhaustive)
 
     if exhaustive:
-        for node in nodes:
+        for node in all_nodes([levels - 1 for levels in shape]):
             search.is_candidate(node)
     else:
-        minimal_passing_nodes(heights, search.is_candidate)
-        # Tagging leaves no node open if shares are monotone; measure what a rare wrong decision left open.
-        for node in search.open_nodes():
-            search.is_candidate(node)
+        tagged_lattice(losses, search.is_candidate, enough)
     chosen = _choose_with_certificate(search, losses)
+    if chosen is None and in_reach is not None and not exhaustive:
+        tagged_lattice(losses, partial(search.is_in_reach, most=in_reach))
 
-    results = _results(search, losses, draws_for_inferred)
-    minimal = tuple(
-        result.node
-        for result in results.values()
-        if result.decision == "candidate"
-        and not any(results[below].decision == "candidate" for below in lower_neighbors(result.node))
-    )
+    results = search.results(losses)
+    minimal = lowest_nodes(search.decisions() == "candidate")
     return LatticeSearch(
         dimensions=tuple(dimension.name for dimension in computation.dimensions),
         nodes=tuple(results.values()),
         chosen=None if chosen is None else results[chosen],
         lower_neighbors=() if chosen is None else tuple(results[below] for below in lower_neighbors(chosen)),
-        minimal=minimal,
+        minimal=tuple(minimal),
         k=computation.k,
         threshold=threshold,
         error=error,
@@ -240,50 +310,19 @@ def search_lattice(
     )
 
 
-def _choose_with_certificate(search: _Search, losses: dict[Node, float]) -> Node | None:
+def _choose_with_certificate(search: _Search, losses: np.ndarray) -> Node | None:
     """Return the candidate with the least loss, after each node directly below it was measured and failed."""
     while True:
-        candidates = [node for node in search.nodes if _decision_of(search, node) == "candidate"]
-        if not candidates:
+        passing = search.decisions() == "candidate"
+        candidates = np.argwhere(passing)
+        if not len(candidates):
             return None
-        chosen = min(candidates, key=lambda node: (losses[node], sum(node), node))
+        order = np.lexsort((candidates.sum(axis=1), losses[passing]))
+        chosen = tuple(int(level) for level in candidates[order[0]])
         # A neighbor tagged as failing that now passes (a wrong decision, rare by the rule) is a better choice.
-        passing = [search.is_candidate(node) for node in (chosen, *lower_neighbors(chosen))]
-        if passing[0] and not any(passing[1:]):
+        confirmed = [search.is_candidate(node) for node in (chosen, *lower_neighbors(chosen))]
+        if confirmed[0] and not any(confirmed[1:]):
             return chosen
-
-
-def _decision_of(search: _Search, node: Node) -> Decision:
-    found = search.measured.get(node)
-    return found.decision if found else search.inferred(node)[0]
-
-
-def _results(search: _Search, losses: dict[Node, float], draws_for_inferred: int) -> dict[Node, NodeResult]:
-    results = {}
-    for node in search.nodes:
-        found = search.measured.get(node)
-        if found:
-            flagged, draws, decision, source = found.flagged, found.draws, found.decision, None
-        else:
-            decision, source = search.inferred(node)
-            measurement = search.computation.measure(node, search.stream_key, draws_for_inferred, executor=search.executor)
-            flagged, draws = measurement.flagged, measurement.draws
-        lower, upper = wilson_interval(flagged, draws)
-        results[node] = NodeResult(
-            node=node,
-            height=sum(node),
-            loss=losses[node],
-            flagged=flagged,
-            draws=draws,
-            share=flagged / draws,
-            lower=lower,
-            upper=upper,
-            decision=decision,
-            reached="measured" if found else "inferred",
-            source=source,
-        )
-        search.progress(len(search.nodes), len(search.nodes), f"node {node}: {decision}")
-    return results
 
 
 def _preference(result: NodeResult) -> tuple[float, int, Node]:

@@ -29,4 +29,5 @@ def nodes_frame(search: LatticeSearch) -> pd.DataFrame:
         }
         for result in search.nodes
     ]
-    return pd.DataFrame(rows).astype({"inferred_from": "str", "node": "str", "decision": "str", "reached": "str"})
+    texts = dict.fromkeys(("inferred_from", "node", "decision", "reached"), "str")
+    return pd.DataFrame(rows).astype(texts | {"flagged": "Int64", "draws": "Int64", "share": "float64"})

@@ -1,18 +1,25 @@
-"""Optimal Lattice Anonymization: the search of El Emam et al. (2009), with predictive tagging (methods#lattice-search).
+"""Predictive tagging of a lattice: which nodes pass a monotone test, found by testing few of them (methods#lattice-search).
 
-This module does not depend on the meaning of a node; it uses only heights and a test that a node passes or fails. The result is
-correct if the test is monotone, that is, if every node above a passing node passes too.
+A node that passes tags all nodes above it, a node that fails all below (El Emam et al. 2009). Nodes are tested by bisecting
+chains of open nodes (Kohlmayer et al. 2012), cheapest first, so that a search that needs only the best passing nodes can end
+before every node has a tag.
+
+This module does not depend on the meaning of a node; it uses only an order of the nodes and a test that a node passes or fails.
+The result is correct if the test is monotone, that is, if every node above a passing node passes too.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import bisect
+from collections.abc import Callable, Sequence
 from itertools import product
+from types import EllipsisType
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 Node = tuple[int, ...]
 
-_UNKNOWN, _FAILS, _PASSES = 0, -1, 1
+OPEN, FAILS, PASSES = 0, -1, 1
+"""The tags of a node: not known, fails, passes."""
 
 
 def all_nodes(heights: Sequence[int]) -> list[Node]:
@@ -52,6 +59,17 @@ def lower_neighbors(node: Node) -> list[Node]:
     return [(*node[:axis], level - 1, *node[axis + 1 :]) for axis, level in enumerate(node) if level > 0]
 
 
+def upper_neighbors(node: Node, shape: Sequence[int]) -> list[Node]:
+    """Return the nodes directly above, in a lattice with these numbers of levels.
+
+    Examples
+    --------
+    >>> upper_neighbors((2, 0, 1), (3, 1, 3))
+    [(2, 0, 2)]
+    """
+    return [(*node[:axis], level + 1, *node[axis + 1 :]) for axis, level in enumerate(node) if level + 1 < shape[axis]]
+
+
 def sums_of_losses(losses: Sequence[ArrayLike]) -> np.ndarray:
     """Return for each node of the lattice, indexed by its levels, the sum of one loss from each dimension.
 
@@ -66,22 +84,70 @@ def sums_of_losses(losses: Sequence[ArrayLike]) -> np.ndarray:
     return total
 
 
-def nodes_between(bottom: Node, top: Node, height: int) -> Iterator[Node]:
-    """Yield the nodes of a sublattice at one height, left to right.
+def everything_above(node: Node) -> tuple[slice | EllipsisType, ...]:
+    """Return the index of a node and all nodes above it in an array of the lattice's shape."""
+    # The ellipsis makes a view even of a lattice with one node and no axis.
+    return (*(slice(level, None) for level in node), ...)
+
+
+def everything_below(node: Node) -> tuple[slice | EllipsisType, ...]:
+    """Return the index of a node and all nodes below it in an array of the lattice's shape."""
+    return (*(slice(level + 1) for level in node), ...)
+
+
+def tagged_lattice(order: np.ndarray, passes: Callable[[Node], bool], enough: int | None = None) -> np.ndarray:
+    """Tag the nodes of a lattice, testing as few as the tags allow.
+
+    Parameters
+    ----------
+    order
+        Array of the lattice's shape that never falls on the way up, such as the loss of each node.
+    passes
+        The test; called at most once per node.
+    enough
+        Number of passing nodes to find. Nodes that come after so many in the order may stay open. None: all are tagged.
+
+    Returns
+    -------
+    np.ndarray
+        Array of the same shape, int8: `PASSES`, `FAILS` or `OPEN`.
 
     Examples
     --------
-    >>> list(nodes_between((0, 0), (2, 1), 2))
-    [(1, 1), (2, 0)]
+    >>> tagged_lattice(np.arange(6), lambda node: node[0] >= 2).tolist()
+    [-1, -1, 1, 1, 1, 1]
+    >>> tagged_lattice(np.array([[0, 1], [2, 3]]), lambda node: node[1] == 1, enough=1).tolist()
+    [[-1, 1], [0, 1]]
     """
-    if not bottom:
-        if height == 0:
-            yield ()
-        return
-    rest_least, rest_most = sum(bottom[1:]), sum(top[1:])
-    for level in range(max(bottom[0], height - rest_most), min(top[0], height - rest_least) + 1):
-        for rest in nodes_between(bottom[1:], top[1:], height - level):
-            yield (level, *rest)
+    tags = np.zeros(order.shape, dtype=np.int8)
+
+    def test(node: Node) -> bool:
+        good = passes(node)
+        related = tags[everything_above(node) if good else everything_below(node)]
+        related[related == OPEN] = PASSES if good else FAILS
+        return good
+
+    # If the coarsest node fails, all do.
+    test(tuple(size - 1 for size in order.shape))
+    while True:
+        wanted = tags == OPEN
+        passing = order[tags == PASSES]
+        if enough is not None and len(passing) >= enough:
+            wanted &= order < np.partition(passing, enough - 1)[enough - 1]
+        places = np.flatnonzero(wanted)
+        if not len(places):
+            return tags
+        first = places[np.argmin(order.ravel()[places])]
+        chain = _chain_of_open_nodes(tags, order, tuple(int(level) for level in np.unravel_index(first, order.shape)))
+        bisect.bisect_left(chain, True, key=test)
+
+
+def _chain_of_open_nodes(tags: np.ndarray, order: np.ndarray, node: Node) -> list[Node]:
+    """Return a path of open nodes from one upwards, each time to the neighbor that comes first in the order."""
+    chain = [node]
+    while above := [upper for upper in upper_neighbors(chain[-1], order.shape) if tags[upper] == OPEN]:
+        chain.append(min(above, key=order.__getitem__))
+    return chain
 
 
 def minimal_passing_nodes(heights: Sequence[int], passes: Callable[[Node], bool]) -> list[Node]:
@@ -104,35 +170,20 @@ def minimal_passing_nodes(heights: Sequence[int], passes: Callable[[Node], bool]
     >>> minimal_passing_nodes((2, 1), lambda node: sum(node) >= 2)
     [(1, 1), (2, 0)]
     """
-    tags = np.zeros([height + 1 for height in heights], dtype=np.int8)
-    minimal: set[Node] = set()
-    seen: set[tuple[Node, Node]] = set()
+    return lowest_nodes(tagged_lattice(sums_of_losses([range(height + 1) for height in heights]), passes) == PASSES)
 
-    # Predictive tagging: a passing node tags all nodes above it, a failing node all below.
-    def ok(node: Node) -> bool:
-        if tags[node] == _UNKNOWN:
-            good = passes(node)
-            slices = [slice(level, None) if good else slice(None, level + 1) for level in node]
-            related = tags[(*slices, ...)]  # a view, even of a lattice with one node and no axis
-            related[related == _UNKNOWN] = _PASSES if good else _FAILS
-        return tags[node] == _PASSES
 
-    # K-min of the paper: the sublattice is halved by height until only a node and one directly above it are left.
-    def kmin(bottom: Node, top: Node) -> None:
-        if (bottom, top) in seen:
-            return
-        seen.add((bottom, top))
-        if sum(top) - sum(bottom) > 1:
-            for node in nodes_between(bottom, top, (sum(bottom) + sum(top)) // 2):
-                if ok(node):
-                    kmin(bottom, node)
-                else:
-                    kmin(node, top)
-            return
-        node = bottom if ok(bottom) else top
-        if ok(node) and not any(below_or_equal(found, node) for found in minimal):
-            minimal.difference_update([found for found in minimal if below_or_equal(node, found)])
-            minimal.add(node)
+def lowest_nodes(marked: np.ndarray) -> list[Node]:
+    """Return the marked nodes that have no marked node directly below, in lexicographic order.
 
-    kmin(tuple(0 for _ in heights), tuple(heights))
-    return sorted(minimal)
+    Parameters
+    ----------
+    marked
+        Array of the lattice's shape, bool.
+    """
+    lowest = marked.copy()
+    for axis, size in enumerate(marked.shape):
+        upper, lower = ([slice(None)] * marked.ndim for _ in range(2))
+        upper[axis], lower[axis] = slice(1, None), slice(size - 1)
+        lowest[tuple(upper)] &= ~marked[tuple(lower)]
+    return [tuple(int(level) for level in node) for node in np.argwhere(lowest)]

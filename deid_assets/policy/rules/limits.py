@@ -203,6 +203,7 @@ NO_LIMIT = {
     "risk.population_size": "a statement about the delivery, which must not have more members; alpha is judged with it",
     "risk.search.aim": "it chooses a node; the gate judges it",
     "risk.search.draws_at_most": "it chooses a node; the gate judges it",
+    "risk.search.enough": "it chooses a node; the gate judges it",
     "risk.search.error": "it chooses a node; the gate judges it",
     "sample.fraction": "gates are measured on what it gives; the type bounds it",
     "sample.members": "gates are measured on what it gives",

@@ -385,6 +385,11 @@ class Search(Section):
         0.001, description="total probability of a wrong decision"
     )
     draws_at_most: Draws = Field(2_000_000, description="draws after which an undecided node is not a candidate")
+    enough: Annotated[int, Field(ge=1)] | None = Field(
+        None,
+        description="number of candidates of least loss to find; the search leaves nodes open that lose more than these, and "
+        "they are not tried. null: every node is decided, which takes long for large lattices",
+    )
     exhaustive: bool = Field(
         False, description="whether every node is measured with all draws, instead of being decided early or from other nodes"
     )

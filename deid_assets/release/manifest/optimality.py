@@ -1,11 +1,13 @@
 """The certificate of optimality of a release, from the stored results of search and choice."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from deid_assets.assessments.chosen_generalization import chosen_node
 from deid_assets.assessments.evidence import Refusal
+from deid_assets.methods.lattice.candidate_gates import PINNED
 from deid_assets.methods.lattice.certificate import (
     Criterion,
     MeasuredNode,
@@ -42,14 +44,14 @@ def longitudinal_certificate(policy: Policy, lattice: Table, chosen: Table, pass
         )
     measured = {
         parse_node(row.node): MeasuredNode(parse_node(row.node), row.share, int(row.flagged), int(row.draws))
-        for row in nodes.itertuples()
+        for row in nodes[nodes["draws"].notna()].itertuples()
     }
     # A node that was not measured until the rule decided follows from a measured one above it.
-    decided = {parse_node(row.node) for row in nodes.itertuples() if suppressing or row.reached == "measured"}
-    failed = [measured[own] for own in decided if criterion.fails(measured[own])]
+    by_rule = {parse_node(text) for text in nodes.loc[nodes["reached"] == "measured", "node"]}
+    failed = [found for own, found in measured.items() if (suppressing or own in by_rule) and criterion.fails(found)]
     loss = {parse_node(row.node): float(row.loss) for row in nodes.itertuples()}
     heights = tuple(levels - 1 for levels in policy.dimension_levels)
-    return OptimalityCertificate(
+    proof = OptimalityCertificate(
         dimensions=tuple(dimension.name for dimension in policy.dimensions),
         heights=heights,
         losses=tuple(
@@ -61,9 +63,16 @@ def longitudinal_certificate(policy: Policy, lattice: Table, chosen: Table, pass
         chosen=node,
         chosen_loss=loss[node],
         failed=failed_antichain(failed),
-        passed_over={own: gate for own, gate in passed.items() if own != node},
-        neighbors=tuple(measured[below] for below in lower_neighbors(node)),
-    ).with_rest()
+        neighbors=tuple(measured[below] for below in lower_neighbors(node) if below in measured),
+    )
+    # Of the nodes that a pinned generalization rules out, only those count that nothing else does.
+    ruled_out = proof.ruled_out()
+    told = {
+        own: gate
+        for own, gate in passed.items()
+        if own != node and (gate != PINNED or (loss[own] <= loss[node] and not ruled_out[own]))
+    }
+    return replace(proof, passed_over=told).with_rest()
 
 
 def flat_certificate(

@@ -1,6 +1,6 @@
 """The tries of one delivery and sample, read from the registry: which generalizations may still be tried, and when none."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from deid_assets.assessments.evidence import Refusal
@@ -89,18 +89,19 @@ class DeliveryTries:
             raise RefusedError(f"refused: {AFTER_THE_LAST}.")
         return tries.choosing
 
-    def not_tried_again(self, levels: Mapping[Node, Mapping[str, int]]) -> dict[Node, str]:
+    def not_tried_again(self, nodes: Iterable[Node], levels_at: Callable[[Node], Mapping[str, int]]) -> dict[Node, str]:
         """The lattice nodes that get no further try, with the reason: those refused by chance, and all not above them.
 
-        `levels` is the level of every quasi-identifier at each node.
+        `levels_at` returns the level of every quasi-identifier at a node; it is asked only if something was refused.
         """
         refused = self.read().refused
         if not any(refused.values()):
             return {}
-        before = [node for node, own in levels.items() if refused.get(self.partitions.digest(own))]
+        nodes = list(nodes)
+        before = {node for node in nodes if refused.get(self.partitions.digest(levels_at(node)))}
         return {
             node: REFUSED if node in before else NOT_COARSER
-            for node in levels
+            for node in nodes
             if not all(_is_above(node, refused_node) for refused_node in before)
         }
 

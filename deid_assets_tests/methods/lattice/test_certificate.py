@@ -187,7 +187,7 @@ class TestItFails:
     @pytest.mark.parametrize(
         "changes",
         [
-            {"neighbors": ()},
+            {"neighbors": (MeasuredNode((0, 1), 0.8, 800, RECORDS),) * 2},
             {"neighbors": (MeasuredNode((0, 1), 0.1, 100, RECORDS),)},
             {"chosen_loss": 3.9},
             {"chosen": (0, 3)},
@@ -202,6 +202,12 @@ class TestItFails:
     def test_where_it_does_not_fit_together(self, proof, changes):
         assert proof.problems() == []
         assert replace(proof, **changes).problems()
+
+    def test_where_nothing_rules_out_a_node_directly_below(self, proof):
+        """A neighbor that was not measured must lie below a failed node, even if it loses as much as the chosen one."""
+        equal = replace(proof, losses=((0.0, 5.0), (0.0, 4.0, 4.0)), neighbors=(), rest_loss=5.0)
+        without = replace(equal, failed=tuple(found for found in proof.failed if found.node[0] == 1)).with_rest()
+        assert any(text.startswith("nothing rules out a node directly below") for text in without.problems())
 
     def test_where_the_lattice_would_fill_the_memory(self, proof):
         vast = replace(proof, dimensions=("a", "b"), heights=(LARGEST_LATTICE, 1))

@@ -116,6 +116,15 @@ def test_loss_never_falls_on_the_way_up(case):
         assert all(found[low] <= found[high] + 1e-9 for low in found for high in found if below_or_equal(low, high))
 
 
+@pytest.mark.parametrize("attributes", range(1, 12))
+def test_everything_lost_is_exactly_1_whatever_the_number_of_attributes(attributes):
+    """Nine ninths, added up one by one, are more than 1."""
+    person = Person((), ((0, 1),) * attributes, ((0, 1),) * attributes, (1,) * attributes, True)
+    dimensions = [Dimension(f"column {h}", (), (h,), 2) for h in range(attributes)]
+    losses = LatticeLoss(data_of([person], (), (SEX,) * attributes), dimensions).of_every_node()
+    assert losses.max() == losses.flat[-1] == 1.0 and losses.min() == 0.0
+
+
 def shannon(counts) -> float:
     """Shannon's entropy in bits, value by value."""
     total = sum(counts)

@@ -1,14 +1,16 @@
 """The lattice of a longitudinal release: decisions, optimum, certificate, next best."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from deid_assets.methods.kernel.node_computation import Measurement, NodeComputation
+from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate, failed_antichain
 from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, search_lattice
-from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal, lower_neighbors
+from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal, lower_neighbors, sums_of_losses
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets_tests.methods.cases import KEY
 
@@ -45,8 +47,8 @@ def computation() -> NodeComputation:
 
 
 def search(computation, threshold=0.05, **options) -> LatticeSearch:
-    loss = LatticeLoss(computation.data, computation.dimensions)
-    return search_lattice(computation, loss, KEY, threshold, **({"draws_at_most": 200_000} | options))
+    losses = LatticeLoss(computation.data, computation.dimensions).of_every_node()
+    return search_lattice(computation, losses, KEY, threshold, **({"draws_at_most": 200_000} | options))
 
 
 def test_tagging_finds_what_deciding_every_node_finds(computation):
@@ -64,17 +66,20 @@ def test_every_node_has_a_share_an_interval_and_a_decision(computation):
     found = search(computation)
     assert [result.node for result in found.nodes] == all_nodes([2, 2, 2])
     for result in found.nodes:
-        assert result.share == result.flagged / result.draws
-        assert result.lower <= result.share <= result.upper
         assert result.height == sum(result.node)
+        assert 0 <= result.lower <= result.upper <= 1
         if result.reached == "inferred":
             source = found.at(result.source)
             assert source.reached == "measured" and source.decision == result.decision
             pair = (result.source, result.node) if result.decision == "candidate" else (result.node, result.source)
             assert below_or_equal(*pair)
-            assert result.draws == 16384
+            assert result.flagged is result.draws is result.share is None
+            share = computation.measure(result.node, KEY, 100_000).share
+            assert result.lower - 0.01 <= share <= result.upper + 0.01, "bounds of measured nodes bound the others"
         else:
             assert result.source is None
+            assert result.share == result.flagged / result.draws
+            assert result.lower <= result.share <= result.upper
 
 
 def test_shares_never_rise_on_the_way_up_on_the_same_draws(computation):
@@ -99,7 +104,7 @@ def test_the_optimum_has_its_certificate(computation):
 
 
 def test_least_loss_wins_then_least_height_then_order(computation):
-    flat = search_lattice(computation, lambda node: 1.0, KEY, 0.05, draws_at_most=200_000)
+    flat = search_lattice(computation, np.ones((3, 3, 3)), KEY, 0.05, draws_at_most=200_000)
     candidates = [result.node for result in flat.nodes if result.decision == "candidate"]
     assert flat.chosen.node == min(candidates, key=lambda node: (sum(node), node))
 
@@ -130,6 +135,9 @@ def test_workers_do_not_change_the_result(computation):
         assert search(computation, executor=executor) == search(computation)
 
 
+HEIGHTS = np.add.outer(np.arange(3), np.arange(3))
+
+
 class Told:
     """A computation whose shares are told, so that they need not be monotone."""
 
@@ -150,7 +158,7 @@ class Told:
 def test_a_lower_neighbor_wrongly_tagged_is_found_out_by_the_certificate():
     # (1, 0) lies below (1, 1), which fails, and passes all the same: by a wrong decision, or shares that are no shares.
     shares = dict.fromkeys(all_nodes([2, 2]), 0.5) | {(1, 0): 0.0, (2, 0): 0.0, (2, 1): 0.0, (2, 2): 0.0}
-    found = search_lattice(Told(shares), sum, KEY, 0.1)
+    found = search_lattice(Told(shares), HEIGHTS, KEY, 0.1)
     assert found.chosen.node == (1, 0)
     assert [(result.node, result.decision) for result in found.lower_neighbors] == [((0, 0), "not_candidate")]
 
@@ -158,9 +166,31 @@ def test_a_lower_neighbor_wrongly_tagged_is_found_out_by_the_certificate():
 def test_a_decision_settles_the_nodes_it_implies():
     told = []
     shares = {(0,): 0.5, (1,): 0.5, (2,): 0.5, (3,): 0.0, (4,): 0.0, (5,): 0.0}
-    search_lattice(Told(shares), sum, KEY, 0.1, progress=lambda *what: told.append(what))
-    # Level 2 fails and with it 0 and 1; level 3 passes and with it 4 and 5.
-    assert [done for done, _, _ in told[:2]] == [3, 6]
+    search_lattice(Told(shares), np.arange(6.0), KEY, 0.1, progress=lambda *what: told.append(what))
+    # The coarsest passes; level 2 fails and with it 0 and 1; level 4 passes, then 3.
+    assert [done for done, _, _ in told[:4]] == [1, 4, 5, 6]
+
+
+def test_a_search_for_few_candidates_leaves_open_what_loses_more():
+    shares = {node: 0.0 if sum(node) >= 6 else 0.5 for node in all_nodes([4, 4, 4])}
+    losses = np.add.outer(np.add.outer(np.arange(5.0), 1.1 * np.arange(5)), 1.2 * np.arange(5))
+    every, few = (search_lattice(Told(shares), losses, KEY, 0.1, enough=enough) for enough in (None, 3))
+    assert [found.node for found in few.candidates()[:3]] == [found.node for found in every.candidates()[:3]]
+    third = few.candidates()[2].loss
+    decided = {result.node: result.decision for result in every.nodes}
+    left = [result for result in few.nodes if result.decision == "open"]
+    assert left and all(result.loss >= third and result.reached == "not_reached" for result in left)
+    assert all(result.decision in ("open", decided[result.node]) for result in few.nodes)
+    measured = [sum(result.reached == "measured" for result in found.nodes) for found in (few, every)]
+    assert measured[0] < measured[1]
+
+
+def test_without_a_candidate_nodes_that_suppression_cannot_save_are_told_from_the_others():
+    shares = {node: 0.5 / (1 + sum(node)) for node in all_nodes([3, 3])}
+    losses = np.add.outer(np.arange(4.0), np.arange(4.0))
+    found = search_lattice(Told(shares), losses, KEY, 0.01, in_reach=0.1)
+    assert found.chosen is None
+    assert {result.node for result in found.nodes if result.lower <= 0.1} == {node for node in shares if shares[node] <= 0.1}
 
 
 def test_progress_is_told(computation):
@@ -176,3 +206,34 @@ def test_what_was_asked_is_part_of_the_answer(computation):
     found = search(computation, error=0.01, draws_at_most=10_000)
     assert (found.k, found.threshold, found.error, found.draws_at_most) == (10, 0.05, 0.01, 16384)
     assert found.dimensions == ("age", "diagnosis", "place")
+
+
+class Additive(Told):
+    """Shares that fall by a factor for each level, the same in no two dimensions."""
+
+    def __init__(self, levels):
+        self.dimensions = [Dimension(f"axis {i}", (), (), size) for i, size in enumerate(levels)]
+
+    def running_counts(self, node, stream_key, blocks, executor):
+        share = 0.9 * np.exp(-sum(level * (0.3 + 0.05 * axis) for axis, level in enumerate(node)))
+        return ((round(share * draws), 0, draws) for draws in range(10_000, (blocks + 1) * 10_000, 10_000))
+
+
+def test_the_certificate_of_a_large_lattice_is_small_and_holds():
+    levels = (6, 4, 4, 2, 5, 3, 5, 7)
+    axes = [np.cumsum(np.linspace(0, 1, size) ** (1 + axis / 8)) / size for axis, size in enumerate(levels)]
+    found = search_lattice(Additive(levels), sums_of_losses(axes), KEY, 0.008, draws_at_most=50_000, enough=10)
+    measured = [node for node in found.nodes if node.reached == "measured"]
+    assert len(found.nodes) == 100_800 and len(measured) < 3_000
+    criterion = Criterion("sequential", 0.008, found.error / len(found.nodes), found.draws_at_most)
+    told = {node.node: MeasuredNode(node.node, node.share, node.flagged, node.draws) for node in measured}
+    proof = OptimalityCertificate(
+        found.dimensions, tuple(size - 1 for size in levels), tuple(tuple(own.tolist()) for own in axes), 0.0, criterion,
+        found.chosen.node, found.chosen.loss, failed_antichain([one for one in told.values() if criterion.fails(one)]),
+        neighbors=tuple(told[node.node] for node in found.lower_neighbors),
+    ).with_rest()  # fmt: skip
+    assert proof.problems() == []
+    assert len(proof.failed) < 1_000
+    best = min(node.loss for node in found.nodes if node.decision == "candidate")
+    assert found.chosen.loss == best and proof.rest_loss >= best
+    assert replace(proof, failed=()).with_rest().problems()

@@ -6,9 +6,7 @@ from hypothesis import strategies as st
 from deid_assets.methods.lattice.predictive_tagging import (
     all_nodes,
     below_or_equal,
-    lower_neighbors,
     minimal_passing_nodes,
-    nodes_between,
 )
 from deid_assets_tests import examples
 from deid_assets_tests.methods.oracle import k_minimal_nodes, number_of_nodes
@@ -70,12 +68,3 @@ def test_no_node_passes_or_all_do():
     assert minimal_passing_nodes((2, 3), lambda node: False) == []
     assert minimal_passing_nodes((2, 3), lambda node: True) == [(0, 0)]
     assert minimal_passing_nodes((), lambda node: True) == [()]
-
-
-@given(monotone_questions())
-def test_nodes_of_a_height(question):
-    heights, _ = question
-    bottom = tuple(0 for _ in heights)
-    by_height = [node for height in range(sum(heights) + 1) for node in nodes_between(bottom, heights, height)]
-    assert sorted(by_height) == all_nodes(heights)
-    assert len(lower_neighbors(heights)) == sum(height > 0 for height in heights)
