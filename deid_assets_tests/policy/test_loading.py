@@ -384,9 +384,11 @@ class TestByName:
         )
 
     def test_one_name_means_one_policy(self, tmp_path):
-        (tmp_path / "copy.yaml").write_text(public_text(), "utf-8")
+        (shipped,) = (path for path in shipped_policies() if path.name == "heritage-public.yaml")
+        text = shipped.read_text("utf-8")
+        (tmp_path / "copy.yaml").write_text(text, "utf-8")
         assert "heritage_public" in policies_in(tmp_path)
-        (tmp_path / "copy.yaml").write_text(public_text().replace("power: 5", "power: 4"), "utf-8")
+        (tmp_path / "copy.yaml").write_text(text.replace("power: 5", "power: 4"), "utf-8")
         message = "two policies are called heritage_public: heritage-public.yaml and copy.yaml; rename one"
         with pytest.raises(PolicyError, match=message):
             policies_in(tmp_path)
