@@ -1,4 +1,4 @@
-"""Policies to break: the default policy's text and values, with something in it changed."""
+"""Policies to break: the text and values of an example, with something in it changed."""
 
 from copy import deepcopy
 from functools import lru_cache
@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.loading import SHIPPED, load_policy, policy_from
+from deid_assets.policy.loading import load_policy, policy_from
+from deid_assets.policy.models import Policy
 
-PUBLIC = Path(str(SHIPPED)) / "heritage-public.yaml"
+PUBLIC = Path(__file__).with_name("example.yaml")
 REMOVED = object()
 """Stands for a key that is taken out."""
 
@@ -40,7 +41,7 @@ EVERY_LIMIT = DISCLOSURE_LIMITS | {
         "members_lost_at_most": 0.1,
     },
 }
-"""Changes of the default policy after which everything gates that can."""
+"""Changes of the example after which everything gates that can."""
 
 
 @lru_cache
@@ -48,8 +49,16 @@ def public_text() -> str:
     return PUBLIC.read_text(encoding="utf-8")
 
 
+@lru_cache
+def example_policy() -> Policy:
+    """The example, unchanged."""
+    found = load_policy(PUBLIC)
+    assert isinstance(found, Policy)
+    return found
+
+
 def public_values(**changes: Any) -> dict:
-    """The default policy as plain values; `risk__gate__draws=10` changes one of them, REMOVED takes it out."""
+    """The example as plain values; `risk__gate__draws=10` changes one of them, REMOVED takes it out."""
     values = deepcopy(yaml.safe_load(public_text()))
     for path, value in changes.items():
         *parents, last = path.split("__")

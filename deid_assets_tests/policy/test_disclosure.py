@@ -5,8 +5,8 @@ import pytest
 from deid_assets.assessments.canaries import CANARIES
 from deid_assets.assessments.registry import required_measurements
 from deid_assets.policy.explanation import explain
-from deid_assets.policy.loading import policies_in, policy_by_name, policy_from
-from deid_assets_tests.policy.policy_texts import DISCLOSURE_LIMITS, public_values, refusal
+from deid_assets.policy.loading import policies_in, policy_from
+from deid_assets_tests.policy.policy_texts import DISCLOSURE_LIMITS, example_policy, public_values, refusal
 
 ASSESSMENTS = ("population_estimates", "attribute_disclosure", "membership_disclosure", "provider_graph_attack")
 
@@ -27,7 +27,7 @@ def test_sections_that_are_left_out_count_as_their_defaults():
     values = public_values()
     for section in ("population_estimates", "attribute_disclosure", "membership", "provider_graph"):
         del values[section]
-    assert policy_from(values).hash == policy_by_name("heritage_public").hash
+    assert policy_from(values).hash == example_policy().hash
 
 
 def test_every_limit_is_demanded():
@@ -67,7 +67,7 @@ def test_limits_that_could_not_fail_are_refused(field, value):
 
 
 def test_what_is_measured_and_what_gates_is_explained():
-    plain = explain(policy_by_name("heritage_public"))
+    plain = explain(example_policy())
     assert "by 5 patterns of care (no limit)" in plain
     limited = explain(policy_from(public_values(**DISCLOSURE_LIMITS)))
     for text in (

@@ -15,13 +15,14 @@ from deid_assets_tests.policy.policy_texts import public_values
         "  - members with a rare and visible disease, with all of their claims",
         "  - a random sample of the eligible members: 20000 members",
         "  - claims beyond the 95th percentile of claims per member and year are cut, the least supported first",
-        "  - age of a member, published as AgeAtFirstClaim: years > 5 years > 10 years > 20 years > 40 years",
+        "  - age of a member, published as AgeAtFirstClaim: 5 years > 10 years > 20 years > 20 years to 60 > "
+        "0-39 or 40-59 or 60+ > 0-39 or 40+",
         "  - at level 'none or any, enrolment not told', a missing days_in_hospital_y2 or days_in_hospital_y3 joins "
         "the class '0 or not enrolled', so the release does not disclose whether it is missing",
         "  - other missing values are published as blanks: for a member they are a class of their own, for a claim an "
         "adversary does not know them",
         "  - columns of members that are not published, so nobody can match them: claims_truncated",
-        "  - nodes: 5 x 6 x 6 x 5 = 900",
+        "  - nodes: 6 x 4 x 4 x 2 x 5 x 3 x 5 x 7 = 100800",
         "  - knows up to 5 values of each claim-level quasi-identifier, and fewer if the target's values vary and "
         "claims are few (rounded: nearest)",
         "  - high risk: a member whose probability of re-identification is above 0.05, because they share what the "

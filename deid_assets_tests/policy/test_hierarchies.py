@@ -15,9 +15,10 @@ from deid_assets.policy.hierarchies.hierarchy import CodeTable, Hierarchy, Ident
 from deid_assets.policy.hierarchies.intervals import Cuts, Intervals, Wording
 from deid_assets.policy.loading import policy_by_name
 from deid_assets.reference.condition_groups import condition_ranges
+from deid_assets_tests.policy.policy_texts import example_policy
 from deid_assets_tests.public_data import public_data
 
-PUBLIC = policy_by_name("heritage_public")
+PUBLIC = example_policy()
 HERITAGE = policy_by_name("heritage")
 DESYNPUF = policy_by_name("desynpuf")
 

@@ -18,7 +18,16 @@ from deid_assets.policy.loading import (
     with_sections,
 )
 from deid_assets.policy.withdrawals import OptOutLine, note
-from deid_assets_tests.policy.policy_texts import PUBLIC, REMOVED, file_refusal, public_text, public_values, refusal
+from deid_assets.reference.condition_groups import condition_ranges
+from deid_assets_tests.policy.policy_texts import (
+    PUBLIC,
+    REMOVED,
+    example_policy,
+    file_refusal,
+    public_text,
+    public_values,
+    refusal,
+)
 
 CANARY = "CANARY-4711"
 
@@ -35,8 +44,8 @@ class TestShippedPolicies:
     def test_lattices_have_the_stated_size(self):
         assert policy_by_name("heritage").dimension_levels == (4, 3, 5, 4)
         assert policy_by_name("heritage").node_count == 240
-        assert policy_by_name("heritage_public").dimension_levels == (5, 6, 6, 5)
-        assert policy_by_name("heritage_public").node_count == 900
+        assert policy_by_name("heritage_public").dimension_levels == (6, 4, 4, 2, 5, 3, 5, 7)
+        assert policy_by_name("heritage_public").node_count == 100_800
         assert policy_by_name("desynpuf").dimension_levels == (5, 4, 4, 5, 4)
         assert policy_by_name("desynpuf").node_count == 1600
 
@@ -49,7 +58,9 @@ class TestShippedPolicies:
     def test_the_default_differs_from_the_paper_only_in_what_makes_it_coarser_or_smaller(self):
         paper, default = policy_by_name("heritage").content(), policy_by_name("heritage_public").content()
         changed = {section for section in paper if paper[section] != default[section]}
-        assert changed == {"policy", "title", "description", "hierarchies", "quasi_identifiers", "risk", "number_of_claims"}
+        assert changed == {
+            "policy", "title", "description", "hierarchies", "quasi_identifiers", "risk", "number_of_claims", "dimensions",
+        }  # fmt: skip
         assert paper["number_of_claims"] is None, "fewer claims are published where too few members have so many"
 
         truncated = paper["quasi_identifiers"]["members"].pop(4)
@@ -57,17 +68,35 @@ class TestShippedPolicies:
         assert default["quasi_identifiers"] == paper["quasi_identifiers"]
         suppressions = [content["risk"].pop("suppression") for content in (paper, default)]
         assert suppressions == [{"at_most": 0}, {"at_most": 0.03}]
+        searches = [content["risk"].pop("search") for content in (paper, default)]
+        assert searches[0]["aim"] == searches[1]["aim"] and searches[0]["error"] == searches[1]["error"]
+        assert searches[1]["draws_at_most"] < searches[0]["draws_at_most"], "more nodes may stay undecided, none fewer"
         assert default["risk"] == paper["risk"]
+        assert default["dimensions"][:4] == paper["dimensions"], "the code columns are searched as well"
 
-        mine, theirs = default["hierarchies"], paper["hierarchies"]
-        assert theirs.pop("claims_truncated") and mine.keys() == theirs.keys()
-        coarser = {"age": 1, "days_in_hospital": 3, "length_of_stay": 1, "days_since_first_claim": 1}
-        for name, hierarchy in mine.items():
-            added = coarser.get(name, 0)
-            levels = hierarchy.pop("levels", None), theirs[name].pop("levels", None)
-            assert hierarchy == theirs[name] and bool(added) == (levels[0] != levels[1])
-            if added:
-                assert levels[0][:-added] == levels[1], "levels are added above the paper's, and none is taken away"
+    def test_the_finest_levels_of_the_default_are_among_the_papers(self):
+        paper, default = policy_by_name("heritage"), policy_by_name("heritage_public")
+        for name in ("age", "days_in_hospital", "length_of_stay", "days_since_first_claim"):
+            mine, theirs, values = default.hierarchy(name), paper.hierarchy(name), range(121)
+            finest = mine.labels(values, 0).tolist()
+            assert finest in [theirs.labels(values, level).tolist() for level in range(theirs.levels)], name
+
+    def test_the_code_groups_of_the_default_are_all_listed_and_pooled_within_their_parents(self):
+        default = policy_by_name("heritage_public")
+        groups = default.hierarchy("condition_group")
+        assert sorted(groups.rule.all_values()) == sorted({found.group for found in condition_ranges()})
+        for name in ("specialty", "place", "procedure_group", "condition_group"):
+            hierarchy = default.hierarchy(name)
+            values = hierarchy.rule.all_values()
+            assert set(hierarchy.labels(values, hierarchy.levels - 1)) == {"any"}
+            for level, level_name in enumerate(hierarchy.level_names):
+                if not level_name.startswith("pooled"):
+                    continue
+                own = hierarchy.labels(values, level)
+                for label in {label for label in own if label.endswith(" (pooled)")}:
+                    assert sum(own == label) >= 2, "a pool holds two values"
+                    parents = {other for other in own if other == label.removesuffix(" (pooled)")}
+                    assert not parents, "what is not pooled keeps its own label"
 
     def test_an_extract_leaves_thresholds_and_adversary_alone(self):
         paper, extract = policy_by_name("heritage").content(), policy_by_name("desynpuf").content()
@@ -259,7 +288,7 @@ class TestFilesOfAPolicy:
         policy = policy_from(values, tmp_path)
         assert policy.hierarchy("place").labels(["HOME", "INPATIENT"], 1).tolist() == ["OUT", "IN"]
         assert policy.hierarchy("place").level_names == ("value", "level 1", "level 2")
-        assert policy.node_count == 3 * policy_by_name("heritage_public").node_count
+        assert policy.node_count == 3 * example_policy().node_count
         assert policy.files == ("place.csv",)
 
     def test_its_content_counts_for_the_hash(self, tmp_path):
@@ -359,9 +388,11 @@ class TestByName:
         )
 
     def test_one_name_means_one_policy(self, tmp_path):
-        (tmp_path / "copy.yaml").write_text(public_text(), "utf-8")
+        (shipped,) = (path for path in shipped_policies() if path.name == "heritage-public.yaml")
+        text = shipped.read_text("utf-8")
+        (tmp_path / "copy.yaml").write_text(text, "utf-8")
         assert "heritage_public" in policies_in(tmp_path)
-        (tmp_path / "copy.yaml").write_text(public_text().replace("power: 5", "power: 4"), "utf-8")
+        (tmp_path / "copy.yaml").write_text(text.replace("power: 5", "power: 4"), "utf-8")
         message = "two policies are called heritage_public: heritage-public.yaml and copy.yaml; rename one"
         with pytest.raises(PolicyError, match=message):
             policies_in(tmp_path)

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import policy_by_name, policy_from
-from deid_assets_tests.policy.policy_texts import REMOVED, public_values
+from deid_assets_tests.policy.policy_texts import REMOVED, example_policy, public_values
 
-PUBLIC = policy_by_name("heritage_public")
+PUBLIC = example_policy()
 
 
 class TestHashes:

@@ -7,8 +7,8 @@ from deid_assets.assessments.number_of_claims import NUMBERED
 from deid_assets.assessments.registry import required_measurements
 from deid_assets.errors import PolicyError
 from deid_assets.policy.explanation import explain
-from deid_assets.policy.loading import policy_by_name, policy_from
-from deid_assets_tests.policy.policy_texts import public_values, refusal, with_levels_of_its_own
+from deid_assets.policy.loading import policy_from
+from deid_assets_tests.policy.policy_texts import example_policy, public_values, refusal, with_levels_of_its_own
 from deid_assets_tests.policy.test_limits import SHIPPED, with_value
 
 SECTION = {"per": "member", "width": 5, "reference": {"age": "40 years", "days_in_hospital": "none or any"}}
@@ -19,14 +19,14 @@ def required(policy) -> dict[str, float]:
 
 
 def test_the_default_policy_gates_on_it_and_one_without_the_section_does_not():
-    policy = policy_by_name("heritage_public")
+    policy = example_policy()
     assert policy.number_of_claims.width == 5 and required(policy)[NUMBERED] == policy.risk.max_high_risk_share
     silent = policy_from(public_values(number_of_claims=None))
     assert NUMBERED not in required(silent) and silent.measured_number_of_claims.width == 5
 
 
 def test_values_besides_gate_only_where_the_policy_says_so():
-    assert WITH_VALUES not in required(policy_by_name("heritage_public"))
+    assert WITH_VALUES not in required(example_policy())
     gated = policy_from(public_values(number_of_claims=SECTION | {"with_values": {"at_most": 0.1}}))
     assert required(gated)[WITH_VALUES] == 0.1
 
@@ -88,7 +88,7 @@ def test_years_that_follow_from_dates_drawn_later_cannot_be_counted():
 
 
 def test_the_explanation_says_what_is_cut_and_what_gates():
-    told = explain(policy_by_name("heritage_public"))
+    told = explain(example_policy())
     assert "claims are cut until every bin of 5 is empty or contains 20 members of every class" in told
     assert "(age: 40 years, days_in_hospital: none or any)" in told
     assert "who knows that number and values of claims is measured and reported, but not gated" in told

@@ -6,7 +6,7 @@ from deid_assets.methods.preparation.rule_figures import Figure
 from deid_assets.policy.explanation import explain
 from deid_assets.policy.loading import load_policy, policy_by_name, policy_from, shipped_policies
 from deid_assets.policy.rules.needs import Need, judged_needs, needs_of
-from deid_assets_tests.policy.policy_texts import public_values, refusal
+from deid_assets_tests.policy.policy_texts import example_policy, public_values, refusal
 from deid_assets_tests.policy.test_dates import with_dates
 
 WHOLE = Figure(1_000_000, 1_000_000)
@@ -22,7 +22,7 @@ def unmet(policy, **figures: Figure) -> set[str]:
 
 @pytest.fixture(scope="module")
 def public():
-    return policy_by_name("heritage_public")
+    return example_policy()
 
 
 LISTS = {"removal.code_list"}
@@ -133,7 +133,7 @@ def test_a_need_is_not_lowered_to_nothing(key, value):
 
 def test_the_text_of_a_refusal_has_no_count():
     need = Need("removal.code_list", "coded_claims/diagnosis", "the claims", 0.5, "Do this")
-    policy = policy_by_name("heritage_public")
+    policy = example_policy()
     (one,) = [found for found in judged_needs(policy, {n.figure: WHOLE for n in needs_of(policy)} | {
         "coded_claims/diagnosis": Figure(1_234, 98_765)}) if not found.met]  # fmt: skip
     assert "1234" not in one.text and "98765" not in one.text and "1,234" not in one.text

@@ -2,12 +2,12 @@
 
 import pytest
 
-from deid_assets.policy.loading import policy_by_name
 from deid_assets.release.manifest.dictionary import MOST_LABELS, DescribedTable, dictionary, in_order
 from deid_assets.schemas.candidate import release_contracts
 from deid_assets_tests.methods.small_tables import small_store
+from deid_assets_tests.policy.policy_texts import example_policy
 
-POLICY = policy_by_name("heritage_public")
+POLICY = example_policy()
 CONTRACTS = release_contracts(POLICY)
 MEMBERS = [(1, "0-9", "F"), (2, "80+", None), (3, "10-19", "F"), (4, "0-9", "M")]
 

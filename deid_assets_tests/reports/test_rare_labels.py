@@ -7,15 +7,15 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.policy.loading import policy_by_name, policy_from
+from deid_assets.policy.loading import policy_from
 from deid_assets.release.manifest.dictionary import DescribedTable
 from deid_assets.reports.rare_labels import joined_levels, rare_labels
 from deid_assets.schemas.candidate import release_contracts
 from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store
-from deid_assets_tests.policy.policy_texts import public_values
+from deid_assets_tests.policy.policy_texts import example_policy, public_values
 
-POLICY = policy_by_name("heritage_public")
+POLICY = example_policy()
 STAY = POLICY.hierarchy_of("length_of_stay")
 LABELS = STAY.order(2)
 

@@ -2,10 +2,10 @@
 
 from deid_assets.assessments.detail import kept_name
 from deid_assets.figures.heritage import GENERALIZATIONS, HIERARCHIES
-from deid_assets.policy.loading import policy_by_name
 from deid_assets.reports.retained import classes_at, levels_table, released_columns, retained_rows, retained_sentences
+from deid_assets_tests.policy.policy_texts import example_policy
 
-POLICY = policy_by_name("heritage_public")
+POLICY = example_policy()
 LEVELS = {
     "AgeAtFirstClaim": ("age", 3),
     "Sex": ("sex", 0),

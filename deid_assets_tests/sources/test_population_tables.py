@@ -9,14 +9,14 @@ import pandas as pd
 import pytest
 
 from deid_assets.errors import DeliveryError
-from deid_assets.policy.loading import policy_by_name
 from deid_assets.policy.rules.population_labels import TOO_WIDE, table_labels
 from deid_assets.policy.sections.population import TableColumn
 from deid_assets.sources.population_tables import TableLayout, read_population_table
 from deid_assets.store.tables import Table
+from deid_assets_tests.policy.policy_texts import example_policy
 from deid_assets_tests.public_data import public_data
 
-PUBLIC = policy_by_name("heritage_public")
+PUBLIC = example_policy()
 SECRET_VALUE = "UNMISTAKABLE"
 
 

@@ -1,0 +1,160 @@
+"""The default policy's lattice on the restricted store of a default run: loss by column, and what search and proof cost.
+
+DEID_HOME=HOME python -m deid_assets_tests.benchmarks.lattice loss [DELIVERY]
+DEID_HOME=HOME python -m deid_assets_tests.benchmarks.lattice search [DELIVERY]
+
+`loss` prints what the release gives up in each column: the fall in entropy from the first level of its hierarchy, over the
+fall to the last. Days in hospital count twice, once for each year; the mean is over nine columns. For age, the last level of
+the scale is that of the former default, 40 years: the mean can be compared with releases made before the code columns had
+levels, whose row is printed beside it.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.assessments.kernel_input import PopulationTables, node_computation
+from deid_assets.cluster.executors import search_executor
+from deid_assets.methods.kernel import engine
+from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate, failed_antichain
+from deid_assets.methods.lattice.information_loss import LatticeLoss
+from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, search_lattice
+from deid_assets.methods.lattice.predictive_tagging import sums_of_losses
+from deid_assets.policy.hierarchies.intervals import Cuts
+from deid_assets.policy.loading import policy_called
+from deid_assets.policy.models import Policy
+from deid_assets.release.manifest.certificate import certificate_editions, certificate_problems
+from deid_assets.stages import STAGE_OF
+from deid_assets.store.home import Home
+from deid_assets.store.tables import Table
+from deid_assets_tests.benchmarks.timing import head, row
+
+POLICY, DELIVERY = "heritage_public", "synthetic-200000-1"
+KEY = bytes(range(16))
+FORMER_AGE = Cuts((0, 40, 80), None, 120)
+FORMER_STAY = Cuts((0, 29, 57, 85, 183))
+"""Levels of the former default that its successor does not have."""
+
+
+def tables_of(delivery: str) -> Callable[[str], Table]:
+    """Handles on the assets of the default policy for a delivery."""
+    file = Home.here().store / POLICY / f"{delivery}.duckdb"
+    return lambda name: Table(file, STAGE_OF[name], name)
+
+
+def counts_of(policy: Policy, table: Callable[[str], Table], column: str) -> tuple[list, np.ndarray]:
+    """Values of a column in the sample, and how often each occurs: by member, or by claim after the long tail is cut."""
+    profiles = table("member_profiles")
+    source = profiles.sql
+    if column in policy.quasi_identifiers.claim_names:
+        source = f"{table('truncated_claims').sql} JOIN {profiles.sql} USING (member_id)"
+        source += f" WHERE released AND {column} IS NOT NULL"
+    else:
+        source += " WHERE released"
+    found = profiles.query(f"SELECT {column} AS value, count(*) AS n FROM {source} GROUP BY 1 ORDER BY 1")
+    values = [None if pd.isna(value) else value for value in found["value"].tolist()]
+    return values, found["n"].to_numpy()
+
+
+def bits(labels: Sequence[object], counts: np.ndarray) -> float:
+    """Entropy of labels in bits."""
+    _, groups = np.unique([str(label) for label in labels], return_inverse=True)
+    shares = np.bincount(groups, weights=counts) / counts.sum()
+    return float(-np.sum(shares * np.log2(shares)))
+
+
+def bits_at(policy: Policy, column: str, values: list, counts: np.ndarray, level: int) -> float:
+    """Entropy of a column at a level of its hierarchy."""
+    hierarchy = policy.hierarchy_of(column)
+    labels = [hierarchy.missing_label(level) if label is None else label for label in hierarchy.labels(values, level)]
+    return bits(labels, counts)
+
+
+def loss(delivery: str) -> None:
+    """Print the loss of the chosen levels by column, and that of the former default's levels."""
+    policy, table = policy_called(POLICY), tables_of(delivery)
+    assert isinstance(policy, Policy)
+    chosen = dict(table("chosen_generalization").query(f"SELECT dimension, level FROM {table('chosen_generalization').sql}")
+                  .itertuples(index=False))  # fmt: skip
+    head("column", "level", "loss", "loss, former default")
+    losses = []
+    for dimension in policy.dimensions:
+        for column in dimension.columns:
+            values, counts = counts_of(policy, table, column)
+            top = policy.hierarchy_of(column).levels - 1
+            finest, last = (bits_at(policy, column, values, counts, level) for level in (0, top))
+            former = finest
+            if column == "age":
+                former = last = bits([FORMER_AGE.indices(np.array([int(value)]))[0] for value in values], counts)
+            elif column == "length_of_stay":
+                former = bits([FORMER_STAY.indices(np.array([int(value)]))[0] for value in values], counts)
+            elif column.startswith("days_in_hospital"):
+                former = last
+            own = bits_at(policy, column, values, counts, int(chosen[dimension.name]))
+            losses.append([(finest - entropy) / (finest - last) for entropy in (own, former)])
+            name = policy.hierarchy_of(column).level_names[int(chosen[dimension.name])]
+            row(column, name, *(f"{number:.3f}" for number in losses[-1]))
+    row("mean", "", *(f"{number:.3f}" for number in np.mean(losses, axis=0)))
+
+
+def search(delivery: str) -> None:
+    """Print what the search of the whole lattice takes, and the size of its certificate and what its check takes."""
+    policy, table = policy_called(POLICY), tables_of(delivery)
+    assert isinstance(policy, Policy)
+    names = ("member_profiles", "grouped_claims", "truncated_claims", "value_domains", "adversary_power")
+    computation = node_computation(policy, PopulationTables.of({name: table(name) for name in names}))
+    losses = LatticeLoss(computation.data, computation.dimensions)
+    started = time.monotonic()
+    computation.index  # noqa: B018 - bit-sets are made when they are first needed
+    made, asked = time.monotonic() - started, policy.risk.search
+    started = time.monotonic()
+    with search_executor() as executor:
+        found = search_lattice(
+            computation, losses.of_every_node(), KEY, asked.aim * policy.risk.max_high_risk_share, asked.error,
+            asked.draws_at_most, asked.enough, executor=executor,
+        )  # fmt: skip
+    searched = time.monotonic() - started
+    head("engine", "nodes", "measured", "draws", "bit-sets, s", "search, s")
+    measured = [node for node in found.nodes if node.reached == "measured"]
+    draws = sum(node.draws or 0 for node in measured)
+    row(engine.chosen().name, f"{len(found.nodes):,}", len(measured), f"{draws:,}", f"{made:.1f}", f"{searched:.1f}")
+    proof = certificate(found, losses)
+    if proof is None:
+        return
+    content = certificate_editions(proof, POLICY, 1, len(computation.data.targets), False, bytes(32)).public
+    started = time.monotonic()
+    problems = certificate_problems(content, POLICY, 1)
+    print()
+    head("failed nodes in the certificate", "certificate, KB", "checked in, s", "problems")
+    row(len(json.loads(content)["failed"]), f"{len(content) / 1000:.1f}", f"{time.monotonic() - started:.2f}", len(problems))
+
+
+def certificate(found: LatticeSearch, losses: LatticeLoss) -> OptimalityCertificate | None:
+    """The certificate of the best candidate; None if there is none."""
+    if found.chosen is None:
+        return None
+    criterion = Criterion("sequential", found.threshold, found.error / len(found.nodes), found.draws_at_most)
+    told = {
+        node.node: MeasuredNode(node.node, node.flagged / node.draws, node.flagged, node.draws)
+        for node in found.nodes
+        if node.flagged is not None and node.draws
+    }
+    every = losses.of_every_node()
+    axes = tuple(
+        tuple(float(every[tuple(level * (place == axis) for place in range(every.ndim))]) for level in range(size))
+        for axis, size in enumerate(every.shape)
+    )
+    assert np.allclose(sums_of_losses(axes), every)
+    return OptimalityCertificate(
+        found.dimensions, tuple(size - 1 for size in every.shape), axes, 0.0, criterion, found.chosen.node, found.chosen.loss,
+        failed_antichain([one for one in told.values() if criterion.fails(one)]),
+        neighbors=tuple(told[node.node] for node in found.lower_neighbors),
+    ).with_rest()  # fmt: skip
+
+
+if __name__ == "__main__":
+    {"loss": loss, "search": search}[sys.argv[1]](*(sys.argv[2:] or [DELIVERY]))
