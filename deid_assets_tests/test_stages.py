@@ -190,7 +190,7 @@ class TestCodeVersions:
             ({"attribute_disclosure__t_at_most": 0.4}, {"attribute_disclosure", "release"}),
             ({"membership__draws": 500}, {"membership_disclosure", "release"}),
             ({"provider_graph__patterns_known": 3}, {"provider_graph_attack", "release"}),
-            ({"inference__folds": 4}, {"inference_channels", "release"}),
+            ({"inference": {"folds": 4}}, {"inference_channels", "release"}),
             ({"utility": {"folds": 4}}, {"utility", "release"}),
         ],
     )

@@ -33,7 +33,7 @@ EVERY_LIMIT = DISCLOSURE_LIMITS | {
     "attack_sensitivity__given_membership": {"at_most": 0.3},
     "inpatient_attack__at_most": 0.05,
     "number_of_claims__with_values": {"at_most": 0.3},
-    "inference__gain": {"at_most": 0.2},
+    "inference": {"gain": {"at_most": 0.2}},
     "utility": {
         "score_loss_at_most": 0.1,
         "distance_at_most": 0.2,
