@@ -30,6 +30,7 @@ from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.counts.noise import Plan
 from deid_assets.release.counts.statement import CountStatement
 from deid_assets.release.event_log import (
+    current_lineage,
     data_versions,
     edited_evidence,
     edited_tables,
@@ -40,8 +41,12 @@ from deid_assets.release.event_log import (
 )
 from deid_assets.release.keyring import require_secret_of_releases
 from deid_assets.release.keys import Secret
+from deid_assets.release.lineage.columns import derived_columns
+from deid_assets.release.lineage.published import published_release
+from deid_assets.release.lineage.telling import SENT, TOLD, endpoint_is_set, problem_of_telling, write_event
 from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
 from deid_assets.release.manifest.certificate import certificate_editions
+from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.editions import (
     Editions,
     Manifest,
@@ -61,6 +66,7 @@ from deid_assets.resources import OUTCOME_TAG, RELEASED, Workplace, content_key,
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.report import delivery_version
 from deid_assets.stages import RELEASE, STAGE_OF, stages_of
+from deid_assets.store.reading import regular_bytes
 from deid_assets.store.tables import Table, fingerprint
 
 
@@ -286,8 +292,33 @@ def publish(
         "registry_head": published.entry.hash,
         "gates": markdown_table(_gates_table(passed.evidence)),
         **copy_published(workplace.home, releases.key.public),
+        **_tell_lineage(context, policy, workplace, published.folder),
     }
     return dg.Output(_files_frame(staging), RELEASE, metadata=metadata), *tables.outputs(published.folder)
+
+
+def _tell_lineage(context: dg.AssetExecutionContext, policy: AnyPolicy, workplace: Workplace, release: Path) -> dict[str, str]:
+    """Send the lineage of what was just published, if an endpoint is set; return what to say of it.
+
+    Here, so that it is sent once for each release, whoever started the run.
+    """
+    if not endpoint_is_set():
+        return {}
+
+    def tell() -> None:
+        own = own_key(context)
+        lineage = current_lineage(context.instance, own, upstream(policy, own), context.partition_key)
+        published = published_release(workplace.home, release)
+        dictionary = json.loads(regular_bytes(release / DICTIONARY))
+        columns = derived_columns(lineage, dictionary, policy.public_content())
+        write_event(workplace.home, published, columns, context.run.run_id)
+
+    problem = problem_of_telling(f"{policy.name}/{release.name}", tell)
+    if problem is None:
+        context.log.info(SENT)
+    else:
+        context.log.warning(problem)
+    return {TOLD: problem or SENT}
 
 
 def _tag_released(context: dg.AssetExecutionContext) -> None:

@@ -58,7 +58,7 @@ def approve(name: str, by: str, policy_file: Path | None) -> None:
 
     from deid_assets.automation.approvals import approve_release
     from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
-    from deid_assets.command_line.lineage import tell_lineage
+    from deid_assets.command_line.lineage import tell_approved
     from deid_assets.release.publication.copies import copy_published
 
     policy, number = _named(name)
@@ -70,7 +70,7 @@ def approve(name: str, by: str, policy_file: Path | None) -> None:
     click.echo(f"Published  {published.folder}")
     for said in copy_published(home, releases.key.public).values():
         click.echo(said)
-    tell_lineage(home, published.folder, Console(highlight=False))
+    tell_approved(home, published.folder, Console(highlight=False))
 
 
 @click.command()

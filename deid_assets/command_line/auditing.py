@@ -105,10 +105,10 @@ def lineage(release: Path) -> None:
     RELEASE is the folder of a release, or policy/number. The event lies beside the restricted edition of the manifest; it holds
     nothing that is not public.
     """
-    from deid_assets.command_line.lineage import write_event
+    from deid_assets.command_line.lineage import write_recorded_event
 
     home, published = _published(release)
-    file, sent = write_event(home, published)
+    file, sent = write_recorded_event(home, published)
     click.echo(f"OpenLineage event  {file}" + ("\nSent to the endpoint." if sent else ""))
 
 

@@ -22,6 +22,7 @@ from deid_assets.errors import DeliveryError, ReleaseError
 from deid_assets.release.given import variables_of
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.keys import GENERATED, SECRET_FILE, SIGNING_KEY_VARIABLE, Secret
+from deid_assets.release.lineage.openlineage import URL as ENDPOINT
 from deid_assets.release.lineage.published import PublishedRelease
 from deid_assets.release.manifest.editions import package_versions
 from deid_assets.release.publication.copies import VARIABLE as COPIES
@@ -102,12 +103,12 @@ def _require_same_inputs(published: PublishedRelease, secret: Secret, delivery: 
 def _environment(home: Home, temporary: Home, secret: Secret) -> Iterator[None]:
     """Let the definitions find the temporary home, and the home's secret where it lies: it is not copied.
 
-    The temporary home signs with a key of its own, and its releases stay in it alone.
+    The temporary home signs with a key of its own, its releases stay in it alone, and nobody is told of them.
     """
     changes = {"DEID_HOME": str(temporary.root)}
     if secret.origin == GENERATED:
         changes["DEID_SECRET_FILE"] = str(Path(home.keys / SECRET_FILE).absolute())
-    without = (*variables_of(SIGNING_KEY_VARIABLE), PUBLISHED, COPIES)
+    without = (*variables_of(SIGNING_KEY_VARIABLE), PUBLISHED, COPIES, ENDPOINT)
     before = {name: os.environ.get(name) for name in (*changes, *without)}
     _set(dict.fromkeys(without) | changes)
     try:

@@ -33,7 +33,6 @@ from deid_assets.automation.in_use import Use, state_use, uses_in
 from deid_assets.automation.outcomes import AWAITING, RunSummary, outcome_of, tag_outcome
 from deid_assets.automation.refused_runs import report_refusal
 from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
-from deid_assets.command_line.lineage import tell_lineage
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.storage import SETTINGS
 from deid_assets.command_line.summary import print_summary, summary_json
@@ -44,6 +43,7 @@ from deid_assets.policy.adoption import adopt
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import applying_opt_outs, load_policy, policy_by_name
 from deid_assets.release.keyring import require_secret_of_releases, signing_key_of
+from deid_assets.release.lineage.telling import TOLD
 from deid_assets.release.publication.recovery import release_folders
 from deid_assets.release.publication.verification import MANIFEST, verify
 from deid_assets.release.publication.waiting import Waiting
@@ -159,7 +159,6 @@ def _release_or_unchanged(
                         print_summary(progress.console, home, policy, delivery, summary, seconds, progress.detail)
                     if report := report_refusal(home, policy, delivery.key, summary):
                         progress.console.print(f"[bold]Report of the refusal[/bold] (restricted)  {report}", soft_wrap=True)
-                    tell_lineage(home, summary.release, progress.console)
             return summary.exit_code if interruption.received() is None else interruption.say()
     if isinstance(earlier, Waiting):
         return _say_waiting(earlier, policy, delivery, progress, as_json)
@@ -447,8 +446,9 @@ def _say(progress: Progress, event: dg.DagsterEvent) -> None:
             rows.value if isinstance(rows, dg.IntMetadataValue) else None,
             seconds.value if isinstance(seconds, dg.FloatMetadataValue) else None,
         )
-        if "notice" in made.metadata:
-            progress.note(str(made.metadata["notice"].value))
+        for name in ("notice", TOLD):
+            if name in made.metadata:
+                progress.note(str(made.metadata[name].value))
 
 
 def _tell(progress: Progress, record: dg.EventLogEntry) -> None:

@@ -1,15 +1,16 @@
 """A release as an OpenLineage event: as the specification wants it, with nothing that is not public; and an endpoint."""
 
-import json
+import socket
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release.lineage.columns import DerivedColumn
 from deid_assets.release.lineage.openlineage import release_event, send
+from deid_assets_tests.lineage_endpoint import Endpoint, listening
+from deid_assets_tests.processes import WAIT
 
 RUN = "fbfd08e5-7991-4872-8a6d-53fb5b6ccfbc"
 MANIFEST = {
@@ -97,30 +98,10 @@ def test_it_is_what_the_classes_generated_from_the_specification_write():
     assert Serde.to_dict(whole) == made
 
 
-class Endpoint(BaseHTTPRequestHandler):
-    got: list = []
-    answer = 201
-
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.got.append((self.path, self.headers.get("Authorization"), json.loads(body)))
-        self.send_response(self.answer)
-        self.end_headers()
-
-    def log_message(self, *arguments):
-        pass
-
-
 @pytest.fixture
 def endpoint() -> Iterator[tuple[str, type[Endpoint]]]:
-    handler = type("One", (Endpoint,), {"got": []})
-    server = HTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/", handler
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with listening() as (url, handler):
+        yield url, handler
 
 
 def test_an_event_is_sent_as_clients_of_openlineage_send_it(endpoint):
@@ -149,3 +130,19 @@ def test_an_endpoint_that_refuses_is_told_without_address_and_key(endpoint):
 def test_an_endpoint_that_is_not_there(url, problem):
     with pytest.raises(ReleaseError, match=problem):
         send(event(), url, None)
+
+
+def test_an_endpoint_that_does_not_speak_http():
+    def answer() -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(1_000_000)
+            connection.sendall(b"220 mail\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(WAIT)
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(ReleaseError, match="it cannot be reached \\(BadStatusLine\\)"):
+            send(event(), f"http://127.0.0.1:{server.getsockname()[1]}", None)
+        thread.join()

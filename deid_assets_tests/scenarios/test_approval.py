@@ -17,6 +17,7 @@ from deid_assets.policy.loading import policy_called
 from deid_assets.resources import OUTCOME_TAG
 from deid_assets.sources.registration import registered_delivery
 from deid_assets.store.home import Home
+from deid_assets_tests.lineage_endpoint import listening
 from deid_assets_tests.scenarios.command_line import deid_here
 from deid_assets_tests.scenarios.conftest import MEMBERS, made_once
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
@@ -111,6 +112,16 @@ def test_an_approved_release_verifies_and_its_audit_is_in_order(pipeline, tmp_pa
     assert code == PUBLISHED and "all files are equal" in printed, printed
     code, printed = deid_here(root, "approve", NAME, "--by", BEN)
     assert code == ERROR and "published already" in printed
+
+
+def test_an_approved_release_is_told_to_a_lineage_endpoint_once(pipeline, monkeypatch):
+    with listening() as (url, endpoint):
+        monkeypatch.setenv("OPENLINEAGE_URL", url)
+        assert pipeline.run(KEY, ["release"]).waiting == NAME and endpoint.got == [], "nothing is published yet"
+        code, printed = deid_here(pipeline.home.root, "approve", NAME, "--by", BEN)
+    assert code == PUBLISHED and "Lineage was sent to the endpoint." in printed, printed
+    ((_, _, event),) = endpoint.got
+    assert event["job"]["name"] == "flat_table/release"
 
 
 def test_a_rejected_release_is_gone_and_the_policy_runs_again(pipeline):

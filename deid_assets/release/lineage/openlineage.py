@@ -9,6 +9,7 @@ References
 OpenLineage specification 2-0-2, https://openlineage.io/spec/2-0-2/OpenLineage.json, and the facets named below.
 """
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -141,6 +142,6 @@ def send(event: Mapping[str, Json], url: str, key: str | None) -> None:
             return
     except urllib.error.HTTPError as error:
         problem = f"it answers {error.code}"
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         problem = f"it cannot be reached ({type(error).__name__})"
     raise ReleaseError(f"the endpoint that {URL} names did not take the event: {problem}")
