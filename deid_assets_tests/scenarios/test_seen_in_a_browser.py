@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deid_assets.command_line.instance import dagster_instance
+from deid_assets.automation.instance import dagster_instance
 from deid_assets.resources import STORE_TAG
 from deid_assets_tests.scenarios.browser import DESKTOP, NEEDS_CHROMIUM, PHONE, Seen, a_page, chromium
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
