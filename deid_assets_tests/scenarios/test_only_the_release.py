@@ -1,5 +1,7 @@
 """A project whose catalog shows a release and its published tables only: one step runs the pipeline in the home."""
 
+import importlib
+import os
 import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -146,6 +148,28 @@ def test_an_interrupted_step_ends_the_run_in_the_home_and_frees_the_store(tmp_pa
     # The next run takes the store; ten members are too few for a release.
     run(project(tmp_path / "wh", tmp_path / "deid"), instance)
     assert [one.status for one in runs_in(tmp_path / "deid")] == [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+
+
+@pytest.mark.matrix
+def test_the_step_may_have_a_process_of_its_own(tmp_path, monkeypatch):
+    """Ten members are too few for a release: the run in the home fails, and the process of the step says why."""
+    good_tables(tmp_path / "wh" / "2024")
+    monkeypatch.setenv("DEID_HOME", str(tmp_path / "deid"))
+    module = importlib.import_module("deid_assets_tests.scenarios.short_catalog_project")
+    (tmp_path / "theirs").mkdir()
+    with dg.DagsterInstance.local_temp(str(tmp_path / "theirs")) as instance:
+        instance.add_dynamic_partitions(f"deliveries_of_{NAME}", ["2024"])
+        with dg.execute_job(
+            dg.reconstructable(module.job), instance=instance, run_config=QUIET, tags={"dagster/partition": "2024"}
+        ) as result:
+            summary = outcome_of(result.all_events)
+            started = [event for event in result.all_events if event.event_type == dg.DagsterEventType.STEP_WORKER_STARTED]
+    (inner,) = runs_in(tmp_path / "deid")
+    assert summary.exit_code in (REFUSED, ERROR) and summary.reasons, summary
+    assert all(f"(run {inner.run_id} in the home)" in reason for reason in summary.reasons)
+    assert inner.status == dg.DagsterRunStatus.FAILURE
+    (worker,) = started
+    assert worker.event_specific_data.metadata["pid"].value != str(os.getpid())
 
 
 def test_the_home_cannot_be_the_instance_of_the_project(tmp_path):
