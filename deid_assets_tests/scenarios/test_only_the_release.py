@@ -9,11 +9,12 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import yaml
 
 from deid_assets.assets import intake
 from deid_assets.automation.alarms import unfulfilled_in
 from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
-from deid_assets.automation.outcomes import RunSummary, outcome_of
+from deid_assets.automation.outcomes import AWAITING, RunSummary, outcome_of
 from deid_assets.embedding import Upstream, build_release
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED, PolicyError
 from deid_assets.policy.loading import policy_from
@@ -36,11 +37,11 @@ deliveries = dg.DynamicPartitionsDefinition(name="claims_deliveries")
 
 
 def project(
-    warehouse: Path, home: Path, policy: Mapping[str, Any] = TABLES, prefix: tuple[str, ...] = PREFIX, **options: Any
+    warehouse: Path, home: Path, policy: Mapping[str, Any] | Path = TABLES, prefix: tuple[str, ...] = PREFIX, **options: Any
 ) -> dg.Definitions:
     """A project whose warehouse has CSV files, and the release of a policy."""
     ours = build_release(
-        policy_from(policy),
+        policy if isinstance(policy, Path) else policy_from(policy),
         members=Upstream(ENROLMENT, CsvFiles(f"{warehouse}/{{partition}}/members.csv")),
         claims=Upstream(BILLS, CsvFiles(f"{warehouse}/{{partition}}/claims.csv")),
         partitions_def=deliveries,
@@ -115,6 +116,24 @@ def test_what_the_home_publishes_or_refuses_is_published_or_refused_in_the_proje
     assert instance.get_latest_materialization_event(TABLE).run_id != seen.run_id
     assert [path.name for path in (home / "releases" / NAME).glob("0*")] == ["0001"]
     assert Home(home).refused_report(NAME, "2024").is_file()
+
+
+@pytest.mark.matrix
+def test_a_release_that_waits_is_made_in_the_project_after_it_was_approved(tmp_path, instance):
+    home, name = tmp_path / "deid", "Anna Muster"
+    policy = TABLES | {"approval": {"by": [name], "within_days": 7}}
+    (tmp_path / "policy.yaml").write_text(yaml.safe_dump(policy))
+    write_delivery(tmp_path / "synthetic", MEMBERS, 1)
+    tables_of_synthetic(tmp_path / "synthetic", tmp_path / "wh" / "2024")
+    definitions = project(tmp_path / "wh", home, tmp_path / "policy.yaml")
+    waiting, _, seen = run(definitions, instance)
+    assert waiting.waiting == f"{NAME}/0001" and seen.tags[OUTCOME_TAG].endswith(AWAITING), waiting
+    assert instance.get_latest_materialization_event(RELEASE) is None
+    code, printed = deid_here(home, "approve", f"{NAME}/0001", "--by", name, "--policy", tmp_path / "policy.yaml")
+    assert code == PUBLISHED, printed
+    approved, _, _ = run(definitions, instance)
+    assert approved.release == home / "releases" / NAME / "0001", approved
+    assert instance.get_latest_materialization_event(TABLE).asset_materialization.metadata["number"].value == 1
 
 
 def test_a_broken_delivery_is_an_error_and_no_refusal(tmp_path, instance):
