@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal, get_args
 
 import dagster as dg
 
@@ -19,6 +20,11 @@ from deid_assets.policy.models import Policy
 from deid_assets.resources import PUBLISHED, Keys, Workplace
 from deid_assets.sources.upstream import Copies, InMemory, Read
 from deid_assets.store.home import Home
+from deid_assets.whole_release import whole_release
+
+Exposed = Literal["all", "release"]
+EXPOSED: tuple[Exposed, ...] = get_args(Exposed)
+"""What `build_release` can show in a project's catalog."""
 
 _IN_MEMORY = InMemory()
 
@@ -59,6 +65,7 @@ def build_release(
     home: Home | str | Path | dg.EnvVar | None = None,
     key_prefix: tuple[str, ...] | list[str] = (),
     resource_key: str = "deid",
+    expose: Exposed = "all",
     automation_condition: dg.AutomationCondition | None = None,
     freshness_policy: dg.FreshnessPolicy | None = None,
 ) -> dg.Definitions:
@@ -82,6 +89,10 @@ def build_release(
         Parts of all asset keys before the policy's name.
     resource_key
         Key of our resource; that of our IO manager has `_store` after it. Two releases in one project need two keys.
+    expose
+        What the project's catalog shows. "all": every table, stage and check of the pipeline. "release": the release and its
+        published tables, which depend on the upstream assets directly. One step runs the pipeline in the instance of the
+        home, whose event log the gate reads.
     automation_condition
         Of every asset of the release, such as `on_new_delivery()`; published tables are made with it.
     freshness_policy
@@ -90,7 +101,7 @@ def build_release(
     Raises
     ------
     PolicyError
-        If the policy is no policy of members and claims, or its source has other tables.
+        If the policy is no policy of members and claims, its source has other tables, or `expose` is neither of the two.
     StoreError
         If no home is named.
     """
@@ -99,6 +110,8 @@ def build_release(
         raise PolicyError(
             f"policy {read.name}: build_release takes policies of members and claims; this one is of another kind"
         )
+    if expose not in EXPOSED:
+        raise PolicyError(f"policy {read.name}: expose is {' or '.join(EXPOSED)}, not {expose!r}")
     if isinstance(partitions_def, dg.MultiPartitionsDefinition):
         raise PolicyError(f"policy {read.name}: a delivery has one key, so its partitions cannot have two dimensions")
     named = {"members": members} if claims is None else {"members": members, "claims": claims}
@@ -111,17 +124,20 @@ def build_release(
     )
     workplace = Workplace(str(_home(home).root), {read.name: read}, copies)
     keys = Keys(read.name, tuple(key_prefix), resource_key)
-    taken_in = intake_of(copies, [name for name, one in upstreams.items() if one.partition_mapping is not None])
-    parts = PolicyParts.of(
-        read,
-        keys,
-        partitions_def or deliveries_of(read.name),
-        declared=[taken_in if one is intake else one for one in stage_assets_of(read)],
-        delivered=further_inputs({name: one.as_input() for name, one in upstreams.items()}),
-    )
+    partitions = partitions_def or deliveries_of(read.name)
+    mapped = [name for name, one in upstreams.items() if one.partition_mapping is not None]
+    inputs = further_inputs({name: one.as_input() for name, one in upstreams.items()})
+    if expose == "release":
+        parts = whole_release(read, keys, partitions, workplace, inputs, mapped)
+    else:
+        taken_in = intake_of(copies, mapped)
+        declared = [taken_in if one is intake else one for one in stage_assets_of(read)]
+        parts = PolicyParts.of(read, keys, partitions, declared=declared, delivered=inputs)
     scheduled = partial(_scheduled, keys, automation_condition, freshness_policy)
     parts = replace(parts, assets=tuple(dg.map_asset_specs(scheduled, parts.assets)))
     job = parts.job()
+    if expose == "release":  # the step itself reports refusals, from the run in the home
+        return dg.Definitions(assets=parts.assets, jobs=[job], resources={keys.resource: workplace})
     return dg.Definitions(
         assets=parts.assets,
         asset_checks=parts.checks,

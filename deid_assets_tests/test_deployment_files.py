@@ -15,7 +15,7 @@ from dagster._daemon.cli import create_dagster_daemon_cli
 from dagster_webserver.cli import create_dagster_webserver_cli
 
 import deid_assets
-from deid_assets.command_line.instance import workspace_file
+from deid_assets.automation.instance import workspace_file
 
 FILES = Path(deid_assets.__file__).parent / "docs" / "deployment"
 ROOT = FILES.parents[2]

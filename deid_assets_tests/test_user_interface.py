@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from deid_assets.automation.in_use import state_use
-from deid_assets.command_line.instance import workspace_file
+from deid_assets.automation.instance import workspace_file
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.stages import STAGES, STAGES_WITH_DATES
 from deid_assets.store.home import Home

@@ -9,6 +9,7 @@ from deid_assets.assets.stage_asset import StageAsset, guarded
 from deid_assets.errors import DeliveryError
 from deid_assets.resources import Policies, Workplace
 from deid_assets.sources.upstream import Copies
+from deid_assets.store.home import Home
 
 INPUT = "upstream_"
 """Beginning of the name of an input that is an asset of another project; the table follows."""
@@ -30,12 +31,33 @@ def intake_of(copies: Copies, mapped: Iterable[str]) -> StageAsset:
         context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **values: object
     ) -> Iterable[dg.Output[object]]:
         with guarded(context):
-            partitions = {name: _partitions(context, name, name in explicit) for name in copies.tables}
-            loaded = {name.removeprefix(INPUT): value for name, value in values.items()}
-            copies.take(workplace.home, context.partition_key, partitions, loaded)
+            take_in(context, copies, workplace.home, explicit, values)
         yield from intake.function(context, policies=policies, workplace=workplace)  # type: ignore[misc]
 
     return StageAsset(intake_from_assets, intake.outs, intake.op_name, ())
+
+
+def take_in(
+    context: dg.AssetExecutionContext, copies: Copies, home: Home, mapped: Iterable[str], values: Mapping[str, object]
+) -> None:
+    """Copy the upstream's tables into the home, as they are now.
+
+    Parameters
+    ----------
+    copies, mapped
+        As in `intake_of`.
+    values
+        What the project's IO manager loaded, by input.
+
+    Raises
+    ------
+    DeliveryError
+        If a table is missing, cannot be read, or has no partition for this delivery.
+    """
+    explicit = frozenset(mapped)
+    partitions = {name: _partitions(context, name, name in explicit) for name in copies.tables}
+    loaded = {name.removeprefix(INPUT): value for name, value in values.items()}
+    copies.take(home, context.partition_key, partitions, loaded)
 
 
 def further_inputs(assets: Mapping[str, dg.AssetIn]) -> dict[str, dg.AssetIn]:

@@ -57,7 +57,7 @@ def approve(name: str, by: str, policy_file: Path | None) -> None:
     from rich.console import Console
 
     from deid_assets.automation.approvals import approve_release
-    from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
+    from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
     from deid_assets.command_line.lineage import tell_approved
     from deid_assets.release.publication.copies import copy_published
 
@@ -83,7 +83,7 @@ def reject(name: str, by: str, reason: str) -> None:
     RELEASE is its policy and number, such as heritage/0002. The registry records that it was rejected, and not why.
     """
     from deid_assets.automation.approvals import reject_release
-    from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
+    from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
 
     policy, number = _named(name)
     releases, _ = _at_home(None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
+from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
 from deid_assets.errors import ReleaseError
 from deid_assets.release.event_log import (
     recorded_checks,

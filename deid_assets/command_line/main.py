@@ -248,7 +248,7 @@ def plan(
 @click.option("--host", default="127.0.0.1", show_default=True)
 def ui(port: int, host: str) -> None:
     """Open the Dagster UI with everything that was run here."""
-    from deid_assets.command_line.instance import prepare_dagster_home, workspace_file
+    from deid_assets.automation.instance import prepare_dagster_home, workspace_file
 
     home = Home.here().create()
     prepare_dagster_home(home)

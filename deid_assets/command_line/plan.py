@@ -11,9 +11,10 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from deid_assets import interruption
-from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
+from deid_assets.automation.home_runs import clean_orphans
+from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
 from deid_assets.command_line.progress import Progress
-from deid_assets.command_line.run import clean_orphans, execute
+from deid_assets.command_line.run import execute
 from deid_assets.errors import PUBLISHED, REFUSED
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy

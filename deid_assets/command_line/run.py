@@ -29,15 +29,15 @@ from rich.console import Console
 from deid_assets import interruption
 from deid_assets.assets.publishing import inputs_digest, releases_of
 from deid_assets.assets.waiting_release import waiting_already
+from deid_assets.automation.home_runs import add_partition, clean_orphans
 from deid_assets.automation.in_use import Use, state_use, uses_in
+from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
 from deid_assets.automation.outcomes import AWAITING, RunSummary, outcome_of, tag_outcome
 from deid_assets.automation.refused_runs import report_refusal
-from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
+from deid_assets.automation.storage import SETTINGS
 from deid_assets.command_line.progress import Detail, Progress
-from deid_assets.command_line.storage import SETTINGS
 from deid_assets.command_line.summary import print_summary, summary_json
-from deid_assets.errors import PUBLISHED, DeidError, DeliveryError, PolicyError, ReleaseError, StoreError
-from deid_assets.partitions import deliveries_of
+from deid_assets.errors import PUBLISHED, DeidError, DeliveryError, PolicyError, ReleaseError
 from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.adoption import adopt
 from deid_assets.policy.kinds import AnyPolicy
@@ -67,9 +67,6 @@ REPOSITORY = "__repository__"
 
 Work = Callable[[Home, AnyPolicy, Delivery, StoreLock, Progress], int]
 """What is done with a registered delivery while its store is locked; returns the exit code."""
-
-_SECONDS_TO_BEGIN = 300
-"""A run that the UI has launched loads this package before it takes the lock of its store."""
 
 
 def run_policy(
@@ -289,38 +286,6 @@ def _make_synthetic(home: Home, delivery: Delivery, progress: Progress) -> None:
         making.rename(folder)
 
 
-def clean_orphans(home: Home, instance: dg.DagsterInstance, own: StoreLock) -> list[str]:
-    """Mark runs as failed whose process is gone: a run killed by SIGKILL stays STARTED otherwise.
-
-    A run is an orphan if it has not ended by the record, and nobody else holds the lock of its store. One that has not
-    begun may be about to take the lock of another store than `own`; after some minutes it is not.
-
-    Parameters
-    ----------
-    own
-        The lock that this process holds: whatever else is recorded for its store has ended, or is locked out.
-    """
-    statuses = dg.DagsterRunStatus
-    beginning = (statuses.NOT_STARTED, statuses.STARTING)
-    unfinished = dg.RunsFilter(statuses=[*beginning, statuses.STARTED, statuses.CANCELING])
-    cleaned = []
-    for record in instance.get_run_records(filters=unfinished):
-        run = record.dagster_run
-        policy, _, delivery = run.tags.get(STORE_TAG, "").partition("/")
-        try:
-            lock = StoreLock.of(home, policy, delivery, is_over=ended_in(instance))
-        except StoreError:  # a run that somebody tagged by hand
-            continue
-        if lock.path != own.path:
-            age = time.time() - record.update_timestamp.timestamp()
-            if (run.status in beginning and age < _SECONDS_TO_BEGIN) or not lock.try_acquire():
-                continue
-            lock.release()
-        instance.report_run_failed(run, "its process ended without a message, and nobody holds the lock of its store")
-        cleaned.append(run.run_id)
-    return cleaned
-
-
 def execute(
     instance: dg.DagsterInstance,
     policy: AnyPolicy,
@@ -361,13 +326,6 @@ def execute(
 
 
 _ENDED = (dg.DagsterEventType.PIPELINE_SUCCESS, dg.DagsterEventType.PIPELINE_FAILURE, dg.DagsterEventType.PIPELINE_CANCELED)
-
-
-def add_partition(instance: dg.DagsterInstance, policy: str, delivery: str) -> None:
-    """Make a registered delivery a partition of a policy's assets, unless it is one."""
-    name = str(deliveries_of(policy).name)
-    if not instance.has_dynamic_partition(name, delivery):
-        instance.add_dynamic_partitions(name, [delivery])
 
 
 def _new_run(

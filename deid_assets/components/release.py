@@ -13,7 +13,7 @@ from deid_assets.automation.arrivals import arrivals_sensor
 from deid_assets.automation.conditions import on_new_delivery
 from deid_assets.automation.deliveries import Watched
 from deid_assets.components.durations import duration
-from deid_assets.embedding import Upstream, build_release
+from deid_assets.embedding import EXPOSED, Exposed, Upstream, build_release
 from deid_assets.errors import PolicyError
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.adopted import ENDINGS
@@ -29,6 +29,14 @@ def _policy(context: dg.ResolutionContext, text: str) -> Policy:
     if not isinstance(found, Policy):
         raise PolicyError(f"policy {found.name}: a release here takes policies of members and claims")
     return found
+
+
+def _exposed(context: dg.ResolutionContext, text: str) -> Exposed:
+    """What the project's catalog shows."""
+    for one in EXPOSED:
+        if one == text:
+            return one
+    raise PolicyError(f"expose is {' or '.join(EXPOSED)}, not {text!r}")
 
 
 class TableModel(dg.Model):
@@ -168,6 +176,15 @@ class DeidRelease(dg.Component, dg.Resolvable):
     key_prefix: tuple[str, ...] = ()
     resource_key: Annotated[str | None, dg.Resolver.default(description="default: deid_ and the policy's name")] = None
 
+    expose: Annotated[
+        Exposed,
+        dg.Resolver(
+            _exposed,
+            model_field_type=str,
+            description="all: every asset of the pipeline; release: the release and its published tables",
+        ),
+    ] = "all"
+
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of `build_release`, and the sensor."""
         named = self.partitions.dynamic
@@ -180,6 +197,7 @@ class DeidRelease(dg.Component, dg.Resolvable):
             home=self.home,
             key_prefix=self.key_prefix,
             resource_key=self.resource_key or f"deid_{self.policy.name}",
+            expose=self.expose,
             automation_condition=self.release.automation_condition,
             freshness_policy=self.release.freshness_policy,
         )

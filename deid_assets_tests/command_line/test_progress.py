@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from deid_assets.assets.generalization import Progress as LatticeProgress
-from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
+from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.store.home import Home
 from deid_assets.store.tables import connect

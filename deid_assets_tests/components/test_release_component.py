@@ -160,6 +160,10 @@ class TestMistakes:
         said = self.refused(project, "table: main.enrol", f"table: main.enrol, partitions: {partitions}", 5)
         assert "partitions: name at least one of the asset's partitions, as ['2024-01-01'], or say all" in said
 
+    def test_what_cannot_be_exposed(self, project):
+        said = self.refused(project, "policy: policies/our_claims.yaml", "expose: some\n  policy: policies/our_claims.yaml", 3)
+        assert "expose" in said and "all or release, not 'some'" in said
+
     def test_a_key_that_nobody_knows(self, project):
         said = self.refused(project, "complete_when", "complet_when", 8)
         assert "complet_when" in said
@@ -186,6 +190,17 @@ def test_what_is_scaffolded_can_be_loaded(tmp_path, monkeypatch):
         dg.AssetKey(["warehouse", "members"]),
         dg.AssetKey(["warehouse", "claims"]),
     }
+
+
+def test_a_short_catalog_shows_the_release_between_upstream_and_published_tables(tmp_path):
+    tables = {name: {"asset": f"warehouse/{name}", "parquet": "{partition}.parquet"} for name in ("members", "claims")}
+    written = {"policy": "heritage_public", "delivery": tables, "home": str(tmp_path), "expose": "release"}
+    made = DeidRelease.resolve_from_yaml(yaml.safe_dump(written)).build_defs(None)
+    graph, release = made.resolve_asset_graph(), dg.AssetKey(["heritage_public", "release"])
+    assert graph.get(release).parent_keys == {dg.AssetKey(["warehouse", name]) for name in tables}
+    ours = {key for key in graph.get_all_asset_keys() if key.path[0] == "heritage_public"} - {release}
+    assert graph.get(release).child_keys == ours and {key.path[1] for key in ours} == {"published"}
+    assert set(made.resources) == {"deid_heritage_public"}
 
 
 MONTHS = ["2024-01-01", "2024-02-01"]

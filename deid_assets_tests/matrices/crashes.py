@@ -13,7 +13,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from deid_assets.command_line.instance import dagster_instance
+from deid_assets.automation.instance import dagster_instance
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify

@@ -23,7 +23,7 @@ from dagster._daemon.sensor import execute_sensor_iteration
 from dagster._scheduler.scheduler import launch_scheduled_runs
 
 from deid_assets.automation.deliveries import INTERVAL_SECONDS
-from deid_assets.command_line.instance import prepare_dagster_home
+from deid_assets.automation.instance import prepare_dagster_home
 from deid_assets.command_line.run import LOCATION, MODULE
 from deid_assets.store.home import Home
 

@@ -12,9 +12,9 @@ import dagster as dg
 import duckdb
 from dagster._core.definitions.asset_selection import AssetSelection
 
+from deid_assets.automation.home_runs import add_partition
+from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
 from deid_assets.automation.outcomes import RunSummary, outcome_of
-from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
-from deid_assets.command_line.run import add_partition
 from deid_assets.definitions import build_definitions
 from deid_assets.release.cumulative import member_tags
 from deid_assets.release.keys import SigningKey, load_secret

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deid_assets.command_line.instance import dagster_instance
+from deid_assets.automation.instance import dagster_instance
 from deid_assets.store.home import Home
 from deid_assets_tests.matrices import crashes
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid
@@ -142,7 +142,7 @@ KEYRING, VERIFICATION = "deid_assets.release.keyring", "deid_assets.release.publ
         matrix("policy list", "deid_assets.policy.loading"),
         matrix("key rotate", KEYRING),
         matrix("verify nowhere", VERIFICATION),
-        matrix("ui", "deid_assets.command_line.instance"),
+        matrix("ui", "deid_assets.automation.instance"),
     ],
 )
 def test_other_commands(tmp_path, arguments, module):

@@ -10,8 +10,9 @@ import dagster as dg
 import pytest
 from rich.console import Console
 
-from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
-from deid_assets.command_line.run import clean_orphans, run_policy
+from deid_assets.automation.home_runs import clean_orphans
+from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
+from deid_assets.command_line.run import run_policy
 from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.entries import Entry
 from deid_assets.resources import STORE_TAG

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from deid_assets.command_line.instance import dagster_instance
+from deid_assets.automation.instance import dagster_instance
 from deid_assets.policy.loading import policy_called
 from deid_assets.release.published_tables import published_tables
 from deid_assets.resources import STORE_TAG

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home, workspace_file
+from deid_assets.automation.instance import dagster_instance, prepare_dagster_home, workspace_file
 from deid_assets.errors import DeliveryError, StoreError
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import delivery_file, register_delivery, registered_delivery

@@ -16,7 +16,7 @@ import yaml
 from dagster._core.instance.ref import InstanceRef
 from sqlalchemy.engine import make_url
 
-from deid_assets.command_line.run_history import KeptStorage
+from deid_assets.automation.run_history import KeptStorage
 from deid_assets.errors import StoreError
 from deid_assets.store.home import Home
 

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
-from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
+from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
 from deid_assets.store.home import Home
 
 ASSET = dg.AssetKey(["small", "one"])

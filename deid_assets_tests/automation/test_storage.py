@@ -6,8 +6,8 @@ import dagster as dg
 import pytest
 import yaml
 
-from deid_assets.command_line import storage
-from deid_assets.command_line.instance import dagster_instance, prepare_dagster_home
+from deid_assets.automation import storage
+from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
 from deid_assets.errors import StoreError
 from deid_assets.store.home import Home
 from deid_assets_tests.postgres import PASSWORD, needs_postgres

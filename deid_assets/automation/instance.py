@@ -10,7 +10,7 @@ import sqlalchemy
 import yaml
 from dagster._core.instance.ref import InstanceRef
 
-from deid_assets.command_line.storage import SETTINGS, opened, storage_of
+from deid_assets.automation.storage import SETTINGS, opened, storage_of
 from deid_assets.errors import DeidError, StoreError
 from deid_assets.partitions import deliveries_of
 from deid_assets.store import durable
