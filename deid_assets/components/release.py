@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import dagster as dg
 from dagster.components.component_scaffolding import scaffold_component
@@ -20,6 +20,8 @@ from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.loading import load_policy, policy_by_name
 from deid_assets.policy.models import Policy
 from deid_assets.sources.upstream import CsvFiles, DuckDBTable, InMemory, ParquetFiles, Read
+
+ON_NEW_DELIVERY = "on_new_delivery"
 
 
 def _policy(context: dg.ResolutionContext, text: str) -> Policy:
@@ -37,6 +39,15 @@ def _exposed(context: dg.ResolutionContext, text: str) -> Exposed:
         if one == text:
             return one
     raise PolicyError(f"expose is {' or '.join(EXPOSED)}, not {text!r}")
+
+
+def _automated(context: dg.ResolutionContext, text: str | None) -> dg.AutomationCondition[Any] | None:
+    """The condition of every asset of the release."""
+    if text is None:
+        return None
+    if text != ON_NEW_DELIVERY:
+        raise PolicyError(f"automation is {ON_NEW_DELIVERY}, or left out, not {text!r}")
+    return on_new_delivery()
 
 
 class TableModel(dg.Model):
@@ -127,14 +138,10 @@ class ReleaseOptions(dg.Resolvable):
     """When releases are made, and how old they may be."""
 
     automation: Annotated[
-        Literal["on_new_delivery"] | None, dg.Resolver.default(description="on_new_delivery: when upstream assets are made")
+        dg.AutomationCondition[Any] | None,
+        dg.Resolver(_automated, model_field_type=str | None, description="on_new_delivery: when upstream assets are made"),
     ] = None
     freshness: Freshness | None = None
-
-    @property
-    def automation_condition(self) -> dg.AutomationCondition[Any] | None:
-        """The condition of every asset of the release."""
-        return None if self.automation is None else on_new_delivery()
 
     @property
     def freshness_policy(self) -> dg.FreshnessPolicy | None:
@@ -198,7 +205,7 @@ class DeidRelease(dg.Component, dg.Resolvable):
             key_prefix=self.key_prefix,
             resource_key=self.resource_key or f"deid_{self.policy.name}",
             expose=self.expose,
-            automation_condition=self.release.automation_condition,
+            automation_condition=self.release.automation,
             freshness_policy=self.release.freshness_policy,
         )
         if self.sensor is None:

@@ -164,6 +164,10 @@ class TestMistakes:
         said = self.refused(project, "policy: policies/our_claims.yaml", "expose: some\n  policy: policies/our_claims.yaml", 3)
         assert "expose" in said and "all or release, not 'some'" in said
 
+    def test_an_automation_that_there_is_not(self, project):
+        said = self.refused(project, "automation: on_new_delivery", "automation: never", 9)
+        assert "automation is on_new_delivery, or left out, not 'never'" in said
+
     def test_a_key_that_nobody_knows(self, project):
         said = self.refused(project, "complete_when", "complet_when", 8)
         assert "complet_when" in said
