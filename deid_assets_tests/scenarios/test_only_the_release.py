@@ -156,6 +156,15 @@ def test_an_upstream_that_was_never_made_begins_no_run_in_the_home(tmp_path, ins
     assert reason.startswith("members: there is no file ") and runs_in(tmp_path / "deid") == []
 
 
+@pytest.fixture
+def no_command() -> Iterator[None]:
+    """No command of `deid`, which an earlier test may have executed in this process, hears of signals."""
+    listening = signal.set_wakeup_fd(-1)
+    yield
+    signal.set_wakeup_fd(listening)
+
+
+@pytest.mark.usefixtures("no_command")
 def test_an_interrupted_step_ends_the_run_in_the_home_and_frees_the_store(tmp_path, instance, monkeypatch):
     good_tables(tmp_path / "wh" / "2024")
     monkeypatch.setattr(intake, "read_delivery", lambda *_, **__: signal.raise_signal(signal.SIGINT), raising=True)
