@@ -12,11 +12,14 @@ class Endpoint(BaseHTTPRequestHandler):
 
     got: list = []
     answer = 201
+    location = ""
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.got.append((self.path, self.headers.get("Authorization"), json.loads(body)))
         self.send_response(self.answer)
+        if self.location:
+            self.send_header("Location", self.location)
         self.end_headers()
 
     def log_message(self, *arguments):

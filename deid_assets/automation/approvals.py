@@ -102,7 +102,8 @@ def record_published(instance: dg.DagsterInstance, waiting: Waiting, published: 
 
     The tables come first: once the release itself is recorded, all of it is.
     """
-    if any(one.head == published.entry.hash for one in recorded_releases(instance)):
+    # A run that found an earlier release unchanged states the head of that moment, which may be this release's hash.
+    if any(one.head == published.entry.hash and not one.unchanged for one in recorded_releases(instance)):
         return
     told = waiting.terms.event
     release = dg.AssetKey(told["asset"])

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deid_assets.errors import ReleaseError
+from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.store.home import Home
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from deid_assets.automation.approvals import Awaiting
+    from deid_assets.policy.kinds import AnyPolicy
     from deid_assets.release.publication.publish import Releases
 
 _RELEASE = click.argument("name", metavar="RELEASE")
@@ -104,13 +105,29 @@ def _named(name: str) -> tuple[str, int]:
 def _at_home(policy_file: Path | None) -> "tuple[Releases, Callable[[str], str]]":
     """The releases of this home, and how the bytes of a policy are asked for by its name."""
     from deid_assets.assets.publishing import releases_of
-    from deid_assets.policy.loading import load_policy
     from deid_assets.resources import Workplace
 
-    workplace = Workplace(str(Home.here().create().root))
+    home = Home.here().create()
+    return releases_of(Workplace(str(home.root))), lambda name: _policy_now(home, policy_file, name).reading
 
-    def reading(name: str) -> str:
-        given = None if policy_file is None else load_policy(policy_file)
-        return (workplace.policies.named(name) if given is None or given.name != name else given).reading
 
-    return releases_of(workplace), reading
+def _policy_now(home: Home, policy_file: Path | None, name: str) -> "AnyPolicy":
+    """The policy of this name as it is now, without the members who opted out of all releases of the home.
+
+    Raises
+    ------
+    PolicyError
+        If it does not exist, or the home has another text of it than the file: an old copy of a policy decides nothing.
+    """
+    from deid_assets.policy.loading import is_in, load_policy
+    from deid_assets.resources import Policies
+
+    own, given = Policies(str(home.root)), None if policy_file is None else load_policy(policy_file)
+    if given is None or given.name != name:
+        return own.named(name)
+    policy = Policies(str(home.root), {name: given}).named(name)
+    if is_in(home.policies, name) and own.named(name).reading != policy.reading:
+        raise PolicyError(
+            f"policy {name}: the file given with --policy is not the policy of this name that this home has; leave --policy out"
+        )
+    return policy

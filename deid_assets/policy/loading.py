@@ -162,6 +162,11 @@ def policy_called(name: str, *folders: Path) -> AnyPolicy:
     return applying_opt_outs(found[name], *folders)
 
 
+def is_in(folder: Path, name: str) -> bool:
+    """Whether a folder has a policy of this name, as a YAML file or adopted; those that ship do not count."""
+    return any(_name_in(text) == name for text in texts_in(folder))
+
+
 def policy_file_called(name: str, folder: Path) -> Path | None:
     """Return the YAML file in a folder whose policy has this name; None if there is none."""
     return next((text.path for text in files_in(folder) if _name_in(text) == name), None)

@@ -5,6 +5,7 @@ environment of a process says.
 """
 
 import contextlib
+import hashlib
 import os
 import re
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from deid_assets.store.tables import owner_only
 PUBLISHED = "DEID_PUBLISHED"
 
 _MARK = ".lock"
-"""In every folder of releases: that of a disk which is not mounted does not have it."""
+"""In every folder of releases: that of a disk which is not mounted does not have it. It may say whose the folder is."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +161,7 @@ class Home:
                 f"{PUBLISHED} is {self.published}, which is not empty: each home has a folder of its own for its releases. If "
                 f"they are those of this home, link it: ln -s {self.published} {self._link}"
             )
-        (self.published / _MARK).touch(0o600)
-        durable.sync(self.published)
+        self._mark_as_own(self.published / _MARK)
         if self._link.is_dir():
             (self._link / _MARK).unlink(missing_ok=True)
             self._link.rmdir()
@@ -169,6 +169,18 @@ class Home:
             self._link.symlink_to(self.published)
         owner_only(self.root)
         durable.sync(self.root)
+
+    def _mark_as_own(self, mark: Path) -> None:
+        """Mark a folder that is still empty as this home's; another home that nothing was released in may have come before."""
+        own = hashlib.sha256(bytes(self.root.resolve())).hexdigest().encode() + b"\n"
+        with contextlib.suppress(FileExistsError):
+            durable.create(mark, own, 0o600)
+            durable.sync(mark.parent)
+        if mark.read_bytes() not in (own, b""):
+            raise StoreError(
+                f"{PUBLISHED} is {mark.parent}, which another home has for its releases: each home has a folder of its own. If "
+                f"that home is gone, remove {mark}"
+            )
 
     def _require_releases(self) -> None:
         """Refuse a home whose releases are elsewhere than stated, or on a disk that is not there.

@@ -54,13 +54,13 @@ class RemoteFolder:
         """
         try:
             parts = urlsplit(url)
-            has_credentials = parts.username is not None or parts.password is not None
         except ValueError:
             raise StoreError("the URL cannot be read; it must be like s3://bucket/folder or file:///folder") from None
-        if has_credentials:
+        # Anywhere: a slash in a secret, which should be %2F, ends the part in which parsers look for it.
+        if "@" in url and (parts.scheme != "file" or "@" in parts.netloc):
             raise StoreError(
-                f"the {parts.scheme} URL has credentials in it, which would be stored and shown: let the environment give them "
-                "(such as AWS_ACCESS_KEY_ID, or a role)"
+                "the URL has credentials in it, which would be stored and shown: let the environment give them (such as "
+                "AWS_ACCESS_KEY_ID, or a role). An @ that belongs to a name is written %40"
             )
         address = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
         try:

@@ -56,6 +56,36 @@ def refused(releases, because, **how):
     assert not releases.path("heritage", how.get("number", 1)).exists() and folder_of(releases).is_dir()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda told: told | {"format": "deid_assets waiting release 0"},
+        lambda told: told | {"terms": told["terms"] | {"of_a_later_version": 1}},
+        lambda told: {name: value for name, value in told.items() if name != "terms"},
+        lambda told: [told],
+    ],
+)
+def test_a_record_of_another_version_is_one_sentence_and_can_be_rejected(releases, change):
+    """Every later run of the policy reads it, and must not end with a foreign error."""
+    wait(releases)
+    record = folder_of(releases) / "waiting.json"
+    content = canonical_json(change(parse_json(record.read_bytes())))
+    record.write_bytes(content)
+    (folder_of(releases) / "waiting.sig").write_bytes(releases.key.sign(content))
+    refused(releases, "was written by another version of deid_assets")
+    with pytest.raises(ReleaseError, match="was written by another version of deid_assets"):
+        read_waiting(folder_of(releases), releases.key.public)
+    assert reject(releases, "heritage", 1, ANNA, "staged by an old version").number == 1
+
+
+def test_a_stray_file_among_those_that_wait_stops_no_release(releases):
+    wait(releases)
+    for stray in (releases.waiting / "note", releases.waiting / "heritage" / "0007"):
+        stray.write_text("a file")
+    assert waiting_folders(releases.waiting) == [folder_of(releases)]
+    assert approved(releases).folder.is_dir()
+
+
 class TestWaiting:
     def test_shows_nothing_and_is_for_its_owner_only(self, releases):
         waiting = wait(releases)

@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -117,6 +118,29 @@ def test_an_endpoint_that_refuses_is_told_without_address_and_key(endpoint):
     with pytest.raises(ReleaseError, match="it answers 500") as told:
         send(event(), url, "a key")
     assert "127.0.0.1" not in str(told.value) and "a key" not in str(told.value)
+
+
+@pytest.mark.parametrize("answer", [301, 302, 303, 307])
+def test_a_redirect_is_not_followed_with_the_key_and_not_taken_for_success(endpoint, answer):
+    url, handler = endpoint
+    asked = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.headers.get("Authorization"))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *line):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Elsewhere) as elsewhere:
+        threading.Thread(target=elsewhere.serve_forever, daemon=True).start()
+        handler.answer, handler.location = answer, f"http://127.0.0.1:{elsewhere.server_port}/"
+        with pytest.raises(ReleaseError, match=f"it answers {answer}"):
+            send(event(), url, "a key")
+        elsewhere.shutdown()
+    assert asked == []
 
 
 @pytest.mark.parametrize(

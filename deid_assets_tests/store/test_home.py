@@ -156,6 +156,15 @@ class TestReleasesElsewhere:
         with pytest.raises(StoreError, match="is not empty: each home has a folder of its own"):
             Home.here().create()
 
+    def test_so_is_that_of_another_home_before_its_first_release(self, tmp_path, elsewhere, monkeypatch):
+        first = Home.here().create()
+        (first.root / "releases").unlink()  # a crash before the link is made
+        assert Home.here().create().releases == elsewhere
+        monkeypatch.setenv("DEID_HOME", str(tmp_path / "second"))
+        with pytest.raises(StoreError, match="which another home has for its releases: .* If that home is gone, remove .*lock"):
+            Home.here().create()
+        assert not (tmp_path / "second" / "releases").is_symlink() and Home(first.root).create().releases == elsewhere
+
     @pytest.mark.parametrize("place", ["deid", "deid/keys/published", "."])
     def test_a_folder_in_the_home_or_around_it_is_refused(self, tmp_path, elsewhere, monkeypatch, place):
         monkeypatch.setenv("DEID_PUBLISHED", str(tmp_path / place))

@@ -119,6 +119,13 @@ def _field(delivery: str, delivered: str) -> dict[str, Any]:
     return {"namespace": DELIVERIES, "name": f"{delivery}/{table}", "field": column}
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Following one would ask for a page instead of sending the event, and would give the key to whoever is named."""
+
+    def redirect_request(self, *request: object) -> None:
+        """Follow nothing: the redirect is an answer like any other error."""
+
+
 def send(event: Mapping[str, Json], url: str, key: str | None) -> None:
     """Send an event to an endpoint.
 
@@ -138,7 +145,7 @@ def send(event: Mapping[str, Json], url: str, key: str | None) -> None:
         raise ReleaseError(f"{URL} must begin with http:// or https://")
     try:
         request = urllib.request.Request(address, json.dumps(event).encode(), headers, method="POST")  # noqa: S310
-        with urllib.request.urlopen(request, timeout=_SECONDS):  # noqa: S310 - http or https, as checked above
+        with urllib.request.build_opener(_NoRedirects).open(request, timeout=_SECONDS):  # http or https, as checked above
             return
     except urllib.error.HTTPError as error:
         problem = f"it answers {error.code}"

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import deid_assets
 from deid_assets.assessments.registry import METHOD_VERSIONS
@@ -230,14 +231,24 @@ def read_waiting(folder: Path, key: PublicKey) -> Waiting:
             "the record of the staged release is not signed by this home's signing key: it was changed, or the key was "
             "replaced since"
         )
-    told = parse_json(content)
-    of_terms = told["terms"]
-    terms = Terms(**of_terms | {name: tuple(of_terms[name]) for name in ("by", "cells")})
-    waiting = Waiting(**{name: value for name, value in told.items() if name != "format"} | {"terms": terms})
+    waiting = _waiting_in(parse_json(content))
     changed = _changed(folder, waiting.digests)
     if changed:
         raise ReleaseError(f"not as it was staged: {', '.join(changed)}")
     return waiting
+
+
+def _waiting_in(told: Any) -> Waiting:
+    """A record as it was read; signed, but maybe by another version of the product."""
+    try:
+        if told["format"] != _FORMAT:
+            raise ValueError
+        of_terms = told["terms"]
+        terms = Terms(**of_terms | {name: tuple(of_terms[name]) for name in ("by", "cells")})
+        return Waiting(**{name: value for name, value in told.items() if name != "format"} | {"terms": terms})
+    except (KeyError, TypeError, ValueError):
+        problem = "the record of the staged release was written by another version of deid_assets, which states other terms"
+    raise ReleaseError(problem)
 
 
 def _changed(folder: Path, digests: Mapping[str, str]) -> list[str]:
@@ -267,16 +278,20 @@ def waiting_folder(root: Path, policy: str, number: int) -> Path:
 
 def waiting_folders(root: Path) -> list[Path]:
     """The folders of all releases that wait, in the order of their names."""
-    if not root.is_dir():
-        return []
-    policies = sorted(path for path in root.iterdir() if POLICY.match(path.name))
-    return [path for policy in policies for path in sorted(policy.iterdir()) if NUMBER.match(path.name)]
+    policies = [path for path in _folders_in(root) if POLICY.match(path.name)]
+    return [path for policy in policies for path in _folders_in(policy) if NUMBER.match(path.name)]
+
+
+def _folders_in(root: Path) -> list[Path]:
+    """The folders in a folder, in the order of their names; a file or link among them is nobody's release."""
+    found = sorted(root.iterdir()) if root.is_dir() else []
+    return [path for path in found if path.is_dir() and not path.is_symlink()]
 
 
 def tidy(root: Path, chain: Chain) -> None:
     """Remove what crashes left: copies that are not whole, and releases that were rejected."""
-    for policy in sorted(root.iterdir()) if root.is_dir() else ():
-        for folder in sorted(policy.iterdir()):
+    for policy in _folders_in(root):
+        for folder in _folders_in(policy):
             is_rejected = NUMBER.match(folder.name) and (policy.name, int(folder.name)) in chain.rejected
             if is_rejected or folder.name.startswith(_MAKING):
                 shutil.rmtree(folder)
