@@ -177,11 +177,14 @@ def displacement(policy: Policy, column: str, level: int, tables: Mapping[str, T
 
 
 def _questions(found: pd.DataFrame, released: int) -> Iterator[Measurement]:
-    """How far the answers are from those of the delivery: over all groups that are large enough."""
+    """How far the answers are from those of the delivery: over all groups that are large enough.
+
+    The largest error is that of one group, which may be small: in tenths it would tell the group's delivered rate to a member.
+    """
     errors = found["standard_errors"].abs().dropna()
     yield counted("questions_compared", "questions", len(errors), None, "analyst_questions", _SECTION, None)
-    for name, value in (("median_answer_error", errors.median()), ("largest_answer_error", errors.max())):
-        number = math.ceil(float(value) * 10) / 10 if len(errors) else None
+    for name, value, parts in (("median_answer_error", errors.median(), 10), ("largest_answer_error", errors.max(), 1)):
+        number = math.ceil(float(value) * parts) / parts if len(errors) else None
         yield counted(name, _ERRORS, number, None, "analyst_questions", _SECTION, None)
 
 

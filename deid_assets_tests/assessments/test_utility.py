@@ -121,6 +121,11 @@ class TestNumbers:
                 assert number is None or abs(number / step - round(number / step)) < 1e-6, one.name
             assert one.unit in PLAIN_UNITS
 
+    def test_the_error_of_one_group_is_told_in_whole_standard_errors(self):
+        found = pd.DataFrame({"standard_errors": [0.31, -1.23, 4.01, np.nan]})
+        told = {one.name: one.value for one in utility._questions(found, 20_000)}
+        assert told == {"questions_compared": 3, "median_answer_error": 1.3, "largest_answer_error": 5}
+
     def test_a_loss_never_looks_smaller_than_it_is(self):
         assert rounded_up(0.0444, 20_000) == 0.046 and rounded(0.0444, 20_000) == 0.044
         scores = Scores(0, 0, 0, 0, 0.0459, 0.0459, True, 9, 9)
