@@ -39,6 +39,8 @@ SECTION = "methods#inference; El Emam and Arbuckle 2013"
 LARGEST = "largest_inference_gain"
 TRIALS = 500
 """Of each row of the report: a share of 500 random trials is known to within .022 (one standard deviation), or less."""
+SHOWN_MEMBERS = 200
+"""Fewest members of a row of the report: the share of as many trials would tell how many of fewer members were guessed."""
 ALL = "all groups"
 MAJORITY = "most_frequent"
 GROUPS, SINGLE, JUDGED = "groups", "groups_of_one_value", "judged_groups"
@@ -111,7 +113,7 @@ def inference_measurements(
                 counted(f"{one.name}/{kind}/{model}", "groups", sum(map(is_so, own)), sample_size=None)
                 for kind, is_so in (("better", _is_better), ("shown_better", _is_shown))
             ]
-        for name, group in _shown(one, section.members_in_group):
+        for name, group in _shown(one, max(SHOWN_MEMBERS, section.members_in_group)):
             shares = trials(list(group.values()), TRIALS, trial)
             measured += [
                 counted(f"{one.name}/{name}/{model}", "share of trials", share, sample_size=TRIALS)

@@ -42,6 +42,9 @@ class Scores:
         Of the best constant, and of the means by age in tens and sex, as delivered.
     loss, loss_at_most
         released less delivered, and its one-sided 95 % upper bound by a bootstrap over members.
+    learned
+        Whether the model predicts better from the delivery than the best constant, beyond chance (one-sided 95 %, the same
+        bootstrap). If it does not, there was nothing to lose, and the loss says nothing about the release.
     members, rows
         Members and member-years that were predicted.
     """
@@ -52,6 +55,7 @@ class Scores:
     demographics: float
     loss: float
     loss_at_most: float
+    learned: bool
     members: int
     rows: int
 
@@ -96,13 +100,16 @@ def measured_scores(
     truth = delivered.truth
     differences = resampled_differences(before, after, delivered, plan.resamples, generator)
     loss = rmsle(after, truth) - rmsle(before, truth)
+    constant = class_means(np.zeros(len(truth), dtype=np.int64), truth, fold)
+    gains = resampled_differences(constant, before, delivered, plan.resamples, generator)
     return Scores(
         rmsle(before, truth),
         rmsle(after, truth),
-        rmsle(class_means(np.zeros(len(truth), dtype=np.int64), truth, fold), truth),
+        rmsle(constant, truth),
         rmsle(class_means(demographics, truth, fold), truth),
         loss,
         max(loss, float(np.quantile(differences, CONFIDENCE, method="higher"))),
+        float(np.quantile(gains, CONFIDENCE, method="higher")) < 0,
         members,
         len(truth),
     )

@@ -92,7 +92,7 @@ def _predicted(
 
 
 def _scores(policy: Policy, found: Scores | None, released: int, commitment: str) -> Iterator[Measurement]:
-    """The scores, rounded; nothing is measured where there are too few members, and a limit then refuses."""
+    """The scores, rounded; a limit refuses where there are too few members, or where nothing was learned from the delivery."""
     numbers = (found.delivered, found.released, found.constant, found.demographics) if found else (None,) * len(SCORES)
     if policy.utility.model is None:
         return
@@ -101,7 +101,8 @@ def _scores(policy: Policy, found: Scores | None, released: int, commitment: str
         yield counted(name, _LOG_ERROR, value, None, "next_year", _SECTION, None, commitment=commitment)
     limit = policy.utility.score_loss_at_most
     value = None if found is None else rounded(found.loss, released)
-    bound = None if found is None else rounded_up(found.loss_at_most, released)
+    # A model that predicts nothing from the delivery loses nothing, whatever the release says.
+    bound = rounded_up(found.loss_at_most, released) if found is not None and found.learned else None
     yield Measurement(
         SCORE_LOSS, _LOG_ERROR, value, None if value is None or bound is None else max(value, bound), limit, "at_most",
         "upper_bound", CONFIDENCE, "next_year", _SECTION, None, commitment, gating=limit is not None,
@@ -176,11 +177,14 @@ def displacement(policy: Policy, column: str, level: int, tables: Mapping[str, T
 
 
 def _questions(found: pd.DataFrame, released: int) -> Iterator[Measurement]:
-    """How far the answers are from those of the delivery: over all groups that are large enough."""
+    """How far the answers are from those of the delivery: over all groups that are large enough.
+
+    The largest error is that of one group, which may be small: in tenths it would tell the group's delivered rate to a member.
+    """
     errors = found["standard_errors"].abs().dropna()
     yield counted("questions_compared", "questions", len(errors), None, "analyst_questions", _SECTION, None)
-    for name, value in (("median_answer_error", errors.median()), ("largest_answer_error", errors.max())):
-        number = math.ceil(float(value) * 10) / 10 if len(errors) else None
+    for name, value, parts in (("median_answer_error", errors.median(), 10), ("largest_answer_error", errors.max(), 1)):
+        number = math.ceil(float(value) * parts) / parts if len(errors) else None
         yield counted(name, _ERRORS, number, None, "analyst_questions", _SECTION, None)
 
 
@@ -292,7 +296,7 @@ def rounded_down(share: float, released: int) -> float:
 
 UTILITY = Assessment(
     NAME,
-    version="1",
+    version="2",
     policy_sections=("utility", "top_coding"),
     inputs=(
         "why_ledger", "analyst_questions", "member_profiles", "eligible_claims", "grouped_claims", "value_domains",

@@ -43,6 +43,7 @@ def _predictions(plan: Plan, generator: np.random.Generator) -> Findings:
     same, lost, merged = found
     right = [
         same is not None and same.loss == 0 and same.loss_at_most == 0,
+        same is not None and same.learned,
         # Nothing is predicted but the mean of half the members with 0 days and half with 3: half of log(4) off.
         lost is not None and lost.loss > np.log(4) / 4 and lost.loss_at_most >= lost.loss,
         merged is not None and merged.loss > np.log(4) / 4,

@@ -67,7 +67,8 @@ class Review:
 def export(home: Home, policy_name: str, delivery: str, reviewers: int, folder: Path) -> Review:
     """Write the profiles and the answer sheet of each reviewer, and the key into the restricted store.
 
-    The profiles are drawn at random, by the secret; no member is in two. The same export again draws the same.
+    The profiles are drawn at random, by the secret; no member is in two. The same export of the same candidate again draws the
+    same; that of another candidate has a name and a key of its own.
 
     Raises
     ------
@@ -91,8 +92,12 @@ def export(home: Home, policy_name: str, delivery: str, reviewers: int, folder: 
     seed = secret_of(home).derive("expert review", policy_name, delivery, str(reviewers))
     drawn = np.random.default_rng(np.frombuffer(seed, dtype="<u4")).choice(len(found), wanted, replace=False)
     members = found["MemberID"].to_numpy()[drawn]
-    name = hashlib.sha256(seed).hexdigest()[:12]
     truth = [Condition.of(found["condition_group"].iloc[row], found["code"].iloc[row]) for row in drawn]
+    rows = [
+        [1 + place // PROFILES, 1 + place % PROFILES, one.condition_group, one.chapter, one.code]
+        for place, one in enumerate(truth)
+    ]
+    name = _name(seed, members.tolist(), rows)
     key = home.store / policy_name / f"{delivery}.expert-review-{name}.json"
     hidden = [*_IDENTIFIERS, *_MADE_OF_DIAGNOSES, *_condition_group(policy)]
     files: dict[Path, bytes] = {}
@@ -104,10 +109,6 @@ def export(home: Home, policy_name: str, delivery: str, reviewers: int, folder: 
             for file, content in _files(tables, numbers, hidden, name, reviewer).items()
         }
     _write(files)
-    rows = [
-        [1 + place // PROFILES, 1 + place % PROFILES, one.condition_group, one.chapter, one.code]
-        for place, one in enumerate(truth)
-    ]
     durable.replace(key, json.dumps({"review": name, "key": rows}).encode(), 0o600)
     return Review(name, folder, key, reviewers)
 
@@ -144,6 +145,11 @@ def score(home: Home, sheets: Sequence[Path]) -> tuple[str, list[Score], list[Sc
     reviewers = sorted({reviewer for reviewer, _ in answers})
     of_reviewers = [one for reviewer in reviewers for one in scores(key, _of(answers, reviewer))]
     return review, scores(key, answers), of_reviewers
+
+
+def _name(seed: bytes, members: Sequence[int], rows: Sequence[Sequence[object]]) -> str:
+    """Name of an export. Answers about a candidate are never scored with the key of one that replaced it."""
+    return hashlib.sha256(seed + json.dumps([members, rows]).encode()).hexdigest()[:12]
 
 
 def _of(answers: Mapping[tuple[int, int], Condition], reviewer: int) -> dict[tuple[int, int], Condition]:

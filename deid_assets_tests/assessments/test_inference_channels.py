@@ -124,6 +124,14 @@ class TestGroups:
         told = measured(150, 0.5)
         assert f"diagnosis_3/{ALL}/most_frequent" not in told and LARGEST in told
 
+    @pytest.mark.parametrize(("members", "shown"), [(150, False), (200, True)])
+    def test_a_policy_that_judges_smaller_groups_does_not_show_them(self, members, shown):
+        """500 trials tell a share of 20 members to half a member."""
+        own = policy(members_in_group=20)
+        found = inferred(own, [channel(members, 0.5)], members, stream)
+        told = {one.name for one in inference_measurements(own, found, members, stream, "c" * 64, 1)}
+        assert (f"diagnosis_3/{ALL}/most_frequent" in told) == shown and LARGEST in told
+
     def test_better_ones_are_counted(self):
         told = measured(4_000, 0.9, groups=3)
         assert told["diagnosis_3/groups"].value == told["diagnosis_3/shown_better/naive_bayes"].value == 3

@@ -11,7 +11,7 @@ from deid_assets.assessments.analyst_questions import HAS_CONDITION, analyst_que
 from deid_assets.assessments.canaries import CANARIES, canaries_measurement
 from deid_assets.assessments.compared_tables import Compared
 from deid_assets.assessments.evidence import LEFT_OUT, PLAIN_UNITS
-from deid_assets.assessments.next_year import Plan, Scores
+from deid_assets.assessments.next_year import Plan, Scores, measured_scores
 from deid_assets.assessments.registry import required_measurements
 from deid_assets.assessments.utility import (
     ASSOCIATIONS,
@@ -25,6 +25,7 @@ from deid_assets.assessments.utility import (
     unaccounted,
 )
 from deid_assets.methods.utility.ledger import ledger_frame, row_account
+from deid_assets.methods.utility.prediction import Examples
 from deid_assets.policy.explanation import explain
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets_tests.methods.small_tables import small_store
@@ -41,7 +42,7 @@ class TestCanaries:
     @pytest.mark.parametrize("model", ["ridge", "gradient_boosting"])
     def test_lost_data_show_their_loss_and_equal_data_none(self, model):
         found = utility_canaries.utility_canaries(replace(PLAN, model=model), KEY)
-        assert found.share == 1 and found.draws == 10
+        assert found.share == 1 and found.draws == 11
 
     @pytest.mark.parametrize(
         ("module", "name", "broken"),
@@ -111,7 +112,7 @@ class TestLedgersEnd:
 class TestNumbers:
     def test_none_tells_less_than_25_members_apart(self):
         """Every number is a multiple of the step that 25 members make, or derived from noisy counts."""
-        scores = Scores(0.412345, 0.456789, 0.5, 0.49, 0.0444, 0.0512, 900, 1_700)
+        scores = Scores(0.412345, 0.456789, 0.5, 0.49, 0.0444, 0.0512, True, 900, 1_700)
         policy = policy_from(public_values())
         measured = [*utility._scores(policy, scores, 20_000, "c" * 64), *ledger_measurements(ledger(), 20_000)]
         for one in measured:
@@ -120,9 +121,14 @@ class TestNumbers:
                 assert number is None or abs(number / step - round(number / step)) < 1e-6, one.name
             assert one.unit in PLAIN_UNITS
 
+    def test_the_error_of_one_group_is_told_in_whole_standard_errors(self):
+        found = pd.DataFrame({"standard_errors": [0.31, -1.23, 4.01, np.nan]})
+        told = {one.name: one.value for one in utility._questions(found, 20_000)}
+        assert told == {"questions_compared": 3, "median_answer_error": 1.3, "largest_answer_error": 5}
+
     def test_a_loss_never_looks_smaller_than_it_is(self):
         assert rounded_up(0.0444, 20_000) == 0.046 and rounded(0.0444, 20_000) == 0.044
-        scores = Scores(0, 0, 0, 0, 0.0459, 0.0459, 9, 9)
+        scores = Scores(0, 0, 0, 0, 0.0459, 0.0459, True, 9, 9)
         found = {one.name: one for one in utility._scores(policy_from(public_values()), scores, 20_000, "c" * 64)}
         assert found[SCORE_LOSS].bound >= found[SCORE_LOSS].value >= 0.0459 - 0.001
 
@@ -130,6 +136,22 @@ class TestNumbers:
         policy = policy_from(changed(SMALL, utility={"score_loss_at_most": 0.5}))
         (loss,) = [one for one in utility._scores(policy, None, 600, "c" * 64) if one.name == SCORE_LOSS]
         assert loss.gating and loss.value is None and not loss.passed
+
+    def test_where_the_delivery_teaches_nothing_a_limit_refuses_however_small_the_loss(self):
+        policy = policy_from(changed(SMALL, utility={"score_loss_at_most": 0.5}))
+        scores = Scores(0.4, 0.4, 0.4, 0.4, 0.0, 0.0, False, 40, 40)
+        (loss,) = [one for one in utility._scores(policy, scores, 600, "c" * 64) if one.name == SCORE_LOSS]
+        assert loss.gating and loss.value == 0 and loss.bound is None and not loss.passed
+
+    @pytest.mark.parametrize("members", [12, 60])
+    def test_too_few_members_teach_nothing(self, members):
+        """Eight features of chance, and days that have nothing to do with them: the release may say anything."""
+        generator = np.random.default_rng(1)
+        truth, member = np.log1p(np.arange(members) % 4), np.arange(members)
+        delivered = Examples(member, generator.normal(size=(members, 8)), member % 4, truth)
+        shown = Examples(member, np.zeros((members, 1)), np.zeros(members, dtype=np.int64), truth)
+        found = measured_scores(PLAN, delivered, shown, np.zeros(members, dtype=np.int64), generator)
+        assert found is not None and not found.learned and found.loss < 0.05
 
 
 class TestFloors:
@@ -147,7 +169,7 @@ class TestFloors:
     @pytest.mark.parametrize(("loss", "bound", "passed"), [(0.05, 0.09, True), (0.05, 0.11, False), (0.2, 0.3, False)])
     def test_the_bound_of_the_loss_decides(self, loss, bound, passed):
         policy = policy_from(changed(SMALL, utility=FLOORS))
-        scores = Scores(0.4, 0.4 + loss, 0.5, 0.5, loss, bound, 9_000, 9_000)
+        scores = Scores(0.4, 0.4 + loss, 0.5, 0.5, loss, bound, True, 9_000, 9_000)
         (found,) = [one for one in utility._scores(policy, scores, 50_000, "c" * 64) if one.name == SCORE_LOSS]
         assert found.gating and found.passed == passed
 

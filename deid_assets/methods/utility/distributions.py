@@ -8,13 +8,15 @@ import numpy as np
 def total_variation(before: np.ndarray, after: np.ndarray) -> float:
     """Total variation distance of two distributions given by counts of the same values; 0 equal, 1 disjoint.
 
-    It is the largest difference of the shares of any set of values.
+    It is the largest difference of the shares of any set of values. A column that is left without rows is at distance 1.
 
     Examples
     --------
     >>> total_variation(np.array([1, 1]), np.array([2, 2])), total_variation(np.array([3, 0]), np.array([0, 5]))
     (0.0, 1.0)
     """
+    if (np.sum(before) > 0) != (np.sum(after) > 0):
+        return 1.0
     p, q = _shares(before), _shares(after)
     return float(0.5 * np.abs(p - q).sum())
 

@@ -27,7 +27,7 @@ class Utility(Section):
     score_loss_at_most: Loss | None = Field(
         None,
         description="highest loss of score (root mean squared error of log(1 + days)) from the delivery to the release, by its "
-        "95 % upper bound; null: no gate",
+        "95 % upper bound; refuses if nothing can be predicted from the delivery; null: no gate",
     )
     distance_at_most: Probability | None = Field(
         None,

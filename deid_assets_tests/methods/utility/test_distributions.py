@@ -41,6 +41,11 @@ def test_distances_are_0_of_equal_shares_symmetric_and_at_most_1(before, data):
         assert 0 <= distance(before, after) <= 1 + 1e-12
 
 
+def test_a_column_that_is_left_without_rows_has_lost_everything():
+    assert total_variation(np.array([3, 1]), np.array([0, 0])) == 1
+    assert total_variation(np.array([0, 0]), np.array([0, 0])) == 0
+
+
 def test_the_order_counts_for_the_earth_movers_distance():
     near, far = np.array([0, 5, 0, 0]), np.array([0, 0, 0, 5])
     first = np.array([5, 0, 0, 0])
