@@ -31,9 +31,10 @@ def why_no_choice(
     """
     gates = Counter(passed_over.values())
     against = ", ".join(f"{gate} at {count} node{'s' * (count != 1)}" for gate, count in gates.items())
-    against = against or "too many members at high risk at every node, even with maximum suppression"
+    everywhere = "every node" if not left_open else "every node that was tried"
+    against = against or f"too many members at high risk at {everywhere}, even with maximum suppression"
     return (
-        f"refused: no generalization of this policy passes. Failed gates: {against}. "
+        f"refused: {_all_or_some(left_open)} passes. Failed gates: {against}. "
         f"{_advice(diagnosis, suppress_at_most)}{f' For absence: {because}.' if because else ''}"
         + (
             " Nodes that keep less information than detail_at_least requires were not tried; lower it to try them."
@@ -47,11 +48,16 @@ def why_no_choice(
             else ""
         )
         + (
-            f" {left_open} nodes that lose more were not searched; a larger risk.search.enough searches them too."
+            f" {left_open} nodes that lose more were left open by the search; a larger risk.search.enough searches them too."
             if left_open
             else ""
         )
     )
+
+
+def _all_or_some(left_open: int) -> str:
+    """What does not pass: nothing is known about nodes that the search left open."""
+    return "none of the generalizations that were tried" if left_open else "no generalization of this policy"
 
 
 def _advice(diagnosis: pd.DataFrame, suppress_at_most: float) -> str:

@@ -62,9 +62,10 @@ def nodes_to_try(
         if not enough_detail(kept_at_node(policy, kept, node), policy.detail_at_least, sampled, fewest)
     }
     useful = nodes[~nodes["node"].isin(map(node_text, not_tried))]
-    # A candidate that loses more than an open node may not be the best one that is left.
+    # A candidate that loses more than an open node may not be the best one that is left, and one that loses as much may lie
+    # above it: nothing shows that it is minimal.
     open_ = nodes["decision"] == "open"
-    decided = useful["loss"] <= nodes.loc[open_, "loss"].min() if open_.any() else True
+    decided = useful["loss"] < nodes.loc[open_, "loss"].min() if open_.any() else True
     candidate = (useful["decision"] == "candidate") & decided
     # Suppressing a share s of the members lowers the share at high risk by at most s.
     reachable = candidate | (useful["lower"] <= risk.max_high_risk_share + risk.suppression.at_most)

@@ -23,3 +23,12 @@ def test_a_refusal_offers_what_passed_with_its_threshold_and_nothing_else():
     none = why_no_choice({}, pd.DataFrame(rows[:2], columns=list(COLUMNS)), 0.03, "they are in ours/0001")
     assert "None of the changes" in none and "(attack given membership against 1)" in none
     assert none.endswith("For absence: they are in ours/0001.")
+
+
+def test_a_refusal_says_nothing_of_nodes_that_the_search_left_open():
+    nothing = pd.DataFrame(columns=[*COLUMNS]).astype({"would_pass": "bool"})
+    every = why_no_choice({}, nothing, 0.03, "")
+    assert every.startswith("refused: no generalization of this policy passes.") and "at every node, even" in every
+    some = why_no_choice({}, nothing, 0.03, "", left_open=7)
+    assert some.startswith("refused: none of the generalizations that were tried passes.")
+    assert "at every node that was tried, even" in some and "7 nodes that lose more were left open by the search" in some

@@ -63,6 +63,17 @@ def test_the_policy_takes_what_is_printed_and_it_says_nothing_of_how_many_member
     assert not any(character.isdigit() for character in printed.partition("values:")[2])
 
 
+def test_a_share_that_is_no_whole_number_of_members_pools_all_that_fewer_hold(home):
+    (found,) = yaml.safe_load(pooled_hierarchy(home, policy(), "place", "d1", [0.05])).values()
+    assert found["values"]["Other"][0] == "Elsewhere", "nobody is fewer than half a member of ten"
+
+
+def test_a_hierarchy_that_is_pooled_already_is_pooled_anew(home):
+    once = pooled_hierarchy(home, policy(), "place", "d1", [0.2])
+    again = policy(hierarchies__place=yaml.safe_load(once)["place"])
+    assert pooled_hierarchy(home, again, "place", "d1", [0.4]) == pooled_hierarchy(home, policy(), "place", "d1", [0.4])
+
+
 def test_what_cannot_be_pooled_is_said(home):
     with pytest.raises(PolicyError, match="not a claim-level quasi-identifier of heritage_public; these are: specialty"):
         pooled_hierarchy(home, policy(), "age", "d1", [0.2])

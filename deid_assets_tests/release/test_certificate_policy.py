@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from deid_assets.errors import ReleaseError
-from deid_assets.methods.lattice.certificate import Criterion
+from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE
+from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate
 from deid_assets.policy.loading import policies_in, policy_from
 from deid_assets.release.manifest.certificate_policy import StatedLattice
 from deid_assets_tests.release.making import POLICY, PROOF
@@ -62,6 +63,35 @@ def test_a_proof_about_something_else_is_none():
     assert stated.problems(replace(PROOF, heights=(2, 2)))
     assert stated.problems(replace(PROOF, criterion=Criterion("counted", 0.2)))
     assert stated.problems(replace(PROOF, criterion=Criterion("lower_bound", 0.1)))
+
+
+def test_a_proof_that_takes_every_loss_on_trust_needs_a_loss_that_depends_on_classes():
+    """Losses by level cannot be called large at a fine node alone; losses that are listed by node can."""
+    invented = OptimalityCertificate(
+        ("age", "sex"), (2, 1), None, 0.0, Criterion("counted", 0.1), (2, 1), 9.0, (MeasuredNode((1, 1), 0.4, 40, 100),),
+        no_better=(((2, 0), 9.0), ((2, 1), 9.0)), neighbors=(MeasuredNode((1, 1), 0.4, 40, 100),),
+        passed_over={(2, 0): "share at high risk"}, rest_loss=9.0,
+    )  # fmt: skip
+    assert invented.problems() == []
+    assert "losses of levels" in "; ".join(StatedLattice.of(json.dumps(POLICY)).problems(invented))
+    by_classes = POLICY | {"risk": POLICY["risk"] | {"loss": "discernibility"}}
+    assert StatedLattice.of(json.dumps(by_classes)).problems(invented) == []
+    assert StatedLattice.of(json.dumps(by_classes)).problems(PROOF)
+
+
+@pytest.mark.parametrize(
+    ("reason", "section"),
+    [(PINNED, {"releases": {"generalization": "pinned"}}), (TOO_LITTLE, {"detail_at_least": {"age": 0.5}})],
+)
+def test_a_policy_passes_nodes_over_only_for_reasons_that_it_has(reason, section):
+    told = SHIPPED["heritage"].public_content()
+    stated, having = (StatedLattice.of(json.dumps(content)) for content in (told, told | section))
+    names, heights = zip(*stated.dimensions, strict=True)
+    proof = replace(
+        PROOF, dimensions=names, heights=heights, criterion=stated.criteria[0], passed_over={(0,) * len(heights): reason}
+    )
+    assert stated.problems(proof) == [f"nodes are passed over for a reason that the policy does not have: {reason}"]
+    assert having.problems(proof) == []
 
 
 @pytest.mark.parametrize("text", ["", "opt_outs: withheld", "[]", "{}", '{"kind": "flat"}', '{"risk": 3}', '{"a": 1, "a": 2}'])

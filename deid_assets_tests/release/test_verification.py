@@ -282,6 +282,16 @@ def test_a_certificate_that_proves_nothing_is_found_out_though_it_is_signed(rele
     assert [check.name for check in verify(published.folder, releases.key.public).failures] == [CERTIFIED]
 
 
+def test_what_a_certificate_takes_on_trust_is_counted(releases, published):
+    """No number shows that a node was rightly passed over."""
+    (check,) = [check for check in verify(published.folder, releases.key.public).checks if check.name == CERTIFIED]
+    assert check.outcome == "passed" and check.reason.endswith("of the largest loss, failed")
+    on_trust = [{"node": node, "gate": "demographic classes"} for node in ([0, 0], [0, 1])]
+    recertify(releases, published.folder, lambda told: told.update(failed=[], passed_over=on_trust))
+    (check,) = [check for check in verify(published.folder, releases.key.public).checks if check.name == CERTIFIED]
+    assert check.outcome == "passed" and check.reason.endswith("failed or is among the 2 passed over")
+
+
 def test_a_certificate_rounded_until_it_proves_nothing_is_not_said_to_hold(releases, published):
     """Losses of two dimensions rounded to halves: no node can lose less by more than all there is to lose."""
     recertify(releases, published.folder, lambda told: told.update(rounded_down_to=0.5))

@@ -133,7 +133,8 @@ def tagged_lattice(order: np.ndarray, passes: Callable[[Node], bool], enough: in
         wanted = tags == OPEN
         passing = order[tags == PASSES]
         if enough is not None and len(passing) >= enough:
-            wanted &= order < np.partition(passing, enough - 1)[enough - 1]
+            # Ties are decided too: a node that may stay open never lies below one of those found.
+            wanted &= order <= np.partition(passing, enough - 1)[enough - 1]
         places = np.flatnonzero(wanted)
         if not len(places):
             return tags

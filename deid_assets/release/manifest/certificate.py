@@ -60,6 +60,11 @@ def certificate_tolerance(content: bytes) -> float:
     return _from_json(parse_json(content)).tolerance
 
 
+def nodes_passed_over(content: bytes) -> int:
+    """Number of nodes that were passed over, for reasons that are taken on trust; for a certificate without problems."""
+    return len(_from_json(parse_json(content)).passed_over)
+
+
 def certificate_problems(content: bytes, policy: str, number: int, stated: StatedLattice | None = None) -> list[str]:
     """Return what is wrong with a certificate of this release; never raises because of the text's content.
 

@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deid_assets.errors import ReleaseError
+from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE
 from deid_assets.methods.lattice.certificate import Criterion, OptimalityCertificate
 from deid_assets.store.digests import parse_json
+
+_LOSSES_OF_CLASSES = ("discernibility", "average_class_size")
 
 
 @dataclass(frozen=True)
@@ -23,10 +26,17 @@ class StatedLattice:
         Name and highest level of each dimension, in order.
     criteria
         The criteria that nodes may have been judged by.
+    losses_by_level
+        Whether the loss of a node is the sum of its levels' losses. A proof without losses of levels then says less than it
+        could: it takes the loss of every node on trust.
+    never
+        Reasons for which this policy passes no node over.
     """
 
     dimensions: tuple[tuple[str, int], ...]
     criteria: tuple[Criterion, ...]
+    losses_by_level: bool = True
+    never: frozenset[str] = frozenset({PINNED, TOO_LITTLE})
 
     @classmethod
     def of(cls, policy: str) -> "StatedLattice":
@@ -50,13 +60,23 @@ class StatedLattice:
             found.append("its dimensions, or their levels, differ from those of the policy")
         if not any(_same(proof.criterion, stated) for stated in self.criteria):
             found.append("it does not state that nodes fail when the policy does")
+        if (proof.losses is not None) != self.losses_by_level:
+            found.append("it states losses of levels where the policy's loss depends on classes, or the other way round")
+        found += [
+            f"nodes are passed over for a reason that the policy does not have: {reason}"
+            for reason in sorted(self.never & set(proof.passed_over.values()))
+        ]
         return found
 
 
 def _flat(told: Mapping) -> StatedLattice:
     columns = told["quasi_identifiers"]
     dimensions = ((qi["release_as"], _levels(told["hierarchies"][qi["hierarchy"]]) - 1) for qi in columns)
-    return StatedLattice(tuple(dimensions), (Criterion("counted", float(told["risk"]["max_suppressed"])),))
+    return StatedLattice(
+        tuple(dimensions),
+        (Criterion("counted", float(told["risk"]["max_suppressed"])),),
+        told["risk"].get("loss") not in _LOSSES_OF_CLASSES,
+    )
 
 
 def _cohort(told: Mapping) -> StatedLattice:
@@ -79,7 +99,11 @@ def _longitudinal(told: Mapping) -> StatedLattice:
     criteria = [Criterion("sequential", search["aim"] * at_most, search["error"] / nodes, search["draws_at_most"])]
     if risk["suppression"] is not None:
         criteria.append(Criterion("lower_bound", at_most + risk["suppression"]["at_most"]))
-    return StatedLattice(dimensions, tuple(criteria))
+    has = {
+        PINNED: (told.get("releases") or {}).get("generalization") == "pinned",
+        TOO_LITTLE: bool(told.get("detail_at_least")),
+    }
+    return StatedLattice(dimensions, tuple(criteria), never=frozenset(reason for reason, stated in has.items() if not stated))
 
 
 def _levels(hierarchy: Mapping) -> int:

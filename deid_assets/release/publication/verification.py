@@ -16,7 +16,12 @@ from typing import Literal
 from deid_assets.errors import ReleaseError
 from deid_assets.release.keys import PublicKey
 from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
-from deid_assets.release.manifest.certificate import certificate_problems, certificate_tolerance, names_exact_edition
+from deid_assets.release.manifest.certificate import (
+    certificate_problems,
+    certificate_tolerance,
+    names_exact_edition,
+    nodes_passed_over,
+)
 from deid_assets.release.manifest.certificate_policy import StatedLattice
 from deid_assets.release.manifest.editions import FORMAT
 from deid_assets.release.registry.chain import GENESIS, Chain, read_chain
@@ -270,7 +275,9 @@ def _public_certificate(name: str, content: bytes, problems: str) -> Check:
         return Check(
             name, "skipped", "for so few people, losses are rounded too much to prove anything; ask for the exact edition"
         )
-    return Check(name, "passed", f"no node loses less by more than {tolerance:.3g} of the largest loss")
+    found = f"every node that loses less, by more than {tolerance:.3g} of the largest loss, failed"
+    passed_over = nodes_passed_over(content)
+    return Check(name, "passed", found + (f" or is among the {passed_over:,} passed over" if passed_over else ""))
 
 
 def _listed(manifest: Mapping) -> dict[str, tuple[str, int]] | None:

@@ -1,12 +1,17 @@
 """OLA finds what asking every node finds, with fewer questions."""
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.methods.lattice.predictive_tagging import (
+    OPEN,
+    PASSES,
     all_nodes,
     below_or_equal,
     minimal_passing_nodes,
+    sums_of_losses,
+    tagged_lattice,
 )
 from deid_assets_tests import examples
 from deid_assets_tests.methods.oracle import k_minimal_nodes, number_of_nodes
@@ -68,3 +73,15 @@ def test_no_node_passes_or_all_do():
     assert minimal_passing_nodes((2, 3), lambda node: False) == []
     assert minimal_passing_nodes((2, 3), lambda node: True) == [(0, 0)]
     assert minimal_passing_nodes((), lambda node: True) == [()]
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=4), min_size=1, max_size=3),
+    st.integers(0, 6),
+    st.integers(1, 4),
+)
+def test_a_node_that_stays_open_comes_after_enough_that_pass_even_if_many_are_equal(steps, needed, enough):
+    order = sums_of_losses([np.cumsum(own) for own in steps])
+    tags = tagged_lattice(order, lambda node: sum(node) >= needed, enough)
+    first = np.sort(order[tags == PASSES])[:enough]
+    assert np.all(order[tags == OPEN] > first.max(initial=-1.0)) and (len(first) == enough or not np.any(tags == OPEN))
