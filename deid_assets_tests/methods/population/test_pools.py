@@ -120,5 +120,6 @@ def test_tagging_stays_sound_with_pooled_levels(holds, seed, threshold):
     shares = {result.node: result.share for result in every.nodes}
     for result in tagged.nodes:
         assert result.decision != "open"
-        if abs(shares[result.node] - threshold) > 0.2:
+        # So few draws may leave a node undecided, which is then no candidate; what they decide must be right.
+        if result.decision != "undecided" and abs(shares[result.node] - threshold) > 0.2:
             assert (result.decision == "candidate") == (shares[result.node] < threshold)
