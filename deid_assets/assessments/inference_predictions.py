@@ -30,7 +30,7 @@ class Inferred:
     groups
         Groups in which there was something to predict.
     single
-        Groups with one value: whoever sees the group knows the value.
+        Groups with one value: the group itself reveals it.
     outcomes
         By name of the group and of the model. Groups of few members are together in `OTHERS`.
     """

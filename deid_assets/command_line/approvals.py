@@ -27,7 +27,7 @@ _POLICY = click.option(
 @_POLICY
 @click.option("--json", "as_json", is_flag=True, help="Print the result as a JSON document.")
 def approvals(policy_file: Path | None, as_json: bool) -> None:
-    """List the releases that passed the gate and wait for a person's approval, with what stands against it."""
+    """List the releases that passed the gate and wait for a person's approval, with what prevents its approval."""
     from deid_assets.automation.approvals import awaiting
 
     releases, reading = _at_home(policy_file)
