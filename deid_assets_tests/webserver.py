@@ -54,6 +54,8 @@ def opened(root: Path) -> Iterator[Ui]:
             stdout=printed,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            # Dagster ends its own processes by SIGINT, which whoever runs the tests in the background has them ignore.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
     try:
 
@@ -67,8 +69,7 @@ def opened(root: Path) -> Iterator[Ui]:
         wait_for("the UI", answers)
         yield ui
     finally:
-        # The UI's own processes, and nobody else's: they are one process group. Whoever runs the tests in the background
-        # has them ignore SIGINT.
+        # The UI's own processes, and nobody else's: they are one process group.
         os.killpg(process.pid, signal.SIGTERM)
         try:
             process.wait(20)
