@@ -427,7 +427,7 @@ def registry_cases(lines: list[bytes]) -> Iterator[Case]:
     for number, line in enumerate(lines):
         fields = json.loads(line)
         for name in sorted(fields):
-            old, new = (json.dumps(part).encode() for part in (fields[name], another(fields[name])))
+            old, new = (json.dumps(part, separators=(",", ":")).encode() for part in (fields[name], another(fields[name])))
             yield (
                 f"registry: line {number + 1}, {name} changed",
                 _replaced(number, lambda text, name=name, old=old, new=new: text.replace(

@@ -23,7 +23,7 @@ from deid_assets.release.gate import judgement
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import SigningKey
 from deid_assets.resources import Workplace
-from deid_assets.stages import STAGE_OF, STAGES
+from deid_assets.stages import RELEASE, STAGE_OF, STAGES
 from deid_assets.store.digests import tables_digest
 from deid_assets.store.tables import Table, held_open, require_plain_tables, write_table
 from deid_assets_tests.matrices.tampered_files import ODD, flipped, write
@@ -73,7 +73,12 @@ def _refusals(pipeline: Pipeline, policy: ReleasePolicy, workplace: Workplace, f
     rows = {name: pipeline.table(KEY, name) for name in ("release_members", "release_claims", "release_days_in_hospital")}
     digest = tables_digest(rows) if all(rows_are_there(table) for table in rows.values()) else ""
     found += judgement.evidence_refusals(policy, KEY, evidence, digest, 1)
-    context = SimpleNamespace(instance=pipeline.instance, partition_key=KEY, run=SimpleNamespace(run_id="a run that looks"))
+    context = SimpleNamespace(
+        instance=pipeline.instance,
+        partition_key=KEY,
+        run=SimpleNamespace(run_id="a run that looks"),
+        selected_asset_keys={dg.AssetKey([policy.name, RELEASE])},
+    )
     return found + common_refusals(context, policy, workplace, file, evidence, ("members", "claims"))
 
 

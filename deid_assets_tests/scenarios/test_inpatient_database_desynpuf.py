@@ -74,14 +74,13 @@ def candidate(tmp_path):
         write_policy(pipeline.home.policies, POLICY)
         pipeline.register(KEY, "desynpuf", folder)
         before = [name for name in pipeline.every_asset if STAGE_OF[name] in ("intake", "preparation")]
-        made = pipeline.run(KEY, [*before, "value_domains"], checks=False)
+        made = pipeline.run(KEY, [*before, "value_domains"], checks=False, stages=False)
         assert not made.reasons
         levels = pd.DataFrame({"dimension": ["age", "days_in_hospital"], "level": [1, 1], "level_name": ["", ""]})
         write_table(pipeline.table(KEY, "chosen_generalization"), levels)
         write_table(pipeline.table(KEY, "suppressed_members"), "SELECT NULL::VARCHAR AS member_id WHERE false")
-        made = pipeline.run(
-            KEY, ["release_members", "release_claims", "release_days_in_hospital", "inpatient_attack"], checks=False
-        )
+        assets = ["release_members", "release_claims", "release_days_in_hospital", "inpatient_attack"]
+        made = pipeline.run(KEY, assets, checks=False, stages=False)
         assert not made.reasons
         yield pipeline, folder
 
@@ -94,7 +93,7 @@ def test_the_raw_discharge_file_gives_the_numbers_of_the_delivery(candidate):
         names = ("DE1_0_2008_to_2010_Inpatient_Claims_Sample_2.csv", "DE1_0_2008_Beneficiary_Summary_File_Sample_2.csv")
         connection.execute(DISCHARGES.format(file=file), [str(folder / name) for name in names])
     write_policy(pipeline.home.policies, changed(POLICY, inpatient_attack={"table": TABLE}))
-    made = pipeline.run(KEY, ["inpatient_attack"], checks=False)
+    made = pipeline.run(KEY, ["inpatient_attack"], checks=False, stages=False)
     assert not made.reasons
     of_table = numbers(pipeline)
     assert 0 < of_table["inpatient_expected"] < 1

@@ -112,7 +112,7 @@ def test_it_is_run_again_and_publishes(run, flat, signal, point):
 @pytest.mark.parametrize(
     ("signal", "point", "status"),
     [
-        ("SIGTERM", "event:ASSET_MATERIALIZATION:release", "CANCELED"),
+        matrix("SIGTERM", "event:ASSET_MATERIALIZATION:release", "CANCELED"),
         matrix("SIGINT", "recorded:PIPELINE_SUCCESS", "SUCCESS"),
         matrix("SIGTERM", "closing", "SUCCESS"),
     ],

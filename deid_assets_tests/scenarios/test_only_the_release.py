@@ -79,6 +79,7 @@ def runs_in(home: Path) -> list[dg.DagsterRun]:
         return list(instance.get_runs())
 
 
+@pytest.mark.matrix
 def test_what_the_home_publishes_or_refuses_is_published_or_refused_in_the_project(tmp_path, instance):
     home, warehouse = tmp_path / "deid", tmp_path / "wh"
     write_delivery(tmp_path / "synthetic", MEMBERS, 1)

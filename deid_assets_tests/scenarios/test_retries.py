@@ -63,7 +63,7 @@ def judged(tmp_path_factory):
 
 
 def judge(root: Path) -> None:
-    before = ("intake", "preparation", "adversary", "generalization", "candidate", "counts")
+    before = ("intake", "preparation", "adversary", "generalization", "candidate", "accounting", "counts")
     with pipeline_in(root) as pipeline:
         write_policy(pipeline.home.policies, POLICY)
         pipeline.synthetic(KEY, MEMBERS, seed=1)
