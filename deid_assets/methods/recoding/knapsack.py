@@ -9,6 +9,7 @@ The relaxation bounds every choice, of all candidates, and completing its last s
 step (Kellerer, Pferschy and Pisinger 2004, chapter 11). A branch and bound solver closes most of this gap.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -65,10 +66,7 @@ class Candidates:
         """
         hull: list[int] = []
         shares, losses = self.shares, self.losses
-        order = np.lexsort((shares, losses))
-        # Only candidates with a smaller share than all that lose less can be on the hull.
-        least = np.minimum.accumulate(shares[order])
-        for new in order[np.concatenate([[True], least[1:] < least[:-1]])].tolist():
+        for new in self.front().tolist():
             while len(hull) > 1:
                 first, last = hull[-2], hull[-1]
                 rise = (losses[last] - losses[first]) * (shares[last] - shares[new])
@@ -77,6 +75,18 @@ class Candidates:
                 hull.pop()
             hull.append(new)
         return np.array(hull)
+
+    def front(self) -> np.ndarray:
+        """Return the candidates than which no other is better in share or loss and as good in both, as `hull` does.
+
+        Examples
+        --------
+        >>> Candidates(np.array([4, 3, 1, 0, 0]), np.array([0, 3, 1, 4, 5])).front().tolist()
+        [0, 2, 3]
+        """
+        order = np.lexsort((self.shares, self.losses))
+        least = np.minimum.accumulate(self.shares[order])
+        return order[np.concatenate([[True], least[1:] < least[:-1]])]
 
 
 @dataclass(frozen=True)
@@ -139,32 +149,33 @@ def relaxation(classes: Sequence[Candidates], budget: float) -> Relaxation | Non
         return None
     place = [0] * len(classes)
     loss = _sum_at(classes, [hull[0] for hull in hulls], "losses")
-    # Of equal prices, the first class and its first step come first, so that steps are taken along each hull.
     steps = [
-        (float(rise / saved), number, step)
+        (number, step, float(rise), float(saved))
         for number, (candidates, hull) in enumerate(zip(classes, hulls, strict=True))
         for step, (rise, saved) in enumerate(
             zip(np.diff(candidates.losses[hull]), -np.diff(candidates.shares[hull]), strict=True)
         )
     ]
-    bound, last = loss, 0.0
+    bound, price = loss, 0.0
     excess = _sum_at(classes, [hull[0] for hull in hulls], "shares") - budget
-    for price, number, step in sorted(steps):
+    # The sort is stable: steps of equal prices are taken along each hull.
+    for number, step, rise, saved in sorted(steps, key=_price):
         if excess <= _ROUND_OFF * budget:
             break
-        own = hulls[number]
-        saved = float(classes[number].shares[own[step]] - classes[number].shares[own[step + 1]])
-        bound += price * min(saved, excess)
-        last = price
+        bound += rise * min(1.0, excess / saved)
+        price = _price((number, step, rise, saved))
         excess -= saved
         place[number] = step + 1
-    return Relaxation(bound, last, tuple(int(hull[at]) for hull, at in zip(hulls, place, strict=True)))
+    return Relaxation(bound, price, tuple(int(hull[at]) for hull, at in zip(hulls, place, strict=True)))
 
 
 def solve(
     classes: Sequence[Candidates], budget: float, seconds: float = SOLVER_SECONDS, gap: float = SOLVER_GAP
 ) -> Knapsack | None:
-    """Choose one hull candidate of each class; None if no choice is within the budget.
+    """Choose one candidate of each class; None if no choice is within the budget.
+
+    The solver gets every candidate that no other dominates. It is made for some dozens of candidates for each class, not for
+    all nodes of a lattice.
 
     The solver (HiGHS, branch and bound) computes in floating point, so its choice is added up again; if it loses no less than
     the completed relaxation, or exceeds the budget, that is returned instead.
@@ -198,12 +209,18 @@ def solve(
     return min((one for one in found if _within(one.share, budget)), key=lambda one: one.loss)
 
 
+def _price(step: tuple[int, int, float, float]) -> float:
+    """Return the loss per share of a step; infinite if it saves next to nothing."""
+    _, _, rise, saved = step
+    return rise / saved if saved > rise / sys.float_info.max else np.inf
+
+
 def _branch_and_bound(classes: Sequence[Candidates], budget: float, seconds: float, gap: float) -> tuple[int, ...] | None:
-    """Return the solver's choice among the hull candidates; None if it found none in time."""
-    hulls = [candidates.hull() for candidates in classes]
-    sizes = [len(hull) for hull in hulls]
-    losses = np.concatenate([candidates.losses[hull] for candidates, hull in zip(classes, hulls, strict=True)])
-    shares = np.concatenate([candidates.shares[hull] for candidates, hull in zip(classes, hulls, strict=True)])
+    """Return the solver's choice; None if it found none in time."""
+    fronts = [candidates.front() for candidates in classes]
+    sizes = [len(front) for front in fronts]
+    losses = np.concatenate([candidates.losses[front] for candidates, front in zip(classes, fronts, strict=True)])
+    shares = np.concatenate([candidates.shares[front] for candidates, front in zip(classes, fronts, strict=True)])
     columns, total = np.arange(len(losses)), max(float(losses.max()), 1e-300)
     one_each = sparse.csr_array((np.ones(len(losses)), (np.repeat(np.arange(len(classes)), sizes), columns)))
     constraints = [LinearConstraint(one_each, 1, 1)]
@@ -222,7 +239,7 @@ def _branch_and_bound(classes: Sequence[Candidates], budget: float, seconds: flo
         return None
     ends = np.cumsum(sizes)
     chosen = [int(np.argmax(found.x[end - size : end])) for size, end in zip(sizes, ends, strict=True)]
-    return tuple(int(hull[at]) for hull, at in zip(hulls, chosen, strict=True))
+    return tuple(int(front[at]) for front, at in zip(fronts, chosen, strict=True))
 
 
 def _sum_at(classes: Sequence[Candidates], choice: Sequence[int], what: str) -> float:
