@@ -83,6 +83,15 @@ def bits_at(policy: Policy, column: str, values: list, counts: np.ndarray, level
     return bits(labels, counts)
 
 
+def former_scale(policy: Policy, table: Callable[[str], Table]) -> float:
+    """What the fall in entropy of age counts more on the scale of `loss` than relative to the last level of its hierarchy."""
+    values, counts = counts_of(policy, table, "age")
+    finest = bits_at(policy, "age", values, counts, 0)
+    last = bits_at(policy, "age", values, counts, policy.hierarchy_of("age").levels - 1)
+    former = bits([FORMER_AGE.indices(np.array([int(value)]))[0] for value in values], counts)
+    return (finest - last) / (finest - former)
+
+
 def loss(delivery: str) -> None:
     """Print the loss of the chosen levels by column, and that of the former default's levels."""
     policy, table = policy_called(POLICY), tables_of(delivery)
@@ -152,15 +161,15 @@ def by_class(delivery: str) -> None:
     policy, table = policy_called(POLICY), tables_of(delivery)
     assert isinstance(policy, Policy)
     computation = computation_of(policy, table)
-    loss = LatticeLoss(computation.data, computation.dimensions)
+    losses = LatticeLoss(computation.data, computation.dimensions)
     computation.index  # noqa: B018 - bit-sets are made when they are first needed
     chosen = dict(table("chosen_generalization").query(f"SELECT dimension, level FROM {table('chosen_generalization').sql}")
                   .itertuples(index=False))  # fmt: skip
-    nodes = sorted(member_nodes(policy, computation), key=loss)
+    nodes = sorted(member_nodes(policy, computation), key=losses)
     started = time.monotonic()
     with search_executor() as executor:
         found = choose_class_levels(
-            computation, nodes, loss, lambda name: hashlib.sha256(name.encode()).digest()[:16],
+            computation, nodes, losses, lambda name: hashlib.sha256(name.encode()).digest()[:16],
             policy.risk.max_high_risk_share, policy.risk.gate.confidence, policy.risk.search.aim, executor,
             adversary=adversary_of(policy, table("member_profiles")), draws=policy.risk.gate.draws,
         )  # fmt: skip
@@ -179,10 +188,22 @@ def by_class(delivery: str) -> None:
         )  # fmt: skip
         judged = made.measure(found.levels.member_node, KEY, policy.risk.gate.draws, executor=executor)
     print()
-    head("classes", "loss, one node for all", "loss by class", "gap at most", "share on a further stream", "seconds")
-    for_all = loss([int(chosen[dimension.name]) for dimension in policy.dimensions])
-    classes = len(found.levels.classes)
-    row(classes, f"{for_all:.4f}", f"{found.loss:.4f}", f"{found.certificate.gap:.5f}", f"{judged.share:.5f}", f"{taken:.1f}")
+    for_all = tuple(int(chosen[dimension.name]) for dimension in policy.dimensions)
+    age = [dimension.name for dimension in policy.dimensions].index("age")
+    more = (former_scale(policy, table) - 1) * losses_of_age(losses)
+    head("", "loss", "mean as `loss` prints it", "gap at most", "share on a further stream", "seconds")
+    row("one node for all", f"{losses(for_all):.4f}", f"{losses(for_all) + more[for_all[age]]:.4f}", "", "", "")
+    by_node = found.levels.member_node[age]
+    row(
+        f"{len(found.levels.classes)} classes", f"{found.loss:.4f}", f"{found.loss + more[by_node]:.4f}",
+        f"{found.certificate.gap:.5f}", f"{judged.share:.5f}", f"{taken:.1f}",
+    )  # fmt: skip
+
+
+def losses_of_age(losses: LatticeLoss) -> np.ndarray:
+    """What each level of age adds to the normalised loss of a node; age is the first of the members' columns."""
+    own = losses.demographics[0]
+    return own / own[-1] / (len(losses.demographics) + len(losses.histories))
 
 
 def member_nodes(policy: Policy, computation: NodeComputation) -> list[tuple[int, ...]]:

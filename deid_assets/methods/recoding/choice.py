@@ -45,7 +45,7 @@ TRIAL_DRAWS = 1_000_000
 BUDGETS = (1.2, 1.0, 0.85, 0.7, 0.55)
 """Parts of the aim at whose prices candidates are looked for: the budget may have to be lowered."""
 
-NEAR = 4
+NEAR = 8
 """Number of candidates of a class at each price: the cheapest on the first stream may only have been lucky."""
 
 _LOWERED = 0.97

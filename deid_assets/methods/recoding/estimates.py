@@ -19,7 +19,7 @@ import numpy as np
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.recoding.recoded_data import Node, claim_level
 
-SEARCH_DRAWS = 131_072
+SEARCH_DRAWS = 65_536
 """Number of draws of the first stream, for all claim-level nodes of one member-level node."""
 
 ESTIMATE_DRAWS = 1_048_576
