@@ -101,7 +101,7 @@ class ClassCertificate:
     bound
         No choice loses less, by the linear relaxation over the candidates; `untold_loss` is not in it.
     step
-        0 if losses are exact; otherwise each is rounded down to a multiple of it, and `untold_loss` up.
+        0 if losses are exact; otherwise each is rounded to the nearest multiple of it, and `untold_loss` up.
 
     Examples
     --------
@@ -135,7 +135,8 @@ class ClassCertificate:
 
     @property
     def tolerance(self) -> float:
-        """How much rounding may hide: the exact loss is larger than the stated one by less than this."""
+        """How much larger than `gap` the gap of the exact numbers may be; half of it bounds the error of `loss`."""
+        # Half a step for each class and the member-level node, in the loss and again in the bound; a step for what is untold.
         return self.step * (len(self.classes) + 2)
 
     @property
@@ -178,10 +179,10 @@ class ClassCertificate:
         return found
 
     def rounded(self, step: float, hide_counts: bool) -> "ClassCertificate":
-        """Return what may be published: parts of the largest loss rounded down, and small classes without numbers.
+        """Return what may be published: rounded parts of the largest loss, and small classes without numbers.
 
-        Rounding down makes candidates look better than they are, so that the bound holds for the exact candidates too; the
-        stated gap only grows.
+        Shares are rounded down, and small classes count as free of risk and loss in the bound. Both only lower it. What rounded
+        losses may hide is in `tolerance`.
 
         Parameters
         ----------
@@ -207,7 +208,7 @@ class ClassCertificate:
             if own.members is not None and own.members < MEMBERS_TO_TELL:
                 return ChoiceOfClass(own.codes, (ClassCandidate(own.choice.levels, 0.0, 0.0),), 0)
             rounded = tuple(
-                ClassCandidate(one.levels, _down(one.share, share_step), _down(one.loss / most, step)) for one in own.candidates
+                ClassCandidate(one.levels, _down(one.share, share_step), _near(one.loss / most, step)) for one in own.candidates
             )
             return replace(own, candidates=rounded, members=None)
 
@@ -215,7 +216,7 @@ class ClassCertificate:
         return replace(
             self,
             classes=tuple(told(own) for own in self.classes),
-            member_loss=_down(self.member_loss / most, step),
+            member_loss=_near(self.member_loss / most, step),
             untold_loss=-_down(-(math.fsum(untold) + self.untold_loss) / most, step) if untold or self.untold_loss else 0.0,
             most_loss=1.0,
             step=step,
@@ -274,6 +275,11 @@ def _fits_together(own: ChoiceOfClass) -> bool:
 def _down(number: float, step: float) -> float:
     """Return the largest multiple of the step that does not exceed the number."""
     return round(math.floor(number / step + _ROUND_OFF) * step, 12)
+
+
+def _near(number: float, step: float) -> float:
+    """Return the multiple of the step nearest to the number."""
+    return round(round(number / step) * step, 12)
 
 
 def _same(one: float, other: float) -> bool:
