@@ -141,7 +141,7 @@ class _Question:
 
     @property
     def first_budget(self) -> float:
-        """Less than the aim by twice what the upper bound adds: the choice is lucky, and so may be its trial not."""
+        """Less than the aim by twice what the upper bound adds: for the bound itself, and because a choice is lucky."""
         room = self.upper_bound(round(self.aim * self.draws), self.draws) - self.aim
         return max(self.aim - 2 * room, self.aim / 2)
 
