@@ -161,10 +161,12 @@ def _check_levels(dimensions: Sequence[Dimension], class_levels: ClassLevels) ->
 
 
 def _paired(domain: Domain, occurring: np.ndarray) -> tuple[Domain, np.ndarray]:
-    """Return the hierarchy of pairs for the levels that occur, and (levels that occur, base values) int32: their codes."""
+    """Return the hierarchy of pairs for the levels that occur, and (levels that occur, base values) int: their codes."""
     sizes = [domain.sizes[level] for level in occurring]
     first = np.cumsum([0, *sizes[:-1]])
-    codes = np.stack([domain.levels[level] + start for level, start in zip(occurring, first, strict=True)]).astype(np.int32)
+    # Millions of claims are stored with these codes.
+    kind = np.int16 if sum(sizes) <= np.iinfo(np.int16).max else np.int32
+    codes = np.stack([domain.levels[level] + start for level, start in zip(occurring, first, strict=True)]).astype(kind)
     # Each pair's own level, and one base value that belongs to it.
     own = np.repeat(occurring, sizes)
     value = np.empty(len(own), dtype=np.int64)

@@ -188,3 +188,13 @@ def test_levels_that_do_not_fit_the_data(node, classes, levels, said):
 def test_levels_that_do_not_fit_together(classes, levels, said):
     with pytest.raises(ValueError, match=said):
         ClassLevels((0, 0), np.array(classes), np.array(levels))
+
+
+def test_other_histories_must_be_of_the_same_claims():
+    data, _ = toy()
+    with pytest.raises(ValueError, match="keep the number of values"):
+        data.with_histories((data.held[1], data.held[0].take(np.array([3, 2, 1, 0]))), data.history_domains, data.known)
+    with pytest.raises(ValueError, match="outside its domain"):
+        data.with_histories(data.held, (flat(1), flat(3)), data.known)
+    with pytest.raises(ValueError, match="one entry for each domain"):
+        data.with_histories(data.held[:1], data.history_domains, data.known)
