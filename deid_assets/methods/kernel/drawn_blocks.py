@@ -46,6 +46,16 @@ class Batch:
     rows: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
     lost: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
+    def take(self, draws: np.ndarray) -> "Batch":
+        """Return some of the draws, by their ascending positions in this batch, with what is cached of `lost`."""
+        knowledge = self.knowledge.take(draws)
+        chosen = np.flatnonzero(np.isin(self.truncated, draws, assume_unique=True))
+        truncated = np.searchsorted(draws, self.truncated[chosen])
+        lost = {key: column[chosen] for key, column in self.lost.items()}
+        return Batch(
+            self.order[draws], knowledge, self.members[draws], truncated, knowledge.take(truncated), rows={}, lost=lost
+        )
+
     def in_stream_order(self, column: np.ndarray) -> np.ndarray:
         """Return a column of the sorted draws in the order in which they were drawn."""
         in_order = np.empty_like(column)

@@ -262,6 +262,32 @@ class LongitudinalData:
         _check_shapes(changed)
         return changed
 
+    def with_histories(
+        self, held: Sequence[Histories], history_domains: Sequence[Domain], known: Sequence[Histories]
+    ) -> "LongitudinalData":
+        """Return the same members with other codes for the same claim values, such as generalized ones.
+
+        The values keep the order that they have here, so that a stream draws the same claims as before.
+
+        Parameters
+        ----------
+        held, history_domains, known
+            As above, with as many values of each member as before.
+
+        Raises
+        ------
+        ValueError
+            If a member has another number of values, or a code is outside its domain.
+        """
+        changed = self._with(held=tuple(held), history_domains=tuple(history_domains), known=tuple(known))
+        _check_shapes(changed)
+        for mine, others in ((self.held, changed.held), (self.known, changed.known)):
+            for before, after, domain in zip(mine, others, changed.history_domains, strict=True):
+                if not np.array_equal(before.offsets, after.offsets):
+                    raise ValueError("each member must keep the number of values of each history")
+                _check_range(after.codes, domain, "recoded histories")
+        return changed
+
     def released_only(self) -> "LongitudinalData":
         """Return the data with the released members as the population: what an adversary with only the release can match."""
         return self._with(
@@ -270,7 +296,9 @@ class LongitudinalData:
             targets=np.arange(len(self.targets)),
         )
 
-    def _with(self, **changes: np.ndarray | tuple[Histories, ...] | tuple[np.ndarray, ...]) -> "LongitudinalData":
+    def _with(
+        self, **changes: np.ndarray | tuple[Histories, ...] | tuple[Domain, ...] | tuple[np.ndarray, ...]
+    ) -> "LongitudinalData":
         """Return a changed copy without checking values again, which would take another pass over millions of claims."""
         changed = copy.copy(self)
         for name, value in changes.items():
