@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 from pandera.ibis import DataFrameSchema
 
-from deid_assets.assessments.earlier_releases import EarlierRows
+from deid_assets.assessments.earlier_releases import EarlierRecords, EarlierRows
 from deid_assets.errors import PolicyError, StoreError
+from deid_assets.home_identity import require_own_history
 from deid_assets.meter import meter
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.kinds import AnyPolicy
@@ -25,6 +26,7 @@ from deid_assets.policy.loading import applying_opt_outs, policy_called
 from deid_assets.release.cumulative import (
     EarlierReleases,
     Made,
+    earlier_records,
     earlier_releases,
     earlier_rows,
     member_tags,
@@ -263,6 +265,10 @@ class Workplace:
         """Every earlier release with members, as far as it can be compared under the home's secret."""
         return earlier_rows(self.releases_made(), self.secret().commitment())
 
+    def earlier_records(self) -> tuple[EarlierRecords, ...]:
+        """Every earlier release of a flat table, as far as its people are known under the home's secret."""
+        return earlier_records(self.releases_made(), self.secret().commitment())
+
     def tags_in_order(self, member_ids: Iterable[str]) -> np.ndarray:
         """(n,) uint64: the tag of each member, in the order given."""
         return tags_in_order(member_ids, self.secret())
@@ -334,6 +340,8 @@ class RestrictedStore(dg.IOManager):
         here = Home.here()
         if here.root == self.workplace.home.root:
             here.create()  # a run that the UI starts may be the first one in its home
+            if context.instance:
+                require_own_history(here, context.instance)
         run = context.run
         self._run_id = run.run_id if run else None
         self._is_over = ended_in(context.instance) if context.instance else None

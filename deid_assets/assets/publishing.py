@@ -12,10 +12,18 @@ from typing import Any
 import dagster as dg
 import duckdb
 import pandas as pd
+from dagster._core.storage.tags import (
+    BACKFILL_ID_TAG,
+    MAX_RETRIES_TAG,
+    RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
+    RETRY_STRATEGY_TAG,
+    SCHEDULE_NAME_TAG,
+    SENSOR_NAME_TAG,
+)
 
 import deid_assets
 from deid_assets.assessments.discrimination import vacuity_refusals
-from deid_assets.assessments.evidence import PLAIN_UNITS, Evidence, Refusal, from_frame
+from deid_assets.assessments.evidence import PLAIN_UNITS, RELEASED_MEANWHILE, Evidence, Refusal, from_frame
 from deid_assets.assessments.registry import METHOD_VERSIONS, gates_of
 from deid_assets.assets.published_tables import Made, PublishedTables
 from deid_assets.assets.stage_asset import made_from, markdown_table, own_key
@@ -68,6 +76,12 @@ from deid_assets.sources.report import delivery_version
 from deid_assets.stages import RELEASE, STAGE_OF, stages_of
 from deid_assets.store.reading import regular_bytes
 from deid_assets.store.tables import Table, fingerprint
+
+REQUESTED_BY = frozenset({BACKFILL_ID_TAG, SENSOR_NAME_TAG, SCHEDULE_NAME_TAG})
+"""Tags of runs that Dagster's daemon started."""
+
+REPEATED_AT_MOST = 8
+"""How often such a run is repeated because of other releases that came meanwhile."""
 
 
 def releases_of(workplace: Workplace) -> Releases:
@@ -252,11 +266,13 @@ def publish(
         if not _is_still(policy, workplace):
             raise ReleaseError(f"policy {policy.name}: {_POLICY_CHANGED}")
         if not passed.still_so():
+            repeat_if_requested(context)
             raise ReleaseError(
                 "in the meantime, members of this population were released, or another try of this delivery was refused, so "
                 "the judgement of the gate no longer applies; run again"
             )
         if noise.budget_after(releases.registry.chain()).spent != budget.spent:
+            repeat_if_requested(context)
             raise ReleaseError("in the meantime, another release was charged to the budget of noise; run again")
         return editions(manifest_at(place, budget), passed.plan.protect)
 
@@ -444,13 +460,28 @@ REQUIREMENTS = "requirements"
 """Metadata of a refusal: every rule that was not kept, with numbers that count nobody."""
 
 
-def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:
+def repeat_if_requested(context: dg.AssetExecutionContext) -> None:
+    """Let the daemon repeat the whole run, if it is one that a backfill, a sensor or a schedule requested.
+
+    Of releases that are made side by side, each is judged beside those that exist; whoever publishes first is right.
+    """
+    if not REQUESTED_BY.isdisjoint(context.run.tags):
+        context.instance.add_run_tags(
+            context.run.run_id,
+            {MAX_RETRIES_TAG: str(REPEATED_AT_MOST), RETRY_STRATEGY_TAG: "ALL_STEPS", RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "true"},
+        )
+
+
+def refusal(context: dg.AssetExecutionContext, refusals: list[Refusal], next_try: str = "") -> dg.Failure:
     """The refusal with its numbers: how many reasons, which rules, and values and thresholds that count nobody.
 
+    If it was judged without another release that came meanwhile, the run may be repeated (`repeat_if_requested`).
     `next_try` says what comes next if chance may be the reason. Its metadata `refused` says whether privacy is a
     reason, or whether something merely prevented the judgement.
     """
     judged = any(refusal.is_judgement for refusal in refusals)
+    if any(refusal.rule == RELEASED_MEANWHILE for refusal in refusals):
+        repeat_if_requested(context)
     shown = [
         f"{refusal.text}" + (f" ({refusal.measured:.6g} against {refusal.threshold:.6g})" if _may_be_shown(refusal) else "")
         for refusal in refusals

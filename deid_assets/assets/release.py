@@ -119,7 +119,7 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
             refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
             if refusals:
                 others = workplace.releases_before(profiles, kept) if standing.before else ()
-                raise refusal(naming_releases(refusals, others), standing.tries.advice(standing.tried))
+                raise refusal(context, naming_releases(refusals, others), standing.tries.advice(standing.tried))
             delivery, levels = workplace.delivery(context.partition_key), chosen_levels(policy, made["chosen_generalization"])
             described = described_tables(policy, levels, staged, staged_days(policy, profiles))
             staging.write_json(DICTIONARY, dictionary(described | counts.described(staged_counts)))
