@@ -7,13 +7,15 @@ Lineage therefore follows parameter names, and no row moves through Python.
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import dagster as dg
 import numpy as np
 import pandas as pd
+from dagster._core.execution.context.data_version_cache import InputAssetVersionInfo
+from dagster._core.execution.context.system import StepExecutionContext
 from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.earlier_releases import EarlierRecords, EarlierRows
@@ -33,6 +35,7 @@ from deid_assets.release.cumulative import (
     releases_made,
     tags_in_order,
 )
+from deid_assets.release.event_log import current_materialization
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.registry.chain import Registry
@@ -286,6 +289,22 @@ class Workplace:
         return source if self.copies is None else self.copies.as_copied()
 
 
+def note_own_input(step: StepExecutionContext, key: dg.AssetKey, partition: str) -> None:
+    """Let the event log say which materialization of this delivery a step reads or judges.
+
+    Dagster notes the newest materialization of an asset, whatever its partition is: while deliveries are released side by
+    side, that may be another delivery's. No other run writes the store of this one meanwhile.
+    """
+    found = step.maybe_fetch_and_get_input_asset_version_info(key)
+    if found is None or found.run_id == step.run_id:
+        return  # what this run made is of this delivery
+    noted = cast("dict[dg.AssetKey, InputAssetVersionInfo | None]", step.input_asset_records)
+    record = current_materialization(step.instance, key, partition)
+    noted[key] = None
+    if record is not None:
+        noted[key] = replace(found, storage_id=record.storage_id, run_id=record.run_id, timestamp=record.timestamp)
+
+
 def ended_in(instance: dg.DagsterInstance) -> Callable[[str], bool]:
     """Says of the id of a run whether it has ended; a run that this instance does not know counts as ended."""
 
@@ -473,6 +492,7 @@ class RestrictedStore(dg.IOManager):
         table = self.workplace.table(context.asset_key, context.partition_key)
         with without_values(context.asset_key.to_user_string(), self.workplace.home.store):
             self.keep_open(table.file)
+        note_own_input(context.step_context, context.asset_key, context.partition_key)
         return table
 
     def _column_lineage(self, context: dg.OutputContext, columns: Mapping[str, str]) -> dg.TableColumnLineage:

@@ -11,6 +11,7 @@ import pytest
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.verification import verify
+from deid_assets.stages import FLAT_STAGES
 from deid_assets_tests.scenarios.pipeline import Pipeline, pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
 from deid_assets_tests.scenarios.test_flat_release import FLAT, QUASI_IDENTIFIERS, WITH_PERSONS, people, write_people
@@ -186,3 +187,18 @@ def test_pinned_levels_are_used_again_though_others_would_lose_less(tmp_path, lo
         assert json.loads(exact.read_bytes())["passed_over"], "others lose less"
         few = run(pipeline, policy(**pinned), "third", rows[:40])
         assert few.exit_code == REFUSED and "the generalization is pinned" in " ".join(few.reasons)
+
+
+def test_the_log_says_which_tables_of_its_own_delivery_a_release_was_made_from(tmp_path):
+    """Also while another delivery is at work: Dagster by itself notes the newest table, whichever delivery it is of."""
+    rows = numbered(people())
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        write_policy(pipeline.home.policies, policy())
+        for key in ("first", "second"):
+            pipeline.register(key, "flat", write_people(pipeline.home.deliveries / key, rows))
+        begun = [*FLAT_STAGES["intake"], *FLAT_STAGES["generalization"]]
+        rest = [name for stage, names in FLAT_STAGES.items() if stage not in ("intake", "generalization") for name in names]
+        for key in ("first", "second"):
+            assert not pipeline.run(key, begun).failed_checks
+        summary = pipeline.run("first", rest)
+        assert summary.exit_code == PUBLISHED, summary
