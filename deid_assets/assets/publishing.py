@@ -144,7 +144,7 @@ class Passed:
         Called under the lock, while nobody else can publish: whether earlier releases are still those that the gate
         counted.
     member_tags
-        `Workplace.member_tags` of the released members; empty if records have no identifier.
+        `Workplace.member_tags` of the released members; empty if nothing identifies whose the records are.
     plan
         The noisy cells so far: those of the count tables, and of what is drawn before the manifest is made.
     sums
@@ -152,7 +152,7 @@ class Passed:
     counts
         The published tables of counts; None if the policy publishes none.
     roll, removal_digest, tried, rows, generalization
-        As in `Manifest`; empty and None if records have no identifier.
+        As in `Manifest`; empty and None where later releases need none.
     """
 
     evidence: tuple[Evidence, ...]

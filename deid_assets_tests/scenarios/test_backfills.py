@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -134,9 +133,3 @@ def _reasons(home: Home, run: dg.DagsterRun) -> list[str]:
         events = [entry.dagster_event for entry in instance.all_logs(run.run_id) if entry.dagster_event is not None]
     found = [event.step_failure_data for event in events if event.is_step_failure]
     return [str(one.user_failure_data.description if one.user_failure_data else one.error.cause or one.error) for one in found]
-
-
-def test_the_home_has_runs_side_by_side(runs):
-    """Not one after the other: some begin before others have ended."""
-    assert len(runs) >= sum(len(deliveries) for _, deliveries in POLICIES.values())
-    assert all(Path(run.job_name).name.startswith("release_") for run in runs)
