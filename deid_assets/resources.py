@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from dagster._core.execution.context.data_version_cache import InputAssetVersionInfo
 from dagster._core.execution.context.system import StepExecutionContext
+from dagster._core.storage.tags import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.earlier_releases import EarlierRecords, EarlierRows
@@ -364,6 +365,9 @@ class RestrictedStore(dg.IOManager):
         run = context.run
         self._run_id = run.run_id if run else None
         self._is_over = ended_in(context.instance) if context.instance else None
+        if run and context.instance and run.tags.get(RETRY_ON_ASSET_OR_OP_FAILURE_TAG) == "true":
+            # A repeated run inherits it from the one that another release overtook; it is repeated only if that happens again.
+            context.instance.add_run_tags(run.run_id, {RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"})
         partition = run.tags.get("dagster/partition") if run else None
         if run is None or partition is None:
             return

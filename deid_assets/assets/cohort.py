@@ -160,7 +160,7 @@ def release(
 
             refusals += [*certificate_refusals(proof), *beside_earlier_releases(), *staging.refusals()]
             if refusals:
-                raise refusal(context, refusals)
+                raise refusal(refusals)
             levels = published(policy, cells_in(policy, cohort_people, population_cells))
             of_counts.write_dictionary(staging, described_people(policy, levels, staged))
             notes = notes_of(policy, cohort_people, population_cells)

@@ -472,16 +472,19 @@ def repeat_if_requested(context: dg.AssetExecutionContext) -> None:
         )
 
 
-def refusal(context: dg.AssetExecutionContext, refusals: list[Refusal], next_try: str = "") -> dg.Failure:
+def repeat_if_overtaken(context: dg.AssetExecutionContext, refusals: list[Refusal]) -> None:
+    """The same, if the release was judged without another one that came meanwhile."""
+    if any(one.rule == RELEASED_MEANWHILE for one in refusals):
+        repeat_if_requested(context)
+
+
+def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:
     """The refusal with its numbers: how many reasons, which rules, and values and thresholds that count nobody.
 
-    If it was judged without another release that came meanwhile, the run may be repeated (`repeat_if_requested`).
     `next_try` says what comes next if chance may be the reason. Its metadata `refused` says whether privacy is a
     reason, or whether something merely prevented the judgement.
     """
     judged = any(refusal.is_judgement for refusal in refusals)
-    if any(refusal.rule == RELEASED_MEANWHILE for refusal in refusals):
-        repeat_if_requested(context)
     shown = [
         f"{refusal.text}" + (f" ({refusal.measured:.6g} against {refusal.threshold:.6g})" if _may_be_shown(refusal) else "")
         for refusal in refusals

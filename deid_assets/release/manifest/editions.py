@@ -152,8 +152,8 @@ class Manifest:
         How counts are protected, and what they cost; None in manifests of tests only.
     rows, generalization
         What a later release is compared with: the kept rows (`methods.releases.kept_rows`) as Parquet, kept beside the
-        restricted edition, and the chosen level of each dimension. Empty if nothing identifies whose the records are; None if the policy states
-        the levels.
+        restricted edition, and the chosen level of each dimension. Empty if nothing identifies whose the
+        records are; None if the policy states the levels.
     """
 
     place: Place
