@@ -363,7 +363,7 @@ RELEASED_MEANWHILE = "released_meanwhile"
 
 NOT_JUDGED = frozenset({
     # Evidence that is missing, about something else, or not as required.
-    "missing_evidence", "repeated_evidence", "stale_evidence", RELEASED_MEANWHILE, "evidence_of_another_partition",
+    "missing_evidence", "repeated_evidence", "stale_evidence", "released_meanwhile", "evidence_of_another_partition",
     "evidence_of_another_policy", "evidence_of_another_method", "evidence_of_another_try", "absent_measurement", "not_gating",
     "another_threshold", "laxer_confidence", "not_finite", "unreadable_evidence", "edited_evidence",
     # Data that is missing, changed, stale or broken. A check that failed by its number also has a failed measurement.
