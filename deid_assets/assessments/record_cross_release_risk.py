@@ -179,10 +179,10 @@ def linked_refusals(
     earlier = earlier_of(policy, levels, releases, released)
     found = stale_refusals(NAME, measured[EARLIER].value if EARLIER in measured else None, earlier.every, same)
     for one in earlier.unknown:
-        text = (
-            f"{one.name} shows other columns or levels{_levels(one)}, and nothing tells whether it has people of this release: "
-            f"{_UNKNOWN}"
-        )
+        shows = f"shows other columns or levels{_levels(one)}"
+        if one.levels is None:
+            shows = "was made by an earlier version of deid_assets, which did not keep its levels"
+        text = f"{one.name} {shows}, and nothing tells whether it has people of this release: {_UNKNOWN}"
         found.append(Refusal("not_comparable", one.name, None, None, text))
     names = ", ".join(f"{one.name}{_levels(one)}" for one in earlier.linked)
     for gate in RECORD_CROSS_RELEASE_RISK.gates:
