@@ -7,17 +7,21 @@ Lineage therefore follows parameter names, and no row moves through Python.
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import dagster as dg
 import numpy as np
 import pandas as pd
+from dagster._core.execution.context.data_version_cache import InputAssetVersionInfo
+from dagster._core.execution.context.system import StepExecutionContext
+from dagster._core.storage.tags import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 from pandera.ibis import DataFrameSchema
 
-from deid_assets.assessments.earlier_releases import EarlierRows
+from deid_assets.assessments.earlier_releases import EarlierRecords, EarlierRows
 from deid_assets.errors import PolicyError, StoreError
+from deid_assets.home_identity import require_own_history
 from deid_assets.meter import meter
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.kinds import AnyPolicy
@@ -25,12 +29,14 @@ from deid_assets.policy.loading import applying_opt_outs, policy_called
 from deid_assets.release.cumulative import (
     EarlierReleases,
     Made,
+    earlier_records,
     earlier_releases,
     earlier_rows,
     member_tags,
     releases_made,
     tags_in_order,
 )
+from deid_assets.release.event_log import current_materialization
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.registry.chain import Registry
@@ -263,6 +269,10 @@ class Workplace:
         """Every earlier release with members, as far as it can be compared under the home's secret."""
         return earlier_rows(self.releases_made(), self.secret().commitment())
 
+    def earlier_records(self) -> tuple[EarlierRecords, ...]:
+        """Every earlier release of a flat table, as far as its people are known under the home's secret."""
+        return earlier_records(self.releases_made(), self.secret().commitment())
+
     def tags_in_order(self, member_ids: Iterable[str]) -> np.ndarray:
         """(n,) uint64: the tag of each member, in the order given."""
         return tags_in_order(member_ids, self.secret())
@@ -278,6 +288,22 @@ class Workplace:
     def as_delivered(self, source: SourceOptions) -> SourceOptions:
         """A policy's source, with the files that deliveries have here."""
         return source if self.copies is None else self.copies.as_copied()
+
+
+def note_own_input(step: StepExecutionContext, key: dg.AssetKey, partition: str) -> None:
+    """Let the event log say which materialization of this delivery a step reads or judges.
+
+    Dagster notes the newest materialization of an asset, whatever its partition is: while deliveries are released side by
+    side, that may be another delivery's. No other run writes the store of this one meanwhile.
+    """
+    found = step.maybe_fetch_and_get_input_asset_version_info(key)
+    if found is None or found.run_id == step.run_id:
+        return  # what this run made is of this delivery
+    noted = cast("dict[dg.AssetKey, InputAssetVersionInfo | None]", step.input_asset_records)
+    record = current_materialization(step.instance, key, partition)
+    noted[key] = None
+    if record is not None:
+        noted[key] = replace(found, storage_id=record.storage_id, run_id=record.run_id, timestamp=record.timestamp)
 
 
 def ended_in(instance: dg.DagsterInstance) -> Callable[[str], bool]:
@@ -334,9 +360,14 @@ class RestrictedStore(dg.IOManager):
         here = Home.here()
         if here.root == self.workplace.home.root:
             here.create()  # a run that the UI starts may be the first one in its home
+            if context.instance:
+                require_own_history(here, context.instance)
         run = context.run
         self._run_id = run.run_id if run else None
         self._is_over = ended_in(context.instance) if context.instance else None
+        if run and context.instance and run.tags.get(RETRY_ON_ASSET_OR_OP_FAILURE_TAG) == "true":
+            # A repeated run inherits it from the one that another release overtook; it is repeated only if that happens again.
+            context.instance.add_run_tags(run.run_id, {RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"})
         partition = run.tags.get("dagster/partition") if run else None
         if run is None or partition is None:
             return
@@ -465,6 +496,7 @@ class RestrictedStore(dg.IOManager):
         table = self.workplace.table(context.asset_key, context.partition_key)
         with without_values(context.asset_key.to_user_string(), self.workplace.home.store):
             self.keep_open(table.file)
+        note_own_input(context.step_context, context.asset_key, context.partition_key)
         return table
 
     def _column_lineage(self, context: dg.OutputContext, columns: Mapping[str, str]) -> dg.TableColumnLineage:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.canaries import CANARIES
-from deid_assets.assessments.earlier_releases import EarlierRows
+from deid_assets.assessments.earlier_releases import EarlierRecords, EarlierRows
 from deid_assets.assessments.evidence import Measurement, Requirement
 from deid_assets.assessments.published import Published
 from deid_assets.figures.tables import ReportTable
@@ -71,6 +71,8 @@ class Gate(Generic[P]):
         The policy's limit; None if it sets none, so that the number is only reported.
     applies
         Whether the number is measured at all under a policy.
+    remedy
+        What to do if it refuses, where its numbers do not say so.
     """
 
     measurement: str
@@ -80,6 +82,7 @@ class Gate(Generic[P]):
     disclosed: float | None
     limit: Callable[[P], Limit | None]
     applies: Callable[[P], bool] = field(default=lambda policy: True)
+    remedy: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,9 @@ class History(Protocol):
 
     def earlier_rows(self) -> Sequence[EarlierRows]:
         """Every earlier release with members, whether it can be compared with this one or not."""
+
+    def earlier_records(self) -> Sequence[EarlierRecords]:
+        """Every earlier release of a flat table, whether its people are known or not."""
 
     def tags_in_order(self, member_ids: Iterable[str]) -> np.ndarray:
         """(n,) uint64: the tag of each member."""

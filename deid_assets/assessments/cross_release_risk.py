@@ -10,7 +10,7 @@ import pandas as pd
 from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Limit, Shown, Work
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.earlier_releases import EarlierRows
-from deid_assets.assessments.evidence import Evidence, Measurement, Refusal, exact
+from deid_assets.assessments.evidence import RELEASED_MEANWHILE, Evidence, Measurement, Refusal, exact
 from deid_assets.assessments.kept_rows import KEPT_FROM, released_tags, write_kept_rows
 from deid_assets.assessments.kernel_input import class_size_needed, sampling_fraction
 from deid_assets.assessments.longitudinal_risk import high_risk_measurements
@@ -215,15 +215,8 @@ def cross_release_refusals(
         been published after the measurement, because it discloses what this release discloses.
     """
     measured = [one for item in evidence if item.asset == NAME for one in item.measurements]
-    numbers = [one.value for one in measured if one.name == EARLIER]
-    found = []
-    without_same = sum(one.name != same for one in releases)
-    if numbers not in ([len(releases)], [without_same]):
-        text = (
-            f"{NAME}: it was measured beside other earlier releases than there are now; run the whole job again, which links "
-            "this release with all of them"
-        )
-        found.append(Refusal("stale_evidence", NAME, None, None, text))
+    number = next((one.value for one in measured if one.name == EARLIER), None)
+    found = stale_refusals(NAME, number, releases, same)
     earlier = earlier_of(policy, releases, released)
     for one in earlier.unknown:
         why = "was made with another secret" if one.tags is None else "has members of this release, and kept no rows"
@@ -241,10 +234,21 @@ def cross_release_refusals(
         names = ", ".join(one.name for one in earlier.linked)
         text = (
             f"{NAME}: the records of members in {names} can be linked with those of this release, and together they single "
-            "out too many members; use the levels of the earlier release (releases.generalization: pinned), or coarser ones"
+            f"out too many members; {_PINNED}"
         )
         found.append(Refusal("linked_releases", NAME, None, None, text))
     return found
+
+
+def stale_refusals(asset: str, number: float | None, releases: Sequence[EarlierRows], same: str | None) -> list[Refusal]:
+    """Refuse evidence of another number of earlier releases than there are now, besides the `same` one; None: there is none."""
+    if number in (len(releases), sum(one.name != same for one in releases)):
+        return []
+    text = (
+        f"{asset}: it was measured beside other earlier releases than there are now; run the whole job again, which links "
+        "this release with all of them"
+    )
+    return [Refusal(RELEASED_MEANWHILE, asset, None, None, text)]
 
 
 def _shown(found: Sequence[Linked]) -> dict[str, Shown]:
@@ -292,7 +296,7 @@ def canaries_at_the_meet(policy: Policy, k: int, work: Work[Policy]) -> Findings
     """
     with planted_store() as file:
         first, second = (
-            _planted(file, name, planted_rows(max(k, 2), number)) for number, name in enumerate(("first", "second"))
+            planted_kept_rows(file, name, planted_rows(max(k, 2), number)) for number, name in enumerate(("first", "second"))
         )
         linked = linked_members([first, second], 1, policy.adversary.rounding)
     if linked is None:
@@ -363,13 +367,17 @@ def planted_rows(k: int, release: int) -> list[tuple]:
     return rows
 
 
-def _planted(file: Path, name: str, rows: Sequence[tuple]) -> Table:
+def planted_kept_rows(file: Path, name: str, rows: Sequence[tuple]) -> Table:
+    """Write made-up kept rows into a table of a store of canaries."""
     columns = ("tag", "quasi_identifier", "service_day", "value", "label", "known", "held", "released")
     kinds = ("UBIGINT", "VARCHAR", "INTEGER", "VARCHAR", "VARCHAR", "UINTEGER", "UINTEGER", "BOOLEAN")
     lists = ", ".join(f"unnest(?::{kind}[]) AS {column}" for column, kind in zip(columns, kinds, strict=True))
     table = Table(file, "planted", name)
     write_table(table, Query(f"SELECT {lists}", tuple(list(values) for values in zip(*rows, strict=True))))
     return table
+
+
+_PINNED = "use the levels of the earlier release (releases.generalization: pinned), or coarser ones"
 
 
 def _limit(policy: Policy) -> Limit:
@@ -393,6 +401,7 @@ CROSS_RELEASE_RISK = Assessment(
             "matches too few members of all deliveries.",
             HALF,
             _limit,
+            remedy=_PINNED,
         ),
         Gate(
             LINKED_LITERAL,

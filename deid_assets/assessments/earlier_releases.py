@@ -1,8 +1,9 @@
 """Earlier releases as assessments see them, and what is said of numbers that count their members."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,3 +36,23 @@ class EarlierRows:
     name: str
     tags: np.ndarray | None
     file: Callable[[], Path] | None
+
+
+@dataclass(frozen=True)
+class EarlierRecords(EarlierRows):
+    """An earlier release of a flat table; its tags are those of people, None also if nothing identified them.
+
+    Attributes
+    ----------
+    columns
+        What its policy says of quasi-identifiers and their hierarchies.
+    levels
+        The level of each quasi-identifier, by name; None if an earlier version of the product did not keep it.
+    """
+
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    levels: Mapping[str, str] | None = None
+
+    def shows(self, columns: Mapping[str, Any], levels: Mapping[str, str]) -> bool:
+        """Whether its quasi-identifiers and their levels are these."""
+        return (self.columns, self.levels) == (columns, levels)

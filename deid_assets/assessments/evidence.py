@@ -358,11 +358,14 @@ class Refusal:
         return self.rule not in NOT_JUDGED
 
 
+RELEASED_MEANWHILE = "released_meanwhile"
+"""The rule of a release that was judged beside other earlier releases than there are now; made anew, it may pass."""
+
 NOT_JUDGED = frozenset({
     # Evidence that is missing, about something else, or not as required.
-    "missing_evidence", "repeated_evidence", "stale_evidence", "evidence_of_another_partition", "evidence_of_another_policy",
-    "evidence_of_another_method", "evidence_of_another_try", "absent_measurement", "not_gating", "another_threshold",
-    "laxer_confidence", "not_finite", "unreadable_evidence", "edited_evidence",
+    "missing_evidence", "repeated_evidence", "stale_evidence", "released_meanwhile", "evidence_of_another_partition",
+    "evidence_of_another_policy", "evidence_of_another_method", "evidence_of_another_try", "absent_measurement", "not_gating",
+    "another_threshold", "laxer_confidence", "not_finite", "unreadable_evidence", "edited_evidence",
     # Data that is missing, changed, stale or broken. A check that failed by its number also has a failed measurement.
     "missing_asset", "stale_policy", "other_policy_text", "changed_policy", "changed_policy_file", "stale_input",
     "edited_table", "changed_delivery", "check_not_passed", "broken_contract", "broken_certificate", "other_counts",

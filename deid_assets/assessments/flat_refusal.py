@@ -6,6 +6,14 @@ from deid_assets.methods.lattice.certificate import rounding_step
 from deid_assets.policy.flat import FlatPolicy
 
 
+def why_pinned_fails(policy: FlatPolicy, last: str) -> str:
+    """The refusal if too many records are in small classes at the pinned node, whose levels are those of the last release."""
+    return (
+        f"the generalization is pinned (releases.generalization), and at its levels ({last}) too many records are in classes "
+        f"of fewer than {policy.risk.k}; allow more suppression (risk.max_suppressed), or say free"
+    )
+
+
 def why_no_node_passes(policy: FlatPolicy, least_share: float, records: int, noisy_blanks: Mapping[str, int]) -> str:
     """The refusal if too many records are in small classes at every node.
 

@@ -1,29 +1,31 @@
 """What a flat policy asks of a table: its classes, its losses, and the search for the best node (methods#flat-tables)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments.nodes_to_try import require_levels
 from deid_assets.methods.flat import queries
-from deid_assets.methods.flat.classes import FlatTable
+from deid_assets.methods.flat.classes import ClassTable, FlatTable
 from deid_assets.methods.flat.search import (
     FlatResult,
     average_class_size,
     entropy_losses,
+    pinned_result,
     precision_losses,
     search_flat_table,
     search_flat_table_by_classes,
 )
 from deid_assets.methods.lattice.information_loss import information_kept, monotone_discernibility
-from deid_assets.methods.lattice.predictive_tagging import Node
+from deid_assets.methods.lattice.predictive_tagging import Node, sums_of_losses
 from deid_assets.methods.population.encoding import domains_of, record_codes
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.sources.flat import POPULATION
 from deid_assets.store.tables import Table
 
 LEVEL_LOSSES = {"entropy": entropy_losses, "precision": precision_losses}
-CLASS_LOSSES = {
+CLASS_LOSSES: dict[str, Callable[[ClassTable], float]] = {
     "average_class_size": average_class_size,
     "discernibility": lambda classes: monotone_discernibility(classes.released),
 }
@@ -74,13 +76,36 @@ def kept_information(policy: FlatPolicy, table: FlatTable, levels: Mapping[str, 
     }
 
 
-def search(policy: FlatPolicy, table: FlatTable) -> FlatResult:
-    """The best node, and every evaluated node."""
+def search(policy: FlatPolicy, table: FlatTable, pinned: Node | None = None) -> FlatResult:
+    """The best node, and every evaluated node; a pinned node is the best, or none is."""
     risk = policy.risk
     losses = level_losses(policy, table)
     if losses is not None:
-        return search_flat_table(table, risk.k, risk.max_suppressed, losses)
-    return search_flat_table_by_classes(table, risk.k, risk.max_suppressed, CLASS_LOSSES[risk.loss])
+        found, every = search_flat_table(table, risk.k, risk.max_suppressed, losses), sums_of_losses(losses)
+        return found if pinned is None else pinned_result(found, table, risk.k, pinned, lambda node, _: float(every[node]))
+    of_classes = CLASS_LOSSES[risk.loss]
+    found = search_flat_table_by_classes(table, risk.k, risk.max_suppressed, of_classes)
+    return found if pinned is None else pinned_result(found, table, risk.k, pinned, lambda _, classes: of_classes(classes))
+
+
+def pinned_node(policy: FlatPolicy, last: Mapping[str, str] | None) -> Node | None:
+    """The node of the last release, if the policy pins it; None if it does not, or has none yet.
+
+    Parameters
+    ----------
+    last
+        Name of the level of every quasi-identifier in the last release of this policy; None if it has none yet.
+
+    Raises
+    ------
+    RefusedError
+        If the policy no longer has this generalization.
+    """
+    if policy.releases.generalization != "pinned" or last is None:
+        return None
+    levels = {qi.release_as: list(policy.hierarchy(qi.hierarchy).level_names) for qi in policy.quasi_identifiers}
+    require_levels(levels, last, "quasi-identifiers")
+    return tuple(own.index(last[name]) for name, own in levels.items())
 
 
 def blanks_in_small_classes(policy: FlatPolicy, records: Table, domains: Table) -> dict[str, int]:
@@ -94,6 +119,11 @@ def blanks_in_small_classes(policy: FlatPolicy, records: Table, domains: Table) 
     blanks = queries.blanks(records, own)
     held_up = [name for name, count in blanks.items() if count and queries.blanks(records, [name], among=alone)[name]]
     return {name: blanks[name] for name in held_up}
+
+
+def level_names_of(policy: FlatPolicy, levels: Mapping[str, int]) -> dict[str, str]:
+    """The name of the level of every quasi-identifier."""
+    return {name: policy.hierarchy_of(name).level_names[level] for name, level in levels.items()}
 
 
 def chosen_frame(policy: FlatPolicy, node: Node) -> pd.DataFrame:

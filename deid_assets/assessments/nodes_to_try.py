@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,12 +93,23 @@ def all_but_pinned(policy: Policy, last: Mapping[str, str] | None) -> dict[Node,
     if policy.releases.generalization != "pinned" or last is None:
         return {}
     levels = {dimension.name: list(policy.hierarchy_of(dimension.columns[0]).level_names) for dimension in policy.dimensions}
+    require_levels(levels, last, "dimensions")
+    pinned = tuple(levels[dimension.name].index(last[dimension.name]) for dimension in policy.dimensions)
+    every = itertools.product(*(range(len(own)) for own in levels.values()))
+    return dict.fromkeys((node for node in every if node != pinned), PINNED)
+
+
+def require_levels(levels: Mapping[str, Sequence[str]], last: Mapping[str, str], what: str) -> None:
+    """Require that a policy still has the generalization of its last release.
+
+    Raises
+    ------
+    RefusedError
+        If it lacks a dimension or level, or has another dimension.
+    """
     if set(last) != set(levels) or not all(name in levels[dimension] for dimension, name in last.items()):
         told = ", ".join(f"{dimension}: {name}" for dimension, name in last.items())
         raise RefusedError(
             f"refused: the generalization is pinned (releases.generalization), but the policy no longer has that of its last "
-            f"release ({told}). Restore these dimensions and levels, or say free"
+            f"release ({told}). Restore these {what} and levels, or say free"
         )
-    pinned = tuple(levels[dimension.name].index(last[dimension.name]) for dimension in policy.dimensions)
-    every = itertools.product(*(range(len(own)) for own in levels.values()))
-    return dict.fromkeys((node for node in every if node != pinned), PINNED)

@@ -16,7 +16,7 @@ import pandas as pd
 
 from deid_assets.assessments.assessment import CANDIDATE, Assessment, Image, Shown, Try, Work
 from deid_assets.assessments.canaries import canaries_measurement
-from deid_assets.assessments.earlier_releases import EarlierRows
+from deid_assets.assessments.earlier_releases import EarlierRecords, EarlierRows
 from deid_assets.assessments.evidence import Evidence, Measurement, to_frame
 from deid_assets.assessments.registry import LONGITUDINAL
 from deid_assets.assets.counts import earlier_noise, earlier_tables
@@ -138,6 +138,9 @@ class _History:
 
     def earlier_rows(self) -> Sequence[EarlierRows]:
         return self.workplace.earlier_rows()
+
+    def earlier_records(self) -> Sequence[EarlierRecords]:
+        return self.workplace.earlier_records()
 
     def tags_in_order(self, member_ids: Iterable[str]) -> np.ndarray:
         return self.workplace.tags_in_order(member_ids)

@@ -8,11 +8,11 @@ from deid_assets.assessments.cohort_demographics import cells_in, notes_of, publ
 from deid_assets.assessments.cohort_risk import measured_risk
 from deid_assets.assessments.cohort_verdicts import frontier_rows, tables_in_the_paper
 from deid_assets.assessments.demographic_verdicts import REFERENCE, alternatives, frontier, judge
-from deid_assets.assessments.evidence import Evidence
+from deid_assets.assessments.evidence import Evidence, Refusal
 from deid_assets.assessments.registry import COHORT
 from deid_assets.assets.assessment import assessment_asset
 from deid_assets.assets.counts import ReleasedCounts, count_assets
-from deid_assets.assets.one_table import StagedCounts, released_differently, stage_table
+from deid_assets.assets.one_table import KnownPeople, StagedCounts, released_differently, stage_table
 from deid_assets.assets.published_tables import Made
 from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
 from deid_assets.assets.stage_asset import markdown_table, prefix_of, shapes_of, stage_asset
@@ -27,6 +27,7 @@ from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.manifest.described_tables import described_people
 from deid_assets.release.manifest.optimality import certificate_refusals, stated_levels_certificate
 from deid_assets.release.published_tables import PEOPLE as PEOPLE_FILE
+from deid_assets.release.same_delivery import other_cohort_refusals
 from deid_assets.reports.cohort_report import cohort_report
 from deid_assets.resources import Policies, Workplace
 from deid_assets.sources.cohort_delivery import PEOPLE, POPULATION, QUARANTINED
@@ -150,7 +151,14 @@ def release(
             leaks, leaking = attribute_leaks(policy, staged, cohort_people, population_cells)
             refusals += leaking
             proof = stated_levels_certificate(policy)
-            refusals += [*certificate_refusals(proof), *released_differently(context, policy, workplace), *staging.refusals()]
+            people = workplace.member_tags(cohort_people, f"SELECT person FROM {cohort_people.sql}")
+
+            def beside_earlier_releases() -> list[Refusal]:
+                digest, commitment = workplace.delivery(context.partition_key).digest(), workplace.secret().commitment()
+                others = other_cohort_refusals(policy, digest, workplace.releases_made(), people, commitment)
+                return [*released_differently(context, policy, workplace), *others]
+
+            refusals += [*certificate_refusals(proof), *beside_earlier_releases(), *staging.refusals()]
             if refusals:
                 raise refusal(refusals)
             levels = published(policy, cells_in(policy, cohort_people, population_cells))
@@ -162,7 +170,8 @@ def release(
                 proof,
                 shapes_of(policy, workplace.delivery(context.partition_key), {}),
                 lambda public: cohort_report(policy, public, notes),
-                lambda: not released_differently(context, policy, workplace),
+                lambda: not beside_earlier_releases(),
+                KnownPeople(people.tobytes()),
             )
             return publish(context, policy, workplace, releases, staging, passed)
         finally:

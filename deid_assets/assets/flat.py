@@ -4,9 +4,9 @@ import dagster as dg
 import pandas as pd
 
 from deid_assets.assessments.detail import detail_measurements, detail_refusals
-from deid_assets.assessments.evidence import Evidence
+from deid_assets.assessments.evidence import Evidence, Refusal
 from deid_assets.assessments.flat_attributes import attribute_leaks
-from deid_assets.assessments.flat_refusal import why_no_node_passes
+from deid_assets.assessments.flat_refusal import why_no_node_passes, why_pinned_fails
 from deid_assets.assessments.flat_table import (
     LOSS_LABELS,
     blanks_in_small_classes,
@@ -14,18 +14,22 @@ from deid_assets.assessments.flat_table import (
     flat_table,
     kept_information,
     level_losses,
+    level_names_of,
+    pinned_node,
     population_of,
     search,
 )
+from deid_assets.assessments.kept_records import linked_to_leave_out, released_people, write_kept_records
+from deid_assets.assessments.record_cross_release_risk import linked_refusals
 from deid_assets.assessments.record_risk import levels_of, measured_risk
 from deid_assets.assessments.registry import FLAT
 from deid_assets.assets.assessment import assessment_asset
 from deid_assets.assets.counts import ReleasedCounts, count_assets, delivery_noise
 from deid_assets.assets.flat_intake import population_refusals
-from deid_assets.assets.one_table import StagedCounts, released_differently, stage_table
+from deid_assets.assets.one_table import KnownPeople, StagedCounts, made_of_the_same_inputs, released_differently, stage_table
 from deid_assets.assets.published_tables import Made
-from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
-from deid_assets.assets.stage_asset import shapes_of, stage_asset
+from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of, repeat_if_overtaken
+from deid_assets.assets.stage_asset import guarded, shapes_of, stage_asset
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.methods.counts.tables import CellName
@@ -36,9 +40,11 @@ from deid_assets.policy.domains import record_domains_of
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.release.counts.kinds import FLAT as COUNTING
 from deid_assets.release.counts.noise import Plan
+from deid_assets.release.cumulative import last_generalization
 from deid_assets.release.flat_rows import release_query, row_refusals
 from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
+from deid_assets.release.kept_file import parquet_of
 from deid_assets.release.manifest.described_tables import described_records
 from deid_assets.release.manifest.optimality import certificate_refusals, flat_certificate
 from deid_assets.release.public_cells import shape
@@ -59,14 +65,19 @@ def record_domains(context: dg.AssetExecutionContext, records: Table, policies: 
     return record_domains_of(policy, records, population_of(policy, records))
 
 
-@stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "population", "risk"], kinds=("duckdb", "numpy"))
+@stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "population", "risk", "releases"], kinds=("duckdb", "numpy"))
 def record_lattice(
-    context: dg.AssetExecutionContext, records: Table, record_domains: Table, policies: Policies
+    context: dg.AssetExecutionContext, records: Table, record_domains: Table, policies: Policies, workplace: Workplace
 ) -> pd.DataFrame:
     """Every node that the search evaluated: loss, share of records in small classes, and whether it is chosen."""
     policy = policies.of(context, FlatPolicy)
     table = flat_table(policy, records, record_domains)
-    found = search(policy, table)
+    pinned = None
+    if policy.releases.generalization == "pinned":
+        withdrawn = releases_of(workplace).registry.chain().withdrawn
+        with guarded(context):
+            pinned = pinned_node(policy, last_generalization(workplace.releases_made(), policy.name, withdrawn))
+    found = search(policy, table, pinned)
     names = [qi.release_as for qi in policy.quasi_identifiers]
     nodes = nodes_frame(found, names, table.records)
     label = LOSS_LABELS[policy.risk.loss]
@@ -104,6 +115,11 @@ def record_generalization(
     policy = policies.of(context, FlatPolicy)
     nodes = record_lattice.frame()
     chosen = nodes[nodes["chosen"]]
+    if not len(chosen) and (nodes["decision"] == "candidate").any():
+        # Only a pinned generalization passes over a node that passes.
+        last = last_generalization(workplace.releases_made(), policy.name, releases_of(workplace).registry.chain().withdrawn)
+        levels = ", ".join(f"{name}: {level}" for name, level in (last or {}).items())
+        raise dg.Failure(f"refused: {why_pinned_fails(policy, levels)}", metadata={"refused": True}, allow_retries=False)
     if not len(chosen):
         blanks = blanks_in_small_classes(policy, records, record_domains)
         plan = Plan(delivery_noise(policy, workplace, context.partition_key))
@@ -126,18 +142,26 @@ def record_generalization(
     return chosen_frame(policy, parse_node(node))
 
 
-@stage_asset(policy_sections=["population", "risk"])
+@stage_asset(policy_sections=["population", "risk", "source"])
 def suppressed_records(
     context: dg.AssetExecutionContext,
     records: Table,
     record_domains: Table,
     record_generalization: Table,
     policies: Policies,
-) -> str:
-    """Numbers of the records in classes below k at the chosen node, which are not released (local suppression)."""
+    workplace: Workplace,
+) -> pd.DataFrame:
+    """Numbers of the records that are not released (local suppression).
+
+    Those in classes below k at the chosen node and, beside earlier releases of the same people, those of people who would stand
+    out.
+    """
     policy = policies.of(context, FlatPolicy)
     levels = levels_of(policy, record_generalization)
-    return queries.small_records(records, population_of(policy, records), record_domains, levels, policy.risk.k)
+    small = records.query(queries.small_records(records, population_of(policy, records), record_domains, levels, policy.risk.k))
+    return linked_to_leave_out(
+        policy, levels, records, small, record_domains, workplace.earlier_records(), workplace.tags_in_order
+    )
 
 
 @stage_asset(policy_sections=["quasi_identifiers", "attributes", "formulas"])
@@ -160,7 +184,7 @@ ASSESSMENTS = [assessment_asset(one, FlatPolicy) for one in FLAT]
 
 
 @stage_asset(
-    policy_sections=["recipients", "risk", "attributes", "counts", "reviewed_attributes", "detail_at_least"],
+    policy_sections=["recipients", "risk", "attributes", "counts", "reviewed_attributes", "detail_at_least", "releases"],
     kinds=("duckdb", "parquet", "csv"),
     of_kind="flat",
     stages=before_release(FLAT_STAGES),
@@ -177,6 +201,7 @@ def release(
     published_counts: Table,
     record_risk: Table,
     record_attribute_disclosure: Table,
+    record_cross_release_risk: Table,
     count_disclosure_audit: Table,
     policies: Policies,
     workplace: Workplace,
@@ -191,7 +216,9 @@ def release(
             counted_in = (records, quarantined_records, record_generalization, suppressed_records, release_records)
             counts = ReleasedCounts.of(policy, workplace, context.partition_key, {table.name: table for table in counted_in})
             of_counts = StagedCounts.of(counts, staging, published_counts)
-            evidence, refusals = read_evidence((record_risk, record_attribute_disclosure, count_disclosure_audit))
+            evidence, refusals = read_evidence(
+                (record_risk, record_attribute_disclosure, record_cross_release_risk, count_disclosure_audit)
+            )
             refusals += of_counts.refusals
             refusals += common_refusals(context, policy, workplace, records.file, evidence, (RECORDS,))
             refusals += population_refusals(context, population_of(policy, records), workplace)
@@ -210,8 +237,17 @@ def release(
             detail = detail_measurements(kept_information(policy, table, levels), policy.detail_at_least, staged.count())
             refusals += detail_refusals(detail)
             proof = flat_certificate(policy, record_lattice, chosen, records.count(), level_losses(policy, table))
-            refusals += [*certificate_refusals(proof), *released_differently(context, policy, workplace), *staging.refusals()]
+            released = released_people(policy, records, suppressed_records, workplace.tags_in_order)
+            level_names = level_names_of(policy, levels)
+
+            def beside_earlier_releases() -> list[Refusal]:
+                known, same = workplace.earlier_records(), made_of_the_same_inputs(context, policy, workplace)
+                linked = linked_refusals(policy, level_names, evidence, known, released, same)
+                return [*released_differently(context, policy, workplace), *linked]
+
+            refusals += [*certificate_refusals(proof), *beside_earlier_releases(), *staging.refusals()]
             if refusals:
+                repeat_if_overtaken(context, refusals)
                 raise refusal(refusals)
             of_counts.write_dictionary(staging, described_records(policy, levels, staged))
             every = (*evidence, Evidence("gate", context.partition_key, policy.hash, digest, "3", (*measured, *detail, *leaks)))
@@ -220,8 +256,18 @@ def release(
                 proof,
                 shapes_of(policy, workplace.delivery(context.partition_key), levels),
                 lambda public: flat_report(policy, public, levels, record_lattice.frame()),
-                lambda: not released_differently(context, policy, workplace),
+                lambda: not beside_earlier_releases(),
+                None
+                if released is None
+                else KnownPeople(
+                    released.tobytes(),
+                    parquet_of(
+                        write_kept_records(records, suppressed_records, record_domains, levels, workplace.tags_in_order)
+                    ),
+                ),
+                level_names,
             )
             return publish(context, policy, workplace, releases, staging, passed)
         finally:
             drop_schema(records.file, SCHEMA)
+            drop_schema(records.file, "scratch")

@@ -1,4 +1,4 @@
-"""What the releases of flat tables and of cohorts share: one table of rows that no later release can recognize."""
+"""What the releases of flat tables and of cohorts share: one table of rows, one or a few for each person."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import dagster as dg
 
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
 from deid_assets.assets.counts import ReleasedCounts
-from deid_assets.assets.publishing import Passed
+from deid_assets.assets.publishing import Passed, inputs_digest
 from deid_assets.methods.lattice.certificate import OptimalityCertificate
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
@@ -15,6 +15,8 @@ from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.dictionary import DescribedTable, dictionary
 from deid_assets.release.publication.publish import Staging
+from deid_assets.release.publication.recovery import REGISTRY
+from deid_assets.release.registry.chain import Registry
 from deid_assets.release.same_delivery import other_release_refusals
 from deid_assets.resources import Workplace
 from deid_assets.store.tables import Table, connect
@@ -32,9 +34,35 @@ def stage_table(staging: Staging, name: str, candidate: Table) -> Table:
 def released_differently(
     context: dg.AssetExecutionContext, policy: FlatPolicy | CohortPolicy, workplace: Workplace
 ) -> list[Refusal]:
-    """Records of two deliveries cannot be joined, so that only releases of the same delivery are compared."""
+    """Refuse a release of the same delivery with other rows, columns or levels."""
     delivery = workplace.delivery(context.partition_key)
     return other_release_refusals(policy, delivery.digest(), workplace.releases_made())
+
+
+def made_of_the_same_inputs(
+    context: dg.AssetExecutionContext, policy: FlatPolicy | CohortPolicy, workplace: Workplace
+) -> str | None:
+    """The release, as policy/number, that was made of the same inputs; None if there is none."""
+    delivery = workplace.delivery(context.partition_key)
+    inputs = inputs_digest(policy, workplace.secret(), delivery, delivery.digest())
+    again = Registry(workplace.home.releases / REGISTRY).already_released(policy.name, inputs)
+    return None if again is None else f"{again.policy}/{again.number:04d}"
+
+
+@dataclass(frozen=True)
+class KnownPeople:
+    """The people of a release, as later releases will know them.
+
+    Attributes
+    ----------
+    tags
+        8 bytes of each person, `cumulative.member_tags`.
+    rows
+        The kept rows as Parquet; empty if later releases are not linked by them.
+    """
+
+    tags: bytes
+    rows: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -75,13 +103,19 @@ class StagedCounts:
         shapes: Mapping[str, str],
         report: Callable[[bytes], bytes],
         still_so: Callable[[], bool] = lambda: True,
+        people: KnownPeople | None = None,
+        levels: Mapping[str, str] | None = None,
     ) -> Passed:
-        """What passed the gate: rows without an identifier by which releases could be compared.
+        """What passed the gate.
 
         Parameters
         ----------
         evidence, proof, shapes, report, still_so
             As in `Passed`; that earlier releases change what the counts give away is asked besides.
+        people
+            Who is released; None if nothing identifies them.
+        levels
+            Name of the level of every quasi-identifier, for later releases; None if the policy states them.
         """
         return Passed(
             evidence,
@@ -91,11 +125,13 @@ class StagedCounts:
             shapes=shapes,
             report=report,
             still_so=lambda: still_so() and self.counts.measured() == self.measured,
-            member_tags=b"",
+            member_tags=b"" if people is None else people.tags,
             plan=self.counts.plan,
             sums=self.counts.sums,
             counts=self.counts.published if self.counts.are_published else None,
             roll=b"",
             removal_digest="",
             tried=None,
+            rows=b"" if people is None else people.rows,
+            generalization=levels,
         )

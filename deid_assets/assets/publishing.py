@@ -12,10 +12,18 @@ from typing import Any
 import dagster as dg
 import duckdb
 import pandas as pd
+from dagster._core.storage.tags import (
+    BACKFILL_ID_TAG,
+    MAX_RETRIES_TAG,
+    RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
+    RETRY_STRATEGY_TAG,
+    SCHEDULE_NAME_TAG,
+    SENSOR_NAME_TAG,
+)
 
 import deid_assets
 from deid_assets.assessments.discrimination import vacuity_refusals
-from deid_assets.assessments.evidence import PLAIN_UNITS, Evidence, Refusal, from_frame
+from deid_assets.assessments.evidence import PLAIN_UNITS, RELEASED_MEANWHILE, Evidence, Refusal, from_frame
 from deid_assets.assessments.registry import METHOD_VERSIONS, gates_of
 from deid_assets.assets.published_tables import Made, PublishedTables
 from deid_assets.assets.stage_asset import made_from, markdown_table, own_key
@@ -68,6 +76,12 @@ from deid_assets.sources.report import delivery_version
 from deid_assets.stages import RELEASE, STAGE_OF, stages_of
 from deid_assets.store.reading import regular_bytes
 from deid_assets.store.tables import Table, fingerprint
+
+REQUESTED_BY = frozenset({BACKFILL_ID_TAG, SENSOR_NAME_TAG, SCHEDULE_NAME_TAG})
+"""Tags of runs that Dagster's daemon started."""
+
+REPEATED_AT_MOST = 8
+"""How often such a run is repeated because of other releases that came meanwhile."""
 
 
 def releases_of(workplace: Workplace) -> Releases:
@@ -130,7 +144,7 @@ class Passed:
         Called under the lock, while nobody else can publish: whether earlier releases are still those that the gate
         counted.
     member_tags
-        `Workplace.member_tags` of the released members; empty if records have no identifier.
+        `Workplace.member_tags` of the released members; empty if nothing identifies whose the records are.
     plan
         The noisy cells so far: those of the count tables, and of what is drawn before the manifest is made.
     sums
@@ -138,7 +152,7 @@ class Passed:
     counts
         The published tables of counts; None if the policy publishes none.
     roll, removal_digest, tried, rows, generalization
-        As in `Manifest`; empty and None if records have no identifier.
+        As in `Manifest`; empty and None where later releases need none.
     """
 
     evidence: tuple[Evidence, ...]
@@ -252,11 +266,13 @@ def publish(
         if not _is_still(policy, workplace):
             raise ReleaseError(f"policy {policy.name}: {_POLICY_CHANGED}")
         if not passed.still_so():
+            repeat_if_requested(context)
             raise ReleaseError(
                 "in the meantime, members of this population were released, or another try of this delivery was refused, so "
                 "the judgement of the gate no longer applies; run again"
             )
         if noise.budget_after(releases.registry.chain()).spent != budget.spent:
+            repeat_if_requested(context)
             raise ReleaseError("in the meantime, another release was charged to the budget of noise; run again")
         return editions(manifest_at(place, budget), passed.plan.protect)
 
@@ -442,6 +458,24 @@ def gating_checks(policy: AnyPolicy, release: dg.AssetKey) -> list[dg.AssetCheck
 
 REQUIREMENTS = "requirements"
 """Metadata of a refusal: every rule that was not kept, with numbers that count nobody."""
+
+
+def repeat_if_requested(context: dg.AssetExecutionContext) -> None:
+    """Let the daemon repeat the whole run, if it is one that a backfill, a sensor or a schedule requested.
+
+    Of releases that are made side by side, each is judged beside those that exist; whoever publishes first is right.
+    """
+    if not REQUESTED_BY.isdisjoint(context.run.tags):
+        context.instance.add_run_tags(
+            context.run.run_id,
+            {MAX_RETRIES_TAG: str(REPEATED_AT_MOST), RETRY_STRATEGY_TAG: "ALL_STEPS", RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "true"},
+        )
+
+
+def repeat_if_overtaken(context: dg.AssetExecutionContext, refusals: list[Refusal]) -> None:
+    """The same, if the release was judged without another one that came meanwhile."""
+    if any(one.rule == RELEASED_MEANWHILE for one in refusals):
+        repeat_if_requested(context)
 
 
 def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:

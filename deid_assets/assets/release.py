@@ -41,6 +41,7 @@ from deid_assets.assets.publishing import (
     read_evidence,
     refusal,
     releases_of,
+    repeat_if_overtaken,
 )
 from deid_assets.assets.random_streams import gate_stream_key
 from deid_assets.assets.release_report import report_of
@@ -118,6 +119,7 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
             )
             refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
             if refusals:
+                repeat_if_overtaken(context, refusals)
                 others = workplace.releases_before(profiles, kept) if standing.before else ()
                 raise refusal(naming_releases(refusals, others), standing.tries.advice(standing.tried))
             delivery, levels = workplace.delivery(context.partition_key), chosen_levels(policy, made["chosen_generalization"])

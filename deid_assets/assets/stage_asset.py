@@ -14,7 +14,7 @@ from deid_assets.errors import REFUSED_MARK, RefusedError, ReleaseError
 from deid_assets.meter import meter
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.public_cells import shapes_of_measurements
-from deid_assets.resources import PUBLISHED, Keys, RestrictedStore, Workplace, asset_key_of, policy_name
+from deid_assets.resources import PUBLISHED, Keys, RestrictedStore, Workplace, asset_key_of, note_own_input, policy_name
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import RELEASE, STAGE_OF, stages_of
 from deid_assets.store.guard import without_values
@@ -79,6 +79,8 @@ class StageAsset:
         parameters = inspect.signature(self.function).parameters
         read = {name: keys.asset(renamed.get(name, name)) for name in self.inputs}
         ins = {} if self.stages else {name: dg.AssetIn(key=key) for name, key in read.items()}
+        # Inputs that are not loaded.
+        read_besides = [*(keys.asset(renamed.get(name, name)) for name in self.deps), *map(keys.asset, self.stages)]
         one_step = not inspect.isgeneratorfunction(self.function)
 
         def run(context: dg.AssetExecutionContext, **tables: object) -> object:
@@ -88,6 +90,8 @@ class StageAsset:
             if self.stages:
                 tables = {name: workplace.table(key, context.partition_key) for name, key in read.items()}
             start_meter(context)
+            for key in read_besides:
+                note_own_input(context.op_execution_context.get_step_execution_context(), key, context.partition_key)
             with guarded(context) if one_step else contextlib.nullcontext():
                 return self.function(context, **tables, **resources)
 
@@ -120,7 +124,7 @@ class StageAsset:
             outs=outs | published,
             internal_asset_deps=of_outputs if published else None,
             ins={**ins, **(further or {})},
-            deps=[*(keys.asset(renamed.get(name, name)) for name in self.deps), *map(keys.asset, self.stages)],
+            deps=read_besides,
             required_resource_keys={keys.resource},
         )(run if required else run_or_wait)
         return made

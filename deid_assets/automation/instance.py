@@ -44,11 +44,12 @@ def dagster_instance(home: Home) -> Iterator[dg.DagsterInstance]:
     Raises
     ------
     StoreError
-        If a file of its history is damaged, or no file of Dagster's; if its database does not answer.
+        If a file of its history is damaged, or no file of Dagster's; if its database does not answer, or is that of another
+        home.
     """
     try:
         ref = InstanceRef.from_dir(str(home.dagster), overrides=storage_of(home).overrides)
-        with opened(ref) as instance:
+        with opened(home, ref) as instance:
             _move_partitions(home, instance)
             yield instance
     except (sqlite3.DatabaseError, sqlalchemy.exc.DBAPIError) as error:

@@ -10,6 +10,7 @@ import dagster as dg
 
 from deid_assets.assessments.earlier_releases import BECAUSE
 from deid_assets.assets.waiting_release import WAITING
+from deid_assets.checks.risk import REMEDY
 from deid_assets.errors import AWAITING_MARK, ERROR, PUBLISHED, REFUSED, REFUSED_MARK, DeidError
 from deid_assets.release.registry.tries import what_is_next
 from deid_assets.resources import OUTCOME_TAG, RELEASED
@@ -108,7 +109,8 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
             if not check.passed and check.blocking:
                 numbers = {key: found.value for key, found in check.metadata.items()}
                 counted = because.get(check.asset_key, "") if check.check_name.startswith("absence_posterior") else ""
-                failed_checks.append(_failed_check(check.check_name, numbers) + (f"; {counted}" if counted else ""))
+                told = (_failed_check(check.check_name, numbers), counted, str(numbers.get(REMEDY, "")))
+                failed_checks.append("; ".join(text for text in told if text))
                 # A broken contract is an error of data or code, and so is a risk that was not measured. A risk that is
                 # too high is a refusal.
                 is_error = check.check_name.endswith("_keeps_contract") or not _is_number(numbers.get("measured"))
@@ -118,12 +120,12 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
                     drawn.append(numbers)
         elif event.event_type == dg.DagsterEventType.STEP_FAILURE:
             failure = event.step_failure_data
-            told = failure.user_failure_data
-            if told is not None and "refused" in told.metadata:
-                judged = bool(told.metadata["refused"].value)
+            said = failure.user_failure_data
+            if said is not None and "refused" in said.metadata:
+                judged = bool(said.metadata["refused"].value)
                 refused |= judged
                 errors |= not judged
-                reasons.append(str(told.description).removeprefix(REFUSED_MARK))
+                reasons.append(str(said.description).removeprefix(REFUSED_MARK))
             elif failure.error and failure.error.cls_name == "DagsterAssetCheckFailedError":
                 continue  # the evaluation of the check already decided the outcome
             else:

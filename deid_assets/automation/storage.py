@@ -18,9 +18,9 @@ from sqlalchemy.engine import make_url
 
 from deid_assets.automation.run_history import KeptStorage
 from deid_assets.errors import StoreError
+from deid_assets.home_identity import VARIABLE, require_own_history
 from deid_assets.store.home import Home
 
-VARIABLE = "DEID_STORAGE"
 DRIVER = "postgresql+psycopg2"
 SETTINGS = "dagster.yaml"
 """The file of an instance's settings."""
@@ -73,13 +73,13 @@ def storage_of(home: Home) -> Storage:
 
 
 @contextlib.contextmanager
-def opened(ref: InstanceRef) -> Iterator[dg.DagsterInstance]:
+def opened(home: Home, ref: InstanceRef) -> Iterator[dg.DagsterInstance]:
     """The instance; its connections to a database are kept, and one that does not answer is named in a sentence.
 
     Raises
     ------
     StoreError
-        If the database does not answer; the message is without its address.
+        If the database does not answer, or is that of another home; the message is without its address.
     """
     if VARIABLE not in os.environ:
         with dg.DagsterInstance.from_ref(ref) as instance:
@@ -91,6 +91,7 @@ def opened(ref: InstanceRef) -> Iterator[dg.DagsterInstance]:
         with dg.DagsterInstance.from_ref(ref) as instance:
             # Otherwise each event opens a connection, which takes ten times as long as the event.
             instance.optimize_for_webserver(statement_timeout=0, pool_recycle=_SECONDS_KEPT, max_overflow=_CONNECTIONS)
+            require_own_history(home, instance)
             yield instance
     except (DagsterPostgresException, sqlalchemy.exc.OperationalError):
         raise StoreError(

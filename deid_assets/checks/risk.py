@@ -12,6 +12,9 @@ from deid_assets.resources import Keys
 from deid_assets.store.guard import without_values
 from deid_assets.store.tables import Table
 
+REMEDY = "remedy"
+"""Metadata key of a failed check: what to do."""
+
 
 def risk_checks(policy: AnyPolicy, keys: Keys, partitions_def: dg.PartitionsDefinition) -> list[dg.AssetChecksDefinition]:
     """The checks of one policy: one for each number of an assessment that could refuse a release."""
@@ -44,6 +47,7 @@ def _risk_check(asset: str, gate: Gate[Any], keys: Keys, partitions_def: dg.Part
                 **{"statistic": found.statistic, "gating": found.gating, "section": found.section},
                 "unit": found.unit,
                 **of_draws,
+                **({} if found.passed or not gate.remedy else {REMEDY: gate.remedy}),
             },
         )
 

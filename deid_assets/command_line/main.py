@@ -248,10 +248,12 @@ def plan(
 @click.option("--host", default="127.0.0.1", show_default=True)
 def ui(port: int, host: str) -> None:
     """Open the Dagster UI with everything that was run here."""
-    from deid_assets.automation.instance import prepare_dagster_home, workspace_file
+    from deid_assets.automation.instance import dagster_instance, prepare_dagster_home, workspace_file
 
     home = Home.here().create()
     prepare_dagster_home(home)
+    with dagster_instance(home):
+        pass  # a history that cannot be used, or is that of another home, is said before the UI opens
     os.environ["DAGSTER_HOME"] = str(home.dagster)
     os.environ["DEID_HOME"] = str(home.root)
     click.echo(f"The Dagster UI runs on http://{host}:{port} (stop it with Ctrl-C)")

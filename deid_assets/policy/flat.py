@@ -14,6 +14,7 @@ from deid_assets.policy.rules.validation import Problem, detail_problems, did_yo
 from deid_assets.policy.sections.counts import RecordCounts, count_noise_problems, record_table_problems
 from deid_assets.policy.sections.disclosure import FlatAttributeDisclosure
 from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Intake, Name, Said, Section, Share
+from deid_assets.policy.sections.releases import RecordReleases
 
 LARGEST_LATTICE = 2_000_000
 """Largest number of nodes of a lattice, which is kept in memory as a whole."""
@@ -46,8 +47,9 @@ class FlatSource(Section):
     )
     person: Said | None = Field(
         None,
-        description="column that identifies a person; it is not published. A delivery in which a person has more than "
-        "`records_per_person` records is refused. null: nothing checks how many a person has, and the manifest says so",
+        description="column that identifies a person; it is not published, and links releases of the same people. A delivery "
+        "in which a person has more than `records_per_person` records is refused. null: nothing checks how many a person has, "
+        "and the manifest says so",
     )
     records_per_person: Annotated[int, Field(ge=1, le=1_000)] = Field(
         1, description="most records that one person has; the noise of counts is as many times wider"
@@ -100,6 +102,7 @@ class FlatPolicy(ReleasePolicy):
     risk: FlatRisk = Field(description="k, maximum suppression, information loss")
     attribute_disclosure: FlatAttributeDisclosure = FlatAttributeDisclosure()
     counts: RecordCounts = RecordCounts()
+    releases: RecordReleases = RecordReleases()
     reviewed_attributes: dict[ColumnName, Said] = Field(
         {},
         description="attributes, by their names in the release, that may single people out, refine a quasi-identifier or look "

@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from deid_assets.assessments.earlier_releases import EarlierRows
+from deid_assets.assessments.earlier_releases import EarlierRecords, EarlierRows
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.errors import CountsError, RefusedError, ReleaseError
 from deid_assets.methods.counts.published_tables import EarlierTables
@@ -30,6 +31,8 @@ from deid_assets.store.digests import bytes_digest, file_digest
 _NUMBER = re.compile(r"\d{4,}")
 ROWS = ".rows.parquet"
 """Ending of the file of kept rows beside a restricted manifest."""
+LONGITUDINAL = "longitudinal"
+"""The kind of a release of members and claims, whose policy states none."""
 
 
 def member_tags(member_ids: Iterable[str], secret: Secret) -> np.ndarray:
@@ -123,9 +126,11 @@ class Made:
         What noisy counts had cost so far, in zCDP, according to it; 0 if an earlier version of the product kept no account.
     rows_digest
         Digest of the kept rows beside it (`methods.releases.kept_rows`); None if an earlier version of the product kept none,
-        or if its records have no identifier.
+        or if nothing identifies whose its records are.
     generalization
         The chosen level of each dimension, by name; None as above.
+    kind
+        `kind` of its policy.
     """
 
     file: Path
@@ -141,6 +146,7 @@ class Made:
     spent: float = 0.0
     rows_digest: str | None = None
     generalization: Mapping[str, str] | None = None
+    kind: str = LONGITUDINAL
 
     @property
     def number(self) -> int:
@@ -151,6 +157,11 @@ class Made:
     def name(self) -> str:
         """Policy and number."""
         return f"{self.policy}/{self.file.stem}"
+
+    def policy_content(self) -> dict[str, Any]:
+        """What its policy said."""
+        content: dict[str, Any] = json.loads(json.loads(self.file.read_bytes())["policy"]["text"])
+        return content
 
     def roll(self) -> Roll:
         """The roll of its delivery; for a release that kept none, its members as one class.
@@ -188,17 +199,31 @@ class Made:
 
 
 def earlier_rows(earlier: Iterable[Made], commitment: str) -> tuple[EarlierRows, ...]:
-    """Every earlier release with members, as far as it can be compared under a commitment's secret.
-
-    Releases of flat tables and of cohorts have no members that tags could name, and are left out.
-    """
+    """Every earlier release with members and claims, as far as it can be compared under a commitment's secret."""
     return tuple(
         EarlierRows(
             made.name, made.tags if made.commitment == commitment else None, None if made.rows_digest is None else made.rows
         )
         for made in earlier
-        if len(made.tags)
+        if len(made.tags) and made.kind == LONGITUDINAL
     )
+
+
+SHOWN_BY = ("quasi_identifiers", "hierarchies")
+"""The sections of a flat policy that say what its levels are."""
+
+
+def earlier_records(earlier: Iterable[Made], commitment: str) -> tuple[EarlierRecords, ...]:
+    """Every earlier release of a flat table, as far as its people are known under a commitment's secret."""
+    found = []
+    for made in earlier:
+        if made.kind != "flat":
+            continue
+        known, content = made.commitment == commitment and made.rows_digest is not None, made.policy_content()
+        tags, rows = (made.tags, made.rows) if known else (None, None)
+        columns = {section: content.get(section) for section in SHOWN_BY}
+        found.append(EarlierRecords(made.name, tags, rows, columns, made.generalization))
+    return tuple(found)
 
 
 def last_generalization(
@@ -261,6 +286,8 @@ def earlier_releases(earlier: Iterable[Made], secret_commitment: str) -> Earlier
     releases: list[tuple[str, np.ndarray | None]] = []
     not_comparable: dict[tuple[str, str, str], list[np.ndarray]] = {}
     for made in earlier:
+        if made.kind != LONGITUDINAL:
+            continue
         comparable = made.commitment == secret_commitment
         releases.append((made.name, made.tags if comparable else None))
         if comparable:
@@ -313,6 +340,7 @@ def _read(file: Path) -> Made:
             tables_told(manifest.get("counts"), delivery["digest"]),
             float(manifest["counts"]["budget"]["spent_rho"]) if "counts" in manifest else 0.0,
             manifest.get("rows_digest"), manifest.get("generalization"),
+            json.loads(manifest["policy"]["text"]).get("kind", LONGITUDINAL),
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, CountsError):
         raise _unreadable(file) from None
@@ -334,7 +362,8 @@ def comparable_rolls(earlier: Iterable[Made], commitment: str) -> Iterator[tuple
     ReleaseError
         If a roll cannot be read or is not the one that was kept.
     """
-    return ((made.name, made.roll()) for made in earlier if made.commitment == commitment and len(made.tags))
+    own = (made for made in earlier if made.kind == LONGITUDINAL and made.commitment == commitment and len(made.tags))
+    return ((made.name, made.roll()) for made in own)
 
 
 def tables_made(earlier: Iterable[Made]) -> EarlierTables:
@@ -371,5 +400,6 @@ def removal_list_refusals(earlier: Iterable[Made], delivery_digest: str, removal
             ),
         )
         for made in earlier
-        if len(made.tags) and made.delivery_digest == delivery_digest and made.removal_digest != removal_digest
+        if made.kind == LONGITUDINAL
+        and len(made.tags) and made.delivery_digest == delivery_digest and made.removal_digest != removal_digest
     ]  # fmt: skip

@@ -1,11 +1,14 @@
-"""Earlier releases of one flat table or cohort: two that differ may together tell more than each, so the second is refused.
+"""Earlier releases that show the same people otherwise: two that differ may tell more together than each.
 
-Their records have no identifier by which releases could be linked and measured together.
+The second of one delivery of a flat table or cohort is refused. So is one of another delivery of a cohort with common people,
+because the risk of cohorts is not measured for linked records; that of flat tables is (methods#linked-records).
 """
 
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+import numpy as np
 
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.policy.cohort import CohortPolicy
@@ -40,7 +43,7 @@ def other_release_refusals(policy: CohortPolicy | FlatPolicy, delivery_digest: s
     for made in earlier:
         if made.delivery_digest != delivery_digest:
             continue
-        told = _shape(json.loads(json.loads(made.file.read_bytes())["policy"]["text"]), sections)
+        told = _shape(made.policy_content(), sections)
         if told == own:
             continue
         if {**told, _WHO: own[_WHO]} == own:
@@ -58,6 +61,42 @@ def other_release_refusals(policy: CohortPolicy | FlatPolicy, delivery_digest: s
 
 
 _WHO = "people who opted out"
+
+
+def other_cohort_refusals(
+    policy: CohortPolicy, delivery_digest: str, earlier: Iterable[Made], people: np.ndarray, commitment: str
+) -> list[Refusal]:
+    """Refuse if other deliveries with people of this cohort were released with other columns or levels.
+
+    Parameters
+    ----------
+    people
+        (n,) uint64: tags of the people about to be released.
+    commitment
+        Commitment to the secret under which they are tagged.
+    """
+    own = _demographics(json.loads(json.dumps(policy.content())))
+    found = []
+    for made in earlier:
+        if made.kind != "cohort" or made.delivery_digest == delivery_digest or _demographics(made.policy_content()) == own:
+            continue
+        known = made.commitment == commitment and len(made.tags) > 0
+        if known and not len(np.intersect1d(made.tags, people)):
+            continue
+        holds, unless = ("has", ", or people who are not in it") if known else ("may have", "")
+        text = (
+            f"{made.name} {holds} people of this release, and shows other columns or levels of them; records of a cohort are "
+            f"not linked, so nobody knows what both tell together: publish the columns and levels of that release{unless}"
+        )
+        found.append(Refusal("released_differently", made.name, None, None, text))
+    return found
+
+
+def _demographics(content: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a cohort's release shows of a person: demographics, their levels, and attributes."""
+    columns = sorted(name for name, section in content["columns"].items() if isinstance(section, dict))
+    attributes = sorted(one["release_as"] for one in content["attributes"])
+    return columns, content["demographics"], attributes
 
 
 def _shape(content: Mapping[str, Any], sections: Iterable[str]) -> dict[str, Any]:

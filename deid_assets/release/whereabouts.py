@@ -18,8 +18,8 @@ class Whereabouts:
     release, delivery
         The release as policy and number, and the key of its delivery.
     released
-        Whether the member is in it; None if nobody can tell: it was made with another secret, or its records have no
-        identifier.
+        Whether the member is in it; None if nobody can tell: it was made with another secret, or nothing identifies
+        whose its records are.
     """
 
     release: str

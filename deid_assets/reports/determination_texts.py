@@ -150,6 +150,12 @@ ADVERSARIES: Mapping[str, AdversaryText] = {
         "A class may disclose an attribute without identifying a record.",
         "Machanavajjhala A et al. l-Diversity. ACM TKDD 2007;1(1):3; Li N et al. t-Closeness. ICDE 2007. " + OWNERS_DECIDE,
     ),
+    "record_cross_release_risk": AdversaryText(
+        "Somebody who holds earlier releases of the same people, and links the records of a person in all of them.",
+        "Earlier releases cannot be taken back, and the values of a person seldom change between two of them.",
+        "Xiao X, Tao Y. m-Invariance: towards privacy preserving re-publication of dynamic datasets. SIGMOD 2007:689-700. "
+        + OWNERS_DECIDE,
+    ),
     "cohort_risk": AdversaryText(
         "Somebody with a list of the whole population and its demographics.",
         "The comparison is with what Safe Harbor would let such a person do.",

@@ -9,6 +9,7 @@ from deid_assets.schemas.candidate import allowed_labels
 from deid_assets.schemas.contract import Role, column, contract
 from deid_assets.schemas.counts import CONTRACTS as COUNTS
 from deid_assets.schemas.release import RELEASE
+from deid_assets.sources.flat import PERSON
 
 _RULES = ["value outside the hierarchy", "missing person", "too few fields", "too many fields", "unclosed quote", "not UTF-8"]
 _RULES += ["line too long", "unreadable line", "lost after an unclosed quote", "opted out"]
@@ -43,6 +44,7 @@ def flat_contracts(policy: FlatPolicy) -> dict[str, DataFrameSchema]:
         **COUNTS,
         "record_risk": evidence_contract("record_risk"),
         "record_attribute_disclosure": evidence_contract("record_attribute_disclosure"),
+        "record_cross_release_risk": evidence_contract("record_cross_release_risk"),
         "count_disclosure_audit": evidence_contract("count_disclosure_audit"),
         "release": RELEASE,
     }
@@ -69,7 +71,9 @@ def _records(policy: FlatPolicy) -> DataFrameSchema:
         for qi in policy.quasi_identifiers
     }
     number = column(dt.int64, Role.DIRECT_IDENTIFIER, "number of the record", Check.ge(1, error="at least 1"))
-    return contract({"record": number, **quasi_identifiers, **_attributes(policy)}, unique=["record"])
+    person = column(dt.string, Role.DIRECT_IDENTIFIER, "identifier of the record's person")
+    persons = {} if policy.source.person is None else {PERSON: person}
+    return contract({"record": number, **quasi_identifiers, **_attributes(policy), **persons}, unique=["record"])
 
 
 def _attributes(policy: FlatPolicy) -> dict[str, Column]:

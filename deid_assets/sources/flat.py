@@ -22,7 +22,8 @@ RECORDS, POPULATION, QUARANTINED = "records", "population_records", "quarantined
 _UNKNOWN, _NOBODY = "value outside the hierarchy", "missing person"
 OPTED_OUT = "opted out"
 """The rule of rows that are left out because their person opted out; they are no fault of the delivery."""
-_PERSON = "_person"  # no released column starts with an underscore
+PERSON = "_person"
+"""Column of the records that identifies a person, if the policy names one; no released column starts with an underscore."""
 _UNNAMED_TABLE = "the policy must name the table (source.table)"
 
 
@@ -33,7 +34,7 @@ class Persons:
     Attributes
     ----------
     column
-        Column of the delivery that identifies a person; it is read to count records, and not stored.
+        Column of the delivery that identifies a person; it is stored with the records and never published.
     records_at_most
         How many records one person may have.
     opted_out
@@ -123,7 +124,7 @@ def read_flat_delivery(
             inside = Path(unpacked)
             received = Received(delivery.files(), inside)
             staging = Staging(connection, received, inside, progress or (lambda text: None))
-            of_person = {} if persons is None else {_PERSON: persons.column}
+            of_person = {} if persons is None else {PERSON: persons.column}
             wanted = [(RECORDS, file, {**columns, **of_person})]
             wanted += [(POPULATION, population_file, quasi_identifiers)] if population_file else []
             with naming_damaged_files(staging):
@@ -184,10 +185,10 @@ def _take_in(
     read, kept, left_out, hints = {}, {}, {}, {}
     for name, columns in tables:
         for released, theirs in columns.items():
-            if released == _PERSON:
+            if released == PERSON:
                 connection.execute(
                     f"""INSERT INTO unusable SELECT ?, row_key, ?, ? FROM {quoted(f"read_{name}")}
-                        WHERE nullif({quoted(_PERSON)}::VARCHAR, '') IS NULL
+                        WHERE nullif({quoted(PERSON)}::VARCHAR, '') IS NULL
                         AND row_key NOT IN (SELECT row_key FROM unusable WHERE source_table = ?)""",
                     [name, theirs, _NOBODY, name],
                 )
@@ -238,7 +239,7 @@ def _no_rows_are_unusable_yet(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _leave_out(connection: duckdb.DuckDBPyConnection, key: str, persons: Persons) -> None:
     """Leave out the records of people who opted out; refuse a list that may be spelled otherwise than the delivery."""
-    relation, person = quoted(f"read_{RECORDS}"), quoted(_PERSON)
+    relation, person = quoted(f"read_{RECORDS}"), quoted(PERSON)
 
     def match(listed: Sequence[str]) -> OptOutMatch:
         return OptOutMatch(*connection.execute(match_query(relation, person), [list(listed)]).fetchall()[0])
@@ -257,8 +258,8 @@ def _require_few_records(connection: duckdb.DuckDBPyConnection, key: str, person
     """Refuse a delivery in which somebody has more records than the noise of counts is made for; unusable rows count too."""
     many, rows = connection.execute(
         f"""SELECT count(*), coalesce(sum(n), 0) FROM (
-            SELECT count(*) AS n FROM {quoted(f"read_{RECORDS}")} WHERE nullif({quoted(_PERSON)}::VARCHAR, '') IS NOT NULL
-            GROUP BY {quoted(_PERSON)}::VARCHAR) WHERE n > ?""",
+            SELECT count(*) AS n FROM {quoted(f"read_{RECORDS}")} WHERE nullif({quoted(PERSON)}::VARCHAR, '') IS NOT NULL
+            GROUP BY {quoted(PERSON)}::VARCHAR) WHERE n > ?""",
         [persons.records_at_most],
     ).fetchall()[0]
     if many:
@@ -319,12 +320,11 @@ def _write(
     try:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
         connection.execute(f"DROP TABLE IF EXISTS {quoted(schema)}.{quoted(POPULATION)}")
-        for name, columns in tables:
-            others = {_PERSON} & set(columns)
+        for name, _ in tables:
             connection.execute(
                 f"""CREATE OR REPLACE TABLE {quoted(schema)}.{quoted(name)} AS
                     SELECT row_number() OVER (ORDER BY row_key) AS record,
-                           nullif(COLUMNS(* EXCLUDE ({", ".join(("row_key", *others))}))::VARCHAR, '')
+                           nullif(COLUMNS(* EXCLUDE (row_key))::VARCHAR, '')
                     FROM {quoted(f"read_{name}")}
                     WHERE row_key NOT IN (SELECT row_key FROM unusable WHERE source_table = '{name}')"""
             )

@@ -17,7 +17,7 @@ from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.cohort_rows import released_people
 from deid_assets.release.cumulative import Made
-from deid_assets.release.same_delivery import other_release_refusals
+from deid_assets.release.same_delivery import other_cohort_refusals, other_release_refusals
 from deid_assets.sources.cohort_delivery import PopulationSource, read_cohort_delivery
 from deid_assets.sources.delivery import Delivery
 from deid_assets.store.tables import Table
@@ -195,6 +195,45 @@ class TestTheSameDelivery:
 
     def test_another_delivery_with_other_columns(self, tmp_path):
         assert self.refusals(tmp_path, SAFE_HARBOR | {"attributes": []}, "of another delivery") == []
+
+
+class TestAnotherDelivery:
+    """An earlier release of the cohort's people, and what the gate says of one of another delivery."""
+
+    OWN = np.array([3, 5], dtype=np.uint64)
+
+    def refusals(self, tmp_path: Path, values: dict[str, Any], **told: Any) -> list[str]:
+        own = policy_from(values)
+        assert isinstance(own, CohortPolicy)
+        manifest = tmp_path / "0001.json"
+        manifest.write_text(json.dumps({"policy": {"text": json.dumps(policy_from(SAFE_HARBOR).content())}}))
+        tags = np.array(told.pop("tags", [5, 9]), dtype=np.uint64)
+        fields = {"delivery_digest": "of the first", "commitment": "ours", "kind": "cohort"} | told
+        made = Made(
+            manifest, "cohort", "patients", tags=tags, removal_digest=None, roll_digest=None, **fields
+        )  # fmt: skip
+        found = other_cohort_refusals(own, "of the second", [made], self.OWN, "ours")
+        assert all(one.rule == "released_differently" and one.is_judgement for one in found)
+        return [one.text for one in found]
+
+    def test_with_other_columns_of_common_people(self, tmp_path):
+        (reason,) = self.refusals(tmp_path, SAFE_HARBOR | {"attributes": []})
+        assert "cohort/0001 has people of this release" in reason and "or people who are not in it" in reason
+
+    def test_with_the_same_columns_and_levels(self, tmp_path):
+        renamed = SAFE_HARBOR | {"policy": "another", "title": "The same of the next year"}
+        assert self.refusals(tmp_path, renamed) == []
+
+    @pytest.mark.parametrize(
+        "told", [{"tags": [9]}, {"kind": "flat"}, {"kind": "longitudinal"}, {"delivery_digest": "of the second"}]
+    )
+    def test_of_other_people_or_another_kind(self, tmp_path, told):
+        assert self.refusals(tmp_path, SAFE_HARBOR | {"attributes": []}, **told) == []
+
+    @pytest.mark.parametrize("told", [{"tags": []}, {"commitment": "another", "tags": [9]}])
+    def test_of_people_whom_nobody_knows(self, tmp_path, told):
+        (reason,) = self.refusals(tmp_path, SAFE_HARBOR | {"attributes": []}, **told)
+        assert "may have people of this release" in reason
 
 
 def test_days_that_are_rare_to_nobody_are_still_not_safe_harbor(store, tmp_path):

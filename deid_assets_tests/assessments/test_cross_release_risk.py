@@ -128,8 +128,8 @@ class TestGate:
 
     def test_a_release_made_since_refuses(self):
         found = self.refusals(measured(), [release("a/0001", [3]), release("a/0002", [9])])
-        assert "run the whole job again" in found["stale_evidence"].text
-        assert "stale_evidence" in {one.rule for one in cross_release_refusals(POLICY, [], [release("a/0001", [3])], OWN)}
+        assert "run the whole job again" in found["released_meanwhile"].text
+        assert "released_meanwhile" in {one.rule for one in cross_release_refusals(POLICY, [], [release("a/0001", [3])], OWN)}
 
     def test_the_same_release_made_again_may_be_younger_than_the_measurement_but_no_other(self):
         own, other = release("a/0001", [3]), release("a/0002", [3])
@@ -137,7 +137,7 @@ class TestGate:
         assert cross_release_refusals(POLICY, evidence(*before.values()), [own], OWN, same="a/0001") == []
         for releases, same in (([own], "a/0002"), ([own, other], "a/0001")):
             found = cross_release_refusals(POLICY, evidence(*before.values()), releases, OWN, same)
-            assert [one.rule for one in found] == ["stale_evidence"]
+            assert [one.rule for one in found] == ["released_meanwhile"]
 
     @pytest.mark.parametrize(
         ("one", "says"),
@@ -160,7 +160,7 @@ class TestCanaries:
     @pytest.mark.parametrize("of", [(0,), (1,)])
     def test_stand_out_only_under_the_meet(self, of):
         with small_store() as store:
-            rows = [cross._planted(store.file, f"release_{number}", planted_rows(5, number)) for number in of]
+            rows = [cross.planted_kept_rows(store.file, f"release_{number}", planted_rows(5, number)) for number in of]
             linked = linked_members(rows, 1, "nearest")
         flags = linked.computation(5).measure(linked.node, b"0123456789abcdef", 2_000, keep_flags=True).kept_flags
         assert not flags.any()

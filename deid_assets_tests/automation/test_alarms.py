@@ -110,6 +110,14 @@ def test_a_crash_is_an_error_and_nothing_of_its_text_is_told(instance, ticks, to
     assert [(one.outcome, one.unfulfilled) for one in told] == [("error", ())] and "4711" not in str(told)
 
 
+def test_a_run_that_is_repeated_is_not_told(instance, ticks, told):
+    """It was overtaken by another release; what comes of it is told of the run that follows."""
+    run_id = run(instance, refusal([GateRefusal("released_meanwhile", "cross_release_risk", None, None, "run again")]))
+    instance.add_run_tags(run_id, {"dagster/will_retry": "true"})
+    ticks.tick()
+    assert told == []
+
+
 def test_runs_of_others_and_runs_that_succeed_are_not_told(instance, ticks, told):
     run(instance, None)
     run(instance, refusal(GATE), policy="other")

@@ -1,6 +1,7 @@
 """Where the run history is: in the home's files, or in a PostgreSQL database; never in both, and never in a third place."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import dagster as dg
 import pytest
@@ -9,6 +10,8 @@ import yaml
 from deid_assets.automation import storage
 from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
 from deid_assets.errors import StoreError
+from deid_assets.home_identity import identity
+from deid_assets.resources import RestrictedStore, Workplace
 from deid_assets.store.home import Home
 from deid_assets_tests.postgres import PASSWORD, needs_postgres
 from deid_assets_tests.processes import wait_for
@@ -138,3 +141,74 @@ def test_runs_are_recorded_in_the_database_and_nowhere_else(home, postgres, monk
     monkeypatch.setenv("DEID_STORAGE", postgres.replace(PASSWORD, "wrong"))
     with pytest.raises(StoreError, match="does not answer, or does not let this user in"), dagster_instance(home):
         pass
+
+
+@needs_postgres
+class TestOneHome:
+    """Another home in the same history would take its runs, partitions and materializations for its own."""
+
+    def test_the_first_home_has_the_database_and_another_is_one_sentence(self, home, tmp_path, postgres, monkeypatch, at_once):
+        monkeypatch.setenv("DEID_STORAGE", postgres)
+        for _ in range(2):
+            prepare_dagster_home(home)
+            with dagster_instance(home) as instance:
+                assert type(instance.run_storage).__name__ == "PostgresRunStorage"
+        other = Home(tmp_path / "other").create()
+        prepare_dagster_home(other)
+        with pytest.raises(StoreError, match="of another home than .*: give each home a database of its own") as caught:
+            dagster_instance(other).__enter__()
+        assert PASSWORD not in str(caught.value)
+        with dagster_instance(home) as instance:
+            dg.materialize([one], instance=instance)
+
+    def test_of_two_that_come_at_once_one_has_it(self, tmp_path, postgres, monkeypatch, at_once):
+        monkeypatch.setenv("DEID_STORAGE", postgres)
+        homes = [Home(tmp_path / name).create() for name in ("one", "two", "three")]
+        for own in homes:
+            prepare_dagster_home(own)
+        with dg.DagsterInstance.from_config(str(homes[0].dagster)):
+            pass  # makes the tables
+
+        def comes(own: Home) -> bool:
+            try:
+                with dagster_instance(own):
+                    return True
+            except StoreError:
+                return False
+
+        with ThreadPoolExecutor(3) as threads:
+            assert sorted(threads.map(comes, homes)) == [False, False, True]
+
+    def test_a_run_that_the_ui_starts_is_refused_too(self, home, tmp_path, postgres, monkeypatch, at_once):
+        monkeypatch.setenv("DEID_STORAGE", postgres)
+        prepare_dagster_home(home)
+        with dagster_instance(home):
+            pass
+        other = Home(tmp_path / "other").create()
+        monkeypatch.setenv("DEID_HOME", str(other.root))
+        store = RestrictedStore(Workplace(str(other.root)))
+        with (
+            dg.DagsterInstance.from_config(str(home.dagster)) as instance,
+            dg.build_init_resource_context(instance=instance) as context,
+            pytest.raises(StoreError, match="of another home"),
+        ):
+            store.setup_for_execution(context)
+
+
+class TestIdentity:
+    def test_is_drawn_once_and_owned(self, home, tmp_path):
+        own = identity(home)
+        assert len(own) == 32 and identity(home) == own and identity(Home(tmp_path / "b").create()) != own
+        assert (home.root / "identity").stat().st_mode & 0o777 == 0o600
+
+    @pytest.mark.parametrize("content", [b"", b"short", b"\xff" * 32])
+    def test_a_file_that_is_none_is_one_sentence(self, home, content):
+        (home.root / "identity").write_bytes(content)
+        with pytest.raises(StoreError, match="restore it from a backup"):
+            identity(home)
+
+    def test_without_a_database_nothing_is_asked(self, home):
+        prepare_dagster_home(home)
+        with dagster_instance(home):
+            pass
+        assert not (home.root / "identity").exists()

@@ -79,6 +79,9 @@ POLICY = {
 }
 """What the certificate needs of a policy."""
 
+OF_MEMBERS = {name: value for name, value in POLICY.items() if name != "kind"} | {"opt_outs": ["member 31"]}
+"""What restricted manifests say of the policy: that of a release of members and claims, unless a test says otherwise."""
+
 PROOF = OptimalityCertificate(
     ("age", "sex"), (2, 1), ((0.0, 3.0, 7.0), (0.0, 4.0)), 0.0, Criterion("counted", 0.1), (1, 0), 3.0,
     (MeasuredNode((0, 1), 0.4, 40, 100),), neighbors=(MeasuredNode((0, 0), 0.9, 90, 100),), rest_loss=7.0,
@@ -110,7 +113,7 @@ def manifest(place: Place, **changes) -> Manifest:
     """A manifest for a place; `changes` replace its fields."""
     fields = {
         "place": place,
-        "policy": PolicyText(place.policy, "p" * 64, json.dumps(POLICY | {"opt_outs": ["member 31"]}), json.dumps(POLICY)),
+        "policy": PolicyText(place.policy, "p" * 64, json.dumps(OF_MEMBERS), json.dumps(POLICY)),
         "recipient_class": "public",
         "terms_of_use": "no attempt to identify",
         "delivery_key": place.delivery,

@@ -90,9 +90,10 @@ class TestPersons:
         found = self.read(tmp_path, folder, "1,1,Ann\n2,2,\n1,1,Bob\n", 1, quarantine=0.5)
         assert found.quarantined == {("records", "who", "missing person"): 1} and found.rows_kept == {"records": 2}
 
-    def test_the_person_is_not_stored(self, tmp_path, folder):
+    def test_the_person_is_stored_under_a_name_that_no_released_column_has(self, tmp_path, folder):
         self.read(tmp_path, folder, "1,1,Ann\n2,2,Ann\n", 2)
-        assert set(Table(tmp_path / "store" / "store.duckdb", "one", "records").columns()) == {"record", "a", "b"}
+        records = Table(tmp_path / "store" / "store.duckdb", "one", "records")
+        assert set(records.columns()) == {"record", "a", "b", "_person"} and records.frame()["_person"].tolist() == ["Ann"] * 2
 
     def test_records_of_people_who_opted_out_are_left_out_and_break_no_rule(self, tmp_path, folder):
         """However small a share of unusable rows the policy allows."""

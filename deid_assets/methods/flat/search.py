@@ -231,6 +231,27 @@ def _allowed(table: FlatTable, max_suppressed: float) -> int:
     return math.floor(max_suppressed * table.records + 1e-9)
 
 
+def pinned_result(
+    found: FlatResult, table: FlatTable, k: int, node: Node, loss: Callable[[Node, ClassTable], float]
+) -> FlatResult:
+    """Return a result in which a given node is the only one that may be chosen; None is chosen if it fails.
+
+    Parameters
+    ----------
+    found
+        Of the search, whose evaluated nodes are kept.
+    node
+        It is evaluated with its direct lower neighbors.
+    loss
+        Loss of a node given its classes.
+    """
+    classes = {own: table.classes_at(own) for own in (node, *lower_neighbors(node)) if own not in found.evaluated}
+    evaluated = found.evaluated | {own: one.below(k) for own, one in classes.items()}
+    losses = found.losses | {own: loss(own, one) for own, one in classes.items()}
+    passes = evaluated[node] <= found.allowed
+    return FlatResult(node if passes else None, losses[node] if passes else math.inf, found.allowed, evaluated, losses)
+
+
 def nodes_frame(found: FlatResult, names: list[str], records: int) -> pd.DataFrame:
     """Return every evaluated node as a row.
 

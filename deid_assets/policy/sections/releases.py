@@ -39,3 +39,28 @@ class Releases(Section):
         "kept no rows, each with the reason why none of their members is in this policy's deliveries; without this "
         "statement they refuse every release",
     )
+
+
+def _policy_or_release(text: str) -> str:
+    _release_name(text if "/" in text else f"{text}/0001")
+    return text
+
+
+class RecordReleases(Section):
+    """How releases of flat tables belong together (methods#linked-records)."""
+
+    generalization: Literal["free", "pinned"] = Field(
+        "free",
+        description="free: the node of least loss is chosen for each delivery; pinned: the levels of the last release of this "
+        "policy are used again, measured again, and refused if they no longer pass",
+    )
+    other_people: dict[Annotated[str, AfterValidator(_policy_or_release)], Said] = Field(
+        {},
+        description="earlier releases, or policies with all of theirs, each with the reason why none of their people is in "
+        "this policy's deliveries. Where nothing tells whether the same people are in both (without `source.person` here or "
+        "there, or with another secret), releases of other columns or levels refuse every release without this statement",
+    )
+
+    def are_others(self, release: str) -> bool:
+        """Whether the people of a release, as policy/number, are stated to be others."""
+        return release in self.other_people or release.partition("/")[0] in self.other_people

@@ -76,6 +76,7 @@ def _flat(told: Mapping) -> StatedLattice:
         tuple(dimensions),
         (Criterion("counted", float(told["risk"]["max_suppressed"])),),
         told["risk"].get("loss") not in _LOSSES_OF_CLASSES,
+        never=frozenset({TOO_LITTLE} if _is_pinned(told) else {PINNED, TOO_LITTLE}),
     )
 
 
@@ -100,10 +101,14 @@ def _longitudinal(told: Mapping) -> StatedLattice:
     if risk["suppression"] is not None:
         criteria.append(Criterion("lower_bound", at_most + risk["suppression"]["at_most"]))
     has = {
-        PINNED: (told.get("releases") or {}).get("generalization") == "pinned",
+        PINNED: _is_pinned(told),
         TOO_LITTLE: bool(told.get("detail_at_least")),
     }
     return StatedLattice(dimensions, tuple(criteria), never=frozenset(reason for reason, stated in has.items() if not stated))
+
+
+def _is_pinned(told: Mapping) -> bool:
+    return (told.get("releases") or {}).get("generalization") == "pinned"
 
 
 def _levels(hierarchy: Mapping) -> int:

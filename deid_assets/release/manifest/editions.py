@@ -140,7 +140,7 @@ class Manifest:
         8 bytes of each released member, `cumulative.member_tags`; kept beside the restricted edition.
     roll, removal_digest
         `Roll.to_bytes` of the delivery, kept beside the restricted edition, and `cumulative.removal_digest`; empty if
-        records have no identifier.
+        the release is none of members and claims.
     exact_certificate
         The exact edition of the certificate of optimality; kept beside the restricted edition.
     shapes
@@ -152,7 +152,8 @@ class Manifest:
         How counts are protected, and what they cost; None in manifests of tests only.
     rows, generalization
         What a later release is compared with: the kept rows (`methods.releases.kept_rows`) as Parquet, kept beside the
-        restricted edition, and the chosen level of each dimension. Empty and None if records have no identifier.
+        restricted edition, and the chosen level of each dimension. Empty if nothing identifies whose the
+        records are; None if the policy states the levels.
     """
 
     place: Place

@@ -15,7 +15,7 @@ from deid_assets.methods.lattice.certificate import (
     failed_antichain,
     no_better_nodes,
 )
-from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbors, node_text, parse_node
+from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbors, node_text, parse_node, sums_of_losses
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
@@ -98,7 +98,7 @@ def flat_certificate(
     }
     loss = {parse_node(row.node): float(row.loss) for row in looked_at.itertuples()}
     criterion = Criterion("counted", policy.risk.max_suppressed)
-    return OptimalityCertificate(
+    proof = OptimalityCertificate(
         dimensions=tuple(qi.release_as for qi in policy.quasi_identifiers),
         heights=tuple(policy.hierarchy(qi.hierarchy).levels - 1 for qi in policy.quasi_identifiers),
         losses=None if level_losses is None else tuple(tuple(float(loss) for loss in own) for own in level_losses),
@@ -109,7 +109,15 @@ def flat_certificate(
         failed=failed_antichain([own for own in measured.values() if criterion.fails(own)]),
         no_better=() if level_losses is not None else no_better_nodes(loss, node),
         neighbors=tuple(measured[below] for below in lower_neighbors(node)),
-    ).with_rest()
+    )
+    if policy.releases.generalization != "pinned":
+        return proof.with_rest()
+    # Of the nodes that a pinned generalization rules out, only those count that nothing else does.
+    left = ~proof.ruled_out()
+    if level_losses is not None:
+        left &= sums_of_losses(level_losses) <= loss[node]
+    others = (tuple(int(level) for level in own) for own in np.argwhere(left))
+    return replace(proof, passed_over={own: PINNED for own in others if own != node}).with_rest()
 
 
 def stated_levels_certificate(policy: CohortPolicy) -> OptimalityCertificate:

@@ -14,6 +14,7 @@ from deid_assets.methods.flat.search import (
     _ranks,
     average_class_size,
     entropy_losses,
+    pinned_result,
     precision_losses,
     search_flat_table,
     search_flat_table_by_classes,
@@ -237,6 +238,19 @@ def test_what_was_looked_at_proves_the_optimum(table, k, max_suppressed):
         found = search_flat_table_by_classes(table, k, max_suppressed, loss)
         if found.node is not None:
             assert certificate(table, found, max_suppressed).problems() == []
+
+
+@settings(max_examples=examples.of(100), deadline=None)
+@given(st.one_of(tables(), tables(population=True)), st.integers(1, 6), st.sampled_from([0.0, 0.2, 0.5]), st.data())
+def test_a_pinned_node_is_chosen_if_it_passes_whatever_others_lose(table, k, max_suppressed, data):
+    node = data.draw(st.sampled_from(list(nodes_of(table))))
+    searched = search_flat_table_by_classes(table, k, max_suppressed, average_class_size)
+    found = pinned_result(searched, table, k, node, lambda _, classes: average_class_size(classes))
+    passes = below_k(table, node, k) <= max_suppressed * table.records + 1e-9
+    assert (found.node, found.loss) == ((node, average_class_size(table.classes_at(node))) if passes else (None, math.inf))
+    assert set(found.evaluated) == {*searched.evaluated, node, *lower_neighbors(node)}
+    assert found.evaluated == {own: below_k(table, own, k) for own in found.evaluated}
+    assert found.losses == {own: average_class_size(table.classes_at(own)) for own in found.evaluated}
 
 
 def certificate(table: FlatTable, found: FlatResult, max_suppressed: float) -> OptimalityCertificate:

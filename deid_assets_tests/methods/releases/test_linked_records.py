@@ -1,0 +1,140 @@
+"""People of several flat releases, against brute force."""
+
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deid_assets.methods.releases.linked_records import (
+    RecordClasses,
+    ShownPeople,
+    added_standing_out,
+    groups,
+    kept_records,
+    records_to_leave_out,
+    shown_people,
+    singled_out,
+)
+from deid_assets.store.tables import Table, write_table
+from deid_assets_tests import examples
+from deid_assets_tests.methods.small_tables import small_store
+
+Release = dict[int, tuple[int, bool]]
+"""By tag: class of the person, and whether they are released."""
+
+releases = st.dictionaries(st.integers(0, 14), st.tuples(st.integers(0, 2), st.booleans()), max_size=15)
+
+
+def people(release: Release) -> ShownPeople:
+    tags = sorted(release)
+    return ShownPeople(
+        np.array(tags, dtype=np.uint64), np.array([release[tag][0] for tag in tags], dtype=np.int64),
+        np.array([release[tag][1] for tag in tags], dtype=bool),
+    )  # fmt: skip
+
+
+def alone(own: Release, others: list[Release], k: int, among_released: bool) -> set[int]:
+    """By definition: people released everywhere, and fewer than k are like them everywhere."""
+    inside = [tag for tag in own if all(tag in other for other in others)]
+    everywhere = [tag for tag in inside if own[tag][1] and all(other[tag][1] for other in others)]
+    seen = {tag: (own[tag][0], *(other[tag][0] for other in others)) for tag in inside}
+    sizes = Counter(seen[tag] for tag in (everywhere if among_released else inside))
+    return {tag for tag in everywhere if sizes[seen[tag]] < k}
+
+
+def new(own: Release, earlier: Release, k: int) -> set[int]:
+    """By definition: see `stand_out`."""
+
+    def there(tag: int) -> str:
+        return "unknown" if tag not in earlier else "released" if earlier[tag][1] else "left out"
+
+    found = set()
+    for tag, (one, released) in own.items():
+        like = [there(other) for other, (theirs, _) in own.items() if theirs == one]
+        lacking = like.count("unknown") + (like.count("left out") if there(tag) == "left out" else 0)
+        if released and there(tag) != "released" and lacking < k <= len(like):
+            found.add(tag)
+    return found
+
+
+def chosen(own: Release, flags: np.ndarray) -> set[int]:
+    return set(np.array(sorted(own))[flags].tolist())
+
+
+@settings(deadline=None)
+@given(releases, st.lists(releases, min_size=1, max_size=3), st.integers(1, 4), st.booleans())
+def test_who_is_singled_out_and_who_is_new_are_those_of_brute_force(own, others, k, among_released):
+    shown = [people(other) for other in others]
+    assert chosen(own, singled_out(people(own), shown, k, among_released)) == alone(own, others, k, among_released)
+    assert chosen(own, added_standing_out(people(own), shown[0], k)) == new(own, others[0], k)
+
+
+@settings(deadline=None)
+@given(releases, st.lists(releases, min_size=1, max_size=3), st.integers(1, 4), st.booleans())
+def test_without_those_who_are_left_out_nobody_stands_out(own, others, k, among_released):
+    """With one record for each person, who is also of a record class of their own."""
+    shown, tags = [people(other) for other in others], sorted(own)
+    small = np.array([not own[tag][1] for tag in tags], dtype=bool)
+    records = RecordClasses(np.arange(len(tags)), people(own).classes, small)
+    left_out = records_to_leave_out(people(own), records, shown, k, among_released)
+    assert (left_out | ~small).all(), "small records are left out whatever was released"
+    after = {tag: (own[tag][0], not gone) for tag, gone in zip(tags, left_out, strict=True)}
+    for group in groups(others):
+        assert alone(after, list(group), k, among_released) == set()
+    for other in others:
+        assert new(after, other, k) == set()
+    if among_released:
+        sizes = Counter(one for one, released in after.values() if released)
+        assert all(size >= k for size in sizes.values())
+    beside_nothing = records_to_leave_out(people(own), records, [], k, among_released=False)
+    assert (beside_nothing == small).all()
+
+
+def test_a_release_beside_itself_singles_out_nobody_new():
+    own = people({tag: (tag // 3, True) for tag in range(9)})
+    assert not singled_out(own, [own], 3, True).any() and not added_standing_out(own, own, 3).any()
+    assert own.discloses_the_same_as(own)
+    assert not own.discloses_the_same_as(people({tag: (tag // 3, tag > 0) for tag in range(9)}))
+
+
+@pytest.fixture
+def store():
+    with small_store() as store:
+        yield store
+
+
+def kept(store, name: str, records: list[tuple], left_out: list[int]) -> Table:
+    """The kept rows of records (number, label, person)."""
+    rows = store.table(f"{name}_records", "record BIGINT, Town VARCHAR, _person VARCHAR", records)
+    out = store.table(f"{name}_out", "record BIGINT", [(number,) for number in left_out])
+    tags = Table(rows.file, "scratch", f"{name}_tags")
+    persons = sorted({person for *_, person in records})
+    write_table(tags, pd.DataFrame({"person": persons, "tag": np.array([int(one) for one in persons], dtype=np.uint64)}))
+    found = Table(rows.file, "scratch", f"{name}_kept")
+    write_table(found, kept_records(f"SELECT * FROM {rows.sql}", ["Town"], "_person", tags, out))
+    return found
+
+
+def test_kept_rows_tell_the_released_records_of_each_person(store):
+    """A person with several records is known by all of them that are released, in any order."""
+    first = kept(store, "first", [(1, "a", "1"), (2, "b", "1"), (3, "b", "2"), (4, None, "3"), (5, "a", "3")], [4])
+    second = kept(store, "second", [(1, "b", "1"), (2, "a", "1"), (3, "a", "3"), (4, "b", "4"), (5, "b", "2")], [4])
+    earlier, own = shown_people([first, second])
+    assert earlier.tags.tolist() == [1, 2, 3] and own.tags.tolist() == [1, 2, 3, 4]
+    assert (earlier.classes == own.classes[:3]).all() and len(set(earlier.classes)) == 3
+    assert own.released.tolist() == [True, True, True, False] and own.classes[3] == own.classes[1]
+
+
+@settings(max_examples=examples.of(10), deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 4)), min_size=1, max_size=8))
+def test_kept_rows_are_one_for_each_person(rows):
+    with small_store() as store:
+        found = kept(store, "own", [(number, town, str(person)) for number, (town, person) in enumerate(rows)], [])
+        (own,) = shown_people([found])
+    of = {person: sorted(town for town, theirs in rows if theirs == person) for _, person in rows}
+    assert own.tags.tolist() == sorted(of)
+    by_class = {tuple(of[person]): one for person, one in zip(sorted(of), own.classes.tolist(), strict=True)}
+    assert len(set(by_class.values())) == len(by_class) == len(set(own.classes.tolist()))

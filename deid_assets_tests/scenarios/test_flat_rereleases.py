@@ -1,0 +1,203 @@
+"""Flat releases of several deliveries about the same people, one after the other in one home."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from deid_assets.errors import ERROR, PUBLISHED, REFUSED
+from deid_assets.release.keys import SigningKey
+from deid_assets.release.publication.verification import verify
+from deid_assets.stages import FLAT_STAGES
+from deid_assets_tests.scenarios.pipeline import Pipeline, pipeline_in
+from deid_assets_tests.scenarios.policies import changed, write_policy
+from deid_assets_tests.scenarios.test_flat_release import FLAT, QUASI_IDENTIFIERS, WITH_PERSONS, people, write_people
+
+FIRST, SECOND = "flat_table/0001", "flat_table/0002"
+SHIFTED = {
+    "kind": "codes",
+    "level_names": ["years", "shifted decade", "any"],
+    "values": {str(n): [f"{(n - 5) // 10}5s", "*"] for n in range(20, 70)},
+}
+"""Decades that begin in the middle of those of the other policy, so that both together tell halves of decades."""
+
+
+def numbered(rows: list[list[str]], first: int = 0) -> list[list[str]]:
+    """The rows with an identifier of each person."""
+    return [[*row[:4], f"person {number}"] for number, row in enumerate(rows, first)]
+
+
+def policy(name: str = "flat_table", persons: bool = True, shifted: bool = False, **changes: Any) -> dict[str, Any]:
+    """A policy with decades of one of two kinds."""
+    hierarchies = {**FLAT["hierarchies"], "age": SHIFTED} if shifted else FLAT["hierarchies"]
+    return changed(WITH_PERSONS if persons else FLAT, policy=name, hierarchies=hierarchies, **changes)
+
+
+def run(pipeline: Pipeline, values: dict[str, Any], key: str, rows: list[list[str]]):
+    """Release a delivery under a policy."""
+    write_policy(pipeline.home.policies, values)
+    pipeline.policy = values["policy"]
+    pipeline.register(key, "flat", write_people(pipeline.home.deliveries / key, rows))
+    return pipeline.run(key)
+
+
+def released(pipeline: Pipeline, release: str) -> list[tuple[str, ...]]:
+    with (pipeline.home.releases / release / "data" / "Records.csv").open(newline="") as file:
+        return sorted(tuple(row[name] for name in QUASI_IDENTIFIERS) for row in csv.DictReader(file))
+
+
+def kept(pipeline: Pipeline, release: str) -> Path:
+    return pipeline.home.store / "manifests" / f"{release}.rows.parquet"
+
+
+def linked_numbers(pipeline: Pipeline, release: str) -> dict[str, float]:
+    manifest = json.loads((pipeline.home.releases / release / "manifest.json").read_bytes())
+    (found,) = (item for item in manifest["evidence"] if item["asset"] == "record_cross_release_risk")
+    return {one["name"]: one["value"] for one in found["measurements"]}
+
+
+def shown_of(pipeline: Pipeline, release: str) -> dict[int, tuple[str, bool]]:
+    """What a release shows of each person, by tag."""
+    rows = duckdb.sql(f"SELECT tag, label, released FROM '{kept(pipeline, release)}'").fetchall()
+    return {tag: (label, shown) for tag, label, shown in rows}
+
+
+def smallest_pair(pipeline: Pipeline, first: str, second: str) -> int:
+    """The smallest class under the labels of two releases, of people in both."""
+    one, two = shown_of(pipeline, first), shown_of(pipeline, second)
+    pairs = [(one[tag][0], two[tag][0]) for tag in one if tag in two and one[tag][1] and two[tag][1]]
+    return min(map(pairs.count, set(pairs)))
+
+
+def test_other_levels_for_the_same_people_are_refused(tmp_path):
+    rows = numbered(people())
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        assert run(pipeline, policy(), "first", rows).exit_code == PUBLISHED
+        assert shown_of(pipeline, FIRST) and linked_numbers(pipeline, FIRST)["earlier_record_releases"] == 0
+        refused = run(pipeline, policy("other", shifted=True), "second", rows[:598])
+        assert refused.exit_code == REFUSED and pipeline.releases == [FIRST], refused
+        (told,) = [one for one in refused.failed_checks if one.startswith("linked_classes_within_threshold")]
+        assert "measured 1, threshold 0; show the columns and levels of the earlier release" in told and "pinned" in told
+
+
+@pytest.mark.matrix
+def test_the_same_levels_are_linked_and_who_moved_alone_is_left_out(tmp_path):
+    rows = numbered(people())
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        assert run(pipeline, policy(), "first", rows).exit_code == PUBLISHED
+        later = [["town 0", *row[1:]] if number % 100 == 7 else row for number, row in enumerate(rows)]
+        assert run(pipeline, policy(), "second", later).exit_code == PUBLISHED
+        assert smallest_pair(pipeline, FIRST, SECOND) >= 4
+        numbers = linked_numbers(pipeline, SECOND)
+        assert numbers["earlier_record_releases"] == 1 and numbers["releases_that_single_out_people"] == 0
+        report = (pipeline.home.releases / SECOND / "report.html").read_text()
+        assert "This release and earlier ones together" in report
+        key = SigningKey.load_or_create(pipeline.home.keys).public
+        assert verify(pipeline.home.releases / SECOND, key).ok
+        assert not any("person 7" in path.read_text() for path in (pipeline.home.releases / SECOND / "data").glob("*.csv"))
+        again = pipeline.run("second")
+        assert again.exit_code == PUBLISHED and pipeline.releases == [FIRST, SECOND], "the same inputs are released once"
+
+
+@pytest.mark.matrix
+def test_new_people_who_would_stand_out_are_left_out(tmp_path):
+    rows = numbered(people())
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        assert run(pipeline, policy(), "first", rows).exit_code == PUBLISHED
+        joined = numbered(people(3, seed=5), first=1000)
+        assert run(pipeline, policy(), "second", [*rows, *joined]).exit_code == PUBLISHED
+        assert released(pipeline, SECOND) == released(pipeline, FIRST), "fewer than four joined each class"
+
+
+@pytest.mark.matrix
+def test_too_many_who_left_refuse(tmp_path):
+    rows = numbered(people())
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        values = policy(risk={"k": 20, "max_suppressed": 0.05})
+        assert run(pipeline, values, "first", rows).exit_code == PUBLISHED
+        summary = run(pipeline, values, "second", [row for number, row in enumerate(rows) if number % 15])
+        (told,) = summary.failed_checks
+        assert summary.exit_code == REFUSED and told.startswith("missed_people_within_threshold: measured 1") and "left" in told
+
+
+@pytest.mark.matrix
+def test_where_nothing_identifies_people_other_levels_need_a_statement(tmp_path):
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        pinned = policy(persons=False, releases={"generalization": "pinned"})
+        assert run(pipeline, pinned, "first", people()).exit_code == PUBLISHED
+        assert not kept(pipeline, FIRST).read_bytes(), "whose records they are, nobody knows"
+        assert run(pipeline, pinned, "second", people(2000, seed=2)).exit_code == PUBLISHED, "the same levels"
+        assert linked_numbers(pipeline, SECOND)["releases_of_unknown_people_at_these_levels"] == 1
+        other = policy("other", persons=False, shifted=True)
+        refused = run(pipeline, other, "third", people(seed=3))
+        (told,) = refused.failed_checks
+        assert refused.exit_code == REFUSED and told.startswith("record_releases_not_compared") and "other_people" in told
+        # To name a person here is not enough: nobody knows who is in the earlier one.
+        refused = run(pipeline, policy("other", shifted=True), "third", numbered(people(seed=3)))
+        assert refused.exit_code == REFUSED
+        stated = changed(other, releases={"other_people": {"flat_table": "people of another country"}})
+        assert run(pipeline, stated, "third", people(seed=3)).exit_code == PUBLISHED
+
+
+@pytest.mark.matrix
+def test_kept_rows_that_were_changed_are_an_error(tmp_path):
+    rows = numbered(people())
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        assert run(pipeline, policy(), "first", rows).exit_code == PUBLISHED
+        kept(pipeline, FIRST).write_bytes(b"changed")
+        summary = run(pipeline, policy(), "second", rows[:590])
+        assert summary.exit_code == ERROR and "restore it" in " ".join(summary.reasons)
+        assert pipeline.releases == [FIRST]
+
+
+@pytest.mark.matrix
+def test_evidence_that_knows_an_earlier_release_less_refuses(tmp_path):
+    rows = numbered(people())
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        write_policy(pipeline.home.policies, policy())
+        pipeline.register("second", "flat", write_people(pipeline.home.deliveries / "second", rows))
+        pipeline.run("second", [name for name in pipeline.every_asset if name != "release"])
+        assert run(pipeline, policy("other", shifted=True), "first", rows[:580]).exit_code == PUBLISHED
+        pipeline.policy = "flat_table"
+        summary = pipeline.run("second", ["release"])
+        assert summary.exit_code == ERROR and "measured beside other earlier releases" in " ".join(summary.reasons)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("loss", ["entropy", "discernibility"])
+def test_pinned_levels_are_used_again_though_others_would_lose_less(tmp_path, loss):
+    """Ten times as many people would pass at finer levels."""
+    pinned = {"releases": {"generalization": "pinned"}, "risk": {"k": 4, "max_suppressed": 0.05, "loss": loss}}
+    rows = numbered(people())
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        assert run(pipeline, policy(**pinned), "first", rows).exit_code == PUBLISHED
+        more = [*rows, *numbered(people(6000, seed=4), first=600)]
+        assert run(pipeline, policy(**pinned), "second", more).exit_code == PUBLISHED
+        manifests = pipeline.home.store / "manifests"
+        levels = [json.loads((manifests / f"{name}.json").read_bytes())["generalization"] for name in (FIRST, SECOND)]
+        assert levels[0] == levels[1] and smallest_pair(pipeline, FIRST, SECOND) >= 4
+        key = SigningKey.load_or_create(pipeline.home.keys).public
+        exact = manifests / f"{SECOND}.certificate.json"
+        report = verify(pipeline.home.releases / SECOND, key, exact_certificate=exact)
+        assert report.ok, report.text()
+        assert json.loads(exact.read_bytes())["passed_over"], "others lose less"
+        few = run(pipeline, policy(**pinned), "third", rows[:40])
+        assert few.exit_code == REFUSED and "the generalization is pinned" in " ".join(few.reasons)
+
+
+def test_the_log_says_which_tables_of_its_own_delivery_a_release_was_made_from(tmp_path):
+    """Also while another delivery is at work: Dagster by itself notes the newest table, whichever delivery it is of."""
+    rows = numbered(people())
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        write_policy(pipeline.home.policies, policy())
+        for key in ("first", "second"):
+            pipeline.register(key, "flat", write_people(pipeline.home.deliveries / key, rows))
+        begun = [*FLAT_STAGES["intake"], *FLAT_STAGES["generalization"]]
+        rest = [name for stage, names in FLAT_STAGES.items() if stage not in ("intake", "generalization") for name in names]
+        for key in ("first", "second"):
+            assert not pipeline.run(key, begun).failed_checks
+        summary = pipeline.run("first", rest)
+        assert summary.exit_code == PUBLISHED, summary
