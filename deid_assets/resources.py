@@ -269,9 +269,9 @@ class Workplace:
         """Every earlier release with members, as far as it can be compared under the home's secret."""
         return earlier_rows(self.releases_made(), self.secret().commitment())
 
-    def earlier_records(self) -> tuple[EarlierRecords, ...]:
-        """Every earlier release of a flat table, as far as its people are known under the home's secret."""
-        return earlier_records(self.releases_made(), self.secret().commitment())
+    def earlier_records(self, delivery: str) -> tuple[EarlierRecords, ...]:
+        """Every earlier release of a flat table beside one of a delivery, as far as the home's secret tells its people."""
+        return earlier_records(self.releases_made(), self.secret().commitment(), self.delivery(delivery).digest())
 
     def tags_in_order(self, member_ids: Iterable[str]) -> np.ndarray:
         """(n,) uint64: the tag of each member, in the order given."""

@@ -1,9 +1,8 @@
 """Earlier releases as assessments see them, and what is said of numbers that count their members."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -44,15 +43,14 @@ class EarlierRecords(EarlierRows):
 
     Attributes
     ----------
-    columns
-        What its policy says of quasi-identifiers and their hierarchies.
+    person
+        Name of the column that identifies its people; None if nothing does.
     levels
         The level of each quasi-identifier, by name; None if an earlier version of the product did not keep it.
+    of_this_delivery
+        Whether it was made of the delivery that is about to be released.
     """
 
-    columns: Mapping[str, Any] = field(default_factory=dict)
+    person: str | None = None
     levels: Mapping[str, str] | None = None
-
-    def shows(self, columns: Mapping[str, Any], levels: Mapping[str, str]) -> bool:
-        """Whether its quasi-identifiers and their levels are these."""
-        return (self.columns, self.levels) == (columns, levels)
+    of_this_delivery: bool = False

@@ -1,7 +1,7 @@
 """Earlier releases of flat tables with the same people, linked with the release about to be made (methods#linked-records)."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -10,20 +10,25 @@ from deid_assets.assessments.assessment import Assessed, Assessment, Gate, Limit
 from deid_assets.assessments.cross_release_risk import ALL, planted_kept_rows, rows_of, stale_refusals
 from deid_assets.assessments.earlier_releases import EarlierRecords
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal, exact
-from deid_assets.assessments.flat_table import level_names_of
 from deid_assets.assessments.kept_records import released_people, with_common_people, write_kept_records
 from deid_assets.assessments.planting import planted_store
 from deid_assets.assessments.published import Published, written
 from deid_assets.assessments.record_risk import levels_of
 from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.canaries.planting import Findings, compare
-from deid_assets.methods.releases.comparison import compared, withdrawn_standing_out
-from deid_assets.methods.releases.linked_records import added_standing_out, groups, shown_people, singled_out
+from deid_assets.methods.releases.comparison import compared
+from deid_assets.methods.releases.linked_records import (
+    added_standing_out,
+    missed_standing_out,
+    shown_people,
+    singled_out,
+    singled_out_together,
+)
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.store.tables import Table, drop_schema
 
 NAME = "record_cross_release_risk"
-EARLIER, ALIKE = "earlier_record_releases", "releases_of_unknown_people_at_these_levels"
+EARLIER, STATED, SAME = "earlier_record_releases", "releases_stated_to_be_of_other_people", "releases_of_this_delivery"
 NOT_COMPARED, LINKED = "record_releases_not_compared", "releases_that_single_out_people"
 ADDED, WITHDRAWN = "releases_beside_which_new_people_stand_out", "releases_with_people_missed"
 SECTION = "methods#linked-records"
@@ -37,40 +42,44 @@ class Earlier:
     ----------
     linked
         Those with people of this release.
-    alike
-        Those of which nobody knows whether they have, and that show the same columns at the same levels.
+    stated
+        Others of which the policy states that their people are others.
+    same
+        Others that were made of the same delivery, which `same_delivery` compares.
     unknown
-        Those of which nobody knows, and that show others.
+        The rest: nobody knows whether they have people of this release, or they seem to have none and nobody states it.
     """
 
-    linked: tuple[EarlierRecords, ...]
-    alike: tuple[EarlierRecords, ...]
-    unknown: tuple[EarlierRecords, ...]
+    linked: tuple[EarlierRecords, ...] = ()
+    stated: tuple[EarlierRecords, ...] = ()
+    same: tuple[EarlierRecords, ...] = ()
+    unknown: tuple[EarlierRecords, ...] = ()
 
     @property
     def every(self) -> tuple[EarlierRecords, ...]:
-        """All of them; releases of other people are none."""
-        return (*self.linked, *self.alike, *self.unknown)
+        """All of them."""
+        return (*self.linked, *self.stated, *self.same, *self.unknown)
 
 
-def earlier_of(
-    policy: FlatPolicy, levels: Mapping[str, str], releases: Sequence[EarlierRecords], released: np.ndarray | None
-) -> Earlier:
+def earlier_of(policy: FlatPolicy, releases: Sequence[EarlierRecords], released: np.ndarray | None) -> Earlier:
     """Sort earlier releases.
+
+    Tags are of one kind only if the same column identifies people. That two releases of it have nobody in common may also mean
+    that identifiers are spelled otherwise now. So either must be stated.
 
     Parameters
     ----------
-    levels
-        Name of the level of every quasi-identifier in the release.
     released
         (n,) uint64: tags of the people about to be released; None if nothing identifies them.
     """
-    linked = [] if released is None else with_common_people(releases, released)
-    # Known people contradict any statement about other people.
-    dark = [one for one in releases if (released is None or one.tags is None) and not policy.releases.are_others(one.name)]
-    own = policy.content("quasi_identifiers", "hierarchies")
-    alike = [one for one in dark if one.shows(own, levels)]
-    return Earlier(tuple(linked), tuple(alike), tuple(one for one in dark if one not in alike))
+    common = [] if released is None else with_common_people(releases, released)
+    # Common people contradict any statement about other people.
+    linked = [one for one in common if one.person == policy.source.person or policy.releases.are_others(one.name)]
+    rest = [one for one in releases if one not in linked]
+    stated = [one for one in rest if policy.releases.are_others(one.name)]
+    same = [one for one in rest if one.of_this_delivery and one not in stated]
+    unknown = [one for one in rest if one not in stated and one not in same]
+    return Earlier(tuple(linked), tuple(stated), tuple(same), tuple(unknown))
 
 
 @dataclass(frozen=True)
@@ -107,7 +116,8 @@ def assess(work: Work[FlatPolicy]) -> Assessed:
     records, left_out, domains = (tables[name] for name in ("records", "suppressed_records", "record_domains"))
     levels, tags = levels_of(policy, tables["record_generalization"]), work.history.tags_in_order
     released = released_people(policy, records, left_out, tags)
-    earlier = earlier_of(policy, level_names_of(policy, levels), work.history.earlier_records(), released)
+    releases = work.history.earlier_records()
+    earlier = earlier_of(policy, releases, released)
     found: list[Linked] = []
     if earlier.linked:
         try:
@@ -116,7 +126,16 @@ def assess(work: Work[FlatPolicy]) -> Assessed:
         finally:
             drop_schema(records.file, "scratch")
     shown = {"linked_releases": pd.DataFrame(found)} if found else {}
+    if releases:
+        shown["people_in_common"] = _in_common(releases, released)
     return Assessed(linked_measurements(policy, earlier, found), canaries_of_records(policy), shown=shown)
+
+
+def _in_common(releases: Sequence[EarlierRecords], released: np.ndarray | None) -> pd.DataFrame:
+    """Each earlier release with the number of people whom this one has, too; for the restricted event log only."""
+    known = [None if released is None or one.tags is None else len(np.intersect1d(one.tags, released)) for one in releases]
+    told = ["unknown" if number is None else str(number) for number in known]
+    return pd.DataFrame({"release": [one.name for one in releases], "people in common": told})
 
 
 def compared_with(policy: FlatPolicy, own: Table, rows: Sequence[Table], names: Sequence[str]) -> list[Linked]:
@@ -129,12 +148,14 @@ def compared_with(policy: FlatPolicy, own: Table, rows: Sequence[Table], names: 
             found.append(Linked(name, 0, both=int(people.released.sum())))
             continue
         both = compared(table, own)
-        missed = withdrawn_standing_out(table, own, k)
-        alone, new = singled_out(people, [other], k, among_released), added_standing_out(people, other, k)
+        missed = int(missed_standing_out(other, people, k, among_released).sum())
+        alone = singled_out(people, [other], k, among_released)
+        new = added_standing_out(people, other, k, among_released)
         share = missed / max(both.members + both.withdrawn, 1)
         found.append(Linked(name, int(alone.sum()), int(new.sum()), missed, share, both.members))
     others = [one for one in earlier if not people.discloses_the_same_as(one)]
-    found += [Linked(ALL, int(singled_out(people, group, k, among_released).sum())) for group in groups(others)[len(others) :]]
+    if len(others) > 1:
+        found.append(Linked(ALL, int(singled_out_together(people, others, k, among_released).sum())))
     return found
 
 
@@ -146,7 +167,8 @@ def linked_measurements(policy: FlatPolicy, earlier: Earlier, found: Sequence[Li
     missed = sum(not one.missed_share <= policy.risk.max_suppressed for one in found)
     return (
         _counted(EARLIER, len(earlier.every), None),
-        _counted(ALIKE, len(earlier.alike), None),
+        _counted(STATED, len(earlier.stated), None),
+        _counted(SAME, len(earlier.same), None),
         _counted(NOT_COMPARED, len(earlier.unknown)),
         _counted(LINKED, sum(one.singled_out > 0 for one in found)),
         _counted(ADDED, sum(one.added > 0 for one in found)),
@@ -160,7 +182,6 @@ def _counted(name: str, value: int, at_most: float | None = 0.0) -> Measurement:
 
 def linked_refusals(
     policy: FlatPolicy,
-    levels: Mapping[str, str],
     evidence: Iterable[Evidence],
     releases: Sequence[EarlierRecords],
     released: np.ndarray | None,
@@ -170,19 +191,16 @@ def linked_refusals(
 
     Parameters
     ----------
-    levels, releases, released
+    releases, released
         As in `earlier_of`; the releases that exist now.
     same
         The release, as policy/number, that was made of the same inputs and is made again; None if there is none.
     """
     measured = {one.name: one for item in evidence if item.asset == NAME for one in item.measurements}
-    earlier = earlier_of(policy, levels, releases, released)
+    earlier = earlier_of(policy, releases, released)
     found = stale_refusals(NAME, measured[EARLIER].value if EARLIER in measured else None, earlier.every, same)
     for one in earlier.unknown:
-        shows = f"shows other columns or levels{_levels(one)}"
-        if one.levels is None:
-            shows = "was made by an earlier version of deid_assets, which did not keep its levels"
-        text = f"{one.name} {shows}, and nothing tells whether it has people of this release: {_UNKNOWN}"
+        text = f"{one.name}{_levels(one)}: {_why_unknown(policy, one)}; {_UNKNOWN}"
         found.append(Refusal("not_comparable", one.name, None, None, text))
     names = ", ".join(f"{one.name}{_levels(one)}" for one in earlier.linked)
     for gate in RECORD_CROSS_RELEASE_RISK.gates:
@@ -192,6 +210,22 @@ def linked_refusals(
     return found
 
 
+def _why_unknown(policy: FlatPolicy, one: EarlierRecords) -> str:
+    """Why nobody knows whether an earlier release has people of this one."""
+    if policy.source.person is None:
+        return "no column identifies people of this policy (source.person), so nothing tells whether they are the same"
+    if one.person is None:
+        return "no column identified its people (source.person), so nothing tells whether they are the same"
+    if one.tags is None:
+        return (
+            "it was made with another secret, or by a version of deid_assets that kept no rows, so nothing tells whether its "
+            "people are the same"
+        )
+    if one.person != policy.source.person:
+        return "another column identified its people, so nothing tells whether they are the same"
+    return "it has nobody of this release, which may only mean that identifiers are spelled otherwise now"
+
+
 def _levels(one: EarlierRecords) -> str:
     return "" if one.levels is None else f" ({', '.join(f'{name}: {level}' for name, level in one.levels.items())})"
 
@@ -199,9 +233,10 @@ def _levels(one: EarlierRecords) -> str:
 def report_table(found: Published) -> ReportTable:
     """The report's table: what several releases disclose together."""
     rows = (
-        ("earlier releases of flat tables that have people of this release, or may have", EARLIER),
-        ("of these, releases that may have the same people, and cannot be linked, at the levels of this one", ALIKE),
-        ("of these, releases that may have the same people, and cannot be linked, at other levels", NOT_COMPARED),
+        ("earlier releases of flat tables", EARLIER),
+        ("of these, releases whose people are others, as the policy states", STATED),
+        ("of these, releases of the same delivery whose people are not known", SAME),
+        ("of these, releases that may have the same people, and cannot be linked", NOT_COMPARED),
         ("releases that, linked with this one, single out groups that are too small", LINKED),
         ("releases beside which new people stand out", ADDED),
         ("releases of which too many people stand out because they are missing now", WITHDRAWN),
@@ -210,9 +245,10 @@ def report_table(found: Published) -> ReportTable:
         "record_cross_release",
         "This release and earlier ones together",
         "What adversaries learn who link the records of people in several releases: a person is hidden among the people of "
-        "whom every release shows the same quasi-identifiers. Each earlier release by itself, and all together. Where nothing "
-        "identifies people, nobody knows who is in two releases: then the other release must show the same levels, and the "
-        "records are not linked. Releases of members and claims, or of cohorts, are not among them.",
+        "whom every release shows the same quasi-identifiers. Each earlier release by itself, and all together. An earlier "
+        "release that seems to have nobody of this one, or of which nobody knows, refuses, unless the policy states that its "
+        "people are others: then its records are not linked. Releases of members and claims, or of cohorts, are not among "
+        "them.",
         (("Measured", "name"), ("Number", "number")),
         tuple((label, written(found, name)) for label, name in rows if name in found),
     )
@@ -224,28 +260,49 @@ def report_table(found: Published) -> ReportTable:
 def canaries_of_records(policy: FlatPolicy) -> Findings:
     """Whether linking finds the people who stand out only beside an earlier release, and nobody else.
 
-    In each of two made-up releases everybody is in a class of k or more. Together some are in classes of k - 1; others are new,
-    or missing, k - 1 of a class at a time.
+    In each of two made-up releases every record is in a class of k or more. Together some are in classes of k - 1; others
+    are new, or missing, k - 1 of a class at a time. One of each has a list of records that nobody else has. With k-anonymity
+    some are new, or missing, beside others like them who are not released.
     """
-    k = max(policy.risk.k, 2)
+    k, among_released = max(policy.risk.k, 2), policy.population is None
     planted = planted_people(k)
     with planted_store() as file:
         first, second = (planted_kept_rows(file, name, _rows(planted, place)) for place, name in enumerate(("first", "second")))
         earlier, own = shown_people([first, second])
-        expected = {what: [who[tag] == what for tag in own.tags] for who in [_kinds(planted)] for what in ("alone", "new")}
-        found = compare(expected["alone"], singled_out(own, [earlier], k, policy.population is None))
-        found += compare(expected["new"], added_standing_out(own, earlier, k))
-        return found + compare([k - 1], [withdrawn_standing_out(first, second, k)])
+        wanted = {what: _expected(planted, what, among_released) for what in ("alone", "new", "missed")}
+        found = compare(wanted["alone"][own.tags], singled_out(own, [earlier], k, among_released))
+        # Releases of others make no difference, though nobody is in all of them.
+        beside_others = [earlier, replace(earlier, tags=earlier.tags + len(wanted["alone"]))]
+        found += compare(wanted["alone"][own.tags], singled_out_together(own, beside_others, k, among_released))
+        found += compare(wanted["new"][own.tags], added_standing_out(own, earlier, k, among_released))
+        return found + compare(wanted["missed"][earlier.tags], missed_standing_out(earlier, own, k, among_released))
 
 
 @dataclass(frozen=True)
 class PlantedPeople:
-    """Made-up people who are alike: what each release shows of them, or None if it does not have them; what they test."""
+    """Made-up people who are alike.
+
+    Attributes
+    ----------
+    people
+        How many.
+    first, second
+        What each release shows of them, or None if its delivery does not have them.
+    kind
+        What they test.
+    released
+        Whether they are released where they are delivered.
+    """
 
     people: int
     first: str | None
     second: str | None
     kind: str = "plain"
+    released: bool = True
+
+
+HIDDEN = "hidden by who is not released: "
+"""Kinds of people who stand out with k-anonymity only."""
 
 
 def planted_people(k: int) -> list[PlantedPeople]:
@@ -260,24 +317,31 @@ def planted_people(k: int) -> list[PlantedPeople]:
         PlantedPeople(k, None, "w"),
         PlantedPeople(few, "z", None, "missed"),
         PlantedPeople(k, "w", None),
+        PlantedPeople(1, None, "a pair of records", "new"),
+        PlantedPeople(1, "another pair of records", None, "missed"),
+        PlantedPeople(few, None, "p", f"{HIDDEN}new"),
+        PlantedPeople(1, None, "p", released=False),
+        PlantedPeople(few, "q", None, f"{HIDDEN}missed"),
+        PlantedPeople(1, "q", None, released=False),
     ]
 
 
-def _kinds(planted: Sequence[PlantedPeople]) -> list[str]:
-    """What each of the people tests, by tag."""
-    return [group.kind for group in planted for _ in range(group.people)]
+def _expected(planted: Sequence[PlantedPeople], kind: str, among_released: bool) -> np.ndarray:
+    """(n,) bool by tag: who is to be found as of this kind."""
+    kinds = {kind, f"{HIDDEN}{kind}"} if among_released else {kind}
+    return np.array([group.kind in kinds for group in planted for _ in range(group.people)])
 
 
 def _rows(planted: Sequence[PlantedPeople], release: int) -> list[tuple]:
     """The kept rows of one of the releases; tags count from 0, group by group."""
-    shown = [(group.first, group.second)[release] for group in planted for _ in range(group.people)]
-    return [(tag, "record", None, None, label, 1, 1, True) for tag, label in enumerate(shown) if label is not None]
+    shown = [((group.first, group.second)[release], group.released) for group in planted for _ in range(group.people)]
+    return [(tag, "record", None, None, label, 1, 1, out) for tag, (label, out) in enumerate(shown) if label is not None]
 
 
 _UNKNOWN = (
-    "show its columns and levels (releases.generalization: pinned) or, if none of its people can be in this delivery, say so "
-    "in releases.other_people of the policy; releases that both name the column that identifies a person (source.person) are "
-    "linked"
+    "if none of its people can be in this delivery, state it with the reason in releases.other_people of the policy; otherwise "
+    "this delivery can be released only if both are linked, under one secret and by the same identifiers in the same column "
+    "(source.person)"
 )
 _PINNED = (
     "show the columns and levels of the earlier release (releases.generalization: pinned), or allow more suppression "
@@ -293,7 +357,7 @@ def _none(policy: FlatPolicy) -> Limit:
 
 RECORD_CROSS_RELEASE_RISK = Assessment(
     NAME,
-    version="1",
+    version="2",
     policy_sections=("releases", "risk", "source", "population", "quasi_identifiers", "hierarchies"),
     inputs=("records", "record_domains", "record_generalization", "suppressed_records", "release_records"),
     measure=assess,
@@ -302,8 +366,8 @@ RECORD_CROSS_RELEASE_RISK = Assessment(
         Gate(
             NOT_COMPARED,
             "record_releases_not_compared_within_threshold",
-            "Every earlier flat release that may have people of this one can be linked with it, or shows the same levels.",
-            "Earlier flat releases that may have people of this release, cannot be linked with it, and show other levels.",
+            "Every earlier flat release is linked with this one, of this delivery, or stated to be of other people.",
+            "Earlier flat releases that may have people of this one, are not linked with it, and not stated to be of others.",
             1.0,
             _none,
             remedy=_UNKNOWN,

@@ -140,7 +140,7 @@ class _History:
         return self.workplace.earlier_rows()
 
     def earlier_records(self) -> Sequence[EarlierRecords]:
-        return self.workplace.earlier_records()
+        return self.workplace.earlier_records(self.context.partition_key)
 
     def tags_in_order(self, member_ids: Iterable[str]) -> np.ndarray:
         return self.workplace.tags_in_order(member_ids)

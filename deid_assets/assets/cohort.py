@@ -107,6 +107,7 @@ ASSESSMENTS = [assessment_asset(one, CohortPolicy) for one in COHORT]
         "demographics",
         "attributes",
         "risk",
+        "releases",
         "counts",
         "reviewed_attributes",
     ],

@@ -159,9 +159,8 @@ def suppressed_records(
     policy = policies.of(context, FlatPolicy)
     levels = levels_of(policy, record_generalization)
     small = records.query(queries.small_records(records, population_of(policy, records), record_domains, levels, policy.risk.k))
-    return linked_to_leave_out(
-        policy, levels, records, small, record_domains, workplace.earlier_records(), workplace.tags_in_order
-    )
+    earlier = workplace.earlier_records(context.partition_key)
+    return linked_to_leave_out(policy, levels, records, small, record_domains, earlier, workplace.tags_in_order)
 
 
 @stage_asset(policy_sections=["quasi_identifiers", "attributes", "formulas"])
@@ -241,8 +240,11 @@ def release(
             level_names = level_names_of(policy, levels)
 
             def beside_earlier_releases() -> list[Refusal]:
-                known, same = workplace.earlier_records(), made_of_the_same_inputs(context, policy, workplace)
-                linked = linked_refusals(policy, level_names, evidence, known, released, same)
+                known, same = (
+                    workplace.earlier_records(context.partition_key),
+                    made_of_the_same_inputs(context, policy, workplace),
+                )
+                linked = linked_refusals(policy, evidence, known, released, same)
                 return [*released_differently(context, policy, workplace), *linked]
 
             refusals += [*certificate_refusals(proof), *beside_earlier_releases(), *staging.refusals()]

@@ -34,6 +34,7 @@ from deid_assets.errors import CountsError, PolicyError, RefusedError, ReleaseEr
 from deid_assets.methods.counts.budget import Budget
 from deid_assets.methods.counts.tables import Sum
 from deid_assets.methods.lattice.certificate import OptimalityCertificate
+from deid_assets.methods.recoding.class_certificate import ClassCertificate
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.counts.noise import Plan
 from deid_assets.release.counts.statement import CountStatement
@@ -134,6 +135,8 @@ class Passed:
         Evidence of the assessments, with that of the gate last.
     attrition
         Exact number of rows after every stage.
+    classes
+        The certificate of the levels of demographic classes, if they have their own.
     proof, counts_people
         Why the chosen node is optimal, and whether the measurements of its nodes count people.
     shapes
@@ -171,6 +174,7 @@ class Passed:
     tried: Tried | None
     rows: bytes = b""
     generalization: Mapping[str, str] | None = None
+    classes: ClassCertificate | None = None
 
 
 def publish(
@@ -211,6 +215,7 @@ def publish(
         people,
         passed.counts_people,
         secret.derive("certificate salt", policy.name, context.partition_key, str(staging.number)),
+        passed.classes,
     )
     staging.write_file(CERTIFICATE, certificate.public)
 
@@ -473,8 +478,8 @@ def repeat_if_requested(context: dg.AssetExecutionContext) -> None:
 
 
 def repeat_if_overtaken(context: dg.AssetExecutionContext, refusals: list[Refusal]) -> None:
-    """The same, if the release was judged without another one that came meanwhile."""
-    if any(one.rule == RELEASED_MEANWHILE for one in refusals):
+    """The same, if nothing is wrong but that the release was judged without another one that came meanwhile."""
+    if any(one.rule == RELEASED_MEANWHILE for one in refusals) and not any(one.is_judgement for one in refusals):
         repeat_if_requested(context)
 
 

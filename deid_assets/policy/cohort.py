@@ -32,6 +32,7 @@ from deid_assets.policy.sections.counts import (
     table_problems,
 )
 from deid_assets.policy.sections.longitudinal import ColumnName, Intake, Name, Said
+from deid_assets.policy.sections.releases import CohortReleases
 from deid_assets.sources.cohort import CohortLayout
 from deid_assets.sources.demographics import race_names
 
@@ -58,6 +59,7 @@ class CohortPolicy(ReleasePolicy):
         (), description="columns published beside the demographics; columns that are not listed anywhere are not published"
     )
     risk: CohortRisk = CohortRisk()
+    releases: CohortReleases = CohortReleases()
     counts: PeopleCounts = PeopleCounts()
     reviewed_attributes: dict[ColumnName, Said] = Field(
         {},

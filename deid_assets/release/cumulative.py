@@ -209,20 +209,25 @@ def earlier_rows(earlier: Iterable[Made], commitment: str) -> tuple[EarlierRows,
     )
 
 
-SHOWN_BY = ("quasi_identifiers", "hierarchies")
-"""The sections of a flat policy that say what its levels are."""
+def earlier_records(earlier: Iterable[Made], commitment: str, delivery_digest: str) -> tuple[EarlierRecords, ...]:
+    """Every earlier release of a flat table, as far as its people are known under a commitment's secret.
 
-
-def earlier_records(earlier: Iterable[Made], commitment: str) -> tuple[EarlierRecords, ...]:
-    """Every earlier release of a flat table, as far as its people are known under a commitment's secret."""
+    Parameters
+    ----------
+    delivery_digest
+        Digest of the delivery about to be released.
+    """
     found = []
     for made in earlier:
         if made.kind != "flat":
             continue
-        known, content = made.commitment == commitment and made.rows_digest is not None, made.policy_content()
+        known, person = (
+            made.commitment == commitment and made.rows_digest is not None,
+            made.policy_content()["source"]["person"],
+        )
         tags, rows = (made.tags, made.rows) if known else (None, None)
-        columns = {section: content.get(section) for section in SHOWN_BY}
-        found.append(EarlierRecords(made.name, tags, rows, columns, made.generalization))
+        same = made.delivery_digest == delivery_digest
+        found.append(EarlierRecords(made.name, tags, rows, person, made.generalization, same))
     return tuple(found)
 
 

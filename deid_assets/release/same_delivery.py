@@ -66,7 +66,9 @@ _WHO = "people who opted out"
 def other_cohort_refusals(
     policy: CohortPolicy, delivery_digest: str, earlier: Iterable[Made], people: np.ndarray, commitment: str
 ) -> list[Refusal]:
-    """Refuse if other deliveries with people of this cohort were released with other columns or levels.
+    """Refuse if other deliveries with people of this cohort were released with other columns, levels or attributes.
+
+    All that the policy says of them counts, such as the day to which ages are counted, and the names of races.
 
     Parameters
     ----------
@@ -75,28 +77,33 @@ def other_cohort_refusals(
     commitment
         Commitment to the secret under which they are tagged.
     """
-    own = _demographics(json.loads(json.dumps(policy.content())))
+    own = _shown(json.loads(json.dumps(policy.content())))
     found = []
     for made in earlier:
-        if made.kind != "cohort" or made.delivery_digest == delivery_digest or _demographics(made.policy_content()) == own:
+        if made.kind != "cohort" or made.delivery_digest == delivery_digest:
             continue
-        known = made.commitment == commitment and len(made.tags) > 0
-        if known and not len(np.intersect1d(made.tags, people)):
+        if _shown(made.policy_content()) == own:
             continue
-        holds, unless = ("has", ", or people who are not in it") if known else ("may have", "")
+        # Common people contradict any statement; if there seem to be none, identifiers may be spelled otherwise now.
+        common = made.commitment == commitment and len(np.intersect1d(made.tags, people)) > 0
+        if policy.releases.are_others(made.name) and not common:
+            continue
+        holds, unless = ("has", "people who are not in it") if common else ("may have", _UNLESS)
         text = (
-            f"{made.name} {holds} people of this release, and shows other columns or levels of them; records of a cohort are "
-            f"not linked, so nobody knows what both tell together: publish the columns and levels of that release{unless}"
+            f"{made.name} {holds} people of this release, and shows other columns, levels or attributes of them; records of a "
+            "cohort are not linked, so nobody knows what both tell together: publish the columns, levels and attributes of "
+            f"that release, or {unless}"
         )
         found.append(Refusal("released_differently", made.name, None, None, text))
     return found
 
 
-def _demographics(content: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What a cohort's release shows of a person: demographics, their levels, and attributes."""
-    columns = sorted(name for name, section in content["columns"].items() if isinstance(section, dict))
-    attributes = sorted(one["release_as"] for one in content["attributes"])
-    return columns, content["demographics"], attributes
+def _shown(content: Mapping[str, Any]) -> tuple[Any, ...]:
+    """All that determines what a cohort's release shows of a person, wherever it is read from."""
+    return content["columns"], content["demographics"], content["attributes"]
+
+
+_UNLESS = "state with the reason in releases.other_people of the policy that none of its people can be in this delivery"
 
 
 def _shape(content: Mapping[str, Any], sections: Iterable[str]) -> dict[str, Any]:

@@ -17,11 +17,12 @@ from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.cohort_rows import released_people
 from deid_assets.release.cumulative import Made
-from deid_assets.release.same_delivery import other_cohort_refusals, other_release_refusals
+from deid_assets.release.same_delivery import _shown, other_cohort_refusals, other_release_refusals
 from deid_assets.sources.cohort_delivery import PopulationSource, read_cohort_delivery
 from deid_assets.sources.delivery import Delivery
 from deid_assets.store.tables import Table
 from deid_assets_tests.methods.small_tables import SmallStore, small_store
+from deid_assets_tests.scenarios.policies import changed
 from deid_assets_tests.scenarios.test_cohort_release import (
     BORN_AND_ADMITTED,
     DISGUISES,
@@ -225,15 +226,38 @@ class TestAnotherDelivery:
         assert self.refusals(tmp_path, renamed) == []
 
     @pytest.mark.parametrize(
-        "told", [{"tags": [9]}, {"kind": "flat"}, {"kind": "longitudinal"}, {"delivery_digest": "of the second"}]
+        "changes",
+        [
+            {"columns__age": {"column": "age", "release_as": "Age", "birth_year": "born", "reference": "2010-12-31"}},
+            {"columns__race__values": {}},
+            {"columns__sex__column": "gender"},
+            {"attributes": [{"column": "likes", "release_as": "Likes", "role": "year"}]},
+            {"attributes": [{"column": "dislikes", "release_as": "Likes"}]},
+        ],
     )
-    def test_of_other_people_or_another_kind(self, tmp_path, told):
+    def test_with_other_values_under_the_same_names(self, changes):
+        content = json.loads(json.dumps(policy_from(SAFE_HARBOR).content()))
+        other = changed(content, **changes)
+        assert other != content and _shown(other) != _shown(content)
+
+    @pytest.mark.parametrize("told", [{"kind": "flat"}, {"kind": "longitudinal"}, {"delivery_digest": "of the second"}])
+    def test_of_another_kind_or_the_same_delivery(self, tmp_path, told):
         assert self.refusals(tmp_path, SAFE_HARBOR | {"attributes": []}, **told) == []
 
-    @pytest.mark.parametrize("told", [{"tags": []}, {"commitment": "another", "tags": [9]}])
-    def test_of_people_whom_nobody_knows(self, tmp_path, told):
+    @pytest.mark.parametrize("told", [{"tags": []}, {"commitment": "another", "tags": [9]}, {"tags": [9]}])
+    def test_of_people_whom_nobody_knows_or_who_seem_to_be_others(self, tmp_path, told):
+        """Nobody in common may also mean that identifiers are spelled otherwise."""
         (reason,) = self.refusals(tmp_path, SAFE_HARBOR | {"attributes": []}, **told)
-        assert "may have people of this release" in reason
+        assert "may have people of this release" in reason and "releases.other_people" in reason
+
+    @pytest.mark.parametrize("named", ["cohort", "cohort/0001"])
+    def test_of_people_who_are_stated_to_be_others(self, tmp_path, named):
+        stated = SAFE_HARBOR | {"attributes": [], "releases": {"other_people": {named: "another country"}}}
+        for told in ({"tags": []}, {"commitment": "another"}, {"tags": [9]}):
+            assert self.refusals(tmp_path, stated, **told) == []
+        (reason,) = self.refusals(tmp_path, stated)
+        assert "cohort/0001 has people of this release, and shows other columns, levels or attributes of them" in reason
+        assert "publish the columns, levels and attributes of that release, or people who are not in it" in reason
 
 
 def test_days_that_are_rare_to_nobody_are_still_not_safe_harbor(store, tmp_path):

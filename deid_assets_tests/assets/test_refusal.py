@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 import deid_assets
 from deid_assets.assessments.evidence import NOT_JUDGED, Refusal
-from deid_assets.assets.publishing import refusal
+from deid_assets.assets.publishing import refusal, repeat_if_overtaken
 
 PRIVACY = (
     "failed_measurement",
@@ -39,3 +40,18 @@ def test_what_the_gate_judged_is_one_also_beside_other_reasons(rule):
 def test_every_rule_that_is_listed_is_one_that_somebody_raises():
     sources = [path.read_text() for path in Path(deid_assets.__file__).parent.rglob("*.py")]
     assert {rule for rule in NOT_JUDGED if sum(source.count(f'"{rule}"') for source in sources) < 2} == set()
+
+
+@pytest.mark.parametrize(("others", "repeated"), [([], True), (["missing_evidence"], True), (["failed_measurement"], False)])
+def test_a_release_that_was_overtaken_is_repeated_only_if_nothing_else_is_judged_wrong(others, repeated):
+    """Another release that came meanwhile is no reason to judge anew what is refused anyhow."""
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        @dg.asset
+        def release(context: dg.AssetExecutionContext) -> None:
+            rules = ["released_meanwhile", *others]
+            repeat_if_overtaken(context, [Refusal(rule, "release", None, None, "why") for rule in rules])
+
+        run = dg.materialize([release], instance=instance, tags={"dagster/backfill": "ours"})
+        tags = instance.get_run_by_id(run.run_id).tags
+    assert (tags.get("dagster/retry_on_asset_or_op_failure") == "true") == repeated == ("dagster/max_retries" in tags)

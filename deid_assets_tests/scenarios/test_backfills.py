@@ -25,10 +25,11 @@ from deid_assets_tests.webserver import Ui, opened
 
 pytestmark = pytest.mark.matrix
 
-PINNED = {"releases": {"generalization": "pinned"}}
+PINNED = {"releases": {"generalization": "pinned", "other_people": {"other_people": "they live elsewhere"}}}
+APART = {"releases": {"other_people": {"same_people": "they live elsewhere", "other_people": "each delivery is of one half"}}}
 POLICIES = {
     "same_people": (changed(WITH_PERSONS, policy="same_people", **PINNED), ("spring", "summer", "autumn")),
-    "other_people": (changed(WITH_PERSONS, policy="other_people"), ("north", "south")),
+    "other_people": (changed(WITH_PERSONS, policy="other_people", **APART), ("north", "south")),
 }
 """Each policy with its deliveries: in those of the one the people are the same, and the others have nobody in common."""
 

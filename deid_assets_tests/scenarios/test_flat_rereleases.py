@@ -113,6 +113,18 @@ def test_new_people_who_would_stand_out_are_left_out(tmp_path):
 
 
 @pytest.mark.matrix
+def test_a_new_person_with_a_rare_pair_of_common_records_is_left_out(tmp_path):
+    """Otherwise the difference of both tables would be exactly this person's records."""
+    source = {"kind": "flat", "file": "people.csv", "person": "secret", "records_per_person": 2}
+    rows = numbered(people())
+    joined = [[*rows[number][:4], "a new person"] for number in (0, 300)]
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        assert run(pipeline, policy(source=source), "first", rows).exit_code == PUBLISHED
+        assert run(pipeline, policy(source=source), "second", [*rows, *joined]).exit_code == PUBLISHED
+        assert released(pipeline, SECOND) == released(pipeline, FIRST)
+
+
+@pytest.mark.matrix
 def test_too_many_who_left_refuse(tmp_path):
     rows = numbered(people())
     with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
@@ -124,22 +136,37 @@ def test_too_many_who_left_refuse(tmp_path):
 
 
 @pytest.mark.matrix
-def test_where_nothing_identifies_people_other_levels_need_a_statement(tmp_path):
+def test_where_nothing_identifies_people_a_second_release_needs_a_statement(tmp_path):
+    """At any levels, also at the same: who joined and who left would be the difference of both tables."""
     with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
         pinned = policy(persons=False, releases={"generalization": "pinned"})
         assert run(pipeline, pinned, "first", people()).exit_code == PUBLISHED
         assert not kept(pipeline, FIRST).read_bytes(), "whose records they are, nobody knows"
-        assert run(pipeline, pinned, "second", people(2000, seed=2)).exit_code == PUBLISHED, "the same levels"
-        assert linked_numbers(pipeline, SECOND)["releases_of_unknown_people_at_these_levels"] == 1
-        other = policy("other", persons=False, shifted=True)
-        refused = run(pipeline, other, "third", people(seed=3))
-        (told,) = refused.failed_checks
-        assert refused.exit_code == REFUSED and told.startswith("record_releases_not_compared") and "other_people" in told
-        # To name a person here is not enough: nobody knows who is in the earlier one.
-        refused = run(pipeline, policy("other", shifted=True), "third", numbered(people(seed=3)))
-        assert refused.exit_code == REFUSED
-        stated = changed(other, releases={"other_people": {"flat_table": "people of another country"}})
-        assert run(pipeline, stated, "third", people(seed=3)).exit_code == PUBLISHED
+        for again in (pinned, policy("other", persons=False, shifted=True), policy("with_people", shifted=True)):
+            refused = run(
+                pipeline, again, "second", numbered(people(seed=3)) if again["source"].get("person") else people(seed=3)
+            )
+            (told,) = refused.failed_checks
+            assert refused.exit_code == REFUSED and told.startswith("record_releases_not_compared") and "other_people" in told
+        stated = changed(pinned, releases={"other_people": {"flat_table": "people of another country"}})
+        assert run(pipeline, stated, "third", people(2000, seed=2)).exit_code == PUBLISHED
+        assert linked_numbers(pipeline, SECOND)["releases_stated_to_be_of_other_people"] == 1
+
+
+@pytest.mark.matrix
+def test_nobody_gets_round_a_refusal_without_the_person_or_with_other_identifiers(tmp_path):
+    rows = numbered(people())
+    respelled = [[*row[:4], row[4].upper()] for row in rows]
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        assert run(pipeline, policy(), "first", rows).exit_code == PUBLISHED
+        for key, values, delivered in [
+            ("without", policy(persons=False), rows[1:]),
+            ("respelled", policy(), respelled[1:]),
+        ]:
+            refused = run(pipeline, values, key, delivered)
+            (told,) = refused.failed_checks
+            assert refused.exit_code == REFUSED and told.startswith("record_releases_not_compared")
+        assert pipeline.releases == [FIRST]
 
 
 @pytest.mark.matrix

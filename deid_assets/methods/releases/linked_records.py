@@ -4,13 +4,12 @@ Whoever links the records of a person in several releases knows what each of the
 hidden among the people of whom every release shows the same.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, Roll, stand_out
 from deid_assets.store.tables import Table, quoted
 
 
@@ -114,13 +113,81 @@ def singled_out(own: ShownPeople, others: Sequence[ShownPeople], k: int, among_r
     return found & released
 
 
-def added_standing_out(own: ShownPeople, earlier: ShownPeople, k: int) -> np.ndarray:
+def singled_out_together(own: ShownPeople, earlier: Sequence[ShownPeople], k: int, among_released: bool) -> np.ndarray:
+    """Return (n,) bool: whose labels in this release and in every earlier one that has them are shared by fewer than k people.
+
+    Each person is linked over the releases that have them, whichever these are. Whoever is not singled out by all of these is
+    not by some of them, either.
+
+    Parameters
+    ----------
+    own, earlier, k, among_released
+        As in `singled_out`.
+
+    Examples
+    --------
+    The pairs of two releases cross. A third one, of somebody else, makes no difference:
+
+    >>> tags, everybody = np.arange(4, dtype=np.uint64), np.ones(4, dtype=bool)
+    >>> first, own = (ShownPeople(tags, np.array(c), everybody) for c in ([0, 0, 1, 1], [2, 3, 2, 3]))
+    >>> third = ShownPeople(tags[:1] + 9, np.zeros(1, dtype=np.int64), everybody[:1])
+    >>> singled_out_together(own, [first, third], 2, True).tolist()
+    [True, True, True, True]
+    """
+    found = np.zeros(len(own.tags), dtype=bool)
+    inside = np.zeros((len(earlier), len(own.tags)), dtype=bool)
+    for place, one in enumerate(earlier):
+        inside[place] = np.isin(own.tags, one.tags[one.released])
+    patterns, of_pattern = np.unique(inside, axis=1, return_inverse=True)
+    for number, pattern in enumerate(patterns.T):
+        if pattern.any():
+            having = [one for one, has in zip(earlier, pattern, strict=True) if has]
+            found |= singled_out(own, having, k, among_released) & (of_pattern.ravel() == number)
+    return found
+
+
+def added_standing_out(own: ShownPeople, earlier: ShownPeople, k: int, among_released: bool) -> np.ndarray:
     """Return (n,) bool: who is released now and would stand out, because the earlier release lacks fewer than k of their class.
 
-    See `disclosure.membership_changes.stand_out`.
+    Whoever was not delivered then must be hidden by others who were not, either. A class is the list of a person's records,
+    which may be rare though each record is not, so that small classes are no exception.
+
+    Parameters
+    ----------
+    own, earlier, k, among_released
+        As in `singled_out`, with one earlier release.
+
+    Examples
+    --------
+    Three people are alike. One was released before, and of the two others only one is released now:
+
+    >>> tags, alike = np.arange(3, dtype=np.uint64), np.zeros(3, dtype=np.int64)
+    >>> own, earlier = ShownPeople(tags, alike, tags < 2), ShownPeople(tags[:1], alike[:1], np.ones(1, dtype=bool))
+    >>> [added_standing_out(own, earlier, 2, among_released).tolist() for among_released in (True, False)]
+    [[False, True, False], [False, False, False]]
     """
-    roll = Roll(earlier.tags, np.where(earlier.released, earlier.classes, NOT_RELEASED).astype(np.int32))
-    return stand_out(own.tags, own.classes, roll, k) & own.released
+    delivered, there = np.isin(own.tags, earlier.tags), np.isin(own.tags, earlier.tags[earlier.released])
+    hiding = own.released if among_released else np.ones(len(own.tags), dtype=bool)
+    lacking, new = _of_class(own.classes, hiding & ~there), _of_class(own.classes, hiding & ~delivered)
+    return own.released & ~there & (np.where(delivered, lacking, new) < k)
+
+
+def missed_standing_out(earlier: ShownPeople, own: ShownPeople, k: int, among_released: bool) -> np.ndarray:
+    """Return (n,) bool: who of the earlier release is missing now, and stands out because fewer than k of their class are.
+
+    Parameters
+    ----------
+    earlier, own, k, among_released
+        As in `added_standing_out`; people are those of the earlier release.
+    """
+    missing = ~np.isin(earlier.tags, own.tags[own.released])
+    hiding = earlier.released if among_released else np.ones(len(earlier.tags), dtype=bool)
+    return earlier.released & missing & (_of_class(earlier.classes, hiding & missing) < k)
+
+
+def _of_class(classes: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """Return (n,) int: for each person, the number of people of their class in `among`."""
+    return np.bincount(classes[among], minlength=int(classes.max(initial=-1)) + 1)[classes]
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,15 +222,17 @@ def records_to_leave_out(
     people
         Everybody delivered; `released` is ignored.
     earlier, k, among_released
-        As in `singled_out`; each earlier release counts by itself, and all together.
+        As in `singled_out_together`; new people stand out beside each earlier release by itself.
     """
     left_out = records.small
     while True:
         released = np.zeros(len(people.tags), dtype=bool)
         released[records.person[~left_out]] = True
         own = replace(people, released=released)
-        stands_out = standing_out(own, earlier, lambda own, one: added_standing_out(own, one, k))
-        stands_out |= standing_out(own, groups(earlier), lambda own, group: singled_out(own, group, k, among_released))
+        stands_out = np.zeros(len(people.tags), dtype=bool)
+        for one in earlier:
+            stands_out |= added_standing_out(own, one, k, among_released)
+        stands_out |= singled_out_together(own, earlier, k, among_released)
         more = left_out | stands_out[records.person]
         if among_released:
             sizes = np.bincount(records.classes[~more], minlength=int(records.classes.max(initial=-1)) + 1)
@@ -171,13 +240,3 @@ def records_to_leave_out(
         if np.array_equal(more, left_out):
             return left_out
         left_out = more
-
-
-def groups(earlier: Sequence[ShownPeople]) -> list[Sequence[ShownPeople]]:
-    """Each release by itself and, if there are several, all of them."""
-    return [[one] for one in earlier] + ([earlier] if len(earlier) > 1 else [])
-
-
-def standing_out(own: ShownPeople, others: Sequence, found: Callable[..., np.ndarray]) -> np.ndarray:
-    """Return (n,) bool: for whom a function of this release and any of the others is true."""
-    return np.any([found(own, one) for one in others], axis=0) if len(others) else np.zeros(len(own.tags), dtype=bool)

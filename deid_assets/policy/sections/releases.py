@@ -46,7 +46,22 @@ def _policy_or_release(text: str) -> str:
     return text
 
 
-class RecordReleases(Section):
+class CohortReleases(Section):
+    """Which releases of cohorts are of other people (methods#linked-records)."""
+
+    other_people: dict[Annotated[str, AfterValidator(_policy_or_release)], Said] = Field(
+        {},
+        description="earlier releases, or policies with all of theirs, each with the reason why none of their people is in "
+        "this policy's deliveries. Without this statement, every earlier cohort of another delivery that was released with "
+        "other columns, levels or attributes refuses this one. If some people are known to be in both, no statement helps",
+    )
+
+    def are_others(self, release: str) -> bool:
+        """Whether the people of a release, as policy/number, are stated to be others."""
+        return release in self.other_people or release.partition("/")[0] in self.other_people
+
+
+class RecordReleases(CohortReleases):
     """How releases of flat tables belong together (methods#linked-records)."""
 
     generalization: Literal["free", "pinned"] = Field(
@@ -57,10 +72,7 @@ class RecordReleases(Section):
     other_people: dict[Annotated[str, AfterValidator(_policy_or_release)], Said] = Field(
         {},
         description="earlier releases, or policies with all of theirs, each with the reason why none of their people is in "
-        "this policy's deliveries. Where nothing tells whether the same people are in both (without `source.person` here or "
-        "there, or with another secret), releases of other columns or levels refuse every release without this statement",
+        "this policy's deliveries. Without this statement, every earlier flat release of the home that is not linked with this "
+        "one refuses it: nothing identifies people here or there (`source.person`), another column or secret does, or both "
+        "seem to have nobody in common. Releases of the same delivery do not",
     )
-
-    def are_others(self, release: str) -> bool:
-        """Whether the people of a release, as policy/number, are stated to be others."""
-        return release in self.other_people or release.partition("/")[0] in self.other_people

@@ -12,11 +12,12 @@ from deid_assets.methods.releases.linked_records import (
     RecordClasses,
     ShownPeople,
     added_standing_out,
-    groups,
     kept_records,
+    missed_standing_out,
     records_to_leave_out,
     shown_people,
     singled_out,
+    singled_out_together,
 )
 from deid_assets.store.tables import Table, write_table
 from deid_assets_tests import examples
@@ -45,19 +46,42 @@ def alone(own: Release, others: list[Release], k: int, among_released: bool) -> 
     return {tag for tag in everywhere if sizes[seen[tag]] < k}
 
 
-def new(own: Release, earlier: Release, k: int) -> set[int]:
-    """By definition: see `stand_out`."""
+def alone_together(own: Release, others: list[Release], k: int, among_released: bool) -> set[int]:
+    """By definition, person by person: the labels in all releases that have the person, and who shares them there."""
+    found = set()
+    for tag, (_, released) in own.items():
+        having = [own, *(other for other in others if other.get(tag, (0, False))[1])]
+        hiding = [
+            other
+            for other in own
+            if all(other in one and one[other][0] == one[tag][0] for one in having)
+            and (not among_released or all(one[other][1] for one in having))
+        ]
+        if released and len(having) > 1 and len(hiding) < k:
+            found.add(tag)
+    return found
+
+
+def new(own: Release, earlier: Release, k: int, among_released: bool) -> set[int]:
+    """By definition: of those who hide, fewer than k of the class are lacking, or are not even delivered, as the person is."""
 
     def there(tag: int) -> str:
         return "unknown" if tag not in earlier else "released" if earlier[tag][1] else "left out"
 
     found = set()
     for tag, (one, released) in own.items():
-        like = [there(other) for other, (theirs, _) in own.items() if theirs == one]
+        like = [there(other) for other, (theirs, shown) in own.items() if theirs == one and (shown or not among_released)]
         lacking = like.count("unknown") + (like.count("left out") if there(tag) == "left out" else 0)
-        if released and there(tag) != "released" and lacking < k <= len(like):
+        if released and there(tag) != "released" and lacking < k:
             found.add(tag)
     return found
+
+
+def missed(earlier: Release, own: Release, k: int, among_released: bool) -> set[int]:
+    """By definition: of those who hide, fewer than k of the class are not released now."""
+    gone = {tag: one for tag, one in earlier.items() if not own.get(tag, (0, False))[1]}
+    sizes = Counter(one for one, released in gone.values() if released or not among_released)
+    return {tag for tag, (one, released) in gone.items() if released and sizes[one] < k}
 
 
 def chosen(own: Release, flags: np.ndarray) -> set[int]:
@@ -69,7 +93,12 @@ def chosen(own: Release, flags: np.ndarray) -> set[int]:
 def test_who_is_singled_out_and_who_is_new_are_those_of_brute_force(own, others, k, among_released):
     shown = [people(other) for other in others]
     assert chosen(own, singled_out(people(own), shown, k, among_released)) == alone(own, others, k, among_released)
-    assert chosen(own, added_standing_out(people(own), shown[0], k)) == new(own, others[0], k)
+    assert chosen(own, added_standing_out(people(own), shown[0], k, among_released)) == new(own, others[0], k, among_released)
+    together = singled_out_together(people(own), shown, k, among_released)
+    assert chosen(own, together) == alone_together(own, others, k, among_released)
+    assert chosen(own, together) >= alone(own, others, k, among_released)
+    found = missed_standing_out(shown[0], people(own), k, among_released)
+    assert chosen(others[0], found) == missed(others[0], own, k, among_released)
 
 
 @settings(deadline=None)
@@ -82,10 +111,10 @@ def test_without_those_who_are_left_out_nobody_stands_out(own, others, k, among_
     left_out = records_to_leave_out(people(own), records, shown, k, among_released)
     assert (left_out | ~small).all(), "small records are left out whatever was released"
     after = {tag: (own[tag][0], not gone) for tag, gone in zip(tags, left_out, strict=True)}
-    for group in groups(others):
-        assert alone(after, list(group), k, among_released) == set()
+    assert alone_together(after, others, k, among_released) == set()
     for other in others:
-        assert new(after, other, k) == set()
+        assert alone(after, [other], k, among_released) == set()
+        assert new(after, other, k, among_released) == set()
     if among_released:
         sizes = Counter(one for one, released in after.values() if released)
         assert all(size >= k for size in sizes.values())
@@ -95,9 +124,26 @@ def test_without_those_who_are_left_out_nobody_stands_out(own, others, k, among_
 
 def test_a_release_beside_itself_singles_out_nobody_new():
     own = people({tag: (tag // 3, True) for tag in range(9)})
-    assert not singled_out(own, [own], 3, True).any() and not added_standing_out(own, own, 3).any()
+    assert not singled_out(own, [own], 3, True).any() and not added_standing_out(own, own, 3, True).any()
     assert own.discloses_the_same_as(own)
     assert not own.discloses_the_same_as(people({tag: (tag // 3, tag > 0) for tag in range(9)}))
+
+
+def test_a_third_release_of_one_of_the_people_hides_nobody():
+    """Pairs of the first and the second cross, and the third has only one of the people."""
+    first, own = ({tag: (pair[tag], True) for tag in range(4)} for pair in ((0, 0, 1, 1), (2, 0, 2, 0)))
+    third = people({0: (5, True), 9: (5, True)})
+    assert not singled_out(people(own), [people(first), third], 2, True)[1:].any()
+    assert chosen(own, singled_out_together(people(own), [people(first), third], 2, True)) == {0, 1, 2, 3}
+
+
+def test_one_more_person_with_a_rare_list_of_records_stands_out():
+    """Though each of the records is common: the difference of both releases would be exactly these records."""
+    before = {tag: (tag % 3, True) for tag in range(12)}
+    after = before | {12: (3, True)}
+    for among_released in (True, False):
+        assert chosen(after, added_standing_out(people(after), people(before), 4, among_released)) == {12}
+        assert chosen(after, missed_standing_out(people(after), people(before), 4, among_released)) == {12}
 
 
 @pytest.fixture
