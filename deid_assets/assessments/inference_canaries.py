@@ -1,6 +1,6 @@
 """Canaries of inference channels: a channel through every released field, which must be found, and none, which must not be.
 
-Most planted members have a common value. Of each released field, twenty have a value of their own, and with it their own
+Most planted members have a common value. Of each released field, forty have a value of their own, and with it their own
 withheld value: only a model that uses the field can guess it. Members whose fields are all alike have two withheld values
 at random: no model can do better than to name the more frequent one.
 """
@@ -20,8 +20,10 @@ from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPIT
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table
 
-COMMON, OWN = 60, 20
-"""Members with the common value, and with the value of each field: the common one is the most frequent in every fold."""
+COMMON, OWN = 120, 40
+"""Members with the common value, and with the value of each field: the common one is the most frequent in every fold, and of
+the others enough are left to learn from, however a random fold falls.
+"""
 _FIRST = 5_000_000
 """Pseudonyms start here."""
 _KINDS: dict[str, tuple[object, object]] = {
