@@ -30,6 +30,7 @@ from deid_assets.assets import (
     intake,
     preparation,
     reachable_risk,
+    recoding,
     release,
     rule_needs,
 )
@@ -51,7 +52,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.release.published_tables import published_tables
 from deid_assets.resources import POLICY_TAG, PUBLISHED, STORE_TAG, Keys, RestrictedStore, Workplace, column_schema, job_name
 from deid_assets.schemas import contracts_of
-from deid_assets.stages import RELEASE, RENAMED_WITH_DATES, STAGE_OF
+from deid_assets.stages import RELEASE, STAGE_OF, further_inputs, renamed_inputs
 from deid_assets.store.home import Home
 
 # `partitions_def` on checks is a preview feature, `data_version` of outputs a beta feature. pyproject.toml pins the
@@ -72,6 +73,9 @@ MODULES = (
     assessment,
     release,
 )
+OPTIONAL_MODULES = {"dates": dates, "recoding": recoding}
+"""Further assets of a longitudinal policy, by what it must ask for."""
+
 FLAT_MODULES = (flat_intake, flat)
 COHORT_MODULES = (cohort_intake, cohort)
 """The assets of a longitudinal policy, those of a flat one, and those of a cohort's."""
@@ -158,11 +162,10 @@ class PolicyParts:
             Inputs of the intake that are no assets of the policy.
         """
         partitions_def = partitions_def or deliveries_of(policy.name)
-        renamed = RENAMED_WITH_DATES if getattr(policy, "dates", None) is not None else {}
         made = [
-            (replace(one, published=published_tables(policy)) if RELEASE in one.outs else one).made(
+            (_release_of(policy, one) if RELEASE in one.outs else one).made(
                 keys,
-                {} if _before_dates(one) else renamed,
+                renamed_inputs(policy, one.outs),
                 delivered if any(STAGE_OF[name] == "intake" for name in one.outs) else None,
             )
             for one in (stage_assets_of(policy) if declared is None else declared)
@@ -208,9 +211,9 @@ def stage_assets_of(policy: AnyPolicy) -> list[StageAsset]:
     return found
 
 
-def _before_dates(asset: StageAsset) -> bool:
-    """Whether an asset is made before claims have released dates; later ones read these instead of those without."""
-    return any(STAGE_OF[name] in ("intake", "preparation") for name in asset.outs)
+def _release_of(policy: AnyPolicy, release: StageAsset) -> StageAsset:
+    """The release with what depends on the policy: the tables that it publishes, and further ones that it reads."""
+    return replace(release, published=published_tables(policy), inputs=(*release.inputs, *further_inputs(policy)))
 
 
 @dataclass(frozen=True)
@@ -248,7 +251,8 @@ def automation_of(workplace: Workplace, part: PolicyParts, use: Use, job: Unreso
 
 def _modules(policy: AnyPolicy) -> tuple[ModuleType, ...]:
     if isinstance(policy, Policy):
-        return MODULES if policy.dates is None else (*MODULES, dates)
+        further = {"dates": policy.dates is not None, "recoding": policy.by_class}
+        return (*MODULES, *(module for name, module in OPTIONAL_MODULES.items() if further[name]))
     return FLAT_MODULES if isinstance(policy, FlatPolicy) else COHORT_MODULES
 
 
@@ -275,8 +279,9 @@ def specialize(
     # The columns of a published table are those of its dictionary, which is known when it is made.
     described: dict[str, object] = {} if PUBLISHED in metadata else {"dagster/column_schema": column_schema(contracts[name])}
     derived = candidate.release_lineage(policy).get(name) if isinstance(policy, Policy) else None
-    if derived and isinstance(policy, Policy) and policy.dates is not None:
-        derived = {column: [_with_dates(source) for source in sources] for column, sources in derived.items()}
+    if derived:
+        renamed = renamed_inputs(policy, [name])
+        derived = {column: [_renamed(source, renamed) for source in sources] for column, sources in derived.items()}
     if derived:
         described["derived_columns"] = derived
     if name == "release" and policy.approval is not None:
@@ -290,10 +295,10 @@ def specialize(
     ).merge_attributes(metadata=described)
 
 
-def _with_dates(source: str) -> str:
-    """The source of a column, "asset.column", if a policy releases dates."""
+def _renamed(source: str, renamed: Mapping[str, str]) -> str:
+    """The source of a column, "asset.column", where the asset is read under another name."""
     asset, column = source.split(".")
-    return f"{RENAMED_WITH_DATES.get(asset, asset)}.{column}"
+    return f"{renamed.get(asset, asset)}.{column}"
 
 
 # The UI's own "Materialize" also executes steps in the process of their run.

@@ -3,7 +3,7 @@
 Each stage before the release has an asset of its own, called like the stage, which stands for its tables.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from deid_assets.assessments.assessment import CANDIDATE
 from deid_assets.assessments.registry import COHORT, FLAT, LONGITUDINAL
@@ -67,12 +67,30 @@ STAGES_WITH_DATES: dict[str, tuple[str, ...]] = STAGES | {
 }
 """Additional assets if a policy releases dates: claims with released dates, and adversary knowledge about them."""
 
+OF_CLASSES = ("class_levels", "class_candidates", "class_lattice", "class_domains", "classed_claims", "classed_known_claims")
+"""Additional assets if demographic classes have levels of their own: which, and the values and claims by class."""
+
+STAGES_BY_CLASS: dict[str, tuple[str, ...]] = STAGES | {
+    "generalization": tuple(
+        name
+        for asset in STAGES["generalization"]
+        for name in ((asset, *OF_CLASSES) if asset == "generalization_lattice" else (asset,))
+    )
+}
+
+RENAMED_BY_CLASS = {
+    "value_domains": "class_domains",
+    "truncated_claims": "classed_claims",
+    "grouped_claims": "classed_known_claims",
+}
+"""What is then read instead, from the choice of a generalization on."""
+
 RENAMED_WITH_DATES = {"truncated_claims": "dated_claims", "grouped_claims": "known_claims"}
 """What the stages after preparation then read instead."""
 
 STAGE_OF: dict[str, str] = {
     asset: stage
-    for stages in (STAGES_WITH_DATES, FLAT_STAGES, COHORT_STAGES)
+    for stages in (STAGES_WITH_DATES, STAGES_BY_CLASS, FLAT_STAGES, COHORT_STAGES)
     for stage, assets in stages.items()
     for asset in assets
 }
@@ -92,4 +110,23 @@ def stages_of(policy: object) -> dict[str, tuple[str, ...]]:
     own = {"flat": FLAT_STAGES, "cohort": COHORT_STAGES}.get(getattr(policy, "kind", ""))
     if own is not None:
         return own
+    if getattr(policy, "by_class", False):
+        return STAGES_BY_CLASS
     return STAGES if getattr(policy, "dates", None) is None else STAGES_WITH_DATES
+
+
+def further_inputs(policy: object) -> tuple[str, ...]:
+    """Tables that the release of a policy reads besides those of every release of its kind."""
+    return ("class_levels", "class_candidates") if getattr(policy, "by_class", False) else ()
+
+
+def renamed_inputs(policy: object, assets: Collection[str]) -> Mapping[str, str]:
+    """What some assets of a policy read under another name than that of their input: values and claims as they are released."""
+    stages = {STAGE_OF[asset] for asset in assets}
+    if stages & {"intake", "preparation"}:
+        return {}
+    if getattr(policy, "by_class", False):
+        if "chosen_generalization" in assets:
+            return {**RENAMED_BY_CLASS, "generalization_lattice": "class_lattice"}
+        return {} if stages & {"adversary", "generalization"} else RENAMED_BY_CLASS
+    return {} if getattr(policy, "dates", None) is None else RENAMED_WITH_DATES

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 from deid_assets.assessments.released_rows import released_date_columns
 from deid_assets.methods.candidate import released_tables
-from deid_assets.methods.candidate.provider_suppression import providers_needed, suppress_identifiers
+from deid_assets.methods.candidate.provider_suppression import (
+    IDENTIFIERS,
+    PATTERN,
+    providers_needed,
+    suppress_identifiers,
+    suppress_shown,
+)
 from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
@@ -44,6 +50,29 @@ def days_query(policy: Policy, levels: Levels, profiles: Table, suppressed: Tabl
     return released_tables.release_days_in_hospital(profiles, suppressed, crosswalk, domains, own, years, truncated)
 
 
+def identified_claims(policy: Policy, levels: Levels, truncated: Table, grouped: Table, domains: Table) -> str:
+    """SELECT the claims to be released, without the identifiers of providers whose pattern of care few others show.
+
+    Parameters
+    ----------
+    truncated, grouped
+        Claims after and before the long tail is cut; providers are counted in the latter.
+    """
+    needed = providers_needed(policy.provider_suppression.providers_at_least, policy.provider_suppression.estimator)
+    by_values = suppress_identifiers(truncated, grouped, needed)
+    pattern = [column for column in PATTERN if policy.publishes(column)]
+    if not policy.by_class or not pattern:
+        return by_values
+    own = {column: levels[column] for column in pattern}
+    return suppress_shown(
+        by_values,
+        released_tables.generalized_claims(truncated, domains, own),
+        released_tables.generalized_claims(grouped, domains, own, IDENTIFIERS),
+        needed,
+        pattern,
+    )
+
+
 def claims_query(
     policy: Policy,
     levels: Levels,
@@ -58,9 +87,8 @@ def claims_query(
 
     With claim_id, which is never released, its rows can be compared with what was delivered.
     """
-    needed = providers_needed(policy.provider_suppression.providers_at_least, policy.provider_suppression.estimator)
     return released_tables.release_claims(
-        suppress_identifiers(claims.truncated, claims.grouped, needed),
+        identified_claims(policy, levels, claims.truncated, claims.grouped, domains),
         profiles,
         suppressed,
         crosswalk,

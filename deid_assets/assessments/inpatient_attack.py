@@ -70,7 +70,7 @@ def assess(work: Work[Policy]) -> Assessed:
     )
     shown: dict[str, Shown] = {}
     listed = None
-    if attack.table is not None and inpatient_label(policy, tables["value_domains"], levels) is not None:
+    if attack.table is not None and inpatient_labels(policy, tables["value_domains"], levels):
         listed = Table(tables["release_members"].file, "scratch", "listed")
         shown |= read_table(policy, attack.table, levels, listed)
 
@@ -103,8 +103,8 @@ def matched_inpatients(
     `matched_people` uses all columns over all years.
     """
     profiles, domains, members = tables["member_profiles"], tables["value_domains"], tables["release_members"]
-    place = inpatient_label(policy, domains, levels)
-    if place is None:
+    places = inpatient_labels(policy, domains, levels)
+    if not places:
         return {}, {}, None, None
     of_member = [c for c in columns if c in MEMBER_LEVEL]
     of_visit = [c for c in columns if c in VISIT_LEVEL]
@@ -120,7 +120,7 @@ def matched_inpatients(
     released = released_visits(tables["release_claims"], people, released_names(policy, with_place), of_member)
     rows = Table(members.file, "scratch", "inpatient_rows")
     histories = Table(members.file, "scratch", "inpatient_histories")
-    bound = (place, place) if listed is None else (place,)
+    bound = (places, places) if listed is None else (places,)
     write_table(rows, Query(compared(visits, released, [*of_member, *of_visit], ["year"]), bound))
     write_table(histories, visit_histories(rows, columns))
     of_all = of_period(histories, ALL_YEARS)
@@ -141,15 +141,18 @@ def matched_shares(histories: Table, columns: tuple[str, ...]) -> Shares:
     return {(period, chosen): shares[period, key_columns(chosen)] for chosen in subsets(columns) for period in periods}
 
 
-def inpatient_label(policy: Policy, domains: Table, levels: Mapping[str, int]) -> str | None:
-    """The release's label for inpatient hospitals; None if it has no places, or the delivery has no such claim."""
+def inpatient_labels(policy: Policy, domains: Table, levels: Mapping[str, int]) -> list[str]:
+    """The release's labels for inpatient hospitals: one, or those of all demographic classes if they have their own.
+
+    Empty if the release has no places, or the delivery has no such claim.
+    """
     if not policy.publishes("place"):
-        return None
+        return []
     found = domains.query(
-        f"SELECT label FROM {domains.sql} WHERE quasi_identifier = 'place' AND level = ? AND value = ?",
+        f"SELECT DISTINCT label FROM {domains.sql} WHERE quasi_identifier = 'place' AND level = ? AND value = ? ORDER BY label",
         [levels["place"], INPATIENT_HOSPITAL],
     )
-    return found["label"].iloc[0] if len(found) else None
+    return found["label"].tolist()
 
 
 def shares_frame(shares: Shares, columns: tuple[str, ...]) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.information_loss import kept_at_levels
 from deid_assets.methods.population import encoding
 from deid_assets.methods.population.longitudinal_data import Dimension, LongitudinalData
+from deid_assets.methods.recoding.class_tables import finest_values, information_kept
 from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table
@@ -87,14 +88,28 @@ def encoded_data(policy: Policy, tables: PopulationTables) -> LongitudinalData:
     )
 
 
-def kept_by_level(policy: Policy, data: LongitudinalData) -> dict[str, np.ndarray]:
-    """Share of information kept at each level, by the released name of every column that the lattice generalizes."""
+def kept_by_level(policy: Policy, data: LongitudinalData, tables: PopulationTables) -> dict[str, np.ndarray]:
+    """Share of information kept at each level, by the released name of every column that the lattice generalizes.
+
+    Where classes have levels of their own, a value of the data is that of its class, so that the delivered values are counted
+    in the tables.
+    """
     demographics, histories = kept_at_levels(data, lattice_dimensions(policy))
     members, claims = member_columns(policy), claim_columns(policy)
-    return {
+    found = {
         name: demographics[members.index(column)] if column in members else histories[claims.index(column)]
         for name, column in policy.generalized.items()
     }
+    return found | (_kept_by_class(policy, tables) if policy.by_class else {})
+
+
+def _kept_by_class(policy: Policy, tables: PopulationTables) -> dict[str, np.ndarray]:
+    domains, found = tables.domains.frame(), {}
+    for name, column in policy.generalized.items():
+        if column in claim_columns(policy):
+            counts = tables.held.query(finest_values(tables.held, tables.profiles, tables.domains, column))
+            found[name] = information_kept(domains[domains["quasi_identifier"] == column], counts)
+    return found
 
 
 def kept_at_node(policy: Policy, by_level: Mapping[str, np.ndarray], node: tuple[int, ...]) -> dict[str, float]:

@@ -5,8 +5,9 @@ from dataclasses import fields
 
 import pandas as pd
 
+from deid_assets.assessments.candidate_rows import identified_claims
 from deid_assets.assessments.number_of_claims import DAYS
-from deid_assets.methods.candidate.provider_suppression import IDENTIFIERS, providers_needed, suppress_identifiers
+from deid_assets.methods.candidate.provider_suppression import IDENTIFIERS
 from deid_assets.methods.preparation.top_coding import TopCode, top_code
 from deid_assets.methods.utility import ledger
 from deid_assets.methods.utility.ledger import CLAIM_STEPS, MEMBER_STEPS, Classes, Followed, Form, LedgerTables
@@ -55,7 +56,7 @@ def why_ledger(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, T
             "claims",
             CLAIM_STEPS,
             claim_columns_followed(policy, levels, made),
-            _claim_rows(policy, made, tables["grouped_claims"]),
+            _claim_rows(policy, levels, made, tables),
         ),
     ):
         fates = source.query(f"SELECT fate, count(*) AS n FROM {source.sql} GROUP BY ALL ORDER BY ALL")
@@ -136,6 +137,7 @@ def _generalized(
     return Followed(
         table, column, forms or (Form("grouping", f"h_{column}"),), policy.quasi_identifier(quasi_identifier).release_as,
         domain=quasi_identifier, level=levels[quasi_identifier], missing_is_value=table == "members",
+        by_class=table == "claims" and policy.by_class,
     )  # fmt: skip
 
 
@@ -163,9 +165,9 @@ def _member_rows(made: LedgerTables) -> Table:
     return rows
 
 
-def _claim_rows(policy: Policy, made: LedgerTables, grouped: Table) -> Table:
+def _claim_rows(policy: Policy, levels: Mapping[str, int], made: LedgerTables, tables: Mapping[str, Table]) -> Table:
     """Delivered claims with their fate, and what the steps made of the released ones as h_<column>."""
-    needed = providers_needed(policy.provider_suppression.providers_at_least, policy.provider_suppression.estimator)
+    identified = identified_claims(policy, levels, made.held, tables["grouped_claims"], tables["value_domains"])
     fates, rows = _scratch(made, "ledger_claim_fates"), _scratch(made, "ledger_claims")
     members = _scratch(made, "ledger_member_fates")
     removal = policy.removal
@@ -174,7 +176,7 @@ def _claim_rows(policy: Policy, made: LedgerTables, grouped: Table) -> Table:
     write_table(
         rows,
         f"SELECT c.*, f.fate, {shown} FROM {made.claims.sql} AS c JOIN {fates.sql} AS f USING (claim_id)"
-        f" LEFT JOIN ({suppress_identifiers(made.held, grouped, needed)}) AS h"
+        f" LEFT JOIN ({identified}) AS h"
         f" ON h.claim_id = c.claim_id AND f.fate = '{ledger.RELEASED}'",
     )
     return rows

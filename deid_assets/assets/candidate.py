@@ -2,11 +2,11 @@
 
 import dagster as dg
 
-from deid_assets.assessments.candidate_rows import ClaimTables, claims_query, days_query, members_query
+from deid_assets.assessments.candidate_rows import ClaimTables, claims_query, days_query, identified_claims, members_query
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.released_rows import released_date_columns
 from deid_assets.assets.stage_asset import stage_asset
-from deid_assets.methods.candidate.provider_suppression import blanked_shares, providers_needed
+from deid_assets.methods.candidate.provider_suppression import blanked_shares
 from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.policy.models import Policy
 from deid_assets.resources import Policies
@@ -87,12 +87,13 @@ def release_claims(
 ) -> str:
     """Claims as they would be published: generalized, with provider, vendor and PCP blanked where few share a pattern."""
     policy = policies.of(context, Policy)
-    needed = providers_needed(policy.provider_suppression.providers_at_least, policy.provider_suppression.estimator)
-    shares = blanked_shares(truncated_claims, grouped_claims, needed)
+    levels = chosen_levels(policy, chosen_generalization)
+    identified = identified_claims(policy, levels, truncated_claims, grouped_claims, value_domains)
+    shares = blanked_shares(truncated_claims, identified)
     context.add_output_metadata({f"{identifier}_blanked_share": share for identifier, share in shares.items()})
     return claims_query(
         policy,
-        chosen_levels(policy, chosen_generalization),
+        levels,
         member_profiles,
         suppressed_members,
         pseudonym_crosswalk,

@@ -188,7 +188,7 @@ def generalization_choice(
         confidence = confidence_of_try(risk.gate.confidence, number)
         computation = node_computation(policy, tables)
         nodes = generalization_lattice.frame().sort_values(["loss", "height", "node"])
-        kept, sampled = kept_by_level(policy, computation.data), len(computation.data.targets)
+        kept, sampled = kept_by_level(policy, computation.data, tables), len(computation.data.targets)
         not_again = tries.not_tried_again(map(parse_node, nodes["node"]), partial(levels_at, policy))
         pinned = {}
         if policy.releases.generalization == "pinned":
@@ -269,7 +269,7 @@ def generalization_choice(
             allow_retries=False,
         )
     yield dg.Output(
-        chosen_frame(policy, choice.node),
+        chosen_frame(policy, choice.node, value_domains),
         "chosen_generalization",
         metadata={
             "node": node_text(choice.node),
@@ -306,8 +306,8 @@ def generalization_choice(
 class Progress:
     """Logs the progress of the search in the run's log, every few seconds."""
 
-    def __init__(self, context: dg.AssetExecutionContext, seconds: float = 3.0):
-        self._context, self._seconds, self._last, self._ended = context, seconds, time.monotonic(), False
+    def __init__(self, context: dg.AssetExecutionContext, of: str = "nodes", seconds: float = 3.0):
+        self._context, self._of, self._seconds, self._last, self._ended = context, of, seconds, time.monotonic(), False
 
     def __call__(self, done: int, total: int, text: str) -> None:
         """Log how many nodes are done, unless it was logged just now."""
@@ -315,4 +315,4 @@ class Progress:
         ends, self._ended = done == total and not self._ended, done == total
         if ends or time.monotonic() - self._last >= self._seconds:
             self._last = time.monotonic()
-            self._context.log.info(f"{done} of {total} nodes: {text}")
+            self._context.log.info(f"{done} of {total} {self._of}: {text}")

@@ -7,7 +7,13 @@ from functools import partial
 import dagster as dg
 
 from deid_assets.assessments.candidate_rows import ClaimTables, claims_query, days_query, members_query
-from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node, level_names_of_dimensions
+from deid_assets.assessments.chosen_generalization import (
+    chosen_levels,
+    chosen_node,
+    level_names_of_dimensions,
+    released_levels,
+)
+from deid_assets.assessments.class_recoding import certificate_of
 from deid_assets.assessments.cross_release_risk import cross_release_refusals
 from deid_assets.assessments.cumulative_attacks import cumulative_refusals, naming_releases
 from deid_assets.assessments.dates import date_refusals, released_dates
@@ -50,7 +56,9 @@ from deid_assets.assets.tries import delivery_tries, note_if_refused
 from deid_assets.cluster.executors import search_executor
 from deid_assets.errors import PolicyError
 from deid_assets.methods.disclosure.absence import absence_numbers, removed_for_claims
+from deid_assets.methods.lattice.certificate import OptimalityCertificate
 from deid_assets.methods.preparation.top_coding import top_code
+from deid_assets.methods.recoding.class_certificate import ClassCertificate
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.validation import check_vacuous
 from deid_assets.release.cumulative import comparable_rolls, earlier_rows, removal_digest, removal_list_refusals
@@ -58,10 +66,15 @@ from deid_assets.release.derived_keys import pseudonym_key
 from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.kept_file import parquet_of
+from deid_assets.release.manifest.class_levels import levels_by_class
 from deid_assets.release.manifest.described_tables import described_tables
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.dictionary import dictionary
-from deid_assets.release.manifest.optimality import certificate_refusals, longitudinal_certificate
+from deid_assets.release.manifest.optimality import (
+    certificate_refusals,
+    longitudinal_certificate,
+    same_for_all_certificate,
+)
 from deid_assets.release.publication.recovery import REGISTRY
 from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.delivery_tries import DeliveryTries
@@ -114,16 +127,15 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
             refusals += other_counts
             refusals += standing.earlier.refusals
             refusals += need_refusals(policy, made["members"], made["claims"], made["delivered_codes"], made["removed_members"])
-            proof = longitudinal_certificate(
-                policy, made["generalization_lattice"], made["chosen_generalization"], made["passed_over_nodes"]
-            )
-            refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
+            proof, classes = _proofs(policy, made)
+            refusals += [*certificate_refusals(proof, classes), *not_drawn, *staging.refusals()]
             if refusals:
                 repeat_if_overtaken(context, refusals)
                 others = workplace.releases_before(profiles, kept) if standing.before else ()
                 raise refusal(naming_releases(refusals, others), standing.tries.advice(standing.tried))
             delivery, levels = workplace.delivery(context.partition_key), chosen_levels(policy, made["chosen_generalization"])
-            described = described_tables(policy, levels, staged, staged_days(policy, profiles))
+            of_classes = levels_by_class(policy, levels, made.population, kept) if policy.by_class else {}
+            described = described_tables(policy, levels, staged, staged_days(policy, profiles), of_classes)
             staging.write_json(DICTIONARY, dictionary(described | counts.described(staged_counts)))
             rare = rare_labels(described)
             passed = Passed(
@@ -131,7 +143,7 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
                 counts.steps,
                 proof,
                 counts_people=False,
-                shapes=shapes_of(policy, delivery, levels),
+                shapes=shapes_of(policy, delivery, released_levels(policy, made["chosen_generalization"])),
                 report=lambda public: report_of(
                     policy,
                     public,
@@ -150,12 +162,25 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
                 removal_digest=standing.earlier.removal_digest,
                 tried=standing.tried,
                 rows=parquet_of(write_kept_rows(policy, levels, tables, workplace.tags_in_order)),
-                generalization=level_names_of_dimensions(made["chosen_generalization"]),
+                generalization=level_names_of_dimensions(policy, made["chosen_generalization"]),
+                classes=classes,
             )
             return publish(context, policy, workplace, releases, staging, passed)
         finally:
             drop_schema(profiles.file, SCHEMA)
             drop_schema(profiles.file, "scratch")
+
+
+def _proofs(policy: Policy, made: "_Made") -> tuple[OptimalityCertificate, ClassCertificate | None]:
+    """The certificates of optimality: of the chosen node or, with levels by class, of the best one that is the same for all."""
+    lattice, chosen = made["generalization_lattice"], made["chosen_generalization"]
+    if not policy.by_class:
+        return longitudinal_certificate(policy, lattice, chosen, made["passed_over_nodes"]), None
+    tables = made.population
+    classes = certificate_of(
+        policy, made["class_candidates"], made["class_levels"], chosen_node(policy, chosen), tables, made["suppressed_members"]
+    )
+    return same_for_all_certificate(policy, lattice), classes
 
 
 @dataclass(frozen=True)
@@ -360,7 +385,7 @@ def _judge(
     )  # fmt: skip
     refusals += disagreements
     refusals += judgement.measurement_refusals("gate", measured)
-    by_level = kept_by_level(policy, computation.data)
+    by_level = kept_by_level(policy, computation.data, tables)
     detail = detail_measurements(kept_at_node(policy, by_level, node), policy.detail_at_least, staged.members.count())
     refusals += detail_refusals(detail)
     delays = top_code(made["eligible_claims"], ["pay_delay"], policy.top_coding.percentile)

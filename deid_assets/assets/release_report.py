@@ -33,6 +33,7 @@ from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_sh
 from deid_assets.methods.lattice.certificate import OptimalityCertificate, rounding_step
 from deid_assets.methods.lattice.predictive_tagging import lower_neighbors, node_text, parse_node
 from deid_assets.policy.models import Policy
+from deid_assets.release.manifest.optimality import best_candidate
 from deid_assets.reports.manifest_content import content_from_manifest
 from deid_assets.reports.report import CertificateRow, ReportFigure, render_report
 from deid_assets.reports.retained import levels_table, released_columns, retained_rows, retained_sentences
@@ -64,12 +65,14 @@ def report_of(
     node = chosen_node(policy, chosen)
     names = [dimension.name for dimension in policy.dimensions]
     nodes = lattice.frame()
-    nodes["chosen"] = nodes["node"] == node_text(node)
+    # With levels by class, the lattice shows the best generalization that is the same for all classes.
+    marked = best_candidate(nodes) if policy.by_class else node
+    nodes["chosen"] = nodes["node"] == node_text(marked)
     manifest = json.loads(public_edition)
     nodes["loss"] = _public_losses(proof, manifest["attrition"], nodes["node"])
     columns = released_columns(
         {
-            qi.release_as: (policy.hierarchy_of(qi.column), policy.level_of(qi.column, node))
+            qi.release_as: (policy.released_hierarchy_of(qi.column), policy.level_of(qi.column, node))
             for qi in policy.quasi_identifiers.all
         },
         _found(manifest, "gate"),
@@ -84,8 +87,10 @@ def report_of(
         (found for found in _measured(manifest, longitudinal_risk.NAME) if found.name == longitudinal_risk.FIXED), None
     )
     after = None if held or released is None else released.value
-    certificate = [*_certificate(policy, nodes, node)]
-    if released is not None and after is not None:
+    certificate = [*_certificate(policy, nodes, marked)]
+    if released is not None and released.value is not None and policy.by_class:
+        certificate.append(CertificateRow("levels by class", released.value, None, released.bound, "as released"))
+    elif released is not None and after is not None:
         certificate.append(_released_row(policy, node, after, released.bound))
     content = content_from_manifest(
         public_edition,
@@ -104,13 +109,15 @@ def report_of(
                 "The lattice",
                 "Every generalization that the policy allows, by whether it is safe enough"
                 + ("" if after is None else " with everybody who was sampled")
-                + f"; the chosen one is marked. {levels_by_number(policy)}",
+                + f"; the {'best that is the same for all classes' if policy.by_class else 'chosen one'} is marked. "
+                + levels_by_number(policy),
                 lattice_figure(nodes, limit, names, after),
                 wide=True,
             ),
             ReportFigure(
                 "Risk against loss",
                 "Share of simulated adversaries at high risk against the information lost, for every generalization"
+                + (" that is the same for all classes" if policy.by_class else "")
                 + (
                     "."
                     if after is None

@@ -21,7 +21,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.reference.chapters import CHAPTERS
 from deid_assets.reference.condition_groups import condition_ranges
 from deid_assets.release.keyring import secret_of
-from deid_assets.stages import RENAMED_WITH_DATES, STAGE_OF
+from deid_assets.stages import STAGE_OF, renamed_inputs
 from deid_assets.store import durable
 from deid_assets.store.home import Home, plain_key
 from deid_assets.store.reading import regular_bytes
@@ -159,7 +159,7 @@ def _of(answers: Mapping[tuple[int, int], Condition], reviewer: int) -> dict[tup
 def _tables(home: Home, policy: Policy, delivery: str) -> dict[str, Table]:
     """The tables of the candidate, by what they are used for."""
     file = home.store / policy.name / f"{plain_key(delivery)}.duckdb"
-    kept = RENAMED_WITH_DATES["truncated_claims"] if policy.dates is not None else "truncated_claims"
+    kept = renamed_inputs(policy, ["release_claims"]).get("truncated_claims", "truncated_claims")
     names = {"members": "release_members", "days": "release_days_in_hospital", "released": "release_claims", "claims": kept,
              "delivered": "eligible_claims", "crosswalk": "pseudonym_crosswalk"}  # fmt: skip
     if not file.is_file():

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -66,6 +66,11 @@ class Policy(ReleasePolicy):
     quasi_identifiers: QuasiIdentifiers = Field(description="what an adversary may know about members and claims")
     dimensions: tuple[Dimension, ...] = Field(
         min_length=1, description="dimensions of the lattice; without one, nothing could be generalized"
+    )
+    recoding: Literal["by_column", "by_class"] = Field(
+        "by_column",
+        description="by_column: every claim-level column has one level in the whole release; by_class: it has one in each "
+        "demographic class, so that large classes keep more detail than small ones",
     )
     adversary: Adversary = Field(description="what the adversary knows")
     risk: Risk = Field(description="thresholds, how class sizes are determined, how they are measured")
@@ -145,6 +150,20 @@ class Policy(ReleasePolicy):
         """Return the hierarchy of a quasi-identifier."""
         return self.hierarchy(self.quasi_identifier(column).hierarchy)
 
+    def released_hierarchy_of(self, column: str) -> Hierarchy:
+        """Return the hierarchy of a quasi-identifier as the levels of a release count it.
+
+        If classes have levels of their own, level 0 of a claim-level column is whatever each class has, and a higher level is
+        the coarsest that the classes may stay below.
+        """
+        found = self.hierarchy_of(column)
+        return found.by_class() if self.by_class and column in self.quasi_identifiers.claim_names else found
+
+    @property
+    def by_class(self) -> bool:
+        """Whether demographic classes have claim-level levels of their own."""
+        return self.recoding == "by_class"
+
     def publishes(self, column: str) -> bool:
         """Return whether a quasi-identifier is published; those that are not listed are not."""
         return any(listed.column == column for listed in self.quasi_identifiers.all)
@@ -166,6 +185,12 @@ class Policy(ReleasePolicy):
     def dimension_levels(self) -> tuple[int, ...]:
         """Number of levels of each dimension, in the order of `dimensions`."""
         return tuple(self.hierarchy_of(dimension.columns[0]).levels for dimension in self.dimensions)
+
+    @property
+    def claim_dimensions(self) -> tuple[str, ...]:
+        """Names of the dimensions with columns of claims only, in the order of `dimensions`."""
+        members = set(self.quasi_identifiers.member_columns)
+        return tuple(dimension.name for dimension in self.dimensions if members.isdisjoint(dimension.columns))
 
     @property
     def node_count(self) -> int:

@@ -299,7 +299,7 @@ class TestBrokenAttacks:
         self.broken(canaries, "inpatient_attack")
 
     def test_no_inpatients_at_all(self, canaries, monkeypatch):
-        monkeypatch.setattr(inpatient_attack, "inpatient_label", constant(None))
+        monkeypatch.setattr(inpatient_attack, "inpatient_labels", constant([]))
         self.broken(canaries, "inpatient_attack")
 
     @pytest.mark.parametrize("presence", [0.0, 1.0])

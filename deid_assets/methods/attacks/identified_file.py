@@ -46,14 +46,14 @@ def delivered_visits(
     Returns
     -------
     str
-        A SELECT with one parameter: the label of inpatient hospitals at the level of `place`, which `of_visit` contains.
+        A SELECT with one parameter: the labels of inpatient hospitals at the level of `place`, which `of_visit` contains.
     """
     visits = generalized_claims(claims, domains, of_visit, ["year"])
     shown = [column for column in of_visit if column != "place"]
     return f"""SELECT m.member_number AS person, people.weight, v.year{_names(shown, "v")}{_names(of_member, "people")}
         FROM ({visits}) AS v JOIN {profiles.sql} AS m USING (member_id)
         JOIN ({delivered_people(profiles, domains, of_member)}) AS people ON people.person = m.member_number
-        WHERE v.place = ?"""
+        WHERE list_contains(?, v.place)"""
 
 
 def released_visits(claims: Table, people: str, of_visit: Mapping[str, str], of_member: Sequence[str]) -> str:
@@ -73,7 +73,8 @@ def released_visits(claims: Table, people: str, of_visit: Mapping[str, str], of_
     """
     told = "".join(f", v.{quoted(name)} AS {quoted(column)}" for column, name in of_visit.items() if column != "place")
     return f"""SELECT people.person, people.weight, v."Year"[2:]::INTEGER AS year{told}{_names(of_member, "people")}
-        FROM {claims.sql} AS v JOIN ({people}) AS people USING ("MemberID") WHERE v.{quoted(of_visit["place"])} = ?"""
+        FROM {claims.sql} AS v JOIN ({people}) AS people USING ("MemberID")
+        WHERE list_contains(?, v.{quoted(of_visit["place"])})"""
 
 
 def listed_people(table: Table, columns: Sequence[str]) -> str:

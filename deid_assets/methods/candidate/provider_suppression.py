@@ -50,13 +50,18 @@ def pattern_counts(reference: Table, pattern: Sequence[str] = PATTERN, identifie
 
     A pattern without any identifier is not included.
     """
+    return _counts(reference.sql, pattern, identifiers)
+
+
+def _counts(reference: str, pattern: Sequence[str], identifiers: Sequence[str]) -> str:
+    """As `pattern_counts`; `reference` is the text after FROM."""
     if not pattern or not identifiers:
         raise ValueError("name at least one pattern column and one identifier")
     columns = ", ".join(quoted(name) for name in pattern)
     # One DISTINCT per identifier: count(DISTINCT ..) of several columns takes twice the memory, and DuckDB then expects
     # so many patterns that it builds its hash table from the claims instead.
     distinct = " UNION ALL ".join(
-        f"(SELECT DISTINCT {columns}, '{name}' AS identifier, {quoted(name)}::VARCHAR FROM {reference.sql}"
+        f"(SELECT DISTINCT {columns}, '{name}' AS identifier, {quoted(name)}::VARCHAR FROM {reference}"
         f" WHERE {quoted(name)} IS NOT NULL)"
         for name in identifiers
     )
@@ -101,48 +106,46 @@ def suppress_identifiers(
         SELECT c.* REPLACE ({kept}) FROM {released.sql} c LEFT JOIN p ON {_same_pattern(pattern)}"""
 
 
-def suppression_summary(
-    released: Table,
-    reference: Table,
-    needed: int,
-    pattern: Sequence[str] = PATTERN,
-    identifiers: Sequence[str] = IDENTIFIERS,
+def suppress_shown(
+    claims: str, shown: str, reference: str, needed: int, pattern: Sequence[str], identifiers: Sequence[str] = IDENTIFIERS
 ) -> str:
-    """SELECT per identifier how suppression affects the released claims; aggregates only.
+    """SELECT the claims; an identifier is NULL if fewer than `needed` identifiers have its pattern as it is released.
 
-    Returns
-    -------
-    str
-        SELECT of identifier | patterns | patterns_below (distinct patterns of released claims, and those with too few
-        identifiers) | claims_with_identifier | claims_blanked.
+    Labels of one level only join patterns, so that every pattern as released has enough identifiers if those of the values
+    have. Where demographic classes have levels of their own, patterns of several levels stand side by side, and each must
+    have enough.
+
+    Parameters
+    ----------
+    claims
+        A SELECT of claims with `claim_id` and the identifiers.
+    shown
+        A SELECT of `claim_id` and the pattern of these claims as released.
+    reference
+        A SELECT of the identifiers and the pattern as released of the claims in which the system's providers are counted.
     """
-    counts = pattern_counts(reference, pattern, identifiers)
-    own = ", ".join(f"count({quoted(name)}) AS {quoted(f'with_{name}')}" for name in identifiers)
     columns = ", ".join(quoted(name) for name in pattern)
-    of_each = []
-    for name in identifiers:
-        below = f"coalesce({quoted(f'n_{name}')}, 0) < {_checked(needed)}"
-        present = quoted(f"with_{name}")
-        of_each.append(f"""
-            SELECT '{name}' AS identifier, count(*) AS patterns, count(*) FILTER ({below}) AS patterns_below,
-                   coalesce(sum({present}), 0)::BIGINT AS claims_with_identifier,
-                   coalesce(sum({present}) FILTER ({below}), 0)::BIGINT AS claims_blanked
-            FROM judged""")
+    kept = ", ".join(
+        f"CASE WHEN p.{quoted(f'n_{name}')} >= {_checked(needed)} THEN o.{quoted(name)} END AS {quoted(name)}"
+        for name in identifiers
+    )
     return f"""
-        WITH judged AS (
-            SELECT c.*, p.* EXCLUDE ({columns})
-            FROM (SELECT {columns}, {own} FROM {released.sql} GROUP BY {columns}) c
-            LEFT JOIN ({counts}) p ON {_same_pattern(pattern)})
-        {" UNION ALL ".join(of_each)}"""
+        WITH p AS MATERIALIZED ({_counts(f"({reference})", pattern, identifiers)})
+        SELECT o.* REPLACE ({kept}) FROM ({claims}) AS o
+        JOIN (SELECT claim_id, {columns} FROM ({shown})) AS c USING (claim_id) LEFT JOIN p ON {_same_pattern(pattern)}"""
 
 
-def blanked_shares(released: Table, reference: Table, needed: int) -> dict[str, float]:
-    """Return for each identifier the share of its occurrences on released claims that is blanked; 0 if there are none."""
-    summary = released.query(suppression_summary(released, reference, needed))
-    return {
-        row.identifier: float(row.claims_blanked / row.claims_with_identifier) if row.claims_with_identifier else 0.0
-        for row in summary.itertuples()
-    }
+def blanked_shares(claims: Table, left: str, identifiers: Sequence[str] = IDENTIFIERS) -> dict[str, float]:
+    """Return for each identifier the share of its occurrences on the claims that is blanked; 0 if there are none.
+
+    Parameters
+    ----------
+    left
+        A SELECT of the same claims after suppression.
+    """
+    counts = ", ".join(f"count({quoted(name)}) AS {quoted(name)}" for name in identifiers)
+    before, after = (claims.query(f"SELECT {counts} FROM {source}").iloc[0] for source in (claims.sql, f"({left})"))
+    return {name: float(1 - after[name] / before[name]) if before[name] else 0.0 for name in identifiers}
 
 
 def _same_pattern(pattern: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from deid_assets.methods.population.longitudinal_data import Domain, Histories
-from deid_assets.methods.population.value_domains import label_joins, labels_query, level_maps
+from deid_assets.methods.population.value_domains import label_joins, level_maps
 from deid_assets.store.tables import Table, quoted
 
 
@@ -65,23 +65,18 @@ def histories(
     tuple of Histories
         One per column; missing values are left out, because they are not knowledge.
     """
-    types = claims.columns()
-    selects, joins = [], []
-    for number, column in enumerate(columns):
-        joins.append(
-            f"LEFT JOIN ({labels_query(domains, column, 0, types[column])}) AS d{number}"
-            f" ON d{number}.value = c.{quoted(column)}"
-        )
-        # A value that is present but has no class becomes -2 and raises an error below.
-        selects.append(
-            f"CASE WHEN c.{quoted(column)} IS NULL THEN -1 ELSE coalesce(d{number}.level_code, -2) END::SMALLINT AS c{number}"
-        )
+    found_codes, joins = label_joins(domains, dict.fromkeys(columns, 0), claims.columns(), "c", False, "level_code")
+    # A value that is present but has no class becomes -2 and raises an error below.
+    selects = [
+        f"CASE WHEN c.{quoted(column)} IS NULL THEN -1 ELSE coalesce({code}, -2) END::SMALLINT AS c{number}"
+        for number, (column, code) in enumerate(zip(columns, found_codes, strict=True))
+    ]
     rank = "row_number() OVER (ORDER BY member_number) - 1" if released_only else "member_number"
     where = "WHERE released" if released_only else ""
     arrays = claims.arrays(
         f"WITH positions AS (SELECT member_id, ({rank})::INTEGER AS position FROM {profiles.sql} {where})"
         f" SELECT position, {', '.join(selects)} FROM {claims.sql} AS c"
-        f" JOIN positions USING (member_id) {' '.join(joins)}"
+        f" JOIN positions USING (member_id) {joins}"
     )
     position = np.asarray(arrays["position"]).astype(np.int64)
     found = []

@@ -18,7 +18,7 @@ from deid_assets.methods.lattice.predictive_tagging import node_text
 from deid_assets.methods.recoding.knapsack import Candidates, relaxation
 from deid_assets.methods.recoding.recoded_data import Node
 
-CANDIDATES_AT_MOST = 20_000
+CANDIDATES_AT_MOST = 200_000
 """Largest number of candidates that is checked, because a malicious certificate could try to exhaust memory."""
 
 MEMBERS_TO_TELL = 100
@@ -100,6 +100,9 @@ class ClassCertificate:
         Loss of the choice.
     bound
         No choice loses less, by the linear relaxation over the candidates; `untold_loss` is not in it.
+    at_least
+        Levels of the claim-level dimensions below which no class of the release stays; empty: of the lowest. If any is above 0,
+        the release is coarser than the choice: a further measurement refused the choice itself.
     step
         0 if losses are exact; otherwise each is rounded to the nearest multiple of it, and `untold_loss` up.
 
@@ -127,6 +130,7 @@ class ClassCertificate:
     loss: float
     bound: float
     step: float = 0.0
+    at_least: Node = ()
 
     @property
     def gap(self) -> float:
@@ -234,6 +238,8 @@ class ClassCertificate:
         numbers += [number for own in self.classes for one in own.candidates for number in (one.share, one.loss)]
         if not all(math.isfinite(number) and number >= 0 for number in numbers) or self.budget >= 1 or self.step > 1:
             return ["a number is out of range"]
+        if self.at_least and not self._in_lattice(self.at_least):
+            return ["the levels below which no class stays do not lie in the lattice"]
         if not all(0 <= own.chosen < len(own.candidates) for own in self.classes):
             return ["a class has no choice among its candidates"]
         for own in self.classes:

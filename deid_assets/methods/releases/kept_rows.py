@@ -20,7 +20,7 @@ released            BOOLEAN: whether the member is released
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from deid_assets.methods.population.value_domains import labels_query
+from deid_assets.methods.population.value_domains import CLASS, labels_query, same_class
 from deid_assets.store.tables import Table, quoted
 
 COLUMNS = ("tag", "quasi_identifier", "service_day", "value", "label", "known", "held", "released")
@@ -87,7 +87,9 @@ def _of_members(tables: MemberTables, column: str, level: int, kind: str) -> str
 
 
 def _of_claims(tables: MemberTables, column: str, level: int, kind: str) -> str:
-    shown = f"claim_id, member_id, year, {quoted(column)} AS value"
+    by_class = CLASS in tables.domains.columns()
+    of_class = same_class("l", "c") if by_class else ""
+    shown = f"claim_id, member_id, year, {quoted(column)} AS value{f', {CLASS}' if by_class else ''}"
     return f"""(SELECT tag, '{column}' AS quasi_identifier, coalesce({_DAY}, -c.year) AS service_day, c.value::VARCHAR AS value,
           any_value(l.label) AS label, sum(c.known) AS known, sum(c.held) AS held, shown AS released
         FROM (SELECT {shown}, 1 AS known, 0 AS held FROM {tables.known.sql}
@@ -95,5 +97,5 @@ def _of_claims(tables: MemberTables, column: str, level: int, kind: str) -> str:
               UNION ALL SELECT {shown}, 0, 1 FROM {tables.held.sql}) AS c
         JOIN people USING (member_id)
         LEFT JOIN {tables.dates.sql} AS d USING (claim_id)
-        LEFT JOIN ({labels_query(tables.domains, column, level, kind)}) AS l ON l.value = c.value
+        LEFT JOIN ({labels_query(tables.domains, column, level, kind)}) AS l ON l.value = c.value{of_class}
         GROUP BY ALL)"""

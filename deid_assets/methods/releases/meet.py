@@ -130,9 +130,13 @@ def _members(every: str, releases: int) -> str:
 
 
 def _values(shown: str) -> str:
-    """SELECT value, code and meet of one quasi-identifier: two values are one at the meet if no release separates them."""
+    """SELECT value, code and meet of one quasi-identifier: two values are one at the meet if no release separates them.
+
+    A release whose labels depend on the demographic class separates them if they have different labels in any class. Classes
+    of members are then at most as large as an adversary would find.
+    """
     return f"""SELECT value, row_number() OVER (ORDER BY value) - 1 AS code, dense_rank() OVER (ORDER BY labels) - 1 AS meet
-        FROM (SELECT value, list({{'release': release, 'label': label}} ORDER BY release) AS labels
+        FROM (SELECT value, list({{'release': release, 'label': label}} ORDER BY release, label) AS labels
               FROM (SELECT DISTINCT value, release, label FROM ({shown}) WHERE value IS NOT NULL) GROUP BY value)"""
 
 

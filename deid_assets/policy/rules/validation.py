@@ -467,6 +467,35 @@ def _dates(policy: Policy) -> Iterator[Problem]:
     yield from (Problem(path, message) for path, message in date_problems(policy))
 
 
+def _recoding(policy: Policy) -> Iterator[Problem]:
+    """Levels of classes are chosen anew for each delivery, among dimensions of claims alone, and judged without dates."""
+    if not policy.by_class:
+        return
+    if not policy.claim_dimensions:
+        yield Problem(("recoding",), "by_class needs a dimension with columns of claims only: nothing else differs by class")
+    if policy.dates is not None:
+        yield Problem(
+            ("recoding",), "by_class cannot be combined with released dates; say by_column, or remove the section dates"
+        )
+    if not policy.counts_population:
+        yield Problem(
+            ("recoding",),
+            "by_class needs class sizes that are counted in the delivery (risk.class_size: counted); say by_column",
+        )
+    if policy.inpatient_attack.table is not None:
+        yield Problem(
+            ("recoding",),
+            "by_class cannot be combined with a discharge table, whose rows would need the levels of every class; say "
+            "by_column, or let inpatient_attack use the delivery (table: null)",
+        )
+    if policy.releases.generalization == "pinned":
+        yield Problem(
+            ("recoding",),
+            "by_class chooses the levels of classes for each delivery, so no generalization can be pinned; say by_column, or "
+            "releases.generalization: free",
+        )
+
+
 def secret_list_problems(policy: ReleasePolicy) -> Iterator[Problem]:
     """The manifest publishes hierarchy rows and table digests; it must not publish who opted out."""
     for section, _, digest in policy.named_files():
@@ -528,6 +557,7 @@ RULES: tuple[Rule, ...] = (
     detail_problems,
     _utility,
     _dates,
+    _recoding,
     _number_of_claims,
     _counts,
 )

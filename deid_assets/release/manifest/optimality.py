@@ -1,9 +1,10 @@
 """The certificate of optimality of a release, from the stored results of search and choice."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
 from deid_assets.assessments.chosen_generalization import chosen_node
 from deid_assets.assessments.evidence import Refusal
@@ -16,6 +17,7 @@ from deid_assets.methods.lattice.certificate import (
     no_better_nodes,
 )
 from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbors, node_text, parse_node, sums_of_losses
+from deid_assets.methods.recoding.class_certificate import ClassCertificate
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
@@ -30,8 +32,25 @@ def longitudinal_certificate(policy: Policy, lattice: Table, chosen: Table, pass
     candidates that failed on fresh draws or at another gate. If it passes without flagged members, it rules out nodes
     whose share is too high even if as many members as allowed are suppressed, and those that were tried and failed.
     """
-    nodes, node = lattice.frame(), chosen_node(policy, chosen)
     passed = {parse_node(row.node): row.gate for row in passed_over.frame().itertuples()}
+    return _certificate_of(policy, lattice.frame(), chosen_node(policy, chosen), passed)
+
+
+def same_for_all_certificate(policy: Policy, lattice: Table) -> OptimalityCertificate:
+    """The same for a release in which classes have levels of their own: of the best node that is the same for all.
+
+    It is what levels by class are compared with. The node was not tried on fresh draws, and none was passed over.
+    """
+    nodes = lattice.frame()
+    return _certificate_of(policy, nodes, best_candidate(nodes), {})
+
+
+def best_candidate(nodes: pd.DataFrame) -> Node:
+    """The candidate of least loss of a searched lattice; the search has marked it."""
+    return parse_node(nodes.loc[nodes["chosen"], "node"].iloc[0])
+
+
+def _certificate_of(policy: Policy, nodes: pd.DataFrame, node: Node, passed: Mapping[Node, str]) -> OptimalityCertificate:
     candidates = {parse_node(text) for text in nodes.loc[nodes["decision"] == "candidate", "node"]}
     suppressing = node not in candidates or node in passed
     risk = policy.risk
@@ -135,9 +154,10 @@ def stated_levels_certificate(policy: CohortPolicy) -> OptimalityCertificate:
     ).with_rest()
 
 
-def certificate_refusals(proof: OptimalityCertificate) -> list[Refusal]:
+def certificate_refusals(proof: OptimalityCertificate, classes: ClassCertificate | None = None) -> list[Refusal]:
     """Refuse if the proof fails: the choice then contradicts the search and its measurements."""
+    problems = [*proof.problems(), *(classes.problems() if classes else ())]
     return [
         Refusal("broken_certificate", node_text(proof.chosen), None, None, f"the certificate of optimality fails: {text}")
-        for text in proof.problems()
+        for text in problems
     ]

@@ -19,6 +19,8 @@ from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
 from deid_assets.release.manifest.certificate import (
     certificate_problems,
     certificate_tolerance,
+    coarser_than_proven,
+    gap_of_classes,
     names_exact_edition,
     nodes_passed_over,
 )
@@ -277,7 +279,16 @@ def _public_certificate(name: str, content: bytes, problems: str) -> Check:
         )
     found = f"every node that loses less, by more than {tolerance:.3g} of the largest loss, failed"
     passed_over = nodes_passed_over(content)
-    return Check(name, "passed", found + (f" or is among the {passed_over:,} passed over" if passed_over else ""))
+    found += f" or is among the {passed_over:,} passed over" if passed_over else ""
+    gap = gap_of_classes(content)
+    if gap is not None:
+        coarser = " (the release is coarser than it, because a further measurement refused it)"
+        found = (
+            f"of the listed levels of classes, no choice within the risk loses less, by more than {gap:.3g} of the largest "
+            f"loss, as far as estimated shares are right{coarser * coarser_than_proven(content)}; of nodes that are the same "
+            f"for all classes, {found}"
+        )
+    return Check(name, "passed", found)
 
 
 def _listed(manifest: Mapping) -> dict[str, tuple[str, int]] | None:

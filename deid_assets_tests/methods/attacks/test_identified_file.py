@@ -66,7 +66,7 @@ def test_only_inpatient_claims_are_visits_and_the_long_tail_is_in_the_file_only(
     visits = delivered_visits(claims, profiles, domains, {"stay": 0, "place": 0}, {"age": 0})
     people = released_people(members, crosswalk, profiles, {"age": "Age"})
     released = released_visits(shown, people, {"stay": "Stay", "place": "Place"}, ["age"])
-    label = "Inpatient Hospital"
+    label = ["Inpatient Hospital"]
     rows = store.rows(Query(compared(visits, released, ["age", "stay"], ["year"]), (label, label)))
     assert sorted(rows) == [
         (False, 0, 1, 1, "80+", "3 days"), (False, 0, 1, 2, "80+", ""), (False, 1, 1, 3, "", "3 days"),
