@@ -52,6 +52,7 @@ def failed_run(ui) -> str:
     return run["runId"]
 
 
+@pytest.mark.matrix
 def test_definitions_are_valid(root):
     command = [sys.executable, "-m", "dagster", "definitions", "validate", "-w", str(workspace_file())]
     found = subprocess.run(command, env=environment(root), capture_output=True, text=True, check=False)

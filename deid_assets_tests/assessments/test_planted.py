@@ -95,7 +95,7 @@ class TestWorkingAttacks:
     @pytest.mark.parametrize(
         ("name", "attack"),
         [
-            pytest.param(name, attack, marks=pytest.mark.matrix if attack == SLOWEST and name != "heritage_public" else [])
+            pytest.param(name, attack, marks=pytest.mark.matrix if attack == SLOWEST else [])
             for name in ("heritage_public", "claims_dates", "desynpuf", "neither age nor sex nor place")
             for attack in ATTACKS
         ],

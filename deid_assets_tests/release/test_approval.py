@@ -506,7 +506,7 @@ def within(told, days):
     return canonical_json(policy).decode()
 
 
-@pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.matrix)])
+@pytest.mark.parametrize("every", [69, pytest.param(1, marks=pytest.mark.matrix)])
 def test_a_crash_at_any_system_call_leaves_it_waiting_published_or_rejected(tmp_path, every):
     ran = subprocess.run(
         [sys.executable, "-m", crashing.__name__, str(tmp_path), str(every), "decisions"],

@@ -297,7 +297,7 @@ def state_after(home: Home, old: PublicKey, lost: bool) -> str:
     return "old" if key in (old, None) else "new"
 
 
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.matrix)])
+@pytest.mark.parametrize("every", [12, pytest.param(1, marks=pytest.mark.matrix)])
 def test_a_crash_at_any_system_call_leaves_the_old_key_or_the_new_one_with_its_entry(tmp_path, every):
     ran = subprocess.run(
         [sys.executable, "-c", f"import sys; from pathlib import Path; from {__name__} import crash_rotations; "

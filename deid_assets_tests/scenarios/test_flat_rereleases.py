@@ -215,6 +215,7 @@ def test_pinned_levels_are_used_again_though_others_would_lose_less(tmp_path, lo
         assert few.exit_code == REFUSED and "the generalization is pinned" in " ".join(few.reasons)
 
 
+@pytest.mark.matrix
 def test_the_log_says_which_tables_of_its_own_delivery_a_release_was_made_from(tmp_path):
     """Also while another delivery is at work: Dagster by itself notes the newest table, whichever delivery it is of."""
     rows = numbered(people())

@@ -122,6 +122,7 @@ def test_a_failed_risk_check_refuses_in_its_own_run_and_afterwards(pipeline):
     refused(pipeline, "neighbor_success_given_membership", "the check did not pass")
 
 
+@pytest.mark.matrix
 def test_members_published_elsewhere_after_the_assessments_count(pipeline):
     """Two thirds of the population are released under another delivery: who is absent from both tells more."""
     members = pipeline.table(KEY, "eligible_members").frame()["member_id"].tolist()
@@ -146,6 +147,7 @@ def test_a_check_that_fails_for_earlier_releases_names_them(pipeline):
     assert "and are in small/0002;" in failed and summary.release is None
 
 
+@pytest.mark.matrix
 def test_whoever_opted_out_of_all_releases_after_they_were_drawn_is_not_published(pipeline):
     """The home's list is part of the policy: everything made before is stale, and the staged files are searched."""
     crosswalk, members = pipeline.table(KEY, "pseudonym_crosswalk"), pipeline.table(KEY, "release_members")
@@ -158,6 +160,7 @@ def test_whoever_opted_out_of_all_releases_after_they_were_drawn_is_not_publishe
     assert one not in " ".join(summary.reasons)
 
 
+@pytest.mark.matrix
 def test_a_name_on_the_list_that_is_spelled_otherwise_than_a_member_refuses(pipeline):
     (one,) = pipeline.table(KEY, "released_sample").query(
         f"SELECT min(member_id) AS id FROM {pipeline.table(KEY, 'released_sample').sql}"
@@ -189,6 +192,7 @@ def test_attack_1_is_judged_at_the_alpha_of_the_release(pipeline):
     assert pipeline.published_bytes() == before
 
 
+@pytest.mark.matrix
 def test_checks_deselected_from_the_run_refuse(pipeline):
     """What was materialized without its checks was never judged, though they passed on what lay there before."""
     summary = pipeline.run(KEY, ["demographic_risk", "release"], checks=False)
@@ -239,6 +243,7 @@ def test_evidence_whose_table_is_gone_refuses(pipeline):
 # Evidence of something else
 
 
+@pytest.mark.matrix
 def test_evidence_of_an_earlier_candidate_refuses(pipeline):
     """The candidate was made again from another choice of members after it was judged."""
     pipeline.edit_store(KEY, "DELETE FROM generalization.suppressed_members")
@@ -299,6 +304,7 @@ def test_a_release_that_keeps_less_than_the_policy_asks_for_is_refused_as_useles
     refused(pipeline, "too little detail: AgeAtFirstClaim keeps less of its information than detail_at_least requires")
 
 
+@pytest.mark.matrix
 def test_nodes_that_keep_too_little_are_not_chosen(pipeline):
     write_policy(pipeline.home.policies, changed(SMALL, detail_at_least={"AgeAtFirstClaim": 0.9}))
     summary = pipeline.run(KEY, ["lattice_diagnosis", "passed_over_nodes", "chosen_generalization", "suppressed_members"])

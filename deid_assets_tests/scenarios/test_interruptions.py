@@ -81,7 +81,7 @@ def test_while_modules_are_imported(run, signal, module):
 @pytest.mark.parametrize(
     ("signal", "point"),
     [
-        ("SIGINT", "query"),
+        matrix("SIGINT", "query"),
         matrix("SIGTERM", "destructor"),
         matrix("SIGTERM", "event:PIPELINE_START"),
         matrix("SIGINT", "recorded:PIPELINE_START"),

@@ -165,6 +165,7 @@ def no_command() -> Iterator[None]:
     signal.set_wakeup_fd(listening)
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("no_command")
 def test_an_interrupted_step_ends_the_run_in_the_home_and_frees_the_store(tmp_path, instance, monkeypatch):
     good_tables(tmp_path / "wh" / "2024")

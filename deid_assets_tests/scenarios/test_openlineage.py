@@ -85,6 +85,7 @@ def before_release(tmp_path_factory, tmp_path):
         yield pipeline
 
 
+@pytest.mark.matrix
 def test_whatever_starts_a_run_one_event_is_sent_for_the_release_that_it_publishes(before_release, monkeypatch):
     pipeline = before_release
     event = pipeline.home.store / "manifests" / "flat_table" / "0001.openlineage.json"
@@ -112,6 +113,7 @@ def test_whatever_starts_a_run_one_event_is_sent_for_the_release_that_it_publish
     assert code == PUBLISHED and event.read_bytes() == sent, printed
 
 
+@pytest.mark.matrix
 def test_an_endpoint_that_fails_fails_no_release_and_the_run_says_so(before_release, monkeypatch):
     pipeline = before_release
     monkeypatch.setenv("OPENLINEAGE_URL", NOWHERE)

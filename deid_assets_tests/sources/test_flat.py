@@ -213,11 +213,13 @@ def test_words_of_the_statements_are_among_the_names():
     assert {"rows", "class_size", "row_key", "class", "members", "beyond", "label", "source_table"} <= set(WORDS)
 
 
-@pytest.mark.parametrize("swap", [False, pytest.param(True, marks=pytest.mark.matrix)])
-def test_a_column_may_have_any_name_that_the_policy_accepts(tmp_path, swap):
+@pytest.mark.parametrize(
+    ("swap", "most"), [(False, 1), *(pytest.param(swap, None, marks=pytest.mark.matrix) for swap in (False, True))]
+)
+def test_a_column_may_have_any_name_that_the_policy_accepts(tmp_path, swap, most):
     accepted = [word for word in WORDS if word not in OWN_COLUMNS]
     batches = -(-len(accepted) // AT_ONCE)
-    for number in range(batches):
+    for number in range(batches)[:most]:
         names = tuple(accepted[number::batches])
         half = len(names) // 2
         listed = (names[half:], names[:half]) if swap else (names[:half], names[half:])
