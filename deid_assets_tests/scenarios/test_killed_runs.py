@@ -100,13 +100,13 @@ def run_in_this_process(home: Home, policy: str, delivery: Path) -> tuple[int, s
 
 
 def test_a_run_that_is_stopped_after_its_release_is_out_does_not_say_that_nothing_was_published(family, tmp_path, monkeypatch):
-    home = Home(shutil.copytree(family.home, tmp_path / "deid"))
-    monkeypatch.setenv("DEID_HOME", str(home.root))
     stops = {
         "is published, but the registry cannot be written": OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
         "the run was interrupted by Ctrl-C or a signal": dg.DagsterExecutionInterruptedError(),
     }
     for number, (said, stop) in enumerate(stops.items(), start=1):
+        home = Home(shutil.copytree(family.home, tmp_path / f"deid-{number}"))
+        monkeypatch.setenv("DEID_HOME", str(home.root))
         delivery = write_people(tmp_path / f"people-{number}", people(600, number))
 
         def stopped(registry, line, append=Registry.append, stop=stop):
@@ -117,7 +117,7 @@ def test_a_run_that_is_stopped_after_its_release_is_out_does_not_say_that_nothin
         with monkeypatch.context() as patched:
             patched.setattr(Registry, "append", stopped)
             code, printed = run_in_this_process(home, family.policy, delivery)
-        release = home.releases / family.policy / f"{number:04d}"
+        release = home.releases / family.policy / "0001"
         assert release.is_dir()
         assert (code, said in printed, "Nothing was published" in printed) == (ERROR, True, False), printed
         assert f"Published {release}" in printed
