@@ -117,9 +117,7 @@ def choose_levels(
 
 def _member_nodes(policy: Policy, tables: PopulationTables, computation: NodeComputation, nodes: pd.DataFrame) -> list[Node]:
     """The member-level nodes of the lattice's candidates, by the least loss of these; only such as no gate rules out."""
-    gates = other_gates(
-        policy, tables, computation, released_before=0, number=1, stream_key=bytes(16), claim_bins=None
-    )  # fmt: skip
+    gates = other_gates(policy, tables, computation, released_before=0, number=1, stream_key=bytes(16), claim_bins=None)
     nobody = np.zeros(len(computation.data.targets), dtype=bool)
     candidates = nodes[nodes["decision"] == "candidate"].sort_values(["loss", "height", "node"])["node"]
     distinct = dict.fromkeys(member_node(computation.dimensions, parse_node(text)) for text in candidates)
@@ -190,7 +188,7 @@ def certificate_of(
     suppressed
         The table `suppressed_members`.
     """
-    classes_of_members = _classes_of_members(policy, tables, levels, node)
+    classes_of_members = member_classes(tables.profiles, tables.domains, levels, member_levels(policy, node))
     kept = tables.profiles.query(
         f"SELECT {CLASS}, count(*) AS n FROM ({classes_of_members}) JOIN {tables.profiles.sql} USING (member_id)"
         f" WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql}) GROUP BY ALL"
@@ -222,12 +220,6 @@ def certificate_of(
         bound=0.0,
         at_least=tuple(node[axis] for axis in claim_level(lattice_dimensions(policy))),
     ).with_bound()
-
-
-def _classes_of_members(policy: Policy, tables: PopulationTables, levels: Table, node: Node) -> str:
-    own = levels_at(policy, node)
-    of_members = {column: own[column] for column in member_columns(policy)}
-    return member_classes(tables.profiles, tables.domains, levels, of_members)
 
 
 def lattice_frame(policy: Policy, columns: Sequence[str], found: FoundLevels) -> pd.DataFrame:
@@ -268,8 +260,12 @@ def lattice_frame(policy: Policy, columns: Sequence[str], found: FoundLevels) ->
     return pd.DataFrame(rows)[list(columns)].astype(texts | shares | {"flagged": "Int64", "draws": "Int64"})
 
 
-def member_levels(policy: Policy, class_lattice: Table) -> Mapping[str, int]:
-    """The level of every member-level quasi-identifier in the generalizations that are tried."""
-    node = parse_node(class_lattice.frame()["node"].iloc[0])
+def class_lattice_node(class_lattice: Table) -> Node:
+    """A node of the class lattice; all have the same member-level levels."""
+    return parse_node(class_lattice.frame()["node"].iloc[0])
+
+
+def member_levels(policy: Policy, node: Node) -> Mapping[str, int]:
+    """The level of every member-level quasi-identifier at a node."""
     own = levels_at(policy, node)
     return {column: own[column] for column in member_columns(policy)}

@@ -13,6 +13,7 @@ import pandas as pd
 from deid_assets.assessments.class_recoding import (
     candidates_frame,
     choose_levels,
+    class_lattice_node,
     lattice_frame,
     levels_frame,
     member_levels,
@@ -107,7 +108,7 @@ def classed_claims(
     policies: Policies,
 ) -> str:
     """Claims after the long tail is cut, each with the demographic class of its member."""
-    levels = member_levels(policies.of(context, Policy), class_lattice)
+    levels = member_levels(policies.of(context, Policy), class_lattice_node(class_lattice))
     return classed_claims_query(truncated_claims, member_classes(member_profiles, value_domains, class_levels, levels))
 
 
@@ -122,5 +123,5 @@ def classed_known_claims(
     policies: Policies,
 ) -> str:
     """All eligible claims, which an adversary may know about, each with the demographic class of its member."""
-    levels = member_levels(policies.of(context, Policy), class_lattice)
+    levels = member_levels(policies.of(context, Policy), class_lattice_node(class_lattice))
     return classed_claims_query(grouped_claims, member_classes(member_profiles, value_domains, class_levels, levels))

@@ -172,7 +172,7 @@ def label_joins(
     equal = "IS NOT DISTINCT FROM" if missing_is_value else "="
     by_class = not missing_is_value and CLASS in domains.columns()
     joins = [
-        f"LEFT JOIN ({labels_query(domains, column, level, types[column])}) AS d{number}"
+        f"LEFT JOIN ({labels_query(domains, column, level, types[column], by_class)}) AS d{number}"
         f" ON d{number}.value {equal} {of}.{quoted(column)}{same_class(f'd{number}', of) if by_class else ''}"
         for number, (column, level) in enumerate(levels.items())
     ]
@@ -184,12 +184,15 @@ def same_class(labels: str, of: str) -> str:
     return f" AND {labels}.{CLASS} IS NOT DISTINCT FROM {of}.{CLASS}"
 
 
-def labels_query(domains: Table, quasi_identifier: str, level: int, value_type: str) -> str:
+def labels_query(domains: Table, quasi_identifier: str, level: int, value_type: str, by_class: bool = False) -> str:
     """SELECT value (in the column's own type), label, base_code, level_code of one quasi-identifier at one level.
 
-    Where labels depend on the demographic class, also the class and what is known of its levels.
+    Parameters
+    ----------
+    by_class
+        Whether labels depend on the demographic class. If so, also select the class and what is known of its levels.
     """
-    further = f", {CLASS}, {HIERARCHY_CODE}, {SHOWN_LEVEL}" if CLASS in domains.columns() else ""
+    further = f", {CLASS}, {HIERARCHY_CODE}, {SHOWN_LEVEL}" if by_class else ""
     return (
         f"SELECT CAST(nullif(value, '') AS {value_type}) AS value, label, base_code, level_code{further} FROM {domains.sql}"
         f" WHERE quasi_identifier = '{quasi_identifier}' AND level = {int(level)}"

@@ -97,5 +97,5 @@ def _of_claims(tables: MemberTables, column: str, level: int, kind: str) -> str:
               UNION ALL SELECT {shown}, 0, 1 FROM {tables.held.sql}) AS c
         JOIN people USING (member_id)
         LEFT JOIN {tables.dates.sql} AS d USING (claim_id)
-        LEFT JOIN ({labels_query(tables.domains, column, level, kind)}) AS l ON l.value = c.value{of_class}
+        LEFT JOIN ({labels_query(tables.domains, column, level, kind, by_class)}) AS l ON l.value = c.value{of_class}
         GROUP BY ALL)"""
