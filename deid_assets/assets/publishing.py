@@ -468,7 +468,7 @@ REQUIREMENTS = "requirements"
 def repeat_if_requested(context: dg.AssetExecutionContext) -> None:
     """Let the daemon repeat the whole run, if it is one that a backfill, a sensor or a schedule requested.
 
-    Of releases that are made side by side, each is judged beside those that exist; whoever publishes first is right.
+    Of releases made side by side, each is judged beside those that exist, and the first one published counts for the others.
     """
     if not REQUESTED_BY.isdisjoint(context.run.tags):
         context.instance.add_run_tags(

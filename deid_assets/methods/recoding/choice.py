@@ -11,7 +11,7 @@ For each member-level node, in the given order:
    is within the aim. If not, it was lucky too: the budget is lowered, another choice is made, and a fresh stream measures it.
 
 Choices among few candidates on many draws are still a little lucky, and so is the first of several trials that holds. So the
-release is not judged here: whoever publishes the choice measures it once more on streams of their own.
+release is not judged here: the choice is measured once more, on streams of its own, before it is published.
 """
 
 from collections.abc import Callable, Sequence

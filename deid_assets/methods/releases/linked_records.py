@@ -1,6 +1,6 @@
 """Releases of flat tables together: people in several of them, and people in one of them only (methods#linked-records).
 
-Whoever links the records of a person in several releases knows what each of them shows of the person. The person is then
+An adversary who links the records of a person in several releases knows what each shows of the person. The person is then
 hidden among the people of whom every release shows the same.
 """
 
@@ -116,8 +116,8 @@ def singled_out(own: ShownPeople, others: Sequence[ShownPeople], k: int, among_r
 def singled_out_together(own: ShownPeople, earlier: Sequence[ShownPeople], k: int, among_released: bool) -> np.ndarray:
     """Return (n,) bool: whose labels in this release and in every earlier one that has them are shared by fewer than k people.
 
-    Each person is linked over the releases that have them, whichever these are. Whoever is not singled out by all of these is
-    not by some of them, either.
+    Each person is linked over the releases that have them, whichever these are. People who are not singled out by all of these
+    are not by some of them, either.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def singled_out_together(own: ShownPeople, earlier: Sequence[ShownPeople], k: in
 def added_standing_out(own: ShownPeople, earlier: ShownPeople, k: int, among_released: bool) -> np.ndarray:
     """Return (n,) bool: who is released now and would stand out, because the earlier release lacks fewer than k of their class.
 
-    Whoever was not delivered then must be hidden by others who were not, either. A class is the list of a person's records,
+    People who were not delivered then must be hidden by others who were not, either. A class is the list of a person's records,
     which may be rare though each record is not, so that small classes are no exception.
 
     Parameters
