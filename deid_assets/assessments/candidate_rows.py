@@ -17,9 +17,10 @@ from deid_assets.methods.candidate.provider_suppression import (
 )
 from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.methods.preparation.top_coding import top_code
+from deid_assets.methods.suppression.tables import with_missing_not_told
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, DATE_COLUMNS
-from deid_assets.store.tables import Table
+from deid_assets.store.tables import Table, write_view
 
 Levels = Mapping[str, int]
 """Level of every quasi-identifier at the chosen node."""
@@ -50,6 +51,20 @@ def days_query(policy: Policy, levels: Levels, profiles: Table, suppressed: Tabl
     return released_tables.release_days_in_hospital(profiles, suppressed, crosswalk, domains, own, years, truncated)
 
 
+def as_released(policy: Policy, known: Table) -> Table:
+    """The claims in which providers are counted, with patterns of care as the release shows them.
+
+    Parameters
+    ----------
+    known
+        All eligible claims, which an adversary may know about.
+    """
+    if not policy.suppresses_values:
+        return known
+    shown = with_missing_not_told(known, tuple(policy.quasi_identifiers.claim_names))
+    return write_view(Table(known.file, "scratch", "claims_as_released"), shown)
+
+
 def identified_claims(policy: Policy, levels: Levels, truncated: Table, grouped: Table, domains: Table) -> str:
     """SELECT the claims to be released, without the identifiers of providers whose pattern of care few others show.
 
@@ -59,7 +74,7 @@ def identified_claims(policy: Policy, levels: Levels, truncated: Table, grouped:
         Claims after and before the long tail is cut; providers are counted in the latter.
     """
     needed = providers_needed(policy.provider_suppression.providers_at_least, policy.provider_suppression.estimator)
-    by_values = suppress_identifiers(truncated, grouped, needed)
+    by_values = suppress_identifiers(truncated, as_released(policy, grouped), needed)
     pattern = [column for column in PATTERN if policy.publishes(column)]
     if not policy.by_class or not pattern:
         return by_values

@@ -72,7 +72,7 @@ def earlier_of(policy: Policy, releases: Sequence[EarlierRows], released: np.nda
             unknown += [] if stated else [one]
         elif len(np.intersect1d(one.tags, released)):
             # Known common members contradict any statement about other people.
-            (unknown if one.file is None else linked).append(one)
+            (unknown if one.file is None or policy.suppresses_values else linked).append(one)
     return Earlier(tuple(linked), tuple(unknown), len(releases))
 
 
@@ -220,6 +220,8 @@ def cross_release_refusals(
     earlier = earlier_of(policy, releases, released)
     for one in earlier.unknown:
         why = "was made with another secret" if one.tags is None else "has members of this release, and kept no rows"
+        if policy.suppresses_values and one.tags is not None:
+            why = "has members of this release, and may show values that this one suppresses"
         text = (
             f"{one.name} {why}, so it is not known what both disclose together; "
             + (

@@ -115,7 +115,9 @@ def _followed_claim(column: str, policy: Policy, levels: Mapping[str, int], made
         )
     if column in GROUPED and policy.publishes(GROUPED[column]):
         of_days = column in ("length_of_stay", "days_since_first_claim")
-        forms = (Form("grouping", f"h_{GROUPED[column]}"),)
+        forms: tuple[Form, ...] = (Form("grouping", f"h_{GROUPED[column]}"),)
+        if policy.suppresses_values:
+            forms = (Form("grouping", f"g_{GROUPED[column]}"), Form("value_suppression", f"h_{GROUPED[column]}"))
         return _generalized(
             "claims", column, GROUPED[column], policy, levels, (_dated(policy, column) if of_days else ()) or forms
         )
@@ -173,11 +175,16 @@ def _claim_rows(policy: Policy, levels: Mapping[str, int], made: LedgerTables, t
     removal = policy.removal
     write_table(fates, ledger.claim_fates(made, members, removal.newborn_days, removal.non_procedure_claims))
     shown = ", ".join(_held(column, "h") for column in made.held.columns() if column != "claim_id")
+    grouped = ""
+    if policy.suppresses_values:
+        before = Table(made.members.file, "preparation", "truncated_claims")
+        shown += "".join(f", g.{quoted(column)} AS {quoted(f'g_{column}')}" for column in policy.quasi_identifiers.claim_names)
+        grouped = f" LEFT JOIN {before.sql} AS g ON g.claim_id = c.claim_id AND f.fate = '{ledger.RELEASED}'"
     write_table(
         rows,
         f"SELECT c.*, f.fate, {shown} FROM {made.claims.sql} AS c JOIN {fates.sql} AS f USING (claim_id)"
         f" LEFT JOIN ({identified}) AS h"
-        f" ON h.claim_id = c.claim_id AND f.fate = '{ledger.RELEASED}'",
+        f" ON h.claim_id = c.claim_id AND f.fate = '{ledger.RELEASED}'{grouped}",
     )
     return rows
 

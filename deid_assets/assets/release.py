@@ -161,7 +161,7 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
                 roll=standing.earlier.roll,
                 removal_digest=standing.earlier.removal_digest,
                 tried=standing.tried,
-                rows=parquet_of(write_kept_rows(policy, levels, tables, workplace.tags_in_order)),
+                rows=_kept_rows(policy, levels, tables, workplace),
                 generalization=level_names_of_dimensions(policy, made["chosen_generalization"]),
                 classes=classes,
             )
@@ -171,9 +171,16 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
             drop_schema(profiles.file, "scratch")
 
 
+def _kept_rows(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], workplace: Workplace) -> bytes:
+    """The rows with which later releases are compared; none where values are suppressed, which no later one may show."""
+    return b"" if policy.suppresses_values else parquet_of(write_kept_rows(policy, levels, tables, workplace.tags_in_order))
+
+
 def _proofs(policy: Policy, made: "_Made") -> tuple[OptimalityCertificate, ClassCertificate | None]:
-    """The certificates of optimality: of the chosen node or, with levels by class, of the best one that is the same for all."""
+    """The certificates of optimality: of the chosen node or, if the release is none, of the best one as it is."""
     lattice, chosen = made["generalization_lattice"], made["chosen_generalization"]
+    if policy.suppresses_values:
+        return same_for_all_certificate(policy, lattice), None
     if not policy.by_class:
         return longitudinal_certificate(policy, lattice, chosen, made["passed_over_nodes"]), None
     tables = made.population

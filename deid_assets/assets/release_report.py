@@ -65,8 +65,8 @@ def report_of(
     node = chosen_node(policy, chosen)
     names = [dimension.name for dimension in policy.dimensions]
     nodes = lattice.frame()
-    # With levels by class, the lattice shows the best generalization that is the same for all classes.
-    marked = best_candidate(nodes) if policy.by_class else node
+    # With levels by class or suppressed values, the lattice shows the best generalization without them.
+    marked = best_candidate(nodes) if policy.is_local else node
     nodes["chosen"] = nodes["node"] == node_text(marked)
     manifest = json.loads(public_edition)
     nodes["loss"] = _public_losses(proof, manifest["attrition"], nodes["node"])
@@ -88,8 +88,9 @@ def report_of(
     )
     after = None if held or released is None else released.value
     certificate = [*_certificate(policy, nodes, marked)]
-    if released is not None and released.value is not None and policy.by_class:
-        certificate.append(CertificateRow("levels by class", released.value, None, released.bound, "as released"))
+    if released is not None and released.value is not None and policy.is_local:
+        what = "levels by class" if policy.by_class else f"{named(policy, node)}, with suppressed values"
+        certificate.append(CertificateRow(what, released.value, None, released.bound, "as released"))
     elif released is not None and after is not None:
         certificate.append(_released_row(policy, node, after, released.bound))
     content = content_from_manifest(
@@ -109,7 +110,7 @@ def report_of(
                 "The lattice",
                 "Every generalization that the policy allows, by whether it is safe enough"
                 + ("" if after is None else " with everybody who was sampled")
-                + f"; the {'best that is the same for all classes' if policy.by_class else 'chosen one'} is marked. "
+                + f"; the {_marked(policy)} is marked. "
                 + levels_by_number(policy),
                 lattice_figure(nodes, limit, names, after),
                 wide=True,
@@ -117,7 +118,7 @@ def report_of(
             ReportFigure(
                 "Risk against loss",
                 "Share of simulated adversaries at high risk against the information lost, for every generalization"
-                + (" that is the same for all classes" if policy.by_class else "")
+                + (_ALONE[policy.by_class] if policy.is_local else "")
                 + (
                     "."
                     if after is None
@@ -151,6 +152,13 @@ def report_of(
     return render_report(
         replace(content, dates=dates, limits=limits, levels=levels_table(columns), rare=rare[0], joined=rare[1])
     )
+
+
+_ALONE = {True: " that is the same for all classes", False: " that suppresses no values"}
+
+
+def _marked(policy: Policy) -> str:
+    return f"best{_ALONE[policy.by_class]}" if policy.is_local else "chosen one"
 
 
 def _inference_figures(manifest: dict[str, Any]) -> Iterator[ReportFigure]:

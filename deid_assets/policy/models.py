@@ -164,6 +164,16 @@ class Policy(ReleasePolicy):
         """Whether demographic classes have claim-level levels of their own."""
         return self.recoding == "by_class"
 
+    @property
+    def suppresses_values(self) -> bool:
+        """Whether single values of claims may be suppressed."""
+        return self.risk.suppression.values_at_most > 0
+
+    @property
+    def is_local(self) -> bool:
+        """Whether a release is no node of the lattice: members may differ in what it shows of the same value."""
+        return self.by_class or self.suppresses_values
+
     def publishes(self, column: str) -> bool:
         """Return whether a quasi-identifier is published; those that are not listed are not."""
         return any(listed.column == column for listed in self.quasi_identifiers.all)

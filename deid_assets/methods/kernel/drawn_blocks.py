@@ -56,6 +56,13 @@ class Batch:
             self.order[draws], knowledge, self.members[draws], truncated, knowledge.take(truncated), rows={}, lost=lost
         )
 
+    def knowing(self, history: int, codes: np.ndarray, draws: np.ndarray) -> "Batch":
+        """Return some of the draws with other known values of one history, (P, B) int; they exempt nobody."""
+        nobody = np.zeros(0, np.int64)
+        other = tuple(codes if number == history else own for number, own in enumerate(self.knowledge.codes))
+        knowledge = Knowledge(self.knowledge.targets, other).take(draws)
+        return Batch(self.order[draws], knowledge, self.members[draws], nobody, knowledge.take(nobody))
+
     def in_stream_order(self, column: np.ndarray) -> np.ndarray:
         """Return a column of the sorted draws in the order in which they were drawn."""
         in_order = np.empty_like(column)

@@ -404,9 +404,14 @@ class RiskGate(Section):
 
 
 class Suppression(Section):
-    """Whether members at high risk may be suppressed."""
+    """Whether members at high risk may be suppressed, or single values of their claims."""
 
     at_most: Share = Field(0.0, description="highest share of sampled members that may be suppressed; 0: none")
+    values_at_most: Share = Field(
+        0.0,
+        description="highest share of the released values of a claim-level column that may be suppressed, so that other values "
+        "keep more detail; 0: none. Suppressed and missing values are then both published as 'suppressed or missing'",
+    )
 
 
 class Risk(Section):
