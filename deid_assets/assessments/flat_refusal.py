@@ -27,10 +27,13 @@ def why_no_node_passes(policy: FlatPolicy, least_share: float, records: int, noi
         Noisy number of blanks, by the released name of the columns whose blanks keep records in small classes.
     """
     risk = policy.risk
+    node, less = ("the coarsest node", "")
+    if policy.detail_at_least:
+        node, less = ("the coarsest node that keeps what detail_at_least requires", ", require less detail")
     return (
-        f"even at the coarsest node {_about(least_share, risk.max_suppressed, records)} in classes of "
+        f"even at {node} {_about(least_share, risk.max_suppressed, records)} in classes of "
         f"fewer than {risk.k}, and at most {risk.max_suppressed:g} may be suppressed: list fewer "
-        "quasi-identifiers, add a coarser level to a hierarchy, or allow more "
+        f"quasi-identifiers, add a coarser level to a hierarchy{less}, or allow more "
         f"suppression{_of_blanks(policy, noisy_blanks)}"
     )
 

@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments.detail import enough_detail
 from deid_assets.assessments.nodes_to_try import require_levels
 from deid_assets.methods.flat import queries
 from deid_assets.methods.flat.classes import ClassTable, FlatTable
 from deid_assets.methods.flat.search import (
     FlatResult,
+    allowed_records,
     average_class_size,
     entropy_losses,
     pinned_result,
@@ -64,27 +66,45 @@ def level_losses(policy: FlatPolicy, table: FlatTable) -> tuple[np.ndarray, ...]
 
 def kept_information(policy: FlatPolicy, table: FlatTable, levels: Mapping[str, int]) -> dict[str, float]:
     """The share of information that each generalized column keeps at its level, over the delivered records."""
-    places = {qi.release_as: place for place, qi in enumerate(policy.quasi_identifiers)}
+    return {name: float(kept[levels[name]]) for name, kept in _kept_at_levels(policy, table).items()}
+
+
+def _kept_at_levels(policy: FlatPolicy, table: FlatTable) -> dict[str, np.ndarray]:
+    """The share of information that each generalized column keeps at each of its levels, (levels,) float, non-increasing."""
+    columns = zip(policy.quasi_identifiers, table.codes.T, table.domains, strict=True)
     return {
-        name: float(
-            information_kept(
-                np.bincount(table.codes[:, places[name]], minlength=table.domains[places[name]].sizes[0]),
-                table.domains[places[name]],
-            )[levels[name]]
-        )
-        for name in policy.generalized
+        qi.release_as: information_kept(np.bincount(codes, minlength=domain.sizes[0]), domain)
+        for qi, codes, domain in columns
+        if qi.release_as in policy.generalized
     }
 
 
+def highest_levels(policy: FlatPolicy, table: FlatTable) -> Node:
+    """The highest level of each quasi-identifier that keeps what the policy requires, however many records are left out.
+
+    The finest level, if even that keeps too little: the gate then refuses with the reason.
+    """
+    kept, required = _kept_at_levels(policy, table), policy.detail_at_least
+    fewest = table.records - allowed_records(table, policy.risk.max_suppressed)
+
+    def highest(name: str, height: int) -> int:
+        if name not in required:
+            return height
+        enough = (enough_detail({name: share}, {name: required[name]}, table.records, fewest) for share in kept[name])
+        return max((level for level, one in enumerate(enough) if one), default=0)
+
+    return tuple(highest(qi.release_as, height) for qi, height in zip(policy.quasi_identifiers, table.heights, strict=True))
+
+
 def search(policy: FlatPolicy, table: FlatTable, pinned: Node | None = None) -> FlatResult:
-    """The best node, and every evaluated node; a pinned node is the best, or none is."""
-    risk = policy.risk
+    """The best node that keeps enough detail, and every evaluated node; a pinned node is the best, or none is."""
+    risk, tops = policy.risk, highest_levels(policy, table)
     losses = level_losses(policy, table)
     if losses is not None:
-        found, every = search_flat_table(table, risk.k, risk.max_suppressed, losses), sums_of_losses(losses)
+        found, every = search_flat_table(table, risk.k, risk.max_suppressed, losses, tops), sums_of_losses(losses)
         return found if pinned is None else pinned_result(found, table, risk.k, pinned, lambda node, _: float(every[node]))
     of_classes = CLASS_LOSSES[risk.loss]
-    found = search_flat_table_by_classes(table, risk.k, risk.max_suppressed, of_classes)
+    found = search_flat_table_by_classes(table, risk.k, risk.max_suppressed, of_classes, tops)
     return found if pinned is None else pinned_result(found, table, risk.k, pinned, lambda _, classes: of_classes(classes))
 
 
@@ -111,9 +131,11 @@ def pinned_node(policy: FlatPolicy, last: Mapping[str, str] | None) -> Node | No
 def blanks_in_small_classes(policy: FlatPolicy, records: Table, domains: Table) -> dict[str, int]:
     """Columns that keep records in small classes at the coarsest node because they are blank, and their number of blanks.
 
-    Blanks of these columns join no class there. The numbers are exact and must be protected before they are shown.
+    Blanks of these columns join no class there. The coarsest node is that of levels that keep enough detail. The numbers are
+    exact and must be protected before they are shown.
     """
-    tops = {qi.release_as: policy.hierarchy_of(qi.release_as).levels - 1 for qi in policy.quasi_identifiers}
+    highest = highest_levels(policy, flat_table(policy, records, domains))
+    tops = {qi.release_as: level for qi, level in zip(policy.quasi_identifiers, highest, strict=True)}
     alone = queries.small_records(records, population_of(policy, records), domains, tops, policy.risk.k)
     own = [name for name, top in tops.items() if policy.hierarchy_of(name).missing_label(top) is None]
     blanks = queries.blanks(records, own)

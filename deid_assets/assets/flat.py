@@ -12,6 +12,7 @@ from deid_assets.assessments.flat_table import (
     blanks_in_small_classes,
     chosen_frame,
     flat_table,
+    highest_levels,
     kept_information,
     level_losses,
     level_names_of,
@@ -65,7 +66,10 @@ def record_domains(context: dg.AssetExecutionContext, records: Table, policies: 
     return record_domains_of(policy, records, population_of(policy, records))
 
 
-@stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "population", "risk", "releases"], kinds=("duckdb", "numpy"))
+@stage_asset(
+    policy_sections=["quasi_identifiers", "hierarchies", "population", "risk", "releases", "detail_at_least"],
+    kinds=("duckdb", "numpy"),
+)
 def record_lattice(
     context: dg.AssetExecutionContext, records: Table, record_domains: Table, policies: Policies, workplace: Workplace
 ) -> pd.DataFrame:
@@ -102,7 +106,7 @@ def record_lattice(
     return nodes
 
 
-@stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "risk", "counts"])
+@stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "risk", "counts", "detail_at_least"])
 def record_generalization(
     context: dg.AssetExecutionContext,
     records: Table,
@@ -111,7 +115,7 @@ def record_generalization(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """The node of least loss at which few enough records are in small classes: one row per quasi-identifier."""
+    """The node of least loss with enough detail and few enough records in small classes: one row per quasi-identifier."""
     policy = policies.of(context, FlatPolicy)
     nodes = record_lattice.frame()
     chosen = nodes[nodes["chosen"]]
@@ -235,7 +239,8 @@ def release(
             )
             detail = detail_measurements(kept_information(policy, table, levels), policy.detail_at_least, staged.count())
             refusals += detail_refusals(detail)
-            proof = flat_certificate(policy, record_lattice, chosen, records.count(), level_losses(policy, table))
+            losses, tops = level_losses(policy, table), highest_levels(policy, table)
+            proof = flat_certificate(policy, record_lattice, chosen, records.count(), losses, tops)
             released = released_people(policy, records, suppressed_records, workplace.tags_in_order)
             level_names = level_names_of(policy, levels)
 

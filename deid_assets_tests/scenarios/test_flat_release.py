@@ -21,6 +21,7 @@ from deid_assets.automation.outcomes import RunSummary
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets.methods.disclosure import attribute_disclosure
 from deid_assets.methods.flat import queries
+from deid_assets.methods.lattice.candidate_gates import TOO_LITTLE
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.export import write_ordered
 from deid_assets.release.publication.verification import verify
@@ -270,6 +271,31 @@ class TestPublished:
         assert list(told) == list(rows[0])
         assert all(set(told[name]["labels"]) == {row[name] for row in rows} - {""} for name in QUASI_IDENTIFIERS)
         assert "labels" not in told["Likes"], "values of attributes are not listed"
+
+
+class TestDetail:
+    """Without it the best generalization has districts and decades."""
+
+    UPSTREAM = (*FLAT_STAGES["generalization"], *FLAT_STAGES["candidate"], *FLAT_STAGES["counts"], *FLAT_STAGES["assessment"])
+
+    def test_the_search_takes_the_best_node_that_keeps_what_the_policy_requires(self, pipeline):
+        write_policy(pipeline.home.policies, changed(FLAT, detail_at_least={"Town": 0.9}))
+        summary = pipeline.run(KEY, [*self.UPSTREAM, "release"])
+        assert summary.exit_code == PUBLISHED, summary
+        levels = pipeline.table(KEY, "record_generalization").frame().set_index("column")["level"].to_dict()
+        assert levels == {"Town": 0, "Age": 2, "Sex": 0}
+        folder = pipeline.home.releases / "flat_table" / "0001"
+        passed = json.loads((folder / "certificate.json").read_bytes())["passed_over"]
+        assert passed and {found["gate"] for found in passed} == {TOO_LITTLE}
+        key = SigningKey.load_or_create(pipeline.home.keys).public
+        report = verify(folder, key, pipeline.home.releases / "registry.jsonl", exact_certificate=exact_of(pipeline))
+        assert report.ok, report.text()
+
+    def test_where_no_such_node_passes_the_refusal_says_so(self, pipeline):
+        write_policy(pipeline.home.policies, changed(FLAT, detail_at_least={"Town": 0.9, "Age": 0.9}))
+        summary = pipeline.run(KEY, ["record_lattice", "record_generalization"])
+        assert summary.exit_code == REFUSED and summary.release is None
+        assert "the coarsest node that keeps what detail_at_least requires" in " ".join(summary.reasons)
 
 
 class TestGate:

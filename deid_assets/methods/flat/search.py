@@ -76,7 +76,9 @@ def average_class_size(classes: ClassTable) -> float:
     return float(present.mean()) if len(present) else 0.0
 
 
-def search_flat_table(table: FlatTable, k: int, max_suppressed: float, losses: Sequence[np.ndarray]) -> FlatResult:
+def search_flat_table(
+    table: FlatTable, k: int, max_suppressed: float, losses: Sequence[np.ndarray], tops: Node | None = None
+) -> FlatResult:
     """Find the passing node with the least loss; ties go to the lower node, then to lexicographic order.
 
     Losses are sums of floating-point numbers; two losses tie if they differ by less than 1e-12 of the largest.
@@ -90,6 +92,8 @@ def search_flat_table(table: FlatTable, k: int, max_suppressed: float, losses: S
     losses
         For each quasi-identifier the loss at each of its levels, (levels,) float, non-decreasing. The loss of a node is
         their sum.
+    tops
+        For each quasi-identifier the highest level that may be chosen; None if every level may.
 
     Raises
     ------
@@ -102,23 +106,23 @@ def search_flat_table(table: FlatTable, k: int, max_suppressed: float, losses: S
         raise ValueError("losses must not fall from a level to the next")
     loss = sums_of_losses(losses)
     ranks = _ranks(loss)
-    search = _Search(table, k, max_suppressed, ranks, lambda node, classes: int(ranks[node]), known=True)
+    search = _Search(table, k, max_suppressed, ranks, lambda node, classes: int(ranks[node]), True, tops)
     return search.result({node: float(loss[node]) for node in search.looked_at})
 
 
 def search_flat_table_by_classes(
-    table: FlatTable, k: int, max_suppressed: float, loss: Callable[[ClassTable], float]
+    table: FlatTable, k: int, max_suppressed: float, loss: Callable[[ClassTable], float], tops: Node | None = None
 ) -> FlatResult:
     """Find the best node for a positive loss of the classes (DM*, average class size) that never decreases on the way up.
 
     The loss of a node is predicted from what each quasi-identifier alone would lose, as if they were independent. Predictions
-    only determine the order of evaluation; they rule out nothing.
+    only determine the order of evaluation; they rule out nothing. `tops` is as for `search_flat_table`.
     """
     alone = [
         [math.log(loss(_classes_of(level[column]))) for level in domain.levels]
         for column, domain in zip(np.asarray(table.codes).T, table.domains, strict=True)
     ]
-    search = _Search(table, k, max_suppressed, sums_of_losses(alone), lambda node, classes: loss(classes), known=False)
+    search = _Search(table, k, max_suppressed, sums_of_losses(alone), lambda node, classes: loss(classes), False, tops)
     return search.result({node: rank[0] for node, (rank, _) in search.looked_at.items()})
 
 
@@ -139,6 +143,8 @@ class _Search:
         Loss of a node given its classes; it never decreases on the way up.
     known
         Whether nodes lose exactly in the order of `expected`.
+    tops
+        For each quasi-identifier the highest level that may be chosen: no node above is evaluated. None if every level may.
 
     Attributes
     ----------
@@ -154,14 +160,16 @@ class _Search:
         expected: np.ndarray,
         loss: Callable[[Node, ClassTable], float],
         known: bool,
+        tops: Node | None = None,
     ):
-        self._table, self._k, self._allowed = table, k, _allowed(table, max_suppressed)
+        self._table, self._k, self._allowed = table, k, allowed_records(table, max_suppressed)
         self._expected, self._loss, self._known = expected, loss, known
-        self._open = np.ones(expected.shape, dtype=bool)
+        # The node of the best rank; the coarsest that may be chosen before any passed.
+        self._center: Node = tuple(table.heights) if tops is None else tops
+        self._open = np.zeros(expected.shape, dtype=bool)
+        self._open[tuple(slice(level + 1) for level in self._center)] = True
         self._best: _Rank | None = None
         self.looked_at: dict[Node, tuple[_Rank, int]] = {}
-        # The node of the best rank; the coarsest before any passed.
-        self._center: Node = tuple(table.heights)
         if self._look_at(self._center):
             self._descend()
             while self._improve():
@@ -226,7 +234,7 @@ def _ranks(loss: np.ndarray) -> np.ndarray:
     return ranks.reshape(loss.shape)
 
 
-def _allowed(table: FlatTable, max_suppressed: float) -> int:
+def allowed_records(table: FlatTable, max_suppressed: float) -> int:
     """Return the number of records that may be suppressed; .3 of 10 is 3, although .3 is slightly less in binary."""
     return math.floor(max_suppressed * table.records + 1e-9)
 

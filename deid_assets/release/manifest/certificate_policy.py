@@ -102,7 +102,7 @@ def _flat(told: Mapping) -> StatedLattice:
         tuple(dimensions),
         (Criterion("counted", float(told["risk"]["max_suppressed"])),),
         told["risk"].get("loss") not in _LOSSES_OF_CLASSES,
-        never=frozenset({TOO_LITTLE} if _is_pinned(told) else {PINNED, TOO_LITTLE}),
+        never=_never(told),
     )
 
 
@@ -126,10 +126,6 @@ def _longitudinal(told: Mapping) -> StatedLattice:
     criteria = [Criterion("sequential", search["aim"] * at_most, search["error"] / nodes, search["draws_at_most"])]
     if risk["suppression"] is not None:
         criteria.append(Criterion("lower_bound", at_most + risk["suppression"]["at_most"]))
-    has = {
-        PINNED: _is_pinned(told),
-        TOO_LITTLE: bool(told.get("detail_at_least")),
-    }
     members = {qi["column"] for qi in told["quasi_identifiers"]["members"]}
     of_claims = tuple(one["name"] for one in told["dimensions"] if members.isdisjoint(one["columns"]))
     return StatedLattice(
@@ -137,12 +133,17 @@ def _longitudinal(told: Mapping) -> StatedLattice:
         tuple(criteria),
         class_dimensions=of_claims if told.get("recoding") == "by_class" else None,
         at_most=at_most,
-        never=frozenset(reason for reason, stated in has.items() if not stated),
+        never=_never(told),
     )
 
 
-def _is_pinned(told: Mapping) -> bool:
-    return (told.get("releases") or {}).get("generalization") == "pinned"
+def _never(told: Mapping) -> frozenset[str]:
+    """Reasons to pass a node over that the policy does not have."""
+    has = {
+        PINNED: (told.get("releases") or {}).get("generalization") == "pinned",
+        TOO_LITTLE: bool(told.get("detail_at_least")),
+    }
+    return frozenset(reason for reason, stated in has.items() if not stated)
 
 
 def _levels(hierarchy: Mapping) -> int:

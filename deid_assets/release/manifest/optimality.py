@@ -8,7 +8,7 @@ import pandas as pd
 
 from deid_assets.assessments.chosen_generalization import chosen_node
 from deid_assets.assessments.evidence import Refusal
-from deid_assets.methods.lattice.candidate_gates import PINNED
+from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE
 from deid_assets.methods.lattice.certificate import (
     Criterion,
     MeasuredNode,
@@ -96,7 +96,7 @@ def _certificate_of(policy: Policy, nodes: pd.DataFrame, node: Node, passed: Map
 
 
 def flat_certificate(
-    policy: FlatPolicy, lattice: Table, node: Node, records: int, level_losses: Sequence[np.ndarray] | None
+    policy: FlatPolicy, lattice: Table, node: Node, records: int, level_losses: Sequence[np.ndarray] | None, tops: Node
 ) -> OptimalityCertificate:
     """The same for a flat table.
 
@@ -110,6 +110,8 @@ def flat_certificate(
         Number of records of the delivered table.
     level_losses
         For each quasi-identifier, the loss at each of its levels; None if losses depend on classes.
+    tops
+        For each quasi-identifier the highest level that keeps what the policy requires.
     """
     looked_at = lattice.frame()
     measured = {
@@ -130,14 +132,19 @@ def flat_certificate(
         no_better=() if level_losses is not None else no_better_nodes(loss, node),
         neighbors=tuple(measured[below] for below in lower_neighbors(node)),
     )
-    if policy.releases.generalization != "pinned":
-        return proof.with_rest()
-    # Of the nodes that a pinned generalization rules out, only those count that nothing else does.
+    # Of the nodes that a pinned generalization or too little detail rules out, only those count that nothing else does.
     left = ~proof.ruled_out()
     if level_losses is not None:
         left &= sums_of_losses(level_losses) <= loss[node]
+    for own, _ in proof.no_better:
+        left[tuple(slice(level, None) for level in own)] = False
+    useful = np.zeros_like(left)
+    useful[tuple(slice(level + 1) for level in tops)] = True
+    if policy.releases.generalization != "pinned":
+        left &= ~useful
     others = (tuple(int(level) for level in own) for own in np.argwhere(left))
-    return replace(proof, passed_over={own: PINNED for own in others if own != node}).with_rest()
+    passed = {own: PINNED if useful[own] else TOO_LITTLE for own in others if own != node}
+    return replace(proof, passed_over=passed).with_rest()
 
 
 def stated_levels_certificate(policy: CohortPolicy) -> OptimalityCertificate:

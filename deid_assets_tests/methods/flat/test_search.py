@@ -231,6 +231,23 @@ def test_losses_of_classes_too(table, k, max_suppressed):
         assert found.evaluated == {node: below_k(table, node, k) for node in found.evaluated}
 
 
+@settings(max_examples=examples.of(100), deadline=None)
+@given(st.one_of(tables(), tables(population=True)), st.integers(1, 6), st.sampled_from([0.0, 0.2, 0.5]), st.data())
+def test_of_the_levels_that_may_be_chosen_the_optimum_is_that_of_exhaustive_search(table, k, max_suppressed, data):
+    tops = tuple(data.draw(st.integers(0, height)) for height in table.heights)
+    useful = [node for node in nodes_of(table) if all(level <= top for level, top in zip(node, tops, strict=True))]
+    passing = [node for node in useful if below_k(table, node, k) <= max_suppressed * table.records + 1e-9]
+    losses = entropy_losses(table)
+    by_levels = search_flat_table(table, k, max_suppressed, losses, tops)
+    by_classes = search_flat_table_by_classes(table, k, max_suppressed, average_class_size, tops)
+    for found in (by_levels, by_classes):
+        assert set(found.evaluated) <= set(useful) and (found.node is None) is not bool(passing)
+    if passing:
+        least = min(sum(own[level] for own, level in zip(losses, node, strict=True)) for node in passing)
+        assert by_levels.node in passing and by_levels.loss == pytest.approx(least)
+        assert by_classes.loss == min(average_class_size(table.classes_at(node)) for node in passing)
+
+
 @settings(max_examples=examples.of(200), deadline=None)
 @given(st.one_of(tables(), tables(population=True)), st.integers(1, 6), st.sampled_from([0.0, 0.1, 0.2, 0.5]))
 def test_what_was_looked_at_proves_the_optimum(table, k, max_suppressed):
