@@ -40,7 +40,7 @@ def rounded_down(share: float, people: int) -> float:
 
 
 def _down(share: float, step: float) -> float:
-    return 1.0 if share >= 1 else round(math.floor(share / step + 1e-9) * step, 9)
+    return 1.0 if share >= 1 - 1e-9 else round(math.floor(share / step + 1e-9) * step, 9)
 
 
 def enough_detail(kept: Mapping[str, float], at_least: Mapping[str, float], people: int, fewest: int | None = None) -> bool:

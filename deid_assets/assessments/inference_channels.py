@@ -210,14 +210,14 @@ def report_table(found: Published) -> ReportTable:
     told = []
     for channel in by_channel(rows):
         groups, single, judged = (written(found, f"{channel}/{name}") for name in (GROUPS, SINGLE, JUDGED))
-        better = ", ".join(
-            f"{model.replace('_', ' ')} {written(found, f'{channel}/better/{model}')} (beyond chance "
-            f"{written(found, f'{channel}/shown_better/{model}')})"
+        better = " and ".join(
+            f"{model.replace('_', ' ')} was right more often in {written(found, f'{channel}/better/{model}')} (beyond chance "
+            f"in {written(found, f'{channel}/shown_better/{model}')})"
             for model in models
         )
         told.append(
-            f"{MEANINGS[channel].capitalize()}: {groups} groups predicted, {single} with a single value. Of {judged}, smaller "
-            f"groups counted as one, better in: {better}."
+            f"{MEANINGS[channel].capitalize()}, in {groups} groups, {single} of them with a single value: of the {judged} that "
+            f"were judged (small groups count as one), {better}."
         )
     return ReportTable(
         "inference",

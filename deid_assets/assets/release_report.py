@@ -37,6 +37,7 @@ from deid_assets.release.manifest.optimality import best_candidate
 from deid_assets.reports.manifest_content import content_from_manifest
 from deid_assets.reports.report import CertificateRow, ReportFigure, render_report
 from deid_assets.reports.retained import levels_table, released_columns, retained_rows, retained_sentences
+from deid_assets.reports.utility_content import kept_columns, measured_use
 from deid_assets.store.tables import Table
 
 Figures = Mapping[str, tuple[float | None, float | None]]
@@ -76,6 +77,7 @@ def report_of(
             for qi in policy.quasi_identifiers.all
         },
         _found(manifest, "gate"),
+        [column.name for column in kept_columns(measured_use(manifest)) if not column.before],
     )
     neighbors = _measured(manifest, neighbor_attack.NAME)
     attack = next((found.value for found in neighbors if found.name == neighbor_attack.UNCONDITIONAL), None)
@@ -201,12 +203,19 @@ def _number_of_claims(policy: Policy, manifest: dict[str, Any], rows: Sequence[t
 
 
 def _certificate(policy: Policy, nodes: pd.DataFrame, node: tuple[int, ...]) -> Iterator[CertificateRow]:
-    """The chosen node and the nodes directly below it."""
+    """The chosen node by all of its levels, and the nodes directly below it by the one that differs."""
     below = {node_text(lower) for lower in lower_neighbors(node)}
     for row in nodes[nodes["chosen"] | nodes["node"].isin(below)].itertuples():
-        yield CertificateRow(
-            named(policy, parse_node(row.node)), row.share, row.lower, row.upper, row.decision, chosen=bool(row.chosen)
-        )
+        what = named(policy, node) if row.chosen else _finer(policy, parse_node(row.node), node)
+        yield CertificateRow(what, row.share, row.lower, row.upper, row.decision, chosen=bool(row.chosen))
+
+
+def _finer(policy: Policy, lower: tuple[int, ...], node: tuple[int, ...]) -> str:
+    """What a node directly below another has in its place, such as "age: 5 years instead of 10 years"."""
+    (place,) = (place for place, (one, other) in enumerate(zip(lower, node, strict=True)) if one != other)
+    dimension = policy.dimensions[place]
+    names = policy.hierarchy_of(dimension.columns[0]).level_names
+    return f"{words(dimension.name)}: {names[lower[place]]} instead of {names[node[place]]}"
 
 
 def _released_row(policy: Policy, node: tuple[int, ...], share: float, bound: float | None) -> CertificateRow:

@@ -2,25 +2,40 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from deid_assets.assessments.published import written
 from deid_assets.assessments.registry import ASSESSMENTS
-from deid_assets.figures.numbers import shown
+from deid_assets.figures.numbers import NOT_SHOWN, shown
 from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.disclosure import leak_limits as leaks
 
+_NOTHING = ("", NOT_SHOWN, "not measured")
+
 
 def disclosure_tables(manifest: Mapping[str, Any]) -> tuple[ReportTable, ...]:
-    """The tables for whatever of it was measured; none for what was not."""
+    """The tables for whatever of it was measured; none for what was not.
+
+    Rows in which no number may be shown, or none could be measured, are left out.
+    """
     tables = []
     for name, assessment in ASSESSMENTS.items():
         if assessment.report_table is None:
             continue
         measured = (item["measurements"] for item in manifest["evidence"] if item["asset"] == name)
-        tables += [assessment.report_table({found["name"]: found for found in measurements}) for measurements in measured]
+        tables += [
+            _with_numbers(assessment.report_table({found["name"]: found for found in measurements}))
+            for measurements in measured
+        ]
     tables.append(_published_as_they_are(manifest))
     return tuple(table for table in tables if table.rows)
+
+
+def _with_numbers(table: ReportTable) -> ReportTable:
+    """A table without the rows that show no number."""
+    numbers = [place for place, (_, kind) in enumerate(table.columns) if kind == "number"]
+    return replace(table, rows=tuple(row for row in table.rows if any(row[place] not in _NOTHING for place in numbers)))
 
 
 def _published_as_they_are(manifest: Mapping[str, Any]) -> ReportTable:

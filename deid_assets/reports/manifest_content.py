@@ -203,6 +203,7 @@ def gates_of(manifest: Mapping[str, Any]) -> list[Gate]:
             unit=found["unit"],
             comparison=found["comparison"],
             group=_group(found["name"]),
+            noisy=found.get("protected") is True and isinstance(found["value"], int | float),
         )
         for item in manifest["evidence"]
         for found in item["measurements"]

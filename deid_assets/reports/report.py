@@ -63,6 +63,8 @@ class Gate:
         'at_most' or 'at_least'.
     group
         Of many alike, such as "canaries": those that passed are one row of the report.
+    noisy
+        Whether the number shown has noise that hides single people; the exact one was compared with the threshold.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Gate:
     unit: str = "probability"
     comparison: Literal["at_most", "at_least"] = "at_most"
     group: str = ""
+    noisy: bool = False
 
     @property
     def said(self) -> str:

@@ -3,7 +3,7 @@
 What is said of classes is the policy's, and what is left of the information is rounded as the public certificate is.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,12 +27,15 @@ class ReleasedColumn:
         Its hierarchy, and the level that was chosen.
     kept
         Share of its information that is left; None where nothing generalizes it, or nobody measured it.
+    varies
+        Whether the delivery has more than one value of it, as far as the public may know.
     """
 
     name: str
     hierarchy: Hierarchy
     level: int
     kept: float | None
+    varies: bool = True
 
     @property
     def level_name(self) -> str:
@@ -54,7 +57,7 @@ def classes_at(hierarchy: Hierarchy, level: int) -> int | None:
 
 
 def released_columns(
-    hierarchies: Mapping[str, tuple[Hierarchy, int]], measured: Iterable[Mapping[str, Any]]
+    hierarchies: Mapping[str, tuple[Hierarchy, int]], measured: Iterable[Mapping[str, Any]], alike: Collection[str] = ()
 ) -> tuple[ReleasedColumn, ...]:
     """The columns with what was measured of them.
 
@@ -64,10 +67,13 @@ def released_columns(
         Released name to hierarchy and chosen level.
     measured
         The gate's measurements, as a manifest has them.
+    alike
+        Columns whose values are all alike, or nearly: nothing can be lost of them.
     """
     values = {found["name"]: found["value"] for found in measured}
     return tuple(
-        ReleasedColumn(name, hierarchy, level, values.get(kept_name(name))) for name, (hierarchy, level) in hierarchies.items()
+        ReleasedColumn(name, hierarchy, level, values.get(kept_name(name)), name not in alike)
+        for name, (hierarchy, level) in hierarchies.items()
     )
 
 
@@ -78,7 +84,9 @@ def retained_rows(columns: Sequence[ReleasedColumn], beside_heritage: bool = Tru
             column.name,
             column.level_name,
             _classes(column),
-            "not generalized"
+            "hardly varies"
+            if not column.varies
+            else "not generalized"
             if column.hierarchy.levels == 1
             else "not measured"
             if column.kept is None
@@ -93,8 +101,8 @@ def _classes(column: ReleasedColumn) -> str:
     """Classes at the chosen level, of how many at the finest."""
     here, finest = (classes_at(column.hierarchy, level) for level in (column.level, 0))
     if here is None:
-        return "as many as occur"
-    return f"{here:,} of {'an open number' if finest is None else f'{finest:,}'}"
+        return "all that occur"
+    return f"{here:,}" if finest is None else f"{here:,} of {finest:,}"
 
 
 def retained_sentences(columns: Sequence[ReleasedColumn]) -> tuple[str, ...]:
@@ -105,15 +113,14 @@ def retained_sentences(columns: Sequence[ReleasedColumn]) -> tuple[str, ...]:
     >>> retained_sentences(())
     ()
     """
-    kept = [column.kept for column in columns if column.kept is not None]
+    kept = [(column.kept, column) for column in columns if column.kept is not None and column.varies]
     found = []
     if kept:
-        share, least = min(
-            ((column.kept, column) for column in columns if column.kept is not None), key=lambda of_column: of_column[0]
-        )
+        share, least = min(kept, key=lambda of_column: of_column[0])
         found.append(
-            f"The {len(kept)} columns that could be generalized keep {percent(sum(kept) / len(kept), 2)} of their "
-            f"information on average. {least.name} keeps the least, {percent(share, 2)} (level {least.level_name})."
+            f"The {len(kept)} {'column that varies' if len(kept) == 1 else 'columns that vary'} and could be generalized "
+            f"{'keeps' if len(kept) == 1 else 'keep'} {percent(sum(own for own, _ in kept) / len(kept), 2)} of the information "
+            f"on average. {least.name} keeps the least, {percent(share, 2)} (level {least.level_name})."
         )
     nothing = [column for column in columns if column.tells_nothing]
     if nothing:

@@ -140,20 +140,24 @@ def _kept(found: Published) -> ReportTable:
         "kept",
         "What is kept of each column",
         "Bits of a value: the entropy of the values, as delivered and as released; 1 bit tells two equally frequent values "
-        "apart. "
-        "Distance: how far the distribution is from that of the delivery, with the labels of the release (total variation; 0 "
-        "is "
-        "equal, 1 has nothing in common). Displacement: how far numbers seem to be moved when each class is taken for all of "
-        "its "
-        "values alike, as a part of the largest possible. Numbers are rounded so that none tells fewer than 25 members apart.",
+        "apart, and 0 bits tell nothing apart. Distance: how far the distribution is from that of the delivery, with the "
+        "labels of the release (total variation; 0 is equal, 1 has nothing in common). Displacement: how far numbers seem to "
+        "be moved when each class is taken for all of its values alike, as a part of the largest possible. Withheld columns "
+        "have the names of the delivery; columns that hardly vary in it are left out. Numbers are rounded so that none tells "
+        "fewer than 25 members apart.",
         (("Column", "name"), ("Bits delivered", "number"), ("Bits released", "number"), ("Distance", "number"),
          ("Displacement", "number")),
         tuple(
-            (column.name, plain(column.before), plain(column.after) if column.after else "none", _number(column.distance),
-             _number(column.displacement))
+            (column.name, plain(column.before), _released_bits(column), _number(column.distance), _number(column.displacement))
             for column in kept_columns(found)
+            if column.before
         ),
     )  # fmt: skip
+
+
+def _released_bits(column: KeptColumn) -> str:
+    """Bits of a released value: 0 where all share one class, a word where the column is withheld."""
+    return "withheld" if not column.after and column.distance is None else plain(column.after)
 
 
 def _steps(found: Published) -> ReportTable:

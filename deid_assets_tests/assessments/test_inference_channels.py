@@ -166,8 +166,8 @@ class TestPublic:
         assert table.rows[0][:2] == ("three-digit diagnosis code", ALL)
         assert {row[1] for row in table.rows} == {ALL, "group 0", "group 1"}
         assert [heading for heading, _ in table.columns] == ["Withheld", "Within", "Most frequent", "Naive bayes"]
-        assert "2 groups predicted, 0 with a single value. Of 2, smaller groups counted as one, better in" in table.text
-        assert "naive bayes 2 (beyond chance 2)." in table.text
+        assert "in 2 groups, 0 of them with a single value: of the 2 that were judged" in table.text
+        assert "naive bayes was right more often in 2 (beyond chance in 2)." in table.text
 
     def test_without_rows_there_is_no_table(self):
         assert report_table({}).rows == ()

@@ -55,6 +55,17 @@ def test_providers_are_told_by_kind_and_knowledge_before_and_after():
     assert rows[0][3:] == ("4 %", "4 %")
 
 
+def test_rows_in_which_no_number_may_be_shown_are_left_out():
+    manifest = public_manifest()
+    of_one_pattern = {f"pcp_{when}/{what}_one_pattern" for when in ("before", "after") for what in ("small_share", "success")}
+    measured = [found for item in manifest["evidence"] for found in item["measurements"]]
+    for found in measured:
+        if found["name"] in of_one_pattern:
+            found["value"] = None
+    names = {row[0] for table in disclosure_tables(manifest) for row in table.rows}
+    assert "PCP: one pattern of care" not in names and "PCP: shared patients" in names
+
+
 def test_a_gain_that_is_estimated_shows_its_bound():
     rows = dict(tables()["membership"].rows)
     assert rows["advantage over a random guess, from demographics and claims"] == "20 % (up to 40 %)"

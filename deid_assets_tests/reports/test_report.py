@@ -112,7 +112,7 @@ def test_every_section_is_told() -> None:
     texts = Page(render_report(content())).texts
     for expected in (
         "0.412 %", "0.435 %", "at most 0.8 %", "at least 20", "T", "✓ yes", "200,003", "1,2",
-        "0.71 %", "0.69 % to 0.73 %", "not a candidate", "0.84 %", "5.8 %",
+        "0.71 %", "0.69 % to 0.73 %", "too risky", "0.84 %", "5.8 %",
         "ab" * 32, "19,998", "123,456",
         "deid verify --key PUBLIC_KEY RELEASE",
     ):  # fmt: skip
@@ -356,7 +356,7 @@ def test_the_report_holds_no_exact_count_of_people(both_editions: Editions) -> N
     assert b"81234" in both_editions.restricted and b"81234" not in both_editions.public
     assert not {"20,011", "3", "81,234"} & set(page.texts) and "not shown" in page.texts
     told = json.loads(both_editions.public)["evidence"][1]["measurements"][1]
-    assert shown(told["value"], told["unit"]) in page.texts
+    assert f"about {shown(told['value'], told['unit'])}" in page.texts, "it has noise"
 
 
 def test_the_restricted_manifest_does_not_fill_the_report(both_editions: Editions) -> None:

@@ -21,17 +21,31 @@ def test_each_column_tells_level_classes_information_and_the_published_level():
     age = rows["AgeAtFirstClaim"]
     assert (age.level, age.classes, age.kept, age.heritage) == ("20 years", "5 of 121", "34.4 %", "10 years, 80+")
     stay = rows["LengthOfStay"]
-    assert (stay.classes, stay.kept, stay.heritage) == ("1 of an open number", "0 %", GENERALIZATIONS["LengthOfStay"])
+    assert (stay.classes, stay.kept, stay.heritage) == ("1", "0 %", GENERALIZATIONS["LengthOfStay"])
     assert (rows["Sex"].classes, rows["Sex"].kept) == ("2 of 2", "not generalized")
-    assert rows["Specialty"].classes == "as many as occur"
+    assert rows["Specialty"].classes == "all that occur"
     assert {row.heritage for row in retained_rows(COLUMNS, beside_heritage=False)} == {""}
+
+
+def test_a_column_that_hardly_varies_keeps_nothing_that_could_be_lost():
+    shown = {name: (POLICY.hierarchy_of(column), level) for name, (column, level) in LEVELS.items()}
+    columns = released_columns(shown, MEASURED, alike=["LengthOfStay", "Specialty"])
+    kept = {row.quasi_identifier: row.kept for row in retained_rows(columns)}
+    assert kept == {
+        "AgeAtFirstClaim": "34.4 %", "Sex": "not generalized", "LengthOfStay": "hardly varies", "Specialty": "hardly varies",
+    }  # fmt: skip
+    share, *_ = retained_sentences(columns)
+    assert (
+        "1 column that varies and could be generalized keeps" in share
+        and "34 % of the information on average. AgeAtFirstClaim keeps the least" in share
+    )
 
 
 def test_every_dimension_that_ended_in_one_class_is_named():
     share, nothing = retained_sentences(COLUMNS)
     assert (
         "2 columns" in share
-        and "17 % of their information on average. LengthOfStay keeps the least, 0 % (level any stay)" in share
+        and "17 % of the information on average. LengthOfStay keeps the least, 0 % (level any stay)" in share
     )
     assert nothing == "One class for all, so that their values carry no information: LengthOfStay (any stay)."
     assert len(retained_sentences(COLUMNS[:2])) == 1
