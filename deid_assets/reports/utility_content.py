@@ -148,11 +148,23 @@ def _kept(found: Published) -> ReportTable:
         (("Column", "name"), ("Bits delivered", "number"), ("Bits released", "number"), ("Distance", "number"),
          ("Displacement", "number")),
         tuple(
-            (column.name, plain(column.before), _released_bits(column), _number(column.distance), _number(column.displacement))
+            (_in_words(column.name), plain(column.before), _released_bits(column), _number(column.distance), _number(column.displacement))
             for column in kept_columns(found)
             if column.before
         ),
     )  # fmt: skip
+
+
+def _in_words(name: str) -> str:
+    """The name of a column; that of the one which two tables have says whose it is.
+
+    Examples
+    --------
+    >>> _in_words("claims_MemberID"), _in_words("Sex")
+    ('MemberID of claims', 'Sex')
+    """
+    table, of_both, _ = name.partition("_MemberID")
+    return f"MemberID of {table}" if of_both else name
 
 
 def _released_bits(column: KeptColumn) -> str:
