@@ -148,7 +148,8 @@ def _kept(found: Published) -> ReportTable:
         (("Column", "name"), ("Bits delivered", "number"), ("Bits released", "number"), ("Distance", "number"),
          ("Displacement", "number")),
         tuple(
-            (_in_words(column.name), plain(column.before), _released_bits(column), _number(column.distance), _number(column.displacement))
+            (_in_words(column.name), plain(column.before), _released_bits(column), _number(column.distance),
+             _number(column.displacement))
             for column in kept_columns(found)
             if column.before
         ),

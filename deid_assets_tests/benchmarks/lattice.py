@@ -3,6 +3,7 @@
 DEID_HOME=HOME python -m deid_assets_tests.benchmarks.lattice loss [DELIVERY]
 DEID_HOME=HOME python -m deid_assets_tests.benchmarks.lattice search [DELIVERY]
 DEID_HOME=HOME python -m deid_assets_tests.benchmarks.lattice by_class [DELIVERY]
+DEID_HOME=HOME python -m deid_assets_tests.benchmarks.lattice claims [DELIVERY]
 
 `loss` prints what the release gives up in each column: the fall in entropy from the first level of its hierarchy, over the
 fall to the last. Days in hospital count twice, once for each year; the mean is over nine columns. For age, the last level of
@@ -11,6 +12,8 @@ levels, whose row is printed beside it.
 
 `by_class` prints the loss of the chosen node for all beside that of levels by class, at the member-level nodes that the bins of
 claims of the policy allow, and how long the choice by class takes.
+
+`claims` prints what bins of the number of claims cost, by their width: it needs no more than the stage `preparation`.
 """
 
 import hashlib
@@ -23,7 +26,8 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.kernel_input import PopulationTables, adversary_of, node_computation
+from deid_assets.assessments.kernel_input import PopulationTables, adversary_of, node_computation, smallest_safe_class
+from deid_assets.assessments.number_of_claims import reference_classes
 from deid_assets.cluster.executors import search_executor
 from deid_assets.methods.kernel import engine
 from deid_assets.methods.kernel.node_computation import NodeComputation
@@ -31,6 +35,9 @@ from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, Opt
 from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, search_lattice
 from deid_assets.methods.lattice.predictive_tagging import node_text, sums_of_losses
+from deid_assets.methods.long_tail.bins import Bins
+from deid_assets.methods.long_tail.number_of_claims import truncate_within_classes
+from deid_assets.methods.long_tail.truncation import claims_cap, claims_of_units
 from deid_assets.methods.recoding.choice import choose_class_levels
 from deid_assets.methods.recoding.recoded_data import recoded
 from deid_assets.policy.hierarchies.intervals import Cuts
@@ -117,6 +124,39 @@ def loss(delivery: str) -> None:
             name = policy.hierarchy_of(column).level_names[int(chosen[dimension.name])]
             row(column, name, *(f"{number:.3f}" for number in losses[-1]))
     row("mean", "", *(f"{number:.3f}" for number in np.mean(losses, axis=0)))
+
+
+def claims(delivery: str) -> None:
+    """Print, by width of the bins of claims, released members in small classes before and after the cut, and claims cut.
+
+    Classes are those of the policy's reference levels. The long tail is cut before, as the policy says.
+    """
+    policy, table = policy_called(POLICY), tables_of(delivery)
+    assert isinstance(policy, Policy) and policy.long_tail.percentile is not None and policy.long_tail.unit == "member_year"
+    cap = claims_cap(table("grouped_claims"), policy.long_tail.percentile, policy.long_tail.unit)
+    units = claims_of_units(table("grouped_claims"), "member_year")
+    ids, classes = reference_classes(policy, table("members"))
+    owner, year = pd.Index(ids).get_indexer(units["member_id"]), np.unique(units["year"], return_inverse=True)[1]
+    by_year = np.zeros((len(ids), int(year.max()) + 1), dtype=np.int64)
+    by_year[owner, year] = np.minimum(units["claims"], cap)
+    sample = table("released_sample")
+    released = np.isin(ids, sample.arrays(f"SELECT member_id FROM {sample.sql}")["member_id"].tolist())
+    least = smallest_safe_class(policy)
+
+    def small(counts: np.ndarray, width: int) -> float:
+        """Share of the released members who share class and bins with fewer members of the delivery than are safe."""
+        known = np.column_stack([classes, Bins(width).of(counts)])
+        _, group, size = np.unique(known, axis=0, return_inverse=True, return_counts=True)
+        return float(np.mean(size[group.reshape(-1)][released] < least))
+
+    print(f"{released.sum():,} of {len(ids):,} members are released; {int(classes.max()) + 1} classes\n")
+    head("`per`", "width", "before", "after", "claims cut")
+    for per, widths in (("member", (1, 5, 10, 50)), ("member_year", (5, 25, 50))):
+        counts = by_year if per == "member_year" else by_year.sum(axis=1, keepdims=True)
+        for width in widths:
+            kept = truncate_within_classes(counts, classes, width, least, KEY)
+            cut = 1 - kept.sum() / counts.sum()
+            row(per, width, f"{small(counts, width):.2g}", f"{small(kept, width):.2g}", f"{100 * cut:.2g} %")
 
 
 def computation_of(policy: Policy, table: Callable[[str], Table]) -> NodeComputation:
@@ -239,4 +279,4 @@ def certificate(found: LatticeSearch, losses: LatticeLoss) -> OptimalityCertific
 
 
 if __name__ == "__main__":
-    {"loss": loss, "search": search, "by_class": by_class}[sys.argv[1]](*(sys.argv[2:] or [DELIVERY]))
+    {"loss": loss, "search": search, "by_class": by_class, "claims": claims}[sys.argv[1]](*(sys.argv[2:] or [DELIVERY]))
