@@ -24,7 +24,7 @@ from deid_assets.errors import ReleaseError
 from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.figures.heritage import exposure_comparison, heritage_comparison, table_7_comparison
 from deid_assets.figures.heritage_population import population_comparison
-from deid_assets.figures.lattice_figures import frontier_figure, lattice_figure
+from deid_assets.figures.lattice_figures import frontier_figure, heights_figure, lattice_figure
 from deid_assets.figures.numbers import shown
 from deid_assets.figures.rendering import words
 from deid_assets.figures.sensitivity_figures import sensitivity_figure
@@ -39,6 +39,9 @@ from deid_assets.reports.report import CertificateRow, ReportFigure, render_repo
 from deid_assets.reports.retained import levels_table, released_columns, retained_rows, retained_sentences
 from deid_assets.reports.utility_content import kept_columns, measured_use
 from deid_assets.store.tables import Table
+
+_CELLS_AT_MOST = 500
+"""Nodes of a lattice whose cells can be told apart."""
 
 Figures = Mapping[str, tuple[float | None, float | None]]
 """Value and bound, by figure."""
@@ -64,7 +67,6 @@ def report_of(
         `rare_labels` of the staged files.
     """
     node = chosen_node(policy, chosen)
-    names = [dimension.name for dimension in policy.dimensions]
     nodes = lattice.frame()
     # With levels by class or suppressed values, the lattice shows the best generalization without them.
     marked = best_candidate(nodes) if policy.is_local else node
@@ -89,7 +91,15 @@ def report_of(
         (found for found in _measured(manifest, longitudinal_risk.NAME) if found.name == longitudinal_risk.FIXED), None
     )
     after = None if held or released is None else released.value
-    certificate = [*_certificate(policy, nodes, marked)]
+    certificate = [*_certificate(policy, nodes, marked, proof.passed_over)]
+    if held and released is not None and released.value is not None and not policy.is_local:
+        # The search may have decided the chosen node by another one; as released it was measured.
+        certificate = [
+            replace(row, share=released.value, lower=None, upper=released.bound)
+            if row.chosen and math.isnan(row.share)
+            else row
+            for row in certificate
+        ]
     if released is not None and released.value is not None and policy.is_local:
         what = "levels by class" if policy.by_class else f"{named(policy, node)}, with suppressed values"
         certificate.append(CertificateRow(what, released.value, None, released.bound, "as released"))
@@ -108,19 +118,11 @@ def report_of(
             ((row, power, found["unconditional"][0]) for row, power, found in sensitivity), policy.adversary.power
         ),
         (
-            ReportFigure(
-                "The lattice",
-                "Every generalization that the policy allows, by whether it is safe enough"
-                + ("" if after is None else " with everybody who was sampled")
-                + f"; the {_marked(policy)} is marked. "
-                + levels_by_number(policy),
-                lattice_figure(nodes, limit, names, after),
-                wide=True,
-            ),
+            _lattice(policy, nodes, limit, after),
             ReportFigure(
                 "Risk against loss",
                 "Share of simulated adversaries at high risk against the information lost, for every generalization"
-                + (_ALONE[policy.by_class] if policy.is_local else "")
+                + _alone(policy)
                 + (
                     "."
                     if after is None
@@ -156,11 +158,35 @@ def report_of(
     )
 
 
-_ALONE = {True: " that is the same for all classes", False: " that suppresses no values"}
+def _alone(policy: Policy) -> str:
+    """What the nodes of the lattice are, where the release is none of them."""
+    if policy.by_class:
+        return " that is the same for all classes"
+    return " that suppresses no values" if policy.suppresses_values else ""
 
 
-def _marked(policy: Policy) -> str:
-    return f"best{_ALONE[policy.by_class]}" if policy.is_local else "chosen one"
+def _lattice(policy: Policy, nodes: pd.DataFrame, limit: float, after: float | None) -> ReportFigure:
+    """The lattice: every node as a cell, or those that were measured if nobody could tell so many cells apart."""
+    sample = "" if after is None else " with everybody who was sampled"
+    best = f"best{_alone(policy)}" if policy.is_local else "chosen one"
+    if len(nodes) <= _CELLS_AT_MOST:
+        return ReportFigure(
+            "The lattice",
+            f"Every generalization that the policy allows, by whether it is safe enough{sample}; the {best} is marked. "
+            + levels_by_number(policy),
+            lattice_figure(nodes, limit, [dimension.name for dimension in policy.dimensions], after),
+            wide=True,
+        )
+    measured = nodes[(nodes["reached"] == "measured") | nodes["chosen"]]
+    heights = [sum(parse_node(text)) for text in measured["node"]]
+    return ReportFigure(
+        "The lattice",
+        f"The policy allows {len(nodes):,} generalizations. Shown are the {len(measured):,} that were measured: the farther to "
+        "the right, the more columns are coarse; the higher, the more information is lost. Those that are safe enough"
+        f"{sample} are candidates, and the {best} is marked. A candidate that loses less was passed over, because another gate "
+        "would refuse it.",
+        heights_figure(measured.assign(height=heights), len(nodes), "information loss [part of the largest, rounded]"),
+    )
 
 
 def _inference_figures(manifest: dict[str, Any]) -> Iterator[ReportFigure]:
@@ -202,12 +228,19 @@ def _number_of_claims(policy: Policy, manifest: dict[str, Any], rows: Sequence[t
     )
 
 
-def _certificate(policy: Policy, nodes: pd.DataFrame, node: tuple[int, ...]) -> Iterator[CertificateRow]:
-    """The chosen node by all of its levels, and the nodes directly below it by the one that differs."""
+def _certificate(
+    policy: Policy, nodes: pd.DataFrame, node: tuple[int, ...], passed_over: Mapping[tuple[int, ...], str]
+) -> Iterator[CertificateRow]:
+    """The chosen node by all of its levels, and the nodes directly below it by the one that differs.
+
+    Of a candidate that was passed over, the decision says why.
+    """
     below = {node_text(lower) for lower in lower_neighbors(node)}
     for row in nodes[nodes["chosen"] | nodes["node"].isin(below)].itertuples():
         what = named(policy, node) if row.chosen else _finer(policy, parse_node(row.node), node)
-        yield CertificateRow(what, row.share, row.lower, row.upper, row.decision, chosen=bool(row.chosen))
+        gate = passed_over.get(parse_node(row.node)) if row.decision == "candidate" else None
+        decision = row.decision if gate is None else f"fails: {gate}"
+        yield CertificateRow(what, row.share, row.lower, row.upper, decision, chosen=bool(row.chosen))
 
 
 def _finer(policy: Policy, lower: tuple[int, ...], node: tuple[int, ...]) -> str:

@@ -183,7 +183,7 @@ def neighbor_attack_figure(rows: Sequence[tuple[str, float | None, float | None,
     axes.set_ylim(len(rows) - 0.5, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.xaxis.set_major_formatter(lambda value, _: plain(value))
-    axes.set_xlabel("probability [%]: measured, bound, threshold")
+    axes.set_xlabel("probability [%]")
     return rendered(figure)
 
 

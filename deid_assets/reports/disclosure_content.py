@@ -52,7 +52,7 @@ def _published_as_they_are(manifest: Mapping[str, Any]) -> ReportTable:
         leaks.FORMATS,
         leaks.RARE_NAMES,
     )
-    limits = [f"at most {shown(leaks.LIMITS[name], 'share of members')}" for name in shown_of]
+    limits = [shown(leaks.LIMITS[name], "share of members") for name in shown_of]
     rows = tuple(
         (name, *(written(found, f"{name}/{one}") for one in shown_of), reasons.get(name, "not reviewed: within the limits"))
         for name in names
@@ -70,5 +70,5 @@ def _published_as_they_are(manifest: Mapping[str, Any]) -> ReportTable:
         (("Column", "name"), ("Singled out", "number"), ("Refinement", "number"), ("For sure", "number"), ("Made of", "number"),
          ("Identifiers", "number"), ("Forms of identifiers", "number"), ("Rare names", "number"),
          ("Published because", "name")),
-        (*rows, ("Limit", *limits, "")) if rows else (),
+        (*rows, ("Limit (at most)", *limits, "")) if rows else (),
     )  # fmt: skip
