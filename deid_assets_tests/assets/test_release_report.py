@@ -1,6 +1,47 @@
-"""Figures of the report that not every release has."""
+"""Figures of the report that not every release has, and how it names the neighbors of the chosen generalization."""
 
-from deid_assets.assets.release_report import _inference_figures
+import itertools
+
+import pandas as pd
+
+from deid_assets.assets.release_report import _certificate, _inference_figures, _lattice
+from deid_assets.policy.loading import policy_by_name
+
+DATES = policy_by_name("claims_dates")
+
+
+def searched(levels: tuple[int, ...], chosen: str, candidates: tuple[str, ...], measured: int) -> pd.DataFrame:
+    """Every node of a lattice as the search left it; the first ones and the chosen one were measured."""
+    texts = [",".join(map(str, node)) for node in itertools.product(*map(range, levels))]
+    return pd.DataFrame(
+        {
+            "node": texts,
+            "loss": [sum(map(int, text.split(","))) / 10 for text in texts],
+            "share": 0.01,
+            "lower": 0.009,
+            "upper": 0.011,
+            "decision": ["candidate" if text in candidates else "not_candidate" for text in texts],
+            "reached": ["measured" if row < measured or text == chosen else "implied" for row, text in enumerate(texts)],
+            "chosen": [text == chosen for text in texts],
+        }
+    )
+
+
+def test_neighbors_are_named_by_the_level_that_differs_and_say_which_gate_they_fail():
+    nodes = searched(DATES.dimension_levels, "5,4", ("5,4", "5,3"), 4)
+    rows = list(_certificate(DATES, nodes, (5, 4), {(5, 3): "attack given membership"}))
+    assert {row.node: row.decision for row in rows} == {
+        "age: under and over 65 instead of any age": "not_candidate",
+        "condition group: parts of the body instead of three kinds": "fails: attack given membership",
+        "age: any age; condition group: three kinds": "candidate",
+    }
+
+
+def test_a_lattice_too_large_for_cells_shows_what_was_measured():
+    policy = policy_by_name("desynpuf")
+    chosen = "0,0,0,0,1,4,6"
+    drawn = _lattice(policy, searched(policy.dimension_levels, chosen, (chosen,), 30), 0.008, None)
+    assert "28,000 generalizations. Shown are the 31 that were measured" in drawn.caption and not drawn.wide
 
 
 def manifest(shares: dict[str, float]) -> dict:
