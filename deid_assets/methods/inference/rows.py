@@ -123,13 +123,17 @@ def _channels(channels: Sequence[Channel]) -> Iterator[str]:
 
 def numbered(rows: Table) -> str:
     """SELECT rows with every field, value and group replaced by its number from 0; -1 for a value that is not withheld."""
-    selects = []
-    for name in rows.columns():
-        number = f"dense_rank() OVER (ORDER BY {name} NULLS FIRST) - 1"
-        if name.startswith("v"):
-            number = f"CASE WHEN {name} IS NULL THEN -1 ELSE dense_rank() OVER (ORDER BY {name} NULLS LAST) - 1 END"
-        selects.append(name if name == "position" else f"({number})::INTEGER AS {name}")
-    return f"SELECT {', '.join(selects)} FROM {rows.sql} ORDER BY rowid"
+    # Distinct values are numbered and looked up: ranks of all rows in every column would sort the rows as many times.
+    selects, joins = [], []
+    for place, name in enumerate(name for name in rows.columns() if name != "position"):
+        joins.append(
+            f"LEFT JOIN (SELECT value, (row_number() OVER (ORDER BY value NULLS {'LAST' if name[0] == 'v' else 'FIRST'}) - 1)"
+            f"::INTEGER AS number FROM (SELECT DISTINCT {name} AS value FROM {rows.sql})) AS d{place}"
+            f" ON d{place}.value IS NOT DISTINCT FROM r.{name}"
+        )
+        withheld = f"CASE WHEN r.{name} IS NULL THEN -1 ELSE d{place}.number END" if name[0] == "v" else f"d{place}.number"
+        selects.append(f"{withheld} AS {name}")
+    return f"SELECT r.position, {', '.join(selects)} FROM {rows.sql} AS r {' '.join(joins)} ORDER BY r.rowid"
 
 
 def labels(rows: Table, number: int) -> str:
