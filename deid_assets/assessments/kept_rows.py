@@ -49,10 +49,18 @@ def write_kept_rows(policy: Policy, levels: Mapping[str, int], tables: Mapping[s
     tables
         Tables of the store, by the names of their assets.
     """
+    kept = Table(tables["member_profiles"].file, "scratch", "kept_rows")
+    write_table(kept, kept_rows_query(policy, levels, tables, tags))
+    return kept
+
+
+def kept_rows_query(
+    policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], tags: Tags, in_order: bool = False
+) -> str:
+    """SELECT the same rows, in the order of a file if asked for; writes the members' tags into the scratch schema."""
     of = MemberTables(*(tables[name] for name in KEPT_FROM))
     ids = of.profiles.query(f"SELECT member_id FROM {of.profiles.sql} ORDER BY member_id")["member_id"]
-    tagged, kept = (Table(of.profiles.file, "scratch", name) for name in ("member_tags", "kept_rows"))
+    tagged = Table(of.profiles.file, "scratch", "member_tags")
     write_table(tagged, pd.DataFrame({"member_id": ids.astype("str"), "tag": tags(ids.tolist()).astype(np.uint64)}))
     members, claims = ({column: levels[column] for column in own} for own in (member_columns(policy), claim_columns(policy)))
-    write_table(kept, kept_rows(of, tagged, members, claims, released_only=not policy.counts_population))
-    return kept
+    return kept_rows(of, tagged, members, claims, not policy.counts_population, in_order)

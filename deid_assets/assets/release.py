@@ -20,7 +20,7 @@ from deid_assets.assessments.dates import date_refusals, released_dates
 from deid_assets.assessments.demographic_risk import demographic_measurements, demographics_of
 from deid_assets.assessments.detail import detail_measurements, detail_refusals
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
-from deid_assets.assessments.kept_rows import write_kept_rows
+from deid_assets.assessments.kept_rows import kept_rows_query
 from deid_assets.assessments.kernel_input import (
     PopulationTables,
     adversary_of,
@@ -65,7 +65,7 @@ from deid_assets.release.cumulative import comparable_rolls, earlier_rows, remov
 from deid_assets.release.derived_keys import pseudonym_key
 from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
-from deid_assets.release.kept_file import parquet_of
+from deid_assets.release.kept_file import parquet_of_sorted
 from deid_assets.release.manifest.class_levels import levels_by_class
 from deid_assets.release.manifest.described_tables import described_tables
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
@@ -173,7 +173,11 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
 
 def _kept_rows(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], workplace: Workplace) -> bytes:
     """The rows with which later releases are compared; none where values are suppressed, which no later one may show."""
-    return b"" if policy.suppresses_values else parquet_of(write_kept_rows(policy, levels, tables, workplace.tags_in_order))
+    if policy.suppresses_values:
+        return b""
+    return parquet_of_sorted(
+        tables["member_profiles"], kept_rows_query(policy, levels, tables, workplace.tags_in_order, in_order=True)
+    )
 
 
 def _proofs(policy: Policy, made: "_Made") -> tuple[OptimalityCertificate, ClassCertificate | None]:

@@ -3,22 +3,29 @@
 import tempfile
 from pathlib import Path
 
-from deid_assets.methods.releases.kept_rows import COLUMNS
+from deid_assets.methods.releases.kept_rows import COLUMNS, ORDER
 from deid_assets.store.tables import Table, connect, quoted
 
 
 def parquet_of(kept: Table) -> bytes:
-    """The kept rows as Parquet; the same rows give the same bytes.
+    """The kept rows as Parquet, sorted; the same rows give the same bytes."""
+    return parquet_of_sorted(kept, f"SELECT * FROM {kept.sql} ORDER BY {', '.join(map(quoted, ORDER))}")
 
-    The rows are sorted here only. The file is written beside the restricted store first, where only its owner can read it.
+
+def parquet_of_sorted(beside: Table, kept: str) -> bytes:
+    """Kept rows that a SELECT returns in their order, as Parquet.
+
+    The file is written beside the restricted store first, where only its owner can read it.
+
+    Parameters
+    ----------
+    beside
+        A table of the same store.
     """
-    order = ", ".join(map(quoted, ("quasi_identifier", "tag", "service_day", "value")))
     columns = ", ".join(map(quoted, COLUMNS))
-    with tempfile.TemporaryDirectory(dir=kept.file.parent, prefix=".kept-") as folder:
+    with tempfile.TemporaryDirectory(dir=beside.file.parent, prefix=".kept-") as folder:
         file = Path(folder) / "rows.parquet"
-        with connect(kept.file) as connection:
+        with connect(beside.file) as connection:
             connection.execute("SET preserve_insertion_order = true")
-            connection.execute(
-                f"COPY (SELECT {columns} FROM {kept.sql} ORDER BY {order}) TO ? (FORMAT parquet, COMPRESSION zstd)", [str(file)]
-            )
+            connection.execute(f"COPY (SELECT {columns} FROM ({kept})) TO ? (FORMAT parquet, COMPRESSION zstd)", [str(file)])
         return file.read_bytes()

@@ -17,13 +17,16 @@ released            BOOLEAN: whether the member is released
 `known` is 0 for members who are not released: what is known about them is never needed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from deid_assets.methods.population.value_domains import CLASS, labels_query, same_class
 from deid_assets.store.tables import Table, quoted
 
 COLUMNS = ("tag", "quasi_identifier", "service_day", "value", "label", "known", "held", "released")
+ORDER = ("quasi_identifier", "tag", "service_day", "value")
+"""The order of the rows in a file; no two rows are equal in it."""
+
 _DAY = "date_diff('day', DATE '1970-01-01', d.service_date)"
 
 
@@ -54,9 +57,14 @@ class MemberTables:
 
 
 def kept_rows(
-    tables: MemberTables, tags: Table, members: Mapping[str, int], claims: Mapping[str, int], released_only: bool = False
+    tables: MemberTables,
+    tags: Table,
+    members: Mapping[str, int],
+    claims: Mapping[str, int],
+    released_only: bool = False,
+    in_order: bool = False,
 ) -> str:
-    """SELECT the kept rows of a release, in any order.
+    """SELECT the kept rows of a release.
 
     Parameters
     ----------
@@ -66,36 +74,53 @@ def kept_rows(
         Level of each member-level and of each claim-level quasi-identifier in the release.
     released_only
         Whether the released members are the population, because classes are estimated from the release.
+    in_order
+        Whether the rows are in the order of `ORDER`, if the connection preserves it; otherwise they are in any order.
     """
     people = f"""SELECT p.*, t.tag, p.released AND p.member_id NOT IN (SELECT member_id FROM {tables.suppressed.sql}) AS shown
         FROM {tables.profiles.sql} AS p JOIN {tags.sql} AS t USING (member_id)"""
     of_members, of_claims = tables.profiles.columns(), tables.known.columns()
-    parts = [_of_members(tables, column, level, of_members[column]) for column, level in members.items()]
-    parts += [_of_claims(tables, column, level, of_claims[column]) for column, level in claims.items()]
+    parts = {column: _of_members(tables, column, level, of_members[column]) for column, level in members.items()}
+    parts |= {column: _of_claims(tables, column, level, of_claims[column]) for column, level in claims.items()}
+    # One quasi-identifier after the other, because sorting all rows at once would need several times the memory; and by the
+    # place of the text among the values, because sorting numbers takes half as long.
+    selects = (
+        [f"({parts[column]} ORDER BY tag, service_day, place)" for column in sorted(parts)] if in_order else parts.values()
+    )
     only = " WHERE shown" if released_only else ""
-    return f"""WITH people AS (FROM ({people}){only})
+    return f"""WITH people AS (FROM ({people}){only}), claims AS MATERIALIZED ({_claims(tables, claims)})
         SELECT tag, quasi_identifier, service_day::INTEGER AS service_day, value, label,
           known::UINTEGER AS known, held::UINTEGER AS held, released
-        FROM ({" UNION ALL ".join(parts)})"""
+        FROM ({" UNION ALL ".join(selects)})"""
 
 
 def _of_members(tables: MemberTables, column: str, level: int, kind: str) -> str:
-    return f"""(SELECT tag, '{column}' AS quasi_identifier, NULL AS service_day, p.{quoted(column)}::VARCHAR AS value, d.label,
-          1 AS known, 1 AS held, shown AS released
+    return f"""SELECT tag, '{column}' AS quasi_identifier, NULL AS service_day, p.{quoted(column)}::VARCHAR AS value, d.label,
+          1 AS known, 1 AS held, shown AS released, 1 AS place
         FROM people AS p LEFT JOIN ({labels_query(tables.domains, column, level, kind)}) AS d
-          ON d.value IS NOT DISTINCT FROM p.{quoted(column)})"""
+          ON d.value IS NOT DISTINCT FROM p.{quoted(column)}"""
+
+
+def _claims(tables: MemberTables, columns: Iterable[str]) -> str:
+    """SELECT every claim that is known or held, with its member's tag and its day: joined once for all columns."""
+    by_class = CLASS in tables.domains.columns()
+    own = [*columns, *([CLASS] if by_class else [])]
+    shown = ", ".join(("claim_id", "member_id", "year", *map(quoted, own)))
+    return f"""SELECT tag, shown, coalesce({_DAY}, -c.year) AS service_day, {", ".join(f"c.{quoted(name)}" for name in own)},
+          c.known, c.held
+        FROM (SELECT {shown}, 1 AS known, 0 AS held FROM {tables.known.sql}
+              WHERE member_id IN (SELECT member_id FROM people WHERE shown)
+              UNION ALL SELECT {shown}, 0, 1 FROM {tables.held.sql}) AS c
+        JOIN people USING (member_id) LEFT JOIN {tables.dates.sql} AS d USING (claim_id)"""
 
 
 def _of_claims(tables: MemberTables, column: str, level: int, kind: str) -> str:
     by_class = CLASS in tables.domains.columns()
     of_class = same_class("l", "c") if by_class else ""
-    shown = f"claim_id, member_id, year, {quoted(column)} AS value{f', {CLASS}' if by_class else ''}"
-    return f"""(SELECT tag, '{column}' AS quasi_identifier, coalesce({_DAY}, -c.year) AS service_day, c.value::VARCHAR AS value,
-          any_value(l.label) AS label, sum(c.known) AS known, sum(c.held) AS held, shown AS released
-        FROM (SELECT {shown}, 1 AS known, 0 AS held FROM {tables.known.sql}
-              WHERE member_id IN (SELECT member_id FROM people WHERE shown)
-              UNION ALL SELECT {shown}, 0, 1 FROM {tables.held.sql}) AS c
-        JOIN people USING (member_id)
-        LEFT JOIN {tables.dates.sql} AS d USING (claim_id)
-        LEFT JOIN ({labels_query(tables.domains, column, level, kind, by_class)}) AS l ON l.value = c.value{of_class}
-        GROUP BY ALL)"""
+    # The label follows from the value, so that it is looked up once for each day that has the value.
+    return f"""SELECT tag, '{column}' AS quasi_identifier, service_day, c.value::VARCHAR AS value, l.label, known, held,
+          shown AS released, l.place
+        FROM (SELECT tag, shown, service_day, {quoted(column)} AS value{f", {CLASS}" if by_class else ""},
+                sum(known) AS known, sum(held) AS held FROM claims GROUP BY ALL) AS c
+        LEFT JOIN (SELECT *, dense_rank() OVER (ORDER BY value::VARCHAR) AS place FROM (
+          {labels_query(tables.domains, column, level, kind, by_class)})) AS l ON l.value = c.value{of_class}"""
