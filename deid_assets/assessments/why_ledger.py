@@ -12,7 +12,7 @@ from deid_assets.methods.preparation.top_coding import TopCode, top_code
 from deid_assets.methods.utility import ledger
 from deid_assets.methods.utility.ledger import CLAIM_STEPS, MEMBER_STEPS, Classes, Followed, Form, LedgerTables
 from deid_assets.policy.models import Policy
-from deid_assets.store.tables import Table, quoted, write_table
+from deid_assets.store.tables import Query, Table, quoted, write_table
 
 INPUTS = {
     "members": "members", "claims": "claims", "quarantined": "quarantined_rows", "delivered_codes": "delivered_codes",
@@ -169,22 +169,26 @@ def _member_rows(made: LedgerTables) -> Table:
 
 def _claim_rows(policy: Policy, levels: Mapping[str, int], made: LedgerTables, tables: Mapping[str, Table]) -> Table:
     """Delivered claims with their fate, and what the steps made of the released ones as h_<column>."""
-    identified = identified_claims(policy, levels, made.held, tables["grouped_claims"], tables["value_domains"])
-    fates, rows = _scratch(made, "ledger_claim_fates"), _scratch(made, "ledger_claims")
     members = _scratch(made, "ledger_member_fates")
-    removal = policy.removal
-    write_table(fates, ledger.claim_fates(made, members, removal.newborn_days, removal.non_procedure_claims))
+    released, identified, rows = (_scratch(made, f"ledger_{name}") for name in ("released", "identified", "claims"))
+    # Only of released claims is it asked what the steps made of them.
+    of_released = f"SELECT member_id FROM {members.sql} WHERE fate = '{ledger.RELEASED}'"
+    write_table(released, f"SELECT * FROM {made.held.sql} WHERE member_id IN ({of_released})")
+    write_table(identified, identified_claims(policy, levels, released, tables["grouped_claims"], tables["value_domains"]))
     shown = ", ".join(_held(column, "h") for column in made.held.columns() if column != "claim_id")
     grouped = ""
     if policy.suppresses_values:
         before = Table(made.members.file, "preparation", "truncated_claims")
         shown += "".join(f", g.{quoted(column)} AS {quoted(f'g_{column}')}" for column in policy.quasi_identifiers.claim_names)
-        grouped = f" LEFT JOIN {before.sql} AS g ON g.claim_id = c.claim_id AND f.fate = '{ledger.RELEASED}'"
+        grouped = f" LEFT JOIN {before.sql} AS g ON g.claim_id = c.claim_id AND c.fate = '{ledger.RELEASED}'"
+    fates = ledger.claim_fates(made, members, policy.removal.newborn_days, policy.removal.non_procedure_claims)
     write_table(
         rows,
-        f"SELECT c.*, f.fate, {shown} FROM {made.claims.sql} AS c JOIN {fates.sql} AS f USING (claim_id)"
-        f" LEFT JOIN ({identified}) AS h"
-        f" ON h.claim_id = c.claim_id AND f.fate = '{ledger.RELEASED}'{grouped}",
+        Query(
+            f"SELECT c.* EXCLUDE (claim_id), {shown} FROM ({fates.sql}) AS c"
+            f" LEFT JOIN {identified.sql} AS h ON h.claim_id = c.claim_id AND c.fate = '{ledger.RELEASED}'{grouped}",
+            fates.parameters,
+        ),
     )
     return rows
 

@@ -107,7 +107,7 @@ def member_fates(tables: LedgerTables) -> str:
 
 
 def claim_fates(tables: LedgerTables, members: Table, newborn_days: int | None, drop_non_procedures: bool) -> Query:
-    """SELECT claim_id and fate of every delivered claim: a step of CLAIM_STEPS, RELEASED or UNACCOUNTED.
+    """SELECT every delivered claim with its fate: a step of CLAIM_STEPS, RELEASED or UNACCOUNTED.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def claim_fates(tables: LedgerTables, members: Table, newborn_days: int | None, 
     newborn = "false" if newborn_days is None else f"NOT {is_no_newborn('m', 'c')}"
     no_procedure = f"{is_procedure('c', 'book')} IS NOT TRUE" if drop_non_procedures else "false"
     sql = f"""
-        SELECT c.claim_id, CASE
+        SELECT c.*, CASE
             WHEN f.fate IS NULL THEN '{UNACCOUNTED}'
             WHEN e.claim_id IS NULL THEN CASE WHEN {newborn} THEN 'newborn'
                 WHEN {no_procedure} THEN 'no_procedure' ELSE '{UNACCOUNTED}' END

@@ -59,7 +59,7 @@ def tables(store: SmallStore, **changes) -> LedgerTables:
 
 def claims_of(store: SmallStore, made: LedgerTables) -> dict[str, str]:
     members = store.write("member_fates", ledger.member_fates(made))
-    return dict(store.rows(ledger.claim_fates(made, members, 28, True)))
+    return {row[0]: row[-1] for row in store.rows(ledger.claim_fates(made, members, 28, True))}
 
 
 class TestFates:
@@ -102,7 +102,7 @@ class TestFates:
         with small_store() as store:
             made = tables(store)
             members = store.write("member_fates", ledger.member_fates(made))
-            found = dict(store.rows(ledger.claim_fates(made, members, None, False)))
+            found = {row[0]: row[-1] for row in store.rows(ledger.claim_fates(made, members, None, False))}
         assert found["of nobody"] == found["no procedure"] == UNACCOUNTED
 
 
