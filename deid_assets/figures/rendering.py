@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.typing import RcKeyType
@@ -59,6 +60,7 @@ STYLE: Mapping[RcKeyType, Any] = MappingProxyType(
 _PNG = b"\x89PNG\r\n\x1a\n"
 _DPI = (160, 120, 96, 72, 50)
 _ROOM_FOR_ALT = 500
+_LEAST_MARKER = '<use xlink:href="#m0" x="1" y="1"/>'
 _DEFAULTS = {name: value for name, value in mpl.rcParamsDefault.items() if name not in ("backend", "backend_fallback")}
 # rcParams belong to the process: a figure of another run must not be drawn while they are ours.
 _STYLE_LOCK = threading.RLock()
@@ -98,12 +100,22 @@ def rendered(figure: Figure, largest: int = LARGEST) -> bytes:
         If not even the coarsest PNG fits.
     """
     ways: tuple[Callable[[Figure], bytes], ...] = (_svg, *(functools.partial(_png, dpi=dpi) for dpi in _DPI))
-    for draw in ways:
+    for draw in ways[_too_many_markers(figure, largest) :]:
         image = draw(figure)
         if len(data_uri(image)) <= largest - _ROOM_FOR_ALT:
             return image
         figure.set_layout_engine("none")  # what is laid out stays where it is, at any resolution
     raise ValueError(f"the figure does not fit into {largest:,} characters, even at {_DPI[-1]} dots per inch")
+
+
+def _too_many_markers(figure: Figure, largest: int) -> bool:
+    """Whether the SVG is certainly too large, so that it need not be drawn; one of 100,000 markers takes seconds.
+
+    A figure with a layout is laid out by its first drawing, which is that of the SVG.
+    """
+    lines = [line for axes in figure.axes for line in axes.lines if line.get_marker() != "None" and not line.get_clip_on()]
+    markers = sum(int(np.isfinite(line.get_xydata()).all(axis=1).sum()) for line in lines if line.get_markevery() is None)
+    return figure.get_layout_engine() is None and markers * len(_LEAST_MARKER) > largest
 
 
 def data_uri(image: bytes) -> str:
