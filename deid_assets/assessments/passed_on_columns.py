@@ -98,15 +98,19 @@ def _claims(policy: Policy, tables: PopulationTables, suppressed: Table, express
     members, claims = (
         [qi.column for qi in part] for part in (policy.quasi_identifiers.members, policy.quasi_identifiers.claims)
     )
+    before = Table(tables.held.file, "preparation", "truncated_claims") if policy.suppresses_values else None
     return tables.held.query(
-        released_with_codes(tables.profiles, suppressed, tables.held, tables.domains, members, claims, expressions)
+        released_with_codes(tables.profiles, suppressed, tables.held, tables.domains, members, claims, expressions, before)
     )
 
 
 def _withheld(
     policy: Policy, tables: PopulationTables, levels: dict[str, int], claims: pd.DataFrame
 ) -> list[tuple[np.ndarray, tuple[Withheld, ...]]]:
-    """For each quasi-identifier, the claims that have a value of it, and all labels finer than the released one."""
+    """For each quasi-identifier, the claims that have a value of it, and all labels finer than the released one.
+
+    Of suppressed values, the label that would be released is withheld, too.
+    """
     domains, person = tables.domains.frame(), claims["member_number"].to_numpy(np.int64)
     found: list[tuple[np.ndarray, tuple[Withheld, ...]]] = []
     for number, qi in enumerate(policy.quasi_identifiers.all):
@@ -119,7 +123,23 @@ def _withheld(
         names = ["as delivered", *policy.hierarchy_of(qi.column).level_names]
         if len(codes):
             found.append((known, withheld_labels(qi.column, names, by_level, levels[qi.column] + 1, person[known])))
+    if policy.suppresses_values:
+        found += _suppressed(policy, domains, levels, claims, person)
     return found
+
+
+def _suppressed(
+    policy: Policy, domains: pd.DataFrame, levels: dict[str, int], claims: pd.DataFrame, person: np.ndarray
+) -> Iterator[tuple[np.ndarray, tuple[Withheld, ...]]]:
+    """For each claim-level quasi-identifier, the claims whose value is suppressed, with the label that would be released."""
+    first = len(policy.quasi_identifiers.members)
+    for number, qi in enumerate(policy.quasi_identifiers.claims):
+        shown, before = claims[f"q{first + number}"], claims[f"s{number}"]
+        suppressed = (before.notna() & (shown != before)).to_numpy()
+        if suppressed.any():
+            labels = list(_levels(domains, qi.column))[levels[qi.column]][before[suppressed].to_numpy(np.int64)]
+            nothing = np.zeros(len(labels), np.int64)
+            yield suppressed, (Withheld(f"{qi.column}: suppressed", nothing, labels, person[suppressed]),)
 
 
 def _withheld_by_class(

@@ -7,6 +7,7 @@ import pandas as pd
 
 from deid_assets.assessments.assessment import StreamKey
 from deid_assets.assessments.kernel_input import PopulationTables, adversary_of, claim_columns, node_computation
+from deid_assets.assessments.number_of_claims import claim_bins_of
 from deid_assets.assessments.other_gates import other_gates
 from deid_assets.errors import RefusedError
 from deid_assets.methods.lattice.information_loss import LatticeLoss
@@ -44,7 +45,10 @@ def choose_values(
         If no values suffice on fresh draws.
     """
     computation, risk = node_computation(policy, tables), policy.risk
-    gates = other_gates(policy, tables, computation, released_before=0, number=1, stream_key=bytes(16), claim_bins=None)
+    gates = other_gates(
+        policy, tables, computation, released_before=0, number=1, stream_key=bytes(16),
+        claim_bins=claim_bins_of(policy, tables.profiles, tables.held),
+    )  # fmt: skip
     nobody = np.zeros(len(computation.data.targets), dtype=bool)
     candidates = nodes[nodes["decision"] == "candidate"].sort_values(["loss", "height", "node"])["node"]
     found = choose_suppressed_values(
