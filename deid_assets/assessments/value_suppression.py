@@ -10,6 +10,8 @@ from deid_assets.assessments.kernel_input import PopulationTables, adversary_of,
 from deid_assets.assessments.number_of_claims import claim_bins_of
 from deid_assets.assessments.other_gates import other_gates
 from deid_assets.errors import RefusedError
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice.candidate_gates import OtherGates
 from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.longitudinal_search import Progress
 from deid_assets.methods.lattice.predictive_tagging import node_text, parse_node
@@ -45,11 +47,15 @@ def choose_values(
         If no values suffice on fresh draws.
     """
     computation, risk = node_computation(policy, tables), policy.risk
-    gates = other_gates(
-        policy, tables, computation, released_before=0, number=1, stream_key=bytes(16),
-        claim_bins=claim_bins_of(policy, tables.profiles, tables.held),
-    )  # fmt: skip
-    nobody = np.zeros(len(computation.data.targets), dtype=bool)
+    nobody, bins = np.zeros(len(computation.data.targets), dtype=bool), claim_bins_of(policy, tables.profiles, tables.held)
+
+    def gates_on(judged: NodeComputation) -> OtherGates:
+        return other_gates(
+            policy, tables, judged, released_before=0, number=1, stream_key=stream_key("suppressed values: other gates"),
+            claim_bins=bins,
+        )  # fmt: skip
+
+    gates = gates_on(computation)
     candidates = nodes[nodes["decision"] == "candidate"].sort_values(["loss", "height", "node"])["node"]
     found = choose_suppressed_values(
         computation,
@@ -62,7 +68,8 @@ def choose_values(
             risk.gate.confidence,
             risk.gate.draws,
             adversary_of(policy, tables.profiles),
-            lambda node: gates.small_class_share(node, nobody) <= risk.max_high_risk_share,
+            lambda node: gates.excess(node) == 0,
+            lambda shown, node: gates_on(shown).failing(node, nobody) is None,
         ),
         lambda name: stream_key(f"suppressed values: {name}"),
         executor,

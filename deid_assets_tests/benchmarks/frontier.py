@@ -121,7 +121,7 @@ class Frontier:
             self.computation, self.missing, top_node(self.computation.dimensions), self.loss,
             Demand(
                 risk.search.aim * most, VALUES_AT_MOST, risk.gate.confidence, risk.gate.draws, self.adversary,
-                lambda node: self.small_classes(node) <= most,
+                lambda node: self.small_classes(node) <= most, lambda shown, node: True,
             ),
             keys, self.executor,
         )  # fmt: skip

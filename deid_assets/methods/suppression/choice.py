@@ -42,6 +42,9 @@ ROUNDS = 10
 NODES_MADE = 6
 """Number of nodes at most, the best by their estimates, whose values are chosen in full."""
 
+_LOWERED = 0.8
+"""Part of the goal that is left after another gate failed."""
+
 _BELOW = 0.9
 """Part of the goal at which a round aims: fresh draws find values that these did not."""
 
@@ -88,7 +91,9 @@ class Demand:
     adversary
         For the literal reading of the appendix.
     allowed
-        Whether a node may be chosen, by what other gates say.
+        Whether a node is worth an estimate, by what other gates say before values are suppressed.
+    holds
+        Whether other gates hold at a node, for data with suppressed values.
     """
 
     aim: float
@@ -97,6 +102,7 @@ class Demand:
     draws: int
     adversary: Adversary
     allowed: Callable[[Node], bool]
+    holds: Callable[[NodeComputation, Node], bool]
 
 
 def choose_suppressed_values(
@@ -206,14 +212,16 @@ class _Search:
                     shown, node, self.demand.adversary, self.keys(f"{name} trial {number}"), self.demand.draws, self.executor
                 )
                 share = max(readings.fixed.share, readings.literal.share)
-                if readings.upper_bound(self.demand.confidence) <= self.demand.aim:
+                upper = readings.upper_bound(self.demand.confidence)
+                if upper <= self.demand.aim and self.demand.holds(shown, node):
                     losses = self._losses + self._costs.of_every_node(suppressed, self.computation)
                     if self.loss.scale == "normalised":
                         # At the coarsest nodes, suppressed values lose what the scale no longer counts.
                         losses = np.minimum(losses, 1.0)
                     claims = np.bincount(suppressed.histories, self._costs.claims(suppressed), len(self._costs.told))
                     return FoundValues(node, suppressed, losses, share, estimated, claims.astype(np.int64), self._costs.told)
-                goal *= min(0.97, self.demand.aim / readings.upper_bound(self.demand.confidence))
+                # Another gate holds once still fewer members can be told apart.
+                goal *= _LOWERED if upper <= self.demand.aim else min(0.97, self.demand.aim / upper)
             more = self._chosen(node, helpful, suppressed, goal)
             if more is None:
                 return None
