@@ -415,13 +415,13 @@ class NodeComputation:
         return node if isinstance(node, Generalization) else self.generalization(node)
 
     def _exempt(self, batch: Batch, levels: Generalization[int | None], exemption: Exemption) -> np.ndarray:
-        """Return (B,) bool: step 4.b.i.2, in the requested reading; removed histories exempt nobody."""
+        """Return (B,) bool: step 4.b.i.2, in the requested reading; removed histories and values not told exempt nobody."""
         if exemption == "literal":
-            return self._draws.lost(batch, levels.histories)
+            return self._draws.lost(batch, levels.histories, told_only=True)
         if exemption != "once":
             raise ValueError("the exemption is 'once' or 'literal'")
         coarsest = zip(levels.histories, self.top.histories, strict=True)
-        return self._draws.lost(batch, tuple(None if level is None else top for level, top in coarsest))
+        return self._draws.lost(batch, tuple(None if level is None else top for level, top in coarsest), told_only=True)
 
     def _grouped_flags_of_batch(
         self,
