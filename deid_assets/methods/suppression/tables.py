@@ -30,6 +30,11 @@ def shown_domains(domains: pd.DataFrame, types: Mapping[str, str]) -> pd.DataFra
     types
         DuckDB type of each claim-level quasi-identifier. They get one further value, which is its own class at every level.
 
+    Raises
+    ------
+    ValueError
+        If another value has the label of what is not told.
+
     Examples
     --------
     >>> stay = pd.DataFrame({"quasi_identifier": "stay", "base_code": [0, 1], "value": ["1", "2"], "level": 0,
@@ -38,6 +43,9 @@ def shown_domains(domains: pd.DataFrame, types: Mapping[str, str]) -> pd.DataFra
     [[2, '-1', 2, 'suppressed or missing']]
     """
     own = domains[domains["quasi_identifier"].isin(list(types))]
+    alike = own.loc[own["label"] == NOT_TOLD, "quasi_identifier"].unique()
+    if len(alike):
+        raise ValueError(f"values of {', '.join(alike)} have the label '{NOT_TOLD}', which only values that are not told have")
     last = own.groupby(["quasi_identifier", "level"], sort=False, as_index=False)[["base_code", "level_code"]].max()
     further = last.assign(
         base_code=last["base_code"] + 1,

@@ -518,7 +518,7 @@ def _suppressed_values(policy: Policy) -> Iterator[Problem]:
         if found:
             yield Problem(at, f"suppressed values cannot be combined with {what}, or suppress no values (values_at_most: 0)")
     for name, hierarchy in policy.hierarchies.items():
-        if NOT_TOLD in str(hierarchy.model_dump()):
+        if NOT_TOLD in str((hierarchy.model_dump(), getattr(hierarchy, "rows", ()))):
             yield Problem(("hierarchies", name), f"'{NOT_TOLD}' is what a release shows of suppressed values; use another text")
 
 
