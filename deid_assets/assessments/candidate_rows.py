@@ -16,11 +16,12 @@ from deid_assets.methods.candidate.provider_suppression import (
     suppress_shown,
 )
 from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
+from deid_assets.methods.population.value_domains import NOT_TOLD
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.methods.suppression.tables import with_missing_not_told
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, DATE_COLUMNS
-from deid_assets.store.tables import Table, write_view
+from deid_assets.store.tables import Table, quoted, write_view
 
 Levels = Mapping[str, int]
 """Level of every quasi-identifier at the chosen node."""
@@ -52,7 +53,7 @@ def days_query(policy: Policy, levels: Levels, profiles: Table, suppressed: Tabl
 
 
 def as_released(policy: Policy, known: Table) -> Table:
-    """The claims in which providers are counted, with patterns of care as the release shows them.
+    """Claims with missing values as the release shows them, to be compared with it.
 
     Parameters
     ----------
@@ -65,6 +66,24 @@ def as_released(policy: Policy, known: Table) -> Table:
     return write_view(Table(known.file, "scratch", "claims_as_released"), shown)
 
 
+def with_told_pattern(policy: Policy, known: Table) -> Table:
+    """The claims in which providers are counted; where values are suppressed, those of which the whole pattern is told.
+
+    Providers have few specialties and places. Beside a pattern that is not told, an identifier is therefore blank, whatever the
+    reason: other claims of the same provider would tell the suppressed value, and which values were not delivered.
+
+    Parameters
+    ----------
+    known
+        All eligible claims, which an adversary may know about.
+    """
+    pattern = [column for column in PATTERN if policy.publishes(column)]
+    if not policy.suppresses_values or not pattern:
+        return known
+    told = " AND ".join(f"{quoted(column)} <> '{NOT_TOLD}'" for column in pattern)
+    return write_view(Table(known.file, "scratch", "claims_with_told_pattern"), f"SELECT * FROM {known.sql} WHERE {told}")
+
+
 def identified_claims(policy: Policy, levels: Levels, truncated: Table, grouped: Table, domains: Table) -> str:
     """SELECT the claims to be released, without the identifiers of providers whose pattern of care few others show.
 
@@ -74,7 +93,7 @@ def identified_claims(policy: Policy, levels: Levels, truncated: Table, grouped:
         Claims after and before the long tail is cut; providers are counted in the latter.
     """
     needed = providers_needed(policy.provider_suppression.providers_at_least, policy.provider_suppression.estimator)
-    by_values = suppress_identifiers(truncated, as_released(policy, grouped), needed)
+    by_values = suppress_identifiers(truncated, with_told_pattern(policy, grouped), needed)
     pattern = [column for column in PATTERN if policy.publishes(column)]
     if not policy.by_class or not pattern:
         return by_values

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.assessments.candidate_rows import as_released
+from deid_assets.assessments.candidate_rows import with_told_pattern
 from deid_assets.assessments.evidence import Context, Evidence, Measurement, Refusal, exact, judge
 from deid_assets.assessments.longitudinal_risk import high_risk_measurements
 from deid_assets.assessments.registry import JUDGED_BY_DRAWS, METHOD_VERSIONS, required_measurements
@@ -213,7 +213,7 @@ def provider_refusals(
     counted = write_view(
         Table(file, SCHEMA, "reference_claims"),
         generalized_claims(
-            as_released(policy, reference), domains, {column: levels[column] for column in pattern}, IDENTIFIERS
+            with_told_pattern(policy, reference), domains, {column: levels[column] for column in pattern}, IDENTIFIERS
         ),
     )
     shown = {"provider_id": "ProviderID", "vendor_id": "Vendor", "pcp_id": "PCP"}
