@@ -93,7 +93,7 @@ class Demand:
     allowed
         Whether a node is worth an estimate, by what other gates say before values are suppressed.
     holds
-        Whether other gates hold at a node, for data with suppressed values.
+        Whether other gates hold at a node, with and without suppressed values.
     """
 
     aim: float
@@ -135,15 +135,19 @@ def choose_suppressed_values(
     search = _Search(computation, missing, loss, demand, keys, executor)
     estimates = search.descent(tuple(start))
     made: FoundValues | None = None
-    best = sorted((loss, node) for node, loss in estimates.items() if np.isfinite(loss))[:NODES_MADE]
-    for number, (estimate, node) in enumerate(best):
-        if made is None or estimate < made.losses[made.node]:
-            found = search.made_at(node, len(estimates))
-            if found is not None and (made is None or found.losses[node] < made.losses[made.node]):
-                made = found
+    tried = 0
+    for estimate, node in sorted((loss, node) for node, loss in estimates.items() if np.isfinite(loss)):
+        if made is not None and estimate >= made.losses[made.node]:
+            break
+        if tried == NODES_MADE or not demand.holds(computation, node):
+            continue
+        found = search.made_at(node, len(estimates))
+        if found is not None and (made is None or found.losses[node] < made.losses[made.node]):
+            made = found
+        tried += 1
         if progress:
-            progress(number + 1, len(best), f"values at node {node_text(node)}")
-    return made
+            progress(tried, NODES_MADE, f"values at node {node_text(node)}")
+    return search.made_at(tuple(start), len(estimates)) if made is None else made
 
 
 @dataclass(frozen=True, eq=False)
