@@ -31,7 +31,7 @@ from deid_assets.policy.models import Policy
 from deid_assets_tests.benchmarks.lattice import DELIVERY, POLICY, computation_of, member_nodes, tables_of
 from deid_assets_tests.benchmarks.timing import head, row
 
-MAX_SUP = (0.004, 0.006, 0.008, 0.012, 0.02, 0.03)
+MAX_SUP = (0.004, 0.006, 0.008, 0.012, 0.02)
 VALUES_AT_MOST = 0.2
 MEMBERS, CLASSES, VALUES = "members suppressed", "levels by class", "values suppressed"
 MARKS = {MEMBERS: "o-", CLASSES: "s--", VALUES: "^:"}
