@@ -62,7 +62,7 @@ def as_released(policy: Policy, known: Table) -> Table:
     """
     if not policy.suppresses_values:
         return known
-    shown = with_missing_not_told(known, tuple(policy.quasi_identifiers.claim_names))
+    shown = with_missing_not_told(known, policy.suppressible)
     return write_view(Table(known.file, "scratch", "claims_as_released"), shown)
 
 

@@ -61,7 +61,10 @@ def compared_tables(policy: Policy, levels: Mapping[str, int], tables: Mapping[s
     labels, joins = label_joins(domains, {own: levels[own] for own in names}, grouped.columns(), "c", missing_is_value=False)
     if policy.suppresses_values:
         # The release shows missing values like suppressed ones; only the latter are a difference.
-        labels = [f"coalesce({label}, '{NOT_TOLD}')" for label in labels]
+        labels = [
+            f"coalesce({label}, '{NOT_TOLD}')" if column in policy.suppressible else label
+            for column, label in zip(names, labels, strict=True)
+        ]
     shown = dict(zip(names.values(), labels, strict=True)) | passed_on(
         top_code(tables["eligible_claims"], ["pay_delay"], policy.top_coding.percentile)
     )

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Image, Shown, Work, limit_of
-from deid_assets.assessments.candidate_rows import as_released
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.evidence import Measurement, exact
 from deid_assets.assessments.matching import (
@@ -112,7 +111,7 @@ def matched_inpatients(
     with_place = [*of_visit, "place"]
     if listed is None:
         visits = delivered_visits(
-            as_released(policy, tables["grouped_claims"]), profiles, domains,
+            tables["grouped_claims"], profiles, domains,
             {c: levels[c] for c in with_place}, {c: levels[c] for c in of_member},
         )  # fmt: skip
     else:

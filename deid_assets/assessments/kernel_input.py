@@ -112,7 +112,7 @@ def _kept_without_values(policy: Policy, data: LongitudinalData, tables: Populat
     before, suppressed = Table(file, "preparation", "truncated_claims"), Table(file, "generalization", "suppressed_values")
     found = {}
     for name, column in policy.generalized.items():
-        if column not in claim_columns(policy):
+        if column not in policy.suppressible:
             continue
         number = claim_columns(policy).index(column)
         domain = data.history_domains[number]

@@ -19,6 +19,7 @@ from deid_assets.methods.population.longitudinal_data import top_node
 from deid_assets.methods.suppression.choice import Demand, FoundValues, choose_suppressed_values
 from deid_assets.methods.suppression.tables import missing_values
 from deid_assets.policy.models import Policy
+from deid_assets.store.tables import quoted
 
 Node = tuple[int, ...]
 
@@ -33,8 +34,8 @@ def choose_values(
 ) -> FoundValues:
     """Choose a node and the values to suppress there.
 
-    Streams do not depend on the number of the try: after a refusal by chance, a coarser generalization without the same values
-    is tried.
+    Streams do not depend on the number of the try: after a refusal by chance, the same choice would come again, and is not
+    tried.
 
     Parameters
     ----------
@@ -68,6 +69,7 @@ def choose_values(
             risk.gate.confidence,
             risk.gate.draws,
             adversary_of(policy, tables.profiles),
+            tuple(claim_columns(policy).index(column) for column in often_told(policy, tables)),
             lambda node: gates.excess(node) == 0,
             lambda shown, node: gates_on(shown).failing(node, nobody) is None,
         ),
@@ -84,36 +86,36 @@ def choose_values(
     return found
 
 
+def often_told(policy: Policy, tables: PopulationTables) -> tuple[str, ...]:
+    """The columns of which values may be suppressed: at least half of the claims have one.
+
+    Where most claims have no value, there is a reason that other columns tell, and so do they of a suppressed value.
+    """
+    counts = ", ".join(f"count({quoted(column)}) AS {quoted(column)}" for column in policy.suppressible)
+    found = tables.held.query(f"SELECT count(*) AS claims, {counts} FROM {tables.held.sql}").iloc[0]
+    return tuple(column for column in policy.suppressible if 2 * found[column] >= found["claims"])
+
+
 def value_lattice(policy: Policy, nodes: pd.DataFrame, found: FoundValues) -> pd.DataFrame:
-    """The table `value_lattice`: the choice and everything above it, candidates all, because a coarser one has less risk.
+    """The table `value_lattice`: the choice alone.
+
+    At a coarser node, a class may hold suppressed values and told ones of a member. Who knows a suppressed value would find the
+    member by the other, and no draw would count it.
 
     Parameters
     ----------
     nodes
         Every node of the lattice.
     """
-    names = [dimension.name for dimension in policy.dimensions]
-    own = nodes[(nodes[names].to_numpy() >= np.array(found.node)).all(axis=1)].reset_index(drop=True)
-    levels = own[names].to_numpy()
-    chosen, draws = (levels == np.array(found.node)).all(axis=1), policy.risk.gate.draws
-    columns = {
-        "loss": found.losses[tuple(levels.T)],
-        "flagged": np.where(chosen, round(found.share * draws), -1),
-        "draws": np.where(chosen, draws, -1),
-        "share": np.where(chosen, found.share, np.nan),
-        "lower": np.where(chosen, found.share, 0.0),
-        "upper": found.share,
-        "decision": "candidate",
-        "reached": np.where(chosen, "measured", "inferred"),
-        "inferred_from": [None if here else node_text(found.node) for here in chosen],
-        "minimal": chosen,
-        "chosen": chosen,
-        "certificate": False,
-    }
-    lattice = own.assign(**columns)
-    for name in ("flagged", "draws"):
-        lattice[name] = lattice[name].astype("Int64").mask(~chosen)
-    return lattice[list(nodes.columns)].astype(dict.fromkeys(("decision", "reached", "inferred_from"), "str"))
+    draws = policy.risk.gate.draws
+    chosen = nodes[nodes["node"] == node_text(found.node)].assign(
+        loss=float(found.losses[found.node]), flagged=round(found.share * draws), draws=draws, share=found.share,
+        lower=found.share, upper=found.share, decision="candidate", reached="measured", inferred_from=None, minimal=True,
+        chosen=True, certificate=False,
+    )  # fmt: skip
+    return chosen[list(nodes.columns)].astype(
+        {**dict.fromkeys(("decision", "reached", "inferred_from"), "str"), "flagged": "Int64", "draws": "Int64"}
+    )
 
 
 def loss_by_column(policy: Policy, found: FoundValues) -> pd.DataFrame:

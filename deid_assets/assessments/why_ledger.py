@@ -116,7 +116,7 @@ def _followed_claim(column: str, policy: Policy, levels: Mapping[str, int], made
     if column in GROUPED and policy.publishes(GROUPED[column]):
         of_days = column in ("length_of_stay", "days_since_first_claim")
         forms: tuple[Form, ...] = (Form("grouping", f"h_{GROUPED[column]}"),)
-        if policy.suppresses_values:
+        if GROUPED[column] in policy.suppressible:
             forms = (Form("grouping", f"g_{GROUPED[column]}"), Form("value_suppression", f"h_{GROUPED[column]}"))
         return _generalized(
             "claims", column, GROUPED[column], policy, levels, (_dated(policy, column) if of_days else ()) or forms
@@ -179,7 +179,7 @@ def _claim_rows(policy: Policy, levels: Mapping[str, int], made: LedgerTables, t
     grouped = ""
     if policy.suppresses_values:
         before = Table(made.members.file, "preparation", "truncated_claims")
-        shown += "".join(f", g.{quoted(column)} AS {quoted(f'g_{column}')}" for column in policy.quasi_identifiers.claim_names)
+        shown += "".join(f", g.{quoted(column)} AS {quoted(f'g_{column}')}" for column in policy.suppressible)
         grouped = f" LEFT JOIN {before.sql} AS g ON g.claim_id = c.claim_id AND c.fate = '{ledger.RELEASED}'"
     fates = ledger.claim_fates(made, members, policy.removal.newborn_days, policy.removal.non_procedure_claims)
     write_table(

@@ -38,8 +38,7 @@ _SECTIONS = ["dimensions", "risk", "adversary", "demographics"]
             "kinds": {"duckdb", "numpy"},
         },
         "value_lattice": {
-            "description": "The generalizations that are tried with these values suppressed: the one for which they were "
-            "chosen, and coarser ones.",
+            "description": "The generalization for which these values were chosen, with what both lose together.",
             "metadata": asset_metadata("value_lattice", _SECTIONS, "1"),
             "kinds": {"duckdb", "numpy"},
         },
@@ -92,7 +91,7 @@ def shown_domains(
     """Every value of every quasi-identifier with its labels, and for claims the value of what is suppressed or missing."""
     types = truncated_claims.columns()
     return shown_domains_of(
-        value_domains.frame(), {column: types[column] for column in claim_columns(policies.of(context, Policy))}
+        value_domains.frame(), {column: types[column] for column in policies.of(context, Policy).suppressible}
     )
 
 
@@ -101,9 +100,7 @@ def shown_claims(
     context: dg.AssetExecutionContext, truncated_claims: Table, suppressed_values: Table, policies: Policies
 ) -> str:
     """Claims after the long tail is cut, with what a release shows of their values."""
-    return shown_claims_query(
-        truncated_claims, suppressed_values, claim_columns(policies.of(context, Policy)), missing_too=True
-    )
+    return shown_claims_query(truncated_claims, suppressed_values, policies.of(context, Policy).suppressible, missing_too=True)
 
 
 @stage_asset(policy_sections=["quasi_identifiers"])
@@ -111,4 +108,4 @@ def shown_known_claims(
     context: dg.AssetExecutionContext, grouped_claims: Table, suppressed_values: Table, policies: Policies
 ) -> str:
     """All eligible claims, which an adversary may know about, with suppressed values as a release shows them."""
-    return shown_claims_query(grouped_claims, suppressed_values, claim_columns(policies.of(context, Policy)), missing_too=False)
+    return shown_claims_query(grouped_claims, suppressed_values, policies.of(context, Policy).suppressible, missing_too=False)

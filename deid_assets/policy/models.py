@@ -170,6 +170,15 @@ class Policy(ReleasePolicy):
         return self.risk.suppression.values_at_most > 0
 
     @property
+    def suppressible(self) -> tuple[str, ...]:
+        """The claim-level quasi-identifiers of which values may be suppressed; none if the policy suppresses no values.
+
+        A length of stay is missing where there was no stay: beside an inpatient place, a blank tells of a suppressed one.
+        """
+        names = self.quasi_identifiers.claim_names if self.suppresses_values else ()
+        return tuple(name for name in names if name != "length_of_stay")
+
+    @property
     def is_local(self) -> bool:
         """Whether a release is no node of the lattice: members may differ in what it shows of the same value."""
         return self.by_class or self.suppresses_values

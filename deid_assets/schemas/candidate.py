@@ -72,7 +72,7 @@ def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
             "comorbidity in bands",
             Check.isin(list(CHARLSON_BANDS), error="a Charlson band"),
         ),
-        "SupLOS": column(dt.int8, Role.OTHER, _suppressed_stays(policy), Check.isin([0, 1], error="0 or 1")),
+        "SupLOS": column(dt.int8, Role.OTHER, "1 if a length of stay is withheld", Check.isin([0, 1], error="0 or 1")),
     }
     return {
         "release_members": contract({"MemberID": _member(), **members}, unique=["MemberID"]),
@@ -134,18 +134,12 @@ def _quasi_identifier(policy: Policy, name: str) -> Column:
 def _of_claims(policy: Policy, name: str) -> Column:
     """A quasi-identifier of claims; where values are suppressed, each claim says whether its value is told."""
     own = _quasi_identifier(policy, name)
-    if not policy.suppresses_values:
+    if name not in policy.suppressible:
         return own
     labels = _labels(policy.hierarchy_of(name))
     allowed = [] if labels is None else [Check.isin(sorted(labels | {NOT_TOLD}), error="a label of the hierarchy, or not told")]
     what = f"{own.description}; '{NOT_TOLD}' where the value was not delivered, or would single members out"
     return column(dt.string, Role.QUASI_IDENTIFIER, what, allowed)
-
-
-def _suppressed_stays(policy: Policy) -> str:
-    if policy.suppresses_values and policy.publishes("length_of_stay"):
-        return f"always 0: the length of stay itself reads '{NOT_TOLD}'"
-    return "1 if a length of stay is withheld"
 
 
 def _allowed_days(policy: Policy) -> list[Check]:

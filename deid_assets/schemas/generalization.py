@@ -117,7 +117,7 @@ def generalization_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
 
 def _value_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
     """The tables of a release in which single values are suppressed."""
-    names = policy.quasi_identifiers.claim_names
+    names = policy.suppressible
     known = grouped_claims_columns(names)
     shown = {name: column(own.dtype.type, Role.QUASI_IDENTIFIER, own.description, own.checks) for name, own in known.items()}
     return {

@@ -4,13 +4,11 @@ import pytest
 
 from deid_assets.assessments.attribute_disclosure import attribute_disclosure_of
 from deid_assets.assessments.candidate_rows import identified_claims
-from deid_assets.assessments.inpatient_attack import INPATIENT_HOSPITAL, matched_inpatients
 from deid_assets.assessments.planted_members import PlantedClaim, PlantedMember, plant_members
-from deid_assets.methods.attacks.inpatient_classes import ALL_YEARS, COLUMNS, VISITS
 from deid_assets.methods.population.value_domains import NOT_TOLD
 from deid_assets.policy.loading import policy_from
 from deid_assets.store.tables import Table, connect
-from deid_assets_tests.assessments.planted_layouts import KEY, Canaries
+from deid_assets_tests.assessments.planted_layouts import Canaries
 from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.policy.policy_texts import public_values
 
@@ -33,17 +31,6 @@ def changed(tables, *statements):
     with connect(tables["release_claims"].file) as connection:
         for statement in statements:
             connection.execute(statement)
-
-
-def test_stays_whose_length_was_not_delivered_are_alike_in_the_file_and_in_the_release(canaries):
-    names = ("member_profiles", "grouped_claims", "value_domains", "pseudonym_crosswalk", "release_members", "release_claims")
-    members = [PlantedMember({}, {}, True)] * 2
-    stay = {"place": INPATIENT_HOSPITAL, "length_of_stay": None}
-    tables = planted(canaries, names, members, [PlantedClaim(number, stay) for number in range(2)])
-    changed(tables, f"UPDATE {tables['release_claims'].sql} SET \"LengthOfStay\" = '{NOT_TOLD}'", not_told_domain(tables))
-    columns = tuple(column for column in COLUMNS if column == VISITS or POLICY.publishes(column))
-    shares, *_ = matched_inpatients(POLICY, canaries.levels, columns, tables, None, KEY)
-    assert shares[ALL_YEARS, columns] == 0.5
 
 
 def not_told_domain(tables):

@@ -2,8 +2,9 @@
 
 DEID_HOME=HOME python -m deid_assets_tests.benchmarks.frontier FIGURE.svg [DELIVERY]
 
-HOME is the home of a default `deid run`. By column, members may be suppressed as the policy allows; their records count as lost
-entirely. With suppressed values, a fifth of a column may be suppressed at most. Each result holds on draws that chose nothing.
+HOME is the home of a default `deid run`. By column, members may be suppressed as the policy allows; their records count as
+lost entirely. With suppressed values, a fifth of a column may be suppressed at most, and no length of stay. Each result holds on
+draws that chose nothing. Other gates than the share at high risk and the sizes of demographic classes are not asked.
 """
 
 import hashlib
@@ -121,6 +122,7 @@ class Frontier:
             self.computation, self.missing, top_node(self.computation.dimensions), self.loss,
             Demand(
                 risk.search.aim * most, VALUES_AT_MOST, risk.gate.confidence, risk.gate.draws, self.adversary,
+                tuple(place for place, column in enumerate(claim_columns(self.policy)) if column != "length_of_stay"),
                 lambda node: self.small_classes(node) <= most, lambda shown, node: True,
             ),
             keys, self.executor,

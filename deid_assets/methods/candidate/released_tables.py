@@ -128,8 +128,7 @@ def release_claims(
     """SELECT the claims table of the release, in the columns and formats of the Heritage files.
 
     SupLOS is 1 if a delivered length of stay is withheld from the release, and 0 if it is released or was not delivered.
-    It is 0 always: where values are suppressed, a suppressed length of stay must look like one that was not delivered
-    (methods#suppressed-values), and the column itself tells that it is one of both.
+    It is 0 always, because no rule withholds single lengths of stay.
 
     Parameters
     ----------

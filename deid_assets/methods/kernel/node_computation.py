@@ -339,7 +339,7 @@ class NodeComputation:
     ) -> HelpfulValues:
         """Find the known values of flagged draws without which these would not be flagged.
 
-        A value is tried as not told, which every domain must have (`Domain.not_told`): the class is then that of the members of
+        A value is tried as not told, where the domain has that (`Domain.not_told`): the class is then that of the members of
         whom a value is not told, and of whom the rest is known. The target may be one member more.
         """
         levels = self._levels(node)
@@ -519,7 +519,7 @@ class NodeComputation:
                 continue
             codes, domain = flagged.knowledge.codes[history], self.data.history_domains[history]
             if domain.not_told is None:
-                raise ValueError(f"no value of histories {history} can be not told")
+                continue
             values = np.append(domain.levels[level], np.int32(-1))[codes]
             for slot in range(len(codes)):
                 told = (codes[slot] >= 0) & (codes[slot] != domain.not_told)

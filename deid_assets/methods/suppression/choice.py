@@ -90,6 +90,8 @@ class Demand:
         Of the measurement that decides.
     adversary
         For the literal reading of the appendix.
+    histories
+        The histories of which values may be suppressed.
     allowed
         Whether a node is worth an estimate, by what other gates say before values are suppressed.
     holds
@@ -101,6 +103,7 @@ class Demand:
     confidence: float
     draws: int
     adversary: Adversary
+    histories: tuple[int, ...]
     allowed: Callable[[Node], bool]
     holds: Callable[[NodeComputation, Node], bool]
 
@@ -172,7 +175,7 @@ class _Search:
         return self._showing(SuppressedValues.none(), None)
 
     def _showing(self, suppressed: SuppressedValues, only_at: Node | None) -> NodeComputation:
-        data = with_values_not_told(self.computation.data, suppressed, self.missing)
+        data = with_values_not_told(self.computation.data, suppressed, self.missing, self.demand.histories)
         return NodeComputation(data, self.computation.dimensions, self.computation.k, only_at=only_at)
 
     def descent(self, start: Node) -> dict[Node, float]:

@@ -6,6 +6,7 @@ and looks for members of whom a value is not told; nobody is exempt. Who reads a
 at all, finds no smaller class.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,7 +70,9 @@ class SuppressedValues:
         return (owner >= 0) & np.isin(owner * np.int64(values) + histories.codes, keys)
 
 
-def with_values_not_told(data: LongitudinalData, suppressed: SuppressedValues, missing: np.ndarray) -> LongitudinalData:
+def with_values_not_told(
+    data: LongitudinalData, suppressed: SuppressedValues, missing: np.ndarray, only: Collection[int] | None = None
+) -> LongitudinalData:
     """Return the data of a release that does not show some values.
 
     Parameters
@@ -80,6 +83,8 @@ def with_values_not_told(data: LongitudinalData, suppressed: SuppressedValues, m
         Values of targets.
     missing
         (H, N) int: how many claims of each member lack a value of each history in D'.
+    only
+        The histories of which values may be not told; None: all. Others stay as they are.
 
     Raises
     ------
@@ -107,6 +112,11 @@ def with_values_not_told(data: LongitudinalData, suppressed: SuppressedValues, m
     for history, domain in enumerate(data.history_domains):
         if domain.not_told is not None:
             raise ValueError(f"histories {history} already have values that are not told")
+        if only is not None and history not in only:
+            held.append(data.held[history])
+            domains.append(domain)
+            known.append(data.known[history])
+            continue
         values = domain.sizes[0]
         domains.append(with_not_told(domain))
         told = _replaced(data.held[history], suppressed.of_history(history, data.held[history], rank, values), values)

@@ -517,6 +517,8 @@ def _suppressed_values(policy: Policy) -> Iterator[Problem]:
     for what, found in excluded.items():
         if found:
             yield Problem(at, f"suppressed values cannot be combined with {what}, or suppress no values (values_at_most: 0)")
+    if not policy.suppressible:
+        yield Problem(at, "no column has values that may be suppressed: a length of stay alone would tell that it is")
     for name, hierarchy in policy.hierarchies.items():
         if NOT_TOLD in str((hierarchy.model_dump(), getattr(hierarchy, "rows", ()))):
             yield Problem(("hierarchies", name), f"'{NOT_TOLD}' is what a release shows of suppressed values; use another text")

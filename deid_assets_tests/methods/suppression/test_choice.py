@@ -117,7 +117,7 @@ def planted(rare: int = RARE, blanks: int = 60, members: int = 1500):
 def chosen_for(computation, missing, aim=0.004, at_most=0.2, allowed=lambda node: True, start=(1,)):
     loss = LatticeLoss(computation.data, computation.dimensions)
     adversary = Adversary(np.full(len(computation.data.targets), 3), 2, "nearest")
-    demand = Demand(aim, at_most, 0.95, 20_000, adversary, allowed, lambda shown, node: True)
+    demand = Demand(aim, at_most, 0.95, 20_000, adversary, tuple(range(len(missing))), allowed, lambda shown, node: True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choice, "ESTIMATE_DRAWS", 20_000)
         return choose_suppressed_values(computation, missing, start, loss, demand, lambda name: (name.encode() * 16)[-16:])
