@@ -23,6 +23,7 @@ from deid_assets.cluster.executors import search_executor
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.choice import DRAWS_A_MEMBER, members_to_suppress, suppress_flagged
 from deid_assets.methods.lattice.information_loss import LatticeLoss
+from deid_assets.methods.lattice.longitudinal_search import search_lattice
 from deid_assets.methods.population.longitudinal_data import top_node
 from deid_assets.methods.recoding.choice import choose_class_levels
 from deid_assets.methods.suppression.choice import Demand, choose_suppressed_values
@@ -115,11 +116,20 @@ class Frontier:
         )  # fmt: skip
         return None if found is None else found.loss
 
+    def as_it_is(self, most: float) -> Node:
+        """The best node that suppresses nothing, or the coarsest if none is safe."""
+        asked = self.policy.risk.search
+        found = search_lattice(
+            self.computation, self.losses, keys("search"), asked.aim * most, asked.error, asked.draws_at_most, 1,
+            executor=self.executor,
+        )  # fmt: skip
+        return top_node(self.computation.dimensions) if found.chosen is None else found.chosen.node
+
     def values(self, most: float) -> float | None:
         """By column, with suppressed values."""
         risk = self.policy.risk
         found = choose_suppressed_values(
-            self.computation, self.missing, top_node(self.computation.dimensions), self.loss,
+            self.computation, self.missing, self.as_it_is(most), self.loss,
             Demand(
                 risk.search.aim * most, VALUES_AT_MOST, risk.gate.confidence, risk.gate.draws, self.adversary,
                 tuple(place for place, column in enumerate(claim_columns(self.policy)) if column != "length_of_stay"),
