@@ -23,6 +23,7 @@ from deid_assets.methods.disclosure.attribute_leaks import (
     Withheld,
     column_of,
     most_told,
+    told_of_suppressed,
     told_together,
     withheld_labels,
 )
@@ -63,9 +64,13 @@ def passed_on_leaks(
     columns = {name: column_of(claims[name]) for name in PASSED_ON_COLUMNS}
     # The gate compares the staged claims with these, column by column, so results for one apply to the other.
     withheld = _withheld(policy, tables, levels, claims)
+    hidden = list(_suppressed(policy, tables.domains.frame(), levels, claims)) if policy.suppresses_values else []
     found = {}
     for name in PASSED_ON_COLUMNS:
         refines, sure = _told(columns[name], withheld, k)
+        of_hidden = [told_of_suppressed(columns[name].codes, *labels) for labels in hidden]
+        refines = max((refines, *of_hidden), key=lambda one: one.fall)
+        sure = max((sure, *of_hidden), key=lambda one: one.sure)
         singled, of = _singled_out(staged, tables.held, name, expressions[name], k)
         found[name] = ColumnLeaks(singled, of, refines, sure, patterns_of(staged, name, k), named_as_identifier(name))
     together = [one for known, labels in withheld for one in told_together(
@@ -107,10 +112,7 @@ def _claims(policy: Policy, tables: PopulationTables, suppressed: Table, express
 def _withheld(
     policy: Policy, tables: PopulationTables, levels: dict[str, int], claims: pd.DataFrame
 ) -> list[tuple[np.ndarray, tuple[Withheld, ...]]]:
-    """For each quasi-identifier, the claims that have a value of it, and all labels finer than the released one.
-
-    Of suppressed values, the label that would be released is withheld, too.
-    """
+    """For each quasi-identifier, the claims that have a value of it, and all labels finer than the released one."""
     domains, person = tables.domains.frame(), claims["member_number"].to_numpy(np.int64)
     found: list[tuple[np.ndarray, tuple[Withheld, ...]]] = []
     for number, qi in enumerate(policy.quasi_identifiers.all):
@@ -123,23 +125,20 @@ def _withheld(
         names = ["as delivered", *policy.hierarchy_of(qi.column).level_names]
         if len(codes):
             found.append((known, withheld_labels(qi.column, names, by_level, levels[qi.column] + 1, person[known])))
-    if policy.suppresses_values:
-        found += _suppressed(policy, domains, levels, claims, person)
     return found
 
 
 def _suppressed(
-    policy: Policy, domains: pd.DataFrame, levels: dict[str, int], claims: pd.DataFrame, person: np.ndarray
-) -> Iterator[tuple[np.ndarray, tuple[Withheld, ...]]]:
-    """For each claim-level quasi-identifier, the claims whose value is suppressed, with the label that would be released."""
+    policy: Policy, domains: pd.DataFrame, levels: dict[str, int], claims: pd.DataFrame
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """For each claim-level quasi-identifier, the labels of the claims at the released level, and where they are suppressed."""
     first = len(policy.quasi_identifiers.members)
     for number, qi in enumerate(policy.quasi_identifiers.claims):
         shown, before = claims[f"q{first + number}"], claims[f"s{number}"]
         suppressed = (before.notna() & (shown != before)).to_numpy()
         if suppressed.any():
-            labels = list(_levels(domains, qi.column))[levels[qi.column]][before[suppressed].to_numpy(np.int64)]
-            nothing = np.zeros(len(labels), np.int64)
-            yield suppressed, (Withheld(f"{qi.column}: suppressed", nothing, labels, person[suppressed]),)
+            classes = list(_levels(domains, qi.column))[levels[qi.column]]
+            yield np.where(before.isna(), -1, classes[before.fillna(0).to_numpy(np.int64)]), suppressed
 
 
 def _withheld_by_class(
