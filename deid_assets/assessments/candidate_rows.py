@@ -67,7 +67,7 @@ def as_released(policy: Policy, known: Table) -> Table:
 
 
 def with_told_pattern(policy: Policy, known: Table) -> Table:
-    """The claims in which providers are counted; where values are suppressed, those of which the whole pattern is told.
+    """The claims in which providers are counted; where values are suppressed, those that show the whole pattern.
 
     Providers have few specialties and places. Beside a pattern that is not told, an identifier is therefore blank, whatever the
     reason: other claims of the same provider would tell the suppressed value, and which values were not delivered.

@@ -107,9 +107,13 @@ def kept_by_level(policy: Policy, data: LongitudinalData, tables: PopulationTabl
     return found | (_kept_by_class(policy, tables) if policy.by_class else {})
 
 
+def before_suppression(held: Table) -> Table:
+    """The claims after the long tail is cut, with the values that the release suppresses."""
+    return Table(held.file, "preparation", "truncated_claims")
+
+
 def _kept_without_values(policy: Policy, data: LongitudinalData, tables: PopulationTables) -> dict[str, np.ndarray]:
-    file = tables.held.file
-    before, suppressed = Table(file, "preparation", "truncated_claims"), Table(file, "generalization", "suppressed_values")
+    before, suppressed = before_suppression(tables.held), Table(tables.held.file, "generalization", "suppressed_values")
     found = {}
     for name, column in policy.generalized.items():
         if column not in policy.suppressible:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from deid_assets.assessments.attribute_leaks import ColumnLeaks, leak_measurements, leak_refusals
 from deid_assets.assessments.evidence import Measurement, Refusal
-from deid_assets.assessments.kernel_input import PopulationTables
+from deid_assets.assessments.kernel_input import PopulationTables, before_suppression
 from deid_assets.assessments.released_rows import released_date_columns
 from deid_assets.methods.candidate.passed_on import members_by_value, released_with_codes
 from deid_assets.methods.candidate.released_tables import passed_on
@@ -103,7 +103,7 @@ def _claims(policy: Policy, tables: PopulationTables, suppressed: Table, express
     members, claims = (
         [qi.column for qi in part] for part in (policy.quasi_identifiers.members, policy.quasi_identifiers.claims)
     )
-    before = Table(tables.held.file, "preparation", "truncated_claims") if policy.suppresses_values else None
+    before = before_suppression(tables.held) if policy.suppresses_values else None
     return tables.held.query(
         released_with_codes(tables.profiles, suppressed, tables.held, tables.domains, members, claims, expressions, before)
     )

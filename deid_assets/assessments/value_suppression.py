@@ -109,7 +109,7 @@ def value_lattice(policy: Policy, nodes: pd.DataFrame, found: FoundValues) -> pd
     """
     draws = policy.risk.gate.draws
     chosen = nodes[nodes["node"] == node_text(found.node)].assign(
-        loss=float(found.losses[found.node]), flagged=round(found.share * draws), draws=draws, share=found.share,
+        loss=found.loss, flagged=round(found.share * draws), draws=draws, share=found.share,
         lower=found.share, upper=found.share, decision="candidate", reached="measured", inferred_from=None, minimal=True,
         chosen=True, certificate=False,
     )  # fmt: skip

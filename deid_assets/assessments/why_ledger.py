@@ -6,6 +6,7 @@ from dataclasses import fields
 import pandas as pd
 
 from deid_assets.assessments.candidate_rows import identified_claims
+from deid_assets.assessments.kernel_input import before_suppression
 from deid_assets.assessments.number_of_claims import DAYS
 from deid_assets.methods.candidate.provider_suppression import IDENTIFIERS
 from deid_assets.methods.preparation.top_coding import TopCode, top_code
@@ -178,7 +179,7 @@ def _claim_rows(policy: Policy, levels: Mapping[str, int], made: LedgerTables, t
     shown = ", ".join(_held(column, "h") for column in made.held.columns() if column != "claim_id")
     grouped = ""
     if policy.suppresses_values:
-        before = Table(made.members.file, "preparation", "truncated_claims")
+        before = before_suppression(made.held)
         shown += "".join(f", g.{quoted(column)} AS {quoted(f'g_{column}')}" for column in policy.suppressible)
         grouped = f" LEFT JOIN {before.sql} AS g ON g.claim_id = c.claim_id AND c.fate = '{ledger.RELEASED}'"
     fates = ledger.claim_fates(made, members, policy.removal.newborn_days, policy.removal.non_procedure_claims)

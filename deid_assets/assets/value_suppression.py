@@ -71,7 +71,7 @@ def value_choice(
         "suppressed_values",
         metadata={
             "node": node_text(found.node),
-            "loss": float(found.losses[found.node]),
+            "loss": found.loss,
             "high_risk_share": found.share,
             "generalizations_estimated": found.estimated,
             "suppressed": markdown_table(loss_by_column(policy, found)),

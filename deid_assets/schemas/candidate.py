@@ -132,7 +132,7 @@ def _quasi_identifier(policy: Policy, name: str) -> Column:
 
 
 def _of_claims(policy: Policy, name: str) -> Column:
-    """A quasi-identifier of claims; where values are suppressed, each claim says whether its value is told."""
+    """A quasi-identifier of claims; where values are suppressed, each claim says whether it shows its value."""
     own = _quasi_identifier(policy, name)
     if name not in policy.suppressible:
         return own

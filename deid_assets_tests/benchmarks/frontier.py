@@ -137,7 +137,7 @@ class Frontier:
             ),
             keys, self.executor,
         )  # fmt: skip
-        return None if found is None else float(found.losses[found.node])
+        return None if found is None else found.loss
 
 
 def with_members(loss: float, share: float) -> float:

@@ -238,7 +238,7 @@ def told_of_suppressed(column: np.ndarray, label: np.ndarray, suppressed: np.nda
 
     Examples
     --------
-    Three of four records show that the column is the label; the fourth is told by it, against the most frequent label.
+    Three of four records show that the column is the label; it gives the fourth away, which the most frequent label does not.
 
     >>> told_of_suppressed(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 1]), np.array([False, False, False, True])).fall
     1.0

@@ -57,8 +57,8 @@ class FoundValues:
     ----------
     node, suppressed
         What is released.
-    losses
-        (levels,) * dimensions float: the loss of every node with these values suppressed.
+    loss
+        What the node and these values lose together.
     share
         The larger share at high risk of both readings, on draws that chose none of them.
     estimated
@@ -69,7 +69,7 @@ class FoundValues:
 
     node: Node
     suppressed: SuppressedValues
-    losses: np.ndarray
+    loss: float
     share: float
     estimated: int
     claims: np.ndarray
@@ -140,12 +140,12 @@ def choose_suppressed_values(
     made: FoundValues | None = None
     tried = 0
     for estimate, node in sorted((loss, node) for node, loss in estimates.items() if np.isfinite(loss)):
-        if made is not None and estimate >= made.losses[made.node]:
+        if made is not None and estimate >= made.loss:
             break
         if tried == NODES_MADE or not demand.holds(computation, node):
             continue
         found = search.made_at(node, len(estimates))
-        if found is not None and (made is None or found.losses[node] < made.losses[made.node]):
+        if found is not None and (made is None or found.loss < made.loss):
             made = found
         tried += 1
         if progress:
@@ -201,7 +201,12 @@ class _Search:
     def _estimate(self, node: Node) -> float:
         helpful = self._nothing_suppressed.helpful_values(node, self.keys("values estimate"), ESTIMATE_DRAWS, self.executor)
         chosen = self._chosen(node, helpful, SuppressedValues.none(), self.demand.aim, at_once=True)
-        return np.inf if chosen is None else float(self._losses[node] + self._costs.of_node(chosen, self._levels(node)))
+        return np.inf if chosen is None else self._loss(node, chosen)
+
+    def _loss(self, node: Node, suppressed: SuppressedValues) -> float:
+        together = float(self._losses[node] + self._costs.of_node(suppressed, self._levels(node)))
+        # At the coarsest nodes, suppressed values lose what the normalised scale no longer counts.
+        return min(together, 1.0) if self.loss.scale == "normalised" else together
 
     def _levels(self, node: Node) -> tuple[int, ...]:
         return generalization_at(self.computation.data, self.computation.dimensions, node).histories
@@ -221,12 +226,16 @@ class _Search:
                 share = max(readings.fixed.share, readings.literal.share)
                 upper = readings.upper_bound(self.demand.confidence)
                 if upper <= self.demand.aim and self.demand.holds(shown, node):
-                    losses = self._losses + self._costs.of_every_node(suppressed, self.computation)
-                    if self.loss.scale == "normalised":
-                        # At the coarsest nodes, suppressed values lose what the scale no longer counts.
-                        losses = np.minimum(losses, 1.0)
                     claims = np.bincount(suppressed.histories, self._costs.claims(suppressed), len(self._costs.told))
-                    return FoundValues(node, suppressed, losses, share, estimated, claims.astype(np.int64), self._costs.told)
+                    return FoundValues(
+                        node,
+                        suppressed,
+                        self._loss(node, suppressed),
+                        share,
+                        estimated,
+                        claims.astype(np.int64),
+                        self._costs.told,
+                    )
                 # Another gate holds once still fewer members can be told apart.
                 goal *= _LOWERED if upper <= self.demand.aim else min(0.97, self.demand.aim / upper)
             more = self._chosen(node, helpful, suppressed, goal)
@@ -254,12 +263,13 @@ class _Search:
         cost, cells = self._costs.of_items(values, len(items.targets), levels)
         # Each draw counts for the item that is cheapest for what it helps; draws that need two values wait for a later round.
         price = cost / np.bincount(draws_of, minlength=len(cost))
+        by_price = np.argsort(price, kind="stable")
         rank = np.empty(len(price), np.int64)
-        rank[np.argsort(price, kind="stable")] = np.arange(len(price))
+        rank[by_price] = np.arange(len(price))
         of_draw = np.full(helpful.flagged, len(price), np.int64)
         np.minimum.at(of_draw, helpful.draw, rank[draws_of])
         helped = np.bincount(of_draw[of_draw < len(price)], minlength=len(price))
-        order = np.argsort(price, kind="stable")[helped > 0]
+        order = by_price[helped > 0]
         helped = helped[helped > 0]
         room = self._costs.room(before, self.demand.values_at_most)
         fits = np.zeros(len(order), dtype=bool)
@@ -319,9 +329,7 @@ def _known_values(data: LongitudinalData, items: _Items, levels: Sequence[int]) 
         wanted = owner * of_class + domain.levels[level][codes]
         place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
         chosen = np.flatnonzero(keys[place] == wanted) if len(keys) else np.zeros(0, np.int64)
-        at = np.minimum(np.searchsorted(held, known[chosen]), max(len(held) - 1, 0))
-        there = held[at] == known[chosen] if len(held) else np.zeros(len(chosen), bool)
-        number = np.where(there, claims[at] if len(held) else 0, 0)
+        number = _count_of(known[chosen], held, claims)
         parts.append((own[place[chosen]], codes[chosen], np.full(len(chosen), history), number))
     return _KnownValues(*(np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True)))
 
@@ -330,6 +338,14 @@ def _counted(histories: Histories, values: int) -> tuple[np.ndarray, np.ndarray]
     """Return the distinct keys member * values + code, ascending, and how often each occurs."""
     owner = np.repeat(np.arange(len(histories), dtype=np.int64), histories.counts)
     return np.unique(owner * values + histories.codes, return_counts=True)
+
+
+def _count_of(wanted: np.ndarray, keys: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return how often each wanted key was counted by `_counted`; 0 if it was not."""
+    if not len(keys):
+        return np.zeros(len(wanted), np.int64)
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[at] == wanted, counts[at], 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -389,9 +405,7 @@ class ValueCosts:
             targets, base = np.unique(suppressed.targets[own]), domain.sizes[0]
             keys, counts = _counted(self.data.held[history].take(self.data.targets[targets]), base)
             wanted = np.searchsorted(targets, suppressed.targets[own]) * base + suppressed.codes[own]
-            if len(keys):
-                at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-                found[own] = np.where(keys[at] == wanted, counts[at], 0)
+            found[own] = _count_of(wanted, keys, counts)
         return found
 
     def room(self, suppressed: SuppressedValues, at_most: float) -> np.ndarray:
@@ -405,23 +419,5 @@ class ValueCosts:
         return sum(
             float(np.sum(self.bits[history][level][suppressed.codes[own]] * claims[own]))
             for history, level in enumerate(levels)
-            for own in [suppressed.histories == history]
-        )
-
-    def of_every_node(self, suppressed: SuppressedValues, computation: NodeComputation) -> np.ndarray:
-        """Return what they lose at every node, indexed by its levels."""
-        claims = self.claims(suppressed)
-        total = np.zeros(tuple(dimension.levels for dimension in computation.dimensions))
-        fixed = set(range(len(self.told)))
-        for axis, dimension in enumerate(computation.dimensions):
-            lost = np.zeros(dimension.levels)
-            for history in dimension.histories:
-                fixed.discard(history)
-                own = suppressed.histories == history
-                lost += [float(np.sum(bits[suppressed.codes[own]] * claims[own])) for bits in self.bits[history]]
-            total += lost.reshape([-1 if place == axis else 1 for place in range(total.ndim)])
-        return total + sum(
-            float(np.sum(self.bits[history][0][suppressed.codes[own]] * claims[own]))
-            for history in fixed
             for own in [suppressed.histories == history]
         )

@@ -2,8 +2,8 @@
 
 A suppressed value and a value that was not delivered look alike in a release: both are one further value of the column, at
 every level of its hierarchy. It never equals another value. An adversary who knows a suppressed value sees that it is not told
-and looks for members of whom a value is not told; nobody is exempt. Who reads a blank as a possible match, or as no information
-at all, finds no smaller class.
+and looks for members of whom a value is not told; nobody is exempt. An adversary who reads a blank as a possible match, or as
+no information at all, finds no smaller class.
 """
 
 from collections.abc import Collection
@@ -154,7 +154,7 @@ def _kind(code: int) -> type[np.int16] | type[np.int32]:
 def kept_without_values(held: Histories, domain: Domain, lost: np.ndarray) -> np.ndarray:
     """Return the share of a history's information that is left at every level once some values are suppressed.
 
-    Of a value that is told, log2(all / values of its class) bits are left; of a suppressed one, none. Values that were not
+    A value that is shown keeps log2(all / values of its class) bits, and a suppressed one keeps none. Values that were not
     delivered had none.
 
     Parameters
