@@ -40,6 +40,7 @@ from deid_assets.assets.whole_stage import whole_stages
 from deid_assets.automation.deliveries import Watched, delivery_sensor
 from deid_assets.automation.freshness import freshness_of, freshness_policy
 from deid_assets.automation.in_use import Use, policies_in_use, uses_in
+from deid_assets.automation.overtaken_runs import repeat_sensor
 from deid_assets.automation.refused_runs import report_sensor
 from deid_assets.automation.rereleases import release_schedule
 from deid_assets.checks.contracts import contract_checks
@@ -113,7 +114,11 @@ def build_definitions(
         assets=[asset for part in parts for asset in part.assets],
         asset_checks=[*(check for part in parts for check in part.checks), *automated.checks],
         jobs=[*jobs, *automated.jobs],
-        sensors=[report_sensor(workplace, jobs), *automated.sensors],
+        sensors=[
+            report_sensor(workplace, jobs),
+            repeat_sensor({part.policy.name: job for part, job in zip(parts, jobs, strict=True)}),
+            *automated.sensors,
+        ],
         schedules=automated.schedules,
         resources=resources_of(workplace, [part.keys for part in parts] or [Keys("")]),
     )

@@ -10,7 +10,7 @@ import dagster as dg
 
 from deid_assets.assets.intake import intake
 from deid_assets.assets.upstream_intake import further_inputs, intake_of
-from deid_assets.automation.refused_runs import SENSOR, report_sensor
+from deid_assets.automation import overtaken_runs, refused_runs
 from deid_assets.definitions import PolicyParts, resources_of, stage_assets_of
 from deid_assets.errors import PolicyError, StoreError
 from deid_assets.partitions import deliveries_of
@@ -142,7 +142,10 @@ def build_release(
         assets=parts.assets,
         asset_checks=parts.checks,
         jobs=[job],
-        sensors=[report_sensor(workplace, [job], f"{SENSOR}_{read.name}")],
+        sensors=[
+            refused_runs.report_sensor(workplace, [job], f"{refused_runs.SENSOR}_{read.name}"),
+            overtaken_runs.repeat_sensor({read.name: job}, f"{overtaken_runs.SENSOR}_{read.name}"),
+        ],
         resources=resources_of(workplace, [keys]),
     )
 

@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 from dagster._core.execution.context.data_version_cache import InputAssetVersionInfo
 from dagster._core.execution.context.system import StepExecutionContext
-from dagster._core.storage.tags import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.earlier_releases import EarlierRecords, EarlierRows
@@ -61,14 +60,14 @@ POLICY_TAG = "deid/policy"
 STORE_TAG = "deid/store"
 """Tag of a run: the policy and delivery whose store it writes."""
 
-OUTCOME_TAG = "deid/outcome"
-"""Tag of a run that has ended: what came of it."""
-
 INPUTS_TAG = "deid/inputs"
 """Tag of a run: the beginning of the keyed digest of its inputs, once the delivery has been read."""
 
 OUTCOME_TAG = "deid/outcome"
 """Tag of a run: what came of it, once that is known."""
+
+REPETITION_TAG = "deid/repetition"
+"""Tag of a run that was made again for this reason: how often."""
 
 RELEASED = "published"
 """The outcome of a run that published a release, or found it published; set by the release, wherever the run was started."""
@@ -76,6 +75,23 @@ RELEASED = "published"
 
 PUBLISHED = "published"
 """The part of a published table's key between the policy and the table."""
+
+
+_OVERTAKEN_TAG = "deid/overtaken"
+
+
+def overtaken(run: dg.DagsterRun, policy: str) -> dict[str, str]:
+    """The tag of a run that fails because another release came meanwhile, and is to be made again."""
+    return {_OVERTAKEN_TAG: f"{policy}/{run.run_id}"}
+
+
+def overtaken_policy(run: dg.DagsterRun) -> str | None:
+    """The policy of a run that is to be made again because another release came meanwhile; None for any other run.
+
+    Whoever executes such a run once more in the UI copies its tags, which are about the earlier run.
+    """
+    policy, _, run_id = run.tags.get(_OVERTAKEN_TAG, "").partition("/")
+    return policy if run_id == run.run_id else None
 
 
 def job_name(policy: str) -> str:
@@ -365,9 +381,6 @@ class RestrictedStore(dg.IOManager):
         run = context.run
         self._run_id = run.run_id if run else None
         self._is_over = ended_in(context.instance) if context.instance else None
-        if run and context.instance and run.tags.get(RETRY_ON_ASSET_OR_OP_FAILURE_TAG) == "true":
-            # A repeated run inherits it from the one that another release overtook; it is repeated only if that happens again.
-            context.instance.add_run_tags(run.run_id, {RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"})
         partition = run.tags.get("dagster/partition") if run else None
         if run is None or partition is None:
             return

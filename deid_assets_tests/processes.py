@@ -20,12 +20,12 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def wait_for(what: str, ready: Callable[[], Found], seconds: float = WAIT) -> Found:
-    """Ask until there is an answer."""
+def wait_for(what: str, ready: Callable[[], Found], seconds: float = WAIT, seen: Callable[[], object] | None = None) -> Found:
+    """Ask until there is an answer. If there is none in time, `seen` is asked what there is instead."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = ready()
         if found:
             return found
         time.sleep(0.3)
-    pytest.fail(f"{what}: not within {seconds} seconds")
+    pytest.fail(f"{what}: not within {seconds} seconds" + ("" if seen is None else f", but {seen()}"))

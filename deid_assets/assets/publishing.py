@@ -14,9 +14,7 @@ import duckdb
 import pandas as pd
 from dagster._core.storage.tags import (
     BACKFILL_ID_TAG,
-    MAX_RETRIES_TAG,
     RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
-    RETRY_STRATEGY_TAG,
     SCHEDULE_NAME_TAG,
     SENSOR_NAME_TAG,
 )
@@ -71,7 +69,18 @@ from deid_assets.release.registry import clock
 from deid_assets.release.registry.entries import Entry
 from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of, require_charges
 from deid_assets.release.registry.tries import Tried
-from deid_assets.resources import OUTCOME_TAG, RELEASED, Workplace, content_key, made_under, policy_reading, sibling
+from deid_assets.resources import (
+    OUTCOME_TAG,
+    RELEASED,
+    REPETITION_TAG,
+    Workplace,
+    content_key,
+    made_under,
+    overtaken,
+    policy_name,
+    policy_reading,
+    sibling,
+)
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.report import delivery_version
 from deid_assets.stages import RELEASE, STAGE_OF, stages_of
@@ -466,15 +475,15 @@ REQUIREMENTS = "requirements"
 
 
 def repeat_if_requested(context: dg.AssetExecutionContext) -> None:
-    """Let the daemon repeat the whole run, if it is one that a backfill, a sensor or a schedule requested.
+    """Mark the run as one to be made again, if a backfill, a sensor or a schedule requested it.
 
     Of releases made side by side, each is judged beside those that exist, and the first one published counts for the others.
     """
-    if not REQUESTED_BY.isdisjoint(context.run.tags):
-        context.instance.add_run_tags(
-            context.run.run_id,
-            {MAX_RETRIES_TAG: str(REPEATED_AT_MOST), RETRY_STRATEGY_TAG: "ALL_STEPS", RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "true"},
-        )
+    known = context.run.tags
+    if not REQUESTED_BY.isdisjoint(known) and int(known.get(REPETITION_TAG, "0")) < REPEATED_AT_MOST:
+        # Retries that a project has set would repeat the release alone, and fail again.
+        tags = overtaken(context.run, policy_name(own_key(context))) | {RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"}
+        context.instance.add_run_tags(context.run.run_id, tags)
 
 
 def repeat_if_overtaken(context: dg.AssetExecutionContext, refusals: list[Refusal]) -> None:

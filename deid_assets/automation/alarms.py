@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import dagster as dg
-from dagster._core.storage.tags import AUTO_RETRY_RUN_ID_TAG
 
 from deid_assets.assessments.evidence import PLAIN_UNITS
 from deid_assets.assets.publishing import REQUIREMENTS
 from deid_assets.automation.outcomes import outcome_of
 from deid_assets.errors import REFUSED, PolicyError
 from deid_assets.policy.base import ReleasePolicy
-from deid_assets.resources import policy_name
+from deid_assets.resources import overtaken_policy, policy_name
 
 ALARM = "refusal_alarm"
 
@@ -66,9 +65,9 @@ def refusal_sensor(
 ) -> dg.SensorDefinition:
     """A sensor that calls a function for every failed run of some policies, whatever started the run.
 
-    Each run is reported once, unless the daemon has repeated it because another release overtook it. A function that raises
-    shows as a failed tick of the sensor, and is not called again for this run. What Dagster has not recorded as a failure of a
-    run, such as one that was canceled, is not reported.
+    Each run is reported once, unless another release overtook it and the sensor `overtaken_runs` makes it again. A function
+    that raises shows as a failed tick of the sensor, and is not called again for this run. What Dagster has not recorded as a
+    failure of a run, such as one that was canceled, is not reported.
 
     Parameters
     ----------
@@ -95,8 +94,8 @@ def refusal_sensor(
     )
     def alarm(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
         run = context.dagster_run
-        if _is_repeated(context.instance, run):
-            return dg.SkipReason(f"run {run.run_id} was overtaken by another release, and is repeated")
+        if overtaken_policy(run) is not None:
+            return dg.SkipReason(f"run {run.run_id} was overtaken by another release, and is made again")
         events = [entry.dagster_event for entry in context.instance.all_logs(run.run_id) if entry.dagster_event is not None]
         policy = _policy_of(events, names)
         if policy is None:
@@ -106,12 +105,6 @@ def refusal_sensor(
         return None
 
     return alarm
-
-
-def _is_repeated(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Whether the run that repeats this one exists. An announced one may never come: a completed backfill repeats nothing."""
-    again = run.tags.get(AUTO_RETRY_RUN_ID_TAG)
-    return again is not None and instance.get_run_by_id(again) is not None
 
 
 def _policy_of(events: Sequence[dg.DagsterEvent], names: frozenset[str]) -> str | None:

@@ -7,7 +7,8 @@ import pytest
 
 import deid_assets
 from deid_assets.assessments.evidence import NOT_JUDGED, Refusal
-from deid_assets.assets.publishing import refusal, repeat_if_overtaken
+from deid_assets.assets.publishing import REPEATED_AT_MOST, refusal, repeat_if_overtaken
+from deid_assets.resources import REPETITION_TAG, overtaken_policy
 
 PRIVACY = (
     "failed_measurement",
@@ -42,16 +43,36 @@ def test_every_rule_that_is_listed_is_one_that_somebody_raises():
     assert {rule for rule in NOT_JUDGED if sum(source.count(f'"{rule}"') for source in sources) < 2} == set()
 
 
+OVERTAKEN = Refusal("released_meanwhile", "release", None, None, "why")
+
+
+def overtaken_after(refusals: list[Refusal], tags: dict[str, str]) -> str | None:
+    """The policy that a run with these refusals and tags is to be made again for."""
+
+    @dg.asset(key_prefix="our_claims")
+    def release(context: dg.AssetExecutionContext) -> None:
+        repeat_if_overtaken(context, refusals)
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = dg.materialize([release], instance=instance, tags=tags)
+        return overtaken_policy(instance.get_run_by_id(run.run_id))
+
+
 @pytest.mark.parametrize(("others", "repeated"), [([], True), (["missing_evidence"], True), (["failed_measurement"], False)])
 def test_a_release_that_was_overtaken_is_repeated_only_if_nothing_else_is_judged_wrong(others, repeated):
     """Another release that came meanwhile is no reason to judge anew what is refused anyhow."""
-    with dg.DagsterInstance.ephemeral() as instance:
+    refusals = [OVERTAKEN, *(reason(rule) for rule in others)]
+    assert overtaken_after(refusals, {"dagster/backfill": "ours"}) == ("our_claims" if repeated else None)
 
-        @dg.asset
-        def release(context: dg.AssetExecutionContext) -> None:
-            rules = ["released_meanwhile", *others]
-            repeat_if_overtaken(context, [Refusal(rule, "release", None, None, "why") for rule in rules])
 
-        run = dg.materialize([release], instance=instance, tags={"dagster/backfill": "ours"})
-        tags = instance.get_run_by_id(run.run_id).tags
-    assert (tags.get("dagster/retry_on_asset_or_op_failure") == "true") == repeated == ("dagster/max_retries" in tags)
+@pytest.mark.parametrize(
+    ("tags", "repeated"),
+    [
+        ({}, False),
+        ({"dagster/schedule_name": "ours"}, True),
+        ({"dagster/sensor_name": "ours", REPETITION_TAG: str(REPEATED_AT_MOST - 1)}, True),
+        ({"dagster/sensor_name": "ours", REPETITION_TAG: str(REPEATED_AT_MOST)}, False),
+    ],
+)
+def test_a_release_that_was_overtaken_is_repeated_if_the_daemon_requested_it_and_not_for_ever(tags, repeated):
+    assert overtaken_after([OVERTAKEN], tags) == ("our_claims" if repeated else None)

@@ -14,6 +14,7 @@ from deid_assets.assets.publishing import refusal
 from deid_assets.assets.stage_asset import refusals_fail
 from deid_assets.automation.alarms import Unfulfilled
 from deid_assets.errors import PolicyError, RefusedError
+from deid_assets.resources import overtaken
 
 DELIVERIES = dg.DynamicPartitionsDefinition(name="deliveries_of_alarms")
 PAGE = Path(deid_assets.__file__).parent / "docs" / "embedding.md"
@@ -113,18 +114,9 @@ def test_a_crash_is_an_error_and_nothing_of_its_text_is_told(instance, ticks, to
 def test_a_run_that_is_repeated_is_not_told(instance, ticks, told):
     """It was overtaken by another release; what comes of it is told of the run that follows."""
     run_id = run(instance, refusal([GateRefusal("released_meanwhile", "cross_release_risk", None, None, "run again")]))
-    instance.add_run_tags(run_id, {"dagster/will_retry": "true", "dagster/auto_retry_run_id": run(instance, None)})
+    instance.add_run_tags(run_id, overtaken(instance.get_run_by_id(run_id), "our_claims"))
     ticks.tick()
     assert told == []
-
-
-@pytest.mark.parametrize("tags", [{}, {"dagster/auto_retry_run_id": "6e0f9e4c-3d0e-4b8e-9d5c-000000000000"}])
-def test_a_run_that_is_announced_to_be_repeated_and_is_not_is_told(instance, ticks, told, tags):
-    """As where the backfill that requested it was completed meanwhile."""
-    run_id = run(instance, refusal(GATE))
-    instance.add_run_tags(run_id, {"dagster/will_retry": "true", **tags})
-    ticks.tick()
-    assert [one.run_id for one in told] == [run_id]
 
 
 def test_runs_of_others_and_runs_that_succeed_are_not_told(instance, ticks, told):

@@ -106,7 +106,11 @@ class TestExampleProject:
 
     def test_resources_and_sensors_have_names_of_their_own(self, loaded):
         assert set(loaded.resources) == {"deid_our_claims", "deid_our_claims_store"}
-        assert {sensor.name for sensor in loaded.sensors} == {"our_claims_deliveries", "refusal_report_our_claims"}
+        assert {sensor.name for sensor in loaded.sensors} == {
+            "our_claims_deliveries",
+            "refusal_report_our_claims",
+            "overtaken_runs_our_claims",
+        }
 
     @pytest.mark.matrix
     def test_one_command_makes_warehouse_release_and_what_reads_it(self, tmp_path):

@@ -14,7 +14,7 @@ from deid_assets.command_line.run import LOCATION
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.verification import verify
 from deid_assets.release.registry.chain import Registry
-from deid_assets.resources import STORE_TAG, job_name
+from deid_assets.resources import STORE_TAG, job_name, overtaken_policy
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import register_delivery
 from deid_assets.store.home import Home
@@ -72,11 +72,12 @@ def runs(home) -> Iterator[list[dg.DagsterRun]]:
         def over() -> list[dg.DagsterRun]:
             with dagster_instance(home) as instance:
                 found = instance.get_runs()
-            followed = {run.parent_run_id for run in found}
-            waiting = [run for run in found if run.tags.get("dagster/will_retry") == "true" and run.run_id not in followed]
+            # Each was followed by the run with its id as the key of the request.
+            followed = {run.tags.get("dagster/run_key") for run in found}
+            waiting = [run for run in found if overtaken_policy(run) is not None and run.run_id not in followed]
             return [] if waiting or not all(run.is_finished for run in found) else found
 
-        yield wait_for("the runs", over)
+        yield wait_for("the runs", over, seen=lambda: _states(home))
 
 
 def _backfill(ui: Ui, policy: str, deliveries: tuple[str, ...]) -> str:
@@ -85,6 +86,12 @@ def _backfill(ui: Ui, policy: str, deliveries: tuple[str, ...]) -> str:
     started = ui.ask(BACKFILL, params={"selector": selector, "partitionNames": list(deliveries)})["launchPartitionBackfill"]
     assert started["__typename"] == "LaunchBackfillSuccess", started
     return started["backfillId"]
+
+
+def _states(home: Home) -> list[str]:
+    """Every run with what shows whether it goes on."""
+    with dagster_instance(home) as instance:
+        return [f"{run.tags[STORE_TAG]} {run.status.value} {run.tags}" for run in instance.get_runs()]
 
 
 def _status(ui: Ui, backfill: str) -> str:

@@ -123,7 +123,7 @@ class TestTheUi:
 
     def test_the_automation_page_shows_sensors_and_schedules_with_their_states(self, ui, seen):
         seen.opens(f"{ui.url}/automation")
-        seen.shows("deliveries_of_small", "rerelease_small", "freshness_small", "refusal_report")
+        seen.shows("deliveries_of_small", "rerelease_small", "freshness_small", "refusal_report", "overtaken_runs")
         seen.shows("Standard sensor", "Run status sensor", "At 06:00 AM UTC, only on Monday", "At 05:00 AM UTC")
         switches = seen.page.get_by_role("switch")
         assert switches.count() == 0 or all(switch.is_checked() for switch in switches.all())
