@@ -12,7 +12,7 @@ from deid_assets.assessments.detail import enough_detail
 from deid_assets.assessments.kernel_input import kept_at_node
 from deid_assets.errors import RefusedError
 from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE, Node
-from deid_assets.methods.lattice.predictive_tagging import node_text, parse_node
+from deid_assets.methods.lattice.predictive_tagging import everything_above, everything_below, node_text, parse_node
 from deid_assets.policy.models import Policy
 
 
@@ -67,14 +67,35 @@ def nodes_to_try(
     open_ = nodes["decision"] == "open"
     decided = useful["loss"] < nodes.loc[open_, "loss"].min() if open_.any() else True
     candidate = (useful["decision"] == "candidate") & decided
-    # Suppressing a share s of the members lowers the share at high risk by at most s.
-    reachable = candidate | (useful["lower"] <= risk.max_high_risk_share + risk.suppression.at_most)
+    if PINNED in not_again.values():
+        # There is one node, and it is tried whatever the search has left open.
+        candidate |= useful["decision"] == "open"
+        reachable = pd.Series(True, index=useful.index)
+    elif policy.prefers_detail:
+        reachable = candidate | _needing_no_more(policy, nodes).loc[useful.index]
+    else:
+        # Suppressing a share s of the members lowers the share at high risk by at most s.
+        reachable = candidate | (useful["lower"] <= risk.max_high_risk_share + risk.suppression.at_most)
     return NodesToTry(
         tuple(map(parse_node, useful.loc[candidate, "node"])),
         tuple(map(parse_node, useful.loc[reachable, "node"])),
         not_tried,
         int(open_.sum()),
     )
+
+
+def _needing_no_more(policy: Policy, nodes: pd.DataFrame) -> pd.Series:
+    """Whether a node is known to need no more suppressed members than allowed, and nothing is open that loses less."""
+    needs_no_more, needs_more = (np.zeros(policy.dimension_levels, dtype=bool) for _ in range(2))
+    for text, share in nodes.loc[nodes["to_suppress"].notna(), ["node", "to_suppress"]].itertuples(index=False):
+        if share <= policy.risk.suppression.at_most:
+            needs_no_more[everything_above(parse_node(text))] = True
+        else:
+            needs_more[everything_below(parse_node(text))] = True
+    at = tuple(np.array([parse_node(text) for text in nodes["node"]]).T)
+    left_open = ~(needs_no_more | needs_more)[at]
+    least_open = nodes["loss"][left_open].min() if left_open.any() else np.inf
+    return pd.Series(needs_no_more[at], index=nodes.index) & (nodes["loss"] < least_open)
 
 
 def all_but_pinned(policy: Policy, last: Mapping[str, str] | None) -> dict[Node, str]:

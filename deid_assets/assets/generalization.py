@@ -37,7 +37,7 @@ from deid_assets.methods.kernel import engine
 from deid_assets.methods.lattice.choice import choose_generalization
 from deid_assets.methods.lattice.diagnosis import COLUMNS, Demands, diagnose
 from deid_assets.methods.lattice.information_loss import LatticeLoss
-from deid_assets.methods.lattice.longitudinal_search import search_lattice
+from deid_assets.methods.lattice.longitudinal_search import Suppression, search_lattice
 from deid_assets.methods.lattice.nodes import nodes_frame
 from deid_assets.methods.lattice.predictive_tagging import node_text, parse_node
 from deid_assets.methods.population.encoding import released_ids
@@ -93,6 +93,7 @@ def generalization_lattice(
             risk.search.draws_at_most,
             risk.search.enough,
             risk.max_high_risk_share + risk.suppression.at_most if risk.suppression.at_most else None,
+            _suppression(policy),
             exhaustive=risk.search.exhaustive,
             progress=Progress(context),
             executor=executor,
@@ -114,6 +115,14 @@ def generalization_lattice(
         }
     )
     return nodes
+
+
+def _suppression(policy: Policy) -> Suppression | None:
+    """Who may be suppressed so that the others keep more detail; None if the policy does not prefer that."""
+    risk = policy.risk
+    if not policy.prefers_detail:
+        return None
+    return Suppression(risk.search.aim * risk.max_high_risk_share, risk.suppression.at_most, risk.search.enough)
 
 
 def _figures(policy: Policy, nodes: pd.DataFrame, without_suppressed: float | None = None) -> dict[str, dg.MetadataValue]:
@@ -218,6 +227,7 @@ def generalization_choice(
             risk.search.aim,
             executor,
             gates,
+            policy.prefers_detail,
         )
         if choice is not None:
             tries.require_not_refused(levels_at(policy, choice.node))

@@ -309,8 +309,9 @@ def _gates(policy: Policy) -> Iterator[str]:
         f"{_decides(risk.gate.statistic, risk.gate.confidence)} over {risk.gate.draws} fresh draws"
     )
     if risk.suppression.at_most > 0:
+        purpose = "so that the others keep more detail" if policy.prefers_detail else "to reach this"
         yield (
-            f"to reach this, up to {_share(risk.suppression.at_most)} of the sampled members may be suppressed, those whom "
+            f"{purpose}, up to {_share(risk.suppression.at_most)} of the sampled members may be suppressed, those whom "
             "simulated adversaries find most often; the remaining members are measured again on fresh draws that did not "
             "select them"
         )

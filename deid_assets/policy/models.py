@@ -165,6 +165,11 @@ class Policy(ReleasePolicy):
         return self.recoding == "by_class"
 
     @property
+    def prefers_detail(self) -> bool:
+        """Whether members are suppressed so that the others keep more detail."""
+        return self.risk.suppression.prefer == "detail"
+
+    @property
     def suppresses_values(self) -> bool:
         """Whether single values of claims may be suppressed."""
         return self.risk.suppression.values_at_most > 0

@@ -253,6 +253,11 @@ def _generalization_lattice(policy: Policy) -> DataFrameSchema:
             "minimal": column(dt.boolean, Role.OTHER, "a candidate with no candidate below"),
             "chosen": column(dt.boolean, Role.OTHER, "the candidate of least loss"),
             "certificate": column(dt.boolean, Role.OTHER, "directly below the chosen node, and not a candidate"),
+            "to_suppress": _share(
+                "smallest share of released members without whom the node would be safe, on the draws that choose them; blank "
+                "if that was not measured",
+                nullable=True,
+            ),
         },
         unique=["node"],
     )

@@ -1,9 +1,34 @@
 """Which nodes of a lattice are tried that the search did not decide everywhere."""
 
+import math
+
 import pandas as pd
+import pytest
 
 from deid_assets.assessments.nodes_to_try import nodes_to_try
-from deid_assets_tests.policy.policy_texts import example_policy
+from deid_assets.methods.lattice.candidate_gates import PINNED
+from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal, node_text
+from deid_assets.policy.loading import policy_from
+from deid_assets_tests.policy.policy_texts import example_policy, public_values
+
+DETAIL = policy_from(public_values(risk__suppression={"at_most": 0.03, "prefer": "detail"}))
+EVERY = all_nodes([levels - 1 for levels in DETAIL.dimension_levels])
+TOP = EVERY[-1]
+
+
+def searched(to_suppress: dict[tuple[int, ...], float], candidates: tuple = ()) -> pd.DataFrame:
+    """The whole lattice, whose losses are sums of levels, with the shares of members that some nodes need."""
+    rows = [
+        (
+            node_text(node),
+            float(sum(node)),
+            "candidate" if node in candidates else "not_candidate" if candidates else "open",
+            0.0,
+            to_suppress.get(node, math.nan),
+        )
+        for node in sorted(EVERY, key=lambda node: (sum(node), node))
+    ]
+    return pd.DataFrame(rows, columns=["node", "loss", "decision", "lower", "to_suppress"])
 
 
 def test_a_candidate_that_loses_as_much_as_an_open_node_is_not_tried_as_it_is():
@@ -13,3 +38,30 @@ def test_a_candidate_that_loses_as_much_as_an_open_node_is_not_tried_as_it_is():
     found = nodes_to_try(example_policy(), nodes, {}, 20_000, {})
     assert found.as_they_are == ((0, 0),) and found.left_open == 1
     assert found.without_flagged == ((0, 0), (1, 1))
+
+
+def test_if_detail_is_preferred_nodes_are_tried_that_need_no_more_suppressed_members_best_first():
+    fine = next(node for node in EVERY if sum(node) == 1)
+    above = [node for node in EVERY if below_or_equal(fine, node)]
+    others = {node: 0.2 for node in EVERY if not below_or_equal(fine, node)}
+    found = nodes_to_try(DETAIL, searched({fine: 0.03} | others), {}, 20_000, {})
+    assert found.without_flagged == tuple(sorted(above, key=lambda node: (sum(node), node)))
+
+
+def test_nor_is_one_tried_that_loses_as_much_as_one_of_which_nothing_is_known():
+    """Nothing is known of the others of the same height."""
+    fine = next(node for node in EVERY if sum(node) == 2)
+    needs_more = {node: 0.2 for node in EVERY if sum(node) == 1}
+    assert nodes_to_try(DETAIL, searched({fine: 0.01} | needs_more), {}, 20_000, {}).without_flagged == ()
+
+
+def test_candidates_are_tried_without_some_members_whatever_they_need():
+    found = nodes_to_try(DETAIL, searched(dict.fromkeys(EVERY, 0.2), (TOP,)), {}, 20_000, {})
+    assert found.without_flagged == found.as_they_are == (TOP,)
+
+
+@pytest.mark.parametrize("policy", [example_policy(), DETAIL], ids=["members", "detail"])
+def test_a_pinned_node_is_tried_whatever_the_search_left_open(policy):
+    pinned = EVERY[len(EVERY) // 2]
+    found = nodes_to_try(policy, searched({}), {}, 20_000, {node: PINNED for node in EVERY if node != pinned})
+    assert found.as_they_are == found.without_flagged == (pinned,)

@@ -21,7 +21,8 @@ from deid_assets.assessments.number_of_claims import claim_bins_of
 from deid_assets.assessments.other_gates import other_gates
 from deid_assets.cluster.executors import search_executor
 from deid_assets.methods.kernel.node_computation import NodeComputation
-from deid_assets.methods.lattice.choice import DRAWS_A_MEMBER, members_to_suppress, suppress_flagged
+from deid_assets.methods.lattice.choice import suppress_flagged
+from deid_assets.methods.lattice.flagged_members import DRAWS_A_MEMBER, members_to_suppress
 from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.longitudinal_search import search_lattice
 from deid_assets.methods.population.longitudinal_data import top_node

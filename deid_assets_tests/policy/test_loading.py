@@ -67,7 +67,7 @@ class TestShippedPolicies:
         assert truncated["column"] == "claims_truncated", "a column less is published"
         assert default["quasi_identifiers"] == paper["quasi_identifiers"]
         suppressions = [content["risk"].pop("suppression") for content in (paper, default)]
-        assert suppressions == [{"at_most": at_most, "values_at_most": 0} for at_most in (0, 0.03)]
+        assert suppressions == [{"at_most": at_most, "values_at_most": 0, "prefer": "members"} for at_most in (0, 0.03)]
         searches = [content["risk"].pop("search") for content in (paper, default)]
         assert searches[0]["aim"] == searches[1]["aim"] and searches[0]["error"] == searches[1]["error"]
         assert searches[1]["draws_at_most"] < searches[0]["draws_at_most"], "more nodes may stay undecided, none fewer"

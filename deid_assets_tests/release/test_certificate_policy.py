@@ -10,6 +10,7 @@ from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE
 from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate
 from deid_assets.policy.loading import policies_in, policy_from
 from deid_assets.release.manifest.certificate_policy import StatedLattice
+from deid_assets_tests.policy.policy_texts import public_values
 from deid_assets_tests.release.making import POLICY, PROOF
 from deid_assets_tests.scenarios.test_flat_release import FLAT
 
@@ -32,6 +33,13 @@ def test_of_a_policy_that_ships(policy):
         ),
         Criterion("lower_bound", policy.risk.max_high_risk_share + policy.risk.suppression.at_most),
     )
+
+
+def test_where_detail_is_preferred_nodes_fail_that_need_more_suppressed_members():
+    told = {"at_most": 0.02, "prefer": "detail"}
+    stated = stated_by(policy_from(public_values(risk__suppression=told)))
+    assert [criterion.kind for criterion in stated.criteria] == ["sequential", "suppression"]
+    assert stated.criteria[1] == Criterion("suppression", 0.02)
 
 
 def test_of_a_flat_policy():

@@ -164,7 +164,7 @@ class TestLattice:
         row = {"node": node_text([0] * len(dimensions)), **dimensions} | {
             "height": 0, "loss": 0.0, "flagged": 3, "draws": 100, "share": 0.03, "lower": 0.01, "upper": 0.05,
             "decision": "candidate", "reached": "measured", "inferred_from": None, "minimal": True, "chosen": True,
-            "certificate": False,
+            "certificate": False, "to_suppress": 0.02,
         }  # fmt: skip
         frame = pd.DataFrame([row | changes])
         return frame.astype(dict.fromkeys(("node", "decision", "reached", "inferred_from"), "str"))

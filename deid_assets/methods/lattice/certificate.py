@@ -55,6 +55,7 @@ class Criterion:
     kind
         'sequential': the sequential rule finds the share above the threshold, or is undecided at the last allowed draw.
         'lower_bound': Wilson's lower 95 % bound is above the threshold. 'counted': the share itself is above it.
+        'suppression': the share is that of the members who would have to be suppressed, and above it.
     threshold
         The share with which nodes were compared.
     error
@@ -63,7 +64,7 @@ class Criterion:
         Number of draws after which an undecided node is not a candidate; None for the other kinds.
     """
 
-    kind: Literal["sequential", "lower_bound", "counted"]
+    kind: Literal["sequential", "lower_bound", "counted", "suppression"]
     threshold: float
     error: float | None = None
     draws_at_most: int | None = None
@@ -72,7 +73,7 @@ class Criterion:
         """Whether the counts of a node show that it failed."""
         flagged, of = measured.flagged, measured.of
         if flagged is None or of is None:
-            return self.kind == "counted" and measured.share > self.threshold
+            return self.kind in ("counted", "suppression") and measured.share > self.threshold
         if self.kind == "sequential":
             decision = self._rule.decide(flagged, of)
             return decision == "not_candidate" or (decision == "undecided" and not self.is_open(measured))
@@ -202,7 +203,7 @@ class OptimalityCertificate:
         ----------
         hide_counts
             Whether the measured counts are of people. If so, shares are rounded too, those of failed nodes up, so that they
-            stay above the threshold.
+            stay above the threshold. Shares of members who would have to be suppressed always are.
 
         Examples
         --------
@@ -222,7 +223,7 @@ class OptimalityCertificate:
             no_better = tuple((node, _down(loss / most, step)) for node, loss in self.no_better)
 
         def told(measured: MeasuredNode) -> MeasuredNode:
-            if not hide_counts:
+            if not hide_counts and self.criterion.kind != "suppression":
                 return measured
             if self.criterion.fails(measured):
                 return MeasuredNode(measured.node, min(1.0, -_down(-measured.share, step)))

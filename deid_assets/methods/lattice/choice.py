@@ -17,15 +17,13 @@ import numpy as np
 from deid_assets.methods.adversary.two_readings import Adversary, BothReadings, both_readings
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.candidate_gates import DEMOGRAPHICS, OtherGates
+from deid_assets.methods.lattice.flagged_members import DRAWS_A_MEMBER, members_to_suppress
 from deid_assets.methods.population.longitudinal_data import top_node
 
 StreamKeys = Callable[[str], bytes]
 Node = tuple[int, ...]
 
 HIGH_RISK = "share at high risk"
-
-DRAWS_A_MEMBER = 25
-"""Number of draws of the suppression stream for each sampled member and round."""
 
 PROSPECT_DRAWS = 65_536
 """Number of draws for sorting out nodes for which suppression is hopeless."""
@@ -66,6 +64,7 @@ def choose_generalization(
     aim: float,
     executor: Executor | None = None,
     other_gates: OtherGates | None = None,
+    prefer_detail: bool = False,
 ) -> tuple[Choice | None, dict[Node, str]]:
     """Choose the node with the least loss among those that hold on fresh draws.
 
@@ -87,6 +86,8 @@ def choose_generalization(
         Fraction of MaxSup that a chosen node must not exceed, so that the gate's bound does not refuse it by chance.
     other_gates
         Further requirements on a chosen node.
+    prefer_detail
+        Whether nodes with suppression are tried first, and candidates only if none of them holds.
 
     Returns
     -------
@@ -97,26 +98,35 @@ def choose_generalization(
     passed_over: dict[Node, str] = {}
     if other_gates and other_gates.small_classes_however_suppressed(top_node(computation.dimensions), suppress_at_most):
         return None, dict.fromkeys([*candidates, *with_suppression], DEMOGRAPHICS)
-    for node in candidates:
+
+    def as_it_is(node: Node) -> Choice | str:
         gate = other_gates.failing(node, nobody) if other_gates else None
-        if gate is None:
-            readings = both_readings(computation, node, adversary, keys("confirmation"), draws, executor)
-            if readings.hold(max_high_risk_share, confidence, aim):
-                return Choice(node, readings, nobody), passed_over
-        passed_over[node] = gate or HIGH_RISK
-    if suppress_at_most <= 0:
-        return None, passed_over
-    for node in with_suppression:
+        if gate is not None:
+            return gate
+        readings = both_readings(computation, node, adversary, keys("confirmation"), draws, executor)
+        return Choice(node, readings, nobody) if readings.hold(max_high_risk_share, confidence, aim) else HIGH_RISK
+
+    def without_flagged(node: Node) -> Choice | str:
         gate = other_gates.failing_however_suppressed(node, suppress_at_most) if other_gates else None
-        if gate is None and not _is_hopeless(computation, node, keys, aim * max_high_risk_share, suppress_at_most, executor):
-            found = suppress_flagged(
-                computation, node, adversary, keys, max_high_risk_share, draws, confidence, suppress_at_most, aim, executor
-            )
-            if found is not None:
-                gate = other_gates.failing(node, found[1]) if other_gates else None
-                if gate is None:
-                    return Choice(node, found[0], found[1]), passed_over
-        passed_over[node] = gate or HIGH_RISK
+        if gate is not None:
+            return gate
+        if _is_hopeless(computation, node, keys, aim * max_high_risk_share, suppress_at_most, executor):
+            return HIGH_RISK
+        found = suppress_flagged(
+            computation, node, adversary, keys, max_high_risk_share, draws, confidence, suppress_at_most, aim, executor
+        )
+        if found is None:
+            return HIGH_RISK
+        gate = other_gates.failing(node, found[1]) if other_gates else None
+        return Choice(node, *found) if gate is None else gate
+
+    ways = [(as_it_is, candidates), (without_flagged, with_suppression if suppress_at_most > 0 else ())]
+    for way, nodes in reversed(ways) if prefer_detail else ways:
+        for node in nodes:
+            tried = way(node)
+            if isinstance(tried, Choice):
+                return tried, passed_over
+            passed_over[node] = tried
     return None, passed_over
 
 
@@ -169,30 +179,6 @@ def suppress_flagged(
             share = max(full.fixed.share, full.literal.share)
         goal *= min(0.9, target / share)
     return None
-
-
-def members_to_suppress(drawn: np.ndarray, flagged: np.ndarray, goal: float) -> np.ndarray:
-    """Return the fewest members, most often flagged first, without whom the share of these draws is at most `goal`.
-
-    Parameters
-    ----------
-    drawn, flagged
-        (n,) number of draws of each member, and number of those that were flagged.
-
-    Returns
-    -------
-    np.ndarray
-        Positions of the members, from most to least often flagged; empty if nobody must be suppressed.
-
-    Examples
-    --------
-    >>> members_to_suppress(np.array([10, 10, 10]), np.array([1, 9, 0]), goal=0.1).tolist()
-    [1]
-    """
-    order = np.argsort(-(flagged / np.maximum(drawn, 1)), kind="stable")
-    left_drawn = drawn.sum() - np.concatenate([[0], np.cumsum(drawn[order])])
-    left_flagged = flagged.sum() - np.concatenate([[0], np.cumsum(flagged[order])])
-    return order[: int(np.flatnonzero(left_flagged <= goal * left_drawn)[0])]
 
 
 def _is_hopeless(

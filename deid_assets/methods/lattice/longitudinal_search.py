@@ -18,6 +18,7 @@ import numpy as np
 
 from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK
 from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice.flagged_members import DRAWS_A_MEMBER, fewest_to_suppress
 from deid_assets.methods.lattice.predictive_tagging import (
     Node,
     all_nodes,
@@ -54,6 +55,9 @@ class NodeResult:
         'measured', 'inferred' from another node, or 'not_reached' if the decision is open.
     source
         The node from which the decision was inferred: a candidate below, or a non-candidate above. None if there is none.
+    to_suppress
+        The smallest share of members without whom the node would be safe on the draws that choose them (`fewest_to_suppress`);
+        None if that was not measured.
     """
 
     node: Node
@@ -67,6 +71,26 @@ class NodeResult:
     decision: NodeDecision
     reached: Literal["measured", "inferred", "not_reached"]
     source: Node | None = None
+    to_suppress: float | None = None
+
+
+@dataclass(frozen=True)
+class Suppression:
+    """Members who may be suppressed so that the others keep more detail.
+
+    Attributes
+    ----------
+    goal
+        The share at high risk that the others must not exceed on the draws that choose the members.
+    at_most
+        Largest share of the released members who may be suppressed.
+    enough
+        Number of nodes of least loss to find that need no more; None: it is decided for every node.
+    """
+
+    goal: float
+    at_most: float
+    enough: int | None = None
 
 
 @dataclass(frozen=True)
@@ -138,6 +162,7 @@ class _Search:
         self.progress, self.executor, self.full_effort = progress, executor, full_effort
         self.measured: dict[Node, _Measured] = {}
         self._looked_at: dict[Node, tuple[int, int]] = {}
+        self._to_suppress: dict[Node, float] = {}
         # For each kind of decision, the number of the first measured node that implies it.
         self._sources = {decision: np.full(shape, _NONE, dtype=np.int32) for decision in _STRONGEST_FIRST}
         self._lower, self._upper = np.zeros(shape), np.ones(shape)
@@ -179,6 +204,15 @@ class _Search:
             self._looked_at[node] = looked.flagged, looked.draws
             self._bound(node, looked.flagged, looked.draws)
         return wilson_interval(*self._counts(node))[0] <= most
+
+    def needs_no_more(self, node: Node, allowed: Suppression) -> bool:
+        """Whether a node would be safe without so many members, on the draws that choose them."""
+        members = len(self.computation.data.targets)
+        flags = self.computation.flagged_targets(node, self.stream_key, DRAWS_A_MEMBER * members, executor=self.executor)
+        share = fewest_to_suppress(flags.drawn, flags.flagged, allowed.goal) / members
+        self._to_suppress[node] = share
+        self.progress(self._open.size, self._open.size, f"node {node}: safe without {share:.2%} of the members")
+        return share <= allowed.at_most
 
     def _counts(self, node: Node) -> tuple[int, int] | tuple[None, None]:
         found = self.measured.get(node)
@@ -223,6 +257,7 @@ class _Search:
                 decision=decision,
                 reached="measured" if found else "not_reached" if decision == "open" else "inferred",
                 source=None if found or source == _NONE else measured[source],
+                to_suppress=self._to_suppress.get(node),
             )
         return results
 
@@ -236,6 +271,7 @@ def search_lattice(
     draws_at_most: int = 2_000_000,
     enough: int | None = None,
     in_reach: float | None = None,
+    suppression: Suppression | None = None,
     exhaustive: bool = False,
     progress: Progress | None = None,
     executor: Executor | None = None,
@@ -263,6 +299,8 @@ def search_lattice(
     in_reach
         Largest share that suppression could bring down to what is accepted. If there is no candidate, nodes are measured by
         one block of draws until it is known for all which share is certainly larger. None: nobody may be suppressed.
+    suppression
+        Who may be suppressed although there may be a candidate. The nodes that lose least are then found that need no more.
     exhaustive
         Whether to decide every node by all `draws_at_most` of its own draws, without tagging.
     progress
@@ -294,6 +332,14 @@ def search_lattice(
     chosen = _choose_with_certificate(search, losses)
     if chosen is None and in_reach is not None and not exhaustive:
         tagged_lattice(losses, partial(search.is_in_reach, most=in_reach))
+    if suppression is not None:
+        # The number of members never increases on the way up (`fewest_to_suppress`), so that tags are sound here, too.
+        needs_no_more = partial(search.needs_no_more, allowed=suppression)
+        if exhaustive:
+            for node in all_nodes([levels - 1 for levels in shape]):
+                needs_no_more(node)
+        else:
+            tagged_lattice(losses, needs_no_more, suppression.enough)
 
     results = search.results(losses)
     minimal = lowest_nodes(search.decisions() == "candidate")

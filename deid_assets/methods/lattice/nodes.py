@@ -26,8 +26,11 @@ def nodes_frame(search: LatticeSearch) -> pd.DataFrame:
             "minimal": result.node in search.minimal,
             "chosen": search.chosen is not None and result.node == search.chosen.node,
             "certificate": result.node in below,
+            "to_suppress": result.to_suppress,
         }
         for result in search.nodes
     ]
     texts = dict.fromkeys(("inferred_from", "node", "decision", "reached"), "str")
-    return pd.DataFrame(rows).astype(texts | {"flagged": "Int64", "draws": "Int64", "share": "float64"})
+    return pd.DataFrame(rows).astype(
+        texts | {"flagged": "Int64", "draws": "Int64", "share": "float64", "to_suppress": "float64"}
+    )

@@ -497,6 +497,20 @@ def _recoding(policy: Policy) -> Iterator[Problem]:
         )
 
 
+def _preferred_detail(policy: Policy) -> Iterator[Problem]:
+    """A preference between members and detail applies where members may be suppressed, and one generalization is chosen."""
+    if not policy.prefers_detail:
+        return
+    at = ("risk", "suppression", "prefer")
+    if policy.risk.suppression.at_most <= 0:
+        yield Problem(
+            at, "no member may be suppressed (at_most: 0), so there is nothing to prefer; say members, or raise at_most"
+        )
+    for what, found in (("recoding: by_class", policy.by_class), ("suppressed values", policy.suppresses_values)):
+        if found:
+            yield Problem(at, f"{what} says what detail is kept; say members")
+
+
 def _suppressed_values(policy: Policy) -> Iterator[Problem]:
     """Values are chosen anew for each delivery, among values that no other column or release tells."""
     if not policy.suppresses_values:
@@ -586,6 +600,7 @@ RULES: tuple[Rule, ...] = (
     _utility,
     _dates,
     _recoding,
+    _preferred_detail,
     _suppressed_values,
     _number_of_claims,
     _counts,

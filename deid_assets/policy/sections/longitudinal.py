@@ -412,6 +412,12 @@ class Suppression(Section):
         description="highest share of the released values of a claim-level column that may be suppressed, so that other values "
         "keep more detail; 0: none. Suppressed and missing values are then both published as 'suppressed or missing'",
     )
+    prefer: Literal["members", "detail"] = Field(
+        "members",
+        description="what the release keeps if it can keep one of them. members: members are suppressed only if no "
+        "generalization passes with all of them. detail: up to at_most of the members are suppressed, so that the others keep "
+        "more detail",
+    )
 
 
 class Risk(Section):

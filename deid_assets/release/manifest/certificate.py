@@ -226,7 +226,7 @@ def _from_json(stored: Mapping[str, Json]) -> OptimalityCertificate:
     losses = told["losses"]
     rest = told["least_loss_never_evaluated"]
     kind = criterion["kind"]
-    if kind not in ("sequential", "lower_bound", "counted"):
+    if kind not in ("sequential", "lower_bound", "counted", "suppression"):
         raise ValueError("unknown criterion")
     return OptimalityCertificate(
         dimensions=tuple(str(dimension["name"]) for dimension in told["dimensions"]),

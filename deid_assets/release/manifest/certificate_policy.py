@@ -124,8 +124,13 @@ def _longitudinal(told: Mapping) -> StatedLattice:
     nodes = math.prod(height + 1 for _, height in dimensions)
     at_most = float(risk["max_high_risk_share"])
     criteria = [Criterion("sequential", search["aim"] * at_most, search["error"] / nodes, search["draws_at_most"])]
-    if risk["suppression"] is not None:
-        criteria.append(Criterion("lower_bound", at_most + risk["suppression"]["at_most"]))
+    if (suppression := risk["suppression"]) is not None:
+        prefers_detail = suppression.get("prefer") == "detail"
+        criteria.append(
+            Criterion("suppression", suppression["at_most"])
+            if prefers_detail
+            else Criterion("lower_bound", at_most + suppression["at_most"])
+        )
     members = {qi["column"] for qi in told["quasi_identifiers"]["members"]}
     of_claims = tuple(one["name"] for one in told["dimensions"] if members.isdisjoint(one["columns"]))
     return StatedLattice(

@@ -30,7 +30,8 @@ def longitudinal_certificate(policy: Policy, lattice: Table, chosen: Table, pass
     A node that passes as it is takes precedence over one that passes without flagged members. If the chosen one passes
     as it is, the certificate rules out nodes that the sequential rule did not find below the search's aim, and
     candidates that failed on fresh draws or at another gate. If it passes without flagged members, it rules out nodes
-    whose share is too high even if as many members as allowed are suppressed, and those that were tried and failed.
+    whose share is too high even if as many members as allowed are suppressed, and those that were tried and failed. If the
+    policy prefers detail, no node takes precedence, and nodes are ruled out that would need more suppressed members.
     """
     passed = {parse_node(row.node): row.gate for row in passed_over.frame().itertuples()}
     return _certificate_of(policy, lattice.frame(), chosen_node(policy, chosen), passed)
@@ -53,19 +54,27 @@ def best_candidate(nodes: pd.DataFrame) -> Node:
 
 def _certificate_of(policy: Policy, nodes: pd.DataFrame, node: Node, passed: Mapping[Node, str]) -> OptimalityCertificate:
     candidates = {parse_node(text) for text in nodes.loc[nodes["decision"] == "candidate", "node"]}
-    suppressing = node not in candidates or node in passed
+    # If detail is preferred, a candidate may have been tried without some members first.
+    suppressing = node not in candidates or (node in passed and not policy.prefers_detail)
     risk = policy.risk
-    if suppressing:
+    if suppressing and policy.prefers_detail:
+        criterion = Criterion("suppression", risk.suppression.at_most)
+    elif suppressing:
         criterion = Criterion("lower_bound", risk.max_high_risk_share + risk.suppression.at_most)
     else:
         search = risk.search
         criterion = Criterion(
             "sequential", search.aim * risk.max_high_risk_share, search.error / policy.node_count, search.draws_at_most
         )
-    measured = {
-        parse_node(row.node): MeasuredNode(parse_node(row.node), row.share, int(row.flagged), int(row.draws))
-        for row in nodes[nodes["draws"].notna()].itertuples()
-    }
+    if criterion.kind == "suppression":
+        looked_at = nodes[nodes["to_suppress"].notna()]
+        found_at = (MeasuredNode(parse_node(row.node), float(row.to_suppress)) for row in looked_at.itertuples())
+    else:
+        looked_at = nodes[nodes["draws"].notna()]
+        found_at = (
+            MeasuredNode(parse_node(row.node), row.share, int(row.flagged), int(row.draws)) for row in looked_at.itertuples()
+        )
+    measured = {found.node: found for found in found_at}
     # A node that was not measured until the rule decided follows from a measured one above it.
     by_rule = {parse_node(text) for text in nodes.loc[nodes["reached"] == "measured", "node"]}
     failed = [found for own, found in measured.items() if (suppressing or own in by_rule) and criterion.fails(found)]

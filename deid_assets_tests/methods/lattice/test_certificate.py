@@ -228,6 +228,17 @@ class TestCriterion:
         assert not Criterion("sequential", 0.008, 0.001, 1).fails(MeasuredNode((0,), 1.0))
         assert not Criterion("lower_bound", 0.008).fails(MeasuredNode((0,), 1.0))
 
+    def test_suppression_compares_the_share_of_members_and_rounds_it_in_public(self):
+        criterion = Criterion("suppression", 0.03)
+        assert criterion.fails(MeasuredNode((0,), 0.0301)) and not criterion.fails(MeasuredNode((0,), 0.03))
+        proof = OptimalityCertificate(
+            ("age",), (1,), ((0.0, 1.0),), 0.0, criterion, (1,), 1.0, (MeasuredNode((0,), 0.03004),),
+            neighbors=(MeasuredNode((0,), 0.03004),),
+        ).with_rest()  # fmt: skip
+        assert proof.problems() == []
+        public = proof.rounded(0.002, hide_counts=False)
+        assert [one.share for one in (*public.failed, *public.neighbors)] == [0.032, 0.032] and public.problems() == []
+
     @pytest.mark.parametrize(("flagged", "fails"), [(200, False), (201, True)])
     def test_exactly_as_many_as_may_be_suppressed_pass(self, flagged, fails):
         assert Criterion("counted", 0.2).fails(MeasuredNode((0,), flagged / 1000, flagged, 1000)) == fails

@@ -1,6 +1,7 @@
 """Suppression of flagged members: fewest first, chosen on one stream and judged on others."""
 
 import hashlib
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from deid_assets.methods.adversary.two_readings import Adversary
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice import choice
-from deid_assets.methods.lattice.choice import choose_generalization, members_to_suppress, suppress_flagged
+from deid_assets.methods.lattice.choice import choose_generalization, suppress_flagged
+from deid_assets.methods.lattice.flagged_members import fewest_to_suppress, members_to_suppress
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 
 MAX_SHARE, CONFIDENCE, DRAWS = 0.05, 0.99, 20_000
@@ -63,10 +65,10 @@ def adversary_of(data: LongitudinalData) -> Adversary:
     return Adversary(data.known[0].counts[: len(data.targets)], 3, "nearest")
 
 
-def tried(computation, candidates, others=(), suppress_at_most=0.0, other_gates=None):
+def tried(computation, candidates, others=(), suppress_at_most=0.0, other_gates=None, prefer_detail=False):
     return choose_generalization(
         computation, candidates, others, adversary_of(computation.data), keys, MAX_SHARE, DRAWS, CONFIDENCE,
-        suppress_at_most, aim=0.8, other_gates=other_gates,
+        suppress_at_most, aim=0.8, other_gates=other_gates, prefer_detail=prefer_detail,
     )  # fmt: skip
 
 
@@ -119,6 +121,26 @@ class TestMembersToSuppress:
     def test_nobody_has_to_go_where_nobody_was_flagged(self):
         assert members_to_suppress(np.array([5, 5]), np.array([0, 0]), 0.0).tolist() == []
 
+    @given(counts, st.floats(0.001, 0.5))
+    def test_no_set_of_members_is_smaller_than_the_fewest(self, rows, goal):
+        drawn = np.array([n for n, _ in rows[:8]])
+        flagged = np.array([round(n * share) for n, share in rows[:8]])
+
+        def holds(rest: tuple[int, ...]) -> bool:
+            return flagged[list(rest)].sum() <= goal * drawn[list(rest)].sum()
+
+        every = range(len(drawn))
+        by_hand = next(gone for gone in range(len(drawn) + 1) if any(map(holds, combinations(every, len(drawn) - gone))))
+        assert fewest_to_suppress(drawn, flagged, goal) == by_hand <= len(members_to_suppress(drawn, flagged, goal))
+
+    @given(counts, st.lists(st.floats(0, 1), min_size=25, max_size=25), st.floats(0.001, 0.5))
+    def test_fewer_have_to_go_where_nobody_is_flagged_more_often(self, rows, falls, goal):
+        """As at a coarser node."""
+        drawn = np.array([n for n, _ in rows])
+        flagged = np.array([round(n * share) for n, share in rows])
+        coarser = np.floor(flagged * np.array(falls[: len(rows)])).astype(int)
+        assert fewest_to_suppress(drawn, coarser, goal) <= fewest_to_suppress(drawn, flagged, goal)
+
     def test_members_never_drawn_are_not_blamed(self):
         assert members_to_suppress(np.array([0, 10]), np.array([0, 10]), 0.1).tolist() == [1]
 
@@ -163,6 +185,20 @@ class TestChoice:
         assert choice.node == (0,)
         assert 0 < choice.suppressed.sum() <= 0.3 * len(data.targets)
         assert choice.readings.upper_bound(CONFIDENCE) <= MAX_SHARE
+
+    def test_members_are_kept_unless_detail_is_preferred(self):
+        """Node 2 holds with everybody, node 0 without some, and says more."""
+        given = {"candidates": [(2,)], "others": [(0,), (1,), (2,)], "suppress_at_most": 0.3}
+        everybody = choose(computation_of(population(rare=30)), **given)
+        fewer = choose(computation_of(population(rare=30)), **given, prefer_detail=True)
+        assert everybody.node == (2,) and not everybody.suppressed.any()
+        assert fewer.node == (0,) and 0 < fewer.suppressed.mean() <= 0.3
+        assert fewer.readings.upper_bound(CONFIDENCE) <= MAX_SHARE
+
+    def test_if_nothing_holds_without_some_what_holds_with_everybody_is_chosen_all_the_same(self):
+        computation = computation_of(population(rare=60))
+        choice, passed_over = tried(computation, [(2,)], others=[(0,)], suppress_at_most=0.02, prefer_detail=True)
+        assert choice.node == (2,) and not choice.suppressed.any() and passed_over == {(0,): "share at high risk"}
 
     def test_more_members_than_the_policy_allows_are_not_suppressed(self):
         assert choose(computation_of(population(rare=60)), [], others=[(0,)], suppress_at_most=0.02) is None

@@ -1,5 +1,6 @@
 """The lattice of a longitudinal release: decisions, optimum, certificate, next best."""
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -8,8 +9,9 @@ import pytest
 
 from deid_assets.methods.kernel.node_computation import Measurement, NodeComputation
 from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate, failed_antichain
+from deid_assets.methods.lattice.flagged_members import fewest_to_suppress
 from deid_assets.methods.lattice.information_loss import LatticeLoss
-from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, search_lattice
+from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, Suppression, search_lattice
 from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal, lower_neighbors, sums_of_losses
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets_tests.methods.cases import KEY
@@ -191,6 +193,41 @@ def test_without_a_candidate_nodes_that_suppression_cannot_save_are_told_from_th
     found = search_lattice(Told(shares), losses, KEY, 0.01, in_reach=0.1)
     assert found.chosen is None
     assert {result.node for result in found.nodes if result.lower <= 0.1} == {node for node in shares if shares[node] <= 0.1}
+
+
+@pytest.mark.parametrize("exhaustive", [False, True])
+@pytest.mark.parametrize(("threshold", "at_most"), [(0.01, 0.05), (0.03, 0.1), (0.03, 0.4), (0.3, 0.001)])
+def test_nodes_that_need_no_more_suppressed_members_are_found_as_by_asking_every_node(
+    computation, exhaustive, threshold, at_most
+):
+    allowed = Suppression(threshold, at_most)
+    found = search(computation, threshold, suppression=allowed, exhaustive=exhaustive)
+    members = len(computation.data.targets)
+
+    def share(node) -> float:
+        flags = computation.flagged_targets(node, KEY, 25 * members)
+        return fewest_to_suppress(flags.drawn, flags.flagged, threshold) / members
+
+    needed = {result.node: share(result.node) for result in found.nodes}
+    told = {result.node: result.to_suppress for result in found.nodes if result.to_suppress is not None}
+    assert told == {node: needed[node] for node in told} and len(told) == 27 if exhaustive else len(told) < 27
+    for below, above in itertools.product(needed, repeat=2):
+        assert not below_or_equal(below, above) or needed[below] >= needed[above], "tags are sound"
+    for node, own in needed.items():
+        implied = [one for one in told if below_or_equal(*((one, node) if told[one] <= at_most else (node, one)))]
+        assert implied and all((told[one] <= at_most) == (own <= at_most) for one in implied)
+
+
+def test_few_nodes_that_need_no_more_suppressed_members_are_found_by_asking_fewer(computation):
+    every, few = (search(computation, 0.03, suppression=Suppression(0.03, 0.1, enough)) for enough in (None, 1))
+    assert sum(result.to_suppress is not None for result in few.nodes) < sum(
+        result.to_suppress is not None for result in every.nodes
+    )
+    best = [
+        min(result.loss for result in found.nodes if result.to_suppress is not None and result.to_suppress <= 0.1)
+        for found in (every, few)
+    ]
+    assert best[0] == best[1]
 
 
 def test_progress_is_told(computation):
