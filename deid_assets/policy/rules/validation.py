@@ -506,9 +506,9 @@ def _preferred_detail(policy: Policy) -> Iterator[Problem]:
         yield Problem(
             at, "no member may be suppressed (at_most: 0), so there is nothing to prefer; say members, or raise at_most"
         )
-    for what, found in (("recoding: by_class", policy.by_class), ("suppressed values", policy.suppresses_values)):
+    for what, found in (("recoding: by_class", policy.by_class), ("values_at_most above 0", policy.suppresses_values)):
         if found:
-            yield Problem(at, f"{what} says what detail is kept; say members")
+            yield Problem(at, f"{what} keeps more detail in another way, so that no member is suppressed for it; say members")
 
 
 def _suppressed_values(policy: Policy) -> Iterator[Problem]:
