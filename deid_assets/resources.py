@@ -79,19 +79,28 @@ PUBLISHED = "published"
 
 _OVERTAKEN_TAG = "deid/overtaken"
 
+AGAIN_DUE = "due"
+"""What `again_tag` says until the release is made again; later the run that does so, or why none does."""
+
+
+def again_tag(policy: str) -> str:
+    """The tag of a run whose release of this policy is to be made again. A run may make releases of several policies."""
+    return f"deid_again/{policy}"
+
 
 def overtaken(run: dg.DagsterRun, policy: str) -> dict[str, str]:
-    """The tag of a run that fails because another release came meanwhile, and is to be made again."""
-    return {_OVERTAKEN_TAG: f"{policy}/{run.run_id}"}
+    """The tags of a run that fails because another release came meanwhile, and is to be made again."""
+    return {_OVERTAKEN_TAG: run.run_id, again_tag(policy): AGAIN_DUE}
 
 
-def overtaken_policy(run: dg.DagsterRun) -> str | None:
-    """The policy of a run that is to be made again because another release came meanwhile; None for any other run.
+def overtaken_policies(run: dg.DagsterRun) -> frozenset[str]:
+    """The policies whose releases are made again because others came while this run made them.
 
     Whoever executes such a run once more in the UI copies its tags, which are about the earlier run.
     """
-    policy, _, run_id = run.tags.get(_OVERTAKEN_TAG, "").partition("/")
-    return policy if run_id == run.run_id else None
+    if run.tags.get(_OVERTAKEN_TAG) != run.run_id:
+        return frozenset()
+    return frozenset(key.removeprefix(again_tag("")) for key in run.tags if key.startswith(again_tag("")))
 
 
 def job_name(policy: str) -> str:

@@ -13,7 +13,9 @@ import dagster as dg
 import duckdb
 import pandas as pd
 from dagster._core.storage.tags import (
+    AUTOMATION_CONDITION_TAG,
     BACKFILL_ID_TAG,
+    PARTITION_NAME_TAG,
     RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
     SCHEDULE_NAME_TAG,
     SENSOR_NAME_TAG,
@@ -87,7 +89,7 @@ from deid_assets.stages import RELEASE, STAGE_OF, stages_of
 from deid_assets.store.reading import regular_bytes
 from deid_assets.store.tables import Table, fingerprint
 
-REQUESTED_BY = frozenset({BACKFILL_ID_TAG, SENSOR_NAME_TAG, SCHEDULE_NAME_TAG})
+REQUESTED_BY = frozenset({BACKFILL_ID_TAG, SENSOR_NAME_TAG, SCHEDULE_NAME_TAG, AUTOMATION_CONDITION_TAG})
 """Tags of runs that Dagster's daemon started."""
 
 REPEATED_AT_MOST = 8
@@ -480,7 +482,8 @@ def repeat_if_requested(context: dg.AssetExecutionContext) -> None:
     Of releases made side by side, each is judged beside those that exist, and the first one published counts for the others.
     """
     known = context.run.tags
-    if not REQUESTED_BY.isdisjoint(known) and int(known.get(REPETITION_TAG, "0")) < REPEATED_AT_MOST:
+    requested = PARTITION_NAME_TAG in known and not REQUESTED_BY.isdisjoint(known)
+    if requested and int(known.get(REPETITION_TAG, "0")) < REPEATED_AT_MOST:
         # Retries that a project has set would repeat the release alone, and fail again.
         tags = overtaken(context.run, policy_name(own_key(context))) | {RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"}
         context.instance.add_run_tags(context.run.run_id, tags)

@@ -11,7 +11,7 @@ from deid_assets.assets.publishing import REQUIREMENTS
 from deid_assets.automation.outcomes import outcome_of
 from deid_assets.errors import REFUSED, PolicyError
 from deid_assets.policy.base import ReleasePolicy
-from deid_assets.resources import overtaken_policy, policy_name
+from deid_assets.resources import overtaken_policies, policy_name
 
 ALARM = "refusal_alarm"
 
@@ -94,12 +94,10 @@ def refusal_sensor(
     )
     def alarm(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
         run = context.dagster_run
-        if overtaken_policy(run) is not None:
-            return dg.SkipReason(f"run {run.run_id} was overtaken by another release, and is made again")
         events = [entry.dagster_event for entry in context.instance.all_logs(run.run_id) if entry.dagster_event is not None]
-        policy = _policy_of(events, names)
+        policy = _policy_of(events, names, overtaken_policies(run))
         if policy is None:
-            return dg.SkipReason(f"run {run.run_id} is of none of these policies")
+            return dg.SkipReason(f"run {run.run_id} is of none of these policies, or is made again after another release")
         outcome: Literal["refused", "error"] = "refused" if outcome_of(events).exit_code == REFUSED else "error"
         on_refusal(UnpublishedRun(policy, run.tags.get("dagster/partition"), run.run_id, outcome, unfulfilled_in(events)))
         return None
@@ -107,8 +105,8 @@ def refusal_sensor(
     return alarm
 
 
-def _policy_of(events: Sequence[dg.DagsterEvent], names: frozenset[str]) -> str | None:
-    """The policy whose assets a run was to make; if there are several, one that failed."""
+def _policy_of(events: Sequence[dg.DagsterEvent], names: frozenset[str], again: frozenset[str]) -> str | None:
+    """The policy whose assets a run was to make; if there are several, one that failed and is not made again."""
     planned = [
         policy_name(event.asset_key)
         for event in events
@@ -116,9 +114,11 @@ def _policy_of(events: Sequence[dg.DagsterEvent], names: frozenset[str]) -> str 
         and event.asset_key is not None
         and len(event.asset_key.path) > 1
     ]
-    own = [policy for policy in planned if policy in names]
+    own = [policy for policy in planned if policy in names - again]
     failed = [str(event.step_key) for event in events if event.event_type == dg.DagsterEventType.STEP_FAILURE]
-    return next((policy for policy in own if any(policy in step.split("__") for step in failed)), next(iter(own), None))
+    known = next((policy for policy in own if any(policy in step.split("__") for step in failed)), None)
+    # A run without a failed step failed as a whole; one that is made again failed because of that.
+    return known if known is not None or again else next(iter(own), None)
 
 
 def unfulfilled_in(events: Iterable[dg.DagsterEvent]) -> tuple[Unfulfilled, ...]:

@@ -47,22 +47,21 @@ def report_sensor(
     def reported(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
         run = context.dagster_run
         name, delivery = run.tags[POLICY_TAG], run.tags["dagster/partition"]
-        lock = StoreLock.of(home, name, delivery, is_over=ended_in(context.instance))
-        if not lock.try_acquire():
-            return dg.SkipReason("another run uses the same store, so the report would not describe this one")
-        try:
-            with without_values("the report of the refusal", home.store):
-                logs = context.instance.all_logs(run.run_id)
-                events = [event for event in (entry.dagster_event for entry in logs) if event is not None]
-                summary = outcome_of(events)
-                tag_outcome(context.instance, run.run_id, summary)
+        with without_values("the report of the refusal", home.store):
+            logs = context.instance.all_logs(run.run_id)
+            summary = outcome_of([entry.dagster_event for entry in logs if entry.dagster_event is not None])
+            tag_outcome(context.instance, run.run_id, summary)  # also where the next run is at work already
+            lock = StoreLock.of(home, name, delivery, is_over=ended_in(context.instance))
+            if not lock.try_acquire():
+                return dg.SkipReason("another run uses the same store, so the report would not describe this one")
+            try:
                 if newest := newer_run(context.instance, run):
                     return dg.SkipReason(
                         f"run {newest} of {name}/{delivery} came after it, and the report is of the newest run"
                     )
                 path = report_refusal(home, workplace.policies.named(name), delivery, summary)
-        finally:
-            lock.release()
+            finally:
+                lock.release()
         context.log.info(f"report of the refusal (restricted): {path}" if path else "the run failed without a refusal")
         return None
 

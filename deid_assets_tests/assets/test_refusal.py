@@ -8,7 +8,7 @@ import pytest
 import deid_assets
 from deid_assets.assessments.evidence import NOT_JUDGED, Refusal
 from deid_assets.assets.publishing import REPEATED_AT_MOST, refusal, repeat_if_overtaken
-from deid_assets.resources import REPETITION_TAG, overtaken_policy
+from deid_assets.resources import REPETITION_TAG, overtaken_policies
 
 PRIVACY = (
     "failed_measurement",
@@ -46,23 +46,23 @@ def test_every_rule_that_is_listed_is_one_that_somebody_raises():
 OVERTAKEN = Refusal("released_meanwhile", "release", None, None, "why")
 
 
-def overtaken_after(refusals: list[Refusal], tags: dict[str, str]) -> str | None:
-    """The policy that a run with these refusals and tags is to be made again for."""
+def overtaken_after(refusals: list[Refusal], tags: dict[str, str]) -> frozenset[str]:
+    """The policies that a run with these refusals and tags is to be made again for."""
 
-    @dg.asset(key_prefix="our_claims")
+    @dg.asset(key_prefix="our_claims", partitions_def=dg.StaticPartitionsDefinition(["2026"]))
     def release(context: dg.AssetExecutionContext) -> None:
         repeat_if_overtaken(context, refusals)
 
     with dg.DagsterInstance.ephemeral() as instance:
-        run = dg.materialize([release], instance=instance, tags=tags)
-        return overtaken_policy(instance.get_run_by_id(run.run_id))
+        run = dg.materialize([release], instance=instance, partition_key="2026", tags=tags)
+        return overtaken_policies(instance.get_run_by_id(run.run_id))
 
 
 @pytest.mark.parametrize(("others", "repeated"), [([], True), (["missing_evidence"], True), (["failed_measurement"], False)])
 def test_a_release_that_was_overtaken_is_repeated_only_if_nothing_else_is_judged_wrong(others, repeated):
     """Another release that came meanwhile is no reason to judge anew what is refused anyhow."""
     refusals = [OVERTAKEN, *(reason(rule) for rule in others)]
-    assert overtaken_after(refusals, {"dagster/backfill": "ours"}) == ("our_claims" if repeated else None)
+    assert overtaken_after(refusals, {"dagster/backfill": "ours"}) == (frozenset({"our_claims"}) if repeated else frozenset())
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,10 @@ def test_a_release_that_was_overtaken_is_repeated_only_if_nothing_else_is_judged
     [
         ({}, False),
         ({"dagster/schedule_name": "ours"}, True),
+        ({"dagster/from_automation_condition": "true"}, True),
         ({"dagster/sensor_name": "ours", REPETITION_TAG: str(REPEATED_AT_MOST - 1)}, True),
         ({"dagster/sensor_name": "ours", REPETITION_TAG: str(REPEATED_AT_MOST)}, False),
     ],
 )
 def test_a_release_that_was_overtaken_is_repeated_if_the_daemon_requested_it_and_not_for_ever(tags, repeated):
-    assert overtaken_after([OVERTAKEN], tags) == ("our_claims" if repeated else None)
+    assert overtaken_after([OVERTAKEN], tags) == (frozenset({"our_claims"}) if repeated else frozenset())

@@ -119,6 +119,13 @@ def test_a_run_that_is_repeated_is_not_told(instance, ticks, told):
     assert told == []
 
 
+def test_of_a_run_with_two_policies_the_one_that_is_not_repeated_is_told(instance, told):
+    ticks = Ticks(instance, refusal_sensor(["our_claims", "other_claims"], told.append))
+    run_id = run(instance, refusal(GATE))
+    instance.add_run_tags(run_id, overtaken(instance.get_run_by_id(run_id), "other_claims"))
+    assert ticks.tick() == [None] and [one.policy for one in told] == ["our_claims"]
+
+
 def test_runs_of_others_and_runs_that_succeed_are_not_told(instance, ticks, told):
     run(instance, None)
     run(instance, refusal(GATE), policy="other")

@@ -14,7 +14,7 @@ from deid_assets.command_line.run import LOCATION
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.verification import verify
 from deid_assets.release.registry.chain import Registry
-from deid_assets.resources import STORE_TAG, job_name, overtaken_policy
+from deid_assets.resources import AGAIN_DUE, STORE_TAG, again_tag, job_name
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import register_delivery
 from deid_assets.store.home import Home
@@ -72,10 +72,8 @@ def runs(home) -> Iterator[list[dg.DagsterRun]]:
         def over() -> list[dg.DagsterRun]:
             with dagster_instance(home) as instance:
                 found = instance.get_runs()
-            # Each was followed by the run with its id as the key of the request.
-            followed = {run.tags.get("dagster/run_key") for run in found}
-            waiting = [run for run in found if overtaken_policy(run) is not None and run.run_id not in followed]
-            return [] if waiting or not all(run.is_finished for run in found) else found
+            due = [run for run in found if AGAIN_DUE in (run.tags.get(again_tag(policy)) for policy in POLICIES)]
+            return [] if due or not all(run.is_finished for run in found) else found
 
         yield wait_for("the runs", over, seen=lambda: _states(home))
 
