@@ -11,10 +11,12 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 from deid_assets.automation.housekeeping import REMOVED, removals
 from deid_assets.errors import DeliveryError
 from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.resources import STORE_TAG
 from deid_assets.sources.delivery import Delivery
-from deid_assets.sources.registration import register_delivery
+from deid_assets.sources.registration import delivery_file, register_delivery, registered_delivery
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home, plain_key
+from deid_assets.store.lock import StoreLock
 
 INTERVAL_SECONDS = 60
 
@@ -82,7 +84,11 @@ def delivery_sensor(
         with without_values("the watched folder", home.store):
             known = set(context.instance.get_dynamic_partitions(name))
             complete, waiting = _look(home, policy, watched)
-            new = [one for one in complete if one.delivery.key not in known]
+            new = [
+                one
+                for one in complete
+                if one.delivery.key not in known or _is_left(context.instance, home, policy.name, one.delivery.key)
+            ]
             for one in new:
                 register_delivery(home, one.delivery)
         if not new:
@@ -95,6 +101,19 @@ def delivery_sensor(
         )
 
     return arrived_deliveries
+
+
+def _is_left(instance: dg.DagsterInstance, home: Home, policy: str, key: str) -> bool:
+    """Whether a delivery of the watched folder became a partition, and no run of it was ever started.
+
+    Dagster adds the partition first. If it is killed then, or cannot start the run, it forgets the request. Whoever adds a
+    delivery by `deid delivery add` registers it without a marker, and wants no run.
+    """
+    if StoreLock.of(home, policy, key).path.exists() or not delivery_file(home, key).exists():
+        return False
+    begun = [status for status in dg.DagsterRunStatus if status != dg.DagsterRunStatus.NOT_STARTED]
+    runs = instance.get_runs(dg.RunsFilter(statuses=begun, tags={STORE_TAG: f"{policy}/{key}"}), limit=1)
+    return not runs and registered_delivery(home, key).complete_when is not None
 
 
 def _look(home: Home, policy: AnyPolicy, watched: Watched) -> tuple[list[Arrived], int]:

@@ -13,6 +13,9 @@ from deid_assets.store.lock import StoreLock
 _SECONDS_TO_BEGIN = 300
 """A run that the UI has launched loads this package before it takes the lock of its store."""
 
+_SECONDS_TO_LOCK = 60
+"""A run that has started sets up its resources, of which one takes the lock."""
+
 
 def add_partition(instance: dg.DagsterInstance, policy: str, delivery: str) -> None:
     """Make a registered delivery a partition of a policy's assets, unless it is one."""
@@ -25,7 +28,7 @@ def clean_orphans(home: Home, instance: dg.DagsterInstance, own: StoreLock) -> l
     """Mark runs as failed whose process is gone: a run killed by SIGKILL stays STARTED otherwise.
 
     A run is an orphan if it has not ended by the record, and nobody else holds the lock of its store. One that has not
-    begun may be about to take the lock of another store than `own`; after some minutes it is not.
+    begun, or has just begun, may be about to take the lock of another store than `own`; after some minutes it is not.
 
     Parameters
     ----------
@@ -45,7 +48,8 @@ def clean_orphans(home: Home, instance: dg.DagsterInstance, own: StoreLock) -> l
             continue
         if lock.path != own.path:
             age = time.time() - record.update_timestamp.timestamp()
-            if (run.status in beginning and age < _SECONDS_TO_BEGIN) or not lock.try_acquire():
+            # Trying the lock would take it from such a run.
+            if age < (_SECONDS_TO_BEGIN if run.status in beginning else _SECONDS_TO_LOCK) or not lock.try_acquire():
                 continue
             lock.release()
         instance.report_run_failed(run, "its process ended without a message, and nobody holds the lock of its store")

@@ -51,14 +51,14 @@ def report_sensor(
             logs = context.instance.all_logs(run.run_id)
             summary = outcome_of([entry.dagster_event for entry in logs if entry.dagster_event is not None])
             tag_outcome(context.instance, run.run_id, summary)  # also where the next run is at work already
+            if past := _past(context.instance, run):
+                return past  # the next run would fail if it found the lock taken by this sensor
             lock = StoreLock.of(home, name, delivery, is_over=ended_in(context.instance))
             if not lock.try_acquire():
                 return dg.SkipReason("another run uses the same store, so the report would not describe this one")
             try:
-                if newest := newer_run(context.instance, run):
-                    return dg.SkipReason(
-                        f"run {newest} of {name}/{delivery} came after it, and the report is of the newest run"
-                    )
+                if past := _past(context.instance, run):
+                    return past
                 path = report_refusal(home, workplace.policies.named(name), delivery, summary)
             finally:
                 lock.release()
@@ -66,6 +66,12 @@ def report_sensor(
         return None
 
     return reported
+
+
+def _past(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.SkipReason | None:
+    newest = newer_run(instance, run)
+    told = f"run {newest} of {run.tags[STORE_TAG]} came after it, and the report is of the newest run"
+    return None if newest is None else dg.SkipReason(told)
 
 
 def newer_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:

@@ -11,9 +11,11 @@ from deid_assets.definitions import build_definitions
 from deid_assets.errors import DeliveryError
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policies_in
+from deid_assets.resources import STORE_TAG
 from deid_assets.sources.delivery import Delivery
-from deid_assets.sources.registration import content_read, registered_delivery, require_same_content
+from deid_assets.sources.registration import content_read, register_delivery, registered_delivery, require_same_content
 from deid_assets.store.home import Home
+from deid_assets.store.lock import StoreLock
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 
 PARTITIONS = deliveries_of("small")
@@ -47,8 +49,8 @@ def deliver(inbox, key: str, complete: bool = True) -> None:
         (folder / "_SUCCESS").touch()
 
 
-def tick(home, inbox, instance) -> dg.SensorResult:
-    """One evaluation of the sensor, and what Dagster does with its partitions."""
+def tick(home, inbox, instance, launches: bool = True) -> dg.SensorResult:
+    """One evaluation of the sensor, and what Dagster does with its partitions and, unless it fails there, its runs."""
     policy = policies_in(home.policies)["small"]
     made = build_definitions({"small": policy}, home)
     job = made.jobs[0]
@@ -56,7 +58,15 @@ def tick(home, inbox, instance) -> dg.SensorResult:
     result = sensor(dg.build_sensor_context(instance, definitions=made))
     for request in result.dynamic_partitions_requests or ():
         instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
+    for request in (result.run_requests or ()) if launches else ():
+        started(instance, request.partition_key)
     return result
+
+
+def started(instance, key: str, status: str = "STARTED") -> None:
+    instance.add_run(
+        dg.DagsterRun(job_name="release_small", status=dg.DagsterRunStatus[status], tags={STORE_TAG: f"small/{key}"})
+    )
 
 
 def test_a_complete_delivery_is_registered_and_run_once(home, inbox, instance):
@@ -67,6 +77,36 @@ def test_a_complete_delivery_is_registered_and_run_once(home, inbox, instance):
     assert instance.get_dynamic_partitions(PARTITIONS.name) == ["2026-01"]
     second = tick(home, inbox, instance)
     assert not second.run_requests and "1 known delivery" in second.skip_reason.skip_message
+
+
+def test_a_run_whose_request_dagster_lost_is_requested_again(home, inbox, instance):
+    """As when the daemon is killed after it has added the partition, or cannot launch the run."""
+    deliver(inbox, "2026-01")
+    (lost,) = tick(home, inbox, instance, launches=False).run_requests
+    started(instance, "2026-01", "NOT_STARTED")
+    (again,) = tick(home, inbox, instance).run_requests
+    assert again.run_key == lost.run_key, "so that Dagster starts the run that it has made, and makes no second one"
+    assert not tick(home, inbox, instance).run_requests
+
+
+def test_a_delivery_is_not_run_again_because_the_history_of_its_run_was_deleted(home, inbox, instance):
+    deliver(inbox, "2026-01")
+    tick(home, inbox, instance)
+    lock = StoreLock.of(home, "small", "2026-01")
+    lock.acquire()  # as the run does
+    lock.release()
+    (run,) = instance.get_runs()
+    instance.delete_run(run.run_id)
+    assert not tick(home, inbox, instance).run_requests
+
+
+@pytest.mark.parametrize("is_registered", [False, True])
+def test_a_delivery_that_somebody_added_is_not_run_by_itself(home, inbox, instance, is_registered):
+    deliver(inbox, "2026-01")
+    if is_registered:
+        register_delivery(home, Delivery("2026-01", "synthetic", (inbox / "2026-01",)))
+    instance.add_dynamic_partitions(PARTITIONS.name, ["2026-01"])
+    assert not tick(home, inbox, instance).run_requests
 
 
 def test_a_half_copied_delivery_is_left_alone_until_its_marker_is_there(home, inbox, instance):

@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import shutil
+import time
 from pathlib import Path
 
 import dagster as dg
@@ -60,7 +61,7 @@ def test_a_run_that_comes_too_late_says_so_and_leaves_no_trace(family, tmp_path)
     assert list(home.dagster.iterdir()) == [], "a run was recorded"
 
 
-def test_orphans_of_another_store_that_may_be_about_to_begin_are_left_alone(tmp_path):
+def test_orphans_of_another_store_that_may_be_about_to_begin_are_left_alone(tmp_path, monkeypatch):
     home = Home(tmp_path / "deid").create()
     prepare_dagster_home(home)
     own = StoreLock.of(home, "own", "delivery")
@@ -75,11 +76,17 @@ def test_orphans_of_another_store_that_may_be_about_to_begin_are_left_alone(tmp_
                 for status in statuses:
                     run = instance.create_run_for_job(a_job(), status=status_of(status), tags={STORE_TAG: f"{policy}/delivery"})
                     made[run.run_id] = (policy, status)
-            cleaned = {made[run_id] for run_id in clean_orphans(home, instance, own)}
+            cleaned = []
+            for seconds in (0, 100, 400):
+                monkeypatch.setattr(time, "time", lambda later=time.time() + seconds: later)
+                cleaned.append({made[run_id] for run_id in clean_orphans(home, instance, own)})
+                monkeypatch.undo()
     finally:
         own.release()
         busy.release()
-    assert cleaned == {*(("own", status) for status in statuses), ("other", "STARTED")}
+    at_once, soon, later = cleaned
+    assert at_once == {("own", status) for status in statuses}
+    assert (soon, later) == ({("other", "STARTED")}, {("other", "NOT_STARTED"), ("other", "STARTING")})
 
 
 def a_job():
