@@ -1,5 +1,7 @@
 """Servers that tests start: where they listen, and how to wait for them."""
 
+import contextlib
+import secrets
 import socket
 import time
 from collections.abc import Callable
@@ -13,11 +15,17 @@ WAIT = 600
 Found = TypeVar("Found")
 
 
+_PORTS = range(20_000, 32_000)
+"""Ports that the kernel gives to nobody who asks for any: the others are soon taken again by a connection of somebody's."""
+
+
 def free_port() -> int:
-    """A port of the loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port of the loopback that nobody listens on, nor is likely to until the server that is told of it has started."""
+    while True:
+        port = _PORTS[secrets.randbelow(len(_PORTS))]  # `random` begins alike in every process of the tests
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def wait_for(what: str, ready: Callable[[], Found], seconds: float = WAIT, seen: Callable[[], object] | None = None) -> Found:

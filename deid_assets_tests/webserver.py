@@ -1,11 +1,12 @@
 """`deid ui` on a home: the web server and the daemon, in processes of their own."""
 
+import contextlib
+import http.client
 import json
 import os
 import signal
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,16 +64,17 @@ def opened(root: Path) -> Iterator[Ui]:
             assert process.poll() is None, (root / "ui.txt").read_text()
             try:
                 return bool(ui.ask("{ version }"))
-            except urllib.error.URLError:
+            except (OSError, http.client.HTTPException):  # nobody listens yet, or whoever does is not ready
                 return False
 
         wait_for("the UI", answers)
         yield ui
     finally:
         # The UI's own processes, and nobody else's: they are one process group.
-        os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError):  # why they ended already is told above
+            os.killpg(process.pid, signal.SIGTERM)
         try:
             process.wait(20)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait(20)
+            process.wait(WAIT)

@@ -23,7 +23,7 @@ from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.longitudinal_search import search_lattice
 from deid_assets_tests.clusters import IN_MEMORY, dask, distributed, local_cluster, needs_dask
 from deid_assets_tests.methods.cases import KEY, OTHER_KEY, cases, data_of, middling_case, rich_case
-from deid_assets_tests.processes import WAIT
+from deid_assets_tests.processes import WAIT, wait_for
 
 pytestmark = needs_dask
 
@@ -298,10 +298,12 @@ class TestDeath:
 
 def at_work(executor) -> list[str]:
     """Addresses of the workers that are measuring, as soon as there are some."""
-    while True:
+    deadline = time.monotonic() + WAIT
+    while time.monotonic() < deadline:
         if busy := [address for address, calls in executor._client.processing().items() if calls]:
             return busy
         time.sleep(0.01)
+    pytest.fail("no worker measures, or none was seen while it did")
 
 
 class Sleeper:
@@ -415,7 +417,6 @@ class TestRefused:
             facts = worker.own_facts()
             monkeypatch.setattr(worker, "worker_facts", lambda sender: (facts | {"numpy": "1.0"}, False))
             cluster.scale(2)
-            while len(executor._client.nthreads()) < 2:
-                time.sleep(0.01)
+            wait_for("the second worker", lambda: len(executor._client.nthreads()) == 2)
             with pytest.raises(ExecutorError, match="has numpy 1.0"):
                 computation.measure((0, 0), KEY, 150_000, executor=executor)

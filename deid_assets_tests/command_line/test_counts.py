@@ -233,7 +233,7 @@ def test_noisy_tables_are_not_made_noisier(here):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_command_and_leaves_nothing(here, number, code):
-    environment = os.environ | {"DEID_SECRET_COMMAND": "sh -c 'touch started; exec sleep 600'"}
+    environment = os.environ | {"DEID_SECRET_COMMAND": "sh -c 'touch started; exec sleep 60'"}
     # The process that started the tests may have made them ignore signals, which children inherit.
     heeding = (
         "import runpy, signal; signal.signal(signal.SIGTERM, signal.SIG_DFL); "

@@ -6,6 +6,7 @@ neither: their user cannot enter the home.
 """
 
 import contextlib
+import http.client
 import json
 import os
 import pwd
@@ -14,7 +15,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -121,7 +121,7 @@ class Deployment:
         try:
             with urllib.request.urlopen(request, timeout=WAIT) as answer:
                 found = json.loads(answer.read())
-        except (urllib.error.URLError, TimeoutError):
+        except (OSError, http.client.HTTPException):
             return None
         assert "errors" not in found, found["errors"]
         return found["data"]

@@ -25,6 +25,7 @@ from deid_assets.store.tables import (
     write_table,
     write_view,
 )
+from deid_assets_tests.processes import WAIT
 
 
 @pytest.fixture
@@ -294,7 +295,7 @@ def test_a_query_of_another_thread_is_interrupted(tmp_path):
     working = threading.Event()
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    assert working.wait(60)
+    assert working.wait(WAIT)
     while thread.is_alive():
         interrupt_queries()
         thread.join(0.1)
