@@ -136,16 +136,14 @@ def build_release(
     scheduled = partial(_scheduled, keys, automation_condition, freshness_policy)
     parts = replace(parts, assets=tuple(dg.map_asset_specs(scheduled, parts.assets)))
     job = parts.job()
+    again = overtaken_runs.repeat_sensor({read.name: job}, f"{overtaken_runs.SENSOR}_{read.name}")
     if expose == "release":  # the step itself reports refusals, from the run in the home
-        return dg.Definitions(assets=parts.assets, jobs=[job], resources={keys.resource: workplace})
+        return dg.Definitions(assets=parts.assets, jobs=[job], sensors=[again], resources={keys.resource: workplace})
     return dg.Definitions(
         assets=parts.assets,
         asset_checks=parts.checks,
         jobs=[job],
-        sensors=[
-            refused_runs.report_sensor(workplace, [job], f"{refused_runs.SENSOR}_{read.name}"),
-            overtaken_runs.repeat_sensor({read.name: job}, f"{overtaken_runs.SENSOR}_{read.name}"),
-        ],
+        sensors=[refused_runs.report_sensor(workplace, [job], f"{refused_runs.SENSOR}_{read.name}"), again],
         resources=resources_of(workplace, [keys]),
     )
 

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from dagster._core.execution.context.data_version_cache import InputAssetVersionInfo
 from dagster._core.execution.context.system import StepExecutionContext
+from dagster._core.storage.tags import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.earlier_releases import EarlierRecords, EarlierRows
@@ -66,6 +67,9 @@ INPUTS_TAG = "deid/inputs"
 OUTCOME_TAG = "deid/outcome"
 """Tag of a run: what came of it, once that is known."""
 
+REQUESTED_TAG = "deid/requested"
+"""Tag of a run in a home that a run in another project executes: the project's daemon started that one."""
+
 REPETITION_TAG = "deid/repetition"
 """Tag of a run that was made again for this reason: how often."""
 
@@ -89,8 +93,11 @@ def again_tag(policy: str) -> str:
 
 
 def overtaken(run: dg.DagsterRun, policy: str) -> dict[str, str]:
-    """The tags of a run that fails because another release came meanwhile, and is to be made again."""
-    return {_OVERTAKEN_TAG: run.run_id, again_tag(policy): AGAIN_DUE}
+    """The tags of a run that fails because another release came meanwhile, and is to be made again.
+
+    Retries that a project has set would repeat the release alone, and fail again.
+    """
+    return {_OVERTAKEN_TAG: run.run_id, again_tag(policy): AGAIN_DUE, RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"}
 
 
 def overtaken_policies(run: dg.DagsterRun) -> frozenset[str]:

@@ -13,7 +13,7 @@ from typing import Any
 import dagster as dg
 from dagster._core.utils import make_new_run_id
 
-from deid_assets.assets.publishing import REQUIREMENTS
+from deid_assets.assets.publishing import REQUESTED_BY, REQUIREMENTS
 from deid_assets.assets.stage_asset import published_output, refusals_fail
 from deid_assets.assets.upstream_intake import take_in
 from deid_assets.assets.waiting_release import WAITING
@@ -26,7 +26,18 @@ from deid_assets.definitions import PolicyParts, resources_of
 from deid_assets.errors import PUBLISHED as IS_PUBLISHED
 from deid_assets.errors import REFUSED, REFUSED_MARK, PolicyError, ReleaseError, StoreError
 from deid_assets.policy.kinds import AnyPolicy
-from deid_assets.resources import PUBLISHED, Keys, Workplace, ended_in, job_name
+from deid_assets.resources import (
+    PUBLISHED,
+    REPETITION_TAG,
+    REQUESTED_TAG,
+    Keys,
+    Workplace,
+    again_tag,
+    ended_in,
+    job_name,
+    overtaken,
+    overtaken_policies,
+)
 from deid_assets.sources.upstream import Copies
 from deid_assets.stages import RELEASE
 from deid_assets.store.digests import combined_digest
@@ -187,15 +198,37 @@ def _run_in_home(
             clean_orphans(home, instance, lock)
             add_partition(instance, policy.name, delivery)
             context.log.info(f"the pipeline of the policy {policy.name} is run {run_id} in the home {home.root}")
-            made = _executed(instance, parts, workplace, delivery, run_id)
+            made = _executed(instance, parts, workplace, delivery, run_id, _requested(context.run))
             tag_outcome(instance, run_id, made.summary)
+            _repeat_if_overtaken(context, instance, policy.name, run_id)
             report_refusal(home, workplace.policies.named(policy.name), delivery, made.summary)
             return made
         finally:
             lock.release()
 
 
-def _executed(instance: dg.DagsterInstance, parts: PolicyParts, workplace: Workplace, delivery: str, run_id: str) -> HomeRun:
+def _requested(run: dg.DagsterRun) -> dict[str, str]:
+    """What the run in the home must know of the project's: whether the daemon requested it, and how often."""
+    told = {} if REQUESTED_BY.isdisjoint(run.tags) else {REQUESTED_TAG: "true"}
+    return told | ({REPETITION_TAG: run.tags[REPETITION_TAG]} if REPETITION_TAG in run.tags else {})
+
+
+def _repeat_if_overtaken(context: dg.AssetExecutionContext, instance: dg.DagsterInstance, policy: str, run_id: str) -> None:
+    """Mark the project's run as one to be made again, if another release overtook the run in the home."""
+    inner = instance.get_run_by_id(run_id)
+    if inner is not None and policy in overtaken_policies(inner):
+        instance.add_run_tags(run_id, {again_tag(policy): f"by the project, after its run {context.run.run_id}"})
+        context.instance.add_run_tags(context.run.run_id, overtaken(context.run, policy))
+
+
+def _executed(
+    instance: dg.DagsterInstance,
+    parts: PolicyParts,
+    workplace: Workplace,
+    delivery: str,
+    run_id: str,
+    tags: Mapping[str, str],
+) -> HomeRun:
     """Execute the whole job of a policy in an instance.
 
     Raises
@@ -214,7 +247,7 @@ def _executed(instance: dg.DagsterInstance, parts: PolicyParts, workplace: Workp
         instance=instance,
         partition_key=delivery,
         run_id=run_id,
-        tags={"deid/policy_hash": parts.policy.public_hash[:16]},
+        tags={"deid/policy_hash": parts.policy.public_hash[:16], **tags},
         raise_on_error=False,
     )
     made = HomeRun(run_id, result.all_events)

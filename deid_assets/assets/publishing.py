@@ -16,7 +16,6 @@ from dagster._core.storage.tags import (
     AUTOMATION_CONDITION_TAG,
     BACKFILL_ID_TAG,
     PARTITION_NAME_TAG,
-    RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
     SCHEDULE_NAME_TAG,
     SENSOR_NAME_TAG,
 )
@@ -75,6 +74,7 @@ from deid_assets.resources import (
     OUTCOME_TAG,
     RELEASED,
     REPETITION_TAG,
+    REQUESTED_TAG,
     Workplace,
     content_key,
     made_under,
@@ -89,7 +89,7 @@ from deid_assets.stages import RELEASE, STAGE_OF, stages_of
 from deid_assets.store.reading import regular_bytes
 from deid_assets.store.tables import Table, fingerprint
 
-REQUESTED_BY = frozenset({BACKFILL_ID_TAG, SENSOR_NAME_TAG, SCHEDULE_NAME_TAG, AUTOMATION_CONDITION_TAG})
+REQUESTED_BY = frozenset({BACKFILL_ID_TAG, SENSOR_NAME_TAG, SCHEDULE_NAME_TAG, AUTOMATION_CONDITION_TAG, REQUESTED_TAG})
 """Tags of runs that Dagster's daemon started."""
 
 REPEATED_AT_MOST = 8
@@ -484,9 +484,7 @@ def repeat_if_requested(context: dg.AssetExecutionContext) -> None:
     known = context.run.tags
     requested = PARTITION_NAME_TAG in known and not REQUESTED_BY.isdisjoint(known)
     if requested and int(known.get(REPETITION_TAG, "0")) < REPEATED_AT_MOST:
-        # Retries that a project has set would repeat the release alone, and fail again.
-        tags = overtaken(context.run, policy_name(own_key(context))) | {RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"}
-        context.instance.add_run_tags(context.run.run_id, tags)
+        context.instance.add_run_tags(context.run.run_id, overtaken(context.run, policy_name(own_key(context))))
 
 
 def repeat_if_overtaken(context: dg.AssetExecutionContext, refusals: list[Refusal]) -> None:

@@ -10,15 +10,27 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.definitions.partitions.context import partition_loading_context
 
+from deid_assets import whole_release
 from deid_assets.assets import intake
+from deid_assets.assets.publishing import REQUESTED_BY
 from deid_assets.automation.alarms import unfulfilled_in
 from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
 from deid_assets.automation.outcomes import AWAITING, RunSummary, outcome_of
 from deid_assets.embedding import Upstream, build_release
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED, PolicyError
 from deid_assets.policy.loading import policy_from
-from deid_assets.resources import OUTCOME_TAG, RELEASED, STORE_TAG
+from deid_assets.resources import (
+    AGAIN_DUE,
+    OUTCOME_TAG,
+    RELEASED,
+    REPETITION_TAG,
+    STORE_TAG,
+    again_tag,
+    overtaken,
+    overtaken_policies,
+)
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.sources.upstream import CsvFiles
 from deid_assets.store.home import Home
@@ -63,10 +75,12 @@ def instance(tmp_path) -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-def run(definitions: dg.Definitions, instance: dg.DagsterInstance) -> tuple[RunSummary, list[dg.DagsterEvent], dg.DagsterRun]:
+def run(
+    definitions: dg.Definitions, instance: dg.DagsterInstance, tags: Mapping[str, str] | None = None
+) -> tuple[RunSummary, list[dg.DagsterEvent], dg.DagsterRun]:
     """Run the job of the policy in the project's instance."""
     result = definitions.resolve_job_def(f"release_{NAME}").execute_in_process(
-        run_config=QUIET, instance=instance, partition_key="2024", raise_on_error=False
+        run_config=QUIET, instance=instance, partition_key="2024", tags=tags, raise_on_error=False
     )
     left = instance.get_run_by_id(result.run_id)
     assert left is not None
@@ -149,6 +163,35 @@ def test_a_broken_delivery_is_an_error_and_no_refusal(tmp_path, instance):
     (failure,) = [event.step_failure_data for event in events if event.is_step_failure]
     assert failure.user_failure_data is None, "a crash is no refusal"
     assert instance.get_latest_materialization_event(RELEASE) is None
+
+
+@pytest.mark.parametrize("is_requested", [False, True])
+def test_a_release_that_another_one_overtook_in_the_home_is_made_again_by_the_project(
+    tmp_path, instance, monkeypatch, is_requested
+):
+    """If the project's daemon requested it; that the gate finds another release is tested elsewhere."""
+    executed = whole_release._executed
+
+    def overtaken_in(home_instance, *arguments):
+        made = executed(home_instance, *arguments)
+        inner = home_instance.get_run_by_id(made.run_id)
+        if not REQUESTED_BY.isdisjoint(inner.tags):  # as `repeat_if_requested`
+            home_instance.add_run_tags(made.run_id, overtaken(inner, NAME))
+        return made
+
+    monkeypatch.setattr(whole_release, "_executed", overtaken_in)
+    (good_tables(tmp_path / "wh" / "2024") / "members.csv").write_text("id,sex\nperson-1,F\n")
+    made = project(tmp_path / "wh", tmp_path / "deid")
+    _, _, seen = run(made, instance, {"dagster/sensor_name": "ours", REPETITION_TAG: "2"} if is_requested else None)
+    assert overtaken_policies(seen) == ({NAME} if is_requested else frozenset())
+    (inner,) = runs_in(tmp_path / "deid")
+    assert inner.tags.get(REPETITION_TAG) == ("2" if is_requested else None)
+    assert inner.tags.get(again_tag(NAME)) != AGAIN_DUE, "the home's own daemon leaves it alone"
+    (sensor,) = made.sensors
+    with partition_loading_context(dynamic_partitions_store=instance):
+        tick = sensor.evaluate_tick(dg.build_sensor_context(instance, repository_def=made.get_repository_def()))
+    requests = [(one.job_name, one.partition_key, one.tags[REPETITION_TAG]) for one in tick.run_requests or ()]
+    assert requests == ([(f"release_{NAME}", "2024", "3")] if is_requested else [])
 
 
 def test_an_upstream_that_was_never_made_begins_no_run_in_the_home(tmp_path, instance):
