@@ -10,6 +10,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._daemon.sensor import SensorLaunchContext
 
 from deid_assets.automation.in_use import state_use
 from deid_assets.automation.instance import dagster_instance
@@ -29,6 +30,10 @@ def runs_of(home: Home, delivery: str) -> list[dg.DagsterRun]:
     """The runs of a delivery, oldest first."""
     with dagster_instance(home) as instance:
         return list(reversed(instance.get_runs(dg.RunsFilter(tags={STORE_TAG: f"small/{delivery}"}))))
+
+
+def fails(*_: object, **__: object) -> None:
+    raise OSError("the database does not answer")
 
 
 class TestWhatTheDaemonAsksFor:
@@ -57,6 +62,22 @@ class TestWhatTheDaemonAsksFor:
         ticks = [(tick.status.value, tick.tick_data.skip_reason) for tick in daemon.ticks("deliveries_of_small")]
         assert [status for status, _ in ticks] == ["SKIPPED", "SUCCESS", "SKIPPED"]
         assert "1 without _SUCCESS is not complete yet" in ticks[0][1]
+
+    def test_a_delivery_whose_run_the_daemon_could_not_request_is_not_forgotten(self, home, tmp_path, monkeypatch):
+        """Dagster has added the partition by then."""
+        state_use(home.home, "small", deliveries=str(tmp_path))
+        daemon = Daemon(home.home, executes=False)
+        deliver_without_some(home.home.deliveries / KEY, tmp_path / SECOND, remainder=0)
+        with monkeypatch.context() as broken:
+            broken.setattr(SensorLaunchContext, "set_run_requests", fails)
+            with pytest.raises(AssertionError, match="the database does not answer"):
+                daemon.sensors()
+        with daemon.instance() as instance:
+            assert instance.get_dynamic_partitions("deliveries_of_small") == [KEY, SECOND]
+        assert not runs_of(home.home, SECOND)
+        daemon.sensors()
+        daemon.sensors()
+        assert len(runs_of(home.home, SECOND)) == 1
 
     def test_a_tick_of_the_schedule_queues_a_run_when_something_changed(self, home):
         state_use(home.home, "small", schedule="0 6 * * 1", fresh_days=35)
