@@ -160,7 +160,7 @@ _OPTIONS_OF_A_RUN = (
         "--release",
         "release_members",
         type=click.IntRange(min=1),
-        help="Number of members to release; by default as the policy says.",
+        help="Number of members to release; by default as the policy says. Not for flat tables and cohorts.",
     ),
     click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of a synthetic delivery."),
 )
@@ -173,9 +173,18 @@ def _of_a_run(command: _Function) -> _Function:
     return command
 
 
-def _sample_fits(named: tuple[Path | str, ...], release_members: int | None, members: int) -> None:
-    if not named and (release_members or 0) > members:
-        raise click.UsageError(f"--release {release_members} is more than the {members} members of the delivery (--members)")
+def _require_sense(named: tuple[Path | str, ...], release_members: int | None, members: int) -> None:
+    """Refuse sizes that contradict each other, and options of a synthetic delivery beside one that was received."""
+    if not named:
+        if (release_members or 0) > members:
+            raise click.UsageError(
+                f"--release {release_members} is more than the {members} members of the delivery (--members)"
+            )
+        return
+    context = click.get_current_context()
+    for name in ("members", "seed"):
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} is for a synthetic delivery, and --delivery names one that exists: leave one out")
 
 
 @main.command()
@@ -208,7 +217,7 @@ def run(
 
     if quiet and verbose:
         raise click.UsageError("--quiet and --verbose contradict each other: choose one")
-    _sample_fits(named, release_members, members)
+    _require_sense(named, release_members, members)
     detail = Detail.QUIET if quiet else Detail.VERBOSE if verbose else Detail.NORMAL
     with _errors_as_json(as_json):
         home = Home.here().create()
@@ -237,7 +246,7 @@ def plan(
     from deid_assets.command_line.plan import plan as plan_release
     from deid_assets.command_line.run import run_policy
 
-    _sample_fits(named, release_members, members)
+    _require_sense(named, release_members, members)
     home = Home.here().create()
     paths = _fetched(home, named, delivery_key)
     sys.exit(run_policy(home, policy_name, paths, delivery_key, members, release_members, seed, work=plan_release))

@@ -42,6 +42,7 @@ from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.adoption import adopt
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import applying_opt_outs, load_policy, policy_by_name
+from deid_assets.policy.models import Policy
 from deid_assets.release.keyring import require_secret_of_releases, signing_key_of
 from deid_assets.release.lineage.telling import TOLD
 from deid_assets.release.publication.recovery import release_folders
@@ -255,6 +256,10 @@ def requested_delivery(
     seed: int,
 ) -> Delivery:
     """The delivery to run on: the paths given, or a synthetic one, which need not exist yet."""
+    if release_members and not isinstance(policy, Policy):
+        raise DeliveryError(
+            f"--release: policy {policy.name} draws no sample, and publishes every record that may be published; leave it out"
+        )
     release = {"release": release_members} if release_members else {}
     if paths:
         resolved = tuple(path.absolute() for path in paths)

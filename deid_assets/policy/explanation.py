@@ -179,8 +179,9 @@ def _needs(policy: Policy) -> Iterator[str]:
 
 def _released(policy: Policy) -> Iterator[str]:
     sample = policy.sample
+    # The number that is drawn is random around the policy's (`sample_size`).
     size = f"{sample.members} members" if sample.fraction is None else f"{_share(sample.fraction)} of the members"
-    yield f"a random sample of the eligible members: {size}"
+    yield f"a random sample of the eligible members: about {size}"
     if sample.keyed_by == "member":
         yield "members are drawn in a secret order that is the same for every delivery, as far as they are eligible"
     else:

@@ -39,10 +39,30 @@ def register_delivery(home: Home, delivery: Delivery) -> Delivery:
         if before is not None and delivery.complete_when is None:
             marked = replace(delivery, complete_when=_delivery_in(file).complete_when)
         if before not in (None, marked.to_json(), replace(marked, complete_when=None).to_json()):
-            raise DeliveryError(f"a different delivery is registered as {delivery.key}; give this one another key (--key)")
+            raise DeliveryError(
+                f"a different delivery is registered as {delivery.key}: {_difference(_delivery_in(file), delivery)}; give this "
+                "one another key (--key)"
+            )
         if before != marked.to_json():
             durable.replace(file, marked.to_json().encode(), 0o600)
     return marked
+
+
+def _difference(before: Delivery, now: Delivery) -> str:
+    """In what a delivery differs from the one that is registered under its key."""
+    if before.kind != now.kind:
+        return f"its kind is {before.kind}, and not {now.kind}"
+    if before.paths != now.paths:
+        return "it has another path"
+    names = sorted({*before.parameters, *now.parameters})
+    differ = [name for name in names if before.parameters.get(name) != now.parameters.get(name)]
+    if not differ:
+        return "another file says that it is complete"
+    # Parameters are options of the command line that were not given if they are missing.
+    return "; ".join(
+        f"--{name} was {before.parameters.get(name, 'not given')}, and is {now.parameters.get(name, 'not given')} now"
+        for name in differ
+    )
 
 
 def _require_outside(home: Home, delivery: Delivery) -> None:

@@ -13,7 +13,7 @@ from deid_assets_tests.policy.policy_texts import public_values
         "heritage_public: Heritage Health Prize, public release",
         "  - recipients: public",
         "  - members with a rare and visible disease, with all of their claims",
-        "  - a random sample of the eligible members: 20000 members",
+        "  - a random sample of the eligible members: about 20000 members",
         "  - claims beyond the 95th percentile of claims per member and year are cut, the least supported first",
         "  - age of a member, published as AgeAtFirstClaim: 5 years > 10 years > 20 years > 20 years to 60 > "
         "0-39 or 40-59 or 60+ > 0-39 or 40+",

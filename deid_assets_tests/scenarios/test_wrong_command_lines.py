@@ -36,6 +36,8 @@ def lines() -> list[tuple[str, ...]]:
         ("run", "--members", "0"),
         ("run", "--release", "0"),
         ("run", "--members", "100", "--release", "101"),
+        ("run", "--delivery", "in", "--members", "100"),
+        ("plan", "--delivery", "in", "--seed", "1"),
         ("run", "--key", "../elsewhere"),
         ("run", "--key", ""),
         ("run", "--key", "a..b"),

@@ -205,6 +205,21 @@ class TestRegistration:
             register_delivery(home, self.delivery(paths=(Path("elsewhere"),)))
         assert registered_delivery(home, "2012-04") == self.delivery()
 
+    @pytest.mark.parametrize(
+        ("registered", "asked", "differs"),
+        [
+            ({}, {"kind": "desynpuf"}, "its kind is tables, and not desynpuf"),
+            ({}, {"paths": (Path("elsewhere"),)}, "it has another path"),
+            ({"parameters": {"release": 5}}, {}, "--release was 5, and is not given now"),
+            ({"parameters": {"release": 5}}, {"parameters": {"release": 6}}, "--release was 5, and is 6 now"),
+            ({"complete_when": "_SUCCESS"}, {"complete_when": "done"}, "another file says that it is complete"),
+        ],
+    )
+    def test_the_refusal_of_another_delivery_says_in_what_it_differs(self, home, registered, asked, differs):
+        register_delivery(home, self.delivery(**registered))
+        with pytest.raises(DeliveryError, match=f"registered as 2012-04: {differs}; give this one another key"):
+            register_delivery(home, self.delivery(**asked))
+
     @pytest.mark.parametrize("named_first", [True, False])
     def test_a_delivery_of_a_watched_folder_that_somebody_names_as_well_keeps_its_marker(self, home, named_first):
         """So that a delivery which the sensor took in can be run on the command line, and is final all the same."""
