@@ -68,11 +68,13 @@ def nodes_to_try(
     decided = useful["loss"] < nodes.loc[open_, "loss"].min() if open_.any() else True
     candidate = (useful["decision"] == "candidate") & decided
     if PINNED in not_again.values():
-        # There is one node, and it is tried whatever the search has left open.
+        # There is one node, and it is tried whatever the search has left open, unless the certificate would rule it out.
         candidate |= useful["decision"] == "open"
-        reachable = pd.Series(True, index=useful.index)
+        reachable = candidate | ~_needing(policy, nodes)[1].loc[useful.index]
     elif policy.prefers_detail:
-        reachable = candidate | _needing_no_more(policy, nodes).loc[useful.index]
+        no_more, more = _needing(policy, nodes)
+        left_open = nodes.loc[~(no_more | more), "loss"]
+        reachable = candidate | (no_more & (nodes["loss"] < left_open.min() if len(left_open) else True)).loc[useful.index]
     else:
         # Suppressing a share s of the members lowers the share at high risk by at most s.
         reachable = candidate | (useful["lower"] <= risk.max_high_risk_share + risk.suppression.at_most)
@@ -84,18 +86,17 @@ def nodes_to_try(
     )
 
 
-def _needing_no_more(policy: Policy, nodes: pd.DataFrame) -> pd.Series:
-    """Whether a node is known to need no more suppressed members than allowed, and nothing is open that loses less."""
+def _needing(policy: Policy, nodes: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Whether a node is known to need no more suppressed members than allowed, and whether it is known to need more."""
     needs_no_more, needs_more = (np.zeros(policy.dimension_levels, dtype=bool) for _ in range(2))
-    for text, share in nodes.loc[nodes["to_suppress"].notna(), ["node", "to_suppress"]].itertuples(index=False):
-        if share <= policy.risk.suppression.at_most:
-            needs_no_more[everything_above(parse_node(text))] = True
-        else:
-            needs_more[everything_below(parse_node(text))] = True
+    if policy.prefers_detail:
+        for text, share in nodes.loc[nodes["to_suppress"].notna(), ["node", "to_suppress"]].itertuples(index=False):
+            if share <= policy.risk.suppression.at_most:
+                needs_no_more[everything_above(parse_node(text))] = True
+            else:
+                needs_more[everything_below(parse_node(text))] = True
     at = tuple(np.array([parse_node(text) for text in nodes["node"]]).T)
-    left_open = ~(needs_no_more | needs_more)[at]
-    least_open = nodes["loss"][left_open].min() if left_open.any() else np.inf
-    return pd.Series(needs_no_more[at], index=nodes.index) & (nodes["loss"] < least_open)
+    return pd.Series(needs_no_more[at], index=nodes.index), pd.Series(needs_more[at], index=nodes.index)
 
 
 def all_but_pinned(policy: Policy, last: Mapping[str, str] | None) -> dict[Node, str]:

@@ -65,3 +65,12 @@ def test_a_pinned_node_is_tried_whatever_the_search_left_open(policy):
     pinned = EVERY[len(EVERY) // 2]
     found = nodes_to_try(policy, searched({}), {}, 20_000, {node: PINNED for node in EVERY if node != pinned})
     assert found.as_they_are == found.without_flagged == (pinned,)
+
+
+def test_a_pinned_node_that_is_known_to_need_more_suppressed_members_is_not_tried():
+    """The certificate would refuse the release, because a node above the pinned one failed."""
+    pinned = EVERY[len(EVERY) // 2]
+    not_again = {node: PINNED for node in EVERY if node != pinned}
+    assert nodes_to_try(DETAIL, searched({TOP: 0.2}, (TOP,)), {}, 20_000, not_again).without_flagged == ()
+    still = nodes_to_try(DETAIL, searched({pinned: 0.2}, (pinned,)), {}, 20_000, not_again)
+    assert still.as_they_are == still.without_flagged == (pinned,)

@@ -3,7 +3,7 @@
 Section 5 of Multimedia Appendix 1 calls the members "flagged for suppression".
 
 Candidates of the search are tried in order of increasing loss. Each is measured on fresh draws in both readings of the
-appendix, and the first that holds is chosen. Only if none holds, and the policy allows it, members flagged on draws of the
+appendix, and the first that holds is chosen. Where none holds, or detail is preferred, members flagged on draws of the
 suppression stream are suppressed, and the rest is measured again on fresh draws. Draws that chose a node or a member never
 judge it: on the same draws nothing would be left to flag, on fresh draws .6 to 3 % are flagged (methods#suppression).
 """
@@ -87,7 +87,7 @@ def choose_generalization(
     other_gates
         Further requirements on a chosen node.
     prefer_detail
-        Whether nodes with suppression are tried first, and candidates only if none of them holds.
+        Whether each node is tried both ways, with everybody if it is a candidate and then with suppression, before the next.
 
     Returns
     -------
@@ -120,13 +120,17 @@ def choose_generalization(
         gate = other_gates.failing(node, found[1]) if other_gates else None
         return Choice(node, *found) if gate is None else gate
 
-    ways = [(as_it_is, candidates), (without_flagged, with_suppression if suppress_at_most > 0 else ())]
-    for way, nodes in reversed(ways) if prefer_detail else ways:
-        for node in nodes:
-            tried = way(node)
-            if isinstance(tried, Choice):
-                return tried, passed_over
-            passed_over[node] = tried
+    tries = [(as_it_is, node) for node in candidates]
+    tries += [(without_flagged, node) for node in with_suppression if suppress_at_most > 0]
+    if prefer_detail:
+        # The sort is stable: of a node, everybody is tried first.
+        order = {node: place for place, node in enumerate(dict.fromkeys([*with_suppression, *candidates]))}
+        tries.sort(key=lambda one: order[one[1]])
+    for way, node in tries:
+        tried = way(node)
+        if isinstance(tried, Choice):
+            return tried, passed_over
+        passed_over[node] = tried
     return None, passed_over
 
 

@@ -200,6 +200,13 @@ class TestChoice:
         choice, passed_over = tried(computation, [(2,)], others=[(0,)], suppress_at_most=0.02, prefer_detail=True)
         assert choice.node == (2,) and not choice.suppressed.any() and passed_over == {(0,): "share at high risk"}
 
+    @pytest.mark.parametrize("at_most", [0.3, 0.0005])
+    def test_nobody_is_suppressed_for_a_node_that_holds_with_everybody_nor_a_coarser_one_chosen(self, at_most):
+        """The draws that choose members would have left one out, which the second policy does not allow."""
+        given = {"candidates": [(0,), (2,)], "others": [(0,), (1,), (2,)], "suppress_at_most": at_most}
+        choice, passed_over = tried(computation_of(population(rare=17)), **given, prefer_detail=True)
+        assert choice.node == (0,) and not choice.suppressed.any() and passed_over == {}
+
     def test_more_members_than_the_policy_allows_are_not_suppressed(self):
         assert choose(computation_of(population(rare=60)), [], others=[(0,)], suppress_at_most=0.02) is None
 
