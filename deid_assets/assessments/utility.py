@@ -182,10 +182,12 @@ def _questions(found: pd.DataFrame, released: int) -> Iterator[Measurement]:
     """How far the answers are from those of the delivery: over all groups that are large enough.
 
     The largest error is that of one group, which may be small: in tenths it would tell the group's delivered rate to a member.
+    Of one or two groups, so would the median.
     """
     errors = found["standard_errors"].abs().dropna()
     yield counted("questions_compared", "questions", len(errors), None, "analyst_questions", _SECTION, None)
-    for name, value, parts in (("median_answer_error", errors.median(), 10), ("largest_answer_error", errors.max(), 1)):
+    middle = ("median_answer_error", errors.median(), 10 if len(errors) > 2 else 1)
+    for name, value, parts in (middle, ("largest_answer_error", errors.max(), 1)):
         number = math.ceil(float(value) * parts) / parts if len(errors) else None
         yield counted(name, _ERRORS, number, None, "analyst_questions", _SECTION, None)
 
@@ -298,7 +300,7 @@ def rounded_down(share: float, released: int) -> float:
 
 UTILITY = Assessment(
     NAME,
-    version="2",
+    version="3",
     policy_sections=("utility", "top_coding"),
     inputs=(
         "why_ledger", "analyst_questions", "member_profiles", "eligible_claims", "grouped_claims", "value_domains",

@@ -126,6 +126,11 @@ class TestNumbers:
         told = {one.name: one.value for one in utility._questions(found, 20_000)}
         assert told == {"questions_compared": 3, "median_answer_error": 1.3, "largest_answer_error": 5}
 
+    @pytest.mark.parametrize("answers", [[45.17], [1.21, 45.17]])
+    def test_of_one_or_two_groups_the_median_is_as_coarse_as_the_largest(self, answers):
+        told = {one.name: one.value for one in utility._questions(pd.DataFrame({"standard_errors": answers}), 20_000)}
+        assert told["median_answer_error"] == np.ceil(np.median(answers)) and told["largest_answer_error"] == 46
+
     def test_a_loss_never_looks_smaller_than_it_is(self):
         assert rounded_up(0.0444, 20_000) == 0.046 and rounded(0.0444, 20_000) == 0.044
         scores = Scores(0, 0, 0, 0, 0.0459, 0.0459, True, 9, 9)
