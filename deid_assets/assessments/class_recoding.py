@@ -253,10 +253,11 @@ def lattice_frame(policy: Policy, columns: Sequence[str], found: FoundLevels) ->
                 "minimal": measured,
                 "chosen": measured,
                 "certificate": False,
+                "to_suppress": None,
             }
         )
     texts = dict.fromkeys(("inferred_from", "node", "decision", "reached"), "str")
-    shares = dict.fromkeys(("share", "lower", "upper"), "float64")
+    shares = dict.fromkeys(("share", "lower", "upper", "to_suppress"), "float64")
     return pd.DataFrame(rows)[list(columns)].astype(texts | shares | {"flagged": "Int64", "draws": "Int64"})
 
 

@@ -81,8 +81,10 @@ class TestTheUi:
     def test_the_release_shows_what_it_is_and_what_happens_to_it_by_itself(self, ui, seen):
         seen.opens(f"{ui.url}/assets/small/release")
         seen.shows("The published release: staged, measured again, judged", "privacy", "Latest check results", "registry_head")
-        seen.shows("release_small", "deliveries_of_small", "At 06:00 AM UTC, only on Monday")
+        seen.shows("release_small", "At 06:00 AM UTC, only on Monday")
         seen.keeps("release")
+        seen.page.get_by_role("button", name="2 sensors").click()
+        seen.shows("deliveries_of_small", "overtaken_runs")
 
     def test_the_lineage_of_the_release_shows_its_stages_and_the_tables_that_it_publishes(self, ui, seen):
         policy = policy_called("small", Home(ui.root).policies)

@@ -38,7 +38,7 @@ COLUMN_VALUES = {"sex": ("F", "M")}
 
 LATTICE_COLUMNS = (
     "node", "height", "loss", "flagged", "draws", "share", "lower", "upper", "decision", "reached", "inferred_from",
-    "minimal", "chosen", "certificate",
+    "minimal", "chosen", "certificate", "to_suppress",
 )  # fmt: skip
 """Reserved names: columns of the node table, which also has one column per dimension."""
 
