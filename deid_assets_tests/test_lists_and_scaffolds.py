@@ -55,7 +55,7 @@ def test_releases_and_deliveries_of_a_new_home_are_none(home):
 
 def test_releases_are_listed_with_their_delivery_and_folder(home):
     home.create()
-    folder = publish(Releases(home.releases, signing_key_of(home), home.store / "manifests"), "first", with_tables=False).folder
+    folder = publish(Releases(home, signing_key_of(home)), "first", with_tables=False).folder
     (found,) = json.loads(deid("releases", "--json")[1])
     assert (found["policy"], found["number"], found["delivery"], found["folder"]) == ("heritage", 1, "2024", str(folder))
     code, printed = deid("releases")
@@ -65,7 +65,8 @@ def test_releases_are_listed_with_their_delivery_and_folder(home):
         path.chmod(0o700)
     shutil.rmtree(folder)
     code, printed = deid("releases")
-    assert code == 0 and "delivery not in this store  its folder is gone: restore it from a backup" in printed
+    assert code == 1 and "delivery not in this store  its folder is gone: restore it from a backup" in printed
+    assert "error: the folder of release heritage/0001 is missing" in printed
     (home.releases / "registry.jsonl").write_text("nonsense\n")
     code, printed = deid("releases")
     assert code == 1 and "not a registry entry" in printed

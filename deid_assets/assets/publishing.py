@@ -43,10 +43,12 @@ from deid_assets.release.event_log import (
     edited_evidence,
     edited_tables,
     measured_under_another_text,
+    require_journal,
     stale_inputs,
     stale_stages,
     witness,
 )
+from deid_assets.release.journal.comparison import JOURNAL_HEAD
 from deid_assets.release.keyring import require_secret_of_releases
 from deid_assets.release.keys import Secret
 from deid_assets.release.lineage.columns import derived_columns
@@ -98,8 +100,7 @@ REPEATED_AT_MOST = 8
 
 def releases_of(workplace: Workplace) -> Releases:
     """The folder of releases, and what is needed to add one."""
-    home = workplace.home
-    return Releases(home.releases, workplace.signing_key(), workplace.restricted_manifests)
+    return Releases(workplace.home, workplace.signing_key())
 
 
 def common_refusals(
@@ -206,6 +207,7 @@ def publish(
     """
     secret, delivery = workplace.secret(), workplace.delivery(context.partition_key)
     require_secret_of_releases(workplace.home, secret)
+    require_journal(context.instance, releases.journal.file.read())
     tables = PublishedTables.of(context, policy, workplace, staging)
     # Keyed: a data version is a digest of its inputs, against which a guess of who opted out could be tested.
     own = own_key(context)
@@ -265,6 +267,7 @@ def publish(
         inputs,
         created,
         staging.files,
+        releases.journal.head,
     )
     # What all numbers cost is known and judged before the first of them is drawn.
     told = [made.spent for made in workplace.releases_made()]
@@ -322,8 +325,10 @@ def publish(
         "report": dg.MetadataValue.path(str(published.folder / "report.html")),
         "number": published.entry.number,
         "registry_head": published.entry.hash,
+        JOURNAL_HEAD: releases.journal.head,
         "gates": markdown_table(_gates_table(passed.evidence)),
         **copy_published(workplace.home, releases.key.public),
+        **releases.journal.tell_witnesses(),
         **_tell_lineage(context, policy, workplace, published.folder),
     }
     return dg.Output(_files_frame(staging), RELEASE, metadata=metadata), *tables.outputs(published.folder)
@@ -381,6 +386,7 @@ def _unchanged(
         "release": dg.MetadataValue.path(str(folder)),
         "number": earlier.number,
         "registry_head": releases.registry.head,
+        JOURNAL_HEAD: releases.journal.head,
         "unchanged": True,
     }
     return dg.Output(_files_frame(staging), RELEASE, metadata=metadata), *tables.outputs(folder)

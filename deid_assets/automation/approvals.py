@@ -11,7 +11,8 @@ from dagster._core.events import StepMaterializationData
 from deid_assets.assets.published_tables import PublishedTables
 from deid_assets.automation.outcomes import OUTCOMES
 from deid_assets.errors import PUBLISHED, DeidError, ReleaseError
-from deid_assets.release.event_log import recorded_releases
+from deid_assets.release.event_log import recorded_releases, require_journal
+from deid_assets.release.journal.comparison import JOURNAL_HEAD
 from deid_assets.release.publication.approval import approve, forget, reject
 from deid_assets.release.publication.publish import Published, Releases
 from deid_assets.release.publication.waiting import Waiting, read_waiting, waiting_folder, waiting_folders
@@ -89,15 +90,16 @@ def approve_release(
     ReleaseError
         If it may not be approved; `approval.approve`.
     """
+    require_journal(instance, releases.journal.file.read())
     published = approve(releases, policy, number, by, reading)
     waiting = read_waiting(waiting_folder(releases.waiting, policy, number), releases.key.public)
     manifest = parse_json((published.folder / "manifest.json").read_bytes())
-    record_published(instance, waiting, published, str(manifest["approval"]["by"]))
+    record_published(instance, waiting, published, str(manifest["approval"]["by"]), releases.journal.head)
     forget(releases, policy, number)
     return published
 
 
-def record_published(instance: dg.DagsterInstance, waiting: Waiting, published: Published, by: str) -> None:
+def record_published(instance: dg.DagsterInstance, waiting: Waiting, published: Published, by: str, journal: str) -> None:
     """Record that a release that was approved and its tables are materialized, in the run that made it, unless that was done.
 
     The tables come first: once the release itself is recorded, all of it is.
@@ -126,6 +128,7 @@ def record_published(instance: dg.DagsterInstance, waiting: Waiting, published: 
             "report": dg.MetadataValue.path(str(published.folder / "report.html")),
             "number": published.entry.number,
             "registry_head": published.entry.hash,
+            JOURNAL_HEAD: journal,
             "approved_by": by,
         },
         tags=told["tags"],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deid_assets.command_line.deciding import say_witnesses, telling_what_is_missing
 from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.store.home import Home
 
@@ -31,11 +32,12 @@ def approvals(policy_file: Path | None, as_json: bool) -> None:
     from deid_assets.automation.approvals import awaiting
 
     releases, reading = _at_home(policy_file)
-    found = awaiting(releases, reading)
-    if as_json:
-        click.echo(json.dumps([asdict(one) for one in found], indent=1))
-    else:
-        click.echo("\n".join(map(_line, found)) or "No release waits for approval.")
+    with telling_what_is_missing(releases.home):
+        found = awaiting(releases, reading)
+        if as_json:
+            click.echo(json.dumps([asdict(one) for one in found], indent=1))
+        else:
+            click.echo("\n".join(map(_line, found)) or "No release waits for approval.")
 
 
 def _line(one: "Awaiting") -> str:
@@ -69,6 +71,7 @@ def approve(name: str, by: str, policy_file: Path | None) -> None:
     with dagster_instance(home) as instance:
         published = approve_release(instance, releases, policy, number, by, lambda: reading(policy))
     click.echo(f"Published  {published.folder}")
+    say_witnesses(home)
     for said in copy_published(home, releases.key.public).values():
         click.echo(said)
     tell_approved(home, published.folder, Console(highlight=False))
@@ -93,6 +96,7 @@ def reject(name: str, by: str, reason: str) -> None:
     with dagster_instance(home) as instance:
         reject_release(instance, releases, policy, number, by, reason)
     click.echo(f"Release {policy}/{number:04d} is rejected.")
+    say_witnesses(home)
 
 
 def _named(name: str) -> tuple[str, int]:

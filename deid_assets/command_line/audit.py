@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 
 from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
+from deid_assets.command_line.deciding import missing_in
 from deid_assets.errors import ReleaseError
 from deid_assets.release.event_log import (
     recorded_checks,
@@ -17,6 +18,8 @@ from deid_assets.release.event_log import (
     recorded_run,
     recorded_runs_before,
 )
+from deid_assets.release.journal.comparison import unknown_to
+from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import PublicKey
 from deid_assets.release.lineage.audit import Audited, audit_document, document_bytes
@@ -64,6 +67,7 @@ def audited(home: Home, published: PublishedRelease, key: PublicKey | None) -> A
     problems = [f"{check.name}: {check.reason}" for check in verified.failures]
     problems += published.problems
     problems += registry_problems(recorded, [line.hash for line in read_chain(registry).lines])
+    problems += missing_in(home) + unknown_to(HomeJournal(home).file.read(), recorded)
     problems += of_log.problems(home, published)
     columns, unread = derived_columns_of(published, of_log.lineage)
     return Audited(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deid_assets.assets.publishing import releases_of
+from deid_assets.automation.adopting import adopt_here, note_purge
 from deid_assets.automation.approvals import awaiting
 from deid_assets.automation.home_runs import add_partition
 from deid_assets.automation.housekeeping import PURGED, REMOVED, now, record_removal
@@ -15,7 +16,6 @@ from deid_assets.command_line.listing import delivery_of
 from deid_assets.command_line.run import find_policy, requested_delivery
 from deid_assets.errors import DeliveryError, StoreError
 from deid_assets.partitions import deliveries_of
-from deid_assets.policy.adoption import adopt
 from deid_assets.release.registry.chain import Registry
 from deid_assets.resources import Workplace
 from deid_assets.sources.fetched import forget_fetched
@@ -39,7 +39,7 @@ def add_delivery(home: Home, policy_name: str, paths: tuple[Path, ...], key: str
         raise DeliveryError("name the folder or file of the delivery")
     delivery = requested_delivery(home, policy, paths, key, 0, None, 0)
     if file is not None:
-        adopt(home, policy, file)
+        adopt_here(releases_of(Workplace(str(home.root))), policy, file)
     register_delivery(home, delivery)
     prepare_dagster_home(home)
     with dagster_instance(home) as instance:
@@ -130,6 +130,7 @@ def purge(home: Home, expired: Expired, reason: str) -> None:
     lock = StoreLock.of(home, expired.policy, expired.delivery)
     lock.acquire()
     try:
+        note_purge(releases_of(Workplace(str(home.root))), expired.policy, expired.delivery)
         record_removal(home, PURGED, expired.policy, expired.delivery, reason)
         _remove_store(home, expired.policy, expired.delivery)
         _forgotten(home, expired.delivery)

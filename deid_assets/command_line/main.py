@@ -15,8 +15,10 @@ from deid_assets import __version__
 from deid_assets.command_line.approvals import approvals, approve, reject
 from deid_assets.command_line.auditing import audit, determination, kept, lineage, reproduce
 from deid_assets.command_line.counts import counts
+from deid_assets.command_line.deciding import releases_here, say_witnesses, telling_what_is_missing
 from deid_assets.command_line.demographics import demographics
 from deid_assets.command_line.expert_review import expert_review
+from deid_assets.command_line.journal import home_group, journal
 from deid_assets.command_line.members import member, release
 from deid_assets.errors import ERROR, DeidError, DeliveryError, PolicyError, ReleaseError
 from deid_assets.store.guard import without_values
@@ -109,6 +111,8 @@ main.add_command(kept)
 main.add_command(expert_review)
 main.add_command(member)
 main.add_command(release)
+main.add_command(journal)
+main.add_command(home_group)
 
 
 class _PathOrUrl(click.ParamType[Path | str]):
@@ -354,16 +358,17 @@ def policy_adopt(
 
     Adopting it again changes only what the options name. Reload the code location in the UI, or start `deid ui` again.
     """
+    from deid_assets.automation.adopting import adopt_here
     from deid_assets.automation.in_use import state_use
     from deid_assets.command_line.run import find_policy
-    from deid_assets.policy.adoption import adopt
 
     home = Home.here().create()
     found, file = find_policy(home, name)
     if deliveries is not None and not deliveries.is_dir():
         raise DeliveryError(f"the folder {deliveries} does not exist; create it first")
     if file is not None:
-        found = adopt(home, found, file)
+        found = adopt_here(releases_here(home), found, file)
+        say_witnesses(home)
     stated = {
         "deliveries": None if deliveries is None else str(deliveries.absolute()),
         "complete_when": complete_when,
@@ -379,12 +384,14 @@ def policy_adopt(
 @click.argument("name", callback=_not_empty)
 def policy_retire(name: str) -> None:
     """Take a policy out of use: the UI shows it no more, and nothing runs by itself. Its releases and stores stay."""
-    from deid_assets.automation.in_use import policies_in_use, state_use
+    from deid_assets.automation.adopting import retire_here
+    from deid_assets.automation.in_use import policies_in_use
 
     home = Home.here().create()
     if name not in policies_in_use(home):
         raise PolicyError(f"{name} is not in use; `deid policy list` shows which policies are")
-    state_use(home, name, retired=True)
+    retire_here(releases_here(home), name)
+    say_witnesses(home)
     click.echo(f"{name} is retired. `deid policy adopt {name}` takes it into use again.")
 
 
@@ -437,7 +444,9 @@ def releases_list(as_json: bool) -> None:
             + (f"  withdrawn: {one.withdrawn}" if one.withdrawn is not None else "")
         )
 
-    _print_listed(listed_releases(Home.here()), as_json, line, "Nothing has been published here.")
+    home = Home.here()
+    with telling_what_is_missing(home):
+        _print_listed(listed_releases(home), as_json, line, "Nothing has been published here.")
 
 
 @main.command("deliveries")
@@ -496,6 +505,8 @@ def purge_stores(reason: str, yes: bool) -> None:
         if yes:
             purge(home, one, reason)
         click.echo(f"{one.policy}  {one.delivery}  {one.days} days old  {'removed' if yes else 'would be removed'}")
+    if yes and expired:
+        say_witnesses(home)
     if not expired:
         click.echo("No restricted store is past its retention.")
     elif not yes:
@@ -527,7 +538,11 @@ def verify(
         raise click.UsageError("--no-registry skips what --registry and --head check: choose one")
     chosen = None if no_registry else registry or release.absolute().parent.parent / "registry.jsonl"
     report = verify_release(release, PublicKey.read(key_file) if key_file else None, chosen, head, certificate)
-    click.echo(report.text())
+    home = Home.here()
+    # A release of this home is also compared with what the home remembers; a copy elsewhere cannot be.
+    own = home.store.is_dir() and release.resolve().is_relative_to(home.releases.resolve())
+    with telling_what_is_missing(home) if own else contextlib.nullcontext():
+        click.echo(report.text())
     sys.exit(0 if report.ok else ERROR)
 
 
@@ -548,9 +563,11 @@ def key_rotate(lost: str | None) -> None:
     The old key signs the new one, so recipients who trust the old key can continue. With --lost, they need the new key.
     The old private key is removed; its public key stays in the registry.
     """
-    from deid_assets.release.keyring import rotate
+    from deid_assets.release.rotation import rotate
 
-    rotated = rotate(Home.here().create(), lost)
+    home = Home.here().create()
+    rotated = rotate(home, lost)
+    say_witnesses(home)
     said = (
         "recorded as lost; send recipients the new key over a trusted channel"
         if rotated.entry.lost
@@ -578,9 +595,11 @@ def clock_group() -> None:
 @click.option("--reason", required=True, help="Reason for the correction; recorded in the registry.")
 def clock_correct(reason: str) -> None:
     """Record that the newest registry entries were made while the clock was ahead, so later ones may have earlier times."""
-    from deid_assets.release.keyring import correct_clock
+    from deid_assets.release.rotation import correct_clock
 
-    entry = correct_clock(Home.here().create(), reason)
+    home = Home.here().create()
+    entry = correct_clock(home, reason)
+    say_witnesses(home)
     click.echo(f"Recorded in the registry: the next entries may be dated {entry.time} or later.")
 
 

@@ -5,6 +5,7 @@ import sys
 
 import click
 
+from deid_assets.command_line.deciding import releases_here, say_witnesses
 from deid_assets.errors import ReleaseError
 from deid_assets.store.home import Home
 
@@ -81,10 +82,13 @@ def member_opt_in(member_id: str, reason: str) -> None:
 
 
 def _note(home: Home, member_id: str, reason: str, listed: bool) -> None:
-    from deid_assets.policy.withdrawals import OptOutLine, note
+    from deid_assets.policy.withdrawals import OptOutLine
+    from deid_assets.release.opt_outs import enter_opt_out
     from deid_assets.release.registry import clock
 
-    changed = note(home.policies, OptOutLine(_identifier(member_id), listed, reason, clock.now(None)))
+    line = OptOutLine(_identifier(member_id), listed, reason, clock.now(None))
+    changed = enter_opt_out(releases_here(home), line)
+    say_witnesses(home)
     now = "on" if listed else "not on"
     click.echo(
         f"The person is now {now} the list of opt-outs." if changed else f"The person was {now} the list of opt-outs already."
@@ -105,17 +109,16 @@ def release_withdraw(name: str, reason: str) -> None:
     Its files and its entry stay, and `deid verify` fails for it from now on. What was published cannot be made unknown, so it
     still counts as an earlier release.
     """
-    from deid_assets.release.keyring import signing_key_of
     from deid_assets.release.publication.copies import copy_published
-    from deid_assets.release.publication.publish import Releases
 
     policy, _, number = name.partition("/")
     if not number.isdecimal():
         raise ReleaseError("a release is named by its policy and number, such as heritage/0001")
-    home = Home.here().create()
-    releases = Releases(home.releases, signing_key_of(home), home.store / "manifests")
+    home = Home.here()
+    releases = releases_here(home)
     line = releases.withdraw(policy, int(number), reason)
     click.echo(f"Release {line.policy}/{line.number:04d} is withdrawn. Send recipients the new registry.jsonl.")
+    say_witnesses(home)
     for said in copy_published(home, releases.key.public).values():
         click.echo(said)
 
@@ -127,14 +130,16 @@ def release_copy(url: str | None) -> None:
 
     Only what verifies is copied, each file is read back, and a manifest is written last: a folder without one is no release.
     """
-    from deid_assets.release.keyring import signing_key_of
     from deid_assets.release.publication.copies import VARIABLE, copy_releases
 
     to = url or os.environ.get(VARIABLE)
     if not to:
         raise click.UsageError(f"name the folder with --to or {VARIABLE}")
     home = Home.here().create()
-    copied = copy_releases(home, signing_key_of(home).public, to)
+    releases = releases_here(home)
+    with releases.deciding():
+        pass  # what is withdrawn, for one, is known to be so
+    copied = copy_releases(home, releases.key.public, to)
     for one in copied:
         click.echo(f"{one.release}  copied to {one.to}")
     if not copied:

@@ -20,6 +20,7 @@ from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.run import execute
 from deid_assets.errors import DeliveryError, ReleaseError
 from deid_assets.release.given import variables_of
+from deid_assets.release.journal.witnesses import VARIABLE as WITNESS
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.keys import GENERATED, SECRET_FILE, SIGNING_KEY_VARIABLE, Secret
 from deid_assets.release.lineage.openlineage import URL as ENDPOINT
@@ -108,7 +109,7 @@ def _environment(home: Home, temporary: Home, secret: Secret) -> Iterator[None]:
     changes = {"DEID_HOME": str(temporary.root)}
     if secret.origin == GENERATED:
         changes["DEID_SECRET_FILE"] = str(Path(home.keys / SECRET_FILE).absolute())
-    without = (*variables_of(SIGNING_KEY_VARIABLE), PUBLISHED, COPIES, ENDPOINT)
+    without = (*variables_of(SIGNING_KEY_VARIABLE), PUBLISHED, COPIES, ENDPOINT, WITNESS)
     before = {name: os.environ.get(name) for name in (*changes, *without)}
     _set(dict.fromkeys(without) | changes)
     try:

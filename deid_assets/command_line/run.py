@@ -29,20 +29,23 @@ from rich.console import Console
 from deid_assets import interruption
 from deid_assets.assets.publishing import inputs_digest, releases_of
 from deid_assets.assets.waiting_release import waiting_already
+from deid_assets.automation.adopting import adopt_here
 from deid_assets.automation.home_runs import add_partition, clean_orphans
 from deid_assets.automation.in_use import Use, state_use, uses_in
 from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
 from deid_assets.automation.outcomes import AWAITING, RunSummary, outcome_of, tag_outcome
 from deid_assets.automation.refused_runs import report_refusal
 from deid_assets.automation.storage import SETTINGS
+from deid_assets.command_line.deciding import say_witnesses
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.summary import print_summary, summary_json
 from deid_assets.errors import PUBLISHED, DeidError, DeliveryError, PolicyError, ReleaseError
 from deid_assets.policy.adopted import ENDINGS
-from deid_assets.policy.adoption import adopt
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import applying_opt_outs, load_policy, policy_by_name
 from deid_assets.policy.models import Policy
+from deid_assets.release.event_log import require_journal
+from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.keyring import require_secret_of_releases, signing_key_of
 from deid_assets.release.lineage.telling import TOLD
 from deid_assets.release.publication.recovery import release_folders
@@ -105,12 +108,15 @@ def run_policy(
     console = console or Console(file=stream, highlight=False, width=None if stream.isatty() else 110)
     progress = Progress(console, detail)
     policy, file = find_policy(home, policy_name)
+    releases = releases_of(Workplace(root=str(home.root)))
+    with releases.deciding():
+        pass  # nothing is adopted or registered in a home that has lost what it decided
     delivery = requested_delivery(home, policy, paths, delivery_key, members, release_members, seed)
     lock = StoreLock.of(home, policy.name, delivery.key, make_new_run_id(), partial(_is_over, home))
     lock.acquire()
     try:
         if file is not None:
-            policy = applying_opt_outs(adopt(home, policy, file), home.policies)
+            policy = applying_opt_outs(adopt_here(releases, policy, file), home.policies)
         if uses_in(home).get(policy.name, Use()).retired:
             state_use(home, policy.name, retired=False)
         if not paths:
@@ -121,6 +127,7 @@ def run_policy(
         return _release_or_unchanged(home, policy, delivery, lock, progress, as_json)
     finally:
         lock.release()
+        say_witnesses(home)
 
 
 def _is_over(home: Home, run_id: str) -> bool:
@@ -139,6 +146,7 @@ def _release_or_unchanged(
     prepare_dagster_home(home)
     with dagster_instance(home) as instance:
         clean_orphans(home, instance, lock)
+        require_journal(instance, HomeJournal(home).file.read())
         earlier = _released_before(home, policy, delivery)
         if earlier is None:
             require_secret_of_releases(home, Workplace(root=str(home.root)).secret())
@@ -200,7 +208,6 @@ def _released_before(home: Home, policy: AnyPolicy, delivery: Delivery) -> Path 
     """
     workplace = Workplace(root=str(home.root))
     releases = releases_of(workplace)
-    releases.recover()
     inputs = inputs_digest(policy, workplace.secret(), delivery, delivery.digest())
     earlier = releases.registry.already_released(policy.name, inputs)
     if earlier is None:

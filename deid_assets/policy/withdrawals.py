@@ -38,6 +38,17 @@ class OptOutLine:
     reason: str
     time: str
 
+    def require_sound(self) -> None:
+        """Refuse a line without an identifier or a reason.
+
+        Raises
+        ------
+        PolicyError
+            If one is empty.
+        """
+        if not (self.member_id and self.member_id == self.member_id.strip() and self.reason.strip()):
+            raise PolicyError("an opt-out needs the member's identifier, without surrounding blanks, and a reason")
+
 
 def withdrawn_members(folders: Iterable[Path]) -> tuple[str, ...]:
     """Return the members on the lists of some folders of policies, in ascending order.
@@ -62,8 +73,7 @@ def note(folder: Path, line: OptOutLine) -> bool:
     PolicyError
         If identifier or reason is empty, or the list cannot be read or written.
     """
-    if not (line.member_id and line.member_id == line.member_id.strip() and line.reason.strip()):
-        raise PolicyError("an opt-out needs the member's identifier, without surrounding blanks, and a reason")
+    line.require_sound()
     owner_only(folder)
     with durable.locked(folder / _LOCK):
         if (line.member_id in withdrawn_members([folder])) == line.listed:

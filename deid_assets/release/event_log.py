@@ -16,6 +16,8 @@ from dagster._core.storage.tags import PARTITION_NAME_TAG as PARTITION_TAG
 
 from deid_assets.assessments.evidence import Evidence, Refusal
 from deid_assets.errors import ReleaseError
+from deid_assets.release.journal.chain import Journal
+from deid_assets.release.journal.comparison import JOURNAL_HEAD, unknown_to
 from deid_assets.release.lineage.graph import Lineage, lineage_of
 from deid_assets.release.lineage.records import Evaluated, Materialized, RecordedRelease, RecordedRun
 
@@ -344,10 +346,24 @@ def recorded_releases(instance: dg.DagsterInstance) -> list[RecordedRelease]:
             number = made.metadata.get("number") if made else None
             if made is None or head is None or number is None:
                 continue
-            found.append(
-                RecordedRelease(_materialized(record), str(head.value), _whole(number.value), "unchanged" in made.metadata)
-            )
+            told = made.metadata.get(JOURNAL_HEAD)
+            journal = None if told is None else str(told.value)
+            unchanged = "unchanged" in made.metadata
+            found.append(RecordedRelease(_materialized(record), str(head.value), _whole(number.value), unchanged, journal))
     return sorted(found, key=lambda one: one.made.event)
+
+
+def require_journal(instance: dg.DagsterInstance, journal: Journal) -> None:
+    """Refuse to decide anything while the home's journal lacks a line that the log knows.
+
+    Raises
+    ------
+    ReleaseError
+        If it does.
+    """
+    found = unknown_to(journal, recorded_releases(instance))
+    if found:
+        raise ReleaseError(f"nothing is decided until this is resolved: {'; '.join(found)}")
 
 
 def recorded_lineage(instance: dg.DagsterInstance, release: Materialized, named: Iterable[str]) -> Lineage:

@@ -1,17 +1,12 @@
-"""The keys of one home: which are in force, what to do if one is missing, and how the signing key is replaced.
+"""The keys of one home: which are in force, and what to do if one is missing. `rotation` replaces the signing key.
 
 A key or secret is created silently only if nothing has been released yet. After that, a missing one is a refusal: a new
 signing key would break verification for every recipient, and a new secret would change pseudonyms, noise and sample.
-
-A rotation is in force once its entry is in the registry. Before that, the new private key is stored beside the old one;
-afterwards it replaces the old private key. Public keys stay in the registry. If a process dies in between, either the
-old key is in force, or the new one with its entry; the next process removes or moves the file.
 """
 
 import contextlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from deid_assets.errors import ReleaseError
@@ -20,34 +15,25 @@ from deid_assets.release.keys import (
     SECRET_FILE,
     SIGNING_KEY_FILE,
     SIGNING_KEY_VARIABLE,
-    PublicKey,
     Secret,
     SigningKey,
     given_secret,
     given_signing_key,
     load_secret,
 )
-from deid_assets.release.publication.recovery import LOCK, REGISTRY, recovered, release_folders, signer_in_force
+from deid_assets.release.publication.recovery import LOCK, REGISTRY, release_folders, signer_in_force
 from deid_assets.release.publication.verification import MANIFEST
-from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Chain, Registry
-from deid_assets.release.registry.entries import ClockCorrection, KeyRotation, signed_correction, signed_rotation
+from deid_assets.release.registry.entries import KeyRotation
 from deid_assets.store import durable
 from deid_assets.store.digests import parse_json
 from deid_assets.store.home import Home
 from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
+from deid_assets.store.tables import owner_only
 
 NEXT_KEY_FILE = "signing_key.next.pem"
 ACCEPTED_FILE = "secret.accepted"
 """Commitment to the secret that `new_secret` made, known before anything is released under it."""
-
-
-@dataclass(frozen=True)
-class Rotated:
-    """A rotation that is in force: its entry in the registry, and the new public key."""
-
-    entry: KeyRotation
-    key: PublicKey
 
 
 def signing_key_of(home: Home) -> SigningKey:
@@ -62,9 +48,9 @@ def signing_key_of(home: Home) -> SigningKey:
         If it is missing although something was released, is not the one in force, or can be read by others than its
         owner, if its source fails or two are set, or if the registry's chain is broken.
     """
-    with _locked(home):
-        chain = _settled(home)
-        return _key_in_force(home, chain)
+    with locked_keys(home):
+        chain = settled(home)
+        return key_in_force(home, chain)
 
 
 def secret_of(home: Home, environment: Mapping[str, str] | None = None) -> Secret:
@@ -100,9 +86,9 @@ def require_secret_of_releases(home: Home, secret: Secret) -> None:
         return
     commitments = [_commitment_of(release) for release in reversed(release_folders(home.releases))]
     known = [one for one in commitments if one is not None]
-    accepted = home.keys / ACCEPTED_FILE
-    if os.path.lexists(accepted):
-        known.append(regular_bytes(accepted, SMALL_AT_MOST).decode(errors="replace").strip())
+    accepted = accepted_commitment(home)
+    if accepted is not None:
+        known.append(accepted)
     if known and secret.commitment() not in known:
         raise ReleaseError(
             "keys/secret is not a secret under which anything was released here, although there are releases. Restore it "
@@ -110,6 +96,14 @@ def require_secret_of_releases(home: Home, secret: Secret) -> None:
             "With another secret, pseudonyms, noise and sample change; to continue like that, remove keys/secret, and make "
             "one with `deid key new-secret`"
         )
+
+
+def accepted_commitment(home: Home) -> str | None:
+    """The commitment to the secret that `new_secret` made or accepted; None if there was no occasion to."""
+    accepted = home.keys / ACCEPTED_FILE
+    if not os.path.lexists(accepted):
+        return None
+    return regular_bytes(accepted, SMALL_AT_MOST).decode(errors="replace").strip()
 
 
 def _commitment_of(release: Path) -> str | None:
@@ -121,16 +115,19 @@ def _commitment_of(release: Path) -> str | None:
 
 
 def new_secret(home: Home) -> Secret:
-    """Create a secret although there are releases; an existing one is kept.
+    """Create a secret although there are releases, or accept the one that the environment gives; an existing one is kept.
 
     Raises
     ------
     ReleaseError
-        If there is a secret already.
+        If there is a generated secret already.
     """
-    if os.path.lexists(home.keys / SECRET_FILE):
-        raise ReleaseError("there is already a generated secret in the folder keys; it is kept")
-    made = load_secret(home.keys, {})
+    made = given_secret(os.environ)
+    if made is None:
+        if os.path.lexists(home.keys / SECRET_FILE):
+            raise ReleaseError("there is already a generated secret in the folder keys; it is kept")
+        made = load_secret(home.keys, {})
+    owner_only(home.keys)
     with durable.locked(home.keys / ".lock"):
         durable.replace(home.keys / ACCEPTED_FILE, made.commitment().encode() + b"\n", 0o600)
     return made
@@ -148,72 +145,13 @@ def has_released(home: Home) -> bool:
     return bool(release_folders(home.releases)) or any((home.store / "manifests").glob("*/[0-9]*.json"))
 
 
-def rotate(home: Home, lost: str | None = None) -> Rotated:
-    """Replace the signing key by a new one, and record it in the registry.
-
-    Parameters
-    ----------
-    lost
-        Why the old key does not sign the new one: it was lost or stolen. None if it signs.
-
-    Raises
-    ------
-    ReleaseError
-        If the old key should sign but is missing or not in force, if nothing was ever signed, or if a crash left
-        something that needs manual attention first.
-    """
-    if lost is not None and not lost.strip():
-        raise ReleaseError("state why the old key is lost: the reason is recorded in the registry for all recipients")
-    if given_signing_key(os.environ) is not None:
-        raise ReleaseError(
-            f"the signing key comes from {SIGNING_KEY_VARIABLE}, its file or its command, where a new one cannot be put. Unset "
-            f"the variable, save the key as keys/{SIGNING_KEY_FILE} (mode 600), rotate, and move the new key back"
-        )
-    with _locked(home):
-        chain = _settled(home)
-        if not os.path.lexists(home.keys / SIGNING_KEY_FILE) and not has_released(home):
-            raise ReleaseError("there is no signing key yet; the first release or `deid key export` creates one")
-        old = _key_in_force(home, chain) if lost is None else _lost_key(home, chain)
-        problems = recovered(home.releases, old.public if isinstance(old, SigningKey) else old).problems
-        if problems:
-            raise ReleaseError(
-                f"the key is not rotated until this is resolved: {'; '.join(problems)}. Restore what is missing from a "
-                "backup, or move the folder of that release away"
-            )
-        registry = Registry(home.releases / REGISTRY)
-        chain = registry.chain()
-        new = SigningKey.generated()
-        entry = signed_rotation(old, new, (lost or "").strip(), chain.head, clock.now(chain.last_time))
-        durable.replace(home.keys / NEXT_KEY_FILE, new.private_pem(), 0o600)
-        registry.append(entry)
-        _settled(home)
-    return Rotated(entry, new.public)
-
-
-def correct_clock(home: Home, reason: str) -> ClockCorrection:
-    """Record that earlier registry entries were made while the clock was ahead, so that later ones may go back in time.
-
-    Raises
-    ------
-    ReleaseError
-        If no reason is given, or if the clock cannot be right even without those entries.
-    """
-    if not reason.strip():
-        raise ReleaseError("state what happened to the clock: the reason is recorded in the registry for all recipients")
-    with _locked(home):
-        chain = _settled(home)
-        entry = signed_correction(_key_in_force(home, chain), reason.strip(), chain.head, clock.now(None))
-        Registry(home.releases / REGISTRY).append(entry)
-    return entry
-
-
-def _locked(home: Home) -> contextlib.AbstractContextManager:
+def locked_keys(home: Home) -> contextlib.AbstractContextManager:
     """Hold the lock of the folder of releases, so that nobody publishes or rotates meanwhile."""
     home.releases.mkdir(parents=True, exist_ok=True)
     return durable.locked(home.releases / LOCK)
 
 
-def _settled(home: Home) -> Chain:
+def settled(home: Home) -> Chain:
     """Finish or undo a rotation whose process died; return the registry's chain."""
     registry = Registry(home.releases / REGISTRY)
     registry.repair()
@@ -221,7 +159,7 @@ def _settled(home: Home) -> Chain:
     prepared = home.keys / NEXT_KEY_FILE
     if os.path.lexists(prepared):
         rotations = [line for line in chain.lines if isinstance(line, KeyRotation)]
-        if rotations and rotations[-1].new_key == _public_of(home, NEXT_KEY_FILE):
+        if rotations and rotations[-1].new_key == public_of(home, NEXT_KEY_FILE):
             os.rename(prepared, home.keys / SIGNING_KEY_FILE)
         else:
             prepared.unlink()
@@ -229,7 +167,14 @@ def _settled(home: Home) -> Chain:
     return chain
 
 
-def _key_in_force(home: Home, chain: Chain) -> SigningKey:
+def key_in_force(home: Home, chain: Chain) -> SigningKey:
+    """The signing key, which has to be the one in force; the caller holds `locked_keys`.
+
+    Raises
+    ------
+    ReleaseError
+        If it is missing, or another one.
+    """
     given = given_signing_key(os.environ)
     key = _kept_key(home) if given is None else given
     if signer_in_force(home.releases, chain) not in (None, key.public.raw.hex()):
@@ -252,13 +197,7 @@ def _kept_key(home: Home) -> SigningKey:
     return SigningKey.load_or_create(home.keys)
 
 
-def _lost_key(home: Home, chain: Chain) -> PublicKey | None:
-    """The public key whose loss is recorded: from the registry, or else from the file."""
-    named = signer_in_force(home.releases, chain) or _public_of(home, SIGNING_KEY_FILE)
-    return PublicKey(bytes.fromhex(named)) if named else None
-
-
-def _public_of(home: Home, name: str) -> str | None:
+def public_of(home: Home, name: str) -> str | None:
     """The public key of a private key in a file, in hexadecimal; None if the file has no key."""
     with contextlib.suppress(ReleaseError):
         return SigningKey.from_pem(regular_bytes(home.keys / name, SMALL_AT_MOST)).public.raw.hex()

@@ -23,7 +23,8 @@ from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import policy_called
 from deid_assets.policy.withdrawals import OptOutLine, note
-from deid_assets.release.keyring import rotate
+from deid_assets.release.journal.home_journal import HomeJournal
+from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.lineage.published import PublishedRelease
 from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
 from deid_assets.release.publication.recovery import LOCK, REGISTRY
@@ -31,6 +32,7 @@ from deid_assets.release.publication.waiting import FILES
 from deid_assets.release.publication.waiting import FOLDER as WAITING
 from deid_assets.release.registry.chain import Chain, Registry
 from deid_assets.release.registry.entries import Entry
+from deid_assets.release.rotation import rotate
 from deid_assets.store import durable
 from deid_assets.store.digests import file_digest
 from deid_assets.store.home import Home
@@ -96,7 +98,10 @@ def recall(home: Home, published: PublishedRelease, temporary: Home) -> AnyPolic
         rotate(temporary, lost=_WHY)
     if published.number > 1:  # numbers before it were in use, even if nothing of them was published
         owner_only(owner_only(waiting_in(temporary)) / published.policy / f"{published.number - 1:04d}")
-    return _policy_as_released(home, published, temporary)
+    policy = _policy_as_released(home, published, temporary)
+    # Earlier releases name lines of the home's journal, which says of people only what the secret tells.
+    HomeJournal(temporary).begin_copy(signing_key_of(temporary))
+    return policy
 
 
 def waiting_in(temporary: Home) -> Path:

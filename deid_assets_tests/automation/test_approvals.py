@@ -34,9 +34,10 @@ def test_a_release_is_recorded_once(tmp_path):
     waiting, published = approved(tmp_path)
     with dg.DagsterInstance.ephemeral() as instance:
         for _ in range(2):
-            record_published(instance, waiting, published, ANNA)
+            record_published(instance, waiting, published, ANNA, "f" * 64)
         (made,) = own(instance)
         assert (made.head, made.number, made.made.partition) == (published.entry.hash, 1, "2024")
+        assert made.journal == "f" * 64
 
 
 def test_a_run_that_found_another_release_unchanged_meanwhile_is_no_record_of_it(tmp_path):
@@ -47,5 +48,5 @@ def test_a_run_that_found_another_release_unchanged_meanwhile_is_no_record_of_it
                 ["other", "release"], metadata={"number": 4, "registry_head": published.entry.hash, "unchanged": True}
             )
         )
-        record_published(instance, waiting, published, ANNA)
+        record_published(instance, waiting, published, ANNA, "f" * 64)
         assert [made.number for made in own(instance)] == [1]

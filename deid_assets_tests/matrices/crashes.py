@@ -168,7 +168,7 @@ def after_the_kill(family: Family, case: Path) -> tuple[str | None, bool]:
 def after_the_next_run(family: Family, case: Path) -> str | None:
     """What is wrong when `deid run` was run again; None if nothing is."""
     home = Home(case / "deid")
-    releases = Releases(home.releases, SigningKey.load_or_create(home.keys), home.store / "manifests")
+    releases = Releases(home, SigningKey.load_or_create(home.keys))
     entries = [(entry.policy, entry.number) for entry in releases.registry.chain().entries]
     if entries != [(family.policy, 1)]:
         return f"{len(entries)} entries in the registry"

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from deid_assets.release.keyring import rotate, signing_key_of
+from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.publish import Releases
+from deid_assets.release.rotation import rotate
 from deid_assets.stages import STAGE_OF, STAGES
 from deid_assets_tests.matrices import tampered_files, tampered_stores
 from deid_assets_tests.matrices.table import Matrix, Outcome
@@ -91,7 +92,7 @@ def publish(prepared: Path, to: Path) -> Copy:
         summary = pipeline.run(KEY, ["release"])
         assert summary.release is not None, summary
         rotate(home)
-        releases = Releases(home.releases, signing_key_of(home), home.store / "manifests")
+        releases = Releases(home, signing_key_of(home))
         with releases.stage("small") as staging:
             staging.write_file("data/Members.txt", b"")
             making.stage_certificate(staging)

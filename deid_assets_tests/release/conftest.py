@@ -22,7 +22,7 @@ def made(tmp_path_factory) -> tuple[Path, Published]:
 def releases(tmp_path, made) -> Releases:
     """No releases yet, under the key that signs them in all tests."""
     home, _ = made
-    shutil.copytree(home / "keys", tmp_path / "keys")
+    shutil.copytree(home / "keys", tmp_path / "keys", ignore=shutil.ignore_patterns("journal.head"))
     return releases_in(tmp_path)
 
 

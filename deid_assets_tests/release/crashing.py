@@ -9,7 +9,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from deid_assets.release.journal.comparison import Remembered
 from deid_assets.release.publication.approval import approve, reject
+from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify
 from deid_assets.release.publication.waiting import read_waiting, waiting_folder
 from deid_assets_tests.release.making import APPROVERS, READING, publish, releases_in, wait
@@ -69,6 +71,9 @@ def recovered(home: Path) -> str | None:
     recovery = releases.recover()
     if recovery.problems:
         return f"recovery found problems: {recovery.problems}"
+    told = journal_is_told(releases)
+    if told:
+        return told
     visible = sorted(path.name for path in releases.folder.glob("*/*"))
     registered = [f"{entry.number:04d}" for entry in releases.registry.chain().entries]
     if visible != registered or registered not in (["0001"], ["0001", "0002"]):
@@ -76,6 +81,15 @@ def recovered(home: Path) -> str | None:
     for name in visible:
         if not verify(releases.folder / "heritage" / name, releases.key.public, releases.registry.path).ok:
             return f"{name} is not in order"
+    return None
+
+
+def journal_is_told(releases: Releases) -> str | None:
+    """What the journal and the home lack of each other after the next decision began; None if nothing."""
+    with releases.deciding() as journal:
+        lines = len(releases.registry.chain().lines)
+        if journal.missing() or Remembered.of(journal.file.read()).lines != lines:
+            return "the journal was not told"
     return None
 
 
@@ -117,6 +131,9 @@ def decided(home: Path) -> str:
     problems = releases.recover().problems
     if problems:
         return f"recovery found problems: {problems}"
+    told = journal_is_told(releases)
+    if told:
+        return told
     folder, chain = waiting_folder(releases.waiting, "heritage", 1), releases.registry.chain()
     published, rejected = releases.path("heritage", 1).exists(), ("heritage", 1) in chain.rejected
     if list((releases.folder / "heritage").glob(".staging-*")) or list(releases.waiting.glob("*/.making-*")):

@@ -21,6 +21,7 @@ from deid_assets.release.publication.publish import Published, Releases, Staging
 from deid_assets.release.publication.waiting import Terms, Waiting, code_in_use
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.noise_charges import NoisyPublication
+from deid_assets.store.home import Home
 from deid_assets.store.tables import Table
 
 SECRET = Secret(b"a secret of tests, 32 bytes long" * 2, "environment")
@@ -139,7 +140,7 @@ def describe(place: Place) -> Editions:
 
 
 def releases_in(home: Path) -> Releases:
-    return Releases(home / "releases", SigningKey.load_or_create(home / "keys"), home / "store" / "manifests")
+    return Releases(Home(home), SigningKey.load_or_create(home / "keys"))
 
 
 APPROVERS = ("Anna Muster", "Ben Example")

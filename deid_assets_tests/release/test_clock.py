@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from deid_assets.errors import ReleaseError
-from deid_assets.release.keyring import correct_clock, signing_key_of
+from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import GENESIS, Registry
 from deid_assets.release.registry.entries import Entry
+from deid_assets.release.rotation import correct_clock
 from deid_assets.store.home import Home
 from deid_assets_tests.release import making
 
@@ -100,7 +101,7 @@ def test_times_that_go_back_are_told_of_the_release_that_goes_back(releases, mon
 
 def test_a_clock_that_was_ahead_is_corrected_by_an_entry_that_says_so(tmp_path):
     home = Home(tmp_path).create()
-    releases = Releases(home.releases, signing_key_of(home), home.store / "manifests")
+    releases = Releases(home, signing_key_of(home))
     publish_at(releases, "first", "2040-01-01T00:00:00Z")
     with pytest.raises(ReleaseError, match="deid clock correct"):
         clock.now(releases.registry.chain().last_time)

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from deid_assets.errors import ReleaseError, StoreError
-from deid_assets.release.keyring import rotate, signing_key_of
+from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.publication.copies import copy_published, copy_releases
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify
+from deid_assets.release.rotation import rotate
 from deid_assets.store.home import Home
 from deid_assets.store.remote import RemoteFolder
 from deid_assets_tests.buckets import CREDENTIALS, needs_s3, s3_bucket
@@ -33,7 +34,7 @@ def there(tmp_path) -> Path:
 
 
 def releases_of(home: Home) -> Releases:
-    return Releases(home.releases, signing_key_of(home), home.store / "manifests")
+    return Releases(home, signing_key_of(home))
 
 
 def copy(home: Home, url: str) -> list[str]:

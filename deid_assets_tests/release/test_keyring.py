@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from deid_assets.errors import ReleaseError
-from deid_assets.release.keyring import NEXT_KEY_FILE, new_secret, rotate, secret_of, signing_key_of
+from deid_assets.release.keyring import NEXT_KEY_FILE, new_secret, secret_of, signing_key_of
 from deid_assets.release.keys import PublicKey, Secret, SigningKey
 from deid_assets.release.publication import publish as publication
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify
 from deid_assets.release.registry.chain import read_chain
 from deid_assets.release.registry.entries import KeyRotation, signed_rotation
+from deid_assets.release.rotation import rotate
 from deid_assets.store.home import Home
 from deid_assets_tests.processes import WAIT
 from deid_assets_tests.release import making
@@ -36,7 +37,7 @@ def home(tmp_path) -> Home:
 
 
 def releases_of(home: Home) -> Releases:
-    return Releases(home.releases, signing_key_of(home), home.store / "manifests")
+    return Releases(home, signing_key_of(home))
 
 
 def checked(home: Home, number: int, key: PublicKey):
@@ -191,12 +192,12 @@ def test_a_release_signed_by_the_key_that_was_replaced_is_not_trusted(home):
     old = SigningKey.from_pem((home.keys / "signing_key.pem").read_bytes())
     rotate(home)
     with pytest.raises(ReleaseError, match="rotated in the meantime"):
-        publish(Releases(home.releases, old, home.store / "manifests"), "second", with_tables=False)
+        publish(Releases(home, old), "second", with_tables=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(publication, "signer_in_force", lambda *_: None)
         patch.setattr(publication, "goes_back", lambda *_: False)
         patch.setattr("deid_assets.release.registry.chain._goes_back", lambda *_: False)
-        publish(Releases(home.releases, old, home.store / "manifests"), "second", with_tables=False)
+        publish(Releases(home, old), "second", with_tables=False)
     found = trust(home, 2, old.public)
     assert found.outcome == "failed" and "another key was in force" in found.reason
 

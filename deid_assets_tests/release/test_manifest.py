@@ -16,7 +16,7 @@ from deid_assets.store.digests import bytes_digest, canonical_json
 from deid_assets_tests.release.making import POLICY, evidence, manifest, measurement, protect
 
 FILE = ReleasedFile("data/Claims.csv", "f" * 64, 100, 60, "a" * 64)
-PLACE = Place("heritage", 1, GENESIS, "0" * 64, "0123456789abcdef", "b" * 64, "2024-01-01T00:00:00Z", (FILE,))
+PLACE = Place("heritage", 1, GENESIS, "0" * 64, "0123456789abcdef", "b" * 64, "2024-01-01T00:00:00Z", (FILE,), "c" * 64)
 PEOPLE = {"unit": "members", "bound": None, "confidence": None, "statistic": "value"}
 
 
@@ -42,6 +42,7 @@ def test_both_editions_are_canonical_and_say_what_was_asked():
         "number",
         "created",
         "registry_previous",
+        "journal_head",
         "signer",
         "delivery",
         "inputs_digest",

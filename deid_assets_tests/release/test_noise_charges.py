@@ -1,7 +1,9 @@
 """The budget of noise in the registry: charged before a release is published, once, and refused where it is exceeded."""
 
 import json
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -99,8 +101,9 @@ def test_a_budget_that_is_exceeded_refuses_and_leaves_nothing(tmp_path, section,
 
 def test_a_crash_after_the_charge_leaves_a_cost_without_a_release_which_is_not_charged_again(tmp_path, monkeypatch):
     releases = releases_in(tmp_path)
+    rename = os.rename
     with monkeypatch.context() as patch:
-        patch.setattr(publication.os, "rename", fail)
+        patch.setattr(os, "rename", lambda old, new: fail() if Path(old).is_dir() else rename(old, new))
         with pytest.raises(OSError, match="no space"):
             publish(releases, "a", noise_of("delivery 1"))
     assert kinds(releases) == ["noisy counts"]

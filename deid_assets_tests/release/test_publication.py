@@ -248,7 +248,11 @@ def test_unchanged_inputs_are_not_released_again_unless_asked(releases, publishe
 
 def test_numbers_are_never_used_again(releases, published):
     assert publish(releases, "second").entry.number == 2
-    os.rename(releases.path("heritage", 2), releases.folder.parent / "archived")
+    archived = releases.folder.parent / "archived"
+    os.rename(releases.path("heritage", 2), archived)
+    with pytest.raises(ReleaseError, match="the folder of release heritage/0002 is missing, or .* withdraw the release with"):
+        publish(releases, "third")
+    os.rename(archived, releases.path("heritage", 2))
     assert publish(releases, "third").entry.number == 3
 
 

@@ -40,7 +40,7 @@ def home(tmp_path, elsewhere, monkeypatch) -> Home:
 
 
 def releases_of(home: Home) -> Releases:
-    return Releases(home.releases, signing_key_of(home), home.store / "manifests")
+    return Releases(home, signing_key_of(home))
 
 
 def as_nobody(*command: object) -> subprocess.CompletedProcess:

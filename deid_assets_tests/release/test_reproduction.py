@@ -11,10 +11,11 @@ import pytest
 
 from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.policy.loading import policy_called
-from deid_assets.policy.withdrawals import OptOutLine, note
+from deid_assets.policy.withdrawals import OptOutLine
 from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.lineage.published import published_release
 from deid_assets.release.manifest.editions import PolicyText, editions
+from deid_assets.release.opt_outs import enter_opt_out
 from deid_assets.release.reproduction import FOLDER, Compared, compared, recall, temporary_home
 from deid_assets.store import durable
 from deid_assets.store.home import Home
@@ -33,9 +34,9 @@ def home(tmp_path) -> Home:
     values["hierarchies"]["other"] = {"kind": "csv", "file": "places.csv"}
     values["opt_outs"] = {"members": ["member 31"], "matched_at_least": 0}
     write_policy(home.policies, values)
-    note(home.policies, OptOutLine("member 32", True, "asked", "2026-01-01T00:00:00Z"))
-    policy = policy_called("small", home.policies)
     releases = making.releases_in(tmp_path)
+    enter_opt_out(releases, OptOutLine("member 32", True, "asked", "2026-01-01T00:00:00Z"))
+    policy = policy_called("small", home.policies)
     making.publish(releases, "other inputs")
     text = PolicyText("small", policy.hash, json.dumps(policy.content()), json.dumps(making.POLICY))
     for inputs in ("first", "second"):
@@ -77,7 +78,7 @@ def test_what_a_killed_process_left_goes_with_the_next_and_a_living_one_stays(ho
     assert not (home.store / FOLDER).exists()
 
 
-def test_it_knows_the_releases_before_and_no_later_one_and_no_key(home):
+def test_it_knows_the_releases_before_and_no_later_one_and_no_key(home, monkeypatch):
     key = signing_key_of(home)
     with temporary_home(home) as temporary:
         policy = recall(home, published_release(home, home.releases / "small" / "0001"), temporary)
@@ -89,6 +90,7 @@ def test_it_knows_the_releases_before_and_no_later_one_and_no_key(home):
         assert own.public != key.public, "nothing that is made there can pass for a release"
         assert (home.keys / "signing_key.pem").read_bytes() != (temporary.keys / "signing_key.pem").read_bytes()
         assert not (temporary.keys / "secret").exists()
+        monkeypatch.setenv("DEID_SECRET_FILE", str(home.keys / "secret"))  # it is not copied
         staged = making.releases_in(temporary.root)
         with staged.stage("small") as staging:
             assert staging.number == 1, "the number of the release, on which random streams depend"
@@ -113,7 +115,7 @@ def test_a_policy_that_changed_since_is_made_again_from_the_manifest(home):
 
 def test_who_opted_out_since_is_on_no_list_of_the_temporary_home(home):
     released = policy_called("small", home.policies)
-    note(home.policies, OptOutLine("member 33", True, "asked", "2026-02-01T00:00:00Z"))
+    enter_opt_out(making.releases_in(home.root), OptOutLine("member 33", True, "asked", "2026-02-01T00:00:00Z"))
     with temporary_home(home) as temporary:
         again = recall(home, second(home), temporary)
         assert again.hash == released.hash != policy_called("small", home.policies).hash

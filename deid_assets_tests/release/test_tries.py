@@ -265,11 +265,14 @@ def test_a_line_that_was_removed_breaks_the_chain_after_it(releases):
 
 def test_a_cut_line_is_repaired_and_written_again(releases):
     publish(releases, None, "first")
-    before = releases.registry.path.read_bytes()
+    before, journal = releases.registry.path.read_bytes(), releases.journal.file
+    known, head = journal.path.read_bytes(), journal.head_path.read_bytes()
     releases.note_refused(tried("a"), True)
     line = releases.registry.path.read_bytes()[len(before) :]
     for length in range(1, len(line)):
         releases.registry.path.write_bytes(before + line[:length])
+        journal.path.write_bytes(known)  # it is told after the registry
+        journal.head_path.write_bytes(head)
         releases.note_refused(tried("a"), True)
         assert tries(releases).counted == 1 and len(releases.registry.chain().lines) == 2
         releases.registry.path.write_bytes(before)
@@ -316,7 +319,7 @@ def test_a_home_in_which_a_try_was_refused_makes_no_new_secret_in_silence(tmp_pa
     for variable in ("DEID_SECRET", "DEID_SECRET_FILE", "DEID_SECRET_COMMAND"):
         monkeypatch.delenv(variable, raising=False)
     home = Home(tmp_path / "deid").create()
-    Releases(home.releases, SigningKey.load_or_create(home.keys), home.store / "manifests").note_refused(tried("a"), True)
+    Releases(home, SigningKey.load_or_create(home.keys)).note_refused(tried("a"), True)
     with pytest.raises(ReleaseError, match="the secret is missing"):
         secret_of(home, {})
 

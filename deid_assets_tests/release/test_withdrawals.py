@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from deid_assets.assets import flat_intake
+from deid_assets.command_line.deciding import releases_here
 from deid_assets.command_line.main import main
 from deid_assets.command_line.run import find_policy, run_policy
 from deid_assets.errors import PolicyError, RefusedError, ReleaseError
@@ -17,6 +18,7 @@ from deid_assets.policy.withdrawals import FILE, OptOutLine, note, withdrawn_mem
 from deid_assets.release.cumulative import earlier_rows, last_generalization, releases_made
 from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.keys import Secret, SigningKey
+from deid_assets.release.opt_outs import enter_opt_out
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify
 from deid_assets.release.registry.entries import Withdrawal, signed_correction, signed_rotation
@@ -193,7 +195,7 @@ class TestOptOuts:
         home = Home(tmp_path / "deid").create()
         written = write_policy(tmp_path / "elsewhere", SMALL)
         write_policy(home.policies, SMALL)
-        note(home.policies, line())
+        enter_opt_out(releases_here(home), line())
         given = Policies(str(home.root), {"small": written})
         at_home = find_policy(home, str(home.policies / "small.yaml"))[0]
         for found in (given.named("small"), find_policy(home, "small")[0], at_home, policy_by_name("small", [home.policies])):
@@ -224,7 +226,7 @@ class TestCommands:
 
     def test_where_somebody_is_and_what_was_withdrawn(self, home):
         assert self.deid("member", "where", "member 1") == (0, "Nothing has been published here.")
-        publish(Releases(home.releases, signing_key_of(home), home.store / "manifests"), "first", with_tables=False)
+        publish(Releases(home, signing_key_of(home)), "first", with_tables=False)
         code, printed = self.deid("member", "where", "-", typed="member 1\n")
         assert code == 0 and "heritage/0001 delivery 2024 cannot be told" in printed and "made with another secret" in printed
         code, printed = self.deid("release", "withdraw", "heritage/0001", "--reason", "a column was wrong")

@@ -319,7 +319,7 @@ def test_of_an_extract_the_report_tells_both_shares(extract: bool) -> None:
 def both_editions() -> Editions:
     """A manifest as the release makes it."""
     files = (ReleasedFile("data/Claims.csv", "ab" * 32, 1_234, 60, "cd" * 32),)
-    place = Place("heritage", 7, "0" * 64, "1" * 64, "2024", "2" * 64, "2024-01-01T00:00:07Z", files)
+    place = Place("heritage", 7, "0" * 64, "1" * 64, "2024", "2" * 64, "2024-01-01T00:00:07Z", files, "3" * 64)
     of_people = {"unit": "share of members", "value": 0.0013, "bound": 0.0013, "statistic": "value"}
     found = (
         making.evidence(making.measurement(), making.measurement(name="not_gating", gating=False), asset="longitudinal_risk"),

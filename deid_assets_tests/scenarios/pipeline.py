@@ -162,7 +162,7 @@ def publish_earlier_release(home: Home, members: Iterable[str] = (), **told: Any
     secret = load_secret(home.keys)
     tags = member_tags(members, secret).tobytes()
     attrition = (AttritionStep("released_members", "members", 100),)
-    releases = Releases(home.releases, SigningKey.load_or_create(home.keys), home.store / "manifests")
+    releases = Releases(home, SigningKey.load_or_create(home.keys))
     with duckdb.connect() as connection, releases.stage("small") as staging:
         staging.write_table(connection, "Members", making.CLAIMS)
         making.judge(staging, "Members")

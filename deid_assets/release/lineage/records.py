@@ -62,12 +62,15 @@ class RecordedRelease:
         Number of the release.
     unchanged
         Whether an earlier release of the same inputs stood instead.
+    journal
+        Head of the home's journal afterwards; None if there was no journal yet.
     """
 
     made: Materialized
     head: str
     number: int
     unchanged: bool
+    journal: str | None = None
 
 
 @dataclass(frozen=True)

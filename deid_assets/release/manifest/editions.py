@@ -94,6 +94,8 @@ class Place:
         Keyed digest of the delivery's key, keyed digest of the inputs, time in ISO 8601.
     files
         The staged files, ordered by path.
+    journal
+        Head of the home's journal before it; manifests of earlier versions name none.
     """
 
     policy: str
@@ -104,6 +106,7 @@ class Place:
     inputs_digest: str
     created: str
     files: tuple[ReleasedFile, ...]
+    journal: str
 
 
 @dataclass(frozen=True)
@@ -280,7 +283,12 @@ def approved_editions(staged: Editions, place: Place, approval: Mapping[str, Jso
     approval
         Who approved, when, and when the release was staged.
     """
-    told = {"created": place.created, "registry_previous": place.previous, "approval": dict(approval)}
+    told = {
+        "created": place.created,
+        "registry_previous": place.previous,
+        "journal_head": place.journal,
+        "approval": dict(approval),
+    }
     restricted = canonical_json(parse_json(staged.restricted) | told)
     public = canonical_json(parse_json(staged.public) | told | {"restricted_edition": bytes_digest(restricted)})
     return replace(staged, public=public, restricted=restricted)
@@ -294,6 +302,7 @@ def _common(manifest: Manifest) -> dict:
         "number": place.number,
         "created": place.created,
         "registry_previous": place.previous,
+        "journal_head": place.journal,
         "signer": {"algorithm": "Ed25519", "public_key": place.signer},
         "inputs_digest": place.inputs_digest,
         "recipients": {"recipient_class": manifest.recipient_class, "terms_of_use": manifest.terms_of_use},

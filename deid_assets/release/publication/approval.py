@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deid_assets.errors import ReleaseError
+from deid_assets.release.journal.chain import APPROVED
+from deid_assets.release.journal.comparison import WAITING, Remembered
 from deid_assets.release.manifest.editions import Editions, Place, ReleasedFile, approved_editions
 from deid_assets.release.publication.publish import Published, Releases
 from deid_assets.release.publication.waiting import FILES, Waiting, read_waiting, staged_editions, waiting_folder
@@ -34,7 +36,10 @@ def approve(releases: Releases, policy: str, number: int, by: str, reading: Call
     ReleaseError
         If it does not wait, may not be approved by this person, or may not be approved any more. It waits on then.
     """
-    folder = _waiting_folder(releases, policy, number)
+    with releases.deciding(despite=[WAITING]):
+        if not waiting_folder(releases.waiting, policy, number).is_dir():
+            releases.recover_or_refuse()  # the journal may know it
+        folder = _waiting_folder(releases, policy, number)
     entry = releases.registry.chain().find(policy, number)
     if entry is not None:
         return Published(releases.path(policy, number), entry)
@@ -54,6 +59,7 @@ def approve(releases: Releases, policy: str, number: int, by: str, reading: Call
                 f"release {waiting.name} cannot be approved any more: {'; '.join(found) or 'it was rejected'}. Run the policy "
                 "again on its delivery, and reject this release with `deid reject`"
             )
+        releases.journal.note(APPROVED, {"release": waiting.name, "by": by}, releases.key)
         return approved_editions(staged, place, {"by": by, "time": approved, "staged": waiting.staged})
 
     with releases.stage(policy, number) as staging:
@@ -80,10 +86,13 @@ def reject(releases: Releases, policy: str, number: int, by: str, reason: str) -
     """
     if not by.strip() or not reason.strip():
         raise ReleaseError("a rejection needs a name and a reason, which are recorded in the restricted store")
-    with releases.locked():
-        releases.recover_or_refuse()
-        folder, chain = _waiting_folder(releases, policy, number), releases.registry.chain()
+    with releases.deciding(despite=[WAITING]):
         name = f"{policy}/{number:04d}"
+        is_known = name in Remembered.of(releases.journal.file.read()).waiting
+        folder = waiting_folder(releases.waiting, policy, number) if is_known else _waiting_folder(releases, policy, number)
+        chain = releases.registry.chain()
+        if (policy, number) in chain.rejected:
+            raise ReleaseError(f"release {name} was rejected")
         if chain.find(policy, number) is not None:
             raise ReleaseError(f"release {name} is published; `deid release withdraw` withdraws it")
         time = clock.now(chain.last_time)
@@ -91,8 +100,8 @@ def reject(releases: Releases, policy: str, number: int, by: str, reason: str) -
         file = owner_only(owner_only(releases.restricted) / policy) / f"{number:04d}.rejected.json"
         durable.replace(file, record, 0o600)
         line = Rejection(policy, number, bytes_digest(record), chain.head, time).signed(releases.key)
-        releases.registry.append(line)
-        shutil.rmtree(folder)
+        releases.append(line)
+        shutil.rmtree(folder, ignore_errors=True)
         return line
 
 

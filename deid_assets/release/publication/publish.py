@@ -25,7 +25,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ import duckdb
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.errors import ReleaseError
 from deid_assets.release.gate.proof import StagedTable, oddities, table_refusals
+from deid_assets.release.journal.comparison import FOLDERS
+from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
 from deid_assets.release.manifest.certificate import names_exact_edition
@@ -55,11 +57,12 @@ from deid_assets.release.publication.waiting import FOLDER, Terms, Waiting, copy
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.clock import goes_back
-from deid_assets.release.registry.entries import Entry, Withdrawal
+from deid_assets.release.registry.entries import Entry, Line, Withdrawal
 from deid_assets.release.registry.noise_charges import NoisyPublication
 from deid_assets.release.registry.tries import Tried, is_recorded
 from deid_assets.store import durable
 from deid_assets.store.digests import bytes_digest, canonical_json, columns_of, file_digest, parse_json, rows_digest
+from deid_assets.store.home import Home
 from deid_assets.store.tables import Query, Table, owner_only, write_table
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
@@ -75,23 +78,37 @@ class Published:
 
 @dataclass(frozen=True)
 class Releases:
-    """The folder of all releases, and what is needed to add one.
+    """The folder of all releases of a home, and what is needed to add one.
 
     Parameters
     ----------
-    folder
-        Where releases are stored; one file system.
+    home
+        Whose releases they are.
     key
         Signs manifests. A release left by a crash is completed only if this key signed it.
-    restricted
-        Folder in the restricted store for restricted editions of manifests, as <policy>/<number>.json. Beside each are
-        the tags of the released members as <number>.members, the roll of its delivery as <number>.roll, what later
-        releases are compared with as <number>.rows.parquet, and the exact certificate as <number>.certificate.json.
     """
 
-    folder: Path
+    home: Home
     key: SigningKey
-    restricted: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where releases are stored; one file system."""
+        return self.home.releases
+
+    @property
+    def restricted(self) -> Path:
+        """Folder in the restricted store for restricted editions of manifests, as <policy>/<number>.json.
+
+        Beside each are the tags of the released members as <number>.members, the roll of its delivery as <number>.roll, what
+        later releases are compared with as <number>.rows.parquet, and the exact certificate as <number>.certificate.json.
+        """
+        return self.home.store / "manifests"
+
+    @property
+    def journal(self) -> HomeJournal:
+        """What the home decided; compared with the home before each decision, and told of it."""
+        return HomeJournal(self.home)
 
     @property
     def registry(self) -> Registry:
@@ -101,6 +118,20 @@ class Releases:
     def path(self, policy: str, number: int) -> Path:
         """Folder of a release."""
         return self.folder / policy / f"{number:04d}"
+
+    @contextlib.contextmanager
+    def deciding(self, despite: Iterable[str] = ()) -> Iterator[HomeJournal]:
+        """Hold the lock, with what crashes left repaired and the home compared with its journal; see `recover_or_refuse`.
+
+        Yields
+        ------
+        HomeJournal
+            To be told what is decided.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.locked():
+            self.recover_or_refuse(despite)
+            yield self.journal
 
     def recover(self) -> Recovery:
         """Repair what crashes left: a cut registry line, dead staging folders, a release without its entry.
@@ -132,9 +163,7 @@ class Releases:
             raise ReleaseError(
                 "a policy's name consists of lower-case letters, digits and underscores, and begins with a letter"
             )
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with self.locked():
-            self.recover_or_refuse()
+        with self.deciding():
             staging = self._new_staging(policy, number)
         try:
             yield staging
@@ -149,14 +178,11 @@ class Releases:
         ReleaseError
             If the registry cannot be extended; then nothing that was measured may be disclosed.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with self.locked():
-            # A release that a crash left without its entry follows the current head.
-            self.recover_or_refuse()
+        with self.deciding():  # a release that a crash left without its entry follows the current head
             chain = self.registry.chain()
             if not is_recorded(chain, tried, by_chance):
                 line = tried.refused(by_chance, chain.head, clock.now(chain.last_time))
-                self.registry.append(line.signed(self.key))
+                self.append(line.signed(self.key))
 
     def withdraw(self, policy: str, number: int, reason: str) -> Withdrawal:
         """Add the withdrawal of a release to the registry, flushed; nothing is deleted.
@@ -166,9 +192,7 @@ class Releases:
         ReleaseError
             If there is no such release, it was withdrawn before, or there is no reason.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with self.locked():
-            self.recover_or_refuse()
+        with self.deciding(despite=[FOLDERS]):
             chain = self.registry.chain()
             name = f"{policy}/{number:04d}"
             if chain.find(policy, number) is None:
@@ -179,7 +203,7 @@ class Releases:
             if not reason.strip():
                 raise ReleaseError("a withdrawal needs a reason, which is recorded in the registry")
             line = Withdrawal(policy, number, reason, chain.head, clock.now(chain.last_time)).signed(self.key)
-            self.registry.append(line)
+            self.append(line)
             return line
 
     def charge(self, noise: NoisyPublication) -> None:
@@ -190,16 +214,19 @@ class Releases:
         CountsError
             If the budget of noise does not cover them.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with self.locked():
-            self.recover_or_refuse()
+        with self.deciding():
             self._append_charge(noise, clock.now(self.registry.chain().last_time))
 
     def _append_charge(self, noise: NoisyPublication, time: str) -> None:
         """Add the cost of draws that were not published before to the registry, flushed; the caller holds the lock."""
         line = noise.charge(self.registry.chain(), time)
         if line is not None:
-            self.registry.append(line.signed(self.key))
+            self.append(line.signed(self.key))
+
+    def append(self, line: Line) -> None:
+        """Add a line to the registry, and tell the journal of it; the caller holds the lock, and has compared the two."""
+        self.registry.append(line)
+        self.journal.record(self.key)
 
     @property
     def waiting(self) -> Path:
@@ -236,14 +263,30 @@ class Releases:
             if found or NUMBER.match(path.name):
                 yield int(found[1] if found else path.name)
 
-    def recover_or_refuse(self) -> None:
+    def recover_or_refuse(self, despite: Iterable[str] = ()) -> None:
         """Repair what crashes left; the caller holds the lock.
+
+        Parameters
+        ----------
+        despite
+            What the home may have lost (`journal.comparison.Loss.what`): the caller is about to put it right.
 
         Raises
         ------
         ReleaseError
-            If only a person can repair it, or the key is not the one in force.
+            If only a person can repair it, the key is not the one in force, or the home has lost what it decided.
         """
+        self._mend()
+        self.journal.catch_up(self.key, despite)
+
+    def begin_journal(self, told_elsewhere: Iterable[str]) -> None:
+        """Begin the journal of a home that decided something before it had one; `HomeJournal.begin`."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.locked():
+            self._mend()
+            self.journal.begin(self.key, told_elsewhere)
+
+    def _mend(self) -> None:
         problems = self._recover().problems
         if problems:
             raise ReleaseError("nothing is released until this is resolved: " + "; ".join(problems))
@@ -444,11 +487,11 @@ class Staging:
             os.rename(self.folder, final)
             durable.sync(final.parent)
             try:
-                self.releases.registry.append(entry)
+                self.releases.append(entry)
             except OSError as error:
                 raise ReleaseError(
-                    f"release {self.policy}/{self.number:04d} is published, but the registry cannot be written "
-                    f"({error.strerror}): its entry is added at the next start"
+                    f"release {self.policy}/{self.number:04d} is published, but the registry or the home's journal cannot be "
+                    f"written ({error.strerror}): its entry is added at the next start"
                 ) from None
             return Published(final, entry)
 
@@ -481,7 +524,9 @@ class Staging:
             made = describe(place)
             self._require_described(place, made, noise is not None)
             owner_only(self.releases.restricted)
-            return write_waiting(self.releases.waiting, self.folder, place, made, terms, self.releases.key)
+            waiting = write_waiting(self.releases.waiting, self.folder, place, made, terms, self.releases.key)
+            self.releases.journal.record(self.releases.key)
+            return waiting
 
     def _require_complete(self) -> None:
         """Refuse to publish without data, without a certificate, or without a judgement of the tables."""
@@ -508,7 +553,8 @@ class Staging:
         if noise is not None:
             self.releases._append_charge(noise, created)
         signer = self.releases.key.public.raw.hex()
-        return Place(self.policy, self.number, registry.head, signer, delivery, inputs_digest, created, self.files)
+        head = self.releases.journal.head
+        return Place(self.policy, self.number, registry.head, signer, delivery, inputs_digest, created, self.files, head)
 
     def _require_described(self, place: Place, made: Editions, with_noise: bool) -> Entry:
         """Return the entry of the release that its manifest describes.

@@ -140,7 +140,7 @@ class _Signed(_Line):
 
 
 @dataclass(frozen=True)
-class _SignedByOne(_Signed):
+class SignedByOne(_Signed):
     """An entry that one key signs: `key` is the raw public key of the signer, in hexadecimal like the `signature`."""
 
     signatures: ClassVar = ("signature",)
@@ -198,7 +198,7 @@ class KeyRotation(_Signed):
 
 
 @dataclass(frozen=True)
-class ClockCorrection(_SignedByOne):
+class ClockCorrection(SignedByOne):
     """Earlier entries were made while the clock was ahead: the next ones may go back to this time.
 
     Parameters
@@ -228,7 +228,7 @@ class ClockCorrection(_SignedByOne):
 
 
 @dataclass(frozen=True)
-class RefusedTry(_SignedByOne):
+class RefusedTry(SignedByOne):
     """A generalization that was refused by a measurement based on random draws.
 
     It names nobody, no policy and no measured number. Keyed digests identify what was refused; anyone who has the
@@ -275,7 +275,7 @@ class RefusedTry(_SignedByOne):
 
 
 @dataclass(frozen=True)
-class NoiseCharge(_SignedByOne):
+class NoiseCharge(SignedByOne):
     """What the noisy counts of a release cost that were not published before, and how wide their noise is.
 
     It comes before the release: a crash between the two leaves a cost without a release, never a release without its cost.
@@ -327,7 +327,7 @@ class NoiseCharge(_SignedByOne):
 
 
 @dataclass(frozen=True)
-class OlderNoiseCharge(_SignedByOne):
+class OlderNoiseCharge(SignedByOne):
     """A cost of noise as earlier versions of the product recorded it: without the width of the noise and without the total.
 
     Its digests of cells cover what classes were called, so they do not tell which cells of today they are.
@@ -361,7 +361,7 @@ class OlderNoiseCharge(_SignedByOne):
 
 
 @dataclass(frozen=True)
-class Withdrawal(_SignedByOne):
+class Withdrawal(SignedByOne):
     """A release was withdrawn: recipients are asked not to use it any more. Its folder and its entry stay.
 
     What was published cannot be made unknown, so a withdrawn release still counts wherever earlier releases do.
@@ -398,7 +398,7 @@ class Withdrawal(_SignedByOne):
 
 
 @dataclass(frozen=True)
-class Rejection(_SignedByOne):
+class Rejection(SignedByOne):
     """A release that passed the gate was not approved, and was never published.
 
     Who rejected it and why is in the restricted store: it may say something about people.

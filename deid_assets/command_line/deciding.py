@@ -1,0 +1,52 @@
+"""What every command that decides something does: compare the home with its journal first, and tell the witnesses after."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from deid_assets.errors import ERROR, DeidError
+from deid_assets.store.home import Home
+
+if TYPE_CHECKING:
+    from deid_assets.release.publication.publish import Releases
+
+
+def releases_here(home: Home | None = None) -> "Releases":
+    """The releases of a home, by default of this process's, with the key that signs."""
+    from deid_assets.release.keyring import signing_key_of
+    from deid_assets.release.publication.publish import Releases
+
+    home = (home or Home.here()).create()
+    return Releases(home, signing_key_of(home))
+
+
+def missing_in(home: Home) -> list[str]:
+    """What the home has lost since its journal was told of it, in sentences; nothing is written."""
+    from deid_assets.release.journal.home_journal import HomeJournal
+
+    try:
+        return [loss.text for loss in HomeJournal(home).missing()]
+    except DeidError as error:
+        return [str(error)]
+
+
+@contextlib.contextmanager
+def telling_what_is_missing(home: Home) -> Iterator[None]:
+    """Let a command say what it reads, then say what the home has lost, and end with code 1 if it has."""
+    found = missing_in(home)
+    yield
+    for text in found:
+        click.echo(f"error: {text}", err=True)
+    if found:
+        sys.exit(ERROR)
+
+
+def say_witnesses(home: Home) -> None:
+    """Write the head of the journal to its witnesses, and say where that failed."""
+    from deid_assets.release.journal.home_journal import HomeJournal
+
+    for said in HomeJournal(home).tell_witnesses().values():
+        click.echo(said, err=True)

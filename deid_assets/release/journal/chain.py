@@ -1,0 +1,285 @@
+"""The file of the journal: one signed line for each decision, each with the hash of the line before it.
+
+It lies in the restricted store. Its head, the hash of the last line, is also kept in the folder of the keys, in every
+published manifest and with the owner's witnesses, so that a journal whose end was cut off is noticed.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Self
+
+from deid_assets.errors import ReleaseError
+from deid_assets.release.keys import SigningKey
+from deid_assets.release.registry.chain import GENESIS
+from deid_assets.release.registry.clock import parse_time
+from deid_assets.release.registry.entries import SignedByOne
+from deid_assets.store import durable
+from deid_assets.store.digests import Json, canonical_json, is_digest, parse_json
+from deid_assets.store.reading import REGISTRY_AT_MOST, SMALL_AT_MOST, regular_bytes
+
+FILE = "journal.jsonl"
+HEAD_FILE = "journal.head"
+HEAD_FORMAT = "deid_assets journal head 1"
+
+BEGUN, REGISTERED, OPTED_OUT, OPTED_IN, WAITS, APPROVED, ADOPTED, RETIRED, PURGED, SECRET, WITNESS = (
+    "begun", "registered", "opted out", "opted in", "waits", "approved", "policy adopted", "policy retired", "purged",
+    "secret replaced", "witness",
+)  # fmt: skip
+EVENTS: Mapping[str, frozenset[str]] = {
+    BEGUN: frozenset({"registry", "lines", "people", "secret"}),
+    REGISTERED: frozenset({"registry", "lines", "what", "new_key"}),
+    OPTED_OUT: frozenset({"person", "secret"}),
+    OPTED_IN: frozenset({"person", "secret"}),
+    WAITS: frozenset({"release", "record"}),
+    APPROVED: frozenset({"release", "by"}),
+    ADOPTED: frozenset({"policy", "record"}),
+    RETIRED: frozenset({"policy"}),
+    PURGED: frozenset({"policy", "delivery"}),
+    SECRET: frozenset({"people", "secret"}),
+    WITNESS: frozenset({"to", "listed"}),
+}
+"""What a line of each event tells."""
+
+
+@dataclass(frozen=True)
+class JournalLine(SignedByOne):
+    """A decision.
+
+    Parameters
+    ----------
+    event
+        One of `EVENTS`.
+    about
+        What was decided, as `EVENTS` lists it. People are keyed digests (`comparison.person_digest`).
+    previous, time
+        Hash of the line before it, `GENESIS` for the first; and when it was written, in ISO 8601.
+    key, signature
+        Raw public key of the signer, and its signature, in hexadecimal.
+    """
+
+    event: str
+    about: Mapping[str, Json]
+    previous: str
+    time: str
+    key: str = ""
+    signature: str = ""
+
+    kind: ClassVar = "journal"
+    texts: ClassVar = ("event", "time", "signature")
+    digests: ClassVar = ("key", "previous")
+
+    def require_signed(self) -> None:
+        """Refuse a line that is not signed, or does not tell what its event has to."""
+        if not isinstance(self.about, Mapping) or frozenset(self.about) != EVENTS.get(self.event):
+            raise ReleaseError("does not tell what happened")
+        if not self._holds(self.key, self.signature):
+            raise ReleaseError("is not signed by the key that it names")
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The journal as read.
+
+    Parameters
+    ----------
+    lines
+        In order, up to the first invalid one.
+    problem
+        What is wrong with that one, with its number; None for a sound journal.
+    tail
+        Bytes after the last line feed: what a crash left of a line; empty otherwise.
+    """
+
+    lines: tuple[JournalLine, ...]
+    problem: str | None = None
+    tail: bytes = b""
+
+    @property
+    def head(self) -> str:
+        """Hash of the last line; `GENESIS` if there is none."""
+        return self.lines[-1].hash if self.lines else GENESIS
+
+    def reaches(self, head: str) -> bool:
+        """Whether this journal ever had this head."""
+        return any(line.hash == head for line in self.lines)
+
+
+@dataclass(frozen=True)
+class Head:
+    """A head of a journal, as it is kept outside.
+
+    Attributes
+    ----------
+    journal
+        Hash of the journal's first line: which journal it is.
+    head, lines
+        Hash of the last line, and the number of lines.
+    time
+        When the last line was written, in ISO 8601.
+    """
+
+    journal: str
+    head: str
+    lines: int
+    time: str
+
+    @classmethod
+    def of(cls, journal: Journal) -> "Head":
+        """The head of a journal that has begun."""
+        return cls(journal.lines[0].hash, journal.head, len(journal.lines), journal.lines[-1].time)
+
+    def to_json(self) -> bytes:
+        """The content of a file that keeps it."""
+        return canonical_json({"format": HEAD_FORMAT, **vars(self)})
+
+    @classmethod
+    def from_json(cls, content: bytes) -> Self:
+        """The inverse of `to_json`.
+
+        Raises
+        ------
+        ReleaseError
+            If it is something else.
+        """
+        try:
+            told = parse_json(content)
+            found = cls(told["journal"], told["head"], told["lines"], told["time"])
+            if told["format"] != HEAD_FORMAT or not (is_digest(found.journal) and is_digest(found.head)):
+                raise ValueError
+        except (ReleaseError, KeyError, TypeError, ValueError):
+            raise ReleaseError("it is not the head of a journal") from None
+        return found
+
+
+@dataclass(frozen=True)
+class JournalFile:
+    """The journal in its file. Whoever appends or repairs holds the lock of the folder of releases.
+
+    Parameters
+    ----------
+    path
+        The file.
+    head_path
+        Where its head is kept, too.
+    """
+
+    path: Path
+    head_path: Path
+
+    def read(self) -> Journal:
+        """All lines, each compared with the one before it; a missing file is a journal that has not begun.
+
+        Raises
+        ------
+        ReleaseError
+            If it is not a regular file, or cannot be read.
+        """
+        try:
+            content = regular_bytes(self.path, REGISTRY_AT_MOST) if os.path.lexists(self.path) else b""
+        except ReleaseError as error:
+            raise ReleaseError(f"the home's journal cannot be used: {error}") from None
+        *texts, tail = content.split(b"\n")
+        lines: list[JournalLine] = []
+        key = ""
+        for position, text in enumerate(texts, start=1):
+            try:
+                line = _line_of(text)
+                key = _key_after(line, lines, key)
+            except ReleaseError as error:
+                return Journal(tuple(lines), f"line {position} of the home's journal {error}", tail)
+            lines.append(line)
+        return Journal(tuple(lines), None, tail)
+
+    def kept_head(self) -> Head | None:
+        """The head that is kept beside the keys; None if there is none.
+
+        Raises
+        ------
+        ReleaseError
+            If the file is not a head.
+        """
+        if not os.path.lexists(self.head_path):
+            return None
+        try:
+            return Head.from_json(regular_bytes(self.head_path, SMALL_AT_MOST))
+        except ReleaseError as error:
+            raise ReleaseError(f"keys/{HEAD_FILE}: {error}; put it back from a backup") from None
+
+    def repair(self) -> None:
+        """Mend what a crash left: a cut last line, which nobody was told of, or a kept head that is behind."""
+        journal = self.read()
+        if journal.problem:
+            return
+        if journal.tail:
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+            try:
+                os.ftruncate(descriptor, self.path.stat().st_size - len(journal.tail))
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        kept = self.kept_head()
+        # Of the first line, whose head was never kept, or of a later one.
+        behind = (kept is None and len(journal.lines) == 1) or (
+            kept and kept.head != journal.head and journal.reaches(kept.head)
+        )
+        if journal.lines and behind:
+            self._keep_head(journal)
+
+    def append(self, event: str, about: Mapping[str, Json], key: SigningKey, time: str) -> JournalLine:
+        """Add a line, flushed, and keep the new head.
+
+        Raises
+        ------
+        ReleaseError
+            If the journal is broken.
+        """
+        journal = self.read()
+        if journal.problem or journal.tail:
+            raise ReleaseError(journal.problem or "the home's journal ends in a cut line")
+        line = JournalLine(event, dict(about), journal.head, time).signed(key)
+        line.require_signed()
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        try:
+            durable.write_all(descriptor, line.line)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        durable.sync(self.path.parent)
+        self._keep_head(Journal((*journal.lines, line)))
+        return line
+
+    def _keep_head(self, journal: Journal) -> None:
+        durable.replace(self.head_path, Head.of(journal).to_json(), 0o600)
+
+
+def _line_of(text: bytes) -> JournalLine:
+    try:
+        value = parse_json(text)
+        if value["kind"] != JournalLine.kind:
+            raise ValueError
+        parse_time(value["time"])
+        line = JournalLine.from_json({name: part for name, part in value.items() if name not in ("hash", "kind")})
+    except (ReleaseError, AttributeError, KeyError, TypeError, ValueError):
+        raise ReleaseError("is not a line of a journal") from None
+    if line.line != text + b"\n":
+        raise ReleaseError("was changed: its hash is not that of its content")
+    line.require_signed()
+    return line
+
+
+def _key_after(line: JournalLine, before: list[JournalLine], key: str) -> str:
+    """The key that has to sign the line after this one; this one has to be in its place, and signed by the key in force.
+
+    The line that tells of a new key is signed by the new one: the registry, with which it is compared, has the signatures of
+    both. Of several rotations that one line tells, it names the last.
+    """
+    if line.previous != (before[-1].hash if before else GENESIS):
+        raise ReleaseError("does not follow the line before it: a line was changed, removed, added or moved")
+    if (line.event == BEGUN) != (not before):
+        raise ReleaseError("begins the journal a second time" if before else "does not begin the journal")
+    successor = str(line.about.get("new_key") or "") if line.event == REGISTERED else ""
+    if key and line.key not in (key, successor):
+        raise ReleaseError("is signed by a key that was not in force")
+    return successor or line.key

@@ -1,0 +1,292 @@
+"""The journal of one home: begun once, compared before every decision, and told of each.
+
+Everything here but `missing` is called under the lock of the folder of releases.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deid_assets.errors import DeidError, ReleaseError
+from deid_assets.policy.withdrawals import FILE as OPT_OUTS
+from deid_assets.policy.withdrawals import withdrawn_members
+from deid_assets.release.journal.chain import BEGUN, FILE, HEAD_FILE, SECRET, WITNESS, Journal, JournalFile
+from deid_assets.release.journal.comparison import (
+    GONE,
+    JOURNAL,
+    NOT_BEGUN,
+    Found,
+    Loss,
+    Remembered,
+    beginning,
+    cut,
+    losses,
+    restated,
+    unrecorded,
+)
+from deid_assets.release.journal.witnesses import against_witnesses, given_witness, read_head, write_head
+from deid_assets.release.keyring import accepted_commitment, has_released, secret_of
+from deid_assets.release.keys import Secret, SigningKey
+from deid_assets.release.publication.recovery import REGISTRY, release_folders
+from deid_assets.release.publication.verification import MANIFEST
+from deid_assets.release.publication.waiting import FOLDER, RECORD, waiting_folders
+from deid_assets.release.registry import clock
+from deid_assets.release.registry.chain import Registry
+from deid_assets.store.digests import Json, bytes_digest, parse_json
+from deid_assets.store.home import Home
+from deid_assets.store.reading import regular_bytes
+from deid_assets.store.tables import owner_only
+
+UPGRADE = (
+    "this home has no journal of what it decided: begin one with `deid home upgrade`; if it had one, put store/journal.jsonl "
+    "back from a backup"
+)
+
+
+def _gone(named: Iterable[str]) -> str:
+    return (
+        f"this home had a journal, and it is gone: its head is named by {', '.join(named)}. Put store/journal.jsonl back from "
+        "a backup; a new journal would forget who opted out, and what was withdrawn, rejected and refused"
+    )
+
+
+@dataclass(frozen=True)
+class HomeJournal:
+    """The journal of a home.
+
+    Parameters
+    ----------
+    home
+        Has the registry, the list of opt-outs, and what waits.
+    """
+
+    home: Home
+
+    @property
+    def file(self) -> JournalFile:
+        """Where it is."""
+        return JournalFile(self.home.store / FILE, self.home.keys / HEAD_FILE)
+
+    @property
+    def head(self) -> str:
+        """Hash of its last line; 64 zeros while there is none."""
+        return self.file.read().head
+
+    def found(self) -> Found:
+        """What the home has, as its files say."""
+        chain = Registry(self.home.releases / REGISTRY).chain()
+        manifests = {
+            f"{one.policy}/{one.number:04d}": self._head_in(one.policy, one.number, one.manifest_digest)
+            for one in chain.entries
+        }
+        return Found(chain, withdrawn_members([self.home.policies]), dict(self._records()), manifests)
+
+    def missing(self) -> list[Loss]:
+        """What the home has lost since its journal was told of it; changes nothing.
+
+        Raises
+        ------
+        DeidError
+            If a file of the home cannot be read.
+        """
+        journal = self.file.read()
+        if not journal.lines and journal.problem is None:
+            named = self._named_heads()
+            if named:
+                return [Loss(GONE, _gone(named))]
+            return [] if self._is_new() else [Loss(NOT_BEGUN, UPGRADE)]
+        if journal.problem:
+            return [Loss(JOURNAL, f"{journal.problem}; put the newest journal back from a backup")]
+        found = self.found()
+        return [*self._of_journal(journal), *losses(journal, found, self._secret(journal, found))]
+
+    def settle(self, despite: Iterable[str] = ()) -> None:
+        """Begin the journal of a new home, mend what a crash left of it, and tell it what it was not told.
+
+        Parameters
+        ----------
+        despite
+            What may be missing (`Loss.what`): it is what the caller is about to put right.
+
+        Raises
+        ------
+        ReleaseError
+            If the home has lost something that its journal knows, or has decided something and has no journal.
+        """
+        self.file.repair()
+        missing = [loss for loss in self.missing() if loss.what not in despite]
+        if missing:
+            raise ReleaseError(f"nothing is decided until this is resolved: {'; '.join(loss.text for loss in missing)}")
+
+    def catch_up(self, key: SigningKey, despite: Iterable[str] = ()) -> None:
+        """`settle`, and tell the journal what it was not told yet."""
+        self._restate(key)
+        self.settle(despite)
+        self.record(key)
+        recorded = Remembered.of(self.file.read()).witnesses
+        for place in given_witness():
+            if place not in recorded:
+                self.add_witness(place, key)
+
+    def record(self, key: SigningKey) -> None:
+        """Tell the journal what the home has and it was not told yet, such as what was just decided; begin it if it is new."""
+        if not self.file.read().lines:
+            self._begin(key)
+        journal, found = self.file.read(), self.found()
+        for event, about in unrecorded(journal, found, self._secret(journal, found)):
+            self._append(event, about, key)
+
+    def note(self, event: str, about: Mapping[str, Json], key: SigningKey) -> None:
+        """Tell the journal of a decision that no other file of the home shows."""
+        self._append(event, about, key)
+
+    def add_witness(self, place: str, key: SigningKey) -> None:
+        """Keep the head at one more place from now on; nothing is recorded unless it can be written there."""
+        write_head(place, self.file.read())
+        self._append(WITNESS, {"to": place, "listed": True}, key)
+        write_head(place, self.file.read())
+
+    def forget_witness(self, place: str, key: SigningKey) -> None:
+        """Do without a witness from now on; that is recorded.
+
+        Raises
+        ------
+        ReleaseError
+            If the journal does not know it.
+        """
+        known = Remembered.of(self.file.read()).witnesses
+        if place not in known:
+            raise ReleaseError(f"the journal has no witness {place}; its witnesses: {', '.join(known) or 'none'}")
+        self._append(WITNESS, {"to": place, "listed": False}, key)
+
+    def begin(self, key: SigningKey, told_elsewhere: Iterable[str]) -> None:
+        """Begin the journal of a home that decided something before it had one.
+
+        Parameters
+        ----------
+        told_elsewhere
+            Witnesses outside these files that name a head, in words, such as "the event log".
+
+        Raises
+        ------
+        ReleaseError
+            If it has begun, or anything names a head: then there was a journal, and it was lost.
+        """
+        self.require_none(told_elsewhere)
+        self._begin(key)
+        self.catch_up(key)
+
+    def require_none(self, told_elsewhere: Iterable[str]) -> None:
+        """Refuse what `begin` refuses."""
+        self.file.repair()
+        journal = self.file.read()
+        if journal.lines or journal.problem or journal.tail:
+            raise ReleaseError(journal.problem or "the journal of this home has begun already")
+        named = [*self._named_heads(), *told_elsewhere]
+        if named:
+            raise ReleaseError(_gone(named))
+
+    def begin_copy(self, key: SigningKey) -> None:
+        """Begin the journal of a temporary copy of a home, whose releases name the journal of the home.
+
+        Who opted out is told with the first decision there, when the secret is known.
+        """
+        self._append(BEGUN, beginning(self.found(), None), key)
+
+    def tell_witnesses(self) -> dict[str, str]:
+        """Write the newest head to all witnesses; return what to say where that failed."""
+        journal = self.file.read()
+        problems = []
+        for place in dict.fromkeys([*Remembered.of(journal).witnesses, *given_witness()]):
+            try:
+                write_head(place, journal)
+            except DeidError as error:
+                problems.append(str(error))
+        if not problems:
+            return {}
+        return {"witness": f"The head of the home's journal was not written to every witness: {'; '.join(problems)}"}
+
+    def _begin(self, key: SigningKey) -> None:
+        found = self.found()
+        self._append(BEGUN, beginning(found, secret_of(self.home) if found.opted_out else None), key)
+
+    def _append(self, event: str, about: Mapping[str, Json], key: SigningKey) -> None:
+        owner_only(self.home.store)
+        owner_only(self.home.keys)
+        self.file.append(event, about, key, clock.now(None))
+
+    def _is_new(self) -> bool:
+        """Whether nothing was decided here, as far as its files tell."""
+        traces = (
+            has_released(self.home),
+            os.path.lexists(self.home.policies / OPT_OUTS),
+            bool(waiting_folders(self._waiting)),
+        )
+        return not any(traces)
+
+    def _named_heads(self) -> list[str]:
+        """Where a head of a journal is named, in words."""
+        named = [f"keys/{HEAD_FILE}"] if os.path.lexists(self.file.head_path) else []
+        folders = (folder for folder in release_folders(self.home.releases) if _journal_head(folder))
+        named += [f"the manifest of release {folder.parent.name}/{folder.name}" for folder in folders]
+        return named + [f"the witness {place}" for place in given_witness() if read_head(place) is not None]
+
+    def _of_journal(self, journal: Journal) -> Iterator[Loss]:
+        kept = self.file.kept_head()
+        name = f"keys/{HEAD_FILE}"
+        if kept is None and len(journal.lines) > 1:
+            yield Loss(JOURNAL, f"{name} is missing, which keeps the head of the home's journal: put it back from a backup")
+        elif kept is not None and not journal.reaches(kept.head):
+            yield Loss(JOURNAL, cut(name))
+        yield from against_witnesses(journal, Remembered.of(journal).witnesses, given_witness())
+
+    def _restate(self, key: SigningKey) -> None:
+        """Say once, after `deid key new-secret`, who opted out by digests under the new secret."""
+        journal = self.file.read()
+        known = Remembered.of(journal)
+        if not known.listed or journal.problem:
+            return
+        secret = secret_of(self.home)
+        if secret.commitment() != known.secret and secret.commitment() == accepted_commitment(self.home):
+            self.file.repair()
+            self._append(SECRET, restated(journal, withdrawn_members([self.home.policies]), secret), key)
+
+    def _secret(self, journal: Journal, found: Found) -> Secret | None:
+        """The secret, if there is anybody to compare; asking for it may run a command."""
+        return secret_of(self.home) if found.opted_out or Remembered.of(journal).listed else None
+
+    @property
+    def _waiting(self) -> Path:
+        return self.home.store / "manifests" / FOLDER
+
+    def _records(self) -> Iterator[tuple[str, str]]:
+        """Releases that wait, each with the digest of its record."""
+        for folder in waiting_folders(self._waiting):
+            try:
+                content = regular_bytes(folder / RECORD)
+            except ReleaseError:
+                continue  # then the journal misses it, if it knows it
+            yield f"{folder.parent.name}/{folder.name}", bytes_digest(content)
+
+    def _head_in(self, policy: str, number: int, manifest_digest: str) -> str | None:
+        try:
+            content = regular_bytes(self.home.releases / policy / f"{number:04d}" / MANIFEST)
+        except ReleaseError:
+            return None
+        return _head_told(content) if bytes_digest(content) == manifest_digest else None
+
+
+def _journal_head(folder: Path) -> str:
+    """The head of the journal that the manifest in a folder names; empty if it names none."""
+    try:
+        return _head_told(regular_bytes(folder / MANIFEST))
+    except ReleaseError:
+        return ""
+
+
+def _head_told(content: bytes) -> str:
+    try:
+        return str(parse_json(content).get("journal_head") or "")
+    except (ReleaseError, AttributeError):
+        return ""

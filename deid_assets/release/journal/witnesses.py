@@ -1,0 +1,105 @@
+"""Witnesses: heads of a home's journal, kept where whoever can write to the home cannot.
+
+A witness is a small file, on another disk or in object storage. It names a line of the journal by its hash, and nobody. The
+journal must have that line. So an end that was cut off, an older home that was put back, and a second home that went on by
+itself are noticed as soon as somebody looks.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from deid_assets.errors import DeidError, ReleaseError
+from deid_assets.release.journal.chain import Head, Journal
+from deid_assets.release.journal.comparison import JOURNAL, WITNESSES, Loss, cut
+from deid_assets.store import durable
+from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
+from deid_assets.store.remote import RemoteFolder
+
+VARIABLE = "DEID_WITNESS"
+"""Names one more witness, a file or URL, in the environment: nobody who can only write to the home can change it."""
+
+
+def given_witness() -> list[str]:
+    """The witness that the environment names, if it names one."""
+    named = os.environ.get(VARIABLE)
+    if named is not None and not named.strip():
+        raise ReleaseError(f"{VARIABLE} is empty: set it to a file or URL, or unset it")
+    return [] if named is None else [place_of(named)]
+
+
+def place_of(named: str) -> str:
+    """A witness as it is recorded: a URL as it is, a file by its whole path."""
+    return named if "://" in named else str(Path(named).absolute())
+
+
+def read_head(place: str) -> Head | None:
+    """The head at a witness; None if there is none yet.
+
+    Raises
+    ------
+    ReleaseError, StoreError
+        If it cannot be read, or is something else.
+    """
+    try:
+        if "://" in place:
+            folder, name = _split(place)
+            content = RemoteFolder.at(folder).read(name)
+        else:
+            content = regular_bytes(Path(place), SMALL_AT_MOST) if os.path.lexists(place) else None
+        return None if content is None else Head.from_json(content)
+    except ReleaseError as error:
+        raise ReleaseError(f"the witness {place} cannot be read: {error}") from None
+
+
+def write_head(place: str, journal: Journal) -> None:
+    """Write the head of a journal to a witness, which must not know of lines that the journal lacks.
+
+    Raises
+    ------
+    ReleaseError, StoreError
+        If it does, or it cannot be read or written.
+    """
+    known = read_head(place)
+    if known is not None and not journal.reaches(known.head):
+        raise ReleaseError(cut(f"the witness {place}"))
+    content = Head.of(journal).to_json()
+    if "://" in place:
+        folder, name = _split(place)
+        RemoteFolder.at(folder).write(name, content)
+        return
+    path = Path(place)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        durable.replace(path, content, 0o644)
+    except OSError as error:
+        raise ReleaseError(f"the witness {place} cannot be written: {error.strerror}") from None
+
+
+def against_witnesses(journal: Journal, recorded: Iterable[str], given: Iterable[str]) -> Iterator[Loss]:
+    """What the journal lacks according to its witnesses.
+
+    Parameters
+    ----------
+    recorded
+        Witnesses that the journal knows. One that is gone, or cannot be read, is a loss, too.
+    given
+        Further ones, which need not have a head yet.
+    """
+    for place in dict.fromkeys([*recorded, *given]):
+        try:
+            known = read_head(place)
+            if known is None and place in recorded:
+                raise ReleaseError(f"the witness {place} is missing")
+        except DeidError as error:
+            yield Loss(WITNESSES, f"{error}; put it back, or do without it from now on with `deid journal forget {place}`")
+            continue
+        if known is not None and not journal.reaches(known.head):
+            yield Loss(JOURNAL, cut(f"the witness {place}"))
+
+
+def _split(url: str) -> tuple[str, str]:
+    folder, _, name = url.rpartition("/")
+    if not name or folder.endswith("/"):
+        raise ReleaseError("it is no file: name one, such as s3://bucket/journal.head")
+    return folder, name

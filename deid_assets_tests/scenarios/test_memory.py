@@ -1,0 +1,365 @@
+"""What a home remembers, and somebody who can write to it wants forgotten: nothing is decided until it is back."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deid_assets.command_line.deciding import releases_here
+from deid_assets.release.registry.tries import Tried
+from deid_assets.store.home import Home
+from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid_here, unwrapped
+from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of
+from deid_assets_tests.scenarios.test_approval import ANNA, NAME, staged
+from deid_assets_tests.scenarios.test_flat_release import people, write_people
+
+__all__ = ["staged"]
+
+PEOPLE = ("M000000001", "M000000002", "M000000003")
+
+
+@pytest.fixture
+def home(published, tmp_path) -> Iterator[Home]:
+    """A home with a release, of which three people opted out since."""
+    with copy_of(published.pipeline.home.root, tmp_path / "deid") as pipeline:
+        for person in PEOPLE:
+            code, printed = deid_here(pipeline.home.root, "member", "opt-out", person, "--reason", "asked in a letter")
+            assert code == PUBLISHED, printed
+        yield pipeline.home
+
+
+def next_run(home: Home) -> tuple[object, ...]:
+    """The run of another delivery."""
+    if (home.policies / "small.yaml").exists():
+        return "run", "--policy", "small", "--members", "3000", "--seed", "2"
+    return "run", "--policy", "flat_table", "--delivery", write_people(home.root.with_name("next"), people())
+
+
+def journal_of(home: Home) -> Path:
+    return home.store / "journal.jsonl"
+
+
+def cut(file: Path, lines: int) -> None:
+    """Remove the last lines of a file."""
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-lines]))
+
+
+def refused(home: Home, said: str, *command: object) -> str:
+    """Run a command that has to end with an error that says so, and publish nothing; by default a run of the next delivery."""
+    before = sorted(home.releases.glob("*/[0-9]*"))
+    code, printed = deid_here(home.root, *(command or next_run(home)))
+    assert code == ERROR and said in unwrapped(printed), printed
+    assert sorted(home.releases.glob("*/[0-9]*")) == before
+    assert not any(person in printed for person in PEOPLE), "what is missing is counted, and nobody is named"
+    return unwrapped(printed)
+
+
+def in_order(home: Home) -> None:
+    code, printed = deid_here(home.root, "journal", "check")
+    assert code == PUBLISHED and "In order" in printed, printed
+
+
+class TestOptOuts:
+    def lost(self, home: Home, missing: int) -> None:
+        said = f"lacks {missing} of 3 people who opted out of all releases according to the home's journal: put the file back"
+        refused(home, said)
+        refused(home, said, "release", "withdraw", "small/0001", "--reason", "asked")
+        refused(home, said, "member", "opt-in", "somebody", "--reason", "misspelled")
+        refused(home, said, "journal", "check")
+        refused(home, said, "releases")
+        refused(home, said, "audit", "small/0001")
+
+    def test_a_list_that_was_deleted(self, home):
+        (home.policies / "opt_outs.jsonl").unlink()
+        self.lost(home, 3)
+
+    def test_a_list_that_was_cut(self, home):
+        cut(home.policies / "opt_outs.jsonl", 2)
+        self.lost(home, 2)
+
+    def test_a_person_taken_off_by_hand(self, home):
+        with open(home.policies / "opt_outs.jsonl", "a") as file:
+            line = {"member_id": PEOPLE[1], "listed": False, "reason": "none", "time": "2026-01-01T00:00:00+00:00"}
+            file.write(json.dumps(line) + "\n")
+        self.lost(home, 1)
+
+    def test_a_list_that_was_put_back(self, home):
+        file = home.policies / "opt_outs.jsonl"
+        whole = file.read_bytes()
+        file.unlink()
+        refused(home, "lacks 3 of 3 people")
+        file.write_bytes(whole)
+        in_order(home)
+
+    def test_people_who_were_lost_can_be_entered_again(self, home):
+        cut(home.policies / "opt_outs.jsonl", 2)
+        for person in PEOPLE[1:]:
+            assert deid_here(home.root, "member", "opt-out", person, "--reason", "again")[0] == PUBLISHED
+        in_order(home)
+
+    def test_whoever_is_taken_off_by_the_command_is_not_missed(self, home):
+        code, printed = deid_here(home.root, "member", "opt-in", PEOPLE[0], "--reason", "misspelled")
+        assert code == PUBLISHED, printed
+        in_order(home)
+
+    def test_another_secret_cannot_compare_them(self, home, monkeypatch):
+        monkeypatch.setenv("DEID_SECRET", "another secret, which is long enough for everybody")
+        said = "cannot be compared with the home's journal, because the secret is not the one"
+        refused(home, said)
+        refused(home, said, "member", "opt-out", "somebody", "--reason", "asked")
+        assert deid_here(home.root, "key", "new-secret")[0] == PUBLISHED
+        assert deid_here(home.root, "member", "opt-out", "somebody", "--reason", "asked")[0] == PUBLISHED
+        in_order(home)
+        (home.policies / "opt_outs.jsonl").unlink()
+        refused(home, "lacks 4 of 4 people")
+
+    def test_the_journal_names_nobody(self, home):
+        assert not any(person.encode() in journal_of(home).read_bytes() for person in PEOPLE)
+
+
+class TestRegistry:
+    def test_a_withdrawal_that_was_cut(self, home):
+        assert deid_here(home.root, "release", "withdraw", "small/0001", "--reason", "a column is odd")[0] == PUBLISHED
+        cut(home.releases / "registry.jsonl", 1)
+        said = "lacks the last 1 of 3 lines that the home's journal knows"
+        key = home.root / "key.pem"
+        assert deid_here(home.root, "key", "export", "--output", key)[0] == PUBLISHED
+        refused(home, said, "verify", home.releases / "small" / "0001", "--key", key)
+        refused(home, said, "audit", "small/0001")
+        refused(home, said, "releases")
+        refused(home, said)
+
+    def test_refused_tries_that_were_cut(self, published, tmp_path):
+        with copy_of(published.pipeline.home.root, tmp_path / "deid") as pipeline:
+            for digit in "abc":
+                releases_here(pipeline.home).note_refused(Tried("5" * 64, digit * 64, "2" * 64, 1), by_chance=True)
+            cut(pipeline.home.releases / "registry.jsonl", 3)
+            refused(pipeline.home, "lacks the last 3 of 5 lines that the home's journal knows")
+
+    def test_a_rejection_that_was_cut_and_its_folder_put_back(self, staged, tmp_path):
+        with copy_of(staged, tmp_path / "deid", "flat_table") as pipeline:
+            home = pipeline.home
+            waiting = home.store / "manifests" / ".waiting" / "flat_table"
+            shutil.copytree(waiting, tmp_path / "kept")
+            assert deid_here(home.root, "reject", NAME, "--by", ANNA, "--reason", "a column is odd")[0] == PUBLISHED
+            cut(home.releases / "registry.jsonl", 1)
+            shutil.copytree(tmp_path / "kept", waiting, dirs_exist_ok=True)
+            refused(home, "such as withdrawals, rejections or refused tries", "approve", NAME, "--by", ANNA)
+            refused(home, "such as withdrawals, rejections or refused tries", "approvals")
+
+    def test_a_registry_that_was_replaced(self, home):
+        file = home.releases / "registry.jsonl"
+        file.write_bytes(b"")
+        shutil.rmtree(home.releases / "small")
+        refused(home, "lacks the last 2 of 2 lines that the home's journal knows")
+
+
+class TestFolders:
+    def test_a_release_that_was_removed_is_put_back_or_withdrawn(self, home, tmp_path):
+        shutil.move(home.releases / "small" / "0001", tmp_path / "elsewhere")
+        refused(home, "the folder of release small/0001 is missing")
+        assert deid_here(home.root, "release", "withdraw", "small/0001", "--reason", "its files are lost")[0] == PUBLISHED
+        in_order(home)
+
+    def test_a_waiting_release_that_was_removed_can_be_rejected(self, staged, tmp_path):
+        with copy_of(staged, tmp_path / "deid", "flat_table") as pipeline:
+            home = pipeline.home
+            shutil.rmtree(home.store / "manifests" / ".waiting" / "flat_table" / "0001")
+            refused(home, f"release {NAME} waits for approval according to the journal", "approvals")
+            refused(home, f"release {NAME} waits for approval according to the journal", "approve", NAME, "--by", ANNA)
+            assert deid_here(home.root, "reject", NAME, "--by", ANNA, "--reason", "its files are lost")[0] == PUBLISHED
+            in_order(home)
+
+
+class TestJournal:
+    def test_one_that_was_deleted(self, home):
+        journal_of(home).unlink()
+        refused(home, "it is gone: its head is named by keys/journal.head, the manifest of release small/0001")
+        refused(home, "this home had a journal, and it is gone", "home", "upgrade", "--yes")
+
+    def test_one_that_was_deleted_with_the_head_beside_the_keys(self, home):
+        journal_of(home).unlink()
+        (home.keys / "journal.head").unlink()
+        refused(home, "it is gone: its head is named by the manifest of release small/0001")
+        refused(home, "it is gone: its head is named by the manifest of release small/0001", "home", "upgrade", "--yes")
+
+    def test_only_the_event_log_is_left(self, home):
+        shutil.rmtree(home.releases / "small")
+        (home.releases / "registry.jsonl").unlink()
+        journal_of(home).unlink()
+        (home.keys / "journal.head").unlink()
+        refused(home, "it is gone: its head is named by the event log", "home", "upgrade", "--yes")
+
+    @pytest.mark.parametrize("lines", [1, 2, 3])
+    def test_one_that_was_cut(self, home, lines):
+        """With the list of opt-outs cut to agree with it."""
+        cut(journal_of(home), lines)
+        cut(home.policies / "opt_outs.jsonl", min(lines, 2))
+        refused(home, "lacks lines that keys/journal.head knows: its end was cut off")
+
+    def test_one_with_a_line_that_was_changed_removed_or_added(self, home):
+        whole = journal_of(home).read_bytes()
+        lines = whole.splitlines(keepends=True)
+        for harmed in (
+            b"".join([*lines[:-2], lines[-1]]),
+            b"".join([*lines[:-2], lines[-1], lines[-2]]),
+            b"".join([*lines, lines[-1]]),
+            whole.replace(b"opted out", b"opted in", 1),
+            b"nonsense\n" + whole,
+        ):
+            journal_of(home).write_bytes(harmed)
+            refused(home, "of the home's journal")
+        journal_of(home).write_bytes(whole)
+        in_order(home)
+
+    def test_one_of_another_home(self, home, published, tmp_path):
+        other = Home(tmp_path / "other").create()
+        assert deid_here(other.root, "member", "opt-out", "somebody", "--reason", "asked")[0] == PUBLISHED
+        shutil.copy(journal_of(other), journal_of(home))
+        refused(home, "lacks lines that keys/journal.head knows")
+        shutil.copy(other.keys / "journal.head", home.keys / "journal.head")
+        refused(home, "lacks lines that the manifest of release small/0001 knows")
+
+    def test_a_cut_last_line_is_what_a_crash_leaves(self, home):
+        whole = journal_of(home).read_bytes()
+        journal_of(home).write_bytes(whole + b'{"about": {"pers')
+        assert deid_here(home.root, "member", "opt-out", PEOPLE[0], "--reason", "again")[0] == PUBLISHED
+        assert journal_of(home).read_bytes() == whole
+
+
+class TestWitness:
+    """A home that is put back as a whole agrees with itself; only what lies elsewhere tells."""
+
+    @pytest.fixture
+    def witness(self, home, tmp_path) -> Path:
+        file = tmp_path / "elsewhere" / "journal.head"
+        code, printed = deid_here(home.root, "journal", "head", "--to", file)
+        assert code == PUBLISHED and json.loads(printed) == json.loads(file.read_text())
+        return file
+
+    @pytest.fixture
+    def older(self, home, witness, tmp_path) -> Path:
+        """A copy of the home before somebody else opted out."""
+        copy = tmp_path / "older"
+        shutil.copytree(home.root, copy, symlinks=True)
+        assert deid_here(home.root, "member", "opt-out", "somebody", "--reason", "asked")[0] == PUBLISHED
+        return copy
+
+    def put_back(self, home: Home, older: Path) -> None:
+        shutil.rmtree(home.root)
+        shutil.move(older, home.root)
+
+    def test_an_older_home_that_was_put_back(self, home, witness, older):
+        self.put_back(home, older)
+        refused(home, f"lacks lines that the witness {witness} knows")
+        refused(home, f"lacks lines that the witness {witness} knows", "journal", "check")
+        refused(home, f"lacks lines that the witness {witness} knows", "journal", "forget", witness)
+
+    def test_one_without_its_witness(self, home, witness, older):
+        self.put_back(home, older)
+        witness.unlink()
+        refused(home, f"the witness {witness} is missing; put it back, or do without it")
+        assert deid_here(home.root, "journal", "forget", witness)[0] == PUBLISHED
+        in_order(home)
+
+    def test_one_that_only_the_environment_names(self, home, witness, older, monkeypatch, tmp_path):
+        elsewhere = tmp_path / "kept.head"
+        shutil.copy(witness, elsewhere)
+        witness.write_bytes((older / "keys" / "journal.head").read_bytes())
+        self.put_back(home, older)
+        in_order(home)  # undetected: home and witness were both put back
+        refused(home, f"lacks lines that {elsewhere} knows", "journal", "check", "--head", elsewhere)
+        monkeypatch.setenv("DEID_WITNESS", str(elsewhere))
+        refused(home, f"lacks lines that the witness {elsewhere} knows")
+
+    def test_two_homes_at_once(self, home, witness, older):
+        second = Home(older)
+        refused(second, f"lacks lines that the witness {witness} knows", "member", "opt-out", "else", "--reason", "asked")
+        assert deid_here(home.root, "member", "opt-out", "else", "--reason", "asked")[0] == PUBLISHED
+
+    def test_it_follows_every_decision(self, home, witness):
+        for command in (
+            ("member", "opt-out", "somebody", "--reason", "asked"),
+            ("member", "opt-in", "somebody", "--reason", "misspelled"),
+            ("policy", "retire", "small"),
+            ("key", "rotate"),
+            ("clock", "correct", "--reason", "it was ahead"),
+            ("release", "withdraw", "small/0001", "--reason", "a column is odd"),
+        ):
+            before = witness.read_bytes()
+            code, printed = deid_here(home.root, *command)
+            assert code == PUBLISHED, printed
+            assert witness.read_bytes() != before, command
+        in_order(home)
+
+    def test_none_in_the_home_itself(self, home):
+        refused(home, "is in the home, whose loss it could not show", "journal", "head", "--to", home.root / "head")
+
+    def test_one_that_cannot_be_written_is_said(self, home):
+        code, printed = deid_here(home.root, "journal", "head", "--to", Path("/proc/none/journal.head"))
+        assert code == ERROR and "cannot be written" in unwrapped(printed), printed
+
+
+class TestUpgrade:
+    @pytest.fixture
+    def before_journals(self, staged, tmp_path) -> Iterator[Pipeline]:
+        """A home as an earlier version left it: a release waits, and two people opted out."""
+        with copy_of(staged, tmp_path / "deid", "flat_table") as pipeline:
+            for person in PEOPLE[:2]:
+                assert deid_here(pipeline.home.root, "member", "opt-out", person, "--reason", "asked")[0] == PUBLISHED
+            journal_of(pipeline.home).unlink()
+            (pipeline.home.keys / "journal.head").unlink()
+            yield pipeline
+
+    def test_nothing_is_decided_before_it(self, before_journals):
+        said = "this home has no journal of what it decided: begin one with `deid home upgrade`"
+        home = before_journals.home
+        for command in (
+            next_run(home),
+            ("approve", NAME, "--by", ANNA),
+            ("reject", NAME, "--by", ANNA, "--reason", "odd"),
+            ("member", "opt-out", "somebody", "--reason", "asked"),
+        ):
+            refused(home, said, *command)
+
+    def test_it_begins_with_the_home_as_it_is(self, before_journals):
+        home = before_journals.home
+        code, printed = deid_here(home.root, "home", "upgrade", "--yes")
+        assert code == PUBLISHED and "2 people who opted out, and 1 releases that wait" in unwrapped(printed), printed
+        in_order(home)
+        (home.policies / "opt_outs.jsonl").unlink()
+        refused(home, "lacks 2 of 2 people")
+
+    def test_it_asks(self, before_journals):
+        code, _ = deid_here(before_journals.home.root, "home", "upgrade")
+        assert code == ERROR and not journal_of(before_journals.home).exists()
+
+    def test_a_home_that_has_one_is_up_to_date(self, home):
+        before = journal_of(home).read_bytes()
+        code, printed = deid_here(home.root, "home", "upgrade", "--yes")
+        assert code == PUBLISHED and "up to date" in printed and journal_of(home).read_bytes() == before
+
+
+def test_every_kind_of_decision_is_in_the_journal(staged, tmp_path):
+    with copy_of(staged, tmp_path / "deid", "flat_table") as pipeline:
+        home = pipeline.home
+
+        def decide(*command: object) -> None:
+            code, printed = deid_here(home.root, *command)
+            assert code == PUBLISHED, printed
+
+        decide("approve", NAME, "--by", ANNA)
+        decide("release", "withdraw", NAME, "--reason", "a column is odd")
+        decide("member", "opt-out", "somebody", "--reason", "asked")
+        decide("member", "opt-in", "somebody", "--reason", "misspelled")
+        decide("policy", "retire", "flat_table")
+        lines = [json.loads(line) for line in journal_of(home).read_text().splitlines()]
+        events = [line["event"] for line in lines]
+        assert events[0] == "begun" and events.count("begun") == 1
+        for event in ("waits", "approved", "registered", "opted out", "opted in", "policy retired"):
+            assert event in events
+        told = [what for line in lines if line["event"] == "registered" for what in line["about"]["what"]]
+        assert {f"release {NAME}", f"withdrawal {NAME}"} <= set(told)
+        in_order(home)
