@@ -151,6 +151,8 @@ def require_known(part: str) -> None:
             assert what == "." or what.removeprefix(".[").removesuffix("]") in extras()
         case ["cd", folder]:
             assert (README.parent / folder).is_dir()
+        case ["ssh-keygen", "-t", "ed25519", "-f", _]:
+            return
         case ["umask", "077"] | ["openssl", "rand", "-hex", "32", ">", "secret"]:
             return
         case ["echo", stated, ">", ".env"]:

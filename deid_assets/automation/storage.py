@@ -100,6 +100,11 @@ def opened(home: Home, ref: InstanceRef) -> Iterator[dg.DagsterInstance]:
         ) from None
 
 
+def is_in_files(home: Home) -> bool:
+    """Whether the run history of a home is in files of its own."""
+    return not _is_postgres(home)
+
+
 def _is_postgres(home: Home) -> bool:
     try:
         settings = yaml.safe_load((home.dagster / SETTINGS).read_bytes())

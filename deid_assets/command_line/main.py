@@ -14,6 +14,7 @@ import click
 from deid_assets import __version__
 from deid_assets.command_line.approvals import approvals, approve, reject
 from deid_assets.command_line.auditing import audit, determination, kept, lineage, reproduce
+from deid_assets.command_line.backups import backup, restore
 from deid_assets.command_line.counts import counts
 from deid_assets.command_line.deciding import releases_here, say_witnesses, telling_what_is_missing
 from deid_assets.command_line.demographics import demographics
@@ -112,6 +113,8 @@ main.add_command(expert_review)
 main.add_command(member)
 main.add_command(release)
 main.add_command(journal)
+main.add_command(backup)
+main.add_command(restore)
 main.add_command(home_group)
 
 

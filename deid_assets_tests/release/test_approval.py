@@ -217,7 +217,9 @@ class TestApproved:
 
     def test_not_under_a_registry_that_lost_lines(self, releases):
         publish(releases, "first", with_tables=False)
-        wait(releases)
+        waiting = wait(releases)
+        lost = waiting.obstacles(Chain((), None, b""), clock.now(None), READING)
+        assert lost == ("the registry is not the one under which it was staged: lines were cut off or changed",)
         releases.registry.path.unlink()
         shutil.rmtree(releases.path("heritage", 1))
         with pytest.raises(ReleaseError, match="lacks the last 1 of 1 lines that the home's journal knows"):
@@ -354,6 +356,12 @@ class TestRegistry:
         releases.registry.path.write_bytes(releases.registry.path.read_bytes() + line.line)
         with pytest.raises(ReleaseError, match="rejects a release that was published or rejected before it"):
             releases.registry.chain()
+
+    def test_what_was_rejected_is_not_rejected_again(self, releases):
+        wait(releases)
+        reject(releases, "heritage", 1, ANNA, "a column is odd")
+        with pytest.raises(ReleaseError, match="release heritage/0001 was rejected"):
+            reject(releases, "heritage", 1, ANNA, "a column is odd")
 
     def test_a_rejected_number_cannot_be_published(self, releases):
         releases.folder.mkdir()

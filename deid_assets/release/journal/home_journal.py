@@ -225,6 +225,14 @@ class HomeJournal:
         )
         return not any(traces)
 
+    def heads(self) -> Iterator[str]:
+        """Every head of its journal that the home names: that of the journal, the kept one, and those in manifests."""
+        journal, kept = self.file.read(), self.file.kept_head()
+        yield from (line.hash for line in journal.lines[-1:])
+        yield from () if kept is None else (kept.head,)
+        told = (_journal_head(folder) for folder in release_folders(self.home.releases))
+        yield from (head for head in told if head)
+
     def _named_heads(self) -> list[str]:
         """Where a head of a journal is named, in words."""
         named = [f"keys/{HEAD_FILE}"] if os.path.lexists(self.file.head_path) else []

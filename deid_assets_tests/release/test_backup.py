@@ -1,0 +1,66 @@
+"""A backup is of one moment, whatever is published meanwhile."""
+
+import threading
+from pathlib import Path
+
+import pyrage
+
+from deid_assets.release.backup import back_up, restore
+from deid_assets.release.publication.publish import Releases
+from deid_assets.store.home import Home
+from deid_assets_tests.release.making import publish, releases_in
+
+OWNER = pyrage.x25519.Identity.generate()
+
+
+def backed_up(releases: Releases, to: Path, is_recorded=lambda: True) -> None:
+    back_up(releases, to, str(OWNER.to_public()), "1", "2026-01-01T00:00:00+00:00", is_recorded)
+
+
+def put_back(file: Path, root: Path) -> Releases:
+    restore(file, str(OWNER).encode(), Home(root), [], "20260101T000000")
+    return releases_in(root)
+
+
+def test_releases_are_published_while_a_backup_is_made(tmp_path):
+    releases = releases_in(tmp_path / "home")
+    publish(releases, "0", with_tables=False)
+    is_over = threading.Event()
+
+    def publishing() -> None:
+        number = 0
+        while not is_over.is_set():
+            number += 1
+            publish(releases_in(tmp_path / "home"), str(number), with_tables=False)
+
+    other = threading.Thread(target=publishing)
+    other.start()
+    try:
+        for turn in range(5):
+            backed_up(releases, tmp_path / f"{turn}.age")
+    finally:
+        is_over.set()
+        other.join()
+    before = 0
+    for turn in range(5):
+        found = put_back(tmp_path / f"{turn}.age", tmp_path / f"restored-{turn}")
+        assert found.journal.missing() == [] and found.recover().problems == ()
+        assert before <= len(found.registry.chain().entries) <= len(releases.registry.chain().entries)
+        before = len(found.registry.chain().entries)
+
+
+def test_a_release_that_the_event_log_does_not_know_yet_is_waited_for(tmp_path):
+    releases, asked = releases_in(tmp_path / "home"), []
+    publish(releases, "0", with_tables=False)
+    backed_up(releases, tmp_path / "x.age", lambda: asked.append(1) or len(asked) > 1)
+    assert len(asked) == 2
+    assert len(put_back(tmp_path / "x.age", tmp_path / "restored").registry.chain().entries) == 1
+
+
+def test_what_a_killed_backup_left_is_removed(tmp_path):
+    releases = releases_in(tmp_path / "home")
+    publish(releases, "0", with_tables=False)
+    left = releases.home.store / ".backup" / "home" / "keys"
+    left.mkdir(parents=True)
+    backed_up(releases, tmp_path / "x.age")
+    assert not left.parent.exists()
