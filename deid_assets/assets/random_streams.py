@@ -8,8 +8,9 @@ from deid_assets.assets.stage_asset import own_key
 from deid_assets.methods.population.encoding import sorted_released_ids
 from deid_assets.release.derived_keys import gate_purpose, stream_key_of
 from deid_assets.resources import Workplace, sibling
-from deid_assets.store.digests import tables_digest
-from deid_assets.store.tables import Table
+from deid_assets.sources.rules import UNREADABLE
+from deid_assets.store.digests import combined_digest, rows_digest
+from deid_assets.store.tables import Table, connect
 
 _TAKEN_IN = ("members", "claims")
 
@@ -32,8 +33,19 @@ def taken_in_digest(context: dg.AssetExecutionContext, workplace: Workplace) -> 
 
 @lru_cache(maxsize=4)
 def _digest_of_taken_in(run_id: str, *tables: Table) -> str:
-    """Digest of the tables, computed once per run, because every stream has its own name."""
-    return tables_digest({table.name: table for table in tables})
+    """Digest of the tables, computed once per run, because every stream has its own name.
+
+    How many diagnoses of a claim are blank does not count: earlier versions did not keep it, and whoever has the same members
+    and claims under another version must not get fresh draws.
+    """
+    (file,) = {table.file for table in tables}
+    with connect(file) as connection:
+        return combined_digest(
+            {
+                table.name: rows_digest(connection, f"SELECT COLUMNS(lambda c: c <> '{UNREADABLE}') FROM {table.sql}")
+                for table in tables
+            }
+        )
 
 
 def gate_stream_key(context: dg.AssetExecutionContext, workplace: Workplace, profiles: Table, number: int) -> bytes:

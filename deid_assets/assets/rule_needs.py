@@ -9,7 +9,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.resources import Policies
 from deid_assets.store.tables import Table
 
-SECTIONS = ["removal", "dates"]
+SECTIONS = ["diagnosis_codes", "removal", "dates"]
 """Sections whose rules are judged before the draw; the gate judges the needs of all sections."""
 
 

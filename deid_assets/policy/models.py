@@ -54,6 +54,11 @@ class Policy(ReleasePolicy):
 
     source: SourceOptions = Field(description="where deliveries come from: kind synthetic, desynpuf or tables")
     intake: Intake = Intake()
+    diagnosis_codes: Literal["icd9cm"] = Field(
+        "icd9cm",
+        description="the coding system of diagnoses: every list, group and index of this version is of ICD-9-CM, and "
+        "deliveries of ICD-10-CM are refused",
+    )
     removal: Removal = Field(description="members and claims that are removed before release")
     sample: Sample = Field(description="how many of the eligible members are released: members or fraction")
     top_coding: TopCoding = Field(description="percentile from which values are one class")

@@ -3,7 +3,10 @@
 These are questions of syntax. Whether a delivery's code is also known is answered by `known_codes`.
 """
 
+import functools
 import re
+
+from deid_assets.reference.tables import read_table
 
 _ICD9 = re.compile(r"(?:[0-9]{3}|V[0-9]{2})[.]?[0-9]{0,2}|E[0-9]{3}[.]?[0-9]?")
 _CPT = re.compile(r"[0-9]{5}|[0-9]{4}[FTMU]")
@@ -26,14 +29,24 @@ def is_icd9(code: str) -> bool:
     """Say whether a text has the form of an ICD-9-CM diagnosis code, with or without its dot.
 
     Three digits, V and two digits, or E and three digits; then up to two more digits (E: one). Leading zeros belong
-    to the code: `42` is no spelling of 042, and `42.0` none of 420.
+    to the code: `42` is no spelling of 042, and `42.0` none of 420. A code of an external cause (E) must be one of ICD-9-CM,
+    or a category: without their dots, many codes of ICD-10-CM have that form, such as E11.9 for diabetes.
 
     Examples
     --------
-    >>> is_icd9("428.0"), is_icd9("V5789"), is_icd9("E8889"), is_icd9("42"), is_icd9("42.0"), is_icd9("I50.9")
-    (True, True, True, False, False, False)
+    >>> is_icd9("428.0"), is_icd9("V5789"), is_icd9("E8889"), is_icd9("42"), is_icd9("42.0"), is_icd9("I50.9"), is_icd9("E119")
+    (True, True, True, False, False, False, False)
     """
-    return _ICD9.fullmatch(code.replace(" ", "").upper()) is not None
+    plain = plain_code(code)
+    return _ICD9.fullmatch(code.replace(" ", "").upper()) is not None and (plain[0] != "E" or plain in _external_causes())
+
+
+@functools.cache
+def _external_causes() -> frozenset[str]:
+    """Every category of external causes, and every code in it, of ICD-9-CM version 30."""
+    rows = read_table("external_causes.csv")
+    codes = {row["category"] + digit for row in rows for digit in row["digits"]}
+    return frozenset(codes | {row["category"] for row in rows})
 
 
 def is_level_1(code: str) -> bool:

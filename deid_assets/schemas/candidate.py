@@ -69,8 +69,9 @@ def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
         "CharlsonIndex": column(
             dt.string,
             Role.SENSITIVE_ATTRIBUTE,
-            "comorbidity in bands",
+            "comorbidity in bands; blank where a diagnosis cannot be read",
             Check.isin(list(CHARLSON_BANDS), error="a Charlson band"),
+            nullable=True,
         ),
         "SupLOS": column(dt.int8, Role.OTHER, "1 if a length of stay is withheld", Check.isin([0, 1], error="0 or 1")),
     }

@@ -63,6 +63,9 @@ CLAIMS = contract(
             _DIAGNOSES,
             nullable=True,
         ),
+        "unreadable_diagnoses": column(
+            dt.int32, Role.OTHER, "diagnoses that cannot be read, and are blank", Check.ge(0, error="at least 0"), unit="codes"
+        ),
     },
     unique=["claim_id"],
 )

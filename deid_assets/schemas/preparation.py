@@ -214,7 +214,11 @@ def grouped_claims_columns(not_told: Collection[str] = ()) -> dict[str, Column]:
         "procedure_group": groups("procedure_group", "CPT group", PROCEDURE_GROUPS, "CPT groups"),
         "condition_group": groups("condition_group", "primary condition group", CONDITION_GROUPS, "condition groups"),
         "charlson": column(
-            dt.string, Role.SENSITIVE_ATTRIBUTE, "Charlson index in bands", _in(CHARLSON_BANDS, "Charlson bands")
+            dt.string,
+            Role.SENSITIVE_ATTRIBUTE,
+            "Charlson index in bands; blank where a diagnosis cannot be read",
+            _in(CHARLSON_BANDS, "Charlson bands"),
+            nullable=True,
         ),
         "length_of_stay": number_of_days("length_of_stay", "length of stay", 1),
         "pay_delay": days(Role.OTHER, "from service to payment, top-coded"),

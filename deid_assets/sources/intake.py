@@ -38,6 +38,7 @@ from deid_assets.sources.rules import (
     DUPLICATE_CLAIM,
     DUPLICATE_MEMBER,
     MEMBER_RULES,
+    UNREADABLE,
     claim_rules,
 )
 from deid_assets.sources.tables import lay_out_synthetic, lay_out_tables
@@ -45,6 +46,9 @@ from deid_assets.sources.window import open_window
 from deid_assets.store.tables import connect, owner_only, quoted
 
 SCHEMA = "intake"
+ICD9_AT_LEAST = 0.95
+"""Share of diagnoses of another coding system from which on a delivery is refused; no policy lowers it."""
+
 _ICD9 = "(V[0-9]{2}|E[0-9]{3}|[0-9]{3})[0-9]{0,2}"
 _ICD10 = "[A-Z][0-9][0-9AB][0-9A-Z]{0,4}"
 # Errors in our own SQL, which must not be attributed to the delivery.
@@ -167,6 +171,7 @@ def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, k
     )
     staging.progress("looking up codes")
     unknown = tuple(kind for kind in CODE_COLUMNS if _find_unknown(staging, kind, getattr(known_codes, kind), given))
+    _refuse_icd10(staging, key, given, "diagnosis" in unknown)
     staging.progress("judging claims")
     quarantine.judge("claims", _claim_rules(staging, delivered, unknown))
     if not delivered.claim_ids_are_rows:
@@ -212,6 +217,36 @@ def _find_unknown(staging: Staging, kind: str, look_up: CodeLookUp | None, given
     unknown = [str(code) for code in codes[~known]]
     staging.connection.execute(f"CREATE TEMP TABLE unknown_{kind} AS SELECT unnest(?::VARCHAR[]) AS code", [unknown])
     return bool(unknown)
+
+
+def _refuse_icd10(staging: Staging, key: str, given: frozenset[str], has_unknown: bool) -> None:
+    """Refuse a delivery of diagnoses in another coding system, whatever becomes of unknown codes.
+
+    Raises
+    ------
+    DeliveryError
+        If too many diagnoses have the form of ICD-10-CM, and are no codes of ICD-9-CM.
+    """
+    columns = [column for column in CODE_COLUMNS["diagnosis"] if column in given]
+    if not columns:
+        return
+    counts = ", ".join(f"count({column}), count(*) FILTER ({_like_icd10(column, has_unknown)})" for column in columns)
+    found = staging.connection.execute(f"SELECT {counts} FROM typed_claims AS t").fetchall()[0]
+    written, like = sum(found[0::2]), sum(found[1::2])
+    if like > (1 - ICD9_AT_LEAST) * written:
+        raise DeliveryError(
+            f"delivery {key} is refused: more than {1 - ICD9_AT_LEAST:.0%} of its diagnoses ({', '.join(columns)}) are "
+            "codes of ICD-10-CM, and this version reads ICD-9-CM (diagnosis_codes: icd9cm): no list of sensitive codes, group "
+            "or index would see them. Map the codes to ICD-9-CM before the delivery, or correct the policy's source section"
+        )
+
+
+def _like_icd10(column: str, has_unknown: bool) -> str:
+    """SQL that tests whether a diagnosis has the form of ICD-10-CM, and is not known as a code of ICD-9-CM."""
+    known = f"regexp_full_match(t.{column}, '{_ICD9}')"
+    if has_unknown:
+        known += f" AND t.{column} NOT IN (SELECT code FROM unknown_diagnosis)"
+    return f"regexp_full_match(t.{column}, '{_ICD10}') AND NOT ({known})"
 
 
 def _blanked(blank: Sequence[str], given: frozenset[str]) -> dict[str, str]:
@@ -266,11 +301,7 @@ def _codes_select(quarantine: Quarantine, given: frozenset[str], unknown: Sequen
 
     def counts(kind: str, column: str) -> str:
         bad = f"t.{column} IN (SELECT code FROM unknown_{kind})" if kind in unknown and column in given else "false"
-        like = (
-            f"regexp_full_match(t.{column}, '{_ICD10}') AND NOT regexp_full_match(t.{column}, '{_ICD9}')"
-            if kind == "diagnosis"
-            else "false"
-        )
+        like = _like_icd10(column, "diagnosis" in unknown and column in given) if kind == "diagnosis" else "false"
         return (
             f"SELECT '{column}' AS source_column, '{kind}' AS kind, count(t.{column}) AS written,"
             f" count(*) FILTER ({bad}) AS unreadable, count(*) FILTER ({like}) AS like_icd10"
@@ -332,5 +363,7 @@ def _claims_select(quarantine: Quarantine, given: frozenset[str], blank: Sequenc
             columns.append(f"nullif(concat_ws(' ', {further}), '')::VARCHAR AS {FURTHER}")
         else:
             columns.append(f"{value(column)} AS {column}")
+    unread = [f"({blanked[column]})::INTEGER" for column in CODE_COLUMNS["diagnosis"] if column in blanked]
+    columns.append(f"({' + '.join(f'coalesce({one}, 0)' for one in unread) or '0'})::INTEGER AS {UNREADABLE}")
     join = " LEFT JOIN first_claims AS f ON f.member_id = t.member_id AND f.year = t.year" if derive_days else ""
     return f"SELECT {', '.join(columns)} FROM typed_claims AS t{join} WHERE {quarantine.kept('claims')}"

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from deid_assets.assessments.rule_needs import need_refusals
-from deid_assets.errors import PolicyError
+from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.methods.preparation.eligibility import distinct_codes
 from deid_assets.methods.preparation.eligibility import removed_members as removed_members_query
 from deid_assets.policy.loading import policy_by_name, policy_from
@@ -86,7 +86,7 @@ def test_a_delivery_that_holds_everything_is_not_refused(synthetic, tmp_path):
 
 
 def test_diagnoses_that_were_all_blanked_refuse(delivered, tmp_path):
-    found = refused(delivered(dx="'X' || coalesce(dx, '1')"), policy_from(BLANK), tmp_path)
+    found = refused(delivered(dx="'?' || coalesce(dx, '1')"), policy_from(BLANK), tmp_path)
     assert {"removal.code_list: coded_claims/diagnosis", "removal.code_list: readable_codes/diagnosis_1"} <= found
     assert "removal.code_list: sensitive_members" not in found, "places and procedures still find some"
 
@@ -106,7 +106,13 @@ def test_icd_10_refuses_however_low_the_policy_goes(delivered, tmp_path):
     lower["removal"] |= {
         "readable_codes_at_least": 0.5, "coded_claims_at_least": {"diagnosis": None}, "sensitive_members_at_least": None,
     }  # fmt: skip
-    assert "removal.code_list: icd9_diagnoses" in refused(folder, policy_from(lower), tmp_path)
+    for unknown in ("blank", "quarantine"):
+        lower["source"]["unknown_codes"] = unknown
+        for off in ({}, {"code_list": None, "rare_visible_diseases": False}):
+            values = changed(lower)
+            values["removal"] |= off
+            with pytest.raises(DeliveryError, match=r"more than 5% of its diagnoses .* are codes of ICD-10-CM.* Map the codes"):
+                refused(folder, policy_from(values), tmp_path)
 
 
 def test_no_diagnosis_is_mapped(synthetic, tmp_path):
@@ -187,11 +193,11 @@ def test_desynpuf_has_what_its_policies_need(sample, policy, tmp_path):
 
 
 def test_what_cannot_be_read_is_counted_by_column(delivered, tmp_path):
-    refused(delivered(dx="'I50.9'"), policy_from(BLANK), tmp_path)
+    refused(delivered(dx="CASE WHEN hash(no) % 50 = 0 THEN 'E11.9' ELSE 'heart' END"), policy_from(BLANK), tmp_path)
     table = Table(tmp_path / "store.duckdb", "intake", "delivered_codes").frame("source_column").set_index("source_column")
     assert list(table.index) == sorted(
         ["diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4", "further_diagnoses", "cpt", "place", "specialty"]
     )
     first = table.loc["diagnosis_1"]
-    assert first["written"] == first["unreadable"] == first["like_icd10"] > 0
+    assert first["written"] == first["unreadable"] > 50 * 0.5 * first["like_icd10"] > 0
     assert isinstance(table, pd.DataFrame) and table.loc["diagnosis_2", "written"] == 0

@@ -2,6 +2,7 @@
 
 import pytest
 
+from deid_assets.methods.preparation.eligibility import DIAGNOSES
 from deid_assets.methods.preparation.rule_figures import Figure
 from deid_assets.policy.explanation import explain
 from deid_assets.policy.loading import load_policy, policy_by_name, policy_from, shipped_policies
@@ -39,7 +40,7 @@ FEW = Figure(4, 10)
         *((f"readable_codes__diagnosis_{number}", LISTS) for number in range(1, 5)),
         ("readable_codes__cpt", WITH_PROCEDURES),
         ("readable_codes__place", LISTS),
-        ("icd9_diagnoses", LISTS),
+        ("icd9_diagnoses", {"diagnosis_codes"}),
         ("newborn_claims", {"removal.newborn_days"}),
     ],
 )
@@ -77,12 +78,21 @@ def test_what_a_delivery_may_lack_is_said_by_the_policy_only():
     assert {"coded_claims/diagnosis", "readable_codes/cpt", "readable_codes/place", "icd9_diagnoses"} <= figures
 
 
-def test_rules_that_are_off_need_nothing():
+def test_rules_that_are_off_need_nothing_but_diagnoses_that_can_be_read():
+    """Groups and the Charlson index are made of them."""
     values = public_values(
         removal__code_list=None, removal__rare_visible_diseases=False, removal__newborn_days=None,
         removal__non_procedure_claims=False,
     )  # fmt: skip
-    assert needs_of(policy_from(values)) == ()
+    needs = needs_of(policy_from(values))
+    assert {need.rule for need in needs} == {"diagnosis_codes"} and needs[0].figure == "icd9_diagnoses"
+    assert {need.figure for need in needs[1:]} == {f"readable_codes/{column}" for column in (*DIAGNOSES, "further_diagnoses")}
+
+
+def test_the_coding_system_is_named_first_and_no_rule_is_turned_off_for_it(public):
+    first, *others = needs_of(public)
+    assert first.figure == "icd9_diagnoses" and "map the codes to it" in first.remedy
+    assert not any("code_list: null" in need.remedy for need in (first, *others))
 
 
 def test_rare_diseases_alone_need_diagnoses():

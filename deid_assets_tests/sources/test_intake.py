@@ -62,7 +62,7 @@ BAD_CLAIMS = [
     ({"length_of_stay": "-1"}, "negative length of stay", "length_of_stay"),
     ({"paid_date": "2008-03-04"}, "negative pay delay", "pay_delay"),
     ({"member_id": "nobody"}, "claim of an unknown member", "member_id"),
-    ({"diagnosis_1": "I50.9"}, "unknown diagnosis code", "diagnosis_1"),
+    ({"diagnosis_1": "heart"}, "unknown diagnosis code", "diagnosis_1"),
     ({"diagnosis_2": "42"}, "unknown diagnosis code", "diagnosis_2"),
     ({"cpt": "ABCDE"}, "unknown procedure code", "cpt"),
     ({"place": "98"}, "unknown place code", "place"),
@@ -176,12 +176,12 @@ def test_tables_have_canonical_columns_and_types(tmp_path):
     taken = take_in(write_tables(tmp_path / "in", [member("m1")], [claim("c1")]))
     members = Table(taken.store, "intake", "members").columns()
     claims = Table(taken.store, "intake", "claims").columns()
-    assert tuple(members) == MEMBER_COLUMNS and tuple(claims) == CLAIM_COLUMNS
+    assert tuple(members) == MEMBER_COLUMNS and tuple(claims) == (*CLAIM_COLUMNS, "unreadable_diagnoses")
     assert {name: members[name] for name in ("member_id", "sex", "age", "birth_date", "death_date")} == {
         "member_id": "VARCHAR", "sex": "VARCHAR", "age": "INTEGER", "birth_date": "DATE",
         "death_date": "DATE",
     }  # fmt: skip
-    integers = {"year", "length_of_stay", "pay_delay", "days_since_first_claim"}
+    integers = {"unreadable_diagnoses", "year", "length_of_stay", "pay_delay", "days_since_first_claim"}
     assert {name for name, kind in claims.items() if kind == "INTEGER"} == integers
     assert {name for name, kind in claims.items() if kind == "DATE"} == {"service_date"}
 
@@ -193,13 +193,14 @@ def test_days_since_the_first_claim_pass_over_quarantined_claims(tmp_path):
 
 
 def test_unknown_codes_may_be_blanked_and_are_counted(tmp_path):
-    claims = [claim("c1", cpt="ABCDE", diagnosis_1="I50.9"), claim("c2", diagnosis_1="428.0", diagnosis_2="I50.9")]
+    claims = [claim("c1", cpt="ABCDE", diagnosis_1="heart"), claim("c2", diagnosis_1="428.0", diagnosis_2="heart")]
     source = SOURCE.model_copy(update={"unknown_codes": "blank"})
     taken = take_in(write_tables(tmp_path / "in", [member("m1")], claims), source)
     assert taken.report.quarantined == ()
     assert taken.report.blanked_codes == {"diagnosis_1": 1, "diagnosis_2": 1, "cpt": 1}
     kept = taken.frame("claims", "claim_id")
     assert kept["diagnosis_1"].isna().tolist() == [True, False]
+    assert kept["unreadable_diagnoses"].tolist() == [1, 1]
     assert kept["cpt"].isna().all() and kept["diagnosis_2"].isna().all()
 
 

@@ -17,7 +17,8 @@ def grouped_claims(claims: Table, code_book: Table, charlson_bands: str, pay_del
     code_book
         Distinct codes with their `group_name`.
     charlson_bands
-        A SELECT of claim_id, charlson for claims with a Charlson condition; all other claims are in band '0'.
+        A SELECT of claim_id, charlson for claims with a Charlson condition; all other claims are in band '0', and blank where
+        a diagnosis cannot be read.
     pay_delay_top_code
         Days; larger values are set to it. None changes nothing.
     """
@@ -30,7 +31,7 @@ def grouped_claims(claims: Table, code_book: Table, charlson_bands: str, pay_del
             place.group_name AS place,
             procedure.group_name AS procedure_group,
             diagnosis.group_name AS condition_group,
-            coalesce(charlson.charlson, '0') AS charlson,
+            CASE WHEN claims.unreadable_diagnoses = 0 THEN coalesce(charlson.charlson, '0') END AS charlson,
             CASE WHEN claims.length_of_stay = 0 THEN 1 ELSE claims.length_of_stay END AS length_of_stay,
             CASE WHEN claims.pay_delay > ? THEN ? ELSE claims.pay_delay END::INTEGER AS pay_delay,
             claims.days_since_first_claim

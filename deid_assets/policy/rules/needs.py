@@ -27,12 +27,11 @@ from deid_assets.methods.preparation.rule_figures import (
     readable,
 )
 from deid_assets.policy.models import Policy
+from deid_assets.sources.intake import ICD9_AT_LEAST
 from deid_assets.sources.rules import CLAIM_CODE_COLUMNS
 
 CHANCE = 0.01
 """A number of matches less probable than this is not attributed to chance."""
-ICD9_AT_LEAST = 0.95
-"""Maximum share of diagnoses of another ICD version; no policy lowers it, because every list is ICD-9-CM."""
 LISTED = ("diagnosis", "procedure", "place")
 """Kinds of codes in the lists of sensitive codes."""
 
@@ -109,6 +108,7 @@ def judged_needs(policy: Policy, figures: Mapping[str, Figure]) -> tuple[JudgedN
 def needs_of(policy: Policy) -> tuple[Need, ...]:
     """Every need of a policy's rules, in the order in which the rules apply."""
     return (
+        *_diagnoses(policy),
         *_lists(policy),
         *_matches(policy),
         *_newborns(policy),
@@ -118,17 +118,23 @@ def needs_of(policy: Policy) -> tuple[Need, ...]:
     )
 
 
+def _diagnoses(policy: Policy) -> Iterator[Need]:
+    """Groups and the Charlson index are made of diagnoses, whomever the policy removes."""
+    yield Need(
+        "diagnosis_codes", ICD9, "the diagnoses in a form other than that of ICD-10-CM", ICD9_AT_LEAST,
+        "Every list, group and index is of ICD-9-CM: map the codes to it before the delivery, or correct the source section",
+    )  # fmt: skip
+    if not policy.removal.removes_members:
+        yield from _readable(policy, "diagnosis_codes", "diagnosis")
+
+
 def _lists(policy: Policy) -> Iterator[Need]:
-    """Lists can match codes only if claims have codes, in a coding system that the lists know."""
+    """Lists can match codes only if claims have codes, and these can be read."""
     removal = policy.removal
     if removal.removes_members:
         rule = "removal.code_list" if removal.code_list is not None else "removal.rare_visible_diseases"
         for kind in LISTED if removal.code_list is not None else ("diagnosis",):
             yield from _codes(policy, rule, kind)
-        yield Need(
-            rule, ICD9, "the diagnoses in a form other than that of ICD-10-CM", ICD9_AT_LEAST,
-            "The lists are ICD-9-CM: map the codes to it before the delivery, or correct the source section",
-        )  # fmt: skip
 
 
 def _codes(policy: Policy, rule: str, kind: str) -> Iterator[Need]:
@@ -139,11 +145,14 @@ def _codes(policy: Policy, rule: str, kind: str) -> Iterator[Need]:
             rule, coded(kind), f"the claims with a readable {kind} code", share,
             f"Map the column of {kind} codes, or set removal.coded_claims_at_least.{kind}: null if deliveries have none",
         )  # fmt: skip
+    yield from _readable(policy, rule, kind)
+
+
+def _readable(policy: Policy, rule: str, kind: str) -> Iterator[Need]:
     for column in CLAIM_CODE_COLUMNS[kind]:
         yield Need(
-            rule, readable(column), f"the codes in {column} known to the product", removal.readable_codes_at_least,
-            "Correct the codes or the source section; to accept fewer, lower removal.readable_codes_at_least, or set "
-            "code_list: null and rare_visible_diseases: false, which removes nobody",
+            rule, readable(column), f"the codes in {column} known to the product", policy.removal.readable_codes_at_least,
+            "Correct the codes or the source section; to accept fewer, lower removal.readable_codes_at_least",
         )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from deid_assets_tests.methods.small_tables import small_store
 CLAIM = (
     "claim_id VARCHAR, member_id VARCHAR, provider_id VARCHAR, vendor_id VARCHAR, pcp_id VARCHAR, year INTEGER,"
     " specialty VARCHAR, place VARCHAR, cpt VARCHAR, diagnosis_1 VARCHAR, length_of_stay INTEGER, pay_delay INTEGER,"
-    " days_since_first_claim INTEGER"
+    " days_since_first_claim INTEGER, unreadable_diagnoses INTEGER"
 )
 BOOK = [
     ("specialty", "x", "Internal"), ("place", "11", "Office"), ("procedure", "99213", "EM"),
@@ -24,8 +24,8 @@ def store():
         yield made
 
 
-def grouped(store, rows, bands=NO_BANDS, top_code=None) -> dict[str, dict]:
-    claims = store.table("claims", CLAIM, rows)
+def grouped(store, rows, bands=NO_BANDS, top_code=None, unreadable=0) -> dict[str, dict]:
+    claims = store.table("claims", CLAIM, [(*row, unreadable) for row in rows])
     book = store.table("book", "kind VARCHAR, code VARCHAR, group_name VARCHAR", BOOK)
     table = store.write("grouped", grouped_claims(claims, book, bands, top_code))
     names = list(table.columns())
@@ -80,6 +80,12 @@ def test_claims_without_a_charlson_condition_are_in_band_0(store):
     rows = [(name, "m1", None, None, None, 1, *NOTHING) for name in ("c1", "c2")]
     found = grouped(store, rows, bands="SELECT 'c2' AS claim_id, '3-4' AS charlson")
     assert [found[name]["charlson"] for name in ("c1", "c2")] == ["0", "3-4"]
+
+
+def test_the_index_of_a_claim_with_a_diagnosis_that_cannot_be_read_is_blank(store):
+    rows = [(name, "m1", None, None, None, 1, *NOTHING) for name in ("c1", "c2")]
+    found = grouped(store, rows, bands="SELECT 'c2' AS claim_id, '3-4' AS charlson", unreadable=1)
+    assert [found[name]["charlson"] for name in ("c1", "c2")] == [None, None]
 
 
 class TestProfiles:
