@@ -1,11 +1,12 @@
 """What columns published unchanged disclose, as measurements of the gate, and the resulting refusals.
 
-Every column is a gate by itself, unless the policy lists it as reviewed, with a reason. A reviewed column's numbers are
-still in the evidence, beside their limits, and the report shows them with the reason. Shares that can be counted in the
-published rows are shown; those counted in the population are protected.
+Every column is a gate by itself, unless the policy lists it as reviewed, with a reason. One that looks like a direct identifier
+is a gate even then, unless a second person approves the release. All attributes that nobody reviewed are a gate together. A
+reviewed column's numbers are still in the evidence, beside their limits, and the report shows them with the reason. Shares that
+can be counted in the published rows are shown; those counted in the population are protected.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,11 +23,13 @@ from deid_assets.methods.disclosure.attribute_leaks import (
     singled_out,
     told_together,
 )
-from deid_assets.methods.disclosure.identifier_patterns import Patterns, named_as_identifier, patterns_of
+from deid_assets.methods.disclosure.identifier_patterns import Patterns, named_as_identifier, patterns_of, unique_texts
 from deid_assets.methods.disclosure.leak_limits import (
     ALL_SINGLED_OUT,
+    ALL_SINGLED_OUT_AT_MOST,
     FORMATS,
     IDENTIFIERS,
+    IDENTIFYING,
     LIMITS,
     MADE_OF,
     NAMED,
@@ -36,6 +39,8 @@ from deid_assets.methods.disclosure.leak_limits import (
     SURE,
     TOGETHER,
     TOGETHER_AT_MOST,
+    UNIQUE,
+    UNREVIEWED_SINGLED_OUT,
 )
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
@@ -52,6 +57,7 @@ MEANINGS: Mapping[str, str] = {
     FORMATS: "Records whose value has the form of a ZIP code or of a person's number, which other numbers may also have.",
     RARE_NAMES: "Of the records whose value is rare, those whose value may be a person's name.",
     NAMED: "Whether the column's name says that it identifies people.",
+    UNIQUE: "Records with a text that no other record has, such as a name or a code of a person.",
     TOGETHER: "The same as refinement, for several columns together, none of which does it alone.",
 }
 
@@ -64,6 +70,7 @@ _WHY: Mapping[str, str] = {
     FORMATS: "its values have the form of direct identifiers",
     RARE_NAMES: "its rare values look like names of persons",
     NAMED: "its name says that it identifies people",
+    UNIQUE: "most of its texts belong to one record only, as names and codes of persons do",
 }
 
 
@@ -105,6 +112,8 @@ class ColumnLeaks:
         Whether one of the column's names says that it identifies people.
     made_of
         How well withheld labels predict the column; None if this was not measured.
+    unique
+        Records with a text of their own, and those with a value; None if this was not measured.
     """
 
     singled_out: int
@@ -114,6 +123,7 @@ class ColumnLeaks:
     patterns: Patterns
     named: bool
     made_of: float | None = None
+    unique: tuple[int, int] | None = None
 
 
 def judge_attributes(
@@ -143,17 +153,38 @@ def judge_attributes(
             patterns_of(staged, name, k),
             named_as_identifier(name) or named_as_identifier(attribute.column),
             max(most_made_of(linked[name], withheld, k), published.repeated.get(name, 0.0)),
+            unique_texts(staged, name),
         )
     together = told_together(linked, withheld, TOGETHER_AT_MOST, LIMITS[REFINEMENT], k)
-    joint = joint_codes(list(columns.values()))
-    alone = singled_out(joint, np.zeros(len(joint), dtype=bool), k)
-    measured = leak_measurements(found, together, policy.reviewed_attributes, counted_in_release=True)
-    measured += (all_singled_out(int(alone.sum()), len(joint)),)
-    return measured, leak_refusals(found, together, measured, instead)
+    reviews = Reviews(frozenset(policy.reviewed_attributes), policy.approval is not None)
+    measured = leak_measurements(found, together, reviews, counted_in_release=True)
+    measured += all_singled_out(columns, reviews, k)
+    return measured, leak_refusals(found, together, measured, reviews, instead)
+
+
+@dataclass(frozen=True)
+class Reviews:
+    """What a policy overrules.
+
+    Attributes
+    ----------
+    columns
+        Columns that were reviewed, each with a reason.
+    by_two
+        Whether a second person has to approve the release: only then is a column published that looks like a direct
+        identifier.
+    """
+
+    columns: frozenset[str]
+    by_two: bool
+
+    def overrule(self, column: str, measure: str) -> bool:
+        """Whether a measure of a column decides nothing."""
+        return column in self.columns and (self.by_two or measure not in IDENTIFYING)
 
 
 def leak_measurements(
-    found: Mapping[str, ColumnLeaks], together: Sequence[Together], reviewed: Container[str], counted_in_release: bool
+    found: Mapping[str, ColumnLeaks], together: Sequence[Together], reviews: Reviews, counted_in_release: bool
 ) -> tuple[Measurement, ...]:
     """The measurements of all columns, by their names in the release.
 
@@ -162,8 +193,8 @@ def leak_measurements(
     together
         Sets of columns that refine jointly but not individually. A set in which every column was reviewed is not a
         gate.
-    reviewed
-        Columns that were reviewed.
+    reviews
+        What the policy overrules.
     counted_in_release
         Whether holders of a value were counted in the release itself, which then discloses their number.
     """
@@ -183,24 +214,46 @@ def leak_measurements(
         )
         if leaks.made_of is not None:
             values += ((MADE_OF, "probability", leaks.made_of, None),)
-        gating = column not in reviewed
+        if leaks.unique is not None:
+            own, texts = leaks.unique
+            values += ((UNIQUE, published, _share(own, texts), texts),)
         measured += [
-            _measured(f"{column}/{name}", unit, value, LIMITS[name], size, gating) for name, unit, value, size in values
+            _measured(f"{column}/{name}", unit, value, LIMITS[name], size, not reviews.overrule(column, name))
+            for name, unit, value, size in values
         ]
     if len(found) > 1:
-        open_sets = [one for one in together if not all(column in reviewed for column in one.columns)]
+        open_sets = [one for one in together if not reviews.columns.issuperset(one.columns)]
         worst = max((one.fall for one in open_sets), default=0.0)
         measured.append(_measured(TOGETHER, "probability", worst, TOGETHER_AT_MOST, None, True))
     return tuple(measured)
 
 
-def all_singled_out(records: int, of: int) -> Measurement:
-    """Records that all columns jointly single out. Not a gate, because rich tables always single out records."""
-    return _measured(ALL_SINGLED_OUT, "share of published values", _share(records, of), None, of, False)
+def all_singled_out(columns: Mapping[str, Column], reviews: Reviews, k: int) -> tuple[Measurement, ...]:
+    """Records that all attributes jointly single out.
+
+    A gate unless some were reviewed: then those that were not are the gate, and the number for all of them is shown beside.
+    """
+    limit, unit = ALL_SINGLED_OUT_AT_MOST, "share of published values"
+
+    def share(chosen: Mapping[str, Column]) -> tuple[float, int]:
+        joint = joint_codes(list(chosen.values()))
+        alone = singled_out(joint, np.zeros(len(joint), dtype=bool), k)
+        return _share(int(alone.sum()), len(joint)), len(joint)
+
+    open_columns = {name: column for name, column in columns.items() if name not in reviews.columns}
+    every, of = share(columns)
+    measured = [_measured(ALL_SINGLED_OUT, unit, every, limit, of, len(open_columns) == len(columns))]
+    if open_columns and len(open_columns) < len(columns):
+        measured.append(_measured(UNREVIEWED_SINGLED_OUT, unit, share(open_columns)[0], limit, of, True))
+    return tuple(measured)
 
 
 def leak_refusals(
-    found: Mapping[str, ColumnLeaks], together: Sequence[Together], measurements: Sequence[Measurement], instead: str
+    found: Mapping[str, ColumnLeaks],
+    together: Sequence[Together],
+    measurements: Sequence[Measurement],
+    reviews: Reviews,
+    instead: str,
 ) -> list[Refusal]:
     """Return a refusal for each column with a failed measurement: what the column does, and what to do.
 
@@ -215,12 +268,25 @@ def leak_refusals(
     for one in measurements:
         if one.gating and not one.passed:
             # The name for several columns has no slash, unlike the name for one column.
-            failed.setdefault(one.name.rpartition("/")[0], []).append(one)
+            several = one.name in (ALL_SINGLED_OUT, UNREVIEWED_SINGLED_OUT)
+            failed.setdefault(ALL_SINGLED_OUT if several else one.name.rpartition("/")[0], []).append(one)
     refusals = []
     for column, broken in failed.items():
-        if column in found:
+        if column == ALL_SINGLED_OUT:
+            named = [name for name in found if name not in reviews.columns]
+            text = (
+                f"columns {', '.join(named)}: together they single out more than {ALL_SINGLED_OUT_AT_MOST:.0%} of the records, "
+                "so that whoever knows these values of a person finds their record. Declare those that others may know as "
+                f"quasi-identifiers. {instead}, or list them under reviewed_attributes, each with a reason"
+            )
+        elif column in found:
             why = "; ".join(_why(one, found[column].patterns) for one in broken)
             text = f"column {column}: {why}. {instead}, or list it under reviewed_attributes with a reason"
+            if any(one.name.partition("/")[2] in IDENTIFYING for one in broken):
+                text = (
+                    f"column {column}: {why}. {instead}. A reason under reviewed_attributes does not suffice for what looks "
+                    "like a direct identifier: a second person has to approve the release, too (section approval)"
+                )
         else:
             sets = sorted({one.columns for one in together if one.fall > TOGETHER_AT_MOST})
             text = (

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.attribute_leaks import ColumnLeaks, leak_measurements, leak_refusals
+from deid_assets.assessments.attribute_leaks import ColumnLeaks, Reviews, leak_measurements, leak_refusals
 from deid_assets.assessments.evidence import Measurement, Refusal
 from deid_assets.assessments.kernel_input import PopulationTables, before_suppression
 from deid_assets.assessments.released_rows import released_date_columns
@@ -77,8 +77,9 @@ def passed_on_leaks(
         {name: Column(column.codes[known], column.blank[known]) for name, column in columns.items() if column.codes.any()},
         labels, TOGETHER_AT_MOST, LIMITS[REFINEMENT], k,
     )]  # fmt: skip
-    measured = leak_measurements(found, together, policy.reviewed_attributes, counted_in_release=False)
-    return measured, [*unjudged, *leak_refusals(found, together, measured, _INSTEAD)]
+    reviews = Reviews(frozenset(policy.reviewed_attributes), policy.approval is not None)
+    measured = leak_measurements(found, together, reviews, counted_in_release=False)
+    return measured, [*unjudged, *leak_refusals(found, together, measured, reviews, _INSTEAD)]
 
 
 def _unjudged(policy: Policy, staged: Table) -> list[Refusal]:

@@ -546,7 +546,22 @@ def verify(
     own = home.store.is_dir() and release.resolve().is_relative_to(home.releases.resolve())
     with telling_what_is_missing(home) if own else contextlib.nullcontext():
         click.echo(report.text())
+        for sentence in _verdict_in(release) if report.ok else ():
+            click.echo(sentence)
     sys.exit(0 if report.ok else ERROR)
+
+
+def _verdict_in(release: Path) -> tuple[str, ...]:
+    """What the release passed, and what a person overruled; of releases of earlier versions, as far as they say."""
+    from deid_assets.release.publication.verification import MANIFEST
+    from deid_assets.release.verdict import verdict_of
+    from deid_assets.store.digests import parse_json
+    from deid_assets.store.reading import regular_bytes
+
+    try:
+        return verdict_of(parse_json(regular_bytes(release / MANIFEST))).sentences
+    except (ReleaseError, KeyError, TypeError, ValueError):
+        return ()
 
 
 @main.group()

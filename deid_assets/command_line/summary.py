@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
@@ -16,9 +17,13 @@ from deid_assets.command_line.progress import Detail
 from deid_assets.errors import REFUSED
 from deid_assets.methods.lattice.diagnosis import best_change, outcome_of_change
 from deid_assets.policy.base import ReleasePolicy
+from deid_assets.release.publication.verification import MANIFEST
+from deid_assets.release.verdict import verdict_of
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, stages_of
+from deid_assets.store.digests import parse_json
 from deid_assets.store.home import Home
+from deid_assets.store.reading import regular_bytes
 from deid_assets.store.tables import Table
 
 
@@ -118,6 +123,7 @@ def print_summary(
     if summary.exit_code == REFUSED and detail is not Detail.QUIET:
         _print_diagnosis(console, home, policy, delivery, summary)
     if summary.release is not None:
+        _print_verdict(console, summary.release)
         console.print(f"[bold]Published[/bold]  {summary.release}")
     elif summary.waiting is not None:
         console.print(
@@ -129,6 +135,12 @@ def print_summary(
         console.print("[bold]Nothing was published.[/bold]")
     if detail is not Detail.QUIET:
         console.print(f"{seconds:.0f} seconds, at most {summary.peak_memory_gb:.2f} GB of memory")
+
+
+def _print_verdict(console: Console, release: Path) -> None:
+    """What passed and what a person overruled, of what is published."""
+    for sentence in verdict_of(parse_json(regular_bytes(release / MANIFEST))).sentences:
+        console.print(escape(sentence), soft_wrap=True)
 
 
 def _print_gates(console: Console, gates: Sequence[Gate], reported: int, detail: Detail) -> None:

@@ -17,6 +17,7 @@ from deid_assets.figures.tables import ComparisonRow, ReportTable
 from deid_assets.methods.counts.cohort import CHARACTERISTICS
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.release.gate.cross_check import CROSS_CHECK
+from deid_assets.release.verdict import verdict_of
 from deid_assets.reports.disclosure_content import disclosure_tables
 from deid_assets.reports.report import (
     LIMITS,
@@ -79,7 +80,7 @@ def content_from_manifest(
         recipient_class=manifest["recipients"]["recipient_class"],
         terms_of_use=manifest["recipients"]["terms_of_use"],
         verdict="published",
-        summary=f"All {len(gates)} measurements that could refuse this release are within their thresholds.",
+        summary=" ".join(verdict_of(manifest).sentences),
         gates=gates,
         generalization=generalization,
         attrition=tuple(

@@ -157,7 +157,7 @@ class TestAttributes:
         values = with_level(
             columns__age={"birth_year": "since", "reference": "2008-12-31"},
             attributes=[{"column": "extra", "release_as": "Extra", "role": "year"}],
-            reviewed_attributes={"Extra": "we looked"},
+            reviewed_attributes={"Extra": "we looked at all years, and they stay"},
         )
         found = judged(store, values, deliver(tmp_path, cohort))
         assert "year of birth that implies an age over 89" in found.reasons

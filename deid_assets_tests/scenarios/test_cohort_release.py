@@ -392,7 +392,7 @@ class TestAttributes:
         mails = [f"somebody{number}@example.org" for number in range(len(people()))]
         cohort = [p | {"extra": mail, "copied": f"age group {p['age'] % 60}"} for p, mail in zip(people(), mails, strict=True)]
         attributes = [{"column": name, "release_as": name.title()} for name in ("extra", "copied")]
-        reviewed = {"Extra": "we looked"}
+        reviewed = {"Extra": "we looked at every value of it"}
         policy = with_level(attributes=attributes, reviewed_attributes=reviewed, demographics__policy="10_year")
         summary = made(tmp_path / "deid", policy, deliver(tmp_path / "in", cohort))
         refused(summary, "column Extra breaks element (F) of Safe Harbor, e-mail addresses")
@@ -406,7 +406,7 @@ class TestAttributes:
         policy = with_level(
             columns__age={"birth_year": "since", "reference": "2008-12-31"},
             attributes=[{"column": "extra", "release_as": "Extra", "role": "year"}],
-            reviewed_attributes={"Extra": "we looked"},
+            reviewed_attributes={"Extra": "we looked at every value of it"},
         )
         cohort = [person | {"extra": person["since"]} for person in cohort]
         refused(made(tmp_path / "deid", policy, deliver(tmp_path / "in", cohort)), "year of birth that implies an age over 89")

@@ -7,10 +7,14 @@ import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from deid_assets.automation.outcomes import RunSummary
-from deid_assets.errors import PUBLISHED, REFUSED
+from deid_assets.errors import PUBLISHED, REFUSED, PolicyError
+from deid_assets.policy.loading import policy_from
+from deid_assets.store.home import Home
+from deid_assets_tests.scenarios.command_line import deid_here, unwrapped
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
 from deid_assets_tests.scenarios.test_flat_release import FLAT, KEY, people, write_people
@@ -143,3 +147,83 @@ def test_the_order_of_records_tells_nothing_of_the_delivery(tmp_path):
             data = pipeline.home.releases / "flat_table" / "0001" / "data"
             written.append([(data / f"Records.{ending}").read_bytes() for ending in ("csv", "parquet")])
     assert written[0] == written[1]
+
+
+class TestWhatAPersonOverrules:
+    """A column that nobody declared, and one that somebody reviewed away: the headline says what they disclose."""
+
+    PEOPLE = 2_000
+    REASON = "The recipients work under a contract."
+
+    @pytest.fixture
+    def delivered(self, tmp_path):
+        folder = tmp_path / "people"
+        folder.mkdir()
+        with duckdb.connect() as connection:
+            connection.execute(
+                f"""COPY (SELECT i AS id, CASE WHEN i % 2 = 0 THEN 'F' ELSE 'M' END AS sex, 20 + i % 60 AS age,
+                    'area ' || (i * 7 % 50) AS area, 'sign ' || (i * 11 % 12) AS sign, 'trade ' || (i * 13 % 30) AS trade,
+                    printf('%03d-%02d-%04d', 100 + i % 800, 10 + i % 80, 1000 + i) AS ssn
+                    FROM range({self.PEOPLE}) AS people(i)) TO '{folder}/people.csv' (HEADER)"""
+            )
+        return folder
+
+    def policy(self, *attributes: str, **changes: object) -> dict:
+        values = {
+            "policy": "overruled",
+            "kind": "flat",
+            "title": "What a person overrules",
+            "description": "Sex is the only quasi-identifier.",
+            "owners": ["team:privacy"],
+            "recipients": {"recipient_class": "public", "terms_of_use": "none"},
+            "source": {"kind": "flat", "file": "people.csv", "person": "id"},
+            "quasi_identifiers": [{"column": "sex", "release_as": "Sex", "hierarchy": "sex"}],
+            "hierarchies": {"sex": {"kind": "fixed", "values": ["F", "M"]}},
+            "attributes": [{"column": name, "release_as": name.capitalize()} for name in attributes],
+            "risk": {"k": 20, "max_suppressed": 0.1},
+        }
+        return values | changes
+
+    def ran(self, home: Path, values: dict, delivered: Path) -> tuple[int, str]:
+        write_policy(Home(home).create().policies, values)
+        code, printed = deid_here(home, "run", "--policy", "overruled", "--delivery", delivered)
+        return code, unwrapped(printed)
+
+    def test_attributes_that_single_out_together_are_refused(self, delivered, tmp_path):
+        code, printed = self.ran(tmp_path / "deid", self.policy("age", "area", "sign", "trade"), delivered)
+        assert code == REFUSED and "together they single out more than 5% of the records" in printed, printed
+        assert "Declare those that others may know as quasi-identifiers" in printed
+
+    def test_a_review_of_all_of_them_is_told_in_the_headline(self, delivered, tmp_path):
+        reviews = dict.fromkeys(("Age", "Area", "Sign", "Trade"), self.REASON)
+        values = self.policy("age", "area", "sign", "trade", reviewed_attributes=reviews)
+        code, printed = self.ran(tmp_path / "deid", values, delivered)
+        assert code == PUBLISHED, printed
+        said = "A person overruled: 100 % of the records are singled out by all attributes together."
+        release = tmp_path / "deid" / "releases" / "overruled" / "0001"
+        assert said in printed and said in unwrapped((release / "report.html").read_text())
+        key = tmp_path / "key.pem"
+        assert deid_here(tmp_path / "deid", "key", "export", "--output", key)[0] == PUBLISHED
+        assert said in unwrapped(deid_here(tmp_path / "deid", "verify", release, "--key", key)[1])
+
+    def test_what_looks_like_an_identifier_needs_a_second_person(self, delivered, tmp_path):
+        values = self.policy("ssn", reviewed_attributes={"Ssn": self.REASON})
+        code, printed = self.ran(tmp_path / "deid", values, delivered)
+        assert code == REFUSED and "column Ssn: its values look like direct identifiers (social security numbers" in printed
+        assert "a second person has to approve the release, too (section approval)" in printed, printed
+
+    def test_it_waits_for_that_person_and_says_what_it_discloses(self, delivered, tmp_path):
+        approval = {"by": ["Anna Muster"], "within_days": 7}
+        values = self.policy("ssn", reviewed_attributes={"Ssn": self.REASON}, approval=approval)
+        home = tmp_path / "deid"
+        code, printed = self.ran(home, values, delivered)
+        assert code == PUBLISHED and "Awaiting approval" in printed and not (home / "releases" / "overruled" / "0001").exists()
+        assert deid_here(home, "approve", "overruled/0001", "--by", "Anna Muster")[0] == PUBLISHED
+        report = unwrapped((home / "releases" / "overruled" / "0001" / "report.html").read_text())
+        assert "A person overruled: Ssn: 100 % of its values single people out by themselves" in report
+        assert "The recipients work under a contract" in report and "team:privacy" in report
+
+    @pytest.mark.parametrize("reason", ["x", "Ssn", "reviewed"])
+    def test_a_reason_is_a_sentence(self, reason):
+        with pytest.raises(PolicyError, match="is no reason: say in a sentence why Ssn is published"):
+            policy_from(self.policy("ssn", reviewed_attributes={"Ssn": reason}))

@@ -134,6 +134,23 @@ def patterns_of(table: Table, column: str, k: int) -> Patterns:
     return Patterns(filled, identifiers, formats, kinds, format_kinds, rare, rare_names if values > 1 else 0)
 
 
+def unique_texts(table: Table, column: str) -> tuple[int, int]:
+    """Count the records with a text of their own, as names and codes of persons have; and all that are not missing.
+
+    Numbers and dates are no texts: other measures judge them.
+    """
+    row = table.query(
+        f"""WITH held AS (SELECT {displayed(f"{quoted(column)}::VARCHAR")} AS text FROM {table.sql}
+                WHERE {quoted(column)} IS NOT NULL),
+            counted AS (SELECT text, count(*) AS n FROM held
+                WHERE lower(text) NOT IN (SELECT unnest(?::VARCHAR[])) GROUP BY text)
+            SELECT count(*) FILTER (n = 1 AND TRY_CAST(text AS DOUBLE) IS NULL AND TRY_CAST(text AS TIMESTAMP) IS NULL),
+                coalesce(sum(n), 0) FROM counted""",
+        [sorted(PLACEHOLDERS)],
+    ).iloc[0]
+    return int(row.iloc[0]), int(row.iloc[1])
+
+
 def _names(strong: int, weak: int) -> list[str]:
     return [*(f"s{number}" for number in range(strong)), "title", *(f"w{number}" for number in range(weak))]
 

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 
 SINGLED_OUT, REFINEMENT, SURE, MADE_OF = "singled_out", "refinement", "told_for_sure", "made_of"
 IDENTIFIERS, FORMATS, RARE_NAMES, NAMED = "identifiers", "identifier_formats", "rare_names", "identifier_name"
+UNIQUE = "unique_texts"
 TOGETHER, ALL_SINGLED_OUT = "refinement_together", "all_attributes_singled_out"
+UNREVIEWED_SINGLED_OUT = "unreviewed_attributes_singled_out"
 
 LIMITS: Mapping[str, float] = {
     SINGLED_OUT: 0.01,
@@ -18,8 +20,15 @@ LIMITS: Mapping[str, float] = {
     FORMATS: 0.05,
     RARE_NAMES: 0.5,
     NAMED: 0.0,
+    UNIQUE: 0.5,
 }
 """Largest value of each measure for a column that nobody reviewed."""
+
+IDENTIFYING = frozenset({IDENTIFIERS, RARE_NAMES, NAMED, UNIQUE})
+"""Measures of a column that looks like a direct identifier: a review does not overrule them without a second person."""
+
+ALL_SINGLED_OUT_AT_MOST = 0.05
+"""Largest share of records that all attributes together may single out, unless they were reviewed."""
 
 TOGETHER_AT_MOST = 0.6
 """Largest lambda of columns in combination: on the Adult table harmless pairs reach .501, pairs that split a leak .77."""

@@ -7,7 +7,7 @@ are refused can judge the reason. Rules cover several sections together; `sectio
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deid_assets.errors import PolicyError
@@ -452,8 +452,13 @@ def detail_problems(policy: ReleasePolicy) -> Iterator[Problem]:
             )
 
 
-def review_problems(reviewed: Iterable[str], attributes: Sequence[str]) -> Iterator[Problem]:
+LETTERS_OF_A_REASON, WORDS_OF_A_REASON = 12, 3
+"""A reason is a sentence: who reads the report has to understand why somebody overruled a measurement."""
+
+
+def review_problems(reviewed: Mapping[str, str], attributes: Sequence[str]) -> Iterator[Problem]:
     """A reason for something that is not an attribute would seem to be needed, or hides a typing error."""
+    yield from reason_problems(reviewed)
     for name in reviewed:
         if name not in attributes:
             yield Problem(
@@ -461,6 +466,23 @@ def review_problems(reviewed: Iterable[str], attributes: Sequence[str]) -> Itera
                 f"{name} is not one of the attributes: "
                 f"{', '.join(attributes) or 'there are none'}{did_you_mean(name, attributes)}",
             )
+
+
+def reason_problems(reviewed: Mapping[str, str]) -> Iterator[Problem]:
+    """A reason is a sentence, and not a letter or the name of the column."""
+    for name, reason in reviewed.items():
+        words = reason.split()
+        if len("".join(words)) < LETTERS_OF_A_REASON or len(words) < WORDS_OF_A_REASON:
+            yield Problem(
+                ("reviewed_attributes", name),
+                f"{reason!r} is no reason: say in a sentence why {name} is published whatever it discloses; the report prints "
+                "it with the owners of the policy",
+            )
+
+
+def _reasons(policy: Policy) -> Iterator[Problem]:
+    """What somebody overrules needs a reason that others can read: a letter or the name of the column tells nothing."""
+    yield from reason_problems({str(name): reason for name, reason in policy.reviewed_attributes.items()})
 
 
 def _dates(policy: Policy) -> Iterator[Problem]:
@@ -604,4 +626,5 @@ RULES: tuple[Rule, ...] = (
     _suppressed_values,
     _number_of_claims,
     _counts,
+    _reasons,
 )
