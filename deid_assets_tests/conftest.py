@@ -10,7 +10,25 @@ from typing import Any
 import pytest
 
 from deid_assets_tests import examples  # noqa: F401 - registers the profile that the command line names
+from deid_assets_tests.parts import Part, parts_of
 from deid_assets_tests.postgres import Server, postgres_server
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a run take one part of the tests that it selects."""
+    parser.addoption("--part", type=Part, help="Run only this part of the selected tests, such as 0/3.")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the other parts, after the tests that their marks leave out."""
+    part: Part | None = config.getoption("--part")
+    if part is None:
+        return
+    of_file = parts_of((item.location[0] for item in items), part.of)
+    others = [item for item in items if of_file[item.location[0]] != part.number]
+    items[:] = [item for item in items if of_file[item.location[0]] == part.number]
+    config.hook.pytest_deselected(items=others)
 
 
 def pytest_configure() -> None:
