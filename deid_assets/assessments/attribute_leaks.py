@@ -23,13 +23,18 @@ from deid_assets.methods.disclosure.attribute_leaks import (
     singled_out,
     told_together,
 )
-from deid_assets.methods.disclosure.identifier_patterns import Patterns, named_as_identifier, patterns_of, unique_texts
+from deid_assets.methods.disclosure.identifier_patterns import (
+    OF_ONE_PERSON,
+    Patterns,
+    named_as_identifier,
+    patterns_of,
+    unique_texts,
+)
 from deid_assets.methods.disclosure.leak_limits import (
     ALL_SINGLED_OUT,
     ALL_SINGLED_OUT_AT_MOST,
     FORMATS,
     IDENTIFIERS,
-    IDENTIFYING,
     LIMITS,
     MADE_OF,
     NAMED,
@@ -125,6 +130,19 @@ class ColumnLeaks:
     made_of: float | None = None
     unique: tuple[int, int] | None = None
 
+    @property
+    def identifying(self) -> frozenset[str]:
+        """Measures by which the column looks like a direct identifier, so that one person's review does not overrule them.
+
+        A name of the column alone does not: most values must single people out, too.
+        """
+        found = {RARE_NAMES, UNIQUE}
+        if OF_ONE_PERSON.intersection(self.patterns.kinds):
+            found.add(IDENTIFIERS)
+        if self.named and self.singled_out > LIMITS[UNIQUE] * self.of:
+            found |= {NAMED, FORMATS}
+        return frozenset(found)
+
 
 def judge_attributes(
     policy: FlatPolicy | CohortPolicy, staged: Table, published: PublishedAttributes, k: int, instead: str
@@ -178,9 +196,9 @@ class Reviews:
     columns: frozenset[str]
     by_two: bool
 
-    def overrule(self, column: str, measure: str) -> bool:
+    def overrule(self, column: str, measure: str, leaks: ColumnLeaks) -> bool:
         """Whether a measure of a column decides nothing."""
-        return column in self.columns and (self.by_two or measure not in IDENTIFYING)
+        return column in self.columns and (self.by_two or measure not in leaks.identifying)
 
 
 def leak_measurements(
@@ -218,7 +236,7 @@ def leak_measurements(
             own, texts = leaks.unique
             values += ((UNIQUE, published, _share(own, texts), texts),)
         measured += [
-            _measured(f"{column}/{name}", unit, value, LIMITS[name], size, not reviews.overrule(column, name))
+            _measured(f"{column}/{name}", unit, value, LIMITS[name], size, not reviews.overrule(column, name, leaks))
             for name, unit, value, size in values
         ]
     if len(found) > 1:
@@ -282,7 +300,7 @@ def leak_refusals(
         elif column in found:
             why = "; ".join(_why(one, found[column].patterns) for one in broken)
             text = f"column {column}: {why}. {instead}, or list it under reviewed_attributes with a reason"
-            if any(one.name.partition("/")[2] in IDENTIFYING for one in broken):
+            if any(one.name.partition("/")[2] in found[column].identifying for one in broken):
                 text = (
                     f"column {column}: {why}. {instead}. A reason under reviewed_attributes does not suffice for what looks "
                     "like a direct identifier: a second person has to approve the release, too (section approval)"

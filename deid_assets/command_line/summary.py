@@ -123,7 +123,8 @@ def print_summary(
     if summary.exit_code == REFUSED and detail is not Detail.QUIET:
         _print_diagnosis(console, home, policy, delivery, summary)
     if summary.release is not None:
-        _print_verdict(console, summary.release)
+        if detail is not Detail.QUIET:
+            _print_verdict(console, summary.release)
         console.print(f"[bold]Published[/bold]  {summary.release}")
     elif summary.waiting is not None:
         console.print(

@@ -212,6 +212,21 @@ class TestWhatAPersonOverrules:
         assert code == REFUSED and "column Ssn: its values look like direct identifiers (social security numbers" in printed
         assert "a second person has to approve the release, too (section approval)" in printed, printed
 
+    @pytest.mark.parametrize("column", ["fullname", "ssn_digits", "patient_code"])
+    def test_so_do_names_and_numbers_of_persons(self, delivered, tmp_path, column):
+        made = {
+            "fullname": "'Person' || chr(65 + i % 26) || ' Family' || chr(65 + i // 26 % 26) || chr(65 + i // 676)",
+            "ssn_digits": "100000000 + i * 7919",
+            "patient_code": "md5(i::VARCHAR)[:10] || 'x'",
+        }
+        with duckdb.connect() as connection:
+            connection.execute(f"CREATE TABLE p AS SELECT id::INTEGER AS id, sex FROM '{delivered}/people.csv'")
+            sql = made[column].replace("i ", "id ").replace("i:", "id:")
+            connection.execute(f"COPY (SELECT id, sex, {sql} AS {column} FROM p) TO '{delivered}/people.csv' (HEADER)")
+        values = self.policy(column, reviewed_attributes={column.capitalize(): self.REASON})
+        code, printed = self.ran(tmp_path / "deid", values, delivered)
+        assert code == REFUSED and "a second person has to approve the release, too" in printed, printed
+
     def test_it_waits_for_that_person_and_says_what_it_discloses(self, delivered, tmp_path):
         approval = {"by": ["Anna Muster"], "within_days": 7}
         values = self.policy("ssn", reviewed_attributes={"Ssn": self.REASON}, approval=approval)

@@ -41,6 +41,11 @@ IDENTIFIERS: dict[str, str] = {
 }
 """Patterns that no ordinary value matches, searched anywhere in a value, case-insensitively."""
 
+OF_ONE_PERSON = frozenset(
+    {"social security numbers", "telephone numbers", "e-mail addresses", "numbers of records or accounts", "titles of persons"}
+)
+"""Kinds that belong to one person; a date, a web or network address, or a key may be that of something else."""
+
 TITLE = r"(^|[^\p{L}])(Mr|Mrs|Ms|Miss|Dr|Prof|MR|MRS|DR|PROF)(\. ?| )\p{Lu}"
 """A person's title followed by the start of a name."""
 

@@ -24,9 +24,6 @@ LIMITS: Mapping[str, float] = {
 }
 """Largest value of each measure for a column that nobody reviewed."""
 
-IDENTIFYING = frozenset({IDENTIFIERS, RARE_NAMES, NAMED, UNIQUE})
-"""Measures of a column that looks like a direct identifier: a review does not overrule them without a second person."""
-
 ALL_SINGLED_OUT_AT_MOST = 0.05
 """Largest share of records that all attributes together may single out, unless they were reviewed."""
 
