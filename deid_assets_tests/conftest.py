@@ -14,17 +14,12 @@ from deid_assets_tests.parts import Part, parts_of
 from deid_assets_tests.postgres import Server, postgres_server
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a run take one part of the tests that it selects."""
-    parser.addoption("--part", type=Part, help="Run only this part of the selected tests, such as 0/3.")
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the other parts, after the tests that their marks leave out."""
-    part: Part | None = config.getoption("--part")
-    if part is None:
+    """Run only the part that PART names, such as 0/3, of the tests that are left by marks."""
+    if "PART" not in os.environ:
         return
+    part = Part(os.environ["PART"])
     of_file = parts_of((item.location[0] for item in items), part.of)
     others = [item for item in items if of_file[item.location[0]] != part.number]
     items[:] = [item for item in items if of_file[item.location[0]] == part.number]

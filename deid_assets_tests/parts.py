@@ -18,7 +18,7 @@ class Part:
     def __init__(self, text: str) -> None:
         number, _, of = text.partition("/")
         if not (number.isdecimal() and of.isdecimal() and 0 <= int(number) < int(of)):
-            raise pytest.UsageError(f"--part {text}: a part is its number from 0 and the number of parts, such as 0/3")
+            raise pytest.UsageError(f"PART={text}: a part is its number from 0 and the number of parts, such as 0/3")
         self.number, self.of = int(number), int(of)
 
 

@@ -12,12 +12,14 @@ from deid_assets_tests.parts import Part, parts_of
 ROOT = Path(__file__).parent.parent
 
 
-HOOKS = "from deid_assets_tests.conftest import pytest_addoption, pytest_collection_modifyitems  # noqa: F401"
+HOOKS = "from deid_assets_tests.conftest import pytest_collection_modifyitems  # noqa: F401"
 
 
-def collected(folder: Path, *arguments: str) -> set[str]:
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments, str(folder)]
-    ran = subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+def collected(folder: Path, **variables: str) -> set[str]:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", str(folder)]
+    ran = subprocess.run(
+        command, cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)} | variables, capture_output=True, text=True
+    )
     return {line for line in ran.stdout.splitlines() if "::" in line}
 
 
@@ -25,7 +27,7 @@ def test_every_test_is_in_one_part(tmp_path):
     (tmp_path / "conftest.py").write_text(HOOKS)
     for name, size in {"a": 5, "b": 3, "c": 2, "d": 1}.items():
         (tmp_path / f"test_{name}.py").write_text("".join(f"def test_{number}(): pass\n" for number in range(size)))
-    parts = [collected(tmp_path, "--part", f"{number}/3") for number in range(3)]
+    parts = [collected(tmp_path, PART=f"{number}/3") for number in range(3)]
     assert sorted(map(len, parts)) == [3, 3, 5]
     assert set().union(*parts) == collected(tmp_path) and len(set().union(*parts)) == 11
 

@@ -54,8 +54,12 @@ def member_where(member_id: str) -> None:
 @member.command("opt-out")
 @_ID
 @_REASON
-def member_opt_out(member_id: str, reason: str) -> None:
+@click.option("--unmatched-ok", is_flag=True, help="Enter it although no delivery of this home has the person.")
+def member_opt_out(member_id: str, reason: str, unmatched_ok: bool) -> None:
     """Leave a person out of every future release of this home.
+
+    An identifier that no person of any delivery has would leave nobody out: it is refused, and nothing is written, unless you
+    say --unmatched-ok. Where nothing was delivered yet, it is accepted, and compared with the first delivery.
 
     Every policy applies it: of claims at its next release, of flat tables and cohorts from the next delivery on. Earlier
     releases stay as they are; `deid release withdraw` withdraws them.
@@ -63,7 +67,8 @@ def member_opt_out(member_id: str, reason: str) -> None:
     from deid_assets.policy.flat import FlatPolicy
     from deid_assets.policy.loading import policies_in
 
-    home = Home.here().create()
+    home, member_id = Home.here().create(), _identifier(member_id)
+    _require_known(home, member_id, unmatched_ok)
     _note(home, member_id, reason, listed=True)
     for one in policies_in(home.policies).values():
         if isinstance(one, FlatPolicy) and one.source.person is None:
@@ -78,7 +83,36 @@ def member_opt_out(member_id: str, reason: str) -> None:
 @_REASON
 def member_opt_in(member_id: str, reason: str) -> None:
     """Take a person off the list of `deid member opt-out`, such as one who was misspelled."""
-    _note(Home.here().create(), member_id, reason, listed=False)
+    _note(Home.here().create(), _identifier(member_id), reason, listed=False)
+
+
+def _require_known(home: Home, member_id: str, unmatched_ok: bool) -> None:
+    """Say whether any delivery has the person.
+
+    Raises
+    ------
+    ReleaseError
+        If none has, and that was not expected.
+    """
+    from deid_assets.release.keyring import secret_of
+    from deid_assets.release.known_people import known_people
+
+    known = known_people(home, [member_id], secret_of(home))
+    if known.matched:
+        return
+    if not known.looked_at:
+        click.echo("Nothing was delivered here yet: the identifier is compared with the first delivery.")
+        return
+    said = (
+        "no person of any delivery here has this identifier, so that it would leave nobody out"
+        + "; one differs only in case, blanks, quotes, leading zeros, invisible characters or script" * bool(known.alike)
+    )
+    if not unmatched_ok:
+        raise ReleaseError(
+            f"{said}. Nothing was written. Write it as deliveries do; or, if the person is in a delivery that is yet to come, "
+            "say --unmatched-ok"
+        )
+    click.echo(f"Note: {said}.")
 
 
 def _note(home: Home, member_id: str, reason: str, listed: bool) -> None:
@@ -86,7 +120,7 @@ def _note(home: Home, member_id: str, reason: str, listed: bool) -> None:
     from deid_assets.release.opt_outs import enter_opt_out
     from deid_assets.release.registry import clock
 
-    line = OptOutLine(_identifier(member_id), listed, reason, clock.now(None))
+    line = OptOutLine(member_id, listed, reason, clock.now(None))
     changed = enter_opt_out(releases_here(home), line)
     say_witnesses(home)
     now = "on" if listed else "not on"

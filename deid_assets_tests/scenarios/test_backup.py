@@ -146,7 +146,7 @@ class TestRefused:
         self.refused(home, "the registry of this home has lines that the backup lacks, such as withdrawals", backup, owner)
 
     def test_one_from_before_an_opt_out(self, home, backup, owner):
-        assert deid_here(home.root, "member", "opt-out", "somebody", "--reason", "asked")[0] == PUBLISHED
+        assert deid_here(home.root, "member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")[0] == PUBLISHED
         self.refused(home, "this home has decided more since the backup was made, such as an opt-out", backup, owner)
 
     def test_one_from_before_a_publication(self, staged, owner, tmp_path):
@@ -160,7 +160,7 @@ class TestRefused:
         witness, file = tmp_path / "elsewhere" / "head", tmp_path / "witnessed.age"
         assert deid_here(home.root, "journal", "head", "--to", witness)[0] == PUBLISHED
         assert deid_here(home.root, "backup", file, "--to", public(owner))[0] == PUBLISHED
-        assert deid_here(home.root, "member", "opt-out", "somebody", "--reason", "asked")[0] == PUBLISHED
+        assert deid_here(home.root, "member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")[0] == PUBLISHED
         shutil.rmtree(home.root)
         code, printed = restored(home, file, owner)
         assert code == ERROR and f"lacks lines that the witness {witness} knows" in printed, printed
@@ -168,7 +168,7 @@ class TestRefused:
 
     def test_one_of_another_home(self, home, owner, tmp_path):
         other, file = tmp_path / "other", tmp_path / "other.age"
-        assert deid_here(other, "member", "opt-out", "somebody", "--reason", "asked")[0] == PUBLISHED
+        assert deid_here(other, "member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")[0] == PUBLISHED
         assert deid_here(other, "backup", file, "--to", public(owner))[0] == PUBLISHED
         self.refused(home, "this home has published small/0001, the backup ends at no release", file, owner)
 

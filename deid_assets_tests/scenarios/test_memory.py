@@ -12,8 +12,9 @@ from deid_assets.release.registry.tries import Tried
 from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid_here, unwrapped
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of
+from deid_assets_tests.scenarios.policies import changed, write_policy
 from deid_assets_tests.scenarios.test_approval import ANNA, NAME, staged
-from deid_assets_tests.scenarios.test_flat_release import people, write_people
+from deid_assets_tests.scenarios.test_flat_release import FLAT, people, write_people
 
 __all__ = ["staged"]
 
@@ -108,15 +109,63 @@ class TestOptOuts:
         monkeypatch.setenv("DEID_SECRET", "another secret, which is long enough for everybody")
         said = "cannot be compared with the home's journal, because the secret is not the one"
         refused(home, said)
-        refused(home, said, "member", "opt-out", "somebody", "--reason", "asked")
+        refused(home, said, "member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")
         assert deid_here(home.root, "key", "new-secret")[0] == PUBLISHED
-        assert deid_here(home.root, "member", "opt-out", "somebody", "--reason", "asked")[0] == PUBLISHED
+        assert deid_here(home.root, "member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")[0] == PUBLISHED
         in_order(home)
         (home.policies / "opt_outs.jsonl").unlink()
         refused(home, "lacks 4 of 4 people")
 
     def test_the_journal_names_nobody(self, home):
         assert not any(person.encode() in journal_of(home).read_bytes() for person in PEOPLE)
+
+
+class TestWhoIsKnown:
+    """An opt-out that matches nobody leaves nobody out."""
+
+    @pytest.mark.parametrize(
+        ("person", "said"),
+        [
+            ("somebody", "no person of any delivery here has this identifier"),
+            ("m000000004", "one differs only in case"),
+            ("M 000000004", "one differs only in case"),
+            ("\u041c000000004", "invisible characters or script"),
+            ("M00000000\u0664", "invisible characters or script"),
+        ],
+    )
+    def test_nothing_is_written_of_somebody_whom_no_delivery_has(self, home, person, said):
+        files = (home.policies / "opt_outs.jsonl", journal_of(home))
+        before = [file.read_bytes() for file in files]
+        code, printed = deid_here(home.root, "member", "opt-out", person, "--reason", "asked")
+        assert code == ERROR and said in unwrapped(printed) and "--unmatched-ok" in printed, printed
+        assert [file.read_bytes() for file in files] == before
+
+    def test_it_is_written_when_that_was_expected(self, home):
+        code, printed = deid_here(home.root, "member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")
+        assert code == PUBLISHED and "Note: no person of any delivery" in unwrapped(printed), printed
+
+    def test_members_of_a_release_are_known_without_the_store_of_their_delivery(self, home):
+        tell = ("member", "opt-out", "M000000005", "--reason", "asked")
+        for file in home.store.glob("small/*.duckdb"):
+            file.unlink()
+        code, printed = deid_here(home.root, "member", "where", "M000000005")
+        assert code == PUBLISHED
+        expected = PUBLISHED if "holds this person" in printed else ERROR
+        assert deid_here(home.root, *tell)[0] == expected
+
+    def test_in_a_home_without_deliveries_it_is_compared_with_the_first(self, tmp_path):
+        home = Home(tmp_path / "deid").create()
+        write_policy(home.policies, changed(FLAT, source={"kind": "flat", "file": "people.csv", "person": "secret"}))
+        code, printed = deid_here(home.root, "member", "opt-out", "person 7", "--reason", "asked")
+        assert code == PUBLISHED and "compared with the first delivery" in unwrapped(printed), printed
+        assert deid_here(home.root, "member", "opt-out", "somebody", "--reason", "asked")[0] == PUBLISHED
+        rows = [[*row[:4], f"person {number}"] for number, row in enumerate(people())]
+        delivery = write_people(tmp_path / "in", rows)
+        code, printed = deid_here(home.root, "run", "--policy", "flat_table", "--delivery", delivery)
+        assert code == PUBLISHED, printed
+        assert "quarantined_records 1 rows" in unwrapped(printed), "the one whom it has is left out"
+        said = "2 of 2 people on the home's list are in no delivery that is kept here with them; flat tables and cohorts"
+        assert said in unwrapped(printed) and "somebody" not in printed
 
 
 class TestRegistry:
@@ -216,7 +265,7 @@ class TestJournal:
 
     def test_one_of_another_home(self, home, published, tmp_path):
         other = Home(tmp_path / "other").create()
-        assert deid_here(other.root, "member", "opt-out", "somebody", "--reason", "asked")[0] == PUBLISHED
+        assert deid_here(other.root, "member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")[0] == PUBLISHED
         shutil.copy(journal_of(other), journal_of(home))
         refused(home, "lacks lines that keys/journal.head knows")
         shutil.copy(other.keys / "journal.head", home.keys / "journal.head")
@@ -244,7 +293,7 @@ class TestWitness:
         """A copy of the home before somebody else opted out."""
         copy = tmp_path / "older"
         shutil.copytree(home.root, copy, symlinks=True)
-        assert deid_here(home.root, "member", "opt-out", "somebody", "--reason", "asked")[0] == PUBLISHED
+        assert deid_here(home.root, "member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")[0] == PUBLISHED
         return copy
 
     def put_back(self, home: Home, older: Path) -> None:
@@ -276,12 +325,21 @@ class TestWitness:
 
     def test_two_homes_at_once(self, home, witness, older):
         second = Home(older)
-        refused(second, f"lacks lines that the witness {witness} knows", "member", "opt-out", "else", "--reason", "asked")
-        assert deid_here(home.root, "member", "opt-out", "else", "--reason", "asked")[0] == PUBLISHED
+        refused(
+            second,
+            f"lacks lines that the witness {witness} knows",
+            "member",
+            "opt-out",
+            "else",
+            "--unmatched-ok",
+            "--reason",
+            "asked",
+        )
+        assert deid_here(home.root, "member", "opt-out", "else", "--unmatched-ok", "--reason", "asked")[0] == PUBLISHED
 
     def test_it_follows_every_decision(self, home, witness):
         for command in (
-            ("member", "opt-out", "somebody", "--reason", "asked"),
+            ("member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked"),
             ("member", "opt-in", "somebody", "--reason", "misspelled"),
             ("policy", "retire", "small"),
             ("key", "rotate"),
@@ -320,7 +378,7 @@ class TestUpgrade:
             next_run(home),
             ("approve", NAME, "--by", ANNA),
             ("reject", NAME, "--by", ANNA, "--reason", "odd"),
-            ("member", "opt-out", "somebody", "--reason", "asked"),
+            ("member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked"),
         ):
             refused(home, said, *command)
 
@@ -352,7 +410,7 @@ def test_every_kind_of_decision_is_in_the_journal(staged, tmp_path):
 
         decide("approve", NAME, "--by", ANNA)
         decide("release", "withdraw", NAME, "--reason", "a column is odd")
-        decide("member", "opt-out", "somebody", "--reason", "asked")
+        decide("member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")
         decide("member", "opt-in", "somebody", "--reason", "misspelled")
         decide("policy", "retire", "flat_table")
         lines = [json.loads(line) for line in journal_of(home).read_text().splitlines()]

@@ -84,7 +84,7 @@ class TestWhatTheDaemonAsksFor:
         daemon = Daemon(home.home, executes=False)
         daemon.schedules()
         before = runs_of(home.home, KEY)
-        code, _ = deid_here(home.home.root, "member", "opt-out", "somebody", "--reason", "asked")
+        code, _ = deid_here(home.home.root, "member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")
         assert code == PUBLISHED
         daemon.schedules()
         (run,) = [run for run in runs_of(home.home, KEY) if run not in before]

@@ -1,5 +1,7 @@
 """Which members and claims may not be released (El Emam et al. 2012, Multimedia Appendix 1, section 2; methods#removal)."""
 
+import sys
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -109,10 +111,22 @@ def removed_members(
 def _alike(identifier: str) -> str:
     """Return SQL for an identifier without the differences that are common between two files.
 
-    These are case, white space, quotes, commas, semicolons, leading zeros, invisible characters, and the encoding of
-    accents.
+    These are case, white space, quotes, commas, semicolons, leading zeros, invisible characters, the encoding of accents, and
+    digits and letters of another script or width that look the same.
     """
-    return rf"ltrim(lower(nfc_normalize(regexp_replace({identifier}, '[\s\pZ\pC''\",;]+', '', 'g'))), '0')"
+    plain = rf"lower(nfc_normalize(regexp_replace({identifier}, '[\s\pZ\pC''\",;]+', '', 'g')))"
+    return f"ltrim(translate({plain}, '{''.join(_SAME)}', '{''.join(_SAME.values())}'), '0')"
+
+
+def _same_letters() -> dict[str, str]:
+    """Digits of all scripts, wide letters, and the Cyrillic and Greek letters that look like Latin ones."""
+    digits = (chr(code) for code in range(128, sys.maxunicode + 1) if unicodedata.category(chr(code)) == "Nd")
+    same = {digit: str(unicodedata.decimal(digit)) for digit in digits}
+    same |= {chr(0xFF41 + place): chr(ord("a") + place) for place in range(26)}
+    return same | dict(zip("авекмнорстхуіѕјαβεικνορτυχ", "abekmhopctxyisjabeiknoptux", strict=True))
+
+
+_SAME = _same_letters()
 
 
 @dataclass(frozen=True)
@@ -195,6 +209,20 @@ def match_query(relation: str, column: str) -> str:
             SELECT (SELECT count(*) FROM listed) AS listed,
               (SELECT count(*) FROM listed) - (SELECT count(*) FROM missed) AS matched,
               (SELECT count(*) FROM missed WHERE {_alike("id")} IN (SELECT {_alike("id")} FROM delivered)) AS nearly"""
+
+
+def matching_query(relation: str, column: str) -> str:
+    """SELECT id and exact: listed identifiers that people have, or would if `_alike` differences did not count.
+
+    Parameters
+    ----------
+    relation, column
+        As for `match_query`; the list of identifiers is its one parameter.
+    """
+    return f"""WITH delivered AS (SELECT DISTINCT {column}::VARCHAR AS id FROM {relation} WHERE {column} IS NOT NULL),
+            listed AS (SELECT DISTINCT unnest(?::VARCHAR[]) AS id)
+            SELECT id, id IN (FROM delivered) AS exact FROM listed
+            WHERE id IN (FROM delivered) OR {_alike("id")} IN (SELECT {_alike("id")} FROM delivered)"""
 
 
 @dataclass(frozen=True, repr=False)
