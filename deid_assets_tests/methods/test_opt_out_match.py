@@ -22,6 +22,8 @@ def members():
         (("17", "ab-2", "AB - 1", '"0018"', "'0018'", "00"), (6, 0, 6)),
         # Letters that are not seen, separators of lists, and another encoding of one text.
         (("\u200b0017", "\ufeff0018", "17,", "18;", "AB\u00a0-\u00ad2", "0\u2060", "zoe\u0308"), (7, 0, 7)),
+        # Digits, letters and dashes of other scripts and widths.
+        (("\u0661\u0667", "00\uff11\u0968", "\u0430b-1", "\uff21\uff22-2", "ab\u20111", "\u0391\u0412\u22121"), (6, 0, 5)),
         (("0017", "unknown", "P-0017", "1"), (4, 1, 0)),
         (("x'); DROP TABLE members; --", "%", ""), (3, 0, 1)),
     ],

@@ -112,21 +112,33 @@ def _alike(identifier: str) -> str:
     """Return SQL for an identifier without the differences that are common between two files.
 
     These are case, white space, quotes, commas, semicolons, leading zeros, invisible characters, the encoding of accents, and
-    digits and letters of another script or width that look the same.
+    digits, letters and dashes of another script or width that look the same.
     """
     plain = rf"lower(nfc_normalize(regexp_replace({identifier}, '[\s\pZ\pC''\",;]+', '', 'g')))"
-    return f"ltrim(translate({plain}, '{''.join(_SAME)}', '{''.join(_SAME.values())}'), '0')"
+    same = f"translate({plain}, '{''.join(_LETTERS)}', '{''.join(_LETTERS.values())}')"
+    for pattern, text in _CLASSES.items():
+        same = f"regexp_replace({same}, '{pattern}', '{text}', 'g')"
+    # Hardly any identifier has other characters, and these take a hundred times as long.
+    return rf"ltrim(CASE WHEN regexp_matches({plain}, '[^\x00-\x7F]') THEN {same} ELSE {plain} END, '0')"
 
 
-def _same_letters() -> dict[str, str]:
-    """Digits of all scripts, wide letters, and the Cyrillic and Greek letters that look like Latin ones."""
-    digits = (chr(code) for code in range(128, sys.maxunicode + 1) if unicodedata.category(chr(code)) == "Nd")
-    same = {digit: str(unicodedata.decimal(digit)) for digit in digits}
-    same |= {chr(0xFF41 + place): chr(ord("a") + place) for place in range(26)}
-    return same | dict(zip("авекмнорстхуіѕјαβεικνορτυχ", "abekmhopctxyisjabeiknoptux", strict=True))
+def _digits() -> dict[str, str]:
+    """Classes of the characters that are the same digit in all scripts."""
+    found: dict[str, str] = {}
+    for char in map(chr, range(128, sys.maxunicode + 1)):
+        if unicodedata.category(char) == "Nd":
+            digit = str(unicodedata.decimal(char))
+            found[digit] = found.get(digit, "") + char
+    return {f"[{characters}]": digit for digit, characters in found.items()}
 
 
-_SAME = _same_letters()
+_CLASSES = _digits() | {"[\\p{Pd}\N{MINUS SIGN}]": "-"}
+"""Classes of characters that look like one of ASCII, which stands for them."""
+
+_LETTERS = {chr(0xFF41 + place): chr(ord("a") + place) for place in range(26)} | dict(
+    zip("авекмнорстхуіѕјαβεικνορτυχ", "abekmhopctxyisjabeiknoptux", strict=True)
+)
+"""Wide letters, and Cyrillic and Greek ones that look like Latin ones, as which they count."""
 
 
 @dataclass(frozen=True)
