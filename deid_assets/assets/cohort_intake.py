@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import dagster as dg
 
 from deid_assets.assets.stage_asset import asset_metadata, guarded, own_key, stage_assets
-from deid_assets.assets.taking_in import data_version_of
+from deid_assets.assets.taking_in import data_version_of, require_known_opt_outs
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.resources import Policies, Workplace, sibling
 from deid_assets.sources.cohort_delivery import PEOPLE, POPULATION, QUARANTINED, PopulationSource, read_cohort_delivery
@@ -53,6 +53,7 @@ def cohort_intake(context: dg.AssetExecutionContext, policies: Policies, workpla
         write_table(tables[PEOPLE], read.cohort.people.assign(**days))
         write_table(tables[QUARANTINED], read.cohort.unusable)
         write_table(tables[POPULATION], read.population.people.assign(note="; ".join(read.population.warnings)))
+        require_known_opt_outs(context, policy, workplace, read.cohort.left_out)
     version = data_version_of(context, policy, workplace, delivery, read.digest)
     said = {
         PEOPLE: read.cohort.report.metadata(),

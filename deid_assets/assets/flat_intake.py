@@ -8,7 +8,7 @@ from deid_assets.assessments.evidence import Refusal
 from deid_assets.assessments.flat_table import population_of
 from deid_assets.assets.publishing import content_of
 from deid_assets.assets.stage_asset import asset_metadata, guarded, own_key, stage_assets
-from deid_assets.assets.taking_in import data_version_of
+from deid_assets.assets.taking_in import data_version_of, require_known_opt_outs
 from deid_assets.errors import PolicyError
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.release.event_log import edited_beside
@@ -67,6 +67,7 @@ def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace
             progress=lambda text: context.log.info(text),
             persons=persons_of(policy),
         )
+        require_known_opt_outs(context, policy, workplace, report.left_out)
         version = data_version_of(context, policy, workplace, delivery, report.digest)
         population = population_of(policy, tables[RECORDS])
         # The population is not an asset of its own: its fingerprint is stored with the records, and the gate compares

@@ -3,6 +3,8 @@
 These are sections 1 to 3 of Multimedia Appendix 1 to El Emam et al. 2012.
 """
 
+from functools import partial
+
 import dagster as dg
 import pandas as pd
 
@@ -12,12 +14,13 @@ from deid_assets.assessments.long_tail import first_cut_of, members_left
 from deid_assets.assessments.number_of_claims import safe_bins
 from deid_assets.assets.long_tail_cut import cut_long_tail
 from deid_assets.assets.stage_asset import prefix_of, stage_asset
+from deid_assets.assets.taking_in import require_known_opt_outs
 from deid_assets.methods.dates.dated_claims import delivered_dates
 from deid_assets.methods.long_tail.balanced_score import claim_balanced_scores
 from deid_assets.methods.long_tail.truncation import claim_support_scores as claim_support_scores_query
 from deid_assets.methods.long_tail.truncation import claims_truncated as claims_truncated_query
 from deid_assets.methods.long_tail.truncation import keep_claims
-from deid_assets.methods.preparation.eligibility import DIAGNOSES, diagnosis_codes, distinct_codes, opt_out_match
+from deid_assets.methods.preparation.eligibility import DIAGNOSES, LeftOut, diagnosis_codes, distinct_codes, opt_out_match
 from deid_assets.methods.preparation.eligibility import eligible_claims as eligible_claims_query
 from deid_assets.methods.preparation.eligibility import eligible_members as eligible_members_query
 from deid_assets.methods.preparation.eligibility import removed_members as removed_members_query
@@ -83,15 +86,14 @@ def removed_members(
     quarantined_rows: Table,
     code_book: Table,
     policies: Policies,
+    workplace: Workplace,
 ) -> Query:
     """Members who must not be released, with every reason: a sensitive code, a claim in quarantine, or an opt-out."""
-    opt_outs = policies.of(context, Policy).opt_outs
-    opted_out = opt_outs.all_members
-    problems = opt_out_match(members, opted_out).problems(opt_outs.matched_at_least)
-    problems += opt_out_match(members, opt_outs.withdrawn).problems_of_home
-    if problems:
-        raise dg.Failure(f"refused: {'; '.join(problems)}", metadata={"refused": True}, allow_retries=False)
-    return removed_members_query(members, claims, quarantined_rows, code_book, opted_out, opt_outs.withdrawn)
+    policy = policies.of(context, Policy)
+    opt_outs = policy.opt_outs
+    problems = opt_outs.people.problems(partial(opt_out_match, members))
+    require_known_opt_outs(context, policy, workplace, LeftOut(problems=problems))
+    return removed_members_query(members, claims, quarantined_rows, code_book, opt_outs.all_members, opt_outs.withdrawn)
 
 
 @stage_asset(policy_sections=["removal"])

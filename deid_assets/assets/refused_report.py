@@ -21,6 +21,8 @@ from deid_assets.methods.lattice.predictive_tagging import node_text
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
+from deid_assets.release.keyring import secret_of
+from deid_assets.release.known_people import unmatched_notes
 from deid_assets.release.registry import clock
 from deid_assets.reports.disclosure_content import disclosure_tables
 from deid_assets.reports.manifest_content import gates_of, tried
@@ -82,7 +84,7 @@ def write_refused_report(
         figures=tuple(_figures(policy, tables)),
         disclosure=disclosure_tables(manifest),
         limits=LIMITS[:2] if isinstance(policy, Policy) else FLAT_LIMITS,
-        notes=(RESTRICTED, *tried(manifest)),
+        notes=(RESTRICTED, *tried(manifest), *unmatched_notes(policy, home, secret_of(home))),
         reasons=(
             *(f"The check failed: {text}" for text in failed_checks),
             *(text.removeprefix("refused: ") for text in reasons),

@@ -59,23 +59,18 @@ def member_opt_out(member_id: str, reason: str, unmatched_ok: bool) -> None:
     """Leave a person out of every future release of this home.
 
     An identifier that no person of any delivery has would leave nobody out: it is refused, and nothing is written, unless you
-    say --unmatched-ok. Where nothing was delivered yet, it is accepted, and compared with the first delivery.
+    say --unmatched-ok. Where nothing was delivered yet, it is accepted, and compared with the first delivery. A policy refuses
+    deliveries while fewer of the list than its opt_outs.matched_at_least belong to a person of any delivery.
 
     Every policy applies it: of claims at its next release, of flat tables and cohorts from the next delivery on. Earlier
     releases stay as they are; `deid release withdraw` withdraws them.
     """
-    from deid_assets.policy.flat import FlatPolicy
-    from deid_assets.policy.loading import policies_in
+    from deid_assets.command_line.opt_outs import require_known, say_consequences
 
     home, member_id = Home.here().create(), _identifier(member_id)
-    _require_known(home, member_id, unmatched_ok)
+    require_known(home, member_id, unmatched_ok)
     _note(home, member_id, reason, listed=True)
-    for one in policies_in(home.policies).values():
-        if isinstance(one, FlatPolicy) and one.source.person is None:
-            click.echo(
-                f"Policy {one.name} will take in no delivery any more: nothing tells which of its records are theirs. Name the "
-                "column that identifies a person (source.person)."
-            )
+    say_consequences(home)
 
 
 @member.command("opt-in")
@@ -84,35 +79,6 @@ def member_opt_out(member_id: str, reason: str, unmatched_ok: bool) -> None:
 def member_opt_in(member_id: str, reason: str) -> None:
     """Take a person off the list of `deid member opt-out`, such as one who was misspelled."""
     _note(Home.here().create(), _identifier(member_id), reason, listed=False)
-
-
-def _require_known(home: Home, member_id: str, unmatched_ok: bool) -> None:
-    """Say whether any delivery has the person.
-
-    Raises
-    ------
-    ReleaseError
-        If none has, and that was not expected.
-    """
-    from deid_assets.release.keyring import secret_of
-    from deid_assets.release.known_people import known_people
-
-    known = known_people(home, [member_id], secret_of(home))
-    if known.matched:
-        return
-    if not known.looked_at:
-        click.echo("Nothing was delivered here yet: the identifier is compared with the first delivery.")
-        return
-    said = (
-        "no person of any delivery here has this identifier, so that it would leave nobody out"
-        + "; one differs only in case, blanks, quotes, leading zeros, invisible characters or script" * bool(known.alike)
-    )
-    if not unmatched_ok:
-        raise ReleaseError(
-            f"{said}. Nothing was written. Write it as deliveries do; or, if the person is in a delivery that is yet to come, "
-            "say --unmatched-ok"
-        )
-    click.echo(f"Note: {said}.")
 
 
 def _note(home: Home, member_id: str, reason: str, listed: bool) -> None:

@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -46,7 +46,8 @@ from deid_assets.policy.loading import applying_opt_outs, load_policy, policy_by
 from deid_assets.policy.models import Policy
 from deid_assets.release.event_log import require_journal
 from deid_assets.release.journal.home_journal import HomeJournal
-from deid_assets.release.keyring import require_secret_of_releases, signing_key_of
+from deid_assets.release.keyring import require_secret_of_releases, secret_of, signing_key_of
+from deid_assets.release.known_people import unmatched_notes
 from deid_assets.release.lineage.telling import TOLD
 from deid_assets.release.publication.recovery import release_folders
 from deid_assets.release.publication.verification import MANIFEST, verify
@@ -166,8 +167,9 @@ def _release_or_unchanged(
                     if report := report_refusal(home, policy, delivery.key, summary):
                         progress.console.print(f"[bold]Report of the refusal[/bold] (restricted)  {report}", soft_wrap=True)
             return summary.exit_code if interruption.received() is None else interruption.say()
+    unmatched = unmatched_notes(policy, home, secret_of(home))
     if isinstance(earlier, Waiting):
-        return _say_waiting(earlier, policy, delivery, progress, as_json)
+        return _say_waiting(earlier, policy, delivery, progress, as_json, unmatched)
     verified = verify(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")
     if not verified.ok:
         raise ReleaseError(
@@ -175,25 +177,34 @@ def _release_or_unchanged(
         )
     if as_json:
         unchanged = {"outcome": "unchanged", "exit_code": PUBLISHED, "policy": policy.name, "delivery": delivery.key}
-        _write_json(unchanged | {"release": str(earlier)})
+        _write_json(unchanged | {"release": str(earlier), "opt_outs": list(unmatched)})
     else:
         progress.console.print(
             f"Unchanged: this delivery was released under this policy before.\n[bold]Published[/bold]  {earlier}"
         )
+        _say_unmatched(progress, unmatched)
     return PUBLISHED
 
 
-def _say_waiting(waiting: Waiting, policy: AnyPolicy, delivery: Delivery, progress: Progress, as_json: bool) -> int:
+def _say_unmatched(progress: Progress, unmatched: Sequence[str]) -> None:
+    for text in unmatched:
+        progress.console.print(text, soft_wrap=True)
+
+
+def _say_waiting(
+    waiting: Waiting, policy: AnyPolicy, delivery: Delivery, progress: Progress, as_json: bool, unmatched: Sequence[str]
+) -> int:
     """Say that the same was staged before, and waits for a person's approval."""
     if as_json:
         said = {"outcome": AWAITING, "exit_code": PUBLISHED, "policy": policy.name, "delivery": delivery.key}
-        _write_json(said | {"release": None, "waiting": waiting.name})
+        _write_json(said | {"release": None, "waiting": waiting.name, "opt_outs": list(unmatched)})
     else:
         progress.console.print(
             "Unchanged: this delivery passed the gate under this policy before.\n"
             f"[bold]Awaiting approval[/bold]  {waiting.name}",
             soft_wrap=True,
         )
+        _say_unmatched(progress, unmatched)
     return PUBLISHED
 
 

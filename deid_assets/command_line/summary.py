@@ -17,9 +17,8 @@ from deid_assets.command_line.progress import Detail
 from deid_assets.errors import REFUSED
 from deid_assets.methods.lattice.diagnosis import best_change, outcome_of_change
 from deid_assets.policy.base import ReleasePolicy
-from deid_assets.policy.withdrawals import withdrawn_members
 from deid_assets.release.keyring import secret_of
-from deid_assets.release.known_people import known_people
+from deid_assets.release.known_people import unmatched_notes
 from deid_assets.release.publication.verification import MANIFEST
 from deid_assets.release.verdict import verdict_of
 from deid_assets.sources.delivery import Delivery
@@ -89,6 +88,7 @@ def summary_json(
         "waiting": summary.waiting,
         "reasons": [text.removeprefix("refused: ") for text in summary.reasons],
         "failed_checks": list(summary.failed_checks),
+        "opt_outs": list(unmatched_notes(policy, home, secret_of(home))),
         "rows": summary.rows,
         "gates": [
             {name: _finite(value) if isinstance(value, float) else value for name, value in asdict(gate).items()}
@@ -137,24 +137,10 @@ def print_summary(
         )
     else:
         console.print("[bold]Nothing was published.[/bold]")
+    for text in unmatched_notes(policy, home, secret_of(home)):
+        console.print(text, soft_wrap=True)
     if detail is not Detail.QUIET:
-        _print_unmatched(console, home)
         console.print(f"{seconds:.0f} seconds, at most {summary.peak_memory_gb:.2f} GB of memory")
-
-
-def _print_unmatched(console: Console, home: Home) -> None:
-    """How many people on the home's list of opt-outs no delivery has: they are perhaps misspelled."""
-    listed = withdrawn_members([home.policies])
-    if not listed:
-        return
-    known = known_people(home, listed, secret_of(home))
-    if known.matched < len(listed):
-        said = f"Opt-outs: {len(listed) - known.matched:,} of {len(listed):,} people on the home's list are in no delivery"
-        if known.left_out:
-            said += " that is kept here with them; flat tables and cohorts keep nobody whom they left out"
-        if known.alike:
-            said += f"; {known.alike:,} of them differ from one only in case, blanks, leading zeros or script"
-        console.print(f"{said}.", soft_wrap=True)
 
 
 def _print_verdict(console: Console, release: Path) -> None:

@@ -1,46 +1,70 @@
-"""Whether the deliveries of a home have a person: an opt-out of somebody whom none has leaves nobody out."""
+"""Whom on a list of opt-outs the deliveries of a home have: somebody whom none has is a person that nobody leaves out.
 
-from collections.abc import Sequence
+Stores are purged, and those of flat tables and cohorts keep nobody whom they left out. A file of keyed digests therefore
+remembers who was found. Without it, people count as unmatched until a delivery has them again.
+"""
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import duckdb
 import numpy as np
 
+from deid_assets.errors import StoreError
 from deid_assets.methods.preparation.eligibility import matching_query
+from deid_assets.policy.base import ReleasePolicy
 from deid_assets.release.cumulative import releases_made, tags_in_order
 from deid_assets.release.keys import Secret
 from deid_assets.release.publication.recovery import REGISTRY
 from deid_assets.release.registry.chain import Registry
+from deid_assets.store import durable
 from deid_assets.store.home import Home
-from deid_assets.store.tables import connect, quoted
+from deid_assets.store.reading import TEXT_AT_MOST, regular_bytes
+from deid_assets.store.tables import connect, owner_only, quoted
 
+FILE = "opt_outs_matched.txt"
+"""In the restricted store: keyed digests of people on lists of opt-outs whom a delivery had, one to a line."""
+
+_LOCK = ".opt_outs_matched.lock"
 _PEOPLE = (("members", "member_id"), ("records", "_person"), ("cohort_people", "person"))
 """Tables of the stage `intake` with a row per person or record, and their columns of people, by kind of policy."""
 
+ALIKE = "case, blanks, quotes, leading zeros, invisible characters or script"
+"""How an identifier differs from one that looks like it."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Known:
-    """How many of some identifiers the deliveries of a home have.
+    """Which of some identifiers the deliveries of a home have; restricted, and without a repr that could show one.
 
     Attributes
     ----------
     looked_at
-        Deliveries that were taken in and tell whose their records are, and releases of others.
+        Deliveries that tell whose their records are, and releases of others.
+    unread
+        Stores that could not be read, because a run is at work on them or they are damaged.
     matched
-        Identifiers that belong to a person of any of them.
+        Identifiers that belong to a person of any delivery.
     alike
         Of the others, those that would if case, blanks, leading zeros, the script and the like did not count.
-    left_out
-        Whether deliveries of flat tables or cohorts were looked at: they keep nobody who had opted out when they were taken in.
     """
 
     looked_at: int
-    matched: int
-    alike: int
-    left_out: bool = False
+    unread: int
+    matched: frozenset[str]
+    alike: frozenset[str]
+
+    def unmatched(self, listed: Collection[str]) -> int:
+        """How many of the identifiers belong to nobody."""
+        return len(set(listed) - self.matched)
+
+    def are_enough(self, listed: Collection[str], at_least: float) -> bool:
+        """Whether the share of identifiers that belong to somebody is at least this one."""
+        return len(listed) - self.unmatched(listed) >= at_least * len(listed)
 
 
-def known_people(home: Home, identifiers: Sequence[str], secret: Secret) -> Known:
+def known_people(home: Home, identifiers: Collection[str], secret: Secret) -> Known:
     """Look for people in everything that was taken in here.
 
     Parameters
@@ -48,28 +72,100 @@ def known_people(home: Home, identifiers: Sequence[str], secret: Secret) -> Know
     identifiers
         As deliveries write them.
     secret
-        Under which the members of releases are tagged, who are known although the store of their delivery was removed.
+        Under which people are remembered, and the members of releases are tagged.
+    """
+    listed = sorted(set(identifiers))
+    remembered = _remembered(home)
+    matched = {one for one in listed if _digest(one, secret) in remembered}
+    alike, looked_at, unread = set[str](), 0, 0
+    for population in _delivered_with_releases(home, secret):
+        looked_at += 1
+        found = np.isin(tags_in_order(listed, secret), population)
+        matched |= {one for one, there in zip(listed, found, strict=True) if there}
+    for file in sorted(home.store.glob("*/*.duckdb")):
+        try:
+            with connect(file, read_only=True) as connection:
+                for relation, column in _people_in(connection):
+                    looked_at += 1
+                    for one, exact in connection.execute(matching_query(relation, quoted(column)), [listed]).fetchall():
+                        (matched if exact else alike).add(one)
+        except (StoreError, duckdb.Error):
+            unread += 1
+    return Known(looked_at, unread, frozenset(matched), frozenset(alike - matched))
+
+
+def remember(home: Home, people: Iterable[str], secret: Secret) -> None:
+    """Remember people on lists of opt-outs whom a delivery has.
 
     Raises
     ------
-    StoreError
-        If a run is at work on a store.
+    ReleaseError, StoreError
+        If the file cannot be read or written.
     """
-    matched, alike, looked_at, left_out = set[str](), set[str](), 0, False
-    for file in sorted(home.store.glob("*/*.duckdb")):
-        with connect(file, read_only=True) as connection:
-            for table, column in _people_in(connection):
-                looked_at += 1
-                left_out |= column != "member_id"
-                found = connection.execute(matching_query(table, quoted(column)), [list(identifiers)]).fetchall()
-                matched |= {one for one, exact in found if exact}
-                alike |= {one for one, exact in found if not exact}
-    tags, commitment = tags_in_order(list(identifiers), secret), secret.commitment()
+    new = {_digest(one, secret) for one in people} - _remembered(home)
+    if new:
+        owner_only(home.store)
+        with durable.locked(home.store / _LOCK):
+            lines = sorted(new | _remembered(home))
+            durable.replace(home.store / FILE, "".join(f"{line}\n" for line in lines).encode(), 0o600)
+
+
+def share_problems(policy: ReleasePolicy, known: Known) -> tuple[str, ...]:
+    """Why the home's list of opt-outs cannot be trusted under a policy, without saying how many match."""
+    listed, at_least = policy.opt_outs.withdrawn, policy.opt_outs.matched_at_least
+    if known.are_enough(listed, at_least):
+        return ()
+    return (
+        f"the home's list of opt-outs: of {len(listed):,} identifiers listed fewer than the share {at_least:g} "
+        "(opt_outs.matched_at_least of the policy) are those of a person of any delivery of this home, so that people who "
+        "opted out may be released; check whether they are written as deliveries write them (prefixes, leading zeros, upper "
+        "and lower case, white space), and correct them with `deid member opt-in` and `deid member opt-out`. Where many of "
+        "those listed are yet to be delivered, state a smaller share; 0 asks for none" + _unread_said(known),
+    )
+
+
+def unmatched_notes(policy: ReleasePolicy, home: Home, secret: Secret) -> tuple[str, ...]:
+    """How many people on each list of opt-outs match nobody, in sentences; for the operator only, because they count people."""
+    lists = {"the policy's list": policy.opt_outs.all_members, "the home's list": policy.opt_outs.withdrawn}
+    if not any(lists.values()):
+        return ()
+    known = known_people(home, [one for listed in lists.values() for one in listed], secret)
+    return tuple(note for name, listed in lists.items() if (note := unmatched_note(name, listed, known)) is not None)
+
+
+def unmatched_note(name: str, listed: Sequence[str], known: Known) -> str | None:
+    """How many people on a list of opt-outs match nobody; None if everybody is matched."""
+    unmatched, alike = known.unmatched(listed), len(known.alike & set(listed))
+    if not unmatched:
+        return None
+    looks = f"; {alike:,} of them differ from that of a person only in {ALIKE}" if alike else ""
+    return (
+        f"Opt-outs: {unmatched:,} of {len(listed):,} identifiers on {name} are those of no person of any delivery here, and "
+        f"leave nobody out{looks}{_unread_said(known)}."
+    )
+
+
+def _unread_said(known: Known) -> str:
+    return f" ({known.unread:,} stores could not be looked at: a run is at work on them, or they are damaged)" * bool(
+        known.unread
+    )
+
+
+def _digest(identifier: str, secret: Secret) -> str:
+    return secret.keyed_digest("person who opted out and was delivered", identifier)
+
+
+def _remembered(home: Home) -> frozenset[str]:
+    if not os.path.lexists(home.store / FILE):
+        return frozenset()
+    return frozenset(regular_bytes(home.store / FILE, TEXT_AT_MOST).decode("ascii", "replace").split())
+
+
+def _delivered_with_releases(home: Home, secret: Secret) -> Iterator[np.ndarray]:
+    """Tags of everybody who was delivered with a release, or released where it kept no roll."""
     for release in releases_made(home.store / "manifests", Registry(home.releases / REGISTRY)):
-        if len(release.tags) and release.commitment == commitment:
-            looked_at += 1
-            matched |= {one for one, there in zip(identifiers, np.isin(tags, release.tags), strict=True) if there}
-    return Known(looked_at, len(matched), len(alike - matched), left_out)
+        if len(release.tags) and release.commitment == secret.commitment():
+            yield release.roll().tags
 
 
 def _people_in(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:

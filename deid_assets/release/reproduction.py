@@ -24,7 +24,8 @@ from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import policy_called
 from deid_assets.policy.withdrawals import OptOutLine, note
 from deid_assets.release.journal.home_journal import HomeJournal
-from deid_assets.release.keyring import signing_key_of
+from deid_assets.release.keyring import secret_of, signing_key_of
+from deid_assets.release.known_people import remember
 from deid_assets.release.lineage.published import PublishedRelease
 from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
 from deid_assets.release.publication.recovery import LOCK, REGISTRY
@@ -99,6 +100,8 @@ def recall(home: Home, published: PublishedRelease, temporary: Home) -> AnyPolic
     if published.number > 1:  # numbers before it were in use, even if nothing of them was published
         owner_only(owner_only(waiting_in(temporary)) / published.policy / f"{published.number - 1:04d}")
     policy = _policy_as_released(home, published, temporary)
+    # The temporary home has one delivery; whoever opted out may have been in others.
+    remember(temporary, policy.opt_outs.withdrawn, secret_of(home))
     # Earlier releases name lines of the home's journal, which says of people only what the secret tells.
     HomeJournal(temporary).begin_copy(signing_key_of(temporary))
     return policy

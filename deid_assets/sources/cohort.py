@@ -14,7 +14,7 @@ import duckdb
 import pandas as pd
 
 from deid_assets.errors import DeliveryError, PolicyError
-from deid_assets.methods.preparation.eligibility import NOBODY, OptedOut, OptOutMatch, match_query
+from deid_assets.methods.preparation.eligibility import NOBODY, NOBODY_LEFT_OUT, LeftOut, OptedOut, OptOutMatch, match_query
 from deid_assets.reference.states import STATE_CODES, state_codes
 from deid_assets.sources.report import Metadata
 from deid_assets.sources.text_tables import read_text_table
@@ -143,11 +143,14 @@ class Cohort:
         record int64 | source_column | rule: what each unusable row breaks.
     report
         What was left out, as counts.
+    left_out
+        What was found of the people who opted out.
     """
 
     people: pd.DataFrame = field(repr=False)
     unusable: pd.DataFrame = field(repr=False)
     report: CohortReport
+    left_out: LeftOut = NOBODY_LEFT_OUT
 
 
 def read_cohort(
@@ -174,8 +177,7 @@ def read_cohort(
     ------
     DeliveryError
         If the file cannot be read, lacks a column or has no usable row, if a person occurs twice, if too many rows are
-        unusable, or if the people who opted out may be spelled otherwise. It names column, rule and number of rows, never a
-        value.
+        unusable. It names column, rule and number of rows, never a value.
     """
     columns = layout.columns()
     text = read_text_table(path, columns, table=layout.table, delimiter=layout.delimiter, folder=folder, what="cohort")
@@ -188,7 +190,8 @@ def read_cohort(
             f"cohort: {path.name}: column {layout.person}: {int(again.sum()):,} rows of persons who occur more than once; a"
             " cohort has one record for each person"
         )
-    leaving = _opted_out(text, path, layout, opted_out)
+    leaving = text["person"].isin(opted_out.everybody)
+    left_out = LeftOut(tuple(text["person"][leaving]), _problems(text, layout, opted_out))
     left = pd.DataFrame({"record": people["record"][leaving], "source_column": layout.person, "rule": OPTED_OUT})
     text, people = text[~leaving], people[~leaving].copy()
     people["age"] = _ages(text, layout, broken)
@@ -217,11 +220,11 @@ def read_cohort(
         raise DeliveryError(f"cohort: {path.name}: no row is usable")
     unusable = pd.concat([left, broken.listed(people["record"])], ignore_index=True)
     counts = {**broken.counts, **({(layout.person, OPTED_OUT): len(left)} if len(left) else {})}
-    return Cohort(used, unusable, CohortReport(path.name, len(text) + len(left), len(used), counts))
+    return Cohort(used, unusable, CohortReport(path.name, len(text) + len(left), len(used), counts), left_out)
 
 
-def _opted_out(text: pd.DataFrame, path: Path, layout: CohortLayout, opted_out: OptedOut) -> pd.Series:
-    """Whether the person of a row opted out."""
+def _problems(text: pd.DataFrame, layout: CohortLayout, opted_out: OptedOut) -> tuple[str, ...]:
+    """Why the lists of people who opted out cannot be trusted."""
     everybody = text[["person"]].dropna()
 
     def match(listed: Sequence[str]) -> OptOutMatch:
@@ -229,10 +232,8 @@ def _opted_out(text: pd.DataFrame, path: Path, layout: CohortLayout, opted_out: 
             connection.register("everybody", everybody)
             return OptOutMatch(*connection.execute(match_query("everybody", "person"), [list(listed)]).fetchall()[0])
 
-    problems = opted_out.problems(match) if opted_out.everybody else ()
-    if problems:
-        raise DeliveryError(f"cohort: {path.name}: column {layout.person}: {'; '.join(problems)}")
-    return text["person"].isin(opted_out.everybody)
+    found = opted_out.problems(match) if opted_out.everybody else ()
+    return tuple(f"column {layout.person}: {problem}" for problem in found)
 
 
 class _Broken:

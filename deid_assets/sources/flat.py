@@ -3,13 +3,13 @@
 import os
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 import duckdb
 
 from deid_assets.errors import DeliveryError
-from deid_assets.methods.preparation.eligibility import NOBODY, OptedOut, OptOutMatch, match_query
+from deid_assets.methods.preparation.eligibility import NOBODY, NOBODY_LEFT_OUT, LeftOut, OptedOut, OptOutMatch, match_query
 from deid_assets.sources.any_format import stage_file
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.files import Staging, count_rows, key_parts, naming_damaged_files
@@ -51,7 +51,7 @@ class FlatReport:
     """Counts of one intake: rows read and kept per table, and rows in quarantine by rule and column.
 
     `hints` say why values of a column may be outside its hierarchy. `digest` is that of the delivery, over exactly the
-    bytes that were read.
+    bytes that were read. `left_out` is what was found of the people who opted out.
     """
 
     rows_read: Mapping[str, int]
@@ -61,6 +61,7 @@ class FlatReport:
     files: tuple[str, ...]
     warnings: tuple[str, ...]
     digest: str
+    left_out: LeftOut = NOBODY_LEFT_OUT
 
     def metadata(self) -> Metadata:
         """For the event log."""
@@ -135,10 +136,12 @@ def read_flat_delivery(
                     )
                 tables = [(name, own) for name, _, own in wanted]
                 _no_rows_are_unusable_yet(connection)
+                left_out = NOBODY_LEFT_OUT
                 if persons is not None:
                     _require_few_records(connection, delivery.key, persons)
-                    _leave_out(connection, delivery.key, persons)
-                return _take_in(staging, schema, delivery.key, tables, allowed, quarantine_at_most, one_column)
+                    left_out = _leave_out(connection, persons)
+                report = _take_in(staging, schema, delivery.key, tables, allowed, quarantine_at_most, one_column)
+                return replace(report, left_out=left_out)
     except DeliveryError:
         raise
     except duckdb.Error as error:
@@ -237,21 +240,25 @@ def _no_rows_are_unusable_yet(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TEMP TABLE unusable (source_table VARCHAR, row_key BIGINT, source_column VARCHAR, rule VARCHAR)")
 
 
-def _leave_out(connection: duckdb.DuckDBPyConnection, key: str, persons: Persons) -> None:
-    """Leave out the records of people who opted out; refuse a list that may be spelled otherwise than the delivery."""
+def _leave_out(connection: duckdb.DuckDBPyConnection, persons: Persons) -> LeftOut:
+    """Leave out the records of people who opted out."""
     relation, person = quoted(f"read_{RECORDS}"), quoted(PERSON)
 
     def match(listed: Sequence[str]) -> OptOutMatch:
         return OptOutMatch(*connection.execute(match_query(relation, person), [list(listed)]).fetchall()[0])
 
-    problems = persons.opted_out.problems(match)
-    if problems:
-        raise DeliveryError(f"delivery {key}: column {persons.column}: {'; '.join(problems)}")
     connection.execute(
         f"INSERT INTO unusable SELECT ?, row_key, ?, ? FROM {relation} "
         f"WHERE {person}::VARCHAR IN (SELECT unnest(?::VARCHAR[]))",
         [RECORDS, persons.column, OPTED_OUT, persons.opted_out.everybody],
     )
+    left_out = connection.execute(
+        f"SELECT DISTINCT r.{person}::VARCHAR FROM {relation} AS r JOIN unusable AS u ON u.row_key = r.row_key "
+        "AND u.source_table = ? AND u.rule = ?",
+        [RECORDS, OPTED_OUT],
+    ).fetchall()
+    problems = tuple(f"column {persons.column}: {text}" for text in persons.opted_out.problems(match))
+    return LeftOut(tuple(sorted(one for (one,) in left_out)), problems)
 
 
 def _require_few_records(connection: duckdb.DuckDBPyConnection, key: str, persons: Persons) -> None:

@@ -3,7 +3,7 @@
 import sys
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from deid_assets.methods.preparation.rule_figures import may_be_newborn
 from deid_assets.store.tables import Query, Table
@@ -271,6 +271,26 @@ class OptedOut:
 
 NOBODY = OptedOut()
 """Nobody opted out."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What an intake found of the people who opted out.
+
+    Attributes
+    ----------
+    people
+        Identifiers of those whom the delivery has; restricted.
+    problems
+        Why the lists cannot be trusted to exclude the intended people, `OptedOut.problems`.
+    """
+
+    people: tuple[str, ...] = field(default=(), repr=False)
+    problems: tuple[str, ...] = ()
+
+
+NOBODY_LEFT_OUT = LeftOut()
+"""Nobody who opted out was looked for."""
 
 
 def eligible_claims(
