@@ -22,6 +22,7 @@ from deid_assets.release.journal.comparison import unknown_to
 from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import PublicKey
+from deid_assets.release.known_people import unmatched_on
 from deid_assets.release.lineage.audit import Audited, audit_document, document_bytes
 from deid_assets.release.lineage.columns import DerivedColumn, derived_columns
 from deid_assets.release.lineage.graph import Lineage
@@ -79,7 +80,16 @@ def audited(home: Home, published: PublishedRelease, key: PublicKey | None) -> A
         of_log.runs_before,
         columns,
         tuple(dict.fromkeys([*problems, *unread])),
+        _unmatched(home, published),
     )
+
+
+def _unmatched(home: Home, published: PublishedRelease) -> tuple[str, ...]:
+    """How many people on the lists that the release applied match nobody now."""
+    if published.restricted is None:
+        return ()
+    applied = json.loads(published.restricted["policy"]["text"]).get("opt_outs", {})
+    return unmatched_on(applied.get("members", ()), applied.get("withdrawn", ()), home, secret_of(home))
 
 
 def lineage_of_release(home: Home, published: PublishedRelease) -> Lineage | None:

@@ -35,6 +35,8 @@ def audit(release: Path, key_file: Path | None) -> None:
     for problem in found.problems:
         click.echo(f"problem: {problem}", err=True)
     click.echo(f"release {published.name} is {'NOT ' if found.problems else ''}in order")
+    for note in found.opt_outs:
+        click.echo(note)
     click.echo(f"Audit (restricted)  {page}\n                    {document}")
     if found.problems:
         raise SystemExit(ERROR)

@@ -160,7 +160,10 @@ def _removed(policy: Policy) -> Iterator[str]:
             f"{policy.opt_outs.matched_at_least:.0%} of them"
         )
     if policy.opt_outs.withdrawn:
-        yield f"members who opted out of all releases of this home: {len(policy.opt_outs.withdrawn)}"
+        yield (
+            f"members who opted out of all releases of this home: {len(policy.opt_outs.withdrawn)}; the delivery is refused if "
+            f"fewer than {policy.opt_outs.matched_at_least:.0%} of them are in any delivery of the home"
+        )
     if removal.newborn_days is not None:
         yield f"claims up to {removal.newborn_days} days after birth"
     if removal.non_procedure_claims:

@@ -5,7 +5,7 @@ remembers who was found. Without it, people count as unmatched until a delivery 
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 import duckdb
@@ -126,14 +126,19 @@ def share_problems(policy: ReleasePolicy, known: Known) -> tuple[str, ...]:
 
 def unmatched_notes(policy: ReleasePolicy, home: Home, secret: Secret) -> tuple[str, ...]:
     """How many people on each list of opt-outs match nobody, in sentences; for the operator only, because they count people."""
-    lists = {"the policy's list": policy.opt_outs.all_members, "the home's list": policy.opt_outs.withdrawn}
-    if not any(lists.values()):
+    return unmatched_on(policy.opt_outs.all_members, policy.opt_outs.withdrawn, home, secret)
+
+
+def unmatched_on(listed: Collection[str], withdrawn: Collection[str], home: Home, secret: Secret) -> tuple[str, ...]:
+    """The same for the list of a policy and that of the home, as they were when a release was made."""
+    if not (listed or withdrawn):
         return ()
-    known = known_people(home, [one for listed in lists.values() for one in listed], secret)
-    return tuple(note for name, listed in lists.items() if (note := unmatched_note(name, listed, known)) is not None)
+    known = known_people(home, [*listed, *withdrawn], secret)
+    notes = unmatched_note("the policy's list", listed, known), unmatched_note("the home's list", withdrawn, known)
+    return tuple(note for note in notes if note is not None)
 
 
-def unmatched_note(name: str, listed: Sequence[str], known: Known) -> str | None:
+def unmatched_note(name: str, listed: Collection[str], known: Known) -> str | None:
     """How many people on a list of opt-outs match nobody; None if everybody is matched."""
     unmatched, alike = known.unmatched(listed), len(known.alike & set(listed))
     if not unmatched:

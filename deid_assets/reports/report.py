@@ -33,6 +33,8 @@ LIMITS = (
     "above 100 %. T stands for a share among fewer than 11 people, by the noisy count.",
     "Attribute disclosure is measured within classes of members with the same demographics. What can be inferred from other "
     "columns is measured with the models named; a better model may find more.",
+    "People who opted out are left out by the identifiers that they were listed with. How many of these match nobody is in no "
+    "published document, because that would tell who was delivered; the publisher sees it.",
 )
 """What the numbers do not say (methods#confidence, methods#attribute-disclosure)."""
 
@@ -41,6 +43,7 @@ FLAT_LIMITS = (
     *LIMITS[2:3],
     "Attribute disclosure is measured within classes. What other columns predict about everyone with such a record, without "
     "identifying anybody, is not measured.",
+    *LIMITS[4:],
 )
 """The same for a flat table, in which classes are counted and nothing is simulated."""
 

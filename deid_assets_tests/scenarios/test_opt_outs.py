@@ -161,6 +161,20 @@ class TestEveryRun:
         code, printed = deid_here(home.root, *run, "--json", "--quiet")
         assert code == PUBLISHED and said in json.loads(printed[printed.index("{") :])["opt_outs"][0]
 
+    def test_the_audit_says_so_and_no_published_file_does(self, home, kind):
+        write_policy(home.policies, changed(kind.values, opt_outs={"members": ["x-2"], "matched_at_least": 0}))
+        assert opt_out(home, "x-1")[0] == PUBLISHED
+        assert kind.run(home, 0)[0] == PUBLISHED
+        code, printed = deid_here(home.root, "audit", "flat_table/0001")
+        page = (home.store / "manifests" / "flat_table" / "0001.audit.html").read_text()
+        for whose in ("policy", "home"):
+            assert f"1 of 1 identifiers on the {whose}'s list are those of no person" in unwrapped(printed), (code, printed)
+            assert f"1 of 1 identifiers on the {whose}&#39;s list" in page
+        for file in home.releases.rglob("*"):
+            assert not file.is_file() or b"identifiers on the" not in file.read_bytes(), file.name
+        report = (home.releases / "flat_table" / "0001" / "report.html").read_text()
+        assert "How many of these match nobody is in no published document" in report
+
     def test_a_store_at_work_is_no_proof_that_nobody_is_there(self, home, kind):
         assert kind.run(home, 0)[0] == PUBLISHED
         (file,) = home.store.glob("flat_table/*.duckdb")

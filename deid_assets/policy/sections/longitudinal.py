@@ -134,8 +134,8 @@ class OptOuts(Section):
     matched_at_least: Annotated[float, Field(ge=0, le=1)] = Field(
         0.5,
         description="share of the listed identifiers that must belong to delivered members: a list that matches nobody is "
-        "spelled differently, or belongs to another delivery; 0: no identifier needs to match, as where a delivery "
-        "is a small extract",
+        "spelled differently, or belongs to another delivery; of the home's own list, the same share must belong to people of "
+        "any delivery of the home; 0: no identifier needs to match, as where a delivery is a small extract",
     )
     _listed: tuple[str, ...] | None = PrivateAttr(None)
     _digest: str = PrivateAttr("")
@@ -154,7 +154,7 @@ class OptOuts(Section):
 
     @property
     def withdrawn(self) -> tuple[str, ...]:
-        """Identifiers on the home's own list, in order; they need not be in any delivery."""
+        """Identifiers on the home's own list, in order; `matched_at_least` of them are in some delivery of the home."""
         return self._withdrawn
 
     def with_withdrawn(self, members: tuple[str, ...]) -> "OptOuts":

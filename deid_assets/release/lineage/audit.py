@@ -42,6 +42,8 @@ class Audited:
         What each published column derives from.
     problems
         What is wrong, each as a sentence; empty for a release in order.
+    opt_outs
+        How many people on the lists of opt-outs that were applied match nobody, each as a sentence.
     """
 
     release: PublishedRelease
@@ -52,6 +54,7 @@ class Audited:
     runs_before: Sequence[RecordedRun]
     columns: Sequence[DerivedColumn]
     problems: Sequence[str]
+    opt_outs: Sequence[str] = ()
 
 
 def audit_document(found: Audited) -> dict[str, Json]:
@@ -67,6 +70,7 @@ def audit_document(found: Audited) -> dict[str, Json]:
         "approval": public.get("approval"),
         "in_order": not found.problems,
         "problems": list(found.problems),
+        "opt_outs": list(found.opt_outs),
         "verification": [asdict(check) for check in found.verified.checks],
         "delivery": dict(told["delivery"]),
         "policy": {"name": found.release.policy, "title": policy.get("title", ""), "hash": public["policy"]["hash"]},
