@@ -119,9 +119,8 @@ class TestAShareThatMatchesNobody:
 
 
 class TestWhoeverWasDelivered:
+    @pytest.mark.parametrize("kind", [OfFlatTables, OfCohorts], indirect=True)
     def test_is_remembered_when_the_store_is_purged_and_later_deliveries_have_them_no_longer(self, home, kind):
-        if isinstance(kind, OfClaims):
-            pytest.skip("its synthetic deliveries all have the same members")
         assert opt_out(home, kind.known)[0] == PUBLISHED
         code, printed = kind.run(home, 0)
         assert code == PUBLISHED and "identifiers on" not in printed, printed
@@ -138,6 +137,16 @@ class TestWhoeverWasDelivered:
         assert kind.run(home, 1 if isinstance(kind, OfClaims) else 0)[0] == PUBLISHED
         content = (home.store / FILE).read_text()
         assert len(content.split()) == 1 and kind.known not in content
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("kind", [OfCohorts], indirect=True)
+def test_a_release_is_reproduced_although_its_delivery_has_nobody_of_the_list(home, kind):
+    assert opt_out(home, kind.known)[0] == PUBLISHED
+    assert kind.run(home, 0)[0] == PUBLISHED
+    assert kind.run(home, 5)[0] == PUBLISHED
+    code, printed = deid_here(home.root, "reproduce", "cohort/0002", "--quiet")
+    assert code == PUBLISHED and "all files are equal" in printed, printed
 
 
 class TestLookAlikes:
