@@ -369,6 +369,10 @@ def policy_adopt(
     found, file = find_policy(home, name)
     if deliveries is not None and not deliveries.is_dir():
         raise DeliveryError(f"the folder {deliveries} does not exist; create it first")
+    if deliveries is not None and deliveries.resolve().is_relative_to(home.root.resolve()):
+        raise DeliveryError(
+            f"the folder {deliveries} is in the home {home.root}, where no delivery arrives: name the one that senders write to"
+        )
     if file is not None:
         found = adopt_here(releases_here(home), found, file)
         say_witnesses(home)
@@ -498,16 +502,21 @@ def delivery_remove(key: str, policy_name: str, reason: str) -> None:
 @main.command("purge")
 @click.option("--reason", default="past its retention", show_default=True, help="Recorded in the restricted store.")
 @click.option("--yes", is_flag=True, help="Remove them; without it, only list what would be removed.")
-def purge_stores(reason: str, yes: bool) -> None:
+@click.option("--with-waiting", is_flag=True, help="Also remove stores of which a release waits for approval.")
+def purge_stores(reason: str, yes: bool, with_waiting: bool) -> None:
     """Remove restricted stores, with their crosswalks, that are past their policy's retention. Releases stay."""
     from deid_assets.command_line.deliveries import expired_stores, purge
 
     home = Home.here()
     expired = expired_stores(home)
     for one in expired:
-        if yes:
+        kept = one.waits is not None and not (yes and with_waiting)
+        if yes and not kept:
             purge(home, one, reason)
-        click.echo(f"{one.policy}  {one.delivery}  {one.days} days old  {'removed' if yes else 'would be removed'}")
+        said = "removed" if yes else "would be removed"
+        if one.waits is not None and kept:
+            said = f"kept: release {one.waits} of it waits for approval (--with-waiting removes it, too)"
+        click.echo(f"{one.policy}  {one.delivery}  {one.days} days old  {said}")
     if yes and expired:
         say_witnesses(home)
     if not expired:
