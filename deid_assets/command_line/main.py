@@ -21,6 +21,7 @@ from deid_assets.command_line.demographics import demographics
 from deid_assets.command_line.expert_review import expert_review
 from deid_assets.command_line.journal import home_group, journal
 from deid_assets.command_line.members import member, release
+from deid_assets.command_line.rules import rules
 from deid_assets.errors import ERROR, DeidError, DeliveryError, PolicyError, ReleaseError
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
@@ -114,6 +115,7 @@ main.add_command(member)
 main.add_command(release)
 main.add_command(journal)
 main.add_command(backup)
+main.add_command(rules)
 main.add_command(restore)
 main.add_command(home_group)
 
