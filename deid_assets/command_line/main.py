@@ -609,9 +609,13 @@ def key_rotate(lost: str | None) -> None:
 @key.command("new-secret")
 def key_new_secret() -> None:
     """Create a new secret after the old one was lost: pseudonyms, noise and sample change from then on."""
-    from deid_assets.release.keyring import new_secret
+    from deid_assets.release.keyring import accept_given_secret, new_secret
 
-    new_secret(Home.here().create())
+    home = Home.here().create()
+    if accept_given_secret(home):
+        click.echo("The secret that the environment gives is that of this home from now on. Keep it elsewhere.")
+        return
+    new_secret(home)
     click.echo("A new secret was created in the folder keys. Back it up.")
 
 
