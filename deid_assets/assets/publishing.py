@@ -48,6 +48,7 @@ from deid_assets.release.event_log import (
     stale_stages,
     witness,
 )
+from deid_assets.release.home_rules import require_rules
 from deid_assets.release.journal.comparison import JOURNAL_HEAD
 from deid_assets.release.keyring import require_secret_of_releases
 from deid_assets.release.keys import Secret
@@ -208,6 +209,7 @@ def publish(
     secret, delivery = workplace.secret(), workplace.delivery(context.partition_key)
     require_secret_of_releases(workplace.home, secret)
     require_journal(context.instance, releases.journal.file.read())
+    require_rules(workplace.home, policy)
     tables = PublishedTables.of(context, policy, workplace, staging)
     # Keyed: a data version is a digest of its inputs, against which a guess of who opted out could be tested.
     own = own_key(context)

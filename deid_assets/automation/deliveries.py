@@ -36,11 +36,14 @@ class Watched:
     folder: Path
     complete_when: str
 
-    def folders(self) -> Iterator[tuple[Path, bool]]:
-        """Yield every folder in it, in the order of their names, and whether it is complete; no links."""
+    def folders(self) -> Iterator[tuple[Path, bool | None]]:
+        """Yield every folder in it, by name, and whether it is complete; None if that cannot be read. No links."""
         for path in sorted(self.folder.iterdir()):
             if path.is_dir() and not path.is_symlink():
-                yield path, (path / self.complete_when).is_file()
+                try:
+                    yield path, (path / self.complete_when).is_file()
+                except OSError:  # such as the lost+found of a disk
+                    yield path, None
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,12 @@ def delivery_sensor(
     def arrived_deliveries(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         with without_values("the watched folder", home.store):
             known = set(context.instance.get_dynamic_partitions(name))
-            complete, waiting = _look(home, policy, watched)
+            complete, waiting, others = _look(home, policy, watched)
+            if others:
+                context.log.warning(
+                    f"{others} folders in {watched.folder} are no deliveries and are left alone: they cannot be read, or their "
+                    "names are no keys (letters, digits, '_', '.' and '-', no blanks or accents); rename those that are"
+                )
             new = [
                 one
                 for one in complete
@@ -116,19 +124,21 @@ def _is_left(instance: dg.DagsterInstance, home: Home, policy: str, key: str) ->
     return not runs and registered_delivery(home, key).complete_when is not None
 
 
-def _look(home: Home, policy: AnyPolicy, watched: Watched) -> tuple[list[Arrived], int]:
-    """The complete deliveries in the order of their markers, and how many folders have none yet."""
+def _look(home: Home, policy: AnyPolicy, watched: Watched) -> tuple[list[Arrived], int, int]:
+    """The complete deliveries in the order of their markers, how many folders have none yet, and how many are no deliveries."""
     if not watched.folder.is_dir():
         raise DeliveryError(
             f"the watched folder {watched.folder} does not exist; create it, or name another one with "
             f"`deid policy adopt {policy.name} --deliveries FOLDER`"
         )
     removed = {one.delivery: one.time for one in removals(home) if one.what == REMOVED and one.policy == policy.name}
-    complete, waiting = [], 0
+    complete, waiting, others = [], 0, 0
     for folder, is_complete in watched.folders():
         if folder.name.startswith("."):
             continue
-        plain_key(folder.name)
+        if not _is_key(folder.name) or is_complete is None:
+            others += 1
+            continue
         if not is_complete:
             waiting += 1
             continue
@@ -137,7 +147,15 @@ def _look(home: Home, policy: AnyPolicy, watched: Watched) -> tuple[list[Arrived
         if gone is None or marked / 1e9 > datetime.datetime.fromisoformat(gone).timestamp():
             delivery = Delivery(folder.name, policy.source.kind, (folder.absolute(),), {}, watched.complete_when)
             complete.append(Arrived(delivery, marked))
-    return sorted(complete, key=lambda one: (one.marked, one.delivery.key)), waiting
+    return sorted(complete, key=lambda one: (one.marked, one.delivery.key)), waiting, others
+
+
+def _is_key(name: str) -> bool:
+    try:
+        plain_key(name)
+    except DeliveryError:
+        return False
+    return True
 
 
 def _nothing_new(watched: Watched, known: int, waiting: int) -> str:

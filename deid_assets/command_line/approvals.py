@@ -123,6 +123,15 @@ def _policy_now(home: Home, policy_file: Path | None, name: str) -> "AnyPolicy":
     PolicyError
         If it does not exist, or the home has another text of it than the file: an old copy of a policy decides nothing.
     """
+    from deid_assets.release.home_rules import require_rules
+
+    found = _named_policy(home, policy_file, name)
+    require_rules(home, found)
+    return found
+
+
+def _named_policy(home: Home, policy_file: Path | None, name: str) -> "AnyPolicy":
+    """The policy of a name, in the home or in a file."""
     from deid_assets.policy.loading import is_in, load_policy
     from deid_assets.resources import Policies
 

@@ -92,11 +92,20 @@ def remove_delivery(home: Home, policy_name: str, key: str, reason: str) -> None
 
 @dataclass(frozen=True)
 class Expired:
-    """A restricted store past its retention."""
+    """A restricted store past its retention.
+
+    Attributes
+    ----------
+    policy, delivery, days
+        Whose it is, and how old.
+    waits
+        The release of it that waits for approval, whose judge may want to look into the store; None if none does.
+    """
 
     policy: str
     delivery: str
     days: int
+    waits: str | None = None
 
 
 def expired_stores(home: Home) -> list[Expired]:
@@ -110,12 +119,16 @@ def expired_stores(home: Home) -> list[Expired]:
     kept = {name: use.retention_days for name, use in uses_in(home).items() if use.retention_days is not None}
     if not kept:
         raise StoreError("no policy has a retention; state one with `deid policy adopt NAME --retention DAYS`")
+    waiting = {
+        (one.policy, one.delivery): f"{one.policy}/{one.number:04d}"
+        for one in awaiting(releases_of(Workplace(str(home.root))), lambda _: "")
+    }
     found = []
     for name, days in sorted(kept.items()):
         for file in sorted((home.store / name).glob("*.duckdb")):
             age = now() - datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC)
             if age > datetime.timedelta(days=days):
-                found.append(Expired(name, file.stem, age.days))
+                found.append(Expired(name, file.stem, age.days, waiting.get((name, file.stem))))
     return found
 
 

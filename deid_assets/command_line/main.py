@@ -21,6 +21,7 @@ from deid_assets.command_line.demographics import demographics
 from deid_assets.command_line.expert_review import expert_review
 from deid_assets.command_line.journal import home_group, journal
 from deid_assets.command_line.members import member, release
+from deid_assets.command_line.rules import rules
 from deid_assets.errors import ERROR, DeidError, DeliveryError, PolicyError, ReleaseError
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
@@ -114,6 +115,7 @@ main.add_command(member)
 main.add_command(release)
 main.add_command(journal)
 main.add_command(backup)
+main.add_command(rules)
 main.add_command(restore)
 main.add_command(home_group)
 
@@ -369,6 +371,10 @@ def policy_adopt(
     found, file = find_policy(home, name)
     if deliveries is not None and not deliveries.is_dir():
         raise DeliveryError(f"the folder {deliveries} does not exist; create it first")
+    if deliveries is not None and deliveries.resolve().is_relative_to(home.root.resolve()):
+        raise DeliveryError(
+            f"the folder {deliveries} is in the home {home.root}, where no delivery arrives: name the one that senders write to"
+        )
     if file is not None:
         found = adopt_here(releases_here(home), found, file)
         say_witnesses(home)
@@ -498,16 +504,21 @@ def delivery_remove(key: str, policy_name: str, reason: str) -> None:
 @main.command("purge")
 @click.option("--reason", default="past its retention", show_default=True, help="Recorded in the restricted store.")
 @click.option("--yes", is_flag=True, help="Remove them; without it, only list what would be removed.")
-def purge_stores(reason: str, yes: bool) -> None:
+@click.option("--with-waiting", is_flag=True, help="Also remove stores of which a release waits for approval.")
+def purge_stores(reason: str, yes: bool, with_waiting: bool) -> None:
     """Remove restricted stores, with their crosswalks, that are past their policy's retention. Releases stay."""
     from deid_assets.command_line.deliveries import expired_stores, purge
 
     home = Home.here()
     expired = expired_stores(home)
     for one in expired:
-        if yes:
+        kept = one.waits is not None and not (yes and with_waiting)
+        if yes and not kept:
             purge(home, one, reason)
-        click.echo(f"{one.policy}  {one.delivery}  {one.days} days old  {'removed' if yes else 'would be removed'}")
+        said = "removed" if yes else "would be removed"
+        if one.waits is not None and kept:
+            said = f"kept: release {one.waits} of it waits for approval (--with-waiting removes it, too)"
+        click.echo(f"{one.policy}  {one.delivery}  {one.days} days old  {said}")
     if yes and expired:
         say_witnesses(home)
     if not expired:
@@ -598,9 +609,13 @@ def key_rotate(lost: str | None) -> None:
 @key.command("new-secret")
 def key_new_secret() -> None:
     """Create a new secret after the old one was lost: pseudonyms, noise and sample change from then on."""
-    from deid_assets.release.keyring import new_secret
+    from deid_assets.release.keyring import accept_given_secret, new_secret
 
-    new_secret(Home.here().create())
+    home = Home.here().create()
+    if accept_given_secret(home):
+        click.echo("The secret that the environment gives is that of this home from now on. Keep it elsewhere.")
+        return
+    new_secret(home)
     click.echo("A new secret was created in the folder keys. Back it up.")
 
 

@@ -45,6 +45,7 @@ from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import applying_opt_outs, load_policy, policy_by_name
 from deid_assets.policy.models import Policy
 from deid_assets.release.event_log import require_journal
+from deid_assets.release.home_rules import require_rules
 from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.keyring import require_secret_of_releases, secret_of, signing_key_of
 from deid_assets.release.known_people import unmatched_notes
@@ -111,7 +112,7 @@ def run_policy(
     policy, file = find_policy(home, policy_name)
     releases = releases_of(Workplace(root=str(home.root)))
     with releases.deciding():
-        pass  # nothing is adopted or registered in a home that has lost what it decided
+        require_rules(home, policy)  # before anything is adopted or registered
     delivery = requested_delivery(home, policy, paths, delivery_key, members, release_members, seed)
     lock = StoreLock.of(home, policy.name, delivery.key, make_new_run_id(), partial(_is_over, home))
     lock.acquire()

@@ -118,11 +118,12 @@ def print_summary(
         console.print()
         _print_gates(console, *gates_of(home, policy, delivery, summary), detail)
         _print_kept(console, kept_levels(home, policy, delivery, summary))
+    errors = Console(stderr=True, highlight=False, width=console.width)
     for text in summary.failed_checks:
-        console.print(f"[bold]check failed[/bold]  {escape(text)}")
+        errors.print(f"[bold]check failed[/bold]  {escape(text)}")
     for text in summary.reasons:
         said = text.removeprefix("refused: ")
-        console.print(f"[bold]{'refused' if summary.exit_code == REFUSED else 'error'}[/bold]  {escape(said)}")
+        errors.print(f"[bold]{'refused' if summary.exit_code == REFUSED else 'error'}[/bold]  {escape(said)}")
     if summary.exit_code == REFUSED and detail is not Detail.QUIET:
         _print_diagnosis(console, home, policy, delivery, summary)
     if summary.release is not None:

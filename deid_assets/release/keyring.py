@@ -99,7 +99,7 @@ def require_secret_of_releases(home: Home, secret: Secret) -> None:
 
 
 def accepted_commitment(home: Home) -> str | None:
-    """The commitment to the secret that `new_secret` made or accepted; None if there was no occasion to."""
+    """The commitment to the secret that was made or accepted on request; None if there was no occasion to."""
     accepted = home.keys / ACCEPTED_FILE
     if not os.path.lexists(accepted):
         return None
@@ -115,22 +115,31 @@ def _commitment_of(release: Path) -> str | None:
 
 
 def new_secret(home: Home) -> Secret:
-    """Create a secret although there are releases, or accept the one that the environment gives; an existing one is kept.
+    """Create a secret although there are releases; an existing one is kept.
 
     Raises
     ------
     ReleaseError
-        If there is a generated secret already.
+        If there is a secret already.
     """
-    made = given_secret(os.environ)
-    if made is None:
-        if os.path.lexists(home.keys / SECRET_FILE):
-            raise ReleaseError("there is already a generated secret in the folder keys; it is kept")
-        made = load_secret(home.keys, {})
-    owner_only(home.keys)
-    with durable.locked(home.keys / ".lock"):
-        durable.replace(home.keys / ACCEPTED_FILE, made.commitment().encode() + b"\n", 0o600)
+    if os.path.lexists(home.keys / SECRET_FILE):
+        raise ReleaseError("there is already a generated secret in the folder keys; it is kept")
+    made = load_secret(home.keys, {})
+    _accept(home, made)
     return made
+
+
+def accept_given_secret(home: Home) -> bool:
+    """Accept the secret that the environment gives as the new one of a home; return whether it gives one."""
+    given = given_secret(os.environ)
+    if given is not None:
+        _accept(home, given)
+    return given is not None
+
+
+def _accept(home: Home, secret: Secret) -> None:
+    with durable.locked(owner_only(home.keys) / ".lock"):
+        durable.replace(home.keys / ACCEPTED_FILE, secret.commitment().encode() + b"\n", 0o600)
 
 
 def has_released(home: Home) -> bool:

@@ -1,6 +1,8 @@
 """The sensor of a watched folder: complete deliveries become partitions with a run each; others are left alone."""
 
 import os
+from pathlib import Path
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
@@ -151,10 +153,30 @@ def test_a_missing_folder_is_named_with_what_to_do(home, inbox, instance):
         tick(home, inbox / "gone", instance)
 
 
-def test_a_folder_whose_name_can_be_no_key_is_named(home, inbox, instance):
-    deliver(inbox, "January 2026")
-    with pytest.raises(DeliveryError, match="a delivery's key may contain"):
-        tick(home, inbox, instance)
+def test_what_is_no_delivery_is_left_alone_and_the_others_go_on(home, inbox, instance, monkeypatch):
+    for name in ("lost+found", "@eaDir", "2026 02", "März", "January 2026"):
+        deliver(inbox, name)
+    deliver(inbox, "2026-01")
+    said = []
+    monkeypatch.setattr(dg.SensorEvaluationContext, "log", property(lambda _: SimpleNamespace(warning=said.append)))
+    result = tick(home, inbox, instance)
+    assert [request.partition_key for request in result.run_requests] == ["2026-01"]
+    assert len(said) == 1 and said[0].startswith(f"5 folders in {inbox} are no deliveries and are left alone")
+
+
+def test_a_folder_that_cannot_be_read_is_left_alone(home, inbox, instance, monkeypatch):
+    for name in ("closed", "2026-01"):
+        deliver(inbox, name)
+    is_file = Path.is_file
+
+    def closed(path: Path) -> bool:
+        if path.parent.name == "closed":
+            raise PermissionError(13, "Permission denied")
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", closed)
+    result = tick(home, inbox, instance)
+    assert [request.partition_key for request in result.run_requests] == ["2026-01"]
 
 
 class TestContent:

@@ -11,7 +11,7 @@ from deid_assets.policy.withdrawals import OptOutLine, note
 from deid_assets.release.journal.chain import PURGED, Head, JournalFile
 from deid_assets.release.journal.comparison import Remembered, person_digest
 from deid_assets.release.journal.witnesses import read_head, write_head
-from deid_assets.release.keyring import new_secret, secret_of, signing_key_of
+from deid_assets.release.keyring import accept_given_secret, secret_of, signing_key_of
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.opt_outs import enter_opt_out
 from deid_assets.release.publication.publish import Releases
@@ -236,7 +236,7 @@ class TestHome:
         opt_out(releases, "m1")
         monkeypatch.setenv("DEID_SECRET", "another secret, which is long enough for everybody")
         assert "the secret is not the one under which it was written" in refusal(releases)
-        new_secret(releases.home)
+        assert accept_given_secret(releases.home)
         with releases.deciding() as journal:
             assert Remembered.of(journal.file.read()).listed == {person_digest(secret_of(releases.home), "m1")}
 
@@ -244,7 +244,7 @@ class TestHome:
         opt_out(releases, "m1")
         (releases.home.policies / "opt_outs.jsonl").unlink()
         monkeypatch.setenv("DEID_SECRET", "another secret, which is long enough for everybody")
-        new_secret(releases.home)
+        assert accept_given_secret(releases.home)
         assert "has 0 people, and the home's journal has 1" in refusal(releases)
 
 

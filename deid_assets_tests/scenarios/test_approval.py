@@ -1,6 +1,7 @@
 """A policy that requires a person's approval: what passes the gate waits, and is published or rejected by a person."""
 
 import json
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +55,16 @@ def pipeline(staged, tmp_path) -> Iterator[Pipeline]:
 def outcome_tag(pipeline: Pipeline) -> str:
     (run,) = pipeline.instance.get_runs()
     return run.tags[OUTCOME_TAG]
+
+
+def test_its_store_is_not_purged_before_a_person_decided(pipeline):
+    root, store = pipeline.home.root, pipeline.store_file(KEY)
+    assert deid_here(root, "policy", "adopt", "flat_table", "--retention", 30)[0] == PUBLISHED
+    os.utime(store, (1, 1))
+    code, printed = deid_here(root, "purge", "--yes")
+    assert code == PUBLISHED and f"kept: release {NAME} of it waits for approval (--with-waiting" in printed and store.exists()
+    code, printed = deid_here(root, "purge", "--yes", "--with-waiting")
+    assert code == PUBLISHED and not store.exists(), printed
 
 
 def waiting_files(pipeline: Pipeline) -> Path:

@@ -166,6 +166,10 @@ HARM = {
     ),
     "the end of the registry": (_cut_registry, "the registry contains this release: it has no entry"),
     "the restricted edition": (_restricted, "is not the restricted edition that the published manifest names"),
+    "the rows that later releases are compared with are gone": (
+        lambda root, _: (root / "store/manifests/small/0001.rows.parquet").unlink(),
+        "0001.rows.parquet is not the file that the restricted edition of the manifest names: it was changed or is gone",
+    ),
     "the event log is gone": (_forget, "the event log has no materialization of this release"),
     "another data version in the log": (_data_version, "release_claims: the manifest states another data version"),
     "another measurement in the log": (_measured, "neighbor_attack: the manifest states other measurements"),

@@ -170,6 +170,11 @@ class TestOutcome:
 
 
 class TestPoliciesInUse:
+    def test_no_folder_of_the_home_is_watched(self, home):
+        for folder in (home.home.root, home.home.deliveries, home.home.store):
+            code, printed = deid_here(home.home.root, "policy", "adopt", "claims_dates", "--deliveries", folder)
+            assert code == ERROR and "where no delivery arrives" in unwrapped(printed), printed
+
     def test_adopt_list_and_retire(self, home):
         code, printed = deid_here(
             home.home.root, "policy", "adopt", "claims_dates", "--deliveries", home.home.root.parent, "--retention", 400

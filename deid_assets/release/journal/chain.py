@@ -23,9 +23,9 @@ FILE = "journal.jsonl"
 HEAD_FILE = "journal.head"
 HEAD_FORMAT = "deid_assets journal head 1"
 
-BEGUN, REGISTERED, OPTED_OUT, OPTED_IN, WAITS, APPROVED, ADOPTED, RETIRED, PURGED, SECRET, WITNESS = (
+BEGUN, REGISTERED, OPTED_OUT, OPTED_IN, WAITS, APPROVED, ADOPTED, RETIRED, PURGED, SECRET, WITNESS, RULES = (
     "begun", "registered", "opted out", "opted in", "waits", "approved", "policy adopted", "policy retired", "purged",
-    "secret replaced", "witness",
+    "secret replaced", "witness", "rules",
 )  # fmt: skip
 EVENTS: Mapping[str, frozenset[str]] = {
     BEGUN: frozenset({"registry", "lines", "people", "secret"}),
@@ -39,6 +39,7 @@ EVENTS: Mapping[str, frozenset[str]] = {
     PURGED: frozenset({"policy", "delivery"}),
     SECRET: frozenset({"people", "secret"}),
     WITNESS: frozenset({"to", "listed"}),
+    RULES: frozenset({"rules", "approvers", "by"}),
 }
 """What a line of each event tells."""
 

@@ -16,6 +16,7 @@ from deid_assets.release.journal.chain import (
     OPTED_IN,
     OPTED_OUT,
     REGISTERED,
+    RULES,
     SECRET,
     WAITS,
     WITNESS,
@@ -32,7 +33,7 @@ PEOPLE, FOLDERS, REGISTRY, WAITING, JOURNAL = "people", "folders", "registry", "
 JOURNAL_HEAD = "journal_head"
 """Key of the journal's head in manifests and in the event log."""
 
-NOT_BEGUN, GONE, OTHER_SECRET, WITNESSES = "not begun", "gone", "other secret", "witnesses"
+NOT_BEGUN, GONE, OTHER_SECRET, WITNESSES, RULES_LOST = "not begun", "gone", "other secret", "witnesses", "rules"
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Loss:
     Attributes
     ----------
     what
-        `PEOPLE`, `FOLDERS`, `REGISTRY`, `WAITING`, `JOURNAL`, `NOT_BEGUN`, `GONE`, `WITNESSES` or `OTHER_SECRET`.
+        `PEOPLE`, `FOLDERS`, `REGISTRY`, `WAITING`, `JOURNAL`, `NOT_BEGUN`, `GONE`, `WITNESSES`, `RULES_LOST` or `OTHER_SECRET`.
     text
         What is missing, and how to go on; without a full stop. It names nobody.
     """
@@ -71,6 +72,8 @@ class Remembered:
         Where the head is kept, too.
     adopted
         By name: hash of the policy that was adopted last.
+    rules, approvers
+        Digest of the rules of the home that are in force, and who may change them; empty if there are none.
     """
 
     registry: str = GENESIS
@@ -81,6 +84,8 @@ class Remembered:
     waiting: dict[str, str] = field(default_factory=dict)
     witnesses: list[str] = field(default_factory=list)
     adopted: dict[str, str] = field(default_factory=dict)
+    rules: str = ""
+    approvers: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, journal: Journal) -> "Remembered":
@@ -104,6 +109,8 @@ class Remembered:
             self.secret = about["secret"]
         elif line.event == WAITS:
             self.waiting[about["release"]] = about["record"]
+        elif line.event == RULES:
+            self.rules, self.approvers = about["rules"], tuple(about["approvers"])
         elif line.event == ADOPTED:
             self.adopted[about["policy"]] = about["record"]
         elif line.event == WITNESS:
@@ -130,12 +137,15 @@ class Found:
     manifests
         By release in the registry: whether its folder has the manifest that the registry names, and the head of the journal
         in it (empty if it has none). None if the manifest is missing or another one.
+    rules
+        Digest of the rules of the home; empty if there are none.
     """
 
     chain: Chain
     opted_out: tuple[str, ...]
     waiting: Mapping[str, str]
     manifests: Mapping[str, str | None]
+    rules: str = ""
 
 
 def person_digest(secret: Secret, member_id: str) -> str:
@@ -154,6 +164,12 @@ def losses(journal: Journal, found: Found, secret: Secret | None) -> Iterator[Lo
     known = Remembered.of(journal)
     yield from _of_registry(known, found.chain)
     yield from _of_people(known, found.opted_out, secret)
+    if known.rules != found.rules:
+        yield Loss(
+            RULES_LOST,
+            "the rules of the home (store/rules.yaml) are not those that the home's journal knows: put the file back from a "
+            "backup, or state the rules again with `deid rules set`",
+        )
     # Those of a temporary copy of a home name the journal of the home; a journal that is begun by a person follows none.
     before = {_release_of(line) for line in found.chain.lines[: known.begun_at]}
     for release, head in found.manifests.items():

@@ -35,8 +35,11 @@ from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Registry
 from deid_assets.store.digests import Json, bytes_digest, parse_json
 from deid_assets.store.home import Home
-from deid_assets.store.reading import regular_bytes
+from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
 from deid_assets.store.tables import owner_only
+
+RULES_FILE = "rules.yaml"
+"""The rules of the home, in its restricted store."""
 
 UPGRADE = (
     "this home has no journal of what it decided: begin one with `deid home upgrade`; if it had one, put store/journal.jsonl "
@@ -80,7 +83,9 @@ class HomeJournal:
             f"{one.policy}/{one.number:04d}": self._head_in(one.policy, one.number, one.manifest_digest)
             for one in chain.entries
         }
-        return Found(chain, withdrawn_members([self.home.policies]), dict(self._records()), manifests)
+        rules = self.home.store / RULES_FILE
+        digest = bytes_digest(regular_bytes(rules, SMALL_AT_MOST)) if os.path.lexists(rules) else ""
+        return Found(chain, withdrawn_members([self.home.policies]), dict(self._records()), manifests, digest)
 
     def missing(self) -> list[Loss]:
         """What the home has lost since its journal was told of it; changes nothing.

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from deid_assets.errors import ReleaseError
+from deid_assets.release.cumulative import ROWS
 from deid_assets.release.publication.verification import MANIFEST, verify
-from deid_assets.store.digests import bytes_digest, parse_json
+from deid_assets.store.digests import bytes_digest, file_digest, parse_json
 from deid_assets.store.home import Home
 from deid_assets.store.reading import regular_bytes
 
@@ -114,6 +115,7 @@ def _restricted(file: Path, digest: object) -> tuple[Mapping[str, Any] | None, t
         for beside, named in (
             (file.with_suffix(".members"), manifest.get("members_digest")),
             (file.with_suffix(".roll"), manifest.get("roll_digest")),
+            (file.with_suffix(ROWS), manifest.get("rows_digest")),
         )
         if named is not None and _digest(beside) != named
     ]
@@ -122,8 +124,8 @@ def _restricted(file: Path, digest: object) -> tuple[Mapping[str, Any] | None, t
 
 def _digest(file: Path) -> str | None:
     try:
-        return bytes_digest(regular_bytes(file, _AT_MOST))
-    except ReleaseError:
+        return file_digest(file) if file.is_file() and not file.is_symlink() else None
+    except OSError:
         return None
 
 

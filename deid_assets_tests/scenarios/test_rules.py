@@ -1,0 +1,106 @@
+"""Rules of a home stand above its policies: one that is laxer publishes nothing."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid_here, unwrapped
+from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of
+from deid_assets_tests.scenarios.policies import write_policy
+from deid_assets_tests.scenarios.test_approval import ANNA, BEN, NAME, POLICY, staged
+from deid_assets_tests.scenarios.test_flat_release import people, write_people
+
+__all__ = ["staged"]
+
+RULES = f"""approvers: [{ANNA}, {BEN}]
+recipient_classes: [named researchers]
+kinds: [flat]
+laxest:
+  named researchers: {{risk.k: {{at_least: 2}}}}
+"""
+
+
+@pytest.fixture
+def pipeline(staged, tmp_path) -> Iterator[Pipeline]:
+    """A home with rules, in which a release waits."""
+    with copy_of(staged, tmp_path / "deid", "flat_table") as pipeline:
+        code, printed = changed(pipeline, tmp_path, RULES)
+        assert code == PUBLISHED, printed
+        yield pipeline
+
+
+def changed(pipeline: Pipeline, folder: Path, text: str, by: str = ANNA) -> tuple[int, str]:
+    (folder / "rules.yaml").write_text(text)
+    code, printed = deid_here(pipeline.home.root, "rules", "set", folder / "rules.yaml", "--by", by)
+    return code, unwrapped(printed)
+
+
+def refused(pipeline: Pipeline, tmp_path: Path, policy: dict, said: str) -> None:
+    for file in pipeline.home.policies.glob("*.yaml"):
+        file.unlink()
+    write_policy(pipeline.home.policies, policy)
+    delivered = write_people(tmp_path / "next", people(seed=3))
+    code, printed = deid_here(pipeline.home.root, "run", "--policy", policy["policy"], "--delivery", delivered)
+    assert code == ERROR and said in unwrapped(printed) and "is laxer than the rules of this home" in unwrapped(printed), (
+        printed
+    )
+    assert pipeline.releases == []
+
+
+def test_a_policy_without_approval_does_not_publish_under_the_name_of_one_that_needs_it(pipeline, tmp_path):
+    without = {key: value for key, value in POLICY.items() if key != "approval"}
+    refused(pipeline, tmp_path, without, "every release needs the approval of a person")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"approval": {"by": ["Carl Other"]}}, "approval.by: only Anna Muster, Ben Example may approve"),
+        ({"recipients": {"recipient_class": "public", "terms_of_use": "none"}}, "'public' is not allowed"),
+    ],
+)
+def test_a_policy_that_is_laxer_is_refused(pipeline, tmp_path, change, said):
+    refused(pipeline, tmp_path, POLICY | change, said)
+
+
+def test_numbers_and_kinds_are_compared(pipeline, tmp_path):
+    stricter = RULES.replace("at_least: 2", "at_least: 1000").replace("kinds: [flat]", "kinds: [cohort]")
+    assert changed(pipeline, tmp_path, stricter)[0] == PUBLISHED
+    refused(pipeline, tmp_path, POLICY, "policies of the kind flat are not allowed (kinds: cohort)")
+    refused(pipeline, tmp_path, POLICY, "is less than 1000")
+    code, printed = deid_here(pipeline.home.root, "approve", NAME, "--by", ANNA)
+    assert code == ERROR and "is laxer than the rules of this home" in unwrapped(printed), printed
+
+
+def test_a_release_within_the_rules_is_approved(pipeline):
+    assert deid_here(pipeline.home.root, "approve", NAME, "--by", BEN)[0] == PUBLISHED
+
+
+def test_only_an_approver_changes_or_drops_them(pipeline, tmp_path):
+    code, printed = changed(pipeline, tmp_path, "kinds: [flat]", by="Carl Other")
+    assert code == ERROR and "may be changed only by Anna Muster, Ben Example" in printed
+    code, printed = deid_here(pipeline.home.root, "rules", "drop", "--by", "Carl Other")
+    assert code == ERROR and "may be changed only by" in printed
+    assert deid_here(pipeline.home.root, "rules", "show")[1].strip() == RULES.strip()
+    assert deid_here(pipeline.home.root, "rules", "drop", "--by", BEN)[0] == PUBLISHED
+    assert "has no rules" in deid_here(pipeline.home.root, "rules", "show")[1]
+
+
+@pytest.mark.parametrize("harm", ["changed", "removed"])
+def test_rules_changed_by_hand_stop_every_decision(pipeline, harm):
+    file = pipeline.home.store / "rules.yaml"
+    file.unlink() if harm == "removed" else file.write_text("kinds: [flat]\n")
+    code, printed = deid_here(pipeline.home.root, "approve", NAME, "--by", ANNA)
+    assert (
+        code == ERROR
+        and "the rules of the home (store/rules.yaml) are not those that the home's journal knows" in unwrapped(printed)
+    )
+    assert pipeline.releases == []
+
+
+@pytest.mark.parametrize("text", ["", "- a", "approver: [x]", "laxest: {public: {risk.k: 3}}", "kinds: [tables]", "a: ["])
+def test_what_is_no_rule_is_an_error(pipeline, tmp_path, text):
+    code, printed = changed(pipeline, tmp_path, text)
+    assert code == ERROR and "rules.yaml" in printed
+    assert deid_here(pipeline.home.root, "rules", "show")[1].strip() == RULES.strip()
