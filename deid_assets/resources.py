@@ -19,7 +19,7 @@ from dagster._core.execution.context.system import StepExecutionContext
 from dagster._core.storage.tags import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 from pandera.ibis import DataFrameSchema
 
-from deid_assets.assessments.earlier_releases import EarlierRecords, EarlierRows
+from deid_assets.assessments.earlier_releases import EarlierRelease
 from deid_assets.errors import PolicyError, StoreError
 from deid_assets.home_identity import require_own_history
 from deid_assets.meter import meter
@@ -29,10 +29,9 @@ from deid_assets.policy.loading import applying_opt_outs, policy_called
 from deid_assets.release.cumulative import (
     EarlierReleases,
     Made,
-    earlier_records,
     earlier_releases,
-    earlier_rows,
     member_tags,
+    releases_before,
     releases_made,
     tags_in_order,
 )
@@ -297,13 +296,9 @@ class Workplace:
         """Every earlier release in the restricted store, checked against what was published."""
         return tuple(releases_made(self.restricted_manifests, Registry(self.home.releases / "registry.jsonl")))
 
-    def earlier_rows(self) -> tuple[EarlierRows, ...]:
-        """Every earlier release with members, as far as it can be compared under the home's secret."""
-        return earlier_rows(self.releases_made(), self.secret().commitment())
-
-    def earlier_records(self, delivery: str) -> tuple[EarlierRecords, ...]:
-        """Every earlier release of a flat table beside one of a delivery, as far as the home's secret tells its people."""
-        return earlier_records(self.releases_made(), self.secret().commitment(), self.delivery(delivery).digest())
+    def earlier_of(self, delivery: str) -> tuple[EarlierRelease, ...]:
+        """Every earlier release, as one of this delivery is compared with it."""
+        return releases_before(self.releases_made(), self.secret().commitment(), self.delivery(delivery).digest())
 
     def tags_in_order(self, member_ids: Iterable[str]) -> np.ndarray:
         """(n,) uint64: the tag of each member, in the order given."""

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.canaries import CANARIES
-from deid_assets.assessments.earlier_releases import EarlierRecords, EarlierRows
+from deid_assets.assessments.earlier_releases import EarlierRelease
 from deid_assets.assessments.evidence import Measurement, Requirement
 from deid_assets.assessments.published import Published
 from deid_assets.figures.tables import ReportTable
@@ -127,11 +127,8 @@ class History(Protocol):
     def rolls(self) -> Iterable[tuple[str, Roll]]:
         """Name and roll of each earlier release that can be compared with this one."""
 
-    def earlier_rows(self) -> Sequence[EarlierRows]:
-        """Every earlier release with members, whether it can be compared with this one or not."""
-
-    def earlier_records(self) -> Sequence[EarlierRecords]:
-        """Every earlier release of a flat table, whether its people are known or not."""
+    def earlier_releases(self) -> Sequence[EarlierRelease]:
+        """Every earlier release, whether it can be compared with this one or not."""
 
     def tags_in_order(self, member_ids: Iterable[str]) -> np.ndarray:
         """(n,) uint64: the tag of each member."""

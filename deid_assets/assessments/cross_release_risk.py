@@ -9,7 +9,7 @@ import pandas as pd
 
 from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Limit, Shown, Work
 from deid_assets.assessments.chosen_generalization import chosen_levels
-from deid_assets.assessments.earlier_releases import EarlierRows
+from deid_assets.assessments.earlier_releases import LONGITUDINAL, EarlierRelease, people_beside, rows_of
 from deid_assets.assessments.evidence import RELEASED_MEANWHILE, Evidence, Measurement, Refusal, exact
 from deid_assets.assessments.kept_rows import KEPT_FROM, released_tags, write_kept_rows
 from deid_assets.assessments.kernel_input import class_size_needed, sampling_fraction
@@ -17,7 +17,6 @@ from deid_assets.assessments.longitudinal_risk import high_risk_measurements
 from deid_assets.assessments.planting import planted_store
 from deid_assets.assessments.published import Published, written
 from deid_assets.cluster.executors import search_executor
-from deid_assets.errors import ReleaseError
 from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.adversary.two_readings import BothReadings, both_readings
 from deid_assets.methods.canaries.checks import DRAWS
@@ -26,12 +25,15 @@ from deid_assets.methods.kernel.knowledge import draws_of_targets
 from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
 from deid_assets.methods.releases.comparison import compared, withdrawn_standing_out
 from deid_assets.methods.releases.linkability import linkable_share
+from deid_assets.methods.releases.linked_records import singled_out
 from deid_assets.methods.releases.meet import LinkedMembers, linked_members
 from deid_assets.policy.models import Policy
+from deid_assets.policy.sections.releases import OtherPeople
 from deid_assets.store.tables import Query, Table, drop_schema, write_table
 
 NAME = "cross_release_risk"
 LINKED, LINKED_LITERAL = "linked_high_risk_share", "linked_high_risk_share_literal"
+TABLES, APART = "tables_that_single_out_members", "tables_not_compared"
 EARLIER, NOT_COMPARED, WITHDRAWN = "earlier_releases", "releases_not_compared", "releases_with_members_missed"
 SECTION = "methods#meet; El Emam et al. 2012, Multimedia Appendix 1, section 5"
 ALL = "all together"
@@ -49,14 +51,38 @@ class Earlier:
         Those that may contain members of this release, and cannot be compared.
     number
         All of them.
+    tables
+        Flat tables and cohorts with members of this release, and with rows to compare.
+    stated
+        Others that cannot be compared, of which the policy states that their people are others.
+    apart
+        Flat tables in which nothing identifies people.
     """
 
-    linked: tuple[EarlierRows, ...]
-    unknown: tuple[EarlierRows, ...]
+    linked: tuple[EarlierRelease, ...]
+    unknown: tuple[EarlierRelease, ...]
     number: int
+    tables: tuple[EarlierRelease, ...] = ()
+    stated: tuple[EarlierRelease, ...] = ()
+    apart: tuple[EarlierRelease, ...] = ()
+
+    def not_compared(self, policy: Policy) -> dict[str, str]:
+        """Each release that this one was not compared with, as policy/number, and why."""
+        return {one.name: stated_of(policy.releases, one.name) for one in self.stated} | {
+            one.name: NO_PERSON for one in self.apart
+        }
 
 
-def earlier_of(policy: Policy, releases: Sequence[EarlierRows], released: np.ndarray) -> Earlier:
+NO_PERSON = "it is of another kind, and no column identifies people here or there, so nobody knows whether they are the same"
+
+
+def stated_of(releases: OtherPeople, name: str) -> str:
+    """What a policy states of a release."""
+    said = releases.other_people.get(name) or releases.other_people.get(name.partition("/")[0], "")
+    return f"the policy states that its people are others: {said}"
+
+
+def earlier_of(policy: Policy, releases: Sequence[EarlierRelease], released: np.ndarray) -> Earlier:
     """Sort earlier releases.
 
     Parameters
@@ -64,16 +90,19 @@ def earlier_of(policy: Policy, releases: Sequence[EarlierRows], released: np.nda
     released
         (n,) uint64: tags of the members about to be released.
     """
-    linked: list[EarlierRows] = []
-    unknown: list[EarlierRows] = []
+    found: dict[str, list[EarlierRelease]] = {name: [] for name in ("linked", "tables", "stated", "unknown", "apart")}
     for one in releases:
-        stated = one.name in policy.releases.other_people
-        if one.tags is None:
-            unknown += [] if stated else [one]
-        elif len(np.intersect1d(one.tags, released)):
+        common = one.tags is not None and len(np.intersect1d(one.tags, released)) > 0
+        of_claims = one.kind == LONGITUDINAL
+        if common:
             # Known common members contradict any statement about other people.
-            (unknown if one.file is None or policy.suppresses_values else linked).append(one)
-    return Earlier(tuple(linked), tuple(unknown), len(releases))
+            comparable = one.file is not None and not policy.suppresses_values
+            found[("linked" if of_claims else "tables") if comparable else "unknown"].append(one)
+        elif one.person is None:
+            found["apart"] += [] if of_claims else [one]
+        elif one.tags is None:
+            found["stated" if policy.releases.are_others(one.name) else "unknown"].append(one)
+    return Earlier(**{name: tuple(ones) for name, ones in found.items()}, number=len(releases))
 
 
 def assess(work: Work[Policy]) -> Assessed:
@@ -87,18 +116,20 @@ def assess(work: Work[Policy]) -> Assessed:
     tried = work.history.try_at(levels)
     file = tables["member_profiles"].file
     released = released_tags(tables, work.history.tags_in_order)
-    earlier = earlier_of(policy, work.history.earlier_rows(), released)
+    earlier = earlier_of(policy, work.history.earlier_releases(), released)
     k = class_size_needed(policy, sampling_fraction(policy, len(released), tables["member_profiles"].count()))
     found: list[Linked] = []
-    if earlier.linked:
+    by_tables: list[float] = []
+    if earlier.linked or earlier.tables:
         try:
             own = write_kept_rows(policy, levels, tables, work.history.tags_in_order)
             found = _measured(work, own, earlier, k, tried.number)
+            by_tables = singled_out_by(policy, own, earlier.tables, k)
         finally:
             drop_schema(file, "scratch")
     measured = (
         *linked_measurements(policy, found, work.commitment, tried.number),
-        *release_measurements(policy, earlier, found),
+        *release_measurements(policy, earlier, found, by_tables),
     )
     return Assessed(measured, canaries_at_the_meet(policy, k, work), tried, _shown(found))
 
@@ -139,18 +170,6 @@ def _measured(work: Work[Policy], own: Table, earlier: Earlier, k: int, number: 
     return found
 
 
-def rows_of(releases: Sequence[EarlierRows], own: Table) -> list[Table]:
-    """Read the kept rows of earlier releases into the scratch schema of the store that holds the present release's."""
-    tables = []
-    for place, one in enumerate(releases):
-        table = Table(own.file, "scratch", f"earlier_rows_{place}")
-        if one.file is None:
-            raise ReleaseError(f"{one.name} kept no rows, so it cannot be linked")
-        write_table(table, Query("SELECT * FROM read_parquet(?)", (str(one.file()),)))
-        tables.append(table)
-    return tables
-
-
 def _readings(work: Work[Policy], releases: Sequence[Table], k: int, number: int) -> BothReadings | None:
     adversary = work.policy.adversary
     linked = linked_members(releases, adversary.power, adversary.rounding)
@@ -162,6 +181,21 @@ def _readings(work: Work[Policy], releases: Sequence[Table], k: int, number: int
             work.stream_key("cross releases", number),
             work.policy.risk.gate.draws, executor,
         )  # fmt: skip
+
+
+def singled_out_by(policy: Policy, own: Table, tables: Sequence[EarlierRelease], k: int) -> list[float]:
+    """For each flat table or cohort, the share of the released members in too small a class under what both show of them.
+
+    Parameters
+    ----------
+    own
+        The kept rows of the release about to be made.
+    """
+    if not tables:
+        return []
+    people, earlier = people_beside(own, tables, LONGITUDINAL)
+    released = max(int(people.released.sum()), 1)
+    return [int(singled_out(people, [one], k, not policy.counts_population).sum()) / released for one in earlier]
 
 
 def linked_measurements(
@@ -186,21 +220,31 @@ def linked_measurements(
     return fixed, literal
 
 
-def release_measurements(policy: Policy, earlier: Earlier, found: Iterable[Linked]) -> tuple[Measurement, ...]:
-    """How many earlier releases there are, cannot be compared, and lose members who stand out as missing.
+def release_measurements(
+    policy: Policy, earlier: Earlier, found: Iterable[Linked], by_tables: Iterable[float] = ()
+) -> tuple[Measurement, ...]:
+    """How many earlier releases there are, cannot be compared, lose members who stand out as missing, or single members out.
 
-    Too many stand out if they are more than MaxSup of the earlier release, as members of small classes may be.
+    Too many stand out if they are more than MaxSup of the earlier release, as members of small classes may be; too many are
+    singled out by a table if they are more than MaxSup of this release.
     """
     standing_out = sum(not one.withdrawn <= policy.risk.max_high_risk_share for one in found)
+    singling_out = sum(not share <= policy.risk.max_high_risk_share for share in by_tables)
     return (
         exact(EARLIER, "releases", earlier.number, None, NAME, "methods#meet", None, gating=False),
         exact(NOT_COMPARED, "releases", len(earlier.unknown), 0.0, NAME, "methods#meet", earlier.number),
+        exact(APART, "releases", len(earlier.apart), None, NAME, "methods#linked-records", None, gating=False),
+        exact(TABLES, "releases", singling_out, 0.0, "linked_records", "methods#linked-records", earlier.number),
         exact(WITHDRAWN, "releases", standing_out, 0.0, "withdrawn_standing_out", "methods#disappearance", earlier.number),
     )
 
 
 def cross_release_refusals(
-    policy: Policy, evidence: Iterable[Evidence], releases: Sequence[EarlierRows], released: np.ndarray, same: str | None = None
+    policy: Policy,
+    evidence: Iterable[Evidence],
+    releases: Sequence[EarlierRelease],
+    released: np.ndarray,
+    same: str | None = None,
 ) -> list[Refusal]:
     """Refuse if there are other earlier releases than were measured, or some that cannot be compared; say what to do.
 
@@ -232,6 +276,10 @@ def cross_release_refusals(
             )
         )  # fmt: skip
         found.append(Refusal("not_comparable", one.name, None, None, text))
+    if any(one.name == TABLES and not one.passed for one in measured):
+        names = ", ".join(one.name for one in earlier.tables)
+        text = f"{NAME}: {names} has members of this release, too, and both single out too many of them; {_COARSER}"
+        found.append(Refusal("linked_tables", NAME, None, None, text))
     if any(one.failed_by_draws and one.name in (LINKED, LINKED_LITERAL) for one in measured):
         names = ", ".join(one.name for one in earlier.linked)
         text = (
@@ -242,7 +290,7 @@ def cross_release_refusals(
     return found
 
 
-def stale_refusals(asset: str, number: float | None, releases: Sequence[EarlierRows], same: str | None) -> list[Refusal]:
+def stale_refusals(asset: str, number: float | None, releases: Sequence[EarlierRelease], same: str | None) -> list[Refusal]:
     """Refuse evidence of another number of earlier releases than there are now, besides the `same` one; None: there is none."""
     if number in (len(releases), sum(one.name != same for one in releases)):
         return []
@@ -270,10 +318,12 @@ def _shown(found: Sequence[Linked]) -> dict[str, Shown]:
 def report_table(found: Published) -> ReportTable:
     """The report's table: what several releases disclose together."""
     rows = (
-        ("earlier releases with members", EARLIER),
+        ("earlier releases", EARLIER),
         ("of these, releases that could not be compared", NOT_COMPARED),
+        ("of these, flat tables in which nothing identifies people, so that they were not compared", APART),
         ("share of simulated adversaries who find a class of too few members in linked releases", LINKED),
         ("the same, with power and exemption computed on the generalized values", LINKED_LITERAL),
+        ("flat tables and cohorts that, linked with this release by demographics, single out too many members", TABLES),
         ("earlier releases with too many members who stand out because they are missing now", WITHDRAWN),
     )
     return ReportTable(
@@ -379,6 +429,7 @@ def planted_kept_rows(file: Path, name: str, rows: Sequence[tuple]) -> Table:
     return table
 
 
+_COARSER = "use coarser levels of demographics, or a sample without the people of these tables"
 _PINNED = "use the levels of the earlier release (releases.generalization: pinned), or coarser ones"
 
 
@@ -388,7 +439,7 @@ def _limit(policy: Policy) -> Limit:
 
 CROSS_RELEASE_RISK = Assessment(
     NAME,
-    version="1",
+    version="2",
     policy_sections=("releases", "risk", "adversary"),
     inputs=(*KEPT_FROM, "chosen_generalization", *CANDIDATE),
     measure=assess,
@@ -420,6 +471,15 @@ CROSS_RELEASE_RISK = Assessment(
             "Earlier releases that may contain members of this release, and that cannot be compared with it.",
             1.0,
             lambda policy: Limit(0.0),
+        ),
+        Gate(
+            TABLES,
+            "linked_tables_within_threshold",
+            "Linked with flat tables and cohorts by what both show, at most MaxSup of the members are in too small a class.",
+            "Flat tables and cohorts that, linked with this release, single out more than MaxSup of its members.",
+            1.0,
+            lambda policy: Limit(0.0),
+            remedy=_COARSER,
         ),
         Gate(
             WITHDRAWN,

@@ -1,13 +1,19 @@
 """Earlier releases as assessments see them, and what is said of numbers that count their members."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from deid_assets.errors import ReleaseError
+from deid_assets.methods.releases.linked_records import ShownPeople, shown_people
+from deid_assets.store.tables import Query, Table, write_table
+
 BECAUSE = "counts_earlier_releases"
 """Metadata key of an assessment whose numbers count members of earlier releases."""
+LONGITUDINAL = "longitudinal"
+"""The kind of a release of members and claims, whose policy states none."""
 
 
 def because_of(releases: Sequence[str]) -> str:
@@ -19,38 +25,64 @@ def because_of(releases: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class EarlierRows:
-    """An earlier release, as far as it can be compared with a later one.
+class EarlierRelease:
+    """An earlier release of any kind, as far as it can be compared with a later one.
 
     Attributes
     ----------
     name
         Policy and number.
     tags
-        (n,) uint64: tags of its members, ascending; None if it was made with another secret, so that they have no meaning.
+        (n,) uint64: tags of its people, ascending; None if nothing identified them, or if it was made with another secret, so
+        that they have no meaning.
     file
         Returns the Parquet file of its kept rows (`methods.releases.kept_rows`); None if it kept none.
+    person
+        Name of the column that identifies its people; None if nothing does.
+    levels
+        The level of each quasi-identifier, by name; None if nothing kept it.
+    of_this_delivery
+        Whether it was made of the delivery that is about to be released.
+    kind
+        `kind` of its policy.
+    same_secret
+        Whether its tags, if it has any, are comparable with those made now.
     """
 
     name: str
     tags: np.ndarray | None
     file: Callable[[], Path] | None
-
-
-@dataclass(frozen=True)
-class EarlierRecords(EarlierRows):
-    """An earlier release of a flat table; its tags are those of people, None also if nothing identified them.
-
-    Attributes
-    ----------
-    person
-        Name of the column that identifies its people; None if nothing does.
-    levels
-        The level of each quasi-identifier, by name; None if an earlier version of the product did not keep it.
-    of_this_delivery
-        Whether it was made of the delivery that is about to be released.
-    """
-
     person: str | None = None
     levels: Mapping[str, str] | None = None
     of_this_delivery: bool = False
+    kind: str = LONGITUDINAL
+    same_secret: bool = True
+
+
+def with_common_people(releases: Sequence[EarlierRelease], own: np.ndarray) -> list[EarlierRelease]:
+    """The earlier releases with people of a delivery, or of a release, by their tags."""
+    return [one for one in releases if one.tags is not None and len(np.intersect1d(one.tags, own))]
+
+
+def rows_of(releases: Sequence[EarlierRelease], own: Table) -> list[Table]:
+    """Read the kept rows of earlier releases into the scratch schema of the store that holds the present release's."""
+    tables = []
+    for place, one in enumerate(releases):
+        table = Table(own.file, "scratch", f"earlier_rows_{place}")
+        if one.file is None:
+            raise ReleaseError(f"{one.name} kept no rows, so it cannot be linked")
+        write_table(table, Query("SELECT * FROM read_parquet(?)", (str(one.file()),)))
+        tables.append(table)
+    return tables
+
+
+def people_beside(own: Table, linked: Sequence[EarlierRelease], kind: str) -> tuple[ShownPeople, list[ShownPeople]]:
+    """What the release about to be made shows of people, by its kept rows, and what earlier ones with kept rows do.
+
+    Parameters
+    ----------
+    kind
+        Of the release about to be made.
+    """
+    people, *earlier = shown_people([own, *rows_of(linked, own)])
+    return people, [replace(shown, same_rows=one.kind == kind) for shown, one in zip(earlier, linked, strict=True)]

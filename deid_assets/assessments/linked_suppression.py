@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.assessment import StreamKey
-from deid_assets.assessments.cross_release_risk import earlier_of, rows_of
-from deid_assets.assessments.earlier_releases import EarlierRows
+from deid_assets.assessments.cross_release_risk import earlier_of
+from deid_assets.assessments.earlier_releases import EarlierRelease, rows_of
 from deid_assets.assessments.kept_rows import Tags, released_tags, write_kept_rows
 from deid_assets.assessments.kernel_input import class_size_needed, sampling_fraction
 from deid_assets.methods.lattice.choice import StreamKeys, suppress_flagged
@@ -28,7 +28,7 @@ def flagged_in_linked_releases(
     levels: Mapping[str, int],
     tables: Mapping[str, Table],
     suppressed: Sequence[str],
-    releases: Sequence[EarlierRows],
+    releases: Sequence[EarlierRelease],
     tags: Tags,
     stream_key: StreamKey,
     number: int,

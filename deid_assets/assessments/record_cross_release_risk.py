@@ -1,42 +1,92 @@
-"""Earlier releases of flat tables with the same people, linked with the release about to be made (methods#linked-records)."""
+"""Earlier releases with the same people, linked with the table of people about to be released (methods#linked-records)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.assessment import Assessed, Assessment, Gate, Limit, Work
-from deid_assets.assessments.cross_release_risk import ALL, planted_kept_rows, rows_of, stale_refusals
-from deid_assets.assessments.earlier_releases import EarlierRecords
+from deid_assets.assessments.cross_release_risk import ALL, NO_PERSON, planted_kept_rows, stale_refusals, stated_of
+from deid_assets.assessments.earlier_releases import EarlierRelease, people_beside, with_common_people
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal, exact
-from deid_assets.assessments.kept_records import released_people, with_common_people, write_kept_records
+from deid_assets.assessments.kept_records import (
+    PeopleTable,
+    people_of_cohort,
+    people_of_records,
+)
 from deid_assets.assessments.planting import planted_store
 from deid_assets.assessments.published import Published, written
 from deid_assets.assessments.record_risk import levels_of
 from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.canaries.planting import Findings, compare
-from deid_assets.methods.releases.comparison import compared
 from deid_assets.methods.releases.linked_records import (
+    ATTRIBUTE,
+    ShownPeople,
     added_standing_out,
+    changed_standing_out,
     missed_standing_out,
+    shown_otherwise,
     shown_people,
     singled_out,
     singled_out_together,
 )
+from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.store.tables import Table, drop_schema
 
 NAME = "record_cross_release_risk"
 EARLIER, STATED, SAME = "earlier_record_releases", "releases_stated_to_be_of_other_people", "releases_of_this_delivery"
 NOT_COMPARED, LINKED = "record_releases_not_compared", "releases_that_single_out_people"
+APART = "releases_of_other_kinds_not_compared"
 ADDED, WITHDRAWN = "releases_beside_which_new_people_stand_out", "releases_with_people_missed"
+CHANGED = "releases_beside_which_changed_values_stand_out"
 SECTION = "methods#linked-records"
+
+PeoplePolicy = FlatPolicy | CohortPolicy
+"""A policy of one table of people."""
+
+
+@dataclass(frozen=True)
+class Hiding:
+    """Among whom people are hidden if the records of several releases are linked.
+
+    Attributes
+    ----------
+    k
+        How many people must be alike.
+    among_released
+        Whether only people in the releases hide others (k-anonymity), or everybody who was delivered.
+    in_population
+        Whether classes are counted in an outside population. Then k people must differ between two tables in all, and people
+        whom they show with other quasi-identifiers are outside of the risk that was measured.
+    at_most
+        Share of an earlier release's people who may stand out as missing, and of people in both who may be shown otherwise.
+    """
+
+    k: int
+    among_released: bool
+    in_population: bool
+    at_most: float
+
+
+def hiding_of(policy: PeoplePolicy) -> Hiding:
+    """Among whom the people of a policy's releases are hidden."""
+    if isinstance(policy, CohortPolicy):
+        own = policy.releases
+        return Hiding(own.differing_at_least, True, True, own.standing_out_at_most)
+    return Hiding(policy.risk.k, policy.population is None, False, policy.risk.max_suppressed)
+
+
+def person_column(policy: PeoplePolicy) -> str | None:
+    """Name of the column that identifies people; None if nothing does."""
+    return policy.columns.person.column if isinstance(policy, CohortPolicy) else policy.source.person
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """Earlier releases of flat tables, by what they mean for the release about to be made.
+    """Earlier releases, by what they mean for the release about to be made.
 
     Attributes
     ----------
@@ -47,24 +97,31 @@ class Earlier:
     same
         Others that were made of the same delivery, which `same_delivery` compares.
     unknown
-        The rest: nobody knows whether they have people of this release, or they seem to have none and nobody states it.
+        Those that may have people of this release, and cannot be linked.
+    others
+        Releases of another kind that have nobody of this one, by their identifiers.
+    apart
+        Releases of another kind, of which nobody knows whether they have people of this one, because nothing identifies people
+        here or there.
     """
 
-    linked: tuple[EarlierRecords, ...] = ()
-    stated: tuple[EarlierRecords, ...] = ()
-    same: tuple[EarlierRecords, ...] = ()
-    unknown: tuple[EarlierRecords, ...] = ()
+    linked: tuple[EarlierRelease, ...] = ()
+    stated: tuple[EarlierRelease, ...] = ()
+    same: tuple[EarlierRelease, ...] = ()
+    unknown: tuple[EarlierRelease, ...] = ()
+    others: tuple[EarlierRelease, ...] = ()
+    apart: tuple[EarlierRelease, ...] = ()
 
     @property
-    def every(self) -> tuple[EarlierRecords, ...]:
+    def every(self) -> tuple[EarlierRelease, ...]:
         """All of them."""
-        return (*self.linked, *self.stated, *self.same, *self.unknown)
+        return (*self.linked, *self.stated, *self.same, *self.unknown, *self.others, *self.apart)
 
 
-def earlier_of(policy: FlatPolicy, releases: Sequence[EarlierRecords], released: np.ndarray | None) -> Earlier:
+def earlier_of(policy: PeoplePolicy, releases: Sequence[EarlierRelease], released: np.ndarray | None) -> Earlier:
     """Sort earlier releases.
 
-    Tags are of one kind only if the same column identifies people. That two releases of it have nobody in common may also mean
+    Tags are of one kind only if the same column identifies people. That two tables of it have nobody in common may also mean
     that identifiers are spelled otherwise now. So either must be stated.
 
     Parameters
@@ -73,13 +130,28 @@ def earlier_of(policy: FlatPolicy, releases: Sequence[EarlierRecords], released:
         (n,) uint64: tags of the people about to be released; None if nothing identifies them.
     """
     common = [] if released is None else with_common_people(releases, released)
-    # Common people contradict any statement about other people.
-    linked = [one for one in common if one.person == policy.source.person or policy.releases.are_others(one.name)]
-    rest = [one for one in releases if one not in linked]
-    stated = [one for one in rest if policy.releases.are_others(one.name)]
-    same = [one for one in rest if one.of_this_delivery and one not in stated]
-    unknown = [one for one in rest if one not in stated and one not in same]
-    return Earlier(tuple(linked), tuple(stated), tuple(same), tuple(unknown))
+    found: dict[str, list[EarlierRelease]] = {}
+    for one in releases:
+        found.setdefault(_meaning(policy, one, one in common, released is not None), []).append(one)
+    return Earlier(**{meaning: tuple(ones) for meaning, ones in found.items()})
+
+
+def _meaning(policy: PeoplePolicy, one: EarlierRelease, common: bool, identified: bool) -> str:
+    """The attribute of `Earlier` to which a release belongs."""
+    stated, same_kind = policy.releases.are_others(one.name), one.kind == policy.kind
+    if common:
+        # Common people contradict any statement about other people. Classes of a cohort are counted in its population, which
+        # does not tell how large they are under the labels of other tables, too.
+        comparable = same_kind or not hiding_of(policy).in_population
+        known = not same_kind or one.person == person_column(policy) or stated
+        return "linked" if known and comparable and one.file is not None else "unknown"
+    if stated:
+        return "stated"
+    if not same_kind:
+        if one.person is None or not identified:
+            return "apart"
+        return "others" if one.same_secret else "unknown"
+    return "same" if one.of_this_delivery else "unknown"
 
 
 @dataclass(frozen=True)
@@ -90,9 +162,12 @@ class Linked:
     ----------
     release
         As policy/number.
-    singled_out, added, missed
-        People in a class of too few under the labels of both; new people who stand out as new; earlier ones who stand out as
-        missing.
+    singled_out
+        People in a class of too few under the labels of both. If classes are counted in a population, people whom both show
+        with other labels, if they are too many.
+    added, changed, missed
+        New people who stand out as new; people in both whose values are others now, and who stand out; earlier ones who stand
+        out as missing.
     missed_share
         Of the people of the earlier release.
     both
@@ -102,76 +177,100 @@ class Linked:
     release: str
     singled_out: int
     added: int = 0
+    changed: int = 0
     missed: int = 0
     missed_share: float = 0.0
     both: int = 0
 
 
-def assess(work: Work[FlatPolicy]) -> Assessed:
-    """Evidence: what adversaries learn who link the records of people in this release and in earlier ones.
-
-    Each earlier release with common people is compared by itself, and all of them together.
-    """
+def assess_records(work: Work[FlatPolicy]) -> Assessed:
+    """Evidence: what adversaries learn who link the records of people in this flat release and in earlier ones."""
     policy, tables = work.policy, work.tables
+    levels = levels_of(policy, tables["record_generalization"])
     records, left_out, domains = (tables[name] for name in ("records", "suppressed_records", "record_domains"))
-    levels, tags = levels_of(policy, tables["record_generalization"]), work.history.tags_in_order
-    released = released_people(policy, records, left_out, tags)
-    releases = work.history.earlier_records()
-    earlier = earlier_of(policy, releases, released)
-    found: list[Linked] = []
-    if earlier.linked:
-        try:
-            own = write_kept_records(records, left_out, domains, levels, tags)
-            found = compared_with(policy, own, rows_of(earlier.linked, own), [one.name for one in earlier.linked])
-        finally:
-            drop_schema(records.file, "scratch")
+    return _assessed(work, people_of_records(policy, records, left_out, domains, levels))
+
+
+def assess_cohort(work: Work[CohortPolicy]) -> Assessed:
+    """Evidence: what adversaries learn who link the records of people in this cohort and in earlier releases."""
+    return _assessed(work, people_of_cohort(work.policy, work.tables["cohort_people"], work.tables["population_cells"]))
+
+
+def _assessed(work: Work[Any], table: PeopleTable) -> Assessed:
+    """Each earlier release with common people is compared by itself, and all of them together."""
+    policy, tags = work.policy, work.history.tags_in_order
+    try:
+        released, releases = table.released_tags(tags), work.history.earlier_releases()
+        earlier = earlier_of(policy, releases, released)
+        found = compared_with(policy, table.write_kept(tags), earlier.linked) if earlier.linked else []
+    finally:
+        drop_schema(table.beside.file, "scratch")
     shown = {"linked_releases": pd.DataFrame(found)} if found else {}
     if releases:
         shown["people_in_common"] = _in_common(releases, released)
-    return Assessed(linked_measurements(policy, earlier, found), canaries_of_records(policy), shown=shown)
+    return Assessed(linked_measurements(policy, earlier, found), canaries_of_people(policy), shown=shown)
 
 
-def _in_common(releases: Sequence[EarlierRecords], released: np.ndarray | None) -> pd.DataFrame:
+def _in_common(releases: Sequence[EarlierRelease], released: np.ndarray | None) -> pd.DataFrame:
     """Each earlier release with the number of people whom this one has, too; for the restricted event log only."""
     known = [None if released is None or one.tags is None else len(np.intersect1d(one.tags, released)) for one in releases]
     told = ["unknown" if number is None else str(number) for number in known]
     return pd.DataFrame({"release": [one.name for one in releases], "people in common": told})
 
 
-def compared_with(policy: FlatPolicy, own: Table, rows: Sequence[Table], names: Sequence[str]) -> list[Linked]:
-    """Link the release about to be made with each earlier one, and with all together, by their kept rows in one file."""
-    k, among_released = policy.risk.k, policy.population is None
-    people, *earlier = shown_people([own, *rows])
-    found = []
-    for name, table, other in zip(names, rows, earlier, strict=True):
-        if people.discloses_the_same_as(other):
-            found.append(Linked(name, 0, both=int(people.released.sum())))
-            continue
-        both = compared(table, own)
-        missed = int(missed_standing_out(other, people, k, among_released).sum())
-        alone = singled_out(people, [other], k, among_released)
-        new = added_standing_out(people, other, k, among_released)
-        share = missed / max(both.members + both.withdrawn, 1)
-        found.append(Linked(name, int(alone.sum()), int(new.sum()), missed, share, both.members))
-    others = [one for one in earlier if not people.discloses_the_same_as(one)]
-    if len(others) > 1:
-        found.append(Linked(ALL, int(singled_out_together(people, others, k, among_released).sum())))
+def compared_with(policy: PeoplePolicy, own: Table, linked: Sequence[EarlierRelease]) -> list[Linked]:
+    """Link the release about to be made with each earlier one, and with all together, by their kept rows."""
+    hiding = hiding_of(policy)
+    people, earlier = people_beside(own, linked, policy.kind)
+    found = [_beside(hiding, one.name, people, shown) for one, shown in zip(linked, earlier, strict=True)]
+    others = [shown for shown in earlier if not people.discloses_the_same_as(shown)]
+    if len(others) > 1 and not hiding.in_population:
+        together = singled_out_together(people, others, hiding.k, hiding.among_released)
+        found.append(Linked(ALL, int(together.sum())))
     return found
 
 
-def linked_measurements(policy: FlatPolicy, earlier: Earlier, found: Sequence[Linked]) -> tuple[Measurement, ...]:
+def _beside(hiding: Hiding, name: str, people: ShownPeople, other: ShownPeople) -> Linked:
+    """What one earlier release and this one tell together."""
+    both = int(np.isin(people.tags[people.released], other.tags[other.released]).sum())
+    if people.discloses_the_same_as(other):
+        return Linked(name, 0, both=both)
+    k, among = hiding.k, hiding.among_released
+    if hiding.in_population:
+        changed = int(shown_otherwise(people, other).sum())
+        alone = 0 if changed <= hiding.at_most * both else changed
+        people, other = people.as_one_class(), other.as_one_class()
+    else:
+        alone = int(singled_out(people, [other], k, among).sum())
+    if not other.same_rows:
+        return Linked(name, alone, both=both)
+    missed = int(missed_standing_out(other, people, k, among).sum())
+    return Linked(
+        name,
+        alone,
+        int(added_standing_out(people, other, k, among).sum()),
+        int(changed_standing_out(people, other, k, among).sum()),
+        missed,
+        missed / max(int(other.released.sum()), 1),
+        both,
+    )
+
+
+def linked_measurements(policy: PeoplePolicy, earlier: Earlier, found: Sequence[Linked]) -> tuple[Measurement, ...]:
     """Numbers of releases, which tell nothing about people: beside how many of them somebody stands out.
 
-    Too many people are missed if they are more than MaxSup of the earlier release, as records of small classes may be.
+    Too many people are missed if they are more than the policy allows, as records of small classes may be.
     """
-    missed = sum(not one.missed_share <= policy.risk.max_suppressed for one in found)
+    missed = sum(not one.missed_share <= hiding_of(policy).at_most for one in found)
     return (
         _counted(EARLIER, len(earlier.every), None),
         _counted(STATED, len(earlier.stated), None),
         _counted(SAME, len(earlier.same), None),
+        _counted(APART, len(earlier.apart), None),
         _counted(NOT_COMPARED, len(earlier.unknown)),
         _counted(LINKED, sum(one.singled_out > 0 for one in found)),
         _counted(ADDED, sum(one.added > 0 for one in found)),
+        _counted(CHANGED, sum(one.changed > 0 for one in found)),
         _counted(WITHDRAWN, missed),
     )
 
@@ -181,9 +280,9 @@ def _counted(name: str, value: int, at_most: float | None = 0.0) -> Measurement:
 
 
 def linked_refusals(
-    policy: FlatPolicy,
+    policy: PeoplePolicy,
     evidence: Iterable[Evidence],
-    releases: Sequence[EarlierRecords],
+    releases: Sequence[EarlierRelease],
     released: np.ndarray | None,
     same: str | None = None,
 ) -> list[Refusal]:
@@ -203,52 +302,66 @@ def linked_refusals(
         text = f"{one.name}{_levels(one)}: {_why_unknown(policy, one)}; {_UNKNOWN}"
         found.append(Refusal("not_comparable", one.name, None, None, text))
     names = ", ".join(f"{one.name}{_levels(one)}" for one in earlier.linked)
-    for gate in RECORD_CROSS_RELEASE_RISK.gates:
+    for gate in PEOPLE_GATES:
         if gate.measurement != NOT_COMPARED and gate.measurement in measured and not measured[gate.measurement].passed:
             text = f"{gate.measurement}: {names} has people of this release, too; {gate.remedy}"
             found.append(Refusal("linked_releases", NAME, None, None, text))
     return found
 
 
-def _why_unknown(policy: FlatPolicy, one: EarlierRecords) -> str:
-    """Why nobody knows whether an earlier release has people of this one."""
-    if policy.source.person is None:
+def not_compared(policy: PeoplePolicy, releases: Sequence[EarlierRelease], released: np.ndarray | None) -> dict[str, str]:
+    """Each earlier release that this one was not compared with, as policy/number, and why."""
+    earlier = earlier_of(policy, releases, released)
+    stated = {one.name: stated_of(policy.releases, one.name) for one in earlier.stated}
+    return stated | {one.name: NO_PERSON for one in earlier.apart}
+
+
+def _why_unknown(policy: PeoplePolicy, one: EarlierRelease) -> str:
+    """Why an earlier release cannot be linked that may have people of this one."""
+    own = person_column(policy)
+    if own is None:
         return "no column identifies people of this policy (source.person), so nothing tells whether they are the same"
     if one.person is None:
         return "no column identified its people (source.person), so nothing tells whether they are the same"
-    if one.tags is None:
+    if not one.same_secret or one.tags is None:
+        return "it was made with another secret, so nothing tells whether its people are the same"
+    if one.file is None:
+        return "a version of deid_assets made it that kept no rows, so nothing tells what it shows of people of this release"
+    if one.kind != policy.kind and isinstance(policy, CohortPolicy):
         return (
-            "it was made with another secret, or by a version of deid_assets that kept no rows, so nothing tells whether its "
-            "people are the same"
+            "it has people of this cohort, whose classes are counted in a population; how large they are under the labels of "
+            "both is not known"
         )
-    if one.person != policy.source.person:
+    if one.person != own:
         return "another column identified its people, so nothing tells whether they are the same"
     return "it has nobody of this release, which may only mean that identifiers are spelled otherwise now"
 
 
-def _levels(one: EarlierRecords) -> str:
+def _levels(one: EarlierRelease) -> str:
     return "" if one.levels is None else f" ({', '.join(f'{name}: {level}' for name, level in one.levels.items())})"
 
 
 def report_table(found: Published) -> ReportTable:
     """The report's table: what several releases disclose together."""
     rows = (
-        ("earlier releases of flat tables", EARLIER),
+        ("earlier releases", EARLIER),
         ("of these, releases whose people are others, as the policy states", STATED),
         ("of these, releases of the same delivery whose people are not known", SAME),
+        ("of these, releases of another kind, where nothing tells whether people are the same", APART),
         ("of these, releases that may have the same people, and cannot be linked", NOT_COMPARED),
         ("releases that, linked with this one, single out groups that are too small", LINKED),
         ("releases beside which new people stand out", ADDED),
+        ("releases beside which people stand out because their values changed", CHANGED),
         ("releases of which too many people stand out because they are missing now", WITHDRAWN),
     )
     return ReportTable(
         "record_cross_release",
         "This release and earlier ones together",
-        "What adversaries learn who link the records of people in several releases: a person is hidden among the people of "
-        "whom every release shows the same quasi-identifiers. Each earlier release by itself, and all together. An earlier "
-        "release that seems to have nobody of this one, or of which nobody knows, refuses, unless the policy states that its "
-        "people are others: then its records are not linked. Releases of members and claims, or of cohorts, are not among "
-        "them.",
+        "What adversaries learn who link the records of people in several releases, or subtract one table from another. A "
+        "person is hidden among the people of whom every release shows the same quasi-identifiers, and whose rows are new, "
+        "changed or missing as well. Each earlier release by itself, and all together. A release of another kind is linked, "
+        "too, if it has people of this one. An earlier table that seems to have nobody of this one, or of which nobody knows, "
+        "refuses, unless the policy states that its people are others: then its records are not linked.",
         (("Measured", "name"), ("Number", "number")),
         tuple((label, written(found, name)) for label, name in rows if name in found),
     )
@@ -257,24 +370,28 @@ def report_table(found: Published) -> ReportTable:
 # Canaries
 
 
-def canaries_of_records(policy: FlatPolicy) -> Findings:
+def canaries_of_people(policy: PeoplePolicy) -> Findings:
     """Whether linking finds the people who stand out only beside an earlier release, and nobody else.
 
     In each of two made-up releases every record is in a class of k or more. Together some are in classes of k - 1; others
-    are new, or missing, k - 1 of a class at a time. One of each has a list of records that nobody else has. With k-anonymity
-    some are new, or missing, beside others like them who are not released.
+    are new, changed, or missing, k - 1 of a class at a time. One of each has a list of records that nobody else has. With
+    k-anonymity some are new, or missing, beside others like them who are not released.
     """
-    k, among_released = max(policy.risk.k, 2), policy.population is None
+    hiding = hiding_of(policy)
+    k, among_released = max(hiding.k, 2), hiding.among_released
     planted = planted_people(k)
     with planted_store() as file:
         first, second = (planted_kept_rows(file, name, _rows(planted, place)) for place, name in enumerate(("first", "second")))
         earlier, own = shown_people([first, second])
-        wanted = {what: _expected(planted, what, among_released) for what in ("alone", "new", "missed")}
+        wanted = {what: _expected(planted, what, among_released) for what in ("alone", "new", "changed", "missed")}
         found = compare(wanted["alone"][own.tags], singled_out(own, [earlier], k, among_released))
         # Releases of others make no difference, though nobody is in all of them.
         beside_others = [earlier, replace(earlier, tags=earlier.tags + len(wanted["alone"]))]
         found += compare(wanted["alone"][own.tags], singled_out_together(own, beside_others, k, among_released))
         found += compare(wanted["new"][own.tags], added_standing_out(own, earlier, k, among_released))
+        found += compare(wanted["changed"][own.tags], changed_standing_out(own, earlier, k, among_released))
+        otherwise = np.array([one.moved for one in planted for _ in range(one.people)])
+        found += compare(otherwise[own.tags], shown_otherwise(own, earlier))
         return found + compare(wanted["missed"][earlier.tags], missed_standing_out(earlier, own, k, among_released))
 
 
@@ -292,6 +409,8 @@ class PlantedPeople:
         What they test.
     released
         Whether they are released where they are delivered.
+    costs
+        Their attribute in each release.
     """
 
     people: int
@@ -299,6 +418,12 @@ class PlantedPeople:
     second: str | None
     kind: str = "plain"
     released: bool = True
+    costs: tuple[str, str] = ("low", "low")
+
+    @property
+    def moved(self) -> bool:
+        """Whether both releases show them, and otherwise."""
+        return self.released and None not in (self.first, self.second) and self.first != self.second
 
 
 HIDDEN = "hidden by who is not released: "
@@ -323,6 +448,8 @@ def planted_people(k: int) -> list[PlantedPeople]:
         PlantedPeople(1, None, "p", released=False),
         PlantedPeople(few, "q", None, f"{HIDDEN}missed"),
         PlantedPeople(1, "q", None, released=False),
+        PlantedPeople(few, "z", "z", "changed", costs=("low", "high")),
+        PlantedPeople(k, "r", "r", costs=("low", "high")),
     ]
 
 
@@ -334,8 +461,14 @@ def _expected(planted: Sequence[PlantedPeople], kind: str, among_released: bool)
 
 def _rows(planted: Sequence[PlantedPeople], release: int) -> list[tuple]:
     """The kept rows of one of the releases; tags count from 0, group by group."""
-    shown = [((group.first, group.second)[release], group.released) for group in planted for _ in range(group.people)]
-    return [(tag, "record", None, None, label, 1, 1, out) for tag, (label, out) in enumerate(shown) if label is not None]
+    everybody = [group for group in planted for _ in range(group.people)]
+    rows = []
+    for tag, group in enumerate(everybody):
+        label = (group.first, group.second)[release]
+        if label is not None:
+            told = (("record", label), (f"{ATTRIBUTE}cost", group.costs[release]))
+            rows += [(tag, name, None, None, shown, 1, 1, group.released) for name, shown in told]
+    return rows
 
 
 _UNKNOWN = (
@@ -347,59 +480,84 @@ _PINNED = (
     "show the columns and levels of the earlier release (releases.generalization: pinned), or allow more suppression "
     "(risk.max_suppressed)"
 )
-_NEW = "allow more suppression (risk.max_suppressed), or release when more people have joined"
+_NEW = "let more people join until enough are new (releases.differing_at_least of a cohort), or allow more suppression"
+_CHANGED = (
+    "release when the values of more people have changed, leave out the column or generalize it, or allow more suppression "
+    "(risk.max_suppressed)"
+)
 _MISSED = "deliver them again, or release when more people have left"
 
 
-def _none(policy: FlatPolicy) -> Limit:
+def _none(policy: PeoplePolicy) -> Limit:
     return Limit(0.0)
 
 
-RECORD_CROSS_RELEASE_RISK = Assessment(
-    NAME,
-    version="2",
-    policy_sections=("releases", "risk", "source", "population", "quasi_identifiers", "hierarchies"),
-    inputs=("records", "record_domains", "record_generalization", "suppressed_records", "release_records"),
-    measure=assess,
-    report_table=report_table,
-    gates=(
-        Gate(
-            NOT_COMPARED,
-            "record_releases_not_compared_within_threshold",
-            "Every earlier flat release is linked with this one, of this delivery, or stated to be of other people.",
-            "Earlier flat releases that may have people of this one, are not linked with it, and not stated to be of others.",
-            1.0,
-            _none,
-            remedy=_UNKNOWN,
-        ),
-        Gate(
-            LINKED,
-            "linked_classes_within_threshold",
-            "Linked with earlier releases, every released person shares their labels with at least k people.",
-            "Earlier releases, each by itself and all together, that single out fewer than k people of this release if linked.",
-            1.0,
-            _none,
-            remedy=_PINNED,
-        ),
-        Gate(
-            ADDED,
-            "new_people_within_threshold",
-            "New people are hidden among at least k new people of their class, beside each earlier release.",
-            "Earlier releases beside which new people of this release stand out: fewer than k of their class are new.",
-            1.0,
-            _none,
-            remedy=_NEW,
-        ),
-        Gate(
-            WITHDRAWN,
-            "missed_people_within_threshold",
-            "People of an earlier release whom this one lacks are hidden among others who are missing, except at most MaxSup.",
-            "Earlier releases of which more than MaxSup of the people are missing and stand out: fewer than k of their class "
-            "are.",
-            1.0,
-            _none,
-            remedy=_MISSED,
-        ),
+PEOPLE_GATES: tuple[Gate[Any], ...] = (
+    Gate(
+        NOT_COMPARED,
+        "record_releases_not_compared_within_threshold",
+        "Every earlier release that may have the same people is linked, of this delivery, or stated to be of others.",
+        "Earlier releases that may have people of this one, are not linked with it, and not stated to be of others.",
+        1.0,
+        _none,
+        remedy=_UNKNOWN,
     ),
-)  # fmt: skip
+    Gate(
+        LINKED,
+        "linked_classes_within_threshold",
+        "Linked with earlier releases, every released person shares their labels with enough people.",
+        "Earlier releases, each by itself and all together, that single out too few people of this release if linked.",
+        1.0,
+        _none,
+        remedy=_PINNED,
+    ),
+    Gate(
+        ADDED,
+        "new_people_within_threshold",
+        "New people are hidden among enough other new people, beside each earlier release.",
+        "Earlier releases beside which new people of this release stand out, because too few are new.",
+        1.0,
+        _none,
+        remedy=_NEW,
+    ),
+    Gate(
+        CHANGED,
+        "changed_values_within_threshold",
+        "People whose values changed are hidden among enough others whose values changed, beside each earlier release.",
+        "Earlier releases beside which people stand out whose values changed, because those of too few did.",
+        1.0,
+        _none,
+        remedy=_CHANGED,
+    ),
+    Gate(
+        WITHDRAWN,
+        "missed_people_within_threshold",
+        "People of an earlier release whom this one lacks are hidden among others who are missing, except a small share.",
+        "Earlier releases of which too many people are missing and stand out, because too few others are missing.",
+        1.0,
+        _none,
+        remedy=_MISSED,
+    ),
+)
+
+RECORD_CROSS_RELEASE_RISK: Assessment[FlatPolicy] = Assessment(
+    NAME,
+    version="3",
+    policy_sections=("releases", "risk", "source", "population", "quasi_identifiers", "hierarchies", "attributes"),
+    inputs=("records", "record_domains", "record_generalization", "suppressed_records", "release_records"),
+    measure=assess_records,
+    report_table=report_table,
+    gates=PEOPLE_GATES,
+)
 """Of a flat table."""
+
+PEOPLE_CROSS_RELEASE_RISK: Assessment[CohortPolicy] = Assessment(
+    NAME,
+    version="3",
+    policy_sections=("releases", "source", "columns", "demographics", "attributes"),
+    inputs=("cohort_people", "population_cells", "release_people"),
+    measure=assess_cohort,
+    report_table=report_table,
+    gates=PEOPLE_GATES,
+)
+"""Of a cohort."""

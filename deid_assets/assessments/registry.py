@@ -23,7 +23,7 @@ from deid_assets.assessments.neighbor_attack import NEIGHBOR_ATTACK
 from deid_assets.assessments.population_estimates import POPULATION_ESTIMATES
 from deid_assets.assessments.provider_graph_attack import PROVIDER_GRAPH_ATTACK
 from deid_assets.assessments.record_attribute_disclosure import RECORD_ATTRIBUTE_DISCLOSURE
-from deid_assets.assessments.record_cross_release_risk import RECORD_CROSS_RELEASE_RISK
+from deid_assets.assessments.record_cross_release_risk import PEOPLE_CROSS_RELEASE_RISK, RECORD_CROSS_RELEASE_RISK
 from deid_assets.assessments.record_risk import RECORD_RISK
 from deid_assets.assessments.utility import UTILITY
 from deid_assets.assessments.voter_list_attack import VOTER_LIST_ATTACK
@@ -60,7 +60,7 @@ FLAT: tuple[Assessment[FlatPolicy], ...] = (
 )
 """Of the records of a flat table."""
 
-COHORT: tuple[Assessment[CohortPolicy], ...] = (COHORT_RISK, COUNTS_OF_PEOPLE)
+COHORT: tuple[Assessment[CohortPolicy], ...] = (COHORT_RISK, PEOPLE_CROSS_RELEASE_RISK, COUNTS_OF_PEOPLE)
 """Of the people of a cohort."""
 
 _ALL: tuple[AnyAssessment, ...] = (*LONGITUDINAL, *FLAT, *COHORT)

@@ -16,7 +16,7 @@ import pandas as pd
 
 from deid_assets.assessments.assessment import CANDIDATE, Assessment, Image, Shown, Try, Work
 from deid_assets.assessments.canaries import canaries_measurement
-from deid_assets.assessments.earlier_releases import EarlierRecords, EarlierRows
+from deid_assets.assessments.earlier_releases import EarlierRelease
 from deid_assets.assessments.evidence import Evidence, Measurement, to_frame
 from deid_assets.assessments.registry import LONGITUDINAL
 from deid_assets.assets.counts import earlier_noise, earlier_tables
@@ -47,11 +47,10 @@ _KINDS = {model: str(kind) for kind, model in MODELS.items()}
 
 def assessment_asset(assessment: Assessment[Any], kind: type[Policy] | type[FlatPolicy] | type[CohortPolicy]) -> StageAsset:
     """Make the asset of an assessment of one kind of policy."""
-    shared = kind is not Policy and assessment.name in {one.name for one in LONGITUDINAL}
 
     @stage_asset(
         name=assessment.name,
-        of_kind=_KINDS[kind] if shared else "",
+        of_kind="" if kind is Policy else _KINDS[kind],
         description=assessment.description,
         policy_sections=assessment.policy_sections,
         version=assessment.version,
@@ -136,11 +135,8 @@ class _History:
     def rolls(self) -> Iterable[tuple[str, Roll]]:
         return comparable_rolls(self.workplace.releases_made(), self.workplace.secret().commitment())
 
-    def earlier_rows(self) -> Sequence[EarlierRows]:
-        return self.workplace.earlier_rows()
-
-    def earlier_records(self) -> Sequence[EarlierRecords]:
-        return self.workplace.earlier_records(self.context.partition_key)
+    def earlier_releases(self) -> Sequence[EarlierRelease]:
+        return self.workplace.earlier_of(self.context.partition_key)
 
     def tags_in_order(self, member_ids: Iterable[str]) -> np.ndarray:
         return self.workplace.tags_in_order(member_ids)

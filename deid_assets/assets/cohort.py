@@ -9,12 +9,14 @@ from deid_assets.assessments.cohort_risk import measured_risk
 from deid_assets.assessments.cohort_verdicts import frontier_rows, tables_in_the_paper
 from deid_assets.assessments.demographic_verdicts import REFERENCE, alternatives, frontier, judge
 from deid_assets.assessments.evidence import Evidence, Refusal
+from deid_assets.assessments.kept_records import people_of_cohort
+from deid_assets.assessments.record_cross_release_risk import earlier_of, linked_refusals, not_compared
 from deid_assets.assessments.registry import COHORT
 from deid_assets.assets.assessment import assessment_asset
 from deid_assets.assets.counts import ReleasedCounts, count_assets
-from deid_assets.assets.one_table import KnownPeople, StagedCounts, released_differently, stage_table
+from deid_assets.assets.one_table import KnownPeople, StagedCounts, made_of_the_same_inputs, released_differently, stage_table
 from deid_assets.assets.published_tables import Made
-from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of
+from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of, repeat_if_overtaken
 from deid_assets.assets.stage_asset import markdown_table, prefix_of, shapes_of, stage_asset
 from deid_assets.figures.demographics_figure import risk_and_detail_figure
 from deid_assets.figures.rendering import markdown_image
@@ -27,6 +29,7 @@ from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.manifest.described_tables import described_people
 from deid_assets.release.manifest.optimality import certificate_refusals, stated_levels_certificate
 from deid_assets.release.published_tables import PEOPLE as PEOPLE_FILE
+from deid_assets.release.recurring_rows import recurring_refusals
 from deid_assets.release.same_delivery import other_cohort_refusals
 from deid_assets.reports.cohort_report import cohort_report
 from deid_assets.resources import Policies, Workplace
@@ -126,6 +129,7 @@ def release(
     release_people: Table,
     published_counts: Table,
     cohort_risk: Table,
+    record_cross_release_risk: Table,
     count_disclosure_audit: Table,
     policies: Policies,
     workplace: Workplace,
@@ -140,7 +144,7 @@ def release(
             counted_in = (cohort_people, quarantined_people, population_cells, release_people)
             counts = ReleasedCounts.of(policy, workplace, context.partition_key, {table.name: table for table in counted_in})
             of_counts = StagedCounts.of(counts, staging, published_counts)
-            evidence, refusals = read_evidence((cohort_risk, count_disclosure_audit))
+            evidence, refusals = read_evidence((cohort_risk, record_cross_release_risk, count_disclosure_audit))
             refusals += of_counts.refusals
             refusals += common_refusals(context, policy, workplace, file, evidence, (PEOPLE, QUARANTINED, POPULATION))
             expected = released_people(policy, cohort_people, population_cells, _key(context, workplace))
@@ -152,15 +156,23 @@ def release(
             leaks, leaking = attribute_leaks(policy, staged, cohort_people, population_cells)
             refusals += leaking
             proof = stated_levels_certificate(policy)
-            people = workplace.member_tags(cohort_people, f"SELECT person FROM {cohort_people.sql}")
+            table_of_people = people_of_cohort(policy, cohort_people, population_cells)
+            people = table_of_people.released_tags(workplace.tags_in_order)
 
             def beside_earlier_releases() -> list[Refusal]:
+                known, same = workplace.earlier_of(context.partition_key), made_of_the_same_inputs(context, policy, workplace)
                 digest, commitment = workplace.delivery(context.partition_key).digest(), workplace.secret().commitment()
                 others = other_cohort_refusals(policy, digest, workplace.releases_made(), people, commitment)
-                return [*released_differently(context, policy, workplace), *others]
+                linked = linked_refusals(policy, evidence, known, people, same)
+                stated, pseudonym = earlier_of(policy, known, people).stated, policy.columns.person.release_as
+                recurring = recurring_refusals(
+                    policy.releases, staged, workplace.home.releases, [one.name for one in stated], pseudonym
+                )
+                return [*released_differently(context, policy, workplace), *others, *linked, *recurring]
 
             refusals += [*certificate_refusals(proof), *beside_earlier_releases(), *staging.refusals()]
             if refusals:
+                repeat_if_overtaken(context, refusals)
                 raise refusal(refusals)
             levels = published(policy, cells_in(policy, cohort_people, population_cells))
             of_counts.write_dictionary(staging, described_people(policy, levels, staged))
@@ -172,11 +184,13 @@ def release(
                 shapes_of(policy, workplace.delivery(context.partition_key), {}),
                 lambda public: cohort_report(policy, public, notes),
                 lambda: not beside_earlier_releases(),
-                KnownPeople(people.tobytes()),
+                KnownPeople.of(table_of_people, people, workplace.tags_in_order),
+                not_compared=not_compared(policy, workplace.earlier_of(context.partition_key), people),
             )
             return publish(context, policy, workplace, releases, staging, passed)
         finally:
             drop_schema(file, SCHEMA)
+            drop_schema(file, "scratch")
 
 
 def _key(context: dg.AssetExecutionContext, workplace: Workplace) -> bytes:

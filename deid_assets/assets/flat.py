@@ -20,8 +20,8 @@ from deid_assets.assessments.flat_table import (
     population_of,
     search,
 )
-from deid_assets.assessments.kept_records import linked_to_leave_out, released_people, write_kept_records
-from deid_assets.assessments.record_cross_release_risk import linked_refusals
+from deid_assets.assessments.kept_records import linked_to_leave_out, people_of_records
+from deid_assets.assessments.record_cross_release_risk import earlier_of, linked_refusals, not_compared
 from deid_assets.assessments.record_risk import levels_of, measured_risk
 from deid_assets.assessments.registry import FLAT
 from deid_assets.assets.assessment import assessment_asset
@@ -45,11 +45,11 @@ from deid_assets.release.cumulative import last_generalization
 from deid_assets.release.flat_rows import release_query, row_refusals
 from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
-from deid_assets.release.kept_file import parquet_of
 from deid_assets.release.manifest.described_tables import described_records
 from deid_assets.release.manifest.optimality import certificate_refusals, flat_certificate
 from deid_assets.release.public_cells import shape
 from deid_assets.release.published_tables import RECORDS as RECORDS_FILE
+from deid_assets.release.recurring_rows import recurring_refusals
 from deid_assets.release.registry.noise_charges import NoisyPublication
 from deid_assets.reports.flat_report import flat_report
 from deid_assets.resources import Policies, Workplace
@@ -163,8 +163,10 @@ def suppressed_records(
     policy = policies.of(context, FlatPolicy)
     levels = levels_of(policy, record_generalization)
     small = records.query(queries.small_records(records, population_of(policy, records), record_domains, levels, policy.risk.k))
-    earlier = workplace.earlier_records(context.partition_key)
-    return linked_to_leave_out(policy, levels, records, small, record_domains, earlier, workplace.tags_in_order)
+    earlier = workplace.earlier_of(context.partition_key)
+    nobody = Table(records.file, "scratch", "small_records")
+    table = people_of_records(policy, records, nobody, record_domains, levels)
+    return linked_to_leave_out(policy, table, small, earlier, workplace.tags_in_order)
 
 
 @stage_asset(policy_sections=["quasi_identifiers", "attributes", "formulas"])
@@ -241,16 +243,21 @@ def release(
             refusals += detail_refusals(detail)
             losses, tops = level_losses(policy, table), highest_levels(policy, table)
             proof = flat_certificate(policy, record_lattice, chosen, records.count(), losses, tops)
-            released = released_people(policy, records, suppressed_records, workplace.tags_in_order)
+            table_of_people = people_of_records(policy, records, suppressed_records, record_domains, levels)
+            released = table_of_people.released_tags(workplace.tags_in_order)
             level_names = level_names_of(policy, levels)
 
             def beside_earlier_releases() -> list[Refusal]:
                 known, same = (
-                    workplace.earlier_records(context.partition_key),
+                    workplace.earlier_of(context.partition_key),
                     made_of_the_same_inputs(context, policy, workplace),
                 )
                 linked = linked_refusals(policy, evidence, known, released, same)
-                return [*released_differently(context, policy, workplace), *linked]
+                stated = earlier_of(policy, known, released).stated
+                recurring = recurring_refusals(
+                    policy.releases, staged, workplace.home.releases, [one.name for one in stated], None
+                )
+                return [*released_differently(context, policy, workplace), *linked, *recurring]
 
             refusals += [*certificate_refusals(proof), *beside_earlier_releases(), *staging.refusals()]
             if refusals:
@@ -264,15 +271,9 @@ def release(
                 shapes_of(policy, workplace.delivery(context.partition_key), levels),
                 lambda public: flat_report(policy, public, levels, record_lattice.frame()),
                 lambda: not beside_earlier_releases(),
-                None
-                if released is None
-                else KnownPeople(
-                    released.tobytes(),
-                    parquet_of(
-                        write_kept_records(records, suppressed_records, record_domains, levels, workplace.tags_in_order)
-                    ),
-                ),
+                KnownPeople.of(table_of_people, released, workplace.tags_in_order),
                 level_names,
+                not_compared(policy, workplace.earlier_of(context.partition_key), released),
             )
             return publish(context, policy, workplace, releases, staging, passed)
         finally:

@@ -307,7 +307,8 @@ def generalization_choice(
     }  # fmt: skip
     with guarded(context), search_executor() as executor:
         flagged = flagged_in_linked_releases(
-            policy, levels, made_of, ids["member_id"][left_out].tolist(), workplace.earlier_rows(), workplace.tags_in_order,
+            policy, levels, made_of, ids["member_id"][left_out].tolist(),
+            workplace.earlier_of(context.partition_key), workplace.tags_in_order,
             partial(stream_key, context, workplace), number, executor,
         )  # fmt: skip
     yield dg.Output(ids[left_out | ids["member_id"].isin(flagged).to_numpy()].reset_index(drop=True), "suppressed_members")

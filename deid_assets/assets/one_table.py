@@ -4,14 +4,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import dagster as dg
+import numpy as np
 
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
+from deid_assets.assessments.kept_records import PeopleTable
+from deid_assets.assessments.kept_rows import Tags
 from deid_assets.assets.counts import ReleasedCounts
 from deid_assets.assets.publishing import Passed, inputs_digest
 from deid_assets.methods.lattice.certificate import OptimalityCertificate
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.release.gate.cross_check import SCHEMA
+from deid_assets.release.kept_file import parquet_of
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.dictionary import DescribedTable, dictionary
 from deid_assets.release.publication.publish import Staging
@@ -58,11 +62,16 @@ class KnownPeople:
     tags
         8 bytes of each person, `cumulative.member_tags`.
     rows
-        The kept rows as Parquet; empty if later releases are not linked by them.
+        The kept rows as Parquet.
     """
 
     tags: bytes
-    rows: bytes = b""
+    rows: bytes
+
+    @classmethod
+    def of(cls, table: PeopleTable, released: np.ndarray | None, tags: Tags) -> "KnownPeople | None":
+        """The people of a table and what it shows of them; None if nothing identifies them."""
+        return None if released is None else cls(released.tobytes(), parquet_of(table.write_kept(tags)))
 
 
 @dataclass(frozen=True)
@@ -105,6 +114,7 @@ class StagedCounts:
         still_so: Callable[[], bool] = lambda: True,
         people: KnownPeople | None = None,
         levels: Mapping[str, str] | None = None,
+        not_compared: Mapping[str, str] | None = None,
     ) -> Passed:
         """What passed the gate.
 
@@ -116,6 +126,8 @@ class StagedCounts:
             Who is released; None if nothing identifies them.
         levels
             Name of the level of every quasi-identifier, for later releases; None if the policy states them.
+        not_compared
+            As in `Manifest`.
         """
         return Passed(
             evidence,
@@ -134,4 +146,5 @@ class StagedCounts:
             tried=None,
             rows=b"" if people is None else people.rows,
             generalization=levels,
+            not_compared=not_compared or {},
         )

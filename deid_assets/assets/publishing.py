@@ -5,7 +5,7 @@ The gate of each kind of release adds its own measurements on the staged files.
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +167,7 @@ class Passed:
         The sums that hold between these cells.
     counts
         The published tables of counts; None if the policy publishes none.
-    roll, removal_digest, tried, rows, generalization
+    roll, removal_digest, tried, rows, generalization, not_compared
         As in `Manifest`; empty and None where later releases need none.
     """
 
@@ -188,6 +188,7 @@ class Passed:
     rows: bytes = b""
     generalization: Mapping[str, str] | None = None
     classes: ClassCertificate | None = None
+    not_compared: Mapping[str, str] = field(default_factory=dict)
 
 
 def publish(
@@ -257,6 +258,7 @@ def publish(
             tried=passed.tried,
             rows=passed.rows,
             generalization=passed.generalization,
+            not_compared=passed.not_compared,
             counts=CountStatement(policy.counts, budget, passed.counts, policy.records_per_person, policy.persons_checked),
         )
 

@@ -14,7 +14,7 @@ from deid_assets.assessments.chosen_generalization import (
     released_levels,
 )
 from deid_assets.assessments.class_recoding import certificate_of
-from deid_assets.assessments.cross_release_risk import cross_release_refusals
+from deid_assets.assessments.cross_release_risk import cross_release_refusals, earlier_of
 from deid_assets.assessments.cumulative_attacks import cumulative_refusals, naming_releases
 from deid_assets.assessments.dates import date_refusals, released_dates
 from deid_assets.assessments.demographic_risk import demographic_measurements, demographics_of
@@ -61,7 +61,7 @@ from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.methods.recoding.class_certificate import ClassCertificate
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.validation import check_vacuous
-from deid_assets.release.cumulative import comparable_rolls, earlier_rows, removal_digest, removal_list_refusals
+from deid_assets.release.cumulative import comparable_rolls, releases_before, removal_digest, removal_list_refusals
 from deid_assets.release.derived_keys import pseudonym_key
 from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
@@ -76,6 +76,7 @@ from deid_assets.release.manifest.optimality import (
     same_for_all_certificate,
 )
 from deid_assets.release.publication.recovery import REGISTRY
+from deid_assets.release.recurring_rows import recurring_refusals
 from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.delivery_tries import DeliveryTries
 from deid_assets.release.registry.tries import Tried
@@ -163,6 +164,7 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
                 tried=standing.tried,
                 rows=_kept_rows(policy, levels, tables, workplace),
                 generalization=level_names_of_dimensions(policy, made["chosen_generalization"]),
+                not_compared=standing.earlier.not_compared,
                 classes=classes,
             )
             return publish(context, policy, workplace, releases, staging, passed)
@@ -227,6 +229,7 @@ class _Earlier:
     refusals: list[Refusal]
     roll: bytes
     removal_digest: str
+    not_compared: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -300,8 +303,13 @@ def _against_earlier(
         refusals = [*change_refusals(policy, changes), *removal_list_refusals(earlier, delivery, list_now)]
         again = registry.already_released(policy.name, inputs)
         same = None if again is None else f"{again.policy}/{again.number:04d}"
-        refusals += cross_release_refusals(policy, linking, earlier_rows(earlier, commitment), present.released_tags, same)
-        return _Earlier(changes_measured(policy, changes, released), refusals, roll, list_now)
+        before = releases_before(earlier, commitment, delivery)
+        refusals += cross_release_refusals(policy, linking, before, present.released_tags, same)
+        sorted_out = earlier_of(policy, before, present.released_tags)
+        stated = [one.name for one in sorted_out.stated]
+        refusals += recurring_refusals(policy.releases, staged.claims, workplace.home.releases, stated, None)
+        apart = sorted_out.not_compared(policy)
+        return _Earlier(changes_measured(policy, changes, released), refusals, roll, list_now, apart)
 
     return held
 

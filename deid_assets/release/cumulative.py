@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from deid_assets.assessments.earlier_releases import EarlierRecords, EarlierRows
+from deid_assets.assessments.earlier_releases import LONGITUDINAL, EarlierRelease
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.errors import CountsError, RefusedError, ReleaseError
 from deid_assets.methods.counts.published_tables import EarlierTables
@@ -31,8 +31,6 @@ from deid_assets.store.digests import bytes_digest, file_digest
 _NUMBER = re.compile(r"\d{4,}")
 ROWS = ".rows.parquet"
 """Ending of the file of kept rows beside a restricted manifest."""
-LONGITUDINAL = "longitudinal"
-"""The kind of a release of members and claims, whose policy states none."""
 
 
 def member_tags(member_ids: Iterable[str], secret: Secret) -> np.ndarray:
@@ -198,19 +196,8 @@ class Made:
         return file
 
 
-def earlier_rows(earlier: Iterable[Made], commitment: str) -> tuple[EarlierRows, ...]:
-    """Every earlier release with members and claims, as far as it can be compared under a commitment's secret."""
-    return tuple(
-        EarlierRows(
-            made.name, made.tags if made.commitment == commitment else None, None if made.rows_digest is None else made.rows
-        )
-        for made in earlier
-        if len(made.tags) and made.kind == LONGITUDINAL
-    )
-
-
-def earlier_records(earlier: Iterable[Made], commitment: str, delivery_digest: str) -> tuple[EarlierRecords, ...]:
-    """Every earlier release of a flat table, as far as its people are known under a commitment's secret.
+def releases_before(earlier: Iterable[Made], commitment: str, delivery_digest: str) -> tuple[EarlierRelease, ...]:
+    """Every earlier release of any kind, as far as its people are known under a commitment's secret.
 
     Parameters
     ----------
@@ -219,16 +206,22 @@ def earlier_records(earlier: Iterable[Made], commitment: str, delivery_digest: s
     """
     found = []
     for made in earlier:
-        if made.kind != "flat":
-            continue
-        known, person = (
-            made.commitment == commitment and made.rows_digest is not None,
-            made.policy_content()["source"]["person"],
-        )
-        tags, rows = (made.tags, made.rows) if known else (None, None)
+        person, same_secret = _person_column(made), made.commitment == commitment
+        tags = made.tags if same_secret and person is not None and len(made.tags) else None
+        rows = None if made.rows_digest is None else made.rows
         same = made.delivery_digest == delivery_digest
-        found.append(EarlierRecords(made.name, tags, rows, person, made.generalization, same))
+        found.append(EarlierRelease(made.name, tags, rows, person, made.generalization, same, made.kind, same_secret))
     return tuple(found)
+
+
+def _person_column(made: Made) -> str | None:
+    """Name of the column that identified the people of a release; None if none did."""
+    content = made.policy_content()
+    if made.kind == "cohort":
+        return str(content["columns"]["person"]["column"])
+    if made.kind == "flat":
+        return content["source"].get("person")
+    return "member" if len(made.tags) else None
 
 
 def last_generalization(

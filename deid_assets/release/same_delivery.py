@@ -1,7 +1,8 @@
 """Earlier releases that show the same people otherwise: two that differ may tell more together than each.
 
-The second of one delivery of a flat table or cohort is refused. So is one of another delivery of a cohort with common people,
-because the risk of cohorts is not measured for linked records; that of flat tables is (methods#linked-records).
+The second of one delivery of a flat table or cohort is refused. So is one of another delivery of a cohort that shows other
+columns of common people, because classes in a population are not known under the labels of both. Otherwise releases are linked
+(methods#linked-records).
 """
 
 import json
@@ -64,7 +65,7 @@ _WHO = "people who opted out"
 
 
 def other_cohort_refusals(
-    policy: CohortPolicy, delivery_digest: str, earlier: Iterable[Made], people: np.ndarray, commitment: str
+    policy: CohortPolicy, delivery_digest: str, earlier: Iterable[Made], people: np.ndarray | None, commitment: str
 ) -> list[Refusal]:
     """Refuse if other deliveries with people of this cohort were released with other columns, levels or attributes.
 
@@ -85,7 +86,7 @@ def other_cohort_refusals(
         if _shown(made.policy_content()) == own:
             continue
         # Common people contradict any statement; if there seem to be none, identifiers may be spelled otherwise now.
-        common = made.commitment == commitment and len(np.intersect1d(made.tags, people)) > 0
+        common = people is not None and made.commitment == commitment and len(np.intersect1d(made.tags, people)) > 0
         if policy.releases.are_others(made.name) and not common:
             continue
         holds, unless = ("has", "people who are not in it") if common else ("may have", _UNLESS)

@@ -46,17 +46,21 @@ class Verdict:
         What would have refused it, had no person reviewed it, each with who gave which reason.
     at_edge
         Thresholds of the policy that are as lax as the product allows.
+    not_compared
+        Earlier releases that it was not compared with, each with the reason.
     """
 
     gates: int
     overruled: tuple[str, ...]
     at_edge: tuple[str, ...]
+    not_compared: tuple[str, ...] = ()
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """The verdict in sentences, the worst first."""
         said = [f"A person overruled: {text}." for text in self.overruled]
         said += [f"At the edge of what the product allows: {text}." for text in self.at_edge]
+        said += [f"Not compared with {text}." for text in self.not_compared]
         if not self.overruled:
             said.append(f"All {self.gates} measurements that could refuse this release are within their thresholds.")
         else:
@@ -69,7 +73,9 @@ def verdict_of(manifest: Mapping[str, Any]) -> Verdict:
     policy = json.loads(manifest["policy"]["text"])
     measured = [found for item in manifest["evidence"] for found in item["measurements"]]
     gates = sum(1 for found in measured if found["gating"])
-    return Verdict(gates, tuple(_overruled(policy, measured)), tuple(edges_of(policy)))
+    told = manifest.get("not_compared") or {}
+    apart = tuple(f"{name}: {' '.join(why.split()).rstrip('.')}" for name, why in told.items())
+    return Verdict(gates, tuple(_overruled(policy, measured)), tuple(edges_of(policy)), apart)
 
 
 def _overruled(policy: Mapping[str, Any], measured: list[dict[str, Any]]) -> Iterator[str]:

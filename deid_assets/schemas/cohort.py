@@ -84,6 +84,7 @@ def cohort_contracts(policy: CohortPolicy) -> dict[str, DataFrameSchema]:
         "release_people": release_people_contract(policy),
         **COUNTS,
         "cohort_risk": evidence_contract("cohort_risk"),
+        "record_cross_release_risk": evidence_contract("record_cross_release_risk"),
         "count_disclosure_audit": evidence_contract("count_disclosure_audit"),
         "release": RELEASE,
     }

@@ -24,7 +24,7 @@ from deid_assets.assessments.cross_release_risk import (
     release_measurements,
     rows_of,
 )
-from deid_assets.assessments.earlier_releases import EarlierRows
+from deid_assets.assessments.earlier_releases import EarlierRelease
 from deid_assets.assessments.evidence import Evidence
 from deid_assets.assessments.nodes_to_try import all_but_pinned
 from deid_assets.errors import RefusedError, ReleaseError
@@ -42,7 +42,7 @@ WORK = SimpleNamespace(stream_key=lambda purpose, number=1: b"0123456789abcdef")
 
 
 def release(name, tags=(), kept=True, known=True):
-    return EarlierRows(name, np.array(tags, dtype=np.uint64) if known else None, (lambda: None) if kept else None)
+    return EarlierRelease(name, np.array(tags, dtype=np.uint64) if known else None, (lambda: None) if kept else None, "member")
 
 
 OWN = np.array([1, 2, 3], dtype=np.uint64)
@@ -209,7 +209,7 @@ class TestPinned:
             all_but_pinned(self.pinned, last)
 
 
-@pytest.mark.parametrize("name", ["heritage/1", "Heritage/0001", "heritage", "heritage/0001/x"])
+@pytest.mark.parametrize("name", ["heritage/1", "Heritage/0001", "heritage/0001/x"])
 def test_releases_are_named_by_policy_and_number(name):
     with pytest.raises(Exception, match="named by its policy and number"):
         policy_from(changed(SMALL, releases={"other_people": {name: "others"}}))

@@ -88,7 +88,9 @@ def test_every_assessment_has_canaries():
     assert {"record_risk", "record_attribute_disclosure", "record_cross_release_risk", counts} == {
         one.name for one in registry.FLAT
     }
-    assert {"cohort_risk", counts} == {one.name for one in registry.COHORT}, "see test_cohort_canaries.py"
+    assert {"cohort_risk", "record_cross_release_risk", counts} == {one.name for one in registry.COHORT}, (
+        "see test_cohort_canaries.py"
+    )
 
 
 class TestWorkingAttacks:

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from deid_assets.assessments import record_cross_release_risk as cross
-from deid_assets.assessments.earlier_releases import EarlierRecords
+from deid_assets.assessments.earlier_releases import EarlierRelease
 from deid_assets.assessments.evidence import Evidence
 from deid_assets.assessments.record_cross_release_risk import (
     ADDED,
+    APART,
+    CHANGED,
     EARLIER,
     LINKED,
     NOT_COMPARED,
@@ -16,24 +18,27 @@ from deid_assets.assessments.record_cross_release_risk import (
     WITHDRAWN,
     Earlier,
     Linked,
-    canaries_of_records,
+    canaries_of_people,
     earlier_of,
     linked_measurements,
     linked_refusals,
 )
 from deid_assets.policy.loading import policy_from
 from deid_assets_tests.scenarios.policies import changed
+from deid_assets_tests.scenarios.test_cohort_release import SAFE_HARBOR
 from deid_assets_tests.scenarios.test_flat_release import FLAT
 
 POLICY = policy_from(changed(FLAT, source={"kind": "flat", "file": "people.csv", "person": "id"}))
+COHORT = changed(SAFE_HARBOR, releases={"differing_at_least": 4})
 LEVELS = {"Town": "district", "Age": "decade", "Sex": "value"}
 OWN = np.array([1, 2, 3], dtype=np.uint64)
 
 
-def release(name, tags=None, person="id", levels=LEVELS, of_this_delivery=False):
+def release(name, tags=None, person="id", levels=LEVELS, of_this_delivery=False, kind="flat", **further):
     """None as tags: nobody knows its people."""
     known = None if tags is None else np.array(tags, dtype=np.uint64)
-    return EarlierRecords(name, known, None if tags is None else lambda: None, person, levels, of_this_delivery)
+    kept = further.pop("kept", tags is not None)
+    return EarlierRelease(name, known, (lambda: None) if kept else None, person, levels, of_this_delivery, kind, **further)
 
 
 def stating(**others):
@@ -79,6 +84,34 @@ class TestEarlierReleases:
         assert names(found.stated) == ["a/0001", "b/0001", "b/0002"]
         assert names(found.unknown) == ["a/0002"] and names(found.linked) == ["b/0003"], "its people are in this release"
 
+    def test_of_other_kinds_are_linked_if_they_have_people_of_this_one(self):
+        earlier = [
+            release("claims/0001", [3], person="member", kind="longitudinal"),
+            release("claims/0002", [9], person="member", kind="longitudinal"),
+            release("cohort/0001", person=None, kind="cohort"),
+            release("cohort/0002", kind="cohort", same_secret=False),
+        ]
+        found = earlier_of(POLICY, earlier, OWN)
+        assert names(found.linked) == ["claims/0001"] and names(found.others) == ["claims/0002"]
+        assert names(found.apart) == ["cohort/0001"] and names(found.unknown) == ["cohort/0002"]
+        assert set(names(earlier_of(POLICY, earlier[:3], None).apart)) == {"claims/0001", "claims/0002", "cohort/0001"}
+        assert measured(earlier=Earlier(apart=found.apart))[APART].value == 1
+
+    def test_what_was_not_compared_is_told_with_the_reason(self):
+        earlier = [release("a/0001", [9]), release("cohort/0001", person=None, kind="cohort"), release("b/0001", [3])]
+        told = cross.not_compared(stating(a="These people live in another town."), earlier, OWN)
+        assert set(told) == {"a/0001", "cohort/0001"}
+        assert "These people live in another town." in told["a/0001"] and "no column identifies people" in told["cohort/0001"]
+
+    def test_a_cohort_is_linked_with_cohorts_only(self):
+        """Classes in its population are not known under the labels of other tables."""
+        cohort = policy_from(COHORT)
+        own = cohort.columns.person.column
+        earlier = [release("c/0001", [3], person=own, kind="cohort"), release("a/0001", [3])]
+        found = earlier_of(cohort, earlier, OWN)
+        assert names(found.linked) == ["c/0001"] and names(found.unknown) == ["a/0001"]
+        assert "how large they are under the labels of both" in cross._why_unknown(cohort, earlier[1])
+
     def test_are_told_with_the_number_of_people_in_common(self):
         earlier = [release("a/0001", [2, 3, 4]), release("a/0002", [9]), release("a/0003")]
         assert cross._in_common(earlier, OWN)["people in common"].tolist() == ["2", "0", "unknown"]
@@ -92,8 +125,8 @@ def measured(*found, earlier=None):
 class TestMeasurements:
     def test_nothing_is_at_risk_where_nothing_is_linked(self):
         found = measured(earlier=Earlier())
-        assert [one.value for one in found.values()] == [0] * 7 and all(one.passed for one in found.values() if one.gating)
-        assert {name for name, one in found.items() if one.gating} == {NOT_COMPARED, LINKED, ADDED, WITHDRAWN}
+        assert [one.value for one in found.values()] == [0] * 9 and all(one.passed for one in found.values() if one.gating)
+        assert {name for name, one in found.items() if one.gating} == {NOT_COMPARED, LINKED, ADDED, CHANGED, WITHDRAWN}
 
     @pytest.mark.parametrize(
         ("one", "name"),
@@ -101,6 +134,7 @@ class TestMeasurements:
             (Linked("a/0001", 1), LINKED),
             (Linked("all together", 1), LINKED),
             (Linked("a/0001", 0, added=1), ADDED),
+            (Linked("a/0001", 0, changed=1), CHANGED),
             (Linked("a/0001", 0, missed=9, missed_share=0.051), WITHDRAWN),
             (Linked("a/0001", 0, missed=9, missed_share=float("nan")), WITHDRAWN),
         ],
@@ -137,7 +171,7 @@ class TestGate:
             (release("a/0001", [3]), None, "no column identifies people of this policy"),
             (release("a/0001", person=None), OWN, "no column identified its people"),
             (release("a/0001"), OWN, "another secret"),
-            (release("a/0001", levels=None), OWN, "kept no rows"),
+            (release("a/0001", [3], kept=False), OWN, "kept no rows"),
             (release("a/0001", [3], person="number"), OWN, "another column"),
             (release("a/0001", [9]), OWN, "spelled otherwise"),
         ],
@@ -155,7 +189,8 @@ class TestGate:
         ("one", "says"),
         [
             (Linked("a/0001", 2), "pinned"),
-            (Linked("a/0001", 0, added=2), "joined"),
+            (Linked("a/0001", 0, added=2), "more people join"),
+            (Linked("a/0001", 0, changed=2), "values of more people have changed"),
             (Linked("a/0001", 0, missed_share=0.5), "have left"),
         ],
     )
@@ -169,7 +204,10 @@ class TestCanaries:
     @pytest.mark.parametrize("population", [None, {"file": "population.csv"}])
     def test_are_all_found(self, k, population):
         policy = policy_from(changed(FLAT, risk={"k": k, "max_suppressed": 0.05}, population=population))
-        assert canaries_of_records(policy).share == 1
+        assert canaries_of_people(policy).share == 1
+
+    def test_of_cohorts_are_found(self):
+        assert canaries_of_people(policy_from(COHORT)).share == 1
 
     @pytest.mark.parametrize(
         ("name", "broken"),
@@ -177,12 +215,14 @@ class TestCanaries:
             ("singled_out", lambda own, others, k, among_released: np.zeros(len(own.tags), dtype=bool)),
             ("singled_out", lambda own, others, k, among_released: np.ones(len(own.tags), dtype=bool)),
             ("added_standing_out", lambda own, earlier, k, among_released: np.zeros(len(own.tags), dtype=bool)),
+            ("changed_standing_out", lambda own, earlier, k, among_released: np.zeros(len(own.tags), dtype=bool)),
+            ("shown_otherwise", lambda own, earlier: np.zeros(len(own.tags), dtype=bool)),
             ("missed_standing_out", lambda earlier, own, k, among_released: np.zeros(len(earlier.tags), dtype=bool)),
         ],
     )
     def test_are_missed_by_a_broken_method(self, monkeypatch, name, broken):
         monkeypatch.setattr(cross, name, broken)
-        assert canaries_of_records(POLICY).share < 1
+        assert canaries_of_people(POLICY).share < 1
 
     @pytest.mark.parametrize("name", ["added_standing_out", "missed_standing_out"])
     def test_are_missed_by_one_that_excepts_rare_lists_of_records(self, monkeypatch, name):
@@ -192,19 +232,19 @@ class TestCanaries:
             return right(people, other, k, among_released) & (np.bincount(people.classes)[people.classes] >= k)
 
         monkeypatch.setattr(cross, name, excepting)
-        assert canaries_of_records(POLICY).share < 1
+        assert canaries_of_people(POLICY).share < 1
 
     @pytest.mark.parametrize("name", ["added_standing_out", "missed_standing_out"])
     def test_are_missed_by_one_that_hides_people_behind_others_who_are_not_released(self, monkeypatch, name):
         right = getattr(cross, name)
         monkeypatch.setattr(cross, name, lambda people, other, k, among_released: right(people, other, k, False))
-        assert canaries_of_records(POLICY).share < 1
+        assert canaries_of_people(POLICY).share < 1
 
     def test_are_missed_by_one_that_links_only_those_who_are_in_every_release(self, monkeypatch):
         monkeypatch.setattr(cross, "singled_out_together", cross.singled_out)
-        assert canaries_of_records(POLICY).share < 1
+        assert canaries_of_people(POLICY).share < 1
 
     def test_are_missed_by_one_that_reads_one_release_only(self, monkeypatch):
         right = cross.singled_out
         monkeypatch.setattr(cross, "singled_out", lambda own, others, *rest: right(own, [own for _ in others], *rest))
-        assert canaries_of_records(POLICY).share < 1
+        assert canaries_of_people(POLICY).share < 1

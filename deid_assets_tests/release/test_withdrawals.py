@@ -15,7 +15,7 @@ from deid_assets.command_line.run import find_policy, run_policy
 from deid_assets.errors import PolicyError, RefusedError, ReleaseError
 from deid_assets.policy.loading import policies_in, policy_by_name, policy_called
 from deid_assets.policy.withdrawals import FILE, OptOutLine, note, withdrawn_members
-from deid_assets.release.cumulative import earlier_rows, last_generalization, releases_made
+from deid_assets.release.cumulative import last_generalization, releases_before, releases_made
 from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.opt_outs import enter_opt_out
@@ -88,7 +88,11 @@ class TestWithdrawnReleases:
     def test_count_as_earlier_releases_but_are_not_pinned_to(self, releases):
         withdrawn(releases)
         made = [replace(one, generalization={"age": "years"}) for one in made_in(releases)]
-        assert [one.name for one in made] == ["heritage/0001"] == [one.name for one in earlier_rows(made, SECRET.commitment())]
+        assert (
+            [one.name for one in made]
+            == ["heritage/0001"]
+            == [one.name for one in releases_before(made, SECRET.commitment(), "d")]
+        )
         assert last_generalization(made, "heritage") == {"age": "years"}
         assert last_generalization(made, "heritage", {("heritage", 1)}) is None
 
@@ -106,8 +110,8 @@ def read_problem(releases):
 class TestKeptRows:
     def test_of_another_secret_or_of_an_earlier_version_cannot_be_compared(self, releases):
         publish(releases, "first", with_tables=False)
-        (own,) = earlier_rows(made_in(releases), SECRET.commitment())
-        (other,) = earlier_rows(made_in(releases), "0" * 64)
+        (own,) = releases_before(made_in(releases), SECRET.commitment(), "d")
+        (other,) = releases_before(made_in(releases), "0" * 64, "d")
         assert own.tags is not None and own.file is None and other.tags is None
         with pytest.raises(RefusedError, match="did not keep its generalization"):
             last_generalization(made_in(releases), "heritage")
@@ -117,7 +121,7 @@ class TestKeptRows:
     def test_that_are_not_those_that_were_kept_are_an_error(self, releases, harm):
         publish(releases, "first", with_tables=False)
         made = replace(made_in(releases)[0], rows_digest="a" * 64)
-        (rows,) = earlier_rows([made], SECRET.commitment())
+        (rows,) = releases_before([made], SECRET.commitment(), "d")
         file = releases.restricted / "heritage" / "0001.rows.parquet"
         if harm == "gone":
             file.unlink()

@@ -499,12 +499,51 @@ def test_a_second_release_that_shows_the_same_or_is_of_another_delivery_is_publi
     with copy_of(released.home.root, tmp_path / "deid", "another") as pipeline:
         write_policy(pipeline.home.policies, other | {"title": "The same under another name"})
         assert pipeline.run(KEY).exit_code == PUBLISHED
-        folder = deliver(tmp_path / "later", [*people(), *UNUSABLE, people(1, seed=3)[0] | {"person": "a later patient"}])
-        pipeline.register("later", "cohort", folder)
+        joined = [one | {"person": f"a later {one['person']}"} for one in people(11, seed=3)]
+        pipeline.register("later", "cohort", deliver(tmp_path / "later", [*people(), *UNUSABLE, *joined]))
         write_policy(pipeline.home.policies, other | {"attributes": []})
         refused(pipeline.run("later"), "cohort/0001 has people of this release, and shows other columns")
         write_policy(pipeline.home.policies, other)
-        assert pipeline.run("later").exit_code == PUBLISHED, "another delivery"
+        assert pipeline.run("later").exit_code == PUBLISHED, "eleven people are new"
+
+
+@pytest.mark.parametrize(
+    ("later", "check"),
+    [
+        (lambda rows: [*rows, people(1, seed=3)[0] | {"person": "a later patient"}], "new_people"),
+        (lambda rows: [rows[0] | {"likes": "water"}, *rows[1:]], "changed_values"),
+        (lambda rows: [rows[0] | {"state": "ME" if rows[0]["state"] == "WA" else "WA"}, *rows[1:]], "changed_values"),
+        (lambda rows: [one | {"state": "ME"} for one in rows], "linked_classes"),
+        (lambda rows: [one | {"person": f"0{one['person']}"} for one in rows], "record_releases_not_compared"),
+    ],
+    ids=["one more person", "an attribute of one person", "a state of one person", "states of many", "other identifiers"],
+)
+def test_a_difference_of_two_tables_that_would_be_one_persons_row_is_refused(released, tmp_path, later, check):
+    with copy_of(released.home.root, tmp_path / "deid", "cohort") as pipeline:
+        pipeline.register("later", "cohort", deliver(tmp_path / "later", [*later(people()), *UNUSABLE]))
+        summary = pipeline.run("later")
+        refused(summary, f"{check}_within_threshold")
+        assert pipeline.releases == ["cohort/0001"]
+
+
+def test_a_statement_that_people_are_others_is_refused_if_their_rows_recur(released, tmp_path):
+    """The same people under other identifiers, with another reason to think so."""
+    stated = SAFE_HARBOR | {"releases": {"other_people": {"cohort": "These people live in another town."}}}
+    with copy_of(released.home.root, tmp_path / "deid", "cohort") as pipeline:
+        again = [one | {"person": f"0{one['person']}"} for one in people()]
+        pipeline.register("again", "cohort", deliver(tmp_path / "again", [*again, *UNUSABLE]))
+        write_policy(pipeline.home.policies, stated)
+        refused(pipeline.run("again"), "of the rows that occur once here occur once there, too")
+        pipeline.register("others", "cohort", deliver(tmp_path / "others", others()))
+        assert pipeline.run("others").exit_code == PUBLISHED
+        manifest = json.loads((pipeline.home.releases / "cohort" / "0002" / "manifest.json").read_bytes())
+        assert "These people live in another town." in manifest["not_compared"]["cohort/0001"]
+        assert "Not compared" in (pipeline.home.releases / "cohort" / "0002" / "report.html").read_text()
+
+
+def others() -> list[dict[str, Any]]:
+    """A cohort of nobody else's ages."""
+    return [one | {"person": f"other {one['person']}", "age": 20 + int(one["person"].split()[1]) % 9} for one in people(300, 9)]
 
 
 @pytest.mark.matrix

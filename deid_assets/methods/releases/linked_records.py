@@ -4,38 +4,65 @@ An adversary who links the records of a person in several releases knows what ea
 hidden among the people of whom every release shows the same.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
 import numpy as np
 import pandas as pd
 
+from deid_assets.errors import ReleaseError
 from deid_assets.store.tables import Table, quoted
 
+ATTRIBUTE = "attribute "
+"""Prefix of the names under which kept rows say what a release shows of a person besides the quasi-identifiers."""
 
-def kept_records(rows: str, columns: Sequence[str], person: str, tags: Table, left_out: Table) -> str:
-    """SELECT what a release shows of every delivered person, in the form of `kept_rows`: one row for each person.
 
-    The label is the list of the person's released records, each with the label of every quasi-identifier; of a person without
-    a released record, the list of all.
+def kept_records(
+    rows: str, columns: Sequence[str], attributes: Mapping[str, str], person: str, tags: Table, left_out: str
+) -> str:
+    """SELECT what a release shows of every delivered person, in the form of `kept_rows`.
+
+    One row for each person, and one more for each attribute. The label of the first is the list of the person's released
+    records, each with the label of every quasi-identifier; of a person without a released record, the list of all. The label of
+    an attribute is a digest of its values in these records.
 
     Parameters
     ----------
-    rows, columns, person
-        A SELECT of every delivered record: its number, the labels of the quasi-identifiers, and the identifier of its person.
+    rows, columns, attributes, person
+        A SELECT of every delivered record: its number, the labels of the quasi-identifiers, the other columns that are
+        published, by their names in the delivery, and the identifier of its person.
     tags
         person and tag of everybody.
     left_out
-        record of the records that are not released.
+        SELECT of the record numbers that are not released.
     """
     shown = ", ".join(f"{quoted(column)} := {quoted(column)}" for column in columns)
-    return f"""WITH labelled AS (
-            SELECT t.tag, to_json(struct_pack({shown}))::VARCHAR AS shown,
-              record NOT IN (SELECT record FROM {left_out.sql}) AS released
+    values = {name: f"to_json(r.{quoted(column)})::VARCHAR" for name, column in attributes.items()}
+    if len(values) > 1:  # two records of a person may exchange values of one attribute
+        values["; ".join(sorted(values))] = f"to_json([{', '.join(values[name] for name in sorted(values))}])::VARCHAR"
+    named = "".join(f", {value} AS a{place}" for place, value in enumerate(values.values()))
+    in_order = [_in_order("shown", "to_json({})::VARCHAR", "'record'")]
+    in_order += [
+        _in_order(f"a{place}", "sha256(to_json({})::VARCHAR)", f"'{_kept_name(name)}'") for place, name in enumerate(values)
+    ]
+    return f"""WITH labelled AS MATERIALIZED (
+            SELECT t.tag, to_json(struct_pack({shown}))::VARCHAR AS shown, record NOT IN ({left_out}) AS released{named}
             FROM ({rows}) AS r
             JOIN {tags.sql} AS t ON t.person = r.{quoted(person)})
-        SELECT tag, 'record' AS quasi_identifier, NULL::INTEGER AS service_day, NULL::VARCHAR AS value,
-          to_json(coalesce(list(shown ORDER BY shown) FILTER (released), list(shown ORDER BY shown)))::VARCHAR AS label,
+        {" UNION ALL ".join(in_order)}"""
+
+
+def _kept_name(attribute: str) -> str:
+    """Name of an attribute in the kept rows; a digest, because columns of a delivery have any names."""
+    return ATTRIBUTE + sha256(attribute.encode()).hexdigest()[:32]
+
+
+def _in_order(column: str, label: str, name: str) -> str:
+    """SELECT the row of each person that lists one column of their records."""
+    listed = f"list({column} ORDER BY shown, {column})"
+    return f"""SELECT tag, {name} AS quasi_identifier, NULL::INTEGER AS service_day, NULL::VARCHAR AS value,
+          {label.format(f"coalesce({listed} FILTER (released), {listed})")} AS label,
           1::UINTEGER AS known, 1::UINTEGER AS held, bool_or(released) AS released
         FROM labelled GROUP BY tag"""
 
@@ -49,30 +76,88 @@ class ShownPeople:
     tags
         (n,) uint64, ascending.
     classes
-        (n,) int64: equal for people of whom the release shows, or would show, the same.
+        (n,) int64: equal for people of whom the release shows, or would show, the same quasi-identifiers.
     released
         (n,) bool: whether the person is in the release.
+    values
+        Name of an attribute to (n,) int64, equal for people with the same values.
+    same_rows
+        Whether the release has rows of the same kind as the one about to be made, so that the difference of both files tells
+        whose rows are new or changed. A table of people and one of claims can only be linked.
     """
 
     tags: np.ndarray
     classes: np.ndarray
     released: np.ndarray
+    values: Mapping[str, np.ndarray] = field(default_factory=dict)
+    same_rows: bool = True
 
     def discloses_the_same_as(self, other: "ShownPeople") -> bool:
-        """Whether both show the same of the same people; their classes must have common numbers."""
-        pairs = zip((self.tags, self.classes, self.released), (other.tags, other.classes, other.released), strict=True)
+        """Whether both show the same of the same people; their classes and values must have common numbers."""
+        pairs = [(self.tags, other.tags), (self.classes, other.classes), (self.released, other.released)]
+        pairs += [(own, other.values[name]) for name, own in self.values.items() if name in other.values]
         return all(np.array_equal(own, theirs) for own, theirs in pairs)
+
+    def as_one_class(self) -> "ShownPeople":
+        """The same people in one class, with their quasi-identifiers as an attribute."""
+        return replace(self, classes=np.zeros_like(self.classes), values={**self.values, "": self.classes})
 
 
 def shown_people(releases: Sequence[Table]) -> list[ShownPeople]:
-    """Read the kept rows of several releases (`kept_records`); a class has the same number in all of them."""
-    read = [one.arrays(f"SELECT tag, label, released FROM {one.sql} ORDER BY tag") for one in releases]
-    codes, _ = pd.factorize(np.concatenate([np.asarray(one["label"], dtype=object) for one in read]))
-    parts = np.split(codes.astype(np.int64), np.cumsum([len(one["tag"]) for one in read])[:-1])
-    return [
-        ShownPeople(np.asarray(one["tag"], dtype=np.uint64), classes, np.asarray(one["released"], dtype=bool))
-        for one, classes in zip(read, parts, strict=True)
+    """Read the kept rows of several releases; a class, and a value, has the same number in all of them.
+
+    Of releases of members and claims, the quasi-identifiers of members count only.
+
+    Parameters
+    ----------
+    releases
+        As `kept_records` or `kept_rows.kept_rows` gives them.
+
+    Raises
+    ------
+    ReleaseError
+        If the kept rows lack an attribute of a person.
+    """
+    people = [
+        one.arrays(
+            f"""SELECT tag, to_json(list({{'of': quasi_identifier, 'label': label}} ORDER BY quasi_identifier, label))::VARCHAR
+                  AS label, bool_or(released) AS released
+                FROM {one.sql} WHERE service_day IS NULL AND NOT starts_with(quasi_identifier, ?) GROUP BY tag ORDER BY tag""",
+            [ATTRIBUTE],
+        )
+        for one in releases
     ]
+    attributes = [_attributes(one, len(own["tag"])) for one, own in zip(releases, people, strict=True)]
+    classes = _numbered([own["label"] for own in people])
+    values: list[dict[str, np.ndarray]] = [{} for _ in releases]
+    for name in sorted(set().union(*attributes)):
+        having = [place for place, own in enumerate(attributes) if name in own]
+        for place, codes in zip(having, _numbered([attributes[place][name] for place in having]), strict=True):
+            values[place][name] = codes
+    return [
+        ShownPeople(np.asarray(own["tag"], dtype=np.uint64), of_class, np.asarray(own["released"], dtype=bool), told)
+        for own, of_class, told in zip(people, classes, values, strict=True)
+    ]
+
+
+def _attributes(kept: Table, people: int) -> dict[str, np.ndarray]:
+    """Name of each attribute to the (n,) digests of its values, by ascending tag."""
+    found = kept.arrays(
+        f"""SELECT quasi_identifier, label FROM {kept.sql} WHERE starts_with(quasi_identifier, ?)
+            ORDER BY quasi_identifier, tag""",
+        [ATTRIBUTE],
+    )
+    names, sizes = np.unique(np.asarray(found["quasi_identifier"], dtype=str), return_counts=True)
+    if np.any(sizes != people):
+        raise ReleaseError("the kept rows of a release lack attributes of some people; restore them from a backup")
+    parts = np.split(np.asarray(found["label"], dtype=object), np.cumsum(sizes)[:-1])
+    return {str(name).removeprefix(ATTRIBUTE): part for name, part in zip(names, parts, strict=False)}
+
+
+def _numbered(labels: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The same number for the same label, in all of the arrays."""
+    codes, _ = pd.factorize(np.concatenate([np.asarray(one, dtype=object) for one in labels]))
+    return np.split(codes.astype(np.int64), np.cumsum([len(one) for one in labels])[:-1])
 
 
 def singled_out(own: ShownPeople, others: Sequence[ShownPeople], k: int, among_released: bool) -> np.ndarray:
@@ -185,6 +270,48 @@ def missed_standing_out(earlier: ShownPeople, own: ShownPeople, k: int, among_re
     return earlier.released & missing & (_of_class(earlier.classes, hiding & missing) < k)
 
 
+def shown_otherwise(own: ShownPeople, earlier: ShownPeople) -> np.ndarray:
+    """Return (n,) bool: who is in both releases, which show other quasi-identifiers of them."""
+    if not len(earlier.tags):
+        return np.zeros(len(own.tags), dtype=bool)
+    place = np.minimum(np.searchsorted(earlier.tags, own.tags), len(earlier.tags) - 1)
+    both = own.released & earlier.released[place] & (earlier.tags[place] == own.tags)
+    return both & (own.classes != earlier.classes[place])
+
+
+def changed_standing_out(own: ShownPeople, earlier: ShownPeople, k: int, among_released: bool) -> np.ndarray:
+    """Return (n,) bool: who is in both releases with other values of an attribute, as fewer than k of their class are.
+
+    The difference of both files shows their old and new values. Attributes that only one of the releases has tell nothing of
+    a change. Whose quasi-identifiers changed is found by `singled_out`.
+
+    Parameters
+    ----------
+    own, earlier, k, among_released
+        As in `added_standing_out`.
+
+    Examples
+    --------
+    Of three people who are alike one has another value now; if two have, neither stands out:
+
+    >>> tags, alike, everybody = np.arange(3, dtype=np.uint64), np.zeros(3, dtype=np.int64), np.ones(3, dtype=bool)
+    >>> costs = ([0, 0, 0], [0, 0, 1], [0, 2, 1])
+    >>> first, one, two = (ShownPeople(tags, alike, everybody, {"cost": np.array(own)}) for own in costs)
+    >>> changed_standing_out(one, first, 2, True).tolist(), changed_standing_out(two, first, 2, True).tolist()
+    ([False, False, True], [False, False, False])
+    """
+    if not len(earlier.tags):
+        return np.zeros(len(own.tags), dtype=bool)
+    place = np.minimum(np.searchsorted(earlier.tags, own.tags), len(earlier.tags) - 1)
+    there = earlier.tags[place] == own.tags
+    changed = np.zeros(len(own.tags), dtype=bool)
+    for name in own.values.keys() & earlier.values.keys():
+        changed |= own.values[name] != earlier.values[name][place]
+    changed &= there & (own.classes == earlier.classes[place])
+    released = own.released & earlier.released[place]
+    return released & changed & (_of_class(own.classes, changed & (released if among_released else True)) < k)
+
+
 def _of_class(classes: np.ndarray, among: np.ndarray) -> np.ndarray:
     """Return (n,) int: for each person, the number of people of their class in `among`."""
     return np.bincount(classes[among], minlength=int(classes.max(initial=-1)) + 1)[classes]
@@ -222,7 +349,7 @@ def records_to_leave_out(
     people
         Everybody delivered; `released` is ignored.
     earlier, k, among_released
-        As in `singled_out_together`; new people stand out beside each earlier release by itself.
+        As in `singled_out_together`; new people, and changed values, stand out beside each earlier release by itself.
     """
     left_out = records.small
     while True:
@@ -231,7 +358,9 @@ def records_to_leave_out(
         own = replace(people, released=released)
         stands_out = np.zeros(len(people.tags), dtype=bool)
         for one in earlier:
-            stands_out |= added_standing_out(own, one, k, among_released)
+            if one.same_rows:
+                stands_out |= added_standing_out(own, one, k, among_released)
+                stands_out |= changed_standing_out(own, one, k, among_released)
         stands_out |= singled_out_together(own, earlier, k, among_released)
         more = left_out | stands_out[records.person]
         if among_released:

@@ -7,17 +7,32 @@ from pydantic import AfterValidator, Field
 from deid_assets.policy.sections.longitudinal import Said, Section
 
 
-def _release_name(text: str) -> str:
-    policy, _, number = text.partition("/")
+def _policy_or_release(text: str) -> str:
+    policy, _, number = (text if "/" in text else f"{text}/0001").partition("/")
     if not (policy.isidentifier() and policy == policy.lower() and number.isdecimal() and len(number) >= 4):
-        raise ValueError("a release is named by its policy and number, such as heritage/0001")
+        raise ValueError("a release is named by its policy and number, such as heritage/0001, or by its policy alone")
     return text
 
 
-ReleaseName = Annotated[str, AfterValidator(_release_name)]
+ReleaseName = Annotated[str, AfterValidator(_policy_or_release)]
 
 
-class Releases(Section):
+class OtherPeople(Section):
+    """Which earlier releases are of other people."""
+
+    other_people: dict[ReleaseName, Said] = Field({}, description="earlier releases of other people")
+    recurring_at_most: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.2,
+        description="of the rows that occur once here, the share that may occur once in a release that `other_people` names, "
+        "too, by the columns that both publish; if more do, the statement is refused. Rows of few columns recur by chance",
+    )
+
+    def are_others(self, release: str) -> bool:
+        """Whether the people of a release, as policy/number, are stated to be others."""
+        return release in self.other_people or release.partition("/")[0] in self.other_people
+
+
+class Releases(OtherPeople):
     """How the releases of one policy belong together (methods#meet).
 
     Whatever this section says, records of one member in several releases count as linked.
@@ -35,33 +50,35 @@ class Releases(Section):
     )
     other_people: dict[ReleaseName, Said] = Field(
         {},
-        description="earlier releases that cannot be compared, because they were made with another secret or by a version that "
-        "kept no rows, each with the reason why none of their members is in this policy's deliveries; without this "
-        "statement they refuse every release",
+        description="earlier releases, or policies with all of theirs, that cannot be compared, because they were made with "
+        "another secret or by a version that kept no rows, each with the reason why none of their members is in this policy's "
+        "deliveries; without this statement they refuse every release",
     )
 
 
-def _policy_or_release(text: str) -> str:
-    _release_name(text if "/" in text else f"{text}/0001")
-    return text
+class CohortReleases(OtherPeople):
+    """How releases of cohorts belong together (methods#linked-records)."""
 
-
-class CohortReleases(Section):
-    """Which releases of cohorts are of other people (methods#linked-records)."""
-
-    other_people: dict[Annotated[str, AfterValidator(_policy_or_release)], Said] = Field(
+    other_people: dict[ReleaseName, Said] = Field(
         {},
         description="earlier releases, or policies with all of theirs, each with the reason why none of their people is in "
-        "this policy's deliveries. Without this statement, every earlier cohort of another delivery that was released with "
-        "other columns, levels or attributes refuses this one. If some people are known to be in both, no statement helps",
+        "this policy's deliveries. Without this statement, an earlier cohort of another delivery refuses this one if it was "
+        "released with other columns, levels or attributes, or seems to have nobody in common. If some people are known to be "
+        "in both, no statement helps",
+    )
+    differing_at_least: Annotated[int, Field(ge=2, le=1_000_000)] = Field(
+        11,
+        description="how many people must be new, changed or missing beside an earlier release, if any is: the difference of "
+        "both tables is their rows",
+    )
+    standing_out_at_most: Annotated[float, Field(ge=0, le=0.5)] = Field(
+        0.05,
+        description="share of the people of an earlier release who may be missing now although fewer than `differing_at_least` "
+        "are, and of the people in both whom this release shows with other demographics than the earlier one",
     )
 
-    def are_others(self, release: str) -> bool:
-        """Whether the people of a release, as policy/number, are stated to be others."""
-        return release in self.other_people or release.partition("/")[0] in self.other_people
 
-
-class RecordReleases(CohortReleases):
+class RecordReleases(OtherPeople):
     """How releases of flat tables belong together (methods#linked-records)."""
 
     generalization: Literal["free", "pinned"] = Field(
@@ -69,7 +86,7 @@ class RecordReleases(CohortReleases):
         description="free: the node of least loss is chosen for each delivery; pinned: the levels of the last release of this "
         "policy are used again, measured again, and refused if they no longer pass",
     )
-    other_people: dict[Annotated[str, AfterValidator(_policy_or_release)], Said] = Field(
+    other_people: dict[ReleaseName, Said] = Field(
         {},
         description="earlier releases, or policies with all of theirs, each with the reason why none of their people is in "
         "this policy's deliveries. Without this statement, every earlier flat release of the home that is not linked with this "

@@ -157,6 +157,8 @@ class Manifest:
         What a later release is compared with: the kept rows (`methods.releases.kept_rows`) as Parquet, kept beside the
         restricted edition, and the chosen level of each dimension. Empty if nothing identifies whose the
         records are; None if the policy states the levels.
+    not_compared
+        Each earlier release, as policy/number, that this one was not compared with, and why.
     """
 
     place: Place
@@ -181,6 +183,7 @@ class Manifest:
     counts: CountStatement | None = None
     rows: bytes = b""
     generalization: Mapping[str, str] | None = None
+    not_compared: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         problem = self._contradiction()
@@ -311,6 +314,7 @@ def _common(manifest: Manifest) -> dict:
         "lineage": dict(manifest.lineage),
         "files": [file.to_json() for file in place.files],
         "secret_commitment": manifest.secret_commitment,
+        "not_compared": dict(manifest.not_compared),
     }
 
 

@@ -1,6 +1,7 @@
 """People of several flat releases, against brute force."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from deid_assets.methods.releases.linked_records import (
     RecordClasses,
     ShownPeople,
     added_standing_out,
+    changed_standing_out,
     kept_records,
     missed_standing_out,
     records_to_leave_out,
@@ -102,6 +104,23 @@ def test_who_is_singled_out_and_who_is_new_are_those_of_brute_force(own, others,
 
 
 @settings(deadline=None)
+@given(
+    releases, releases, st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=15, max_size=15), st.integers(1, 4)
+)
+def test_whose_values_changed_are_those_of_brute_force(own, earlier, costs, k):
+    shown = [
+        replace(people(one), values={"cost": np.array([costs[tag][place] for tag in sorted(one)], dtype=np.int64)})
+        for place, one in enumerate((own, earlier))
+    ]
+    for among_released in (True, False):
+        changed = {tag for tag in own if tag in earlier and own[tag][0] == earlier[tag][0] and costs[tag][0] != costs[tag][1]}
+        both = {tag for tag in changed if own[tag][1] and earlier[tag][1]}
+        sizes = Counter(own[tag][0] for tag in (both if among_released else changed))
+        wanted = {tag for tag in both if sizes[own[tag][0]] < k}
+        assert chosen(own, changed_standing_out(*shown, k, among_released)) == wanted
+
+
+@settings(deadline=None)
 @given(releases, st.lists(releases, min_size=1, max_size=3), st.integers(1, 4), st.booleans())
 def test_without_those_who_are_left_out_nobody_stands_out(own, others, k, among_released):
     """With one record for each person, who is also of a record class of their own."""
@@ -152,16 +171,28 @@ def store():
         yield store
 
 
-def kept(store, name: str, records: list[tuple], left_out: list[int]) -> Table:
-    """The kept rows of records (number, label, person)."""
-    rows = store.table(f"{name}_records", "record BIGINT, Town VARCHAR, _person VARCHAR", records)
+def kept(store, name: str, records: list[tuple], left_out: list[int], costs: dict[str, str] | None = None) -> Table:
+    """The kept rows of records (number, label, person), and of what people cost."""
+    columns = "record BIGINT, Town VARCHAR, _person VARCHAR" + (", cost VARCHAR" if costs else "")
+    rows = store.table(f"{name}_records", columns, [(*one, costs[one[-1]]) for one in records] if costs else records)
     out = store.table(f"{name}_out", "record BIGINT", [(number,) for number in left_out])
     tags = Table(rows.file, "scratch", f"{name}_tags")
-    persons = sorted({person for *_, person in records})
+    persons = sorted({one[2] for one in records})
     write_table(tags, pd.DataFrame({"person": persons, "tag": np.array([int(one) for one in persons], dtype=np.uint64)}))
-    found = Table(rows.file, "scratch", f"{name}_kept")
-    write_table(found, kept_records(f"SELECT * FROM {rows.sql}", ["Town"], "_person", tags, out))
+    found, gone = Table(rows.file, "scratch", f"{name}_kept"), f"SELECT record FROM {out.sql}"
+    attributes = {"what it; cost's": "cost"} if costs else {}
+    write_table(found, kept_records(f"SELECT * FROM {rows.sql}", ["Town"], attributes, "_person", tags, gone))
     return found
+
+
+def test_kept_rows_tell_whose_values_changed(store):
+    records = [(number, "a", str(number)) for number in range(4)]
+    before, later = ({str(number): cost for number, cost in enumerate(costs)} for costs in ("xxyy", "xxyz"))
+    first, second = kept(store, "first", records, [], before), kept(store, "second", records, [], later)
+    earlier, own, without = shown_people([first, second, kept(store, "third", records, [])])
+    assert changed_standing_out(own, earlier, 2, True).tolist() == [False, False, False, True]
+    assert not own.discloses_the_same_as(earlier) and own.discloses_the_same_as(own)
+    assert not changed_standing_out(own, without, 2, True).any(), "it has no attribute"
 
 
 def test_kept_rows_tell_the_released_records_of_each_person(store):
