@@ -197,7 +197,7 @@ class Made:
 
 
 def releases_before(earlier: Iterable[Made], commitment: str, delivery_digest: str) -> tuple[EarlierRelease, ...]:
-    """Every earlier release of any kind, as far as its people are known under a commitment's secret.
+    """Every earlier release of any kind that has people, as far as they are known under a commitment's secret.
 
     Parameters
     ----------
@@ -206,6 +206,8 @@ def releases_before(earlier: Iterable[Made], commitment: str, delivery_digest: s
     """
     found = []
     for made in earlier:
+        if made.kind == LONGITUDINAL and not len(made.tags):
+            continue
         person, same_secret = _person_column(made), made.commitment == commitment
         tags = made.tags if same_secret and person is not None and len(made.tags) else None
         rows = None if made.rows_digest is None else made.rows
@@ -221,7 +223,7 @@ def _person_column(made: Made) -> str | None:
         return str(content["columns"]["person"]["column"])
     if made.kind == "flat":
         return content["source"].get("person")
-    return "member" if len(made.tags) else None
+    return "member"
 
 
 def last_generalization(

@@ -109,19 +109,19 @@ def test_an_age_that_is_split_over_two_columns_is_refused(prepared, tmp_path):
 
 @pytest.mark.matrix
 def test_columns_that_were_reviewed_are_published_and_shown_with_reason_and_numbers(prepared, tmp_path):
-    reasons = {"copy_of_the_age": "All of them agreed to show <their> age.", "number": "Numbers of a raffle."}
+    reasons = {"copy_of_the_age": "All of them agreed to show <their> age.", "unique_decimals": "Shares of a raffle's prize."}
     summary, pipeline = released_with(prepared, tmp_path, [*reasons, *HARMLESS], **reasons)
     assert summary.exit_code == PUBLISHED, summary
     folder = pipeline.home.releases / "flat_table" / "0001"
     report = (folder / "report.html").read_text()
-    assert "All of them agreed to show &lt;their&gt; age." in report and "Numbers of a raffle." in report
+    assert "All of them agreed to show &lt;their&gt; age." in report and "Shares of a raffle&#39;s prize." in report
     restricted = pipeline.home.store / "manifests" / "flat_table" / "0001.json"
     for file in (folder / "manifest.json", restricted):
         manifest = json.loads(file.read_bytes())
         assert json.loads(manifest["policy"]["text"])["reviewed_attributes"] == reasons
         (gate,) = [item["measurements"] for item in manifest["evidence"] if item["asset"] == "gate"]
         found = {one["name"]: one for one in gate}
-        copy, raffle = found["copy_of_the_age/refinement"], found["number/singled_out"]
+        copy, raffle = found["copy_of_the_age/refinement"], found["unique_decimals/singled_out"]
         assert copy["value"] > 0.9 and copy["threshold"] == 0.5 and copy["gating"] is False and copy["passed"] is False
         assert raffle["value"] > 0.9 and raffle["threshold"] == 0.01 and raffle["gating"] is False
         assert found["coin/refinement"]["gating"] is True and found["coin/refinement"]["passed"] is True
@@ -129,10 +129,17 @@ def test_columns_that_were_reviewed_are_published_and_shown_with_reason_and_numb
 
 @pytest.mark.matrix
 def test_a_column_that_was_reviewed_excuses_no_other(prepared, tmp_path):
-    summary, _ = released_with(prepared, tmp_path, ["number", "months"], number="Numbers of a raffle.")
+    summary, _ = released_with(prepared, tmp_path, ["half_decades", "months"], half_decades="Both say no more than the ages.")
     assert summary.exit_code == REFUSED
     reasons = " ".join(summary.reasons)
-    assert "column months: " in reasons and "column number: " not in reasons
+    assert "column months: " in reasons and "column half_decades: " not in reasons
+
+
+@pytest.mark.matrix
+def test_no_reason_overrules_what_looks_like_an_identifier(prepared, tmp_path):
+    summary, _ = released_with(prepared, tmp_path, ["number"], number="They are the numbers of a raffle.")
+    assert summary.exit_code == REFUSED
+    assert "column number: " in " ".join(summary.reasons) and "second person" in " ".join(summary.reasons)
 
 
 @pytest.mark.matrix

@@ -1,5 +1,6 @@
 """Runs that were killed, and runs that come too late, through `deid run`; the whole matrix is in `matrices/crashes`."""
 
+import contextlib
 import errno
 import io
 import os
@@ -102,13 +103,16 @@ def status_of(name: str):
 
 def run_in_this_process(home: Home, policy: str, delivery: Path) -> tuple[int, str]:
     written = io.StringIO()
-    code = run_policy(home, policy, (delivery,), console=Console(file=written, width=200))
+    with contextlib.redirect_stderr(written):
+        code = run_policy(home, policy, (delivery,), console=Console(file=written, width=200))
     return code, unwrapped(written.getvalue())
 
 
 def test_a_run_that_is_stopped_after_its_release_is_out_does_not_say_that_nothing_was_published(family, tmp_path, monkeypatch):
     stops = {
-        "is published, but the registry cannot be written": OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+        "is published, but the registry or the home's journal cannot be written": OSError(
+            errno.ENOSPC, os.strerror(errno.ENOSPC)
+        ),
         "the run was interrupted by Ctrl-C or a signal": dg.DagsterExecutionInterruptedError(),
     }
     for number, (said, stop) in enumerate(stops.items(), start=1):
