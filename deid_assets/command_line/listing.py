@@ -8,6 +8,7 @@ from deid_assets.errors import DeidError
 from deid_assets.release.publication.verification import MANIFEST
 from deid_assets.release.registry.chain import Chain, Registry
 from deid_assets.release.registry.entries import Entry
+from deid_assets.release.verdict import verdict_of
 from deid_assets.sources.registration import registered_delivery
 from deid_assets.store.digests import parse_json
 from deid_assets.store.home import Home
@@ -30,6 +31,8 @@ class ListedRelease:
         Why it was withdrawn; None if it was not.
     approved_by
         Who approved it, according to its manifest; None if its policy requires nobody to, or it is not there any more.
+    remarks
+        What a person overruled, what was not compared, and where its policy is lax; empty if it is not there any more.
     """
 
     policy: str
@@ -39,6 +42,7 @@ class ListedRelease:
     folder: str | None
     withdrawn: str | None = None
     approved_by: str | None = None
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,14 @@ def _listed(home: Home, chain: Chain, entry: Entry) -> ListedRelease:
         str(folder) if is_there else None,
         None if line is None else line.reason,
         _approved_by(folder / MANIFEST),
+        _remarks(folder / MANIFEST),
     )
+
+
+def _remarks(manifest: Path) -> tuple[str, ...]:
+    with contextlib.suppress(DeidError, KeyError, TypeError, ValueError):
+        return verdict_of(parse_json(regular_bytes(manifest))).remarks
+    return ()
 
 
 def _approved_by(manifest: Path) -> str | None:

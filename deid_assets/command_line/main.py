@@ -451,6 +451,7 @@ def releases_list(as_json: bool) -> None:
             f"{one.policy}/{one.number:04d}  {one.time}  {of}  {one.folder or 'its folder is gone: restore it from a backup'}"
             + (f"  approved by {one.approved_by}" if one.approved_by is not None else "")
             + (f"  withdrawn: {one.withdrawn}" if one.withdrawn is not None else "")
+            + "".join(f"\n  {remark}" for remark in one.remarks)
         )
 
     home = Home.here()

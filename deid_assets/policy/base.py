@@ -183,6 +183,8 @@ class ReleasePolicy(Section, ABC):
         content = self.model_dump(mode="json", by_alias=True, include=set(chosen))
         if self.approval is None:
             content.pop("approval", None)  # policies from before this section keep their hashes
+        if content.get("recipients", {}).get("reference_class", "") is None:
+            del content["recipients"]["reference_class"]  # so do those from before this key
         if content.get("diagnosis_codes") == "icd9cm":
             del content["diagnosis_codes"]  # so do those from before this key, which meant it
         for name, spec in self.hierarchies.items() if "hierarchies" in content else ():

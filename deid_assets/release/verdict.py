@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from deid_assets.methods.disclosure import leak_limits as leaks
 from deid_assets.policy.kinds import MODELS
 from deid_assets.policy.models import Policy
+from deid_assets.policy.reference_thresholds import compared_with_reference
 
 _DISCLOSES: Mapping[str, str] = {
     leaks.SINGLED_OUT: "{value} of its values single people out by themselves",
@@ -48,24 +49,31 @@ class Verdict:
         Thresholds of the policy that are as lax as the product allows.
     not_compared
         Earlier releases that it was not compared with, each with the reason.
+    laxer
+        Where its policy is laxer than the reference for its recipients.
     """
 
     gates: int
     overruled: tuple[str, ...]
     at_edge: tuple[str, ...]
     not_compared: tuple[str, ...] = ()
+    laxer: tuple[str, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is to be said before that the gates passed, the worst first."""
+        said = [f"A person overruled: {text}." for text in self.overruled]
+        said += [f"At the edge of what the product allows: {text}." for text in self.at_edge]
+        said += [f"Laxer than the reference thresholds: {text}." for text in self.laxer]
+        said += [f"Not compared with {text}." for text in self.not_compared]
+        return tuple(said)
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """The verdict in sentences, the worst first."""
-        said = [f"A person overruled: {text}." for text in self.overruled]
-        said += [f"At the edge of what the product allows: {text}." for text in self.at_edge]
-        said += [f"Not compared with {text}." for text in self.not_compared]
-        if not self.overruled:
-            said.append(f"All {self.gates} measurements that could refuse this release are within their thresholds.")
-        else:
-            said.append(f"The other {self.gates} measurements that could refuse this release are within their thresholds.")
-        return tuple(said)
+        which = "The other" if self.overruled else "All"
+        passed = f"{which} {self.gates} measurements that could refuse this release are within their thresholds."
+        return (*self.remarks, passed)
 
 
 def verdict_of(manifest: Mapping[str, Any]) -> Verdict:
@@ -75,7 +83,9 @@ def verdict_of(manifest: Mapping[str, Any]) -> Verdict:
     gates = sum(1 for found in measured if found["gating"])
     told = manifest.get("not_compared") or {}
     apart = tuple(f"{name}: {' '.join(why.split()).rstrip('.')}" for name, why in told.items())
-    return Verdict(gates, tuple(_overruled(policy, measured)), tuple(edges_of(policy)), apart)
+    reference = compared_with_reference(policy)
+    laxer = tuple(f"{text}, for {reference.reference_class} recipients" for text in reference.laxer)
+    return Verdict(gates, tuple(_overruled(policy, measured)), tuple(edges_of(policy)), apart, laxer)
 
 
 def _overruled(policy: Mapping[str, Any], measured: list[dict[str, Any]]) -> Iterator[str]:

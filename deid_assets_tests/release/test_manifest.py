@@ -52,6 +52,8 @@ def test_both_editions_are_canonical_and_say_what_was_asked():
         "lineage",
         "files",
         "secret_commitment",
+        "not_compared",
+        "reference",
         "policy",
         "evidence",
         "attrition",

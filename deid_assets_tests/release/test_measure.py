@@ -185,6 +185,7 @@ class TestRequirements:
             ("cross_release_risk", cross_release_risk.LINKED): LIMIT,
             ("cross_release_risk", cross_release_risk.LINKED_LITERAL): LIMIT,
             ("cross_release_risk", cross_release_risk.NOT_COMPARED): 0.0,
+            ("cross_release_risk", cross_release_risk.TABLES): 0.0,
             ("cross_release_risk", cross_release_risk.WITHDRAWN): 0.0,
             ("utility", UNACCOUNTED): 0.0,
             **{(one.name, CANARIES): 1.0 for one in LONGITUDINAL},

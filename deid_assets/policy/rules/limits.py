@@ -92,7 +92,10 @@ _NOISE = (
     Limit("counts.masking.values", "a count with two possible values is nearly known", least=3),
 )
 
+_RECURRING = Limit("releases.recurring_at_most", "a release of which more rows recur is of the same people", most=0.5)
+
 LONGITUDINAL = (
+    _RECURRING,
     Limit("intake.quarantine_at_most", "a delivery with more unusable rows is not the one that was asked for", most=0.2),
     Limit(
         "removal.absence_posterior_at_most",
@@ -151,6 +154,7 @@ LONGITUDINAL = (
 )
 
 FLAT = (
+    _RECURRING,
     Limit("intake.quarantine_at_most", "a delivery with more unusable rows is not the one that was asked for", most=0.2),
     Limit("risk.k", _CLASS, least=3),
     Limit("risk.max_suppressed", "the rest would no longer be the table that was delivered", most=0.2),
@@ -159,6 +163,9 @@ FLAT = (
 )
 
 COHORT = (
+    _RECURRING,
+    Limit("releases.differing_at_least", "in a group of two each member knows the other", least=3),
+    Limit("releases.standing_out_at_most", "the rest would no longer be the cohort that was measured", most=0.2),
     Limit("intake.quarantine_at_most", "a delivery with more unusable rows is not the one that was asked for", most=0.2),
     Limit(
         "risk.exponent",

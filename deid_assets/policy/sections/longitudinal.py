@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, 
 
 from deid_assets.methods.preparation.eligibility import OptedOut
 from deid_assets.policy.files import read_member_ids
+from deid_assets.policy.reference_thresholds import ReferenceClass
 
 MemberColumn = Literal["age", "sex", "days_in_hospital_y2", "days_in_hospital_y3", "claims_truncated"]
 ClaimColumn = Literal[
@@ -118,6 +119,12 @@ class Recipients(Section):
 
     recipient_class: Said = Field(description="who may receive the release, such as 'public' or 'contest participants'")
     terms_of_use: Said = Field(description="the terms that recipients accept; without terms, a release binds nobody")
+    reference_class: ReferenceClass | None = Field(
+        None,
+        description="whose reference thresholds this policy is compared with: those for anybody, for people who are registered "
+        "and accepted terms, or for people who work under control; null: the strictest. Where the policy is laxer, the report, "
+        "the manifest and `deid releases` say so; it refuses nothing",
+    )
 
 
 class Intake(Section):

@@ -66,12 +66,12 @@ class CohortReleases(OtherPeople):
         "released with other columns, levels or attributes, or seems to have nobody in common. If some people are known to be "
         "in both, no statement helps",
     )
-    differing_at_least: Annotated[int, Field(ge=2, le=1_000_000)] = Field(
+    differing_at_least: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
         11,
         description="how many people must be new, changed or missing beside an earlier release, if any is: the difference of "
         "both tables is their rows",
     )
-    standing_out_at_most: Annotated[float, Field(ge=0, le=0.5)] = Field(
+    standing_out_at_most: Annotated[float, Field(ge=0, le=1)] = Field(
         0.05,
         description="share of the people of an earlier release who may be missing now although fewer than `differing_at_least` "
         "are, and of the people in both whom this release shows with other demographics than the earlier one",

@@ -6,6 +6,7 @@ edition contains the digest of the restricted one. The restricted one therefore 
 knows everything else could try exact counts until the digest matches.
 """
 
+import json
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from importlib import metadata
 from deid_assets.assessments.evidence import Evidence
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
+from deid_assets.policy.reference_thresholds import compared_with_reference
 from deid_assets.release.counts.noise import Protect
 from deid_assets.release.counts.statement import CountStatement
 from deid_assets.release.manifest.public_numbers import AttritionStep, PublicNumbers, attrition_json
@@ -315,7 +317,14 @@ def _common(manifest: Manifest) -> dict:
         "files": [file.to_json() for file in place.files],
         "secret_commitment": manifest.secret_commitment,
         "not_compared": dict(manifest.not_compared),
+        "reference": _reference(manifest.policy),
     }
+
+
+def _reference(policy: PolicyText) -> dict[str, Json]:
+    """Where the policy is laxer than the reference for its recipients."""
+    found = compared_with_reference(json.loads(policy.public_text))
+    return {"class": found.reference_class, "stated": found.stated, "laxer": list(found.laxer)}
 
 
 def package_versions() -> dict[str, str]:
