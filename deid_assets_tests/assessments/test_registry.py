@@ -4,7 +4,7 @@ import pytest
 
 from deid_assets.assessments.assessment import CANDIDATE
 from deid_assets.assessments.canaries import CANARIES
-from deid_assets.assessments.cross_release_risk import NOT_COMPARED, WITHDRAWN
+from deid_assets.assessments.cross_release_risk import NOT_COMPARED, TABLES, WITHDRAWN
 from deid_assets.assessments.registry import (
     ASSESSMENTS,
     COHORT,
@@ -42,7 +42,7 @@ def family(assessment):
 def test_each_has_a_name_of_its_own_and_a_place_among_the_stages():
     shared = [one.name for one in LONGITUDINAL if one.name in {other.name for other in (*FLAT, *COHORT)}]
     assert shared == ["count_disclosure_audit"], "it audits the counts of every kind alike"
-    assert len(ASSESSMENTS) == len(LONGITUDINAL) + len(FLAT) + len(COHORT) - 2
+    assert len(ASSESSMENTS) == len(LONGITUDINAL) + len(FLAT) + len(COHORT) - 3, "flat tables and cohorts are linked alike"
     assert STAGES["assessment"] == tuple(one.name for one in LONGITUDINAL)
     assert FLAT_STAGES["assessment"] == tuple(one.name for one in FLAT)
     assert COHORT_STAGES["assessment"] == tuple(one.name for one in COHORT)
@@ -88,7 +88,7 @@ def test_the_versions_are_those_of_the_assessments():
 
 def test_confidence_is_required_exactly_where_draws_judge():
     """Canaries and releases are counted, beside what is drawn."""
-    policy, counted = policy_from(public_values(**EVERY_LIMIT)), {CANARIES, NOT_COMPARED, WITHDRAWN}
+    policy, counted = policy_from(public_values(**EVERY_LIMIT)), {CANARIES, NOT_COMPARED, TABLES, WITHDRAWN}
     for needed in required_measurements(policy):
         judged = needed.asset in JUDGED_BY_DRAWS and needed.measurement not in counted
         assert (needed.confidence is not None) == judged, needed
