@@ -35,6 +35,7 @@ from deid_assets.methods.counts.tables import Sum
 from deid_assets.methods.lattice.certificate import OptimalityCertificate
 from deid_assets.methods.recoding.class_certificate import ClassCertificate
 from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.release.adversaries import acceptance_refusals
 from deid_assets.release.counts.noise import Plan
 from deid_assets.release.counts.statement import CountStatement
 from deid_assets.release.event_log import (
@@ -135,6 +136,7 @@ def common_refusals(
     found += stale_stages(instance, stages_before(policy, own), delivery)
     found += edited_tables(instance, {key: content_of(table, secret) for key, table in tables.items()}, delivery)
     found += _policy_refusals(context, policy, workplace)
+    found += acceptance_refusals(workplace.home, policy, evidence)
     return found + _delivery_refusals(context, [sibling(own, name) for name in taken_in], workplace)
 
 

@@ -78,6 +78,11 @@ class ReleasePolicy(Section, ABC):
         "must keep: a release with less is refused as useless; columns that are not listed may be generalized "
         "completely",
     )
+    accepted_risks: dict[Name, Said] = Field(
+        {},
+        description="assessments whose worst number the owners accept though no gate limits it, each with the reason in a "
+        "sentence; the report and the determination print both",
+    )
     _origin: Origin = PrivateAttr(Origin(Folder(None)))
 
     @property
@@ -183,6 +188,8 @@ class ReleasePolicy(Section, ABC):
         content = self.model_dump(mode="json", by_alias=True, include=set(chosen))
         if self.approval is None:
             content.pop("approval", None)  # policies from before this section keep their hashes
+        if not self.accepted_risks:
+            content.pop("accepted_risks", None)
         if content.get("recipients", {}).get("reference_class", "") is None:
             del content["recipients"]["reference_class"]  # so do those from before this key
         if content.get("diagnosis_codes") == "icd9cm":

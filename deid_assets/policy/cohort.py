@@ -13,7 +13,7 @@ from deid_assets.methods.demographics.standard_attributes import date_attribute
 from deid_assets.policy.base import Detail, ReleasePolicy
 from deid_assets.policy.hierarchies.specs import AnyHierarchy
 from deid_assets.policy.rules.limits import limit_problems
-from deid_assets.policy.rules.validation import Problem, review_problems, secret_list_problems
+from deid_assets.policy.rules.validation import Problem, acceptance_problems, review_problems, secret_list_problems
 from deid_assets.policy.sections.cohort import (
     ATTRIBUTES,
     PUBLISHED_POLICIES,
@@ -233,6 +233,7 @@ def _distinct_columns(policy: CohortPolicy) -> Iterator[Problem]:
 
 def _reviewed(policy: CohortPolicy) -> Iterator[Problem]:
     yield from review_problems(policy.reviewed_attributes, [column.release_as for column in policy.attributes])
+    yield from acceptance_problems(policy.accepted_risks)
 
 
 def _counted(policy: CohortPolicy) -> Iterator[Problem]:

@@ -10,7 +10,14 @@ from pydantic import AfterValidator, Field, StringConstraints
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.rules.limits import limit_problems
-from deid_assets.policy.rules.validation import Problem, detail_problems, did_you_mean, review_problems, secret_list_problems
+from deid_assets.policy.rules.validation import (
+    Problem,
+    acceptance_problems,
+    detail_problems,
+    did_you_mean,
+    review_problems,
+    secret_list_problems,
+)
 from deid_assets.policy.sections.counts import RecordCounts, count_noise_problems, record_table_problems
 from deid_assets.policy.sections.disclosure import FlatAttributeDisclosure
 from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Intake, Name, Said, Section, Share
@@ -229,6 +236,7 @@ def _persons(policy: FlatPolicy) -> Iterator[Problem]:
 
 def _reviewed_attributes(policy: FlatPolicy) -> Iterator[Problem]:
     yield from review_problems(policy.reviewed_attributes, [column.release_as for column in policy.attributes])
+    yield from acceptance_problems(policy.accepted_risks)
 
 
 def _sensitive_attributes(policy: FlatPolicy) -> Iterator[Problem]:

@@ -48,12 +48,16 @@ class HomeRules(Section):
         Which a policy may have; None for any.
     laxest
         By class of recipients, or "*": dotted key of a policy -> its laxest value, such as risk.k.
+    ungated_at_most
+        The worst number of an adversary that no gate limits may not be larger, unless the policy has a sentence under
+        `accepted_risks` or a person approves. None for any.
     """
 
     approvers: tuple[PersonName, ...] = ()
     recipient_classes: tuple[Said, ...] | None = None
     kinds: tuple[Kind, ...] | None = None
     laxest: dict[Said, dict[Said, Limit]] = Field(default_factory=dict)
+    ungated_at_most: float | None = Field(None, ge=0, le=1)
 
     def problems(self, policy: AnyPolicy) -> Iterator[str]:
         """Say where a policy is laxer than the rules."""

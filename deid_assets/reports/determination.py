@@ -12,6 +12,7 @@ from typing import Any
 from deid_assets.errors import ReleaseError
 from deid_assets.figures.rendering import words
 from deid_assets.figures.tables import ReportTable
+from deid_assets.release.adversaries import worst_numbers
 from deid_assets.reports.determination_texts import (
     ADVERSARIES,
     CONDITIONS,
@@ -89,6 +90,7 @@ def dossier_of(manifest: Mapping[str, Any], digest: str, expires: str | None = N
             _population(manifest, policy),
             _recipients(manifest, policy),
             _adversaries(manifest, policy),
+            _worst(manifest, policy),
             _thresholds(manifest, policy),
             _measurements(manifest),
             DossierSection("limits", "Limits", points=tuple(map(Passage, LIMITS))),
@@ -182,6 +184,26 @@ def _adversaries(manifest: Mapping[str, Any], policy: Mapping[str, Any]) -> Doss
     )
     table = ReportTable("who", "Adversaries", "", (("Assessment", "name"), ("Adversary", "name"), ("Why", "name")), rows)
     return DossierSection("adversaries", "Adversaries, and why these", tuple(map(Passage, known)), table=table)
+
+
+def _worst(manifest: Mapping[str, Any], policy: Mapping[str, Any]) -> DossierSection:
+    """Each adversary with the worst number, gated or not, and who accepts it."""
+    rows = tuple(
+        (words(one.asset), words(one.measurement), one.unit, _shown(one.value),
+         "none" if one.threshold is None else _shown(one.threshold), one.accepted)
+        for one in worst_numbers(manifest["evidence"], policy)
+    )  # fmt: skip
+    columns = (
+        ("Assessment", "name"), ("Measurement", "name"), ("Unit", "name"), ("Worst", "number"), ("Limit", "number"),
+        ("Accepted by", "name"),
+    )  # fmt: skip
+    text = (
+        "The largest share or probability that was measured for each adversary, the worst first, whether a gate limits it or "
+        "not. A number that no gate limits is accepted by whoever says so in the policy, by whoever approves, or by nobody: "
+        "then the expert judges it."
+    )
+    table = ReportTable("worst-numbers", "Worst numbers", "", columns, rows)
+    return DossierSection("worst", "What each adversary achieves at worst", (Passage(text),), table=table)
 
 
 def _thresholds(manifest: Mapping[str, Any], policy: Mapping[str, Any]) -> DossierSection:

@@ -16,8 +16,10 @@ from deid_assets.figures.rendering import words
 from deid_assets.figures.tables import ComparisonRow, ReportTable
 from deid_assets.methods.counts.cohort import CHARACTERISTICS
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
+from deid_assets.release.adversaries import worst_numbers
 from deid_assets.release.gate.cross_check import CROSS_CHECK
 from deid_assets.release.verdict import verdict_of
+from deid_assets.reports.determination_texts import ADVERSARIES
 from deid_assets.reports.disclosure_content import disclosure_tables
 from deid_assets.reports.report import (
     LIMITS,
@@ -82,6 +84,7 @@ def content_from_manifest(
         verdict="published",
         summary=" ".join(verdict_of(manifest).sentences),
         gates=gates,
+        adversaries=adversaries_of(manifest),
         generalization=generalization,
         attrition=tuple(
             AttritionRow(step["stage"], step["unit"], step["rows_in"], step["rows_out"], step["reason"])
@@ -96,6 +99,26 @@ def content_from_manifest(
         limits=(*limits, *_of_an_extract(manifest)),
         notes=(*notes, *_approval(manifest), *tried(manifest), *_ungated_match(manifest), *_cost_of_noise(manifest)),
         files=tuple(FileRow(file["path"], file["sha256"], file["bytes"], file["rows"]) for file in manifest["files"]),
+    )
+
+
+def adversaries_of(manifest: Mapping[str, Any]) -> ReportTable:
+    """Every adversary with the worst number, whether a gate limits it or not."""
+    policy = json.loads(manifest["policy"]["text"])
+    worst = worst_numbers(manifest["evidence"], policy)
+    rows = tuple(
+        (ADVERSARIES[one.asset].who if one.asset in ADVERSARIES else words(one.asset), words(one.measurement),
+         shown(one.value, one.unit), "none" if one.threshold is None else f"at most {shown(one.threshold, one.unit)}",
+         one.accepted)
+        for one in worst
+    )  # fmt: skip
+    return ReportTable(
+        "worst",
+        "What each adversary achieves at worst",
+        "The largest share or probability that was measured for each adversary, the worst first, whether a gate limits it or "
+        "not, and who accepts it.",
+        (("Adversary", "name"), ("Measurement", "name"), ("Worst", "number"), ("Limit", "number"), ("Accepted by", "name")),
+        rows,
     )
 
 

@@ -198,6 +198,8 @@ class ReportContent:
         One sentence that says why.
     notes
         What a reader must know beside the verdict: what the release still discloses, and what no gate limits.
+    adversaries
+        Each adversary with the worst number; None where nothing was released.
     gates, generalization, attrition, figures, certificate, comparison, disclosure, files
         The rows of the sections; a section without rows is left out.
     limits
@@ -227,6 +229,7 @@ class ReportContent:
     verdict: Literal["published", "refused"]
     summary: str
     gates: tuple[Gate, ...]
+    adversaries: ReportTable | None = None
     generalization: tuple[GeneralizationRow, ...] = ()
     attrition: tuple[AttritionRow, ...] = ()
     figures: tuple[ReportFigure, ...] = ()

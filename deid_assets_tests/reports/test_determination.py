@@ -64,7 +64,8 @@ def test_sources_do_not_depend_on_what_was_measured(manifest):
 def test_it_has_all_parts_that_an_expert_needs(manifest):
     dossier = dossier_of(manifest, DIGEST)
     assert [section.name for section in dossier.sections] == [
-        "rule", "population", "recipients", "adversaries", "thresholds", "measurements", "limits", "expiry", "signature",
+        "rule", "population", "recipients", "adversaries", "worst", "thresholds", "measurements", "limits", "expiry",
+        "signature",
     ]  # fmt: skip
     page, text = dossier_html(dossier).decode(), dossier_markdown(dossier).decode()
     for part in (
@@ -79,10 +80,20 @@ def test_it_has_all_parts_that_an_expert_needs(manifest):
 
 
 def test_a_number_with_noise_says_so_and_one_that_is_not_published_too(manifest):
-    rows = {row[0]: row for row in dossier_of(manifest, DIGEST).sections[5].table.rows}
+    rows = {row[0]: row for row in dossier_of(manifest, DIGEST).sections[6].table.rows}
     assert rows["demographic high risk share"][3] == "0.0034 (with noise)"
     assert rows["absence posterior"][3] == "not published"
     assert rows["high risk share"][3:7] == ("0.0041", "0.0047", "0.99", "0.008")
+
+
+def test_each_adversary_is_told_with_the_worst_number_gated_or_not(manifest):
+    other = copy.deepcopy(manifest)
+    item = next(item for item in other["evidence"] if item["asset"] == "demographic_risk")
+    more = {"name": "ungated", "value": 0.91, "unit": "probability", "gating": False, "threshold": None}
+    item["measurements"].append(item["measurements"][0] | more)
+    (section,) = [one for one in dossier_of(other, DIGEST).sections if one.name == "worst"]
+    first = section.table.rows[0]
+    assert first[1] == "ungated" and first[3:5] == ("0.91", "none") and "nobody" in first[5]
 
 
 def test_the_date_of_expiry_is_left_open_or_given(manifest):
@@ -131,7 +142,7 @@ def test_what_the_policy_calls_a_high_risk_is_told_as_it_says(manifest):
         policy = json.loads(other["policy"]["text"]) | changes
         policy["risk"] = risk
         other["policy"]["text"] = json.dumps(policy)
-        section = dossier_of(other, DIGEST).sections[4]
+        section = dossier_of(other, DIGEST).sections[5]
         return [passage.text for passage in section.passages if not passage.source]
 
     high = said({"threshold": 0.07, "class_size": "counted"})

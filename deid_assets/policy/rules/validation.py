@@ -468,6 +468,14 @@ def review_problems(reviewed: Mapping[str, str], attributes: Sequence[str]) -> I
             )
 
 
+def acceptance_problems(accepted: Mapping[str, str]) -> Iterator[Problem]:
+    """Why a number is accepted is said in a sentence, too."""
+    for name, reason in accepted.items():
+        words = reason.split()
+        if len("".join(words)) < LETTERS_OF_A_REASON or len(words) < WORDS_OF_A_REASON:
+            yield Problem(("accepted_risks", name), f"{reason!r} is no reason: say in a sentence why the number is accepted")
+
+
 def reason_problems(reviewed: Mapping[str, str]) -> Iterator[Problem]:
     """A reason is a sentence, and not a letter or the name of the column."""
     for name, reason in reviewed.items():
@@ -483,6 +491,7 @@ def reason_problems(reviewed: Mapping[str, str]) -> Iterator[Problem]:
 def _reasons(policy: Policy) -> Iterator[Problem]:
     """What somebody overrules needs a reason that others can read: a letter or the name of the column tells nothing."""
     yield from reason_problems({str(name): reason for name, reason in policy.reviewed_attributes.items()})
+    yield from acceptance_problems(policy.accepted_risks)
 
 
 def _dates(policy: Policy) -> Iterator[Problem]:
