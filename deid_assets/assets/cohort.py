@@ -139,7 +139,7 @@ def release(
     releases, file = releases_of(workplace), cohort_people.file
     with releases.stage(policy.name) as staging:
         try:
-            staged = stage_table(staging, PEOPLE_FILE, release_people)
+            staged = stage_table(staging, PEOPLE_FILE, release_people, policy.released_columns)
             digest = tables_digest({"release_people": staged})
             counted_in = (cohort_people, quarantined_people, population_cells, release_people)
             counts = ReleasedCounts.of(policy, workplace, context.partition_key, {table.name: table for table in counted_in})

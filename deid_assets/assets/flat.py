@@ -216,7 +216,7 @@ def release(
     releases = releases_of(workplace)
     with releases.stage(policy.name) as staging:
         try:
-            staged = stage_table(staging, RECORDS_FILE, release_records)
+            staged = stage_table(staging, RECORDS_FILE, release_records, [column.release_as for column in policy.columns])
             digest = tables_digest({"release_records": staged})
             counted_in = (records, quarantined_records, record_generalization, suppressed_records, release_records)
             counts = ReleasedCounts.of(policy, workplace, context.partition_key, {table.name: table for table in counted_in})

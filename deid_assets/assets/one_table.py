@@ -1,6 +1,6 @@
 """What the releases of flat tables and of cohorts share: one table of rows, one or a few for each person."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -11,6 +11,7 @@ from deid_assets.assessments.kept_records import PeopleTable
 from deid_assets.assessments.kept_rows import Tags
 from deid_assets.assets.counts import ReleasedCounts
 from deid_assets.assets.publishing import Passed, inputs_digest
+from deid_assets.errors import ReleaseError
 from deid_assets.methods.lattice.certificate import OptimalityCertificate
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
@@ -26,8 +27,26 @@ from deid_assets.resources import Workplace
 from deid_assets.store.tables import Table, connect
 
 
-def stage_table(staging: Staging, name: str, candidate: Table) -> Table:
-    """Write the files of a table, and read them back into the scratch schema."""
+def stage_table(staging: Staging, name: str, candidate: Table, columns: Sequence[str]) -> Table:
+    """Write the files of a table, and read them back into the scratch schema.
+
+    Parameters
+    ----------
+    columns
+        Of the release, as the policy says now.
+
+    Raises
+    ------
+    ReleaseError
+        If the table has other columns: the policy was changed since it was made.
+    """
+    made = set(candidate.columns())
+    if made != set(columns):
+        differing = ", ".join(sorted(made ^ set(columns)))
+        raise ReleaseError(
+            f"{candidate.name} was made with other columns than the policy publishes now ({differing}): the policy was changed "
+            "since; run the whole job again"
+        )
     with connect(candidate.file) as connection:
         staging.write_table(connection, name, candidate)
     staged = Table(candidate.file, SCHEMA, f"staged_{candidate.name}")

@@ -129,8 +129,9 @@ def release_copy(url: str | None) -> None:
     """Copy the releases that are not there yet, and the registry, to a folder that a URL names.
 
     Only what verifies is copied, each file is read back, and a manifest is written last: a folder without one is no release.
+    Then a random sample of the files of all copies is read back and compared with the releases.
     """
-    from deid_assets.release.publication.copies import VARIABLE, copy_releases
+    from deid_assets.release.publication.copies import VARIABLE, copy_releases, read_back
 
     to = url or os.environ.get(VARIABLE)
     if not to:
@@ -144,3 +145,6 @@ def release_copy(url: str | None) -> None:
         click.echo(f"{one.release}  copied to {one.to}")
     if not copied:
         click.echo("Every release was there already.")
+    read, files = read_back(home, to)
+    if read:
+        click.echo(f"A random sample of {read} of {files} files of all copies was read back: each is as it was published.")

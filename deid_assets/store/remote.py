@@ -93,6 +93,11 @@ class RemoteFolder:
             with self.files.open_input_stream(name) as stream:
                 return stream.read()
 
+    def has(self, name: str) -> bool:
+        """Whether a file is there."""
+        with self._told("read"):
+            return bool(self.files.get_file_info(name).type == fs.FileType.File)
+
     def digest(self, name: str) -> str:
         """SHA-256 of a file, read back from where it is."""
         found = hashlib.sha256()

@@ -8,7 +8,7 @@ import pytest
 
 from deid_assets.errors import ReleaseError, StoreError
 from deid_assets.release.keyring import signing_key_of
-from deid_assets.release.publication.copies import copy_published, copy_releases
+from deid_assets.release.publication.copies import copy_published, copy_releases, read_back
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify
 from deid_assets.release.rotation import rotate
@@ -54,6 +54,20 @@ def test_a_copy_is_the_same_folder_and_verifies_offline(home, there):
     assert content(there) == published(home)
     for number in ("0001", "0002"):
         assert verify(there / "heritage" / number, signing_key_of(home).public, there / "registry.jsonl").ok
+
+
+@pytest.mark.parametrize("harm", ["changed", "gone"])
+def test_copies_are_read_back_later_and_one_that_was_changed_is_noticed(home, there, harm):
+    copy(home, there.as_uri())
+    files = [path for path in (there / "heritage").rglob("*") if path.is_file()]
+    assert read_back(home, there.as_uri()) == (min(20, len(files)), len(files))
+    assert read_back(home, there.as_uri(), 1) == (1, len(files))
+    victim = next(path for path in files if path.name != "manifest.json")
+    victim.unlink()
+    if harm == "changed":
+        victim.write_text("something else")
+    with pytest.raises(ReleaseError, match="is missing or is not what was published"):
+        read_back(home, there.as_uri(), len(files))
 
 
 def test_what_is_there_is_not_copied_again_and_every_copy_is_recorded(home, there):

@@ -8,6 +8,7 @@ the one that is there is the beginning of ours.
 
 import json
 import os
+import random
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -28,6 +29,8 @@ from deid_assets.store.tables import owner_only
 VARIABLE = "DEID_COPY_TO"
 FILE = "copies.jsonl"
 """In the restricted store: what was copied, where and when."""
+SAMPLE = 20
+"""Files of copies that are read back each time."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,39 @@ def copy_releases(home: Home, key: PublicKey, url: str) -> list[Copied]:
         if theirs != ours:
             target.write(REGISTRY, ours)
     return copied
+
+
+def read_back(home: Home, url: str, at_most: int = SAMPLE) -> tuple[int, int]:
+    """Read a random sample of the files of all copies back, and compare them with the releases.
+
+    Returns
+    -------
+    tuple of int
+        Files that were read back, and files of copies that there are.
+
+    Raises
+    ------
+    ReleaseError
+        If one is not as it was published.
+    StoreError
+        If it cannot be read.
+    """
+    target, chain = RemoteFolder.at(url), Registry(home.releases / REGISTRY).chain()
+    files = [
+        (f"{entry.policy}/{entry.number:04d}/{path.relative_to(_folder(home, entry)).as_posix()}", path)
+        for entry in chain.entries
+        if _folder(home, entry).is_dir() and _is_there(home, entry, target)
+        for path in sorted(_folder(home, entry).rglob("*"))
+        if path.is_file()
+    ]
+    chosen = random.SystemRandom().sample(files, min(at_most, len(files)))
+    for name, path in chosen:
+        if not target.has(name) or target.digest(name) != file_digest(path):
+            raise ReleaseError(
+                f"{target.address}/{name} is missing or is not what was published: somebody changed the copy. Find out who, "
+                "move its folder away, and copy the release again"
+            )
+    return len(chosen), len(files)
 
 
 def copy_published(home: Home, key: PublicKey) -> dict[str, str]:
