@@ -28,6 +28,7 @@ def audit(release: Path, key_file: Path | None) -> None:
     """
     from deid_assets.command_line.audit import audited, write_audit
     from deid_assets.release.keys import PublicKey
+    from deid_assets.release.lineage.audit import NOT_LOOKED_AT
 
     home, published = _published(release)
     found = audited(home, published, PublicKey.read(key_file) if key_file else None)
@@ -35,7 +36,7 @@ def audit(release: Path, key_file: Path | None) -> None:
     for problem in found.problems:
         click.echo(f"problem: {problem}", err=True)
     click.echo(f"release {published.name} is {'NOT ' if found.problems else ''}in order")
-    for note in found.opt_outs:
+    for note in (*found.opt_outs, NOT_LOOKED_AT):
         click.echo(note)
     click.echo(f"Audit (restricted)  {page}\n                    {document}")
     if found.problems:
