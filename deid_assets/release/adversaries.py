@@ -1,7 +1,7 @@
 """Each adversary with the worst number that was measured for them, whether a gate limits it or not, and who accepts it."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,8 @@ class Worst:
         Its limit; None if no gate limits it.
     accepted
         Who accepts it, and why.
+    of_class
+        Whether the value is the chance of finding a person in the smallest class, whose size the manifest holds.
     """
 
     asset: str
@@ -40,6 +42,13 @@ class Worst:
     unit: str
     threshold: float | None
     accepted: str
+    of_class: bool = False
+
+    def written(self, number: float | None, plain: Callable[[float, str], str]) -> str:
+        """The value or the limit as text: of a class, one in how many; otherwise as `plain` writes a number of a unit."""
+        if number is None:
+            return "none"
+        return f"1 in {1 / number:g}" if self.of_class else plain(number, self.unit)
 
 
 def worst_numbers(evidence: Iterable[Mapping[str, Any]], policy: Mapping[str, Any]) -> tuple[Worst, ...]:
@@ -59,12 +68,23 @@ def worst_numbers(evidence: Iterable[Mapping[str, Any]], policy: Mapping[str, An
 def _worst_of(item: Mapping[str, Any], policy: Mapping[str, Any]) -> Iterator[Worst]:
     if item["asset"] in _NO_ADVERSARY:
         return
-    told = [one for one in item["measurements"] if _is_risk(one)]
+    told = [one for one in item["measurements"] if _is_risk(one) or _is_class(one)]
     if not told:
         return
-    one = max(told, key=lambda one: (float(one["value"]), one["gating"]))
-    limit = one["threshold"] if one["gating"] else None
-    yield Worst(item["asset"], one["name"], float(one["value"]), one["unit"], limit, _accepted(item["asset"], limit, policy))
+    one = max(told, key=lambda one: (_chance(one, "value"), one["gating"]))
+    value, limit = _chance(one, "value"), _chance(one, "threshold") if one["gating"] else None
+    accepted = _accepted(item["asset"], limit, policy) if value else "nothing was found that had to be accepted"
+    yield Worst(item["asset"], one["name"], value, one["unit"], limit, accepted, _is_class(one))
+
+
+def _chance(one: Mapping[str, Any], key: str) -> float:
+    return 1 / float(one[key]) if _is_class(one) else float(one[key])
+
+
+def _is_class(one: Mapping[str, Any]) -> bool:
+    """Whether a number is the size of the smallest class, in which a person is found with one chance in that many."""
+    value = one["value"]
+    return str(one["name"]).startswith("smallest_") and isinstance(value, int | float) and value >= 1
 
 
 def _is_risk(one: Mapping[str, Any]) -> bool:

@@ -189,8 +189,8 @@ def _adversaries(manifest: Mapping[str, Any], policy: Mapping[str, Any]) -> Doss
 def _worst(manifest: Mapping[str, Any], policy: Mapping[str, Any]) -> DossierSection:
     """Each adversary with the worst number, gated or not, and who accepts it."""
     rows = tuple(
-        (words(one.asset), words(one.measurement), one.unit, _shown(one.value),
-         "none" if one.threshold is None else _shown(one.threshold), one.accepted)
+        (words(one.asset), words(one.measurement), one.unit, one.written(one.value, lambda number, _: _shown(number)),
+         one.written(one.threshold, lambda number, _: _shown(number)), one.accepted)
         for one in worst_numbers(manifest["evidence"], policy)
     )  # fmt: skip
     columns = (

@@ -108,7 +108,7 @@ def adversaries_of(manifest: Mapping[str, Any]) -> ReportTable:
     worst = worst_numbers(manifest["evidence"], policy)
     rows = tuple(
         (ADVERSARIES[one.asset].who if one.asset in ADVERSARIES else words(one.asset), words(one.measurement),
-         shown(one.value, one.unit), "none" if one.threshold is None else f"at most {shown(one.threshold, one.unit)}",
+         one.written(one.value, shown), one.written(one.threshold, lambda number, unit: f"at most {shown(number, unit)}"),
          one.accepted)
         for one in worst
     )  # fmt: skip

@@ -42,7 +42,9 @@ def told(policy):
 
 
 def test_each_adversary_is_told_with_the_worst_number_first_and_whether_it_is_gated():
-    first, second = told({"owners": ["team:privacy"]})
+    first, second, third = told({"owners": ["team:privacy"]})
+    assert (second.measurement, second.written(second.value, str)) == ("smallest_class", "1 in 4") and second.value == 0.25
+    second = third
     assert (first.measurement, first.value, first.threshold) == ("inpatient_match", 0.52, None)
     assert first.accepted.startswith("nobody")
     assert (second.measurement, second.threshold, second.accepted) == (
