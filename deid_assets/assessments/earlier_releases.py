@@ -47,6 +47,8 @@ class EarlierRelease:
         `kind` of its policy.
     same_secret
         Whether its tags, if it has any, are comparable with those made now.
+    keeps_values
+        Whether its kept rows tell the values of attributes; those of earlier versions of the product do not.
     """
 
     name: str
@@ -57,6 +59,7 @@ class EarlierRelease:
     of_this_delivery: bool = False
     kind: str = LONGITUDINAL
     same_secret: bool = True
+    keeps_values: bool = True
 
 
 def with_common_people(releases: Sequence[EarlierRelease], own: np.ndarray) -> list[EarlierRelease]:

@@ -313,7 +313,14 @@ def not_compared(policy: PeoplePolicy, releases: Sequence[EarlierRelease], relea
     """Each earlier release that this one was not compared with, as policy/number, and why."""
     earlier = earlier_of(policy, releases, released)
     stated = {one.name: stated_of(policy.releases, one.name) for one in earlier.stated}
-    return stated | {one.name: NO_PERSON for one in earlier.apart}
+    no_values = {one.name: _NO_VALUES for one in earlier.linked if one.kind == policy.kind and not one.keeps_values}
+    return stated | no_values | {one.name: NO_PERSON for one in earlier.apart}
+
+
+_NO_VALUES = (
+    "an earlier version of deid_assets made it, which kept no values of attributes; people are linked by their "
+    "quasi-identifiers, but nobody knows whose attributes changed since"
+)
 
 
 def _why_unknown(policy: PeoplePolicy, one: EarlierRelease) -> str:

@@ -129,6 +129,8 @@ class Made:
         The chosen level of each dimension, by name; None as above.
     kind
         `kind` of its policy.
+    keeps_values
+        Whether the kept rows of a table tell the values of attributes; those of an earlier version of the product do not.
     """
 
     file: Path
@@ -145,6 +147,7 @@ class Made:
     rows_digest: str | None = None
     generalization: Mapping[str, str] | None = None
     kind: str = LONGITUDINAL
+    keeps_values: bool = True
 
     @property
     def number(self) -> int:
@@ -212,7 +215,9 @@ def releases_before(earlier: Iterable[Made], commitment: str, delivery_digest: s
         tags = made.tags if same_secret and person is not None and len(made.tags) else None
         rows = None if made.rows_digest is None else made.rows
         same = made.delivery_digest == delivery_digest
-        found.append(EarlierRelease(made.name, tags, rows, person, made.generalization, same, made.kind, same_secret))
+        found.append(
+            EarlierRelease(made.name, tags, rows, person, made.generalization, same, made.kind, same_secret, made.keeps_values)
+        )
     return tuple(found)
 
 
@@ -341,6 +346,7 @@ def _read(file: Path) -> Made:
             float(manifest["counts"]["budget"]["spent_rho"]) if "counts" in manifest else 0.0,
             manifest.get("rows_digest"), manifest.get("generalization"),
             json.loads(manifest["policy"]["text"]).get("kind", LONGITUDINAL),
+            "not_compared" in manifest,
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, CountsError):
         raise _unreadable(file) from None

@@ -99,6 +99,8 @@ class TestEarlierReleases:
 
     def test_what_was_not_compared_is_told_with_the_reason(self):
         earlier = [release("a/0001", [9]), release("cohort/0001", person=None, kind="cohort"), release("b/0001", [3])]
+        (told,) = cross.not_compared(POLICY, [release("c/0001", [3], keeps_values=False)], OWN).values()
+        assert "kept no values of attributes" in told
         told = cross.not_compared(stating(a="These people live in another town."), earlier, OWN)
         assert set(told) == {"a/0001", "cohort/0001"}
         assert "These people live in another town." in told["a/0001"] and "no column identifies people" in told["cohort/0001"]
