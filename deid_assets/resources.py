@@ -300,6 +300,10 @@ class Workplace:
         """Every earlier release, as one of this delivery is compared with it."""
         return releases_before(self.releases_made(), self.secret().commitment(), self.delivery(delivery).digest())
 
+    def stores_of_releases(self) -> dict[str, Path]:
+        """Name of each release, as policy/number, to the store of its delivery, whether it is still there or not."""
+        return {one.name: self.home.store / one.policy / f"{plain_key(one.delivery)}.duckdb" for one in self.releases_made()}
+
     def tags_in_order(self, member_ids: Iterable[str]) -> np.ndarray:
         """(n,) uint64: the tag of each member, in the order given."""
         return tags_in_order(member_ids, self.secret())

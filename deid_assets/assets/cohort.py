@@ -29,7 +29,7 @@ from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.manifest.described_tables import described_people
 from deid_assets.release.manifest.optimality import certificate_refusals, stated_levels_certificate
 from deid_assets.release.published_tables import PEOPLE as PEOPLE_FILE
-from deid_assets.release.recurring_rows import recurring_refusals
+from deid_assets.release.recurring_rows import Delivered, recurring_refusals
 from deid_assets.release.same_delivery import other_cohort_refusals
 from deid_assets.reports.cohort_report import cohort_report
 from deid_assets.resources import Policies, Workplace
@@ -166,7 +166,12 @@ def release(
                 linked = linked_refusals(policy, evidence, known, people, same)
                 stated, pseudonym = earlier_of(policy, known, people).stated, policy.columns.person.release_as
                 recurring = recurring_refusals(
-                    policy.releases, staged, workplace.home.releases, [one.name for one in stated], pseudonym
+                    policy.releases,
+                    staged,
+                    workplace.home.releases,
+                    [one.name for one in stated],
+                    pseudonym,
+                    Delivered(cohort_people, workplace.stores_of_releases()),
                 )
                 return [*released_differently(context, policy, workplace), *others, *linked, *recurring]
 

@@ -49,7 +49,7 @@ from deid_assets.release.manifest.described_tables import described_records
 from deid_assets.release.manifest.optimality import certificate_refusals, flat_certificate
 from deid_assets.release.public_cells import shape
 from deid_assets.release.published_tables import RECORDS as RECORDS_FILE
-from deid_assets.release.recurring_rows import recurring_refusals
+from deid_assets.release.recurring_rows import Delivered, recurring_refusals
 from deid_assets.release.registry.noise_charges import NoisyPublication
 from deid_assets.reports.flat_report import flat_report
 from deid_assets.resources import Policies, Workplace
@@ -255,7 +255,12 @@ def release(
                 linked = linked_refusals(policy, evidence, known, released, same)
                 stated = earlier_of(policy, known, released).stated
                 recurring = recurring_refusals(
-                    policy.releases, staged, workplace.home.releases, [one.name for one in stated], None
+                    policy.releases,
+                    staged,
+                    workplace.home.releases,
+                    [one.name for one in stated],
+                    None,
+                    Delivered(records, workplace.stores_of_releases()),
                 )
                 return [*released_differently(context, policy, workplace), *linked, *recurring]
 

@@ -1,25 +1,109 @@
 """Whether the rows of a release recur in an earlier one whose people are others, as its policy states."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.policy.sections.longitudinal import PSEUDONYM_COLUMNS
 from deid_assets.policy.sections.releases import OtherPeople
 from deid_assets.release.published_tables import CLAIMS, PEOPLE, RECORDS
+from deid_assets.sources.flat import PERSON
 from deid_assets.store.tables import Table, quoted
 
 _FEWEST = 2
 """Columns that rows must have in common to be compared: the values of one column recur in every population."""
+_TAKEN_IN = ("records", "cohort_people")
+_IDENTIFIERS = ("record", "person", PERSON)
+"""Columns that tell records apart, whoever they are of."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What rows there are, as numbers, and how often.
+
+    Attributes
+    ----------
+    seen
+        (n,) uint64: each row that occurs, once.
+    times
+        (n,) int64: how often.
+    """
+
+    seen: np.ndarray
+    times: np.ndarray
+
+
+def beyond_chance(own: Rows, theirs: Rows) -> float:
+    """Share of the rows that occur once here and once there, beyond what is expected of other people of the same population.
+
+    A row that occurs once here is expected 2 F2 / F1 times among as many other people, where F1 rows occur once here and F2
+    twice (Good 1953, The population frequencies of species, Biometrika 40:237-264).
+
+    Examples
+    --------
+    Ten rows that all differ recur, or do not:
+
+    >>> once = np.ones(10, dtype=np.int64)
+    >>> own = Rows(np.arange(10, dtype=np.uint64), once)
+    >>> beyond_chance(own, own), beyond_chance(own, Rows(own.seen + np.uint64(5), once))
+    (1.0, 0.5)
+    """
+    singles, pairs = own.seen[own.times == 1], int((own.times == 2).sum())
+    if not len(singles):
+        return 0.0
+    share = float(np.isin(singles, theirs.seen[theirs.times == 1]).mean())
+    chance = 2 * pairs / len(singles) * int(theirs.times.sum()) / int(own.times.sum())
+    return share - min(chance, 1.0)
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """The rows of people as they were taken in, and where those of earlier releases were.
+
+    Attributes
+    ----------
+    rows
+        Of the delivery about to be released.
+    stores
+        Name of a release, as policy/number, to the store of its delivery, which may have been removed since.
+    """
+
+    rows: Table
+    stores: Mapping[str, Path]
+
+    def recurring(self, name: str) -> float:
+        """`beyond_chance` of the delivery of an earlier release; 0 if nothing can be compared."""
+        store, shares = self.stores.get(name), [0.0]
+        if store is None or not store.is_file() or store == self.rows.file:
+            return 0.0
+        for table in _TAKEN_IN:
+            theirs = Table(store, "intake", table)
+            there = "SELECT 1 FROM information_schema.tables WHERE table_schema = 'intake' AND table_name = ?"
+            if theirs.query(there, [table]).empty:
+                continue
+            common = sorted(set(self.rows.columns()) & set(theirs.columns()) - set(_IDENTIFIERS))
+            if len(common) >= _FEWEST:
+                own, other = (_rows(one, one.sql, common, ()) for one in (self.rows, theirs))
+                shares.append(beyond_chance(own, other))
+        return max(shares)
 
 
 def recurring_refusals(
-    stated: OtherPeople, staged: Table, releases: Path, names: Iterable[str], pseudonym: str | None
+    stated: OtherPeople,
+    staged: Table,
+    releases: Path,
+    names: Iterable[str],
+    pseudonym: str | None,
+    delivered: Delivered | None = None,
 ) -> list[Refusal]:
     """Refuse a statement about other people where too many rows recur.
 
-    Rows are compared by the columns that both releases publish, without pseudonyms. Only rows that occur once in their release
-    count: others recur in any population. Of claims, a row is all claims of a member.
+    Rows are compared by the columns that both releases publish, without pseudonyms; and as they were delivered, which is
+    finer, as long as the stores of both are there. Only rows that occur once count: others recur in any population. Of claims,
+    a row is all claims of a member.
 
     Parameters
     ----------
@@ -31,53 +115,54 @@ def recurring_refusals(
         Releases, as policy/number, of which the policy states that their people are others.
     pseudonym
         Column of the pseudonyms of people; None if the release has none.
+    delivered
+        The rows as they were taken in; None compares what is published only.
+
+    Raises
+    ------
+    StoreError
+        If the store of an earlier delivery cannot be read, for a run is at work on it.
     """
     found = []
     for name in names:
-        share = _recurring(staged, releases / name / "data", pseudonym)
+        share = _published(staged, releases / name / "data", pseudonym)
+        if delivered is not None:
+            share = max(share, delivered.recurring(name))
         if share > stated.recurring_at_most:
             text = (
-                f"{name}: the policy states under releases.other_people that its people are others, but {share:.0%} of the "
-                f"rows that occur once here occur once there, too, and at most {stated.recurring_at_most:.0%} may "
-                "(releases.recurring_at_most). Take the statement back, and identify people by the same column in both; or, "
-                "where rows of these few columns recur by chance, state the share that may"
+                f"{name}: the policy states under releases.other_people that its people are others, but of the rows that occur "
+                f"once here {share:.0%} more occur once there, too, than is expected of others, and at most "
+                f"{stated.recurring_at_most:.0%} may (releases.recurring_at_most). Take the statement back, and identify "
+                "people by the same column in both; or, if some people are in both, state the share that may"
             )
             found.append(Refusal("statement_contradicted", name, share, stated.recurring_at_most, text, "share of rows"))
     return found
 
 
-def _recurring(staged: Table, data: Path, pseudonym: str | None) -> float:
-    """Share of the rows that occur once here, and once in the earlier release; 0 if no row does, or nothing can be compared."""
+def _published(staged: Table, data: Path, pseudonym: str | None) -> float:
+    """`beyond_chance` of the tables of an earlier release; 0 if nothing can be compared."""
     own = set(staged.columns()) - {pseudonym, *PSEUDONYM_COLUMNS}
     shares = [0.0]
     for table in (RECORDS, PEOPLE, CLAIMS):
         file = data / f"{table}.parquet"
         if not file.is_file():
             continue
-        theirs = _columns(staged, file)
-        common = sorted(own & theirs.keys())
+        schema = staged.query("SELECT name FROM parquet_schema(?) WHERE num_children IS NULL", [str(file)])
+        theirs = schema["name"].tolist()
+        common = sorted(own & set(theirs))
         if len(common) < _FEWEST or ("MemberID" in staged.columns()) != ("MemberID" in theirs):
             continue
-        here, there = _once(staged.sql, common, staged.columns()), _once("read_parquet($file)", common, theirs)
-        counted = staged.query(
-            f"""WITH here AS ({here}), there AS ({there})
-                SELECT count(*) AS rows, count(*) FILTER (seen IN (SELECT seen FROM there)) AS recurring FROM here""",
-            {"file": str(file)},
-        ).iloc[0]
-        shares.append(int(counted["recurring"]) / max(int(counted["rows"]), 1))
+        here = _rows(staged, staged.sql, common, staged.columns())
+        shares.append(beyond_chance(here, _rows(staged, "read_parquet(?)", common, theirs, [str(file)])))
     return max(shares)
 
 
-def _columns(staged: Table, file: Path) -> dict[str, str]:
-    found = staged.query("SELECT name, type FROM parquet_schema(?) WHERE num_children IS NULL", [str(file)])
-    return dict(zip(found["name"], found["type"].astype("str"), strict=True))
-
-
-def _once(rows: str, columns: Sequence[str], every: Mapping[str, str]) -> str:
-    """SELECT what occurs once, as text: rows, or all rows of a member together."""
+def _rows(beside: Table, rows: str, columns: Sequence[str], every: Container[str], parameters: Sequence[object] = ()) -> Rows:
+    """The rows by some columns, as numbers: each row, or all rows of a member together."""
     listed = ", ".join(f"{quoted(column)}::VARCHAR" for column in columns)
     row = f"to_json([{listed}])::VARCHAR"
+    shown = f"SELECT {row} AS row FROM {rows}"
     if "MemberID" in every:
-        row = f"to_json(list({row} ORDER BY {row}))::VARCHAR"
-        return f'SELECT seen FROM (SELECT {row} AS seen FROM {rows} GROUP BY "MemberID") GROUP BY seen HAVING count(*) = 1'
-    return f"SELECT {row} AS seen FROM {rows} GROUP BY seen HAVING count(*) = 1"
+        shown = f'SELECT to_json(list({row} ORDER BY {row}))::VARCHAR AS row FROM {rows} GROUP BY "MemberID"'
+    found = beside.arrays(f"SELECT hash(row) AS seen, count(*) AS times FROM ({shown}) GROUP BY seen", parameters)
+    return Rows(np.asarray(found["seen"], dtype=np.uint64), np.asarray(found["times"], dtype=np.int64))

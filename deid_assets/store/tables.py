@@ -7,7 +7,7 @@ Connections are short, because only one process at a time can open a DuckDB file
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -65,10 +65,10 @@ class Table:
         """The text after FROM."""
         return f"{quoted(self.schema)}.{quoted(self.name)}"
 
-    def query(self, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> pd.DataFrame:
+    def query(self, sql: str, parameters: Sequence[object] = ()) -> pd.DataFrame:
         """Run a SELECT in this table's file and return its rows."""
         with connect(self.file, read_only=True) as connection:
-            return connection.execute(sql, parameters if isinstance(parameters, Mapping) else list(parameters)).fetchdf()
+            return connection.execute(sql, list(parameters)).fetchdf()
 
     def arrays(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, np.ndarray]:
         """Run a SELECT in this table's file and return its columns as NumPy arrays."""

@@ -153,6 +153,18 @@ def test_where_nothing_identifies_people_a_second_release_needs_a_statement(tmp_
         assert linked_numbers(pipeline, SECOND)["releases_stated_to_be_of_other_people"] == 1
 
 
+@pytest.mark.parametrize("persons", [True, False])
+def test_a_statement_is_refused_if_what_was_delivered_recurs(tmp_path, persons):
+    """Published rows are too coarse to recur alone; delivered ones are not."""
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        assert run(pipeline, policy(persons=persons), "first", numbered(people())).exit_code == PUBLISHED
+        stated = policy(persons=persons, releases={"other_people": {"flat_table": "These people live in another town."}})
+        again = run(pipeline, stated, "again", numbered(people(), first=5_000))
+        (told,) = again.reasons
+        assert again.exit_code == REFUSED and "more occur once there, too, than is expected of others" in told
+        assert run(pipeline, stated, "others", numbered(people(seed=9), first=9_000)).exit_code == PUBLISHED
+
+
 @pytest.mark.matrix
 def test_nobody_gets_round_a_refusal_without_the_person_or_with_other_identifiers(tmp_path):
     rows = numbered(people())

@@ -24,7 +24,7 @@ class OtherPeople(Section):
     recurring_at_most: Annotated[float, Field(ge=0, le=1)] = Field(
         0.2,
         description="of the rows that occur once here, the share that may occur once in a release that `other_people` names, "
-        "too, by the columns that both publish; if more do, the statement is refused. Rows of few columns recur by chance",
+        "too, beyond what is expected by chance; if more do, the statement is refused",
     )
 
     def are_others(self, release: str) -> bool:
