@@ -10,15 +10,18 @@ import pandas as pd
 from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Limit, Shown, Work
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.earlier_releases import LONGITUDINAL, EarlierRelease, people_beside, rows_of
+from deid_assets.assessments.estimates import estimated_success
 from deid_assets.assessments.evidence import RELEASED_MEANWHILE, Evidence, Measurement, Refusal, exact
 from deid_assets.assessments.kept_rows import KEPT_FROM, released_tags, write_kept_rows
 from deid_assets.assessments.kernel_input import class_size_needed, sampling_fraction
 from deid_assets.assessments.longitudinal_risk import high_risk_measurements
+from deid_assets.assessments.neighbor_attack import attack_confidence, attack_limit, mean_interval
 from deid_assets.assessments.planting import planted_store
 from deid_assets.assessments.published import Published, written
 from deid_assets.cluster.executors import search_executor
 from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.adversary.two_readings import BothReadings, both_readings
+from deid_assets.methods.attacks.neighbor_attack import Estimate
 from deid_assets.methods.canaries.checks import DRAWS
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.kernel.knowledge import draws_of_targets
@@ -27,12 +30,14 @@ from deid_assets.methods.releases.comparison import compared, withdrawn_standing
 from deid_assets.methods.releases.linkability import linkable_share
 from deid_assets.methods.releases.linked_records import singled_out
 from deid_assets.methods.releases.meet import LinkedMembers, linked_members
+from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.releases import OtherPeople
 from deid_assets.store.tables import Query, Table, drop_schema, write_table
 
 NAME = "cross_release_risk"
 LINKED, LINKED_LITERAL = "linked_high_risk_share", "linked_high_risk_share_literal"
+NEIGHBOR = "linked_neighbor_success_given_membership"
 TABLES, APART = "tables_that_single_out_members", "tables_not_compared"
 EARLIER, NOT_COMPARED, WITHDRAWN = "earlier_releases", "releases_not_compared", "releases_with_members_missed"
 SECTION = "methods#meet; El Emam et al. 2012, Multimedia Appendix 1, section 5"
@@ -138,14 +143,16 @@ def assess(work: Work[Policy]) -> Assessed:
 class Linked:
     """What one earlier release, or all together, disclose beside the release about to be made.
 
-    `readings` is None if no member is in all of them. `withdrawn` is the share of the earlier release's members who stand out
-    as missing. `facts` are for the restricted event log only.
+    `readings` and `neighbor`, the success of attack 1 at the linked record, are None if no member is in all of them.
+    `withdrawn` is the share of the earlier release's members who stand out as missing. `facts` are for the restricted event
+    log only.
     """
 
     release: str
     readings: BothReadings | None
     withdrawn: float = 0.0
     facts: Mapping[str, float] | None = None
+    neighbor: Estimate | None = None
 
 
 def _measured(work: Work[Policy], own: Table, earlier: Earlier, k: int, number: int) -> list[Linked]:
@@ -163,24 +170,30 @@ def _measured(work: Work[Policy], own: Table, earlier: Earlier, k: int, number: 
         }
         work.note(f"linking with {one.name}")
         missing = withdrawn_standing_out(table, own, policy.safe_class_size) / max(both.members + both.withdrawn, 1)
-        found.append(Linked(one.name, _readings(work, [table, own], k, number), missing, facts))
+        readings, neighbor = _linked(work, [table, own], k, number)
+        found.append(Linked(one.name, readings, missing, facts, neighbor))
     if len(rows) > 1:
         work.note("linking with all earlier releases together")
-        found.append(Linked(ALL, _readings(work, [*rows, own], k, number)))
+        readings, neighbor = _linked(work, [*rows, own], k, number)
+        found.append(Linked(ALL, readings, neighbor=neighbor))
     return found
 
 
-def _readings(work: Work[Policy], releases: Sequence[Table], k: int, number: int) -> BothReadings | None:
-    adversary = work.policy.adversary
-    linked = linked_members(releases, adversary.power, adversary.rounding)
+def _linked(work: Work[Policy], releases: Sequence[Table], k: int, number: int) -> tuple[BothReadings | None, Estimate | None]:
+    """The share at high risk at the meet, and the success of attack 1 there; None where no member is in every release."""
+    policy = work.policy
+    linked = linked_members(releases, policy.adversary.power, policy.adversary.rounding)
     if linked is None:
-        return None
+        return None, None
     with search_executor() as executor:
-        return both_readings(
-            linked.computation(k, not work.policy.counts_population), linked.node, linked.adversary,
+        readings = both_readings(
+            linked.computation(k, not policy.counts_population), linked.node, linked.adversary,
             work.stream_key("cross releases", number),
-            work.policy.risk.gate.draws, executor,
+            policy.risk.gate.draws, executor,
         )  # fmt: skip
+    success = linked.neighbor_success(work.stream_key("neighbors across releases", number), policy.neighbor_attack.trials)
+    low, high = mean_interval(confidence_of_try(attack_confidence(policy), number))(success)
+    return readings, Estimate(float(success.mean()), low, high)
 
 
 def singled_out_by(policy: Policy, own: Table, tables: Sequence[EarlierRelease], k: int) -> list[float]:
@@ -199,9 +212,12 @@ def singled_out_by(policy: Policy, own: Table, tables: Sequence[EarlierRelease],
 
 
 def linked_measurements(
-    policy: Policy, found: Iterable[Linked], commitment: str, number: int
-) -> tuple[Measurement, Measurement]:
-    """The worst share at high risk of all linked releases, in both readings; 0 of no draws if there are none."""
+    policy: Policy, found: Sequence[Linked], commitment: str, number: int
+) -> tuple[Measurement, Measurement, Measurement]:
+    """The worst share at high risk of all linked releases, in both readings, and the worst success of attack 1.
+
+    They are 0 of no draws if there are none.
+    """
     each = [
         high_risk_measurements(policy, one.readings.fixed, one.readings.literal, commitment, number)
         for one in found
@@ -217,7 +233,21 @@ def linked_measurements(
         replace(one, name=name, method="linked_members", section=SECTION)
         for one, name in zip(worst, (LINKED, LINKED_LITERAL), strict=True)
     )
-    return fixed, literal
+    return fixed, literal, _linked_neighbor(policy, found, commitment, number)
+
+
+def _linked_neighbor(policy: Policy, found: Iterable[Linked], commitment: str, number: int) -> Measurement:
+    each = [one.neighbor for one in found if one.neighbor is not None]
+    return estimated_success(
+        NEIGHBOR,
+        max(each, key=lambda one: (one.high, one.value), default=Estimate(0.0, 0.0, 0.0)),
+        policy.neighbor_attack.given_membership,
+        policy.neighbor_attack.trials if each else 0,
+        confidence=confidence_of_try(attack_confidence(policy), number),
+        method="linked_members",
+        section=f"{SECTION}; methods#attack-1",
+        commitment=commitment,
+    )
 
 
 def release_measurements(
@@ -280,7 +310,7 @@ def cross_release_refusals(
         names = ", ".join(one.name for one in earlier.tables)
         text = f"{NAME}: {names} has members of this release, too, and both single out too many of them; {_COARSER}"
         found.append(Refusal("linked_tables", NAME, None, None, text))
-    if any(one.failed_by_draws and one.name in (LINKED, LINKED_LITERAL) for one in measured):
+    if any(one.failed_by_draws and one.name in (LINKED, LINKED_LITERAL, NEIGHBOR) for one in measured):
         names = ", ".join(one.name for one in earlier.linked)
         text = (
             f"{NAME}: the records of members in {names} can be linked with those of this release, and together they single "
@@ -308,6 +338,7 @@ def _shown(found: Sequence[Linked]) -> dict[str, Shown]:
             "release": one.release,
             "high-risk share": float("nan") if one.readings is None else one.readings.fixed.share,
             "literal": float("nan") if one.readings is None else one.readings.literal.share,
+            "neighbor": float("nan") if one.neighbor is None else one.neighbor.value,
             **(one.facts or {}),
         }
         for one in found
@@ -323,6 +354,7 @@ def report_table(found: Published) -> ReportTable:
         ("of these, flat tables in which nothing identifies people, so that they were not compared", APART),
         ("share of simulated adversaries who find a class of too few members in linked releases", LINKED),
         ("the same, with power and exemption computed on the generalized values", LINKED_LITERAL),
+        ("success of a neighbor who knows that the member is in all the linked releases (attack 1)", NEIGHBOR),
         ("flat tables and cohorts that, linked with this release by demographics, single out too many members", TABLES),
         ("earlier releases with too many members who stand out because they are missing now", WITHDRAWN),
     )
@@ -353,7 +385,8 @@ def canaries_at_the_meet(policy: Policy, k: int, work: Work[Policy]) -> Findings
         linked = linked_members([first, second], 1, policy.adversary.rounding)
     if linked is None:
         return compare([1.0], [0.0])
-    return flags_of_planted(linked, max(k, 2), work.stream_key("canaries of cross releases"))
+    size, key = max(k, 2), work.stream_key("canaries of cross releases")
+    return flags_of_planted(linked, size, key) + neighbors_of_planted(linked, size, key)
 
 
 def flags_of_planted(linked: LinkedMembers, k: int, key: bytes) -> Findings:
@@ -367,6 +400,15 @@ def flags_of_planted(linked: LinkedMembers, k: int, key: bytes) -> Findings:
         flags = computation.measure(linked.node, key, DRAWS, exemption=exemption, keep_flags=True).kept_flags
         total += compare(expected, flags)
     return total
+
+
+def neighbors_of_planted(linked: LinkedMembers, k: int, key: bytes) -> Findings:
+    """Compare the success of neighbors with the sizes of the planted classes at the meet."""
+    groups = planted_groups(k)
+    # Who has only one of the claims of the few is found among those few, too.
+    fitting = [group.people + (k - 1) * (group in groups[-2:]) for group in groups]
+    expected = np.repeat(1 / np.array(fitting), [group.people for group in groups])
+    return compare(expected[draws_of_targets(linked.data, key, DRAWS)], linked.neighbor_success(key, DRAWS))
 
 
 STANDING_OUT = 3
@@ -439,8 +481,8 @@ def _limit(policy: Policy) -> Limit:
 
 CROSS_RELEASE_RISK = Assessment(
     NAME,
-    version="2",
-    policy_sections=("releases", "risk", "adversary"),
+    version="3",
+    policy_sections=("releases", "risk", "adversary", "neighbor_attack"),
     inputs=(*KEPT_FROM, "chosen_generalization", *CANDIDATE),
     measure=assess,
     draws="judged",
@@ -463,6 +505,17 @@ CROSS_RELEASE_RISK = Assessment(
             "The share at high risk in linked releases, with exemptions and power computed from the generalized data.",
             HALF,
             _limit,
+        ),
+        Gate(
+            NEIGHBOR,
+            "linked_neighbor_attack_within_threshold",
+            "A simulated nosey neighbor who links releases, and knows that the target is in all of them, succeeds with at most "
+            "the probability that is allowed in one release (attack 1).",
+            "Probability that a simulated neighbor picks the right linked record, knowing that the target is in each of the "
+            "linked releases.",
+            HALF,
+            lambda policy: attack_limit(policy, policy.neighbor_attack.given_membership),
+            remedy=_PINNED,
         ),
         Gate(
             NOT_COMPARED,

@@ -108,7 +108,8 @@ def mean_interval(confidence: float) -> MeanInterval:
     return interval
 
 
-def _limit(policy: Policy, gate: AttackGate | None) -> Limit | None:
+def attack_limit(policy: Policy, gate: AttackGate | None) -> Limit | None:
+    """The limit of one of attack 1's gates; None if the policy has no such gate."""
     return None if gate is None else Limit(gate.at_most, attack_confidence(policy))
 
 
@@ -129,7 +130,7 @@ NEIGHBOR_ATTACK = Assessment(
             "A simulated nosey neighbor of any member succeeds with at most the allowed probability (attack 1).",
             "Probability that a simulated neighbor picks the right record, without knowing that it is in the release.",
             None,
-            lambda policy: _limit(policy, policy.neighbor_attack.unconditional),
+            lambda policy: attack_limit(policy, policy.neighbor_attack.unconditional),
         ),
         Gate(
             GIVEN_MEMBERSHIP,
@@ -139,7 +140,7 @@ NEIGHBOR_ATTACK = Assessment(
             "Probability that a simulated neighbor picks the right record, knowing that it is in the release (prosecutor "
             "risk).",
             HALF,
-            lambda policy: _limit(policy, policy.neighbor_attack.given_membership),
+            lambda policy: attack_limit(policy, policy.neighbor_attack.given_membership),
         ),
     ),
 )  # fmt: skip

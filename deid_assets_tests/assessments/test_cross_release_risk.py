@@ -10,6 +10,7 @@ from deid_assets.assessments.cross_release_risk import (
     EARLIER,
     LINKED,
     LINKED_LITERAL,
+    NEIGHBOR,
     NOT_COMPARED,
     STANDING_OUT,
     WITHDRAWN,
@@ -29,6 +30,7 @@ from deid_assets.assessments.evidence import Evidence
 from deid_assets.assessments.nodes_to_try import all_but_pinned
 from deid_assets.errors import RefusedError, ReleaseError
 from deid_assets.methods.adversary.two_readings import BothReadings
+from deid_assets.methods.attacks.neighbor_attack import Estimate
 from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
 from deid_assets.methods.lattice.candidate_gates import PINNED
 from deid_assets.methods.releases import meet
@@ -92,9 +94,18 @@ class TestMeasurements:
         assert found[LINKED].bound > 0.008 and found[LINKED].passed
         assert not measured(Linked("a/0001", readings(1_600, 0)))[LINKED].passed
 
+    def test_the_neighbor_of_the_worst_release_is_held_to_the_limit_of_one_release(self):
+        limit = POLICY.neighbor_attack.given_membership.at_most
+        below, above = Estimate(limit * 0.5, 0.0, limit), Estimate(limit * 0.8, 0.0, limit * 1.01)
+        found = measured(Linked("a", readings(1, 1), neighbor=below), Linked("b", None))[NEIGHBOR]
+        assert (found.value, found.bound, found.threshold, found.passed) == (limit * 0.5, limit, limit, True)
+        worst = measured(Linked("a", readings(1, 1), neighbor=below), Linked("b", readings(1, 1), neighbor=above))[NEIGHBOR]
+        assert worst.bound == limit * 1.01 and not worst.passed
+
     def test_nothing_is_at_risk_where_nothing_is_linked(self):
         found = measured(earlier=Earlier((), (), 0))
-        assert [found[name].value for name in (LINKED, LINKED_LITERAL, EARLIER, NOT_COMPARED, WITHDRAWN)] == [0] * 5
+        nothing = (LINKED, LINKED_LITERAL, NEIGHBOR, EARLIER, NOT_COMPARED, WITHDRAWN)
+        assert [found[name].value for name in nothing] == [0] * 6
         assert found[LINKED].sample_size == 0 and all(one.passed for one in found.values() if one.gating)
 
     def test_a_later_try_is_judged_more_strictly(self):
@@ -155,6 +166,11 @@ class TestGate:
         (refusal,) = cross_release_refusals(policy, evidence(*measured(number=2).values()), [shared, other], OWN, same="a/0002")
         assert refusal.rule == "not_comparable" and "may show values that this one suppresses" in refusal.text
 
+    def test_a_neighbor_who_succeeds_too_often_names_the_releases_and_what_to_do(self):
+        neighbor = Estimate(0.9, 0.8, 1.0)
+        found = self.refusals(measured(Linked("a/0001", readings(1, 1), neighbor=neighbor)), [release("a/0001", [3])])
+        assert "a/0001" in found["linked_releases"].text and "pinned" in found["linked_releases"].text
+
     def test_too_much_together_names_the_releases_and_what_to_do(self):
         found = self.refusals(measured(Linked("a/0001", readings(1_600, 0))), [release("a/0001", [3])])
         assert "a/0001" in found["linked_releases"].text and "pinned" in found["linked_releases"].text
@@ -164,6 +180,10 @@ class TestCanaries:
     @pytest.mark.parametrize("k", [1, 2, 3, 20])
     def test_are_all_found(self, k):
         assert canaries_at_the_meet(POLICY, k, WORK).share == 1
+
+    def test_are_missed_by_a_neighbor_who_finds_every_record_in_a_class_of_k(self, monkeypatch):
+        monkeypatch.setattr(meet.LinkedMembers, "neighbor_success", lambda self, key, trials: np.full(trials, 1 / 20))
+        assert canaries_at_the_meet(POLICY, 20, WORK).share < 1
 
     @pytest.mark.parametrize("of", [(0,), (1,)])
     def test_stand_out_only_under_the_meet(self, of):

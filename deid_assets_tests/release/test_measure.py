@@ -184,6 +184,7 @@ class TestRequirements:
             ("count_disclosure_audit", DISCLOSED_CELLS): 0.0,
             ("cross_release_risk", cross_release_risk.LINKED): LIMIT,
             ("cross_release_risk", cross_release_risk.LINKED_LITERAL): LIMIT,
+            ("cross_release_risk", cross_release_risk.NEIGHBOR): 0.05,
             ("cross_release_risk", cross_release_risk.NOT_COMPARED): 0.0,
             ("cross_release_risk", cross_release_risk.TABLES): 0.0,
             ("cross_release_risk", cross_release_risk.WITHDRAWN): 0.0,

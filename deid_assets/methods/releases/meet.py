@@ -14,6 +14,7 @@ import numpy as np
 from deid_assets.methods.adversary.adversary_power import Rounding, adversary_power
 from deid_assets.methods.adversary.two_readings import Adversary
 from deid_assets.methods.adversary.value_diversity import value_pairs
+from deid_assets.methods.attacks.neighbor_attack import success_given_membership
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets.store.tables import Table, write_table
@@ -61,6 +62,28 @@ class LinkedMembers:
             Whether the population is the release itself, from whose classes those of a register are estimated.
         """
         return NodeComputation(self.data, self.dimensions, k, only_at=self.node, extract=extract)
+
+    def neighbor_success(self, stream_key: bytes, trials: int) -> np.ndarray:
+        """Success of nosey neighbors who know that the target is in every release (attack 1 at the linked record).
+
+        The linked record is narrower than that of either release: it has the values of both, at the meet. The neighbor picks
+        among the members of all the releases who match, where in one release alone others match, too.
+
+        Parameters
+        ----------
+        stream_key
+            16 bytes, the key of the stream of draws.
+        trials
+            Number of simulated neighbors, t.
+
+        Returns
+        -------
+        (t,) float64
+            1/f for the f linked records that match what is known, or 0 where truncation removed part of it everywhere.
+        """
+        linked = self.data.released_only()
+        classes = NodeComputation(linked, self.dimensions, k=1, only_at=self.node).drawn_classes(self.node, stream_key, trials)
+        return success_given_membership(~classes.exempt, classes.sizes)
 
 
 def linked_members(releases: Sequence[Table], power: int, rounding: Rounding) -> LinkedMembers | None:

@@ -125,6 +125,31 @@ def test_classes_at_the_meet_are_those_of_brute_force(made):
         assert found[number] == once[number] == expected
 
 
+@settings(max_examples=examples.of(20), deadline=None)
+@given(releases())
+def test_neighbors_pick_among_the_linked_records_that_brute_force_finds(made):
+    with small_store() as store:
+        linked = linked_members([one.table(store, f"release_{number}") for number, one in enumerate(made)], 2, "nearest")
+    names = sorted({c for one in made for m in one.members.values() for c, _, v, *_ in m.claims if v})
+    people, meets = brute_force(made, names)
+    targets = [person for person in people.values() if person.released]
+    if linked is None:
+        assert not targets
+        return
+    found = linked.neighbor_success(KEY, 60)
+    drawn = draw_knowledge(linked.data, KEY, 0)
+
+    def holds(person, knowledge):
+        meeting = zip(knowledge, person.held, meets, strict=True)
+        return all(not Counter(meet[v] for v in known) - Counter(meet[v] for v in held) for known, held, meet in meeting)
+
+    for number in range(60):
+        target = targets[drawn.targets[number]]
+        knowledge = [[code for code in own[:, number].tolist() if code >= 0] for own in drawn.codes]
+        fitting = sum(one.demographics == target.demographics and holds(one, knowledge) for one in targets)
+        assert found[number] == (1 / fitting if holds(target, knowledge) else 0)
+
+
 def alike(sizes, **changes):
     """Members of classes named by a letter per release: 'xu' is x in the first and u in the second."""
     tags = iter(range(1, 10_000))
@@ -199,3 +224,17 @@ def test_knowledge_is_of_the_claims_of_either_delivery():
         linked = linked_members([one.table(store, "a"), two.table(store, "b")], 2, "nearest")
     assert linked.data.known[0].counts.tolist() == [2] and linked.data.held[0].counts.tolist() == [1]
     assert np.array_equal(linked.adversary.claims, [2])
+
+
+def neighbor_success(made, trials=20_000):
+    with small_store() as store:
+        linked = linked_members([one.table(store, f"release_{number}") for number, one in enumerate(made)], 2, "nearest")
+    return linked.neighbor_success(KEY, trials).mean()
+
+
+def test_who_knows_that_a_member_is_in_two_releases_finds_their_record_more_often_than_in_either():
+    """Two classes of 40 in each release are four of 30 and 10 together: 1/40 becomes 4/80."""
+    first, second = alike({"xu": 30, "xv": 10, "yu": 10, "yv": 30})
+    for one in (first, second):
+        assert neighbor_success([one]) == pytest.approx(2 / 80)
+    assert neighbor_success([first, second]) == pytest.approx(4 / 80, abs=0.001)
