@@ -59,7 +59,9 @@ class Earlier:
     tables
         Flat tables and cohorts with members of this release, and with rows to compare.
     stated
-        Others that cannot be compared, of which the policy states that their people are others.
+        Those without known members of this release, of which the policy states that their people are others.
+    others
+        Those without members of this release, by their identifiers.
     apart
         Flat tables in which nothing identifies people.
     """
@@ -69,16 +71,26 @@ class Earlier:
     number: int
     tables: tuple[EarlierRelease, ...] = ()
     stated: tuple[EarlierRelease, ...] = ()
+    others: tuple[EarlierRelease, ...] = ()
     apart: tuple[EarlierRelease, ...] = ()
+
+    @property
+    def of_others(self) -> tuple[str, ...]:
+        """Those whose members are others by a statement or by their identifiers, as policy/number."""
+        return tuple(one.name for one in (*self.stated, *self.others))
 
     def not_compared(self, policy: Policy) -> dict[str, str]:
         """Each release that this one was not compared with, as policy/number, and why."""
-        return {one.name: stated_of(policy.releases, one.name) for one in self.stated} | {
-            one.name: NO_PERSON for one in self.apart
-        }
+        stated = {one.name: stated_of(policy.releases, one.name) for one in self.stated}
+        nobody = {one.name: NOBODY for one in self.others if one.kind != LONGITUDINAL}
+        return stated | nobody | {one.name: NO_PERSON for one in self.apart}
 
 
 NO_PERSON = "it is of another kind, and no column identifies people here or there, so nobody knows whether they are the same"
+
+NOBODY = (
+    "it is of another kind, and has nobody of this release, which may only mean that identifiers are spelled otherwise there"
+)
 
 
 def stated_of(releases: OtherPeople, name: str) -> str:
@@ -95,7 +107,7 @@ def earlier_of(policy: Policy, releases: Sequence[EarlierRelease], released: np.
     released
         (n,) uint64: tags of the members about to be released.
     """
-    found: dict[str, list[EarlierRelease]] = {name: [] for name in ("linked", "tables", "stated", "unknown", "apart")}
+    found: dict[str, list[EarlierRelease]] = {name: [] for name in ("linked", "tables", "stated", "unknown", "others", "apart")}
     for one in releases:
         common = one.tags is not None and len(np.intersect1d(one.tags, released)) > 0
         of_claims = one.kind == LONGITUDINAL
@@ -105,8 +117,10 @@ def earlier_of(policy: Policy, releases: Sequence[EarlierRelease], released: np.
             found[("linked" if of_claims else "tables") if comparable else "unknown"].append(one)
         elif one.person is None:
             found["apart"] += [] if of_claims else [one]
-        elif one.tags is None:
-            found["stated" if policy.releases.are_others(one.name) else "unknown"].append(one)
+        elif policy.releases.are_others(one.name):
+            found["stated"].append(one)
+        else:
+            found["unknown" if one.tags is None else "others"].append(one)
     return Earlier(**{name: tuple(ones) for name, ones in found.items()}, number=len(releases))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from deid_assets.errors import ReleaseError
-from deid_assets.methods.releases.linked_records import ShownPeople, shown_people
+from deid_assets.methods.releases.linked_records import ShownPeople, shown_people, with_names_of
 from deid_assets.store.tables import Query, Table, write_table
 
 BECAUSE = "counts_earlier_releases"
@@ -88,4 +88,12 @@ def people_beside(own: Table, linked: Sequence[EarlierRelease], kind: str) -> tu
         Of the release about to be made.
     """
     people, *earlier = shown_people([own, *rows_of(linked, own)])
-    return people, [replace(shown, same_rows=one.kind == kind) for shown, one in zip(earlier, linked, strict=True)]
+    return people, [
+        replace(with_names_of(people, shown), same_rows=of_same_rows(one.kind, kind))
+        for shown, one in zip(earlier, linked, strict=True)
+    ]
+
+
+def of_same_rows(one: str, other: str) -> bool:
+    """Whether releases of two kinds have rows of the same kind: those of flat tables and cohorts are people."""
+    return (one == LONGITUDINAL) == (other == LONGITUDINAL)

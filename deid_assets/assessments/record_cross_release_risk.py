@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.assessment import Assessed, Assessment, Gate, Limit, Work
-from deid_assets.assessments.cross_release_risk import ALL, NO_PERSON, planted_kept_rows, stale_refusals, stated_of
-from deid_assets.assessments.earlier_releases import EarlierRelease, people_beside, with_common_people
+from deid_assets.assessments.cross_release_risk import ALL, NO_PERSON, NOBODY, planted_kept_rows, stale_refusals, stated_of
+from deid_assets.assessments.earlier_releases import EarlierRelease, of_same_rows, people_beside, with_common_people
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal, exact
 from deid_assets.assessments.kept_records import (
     PeopleTable,
@@ -116,6 +116,11 @@ class Earlier:
     def every(self) -> tuple[EarlierRelease, ...]:
         """All of them."""
         return (*self.linked, *self.stated, *self.same, *self.unknown, *self.others, *self.apart)
+
+    @property
+    def of_others(self) -> tuple[str, ...]:
+        """Those whose people are others by a statement or by their identifiers, as policy/number."""
+        return tuple(one.name for one in (*self.stated, *self.others))
 
 
 def earlier_of(policy: PeoplePolicy, releases: Sequence[EarlierRelease], released: np.ndarray | None) -> Earlier:
@@ -313,8 +318,10 @@ def not_compared(policy: PeoplePolicy, releases: Sequence[EarlierRelease], relea
     """Each earlier release that this one was not compared with, as policy/number, and why."""
     earlier = earlier_of(policy, releases, released)
     stated = {one.name: stated_of(policy.releases, one.name) for one in earlier.stated}
-    no_values = {one.name: _NO_VALUES for one in earlier.linked if one.kind == policy.kind and not one.keeps_values}
-    return stated | no_values | {one.name: NO_PERSON for one in earlier.apart}
+    of_rows = [one for one in earlier.linked if of_same_rows(one.kind, policy.kind)]
+    no_values = {one.name: _NO_VALUES for one in of_rows if not one.keeps_values}
+    nobody = {one.name: NOBODY for one in earlier.others}
+    return stated | no_values | nobody | {one.name: NO_PERSON for one in earlier.apart}
 
 
 _NO_VALUES = (
@@ -549,7 +556,7 @@ PEOPLE_GATES: tuple[Gate[Any], ...] = (
 
 RECORD_CROSS_RELEASE_RISK: Assessment[FlatPolicy] = Assessment(
     NAME,
-    version="3",
+    version="4",
     policy_sections=("releases", "risk", "source", "population", "quasi_identifiers", "hierarchies", "attributes"),
     inputs=("records", "record_domains", "record_generalization", "suppressed_records", "release_records"),
     measure=assess_records,
@@ -560,7 +567,7 @@ RECORD_CROSS_RELEASE_RISK: Assessment[FlatPolicy] = Assessment(
 
 PEOPLE_CROSS_RELEASE_RISK: Assessment[CohortPolicy] = Assessment(
     NAME,
-    version="3",
+    version="4",
     policy_sections=("releases", "source", "columns", "demographics", "attributes"),
     inputs=("cohort_people", "population_cells", "release_people"),
     measure=assess_cohort,

@@ -164,13 +164,12 @@ def release(
                 digest, commitment = workplace.delivery(context.partition_key).digest(), workplace.secret().commitment()
                 others = other_cohort_refusals(policy, digest, workplace.releases_made(), people, commitment)
                 linked = linked_refusals(policy, evidence, known, people, same)
-                stated, pseudonym = earlier_of(policy, known, people).stated, policy.columns.person.release_as
                 recurring = recurring_refusals(
                     policy.releases,
                     staged,
                     workplace.home.releases,
-                    [one.name for one in stated],
-                    pseudonym,
+                    earlier_of(policy, known, people).of_others,
+                    policy.columns.person.release_as,
                     Delivered(cohort_people, workplace.stores_of_releases()),
                 )
                 return [*released_differently(context, policy, workplace), *others, *linked, *recurring]

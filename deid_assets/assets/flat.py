@@ -253,12 +253,11 @@ def release(
                     made_of_the_same_inputs(context, policy, workplace),
                 )
                 linked = linked_refusals(policy, evidence, known, released, same)
-                stated = earlier_of(policy, known, released).stated
                 recurring = recurring_refusals(
                     policy.releases,
                     staged,
                     workplace.home.releases,
-                    [one.name for one in stated],
+                    earlier_of(policy, known, released).of_others,
                     None,
                     Delivered(records, workplace.stores_of_releases()),
                 )

@@ -306,8 +306,7 @@ def _against_earlier(
         before = releases_before(earlier, commitment, delivery)
         refusals += cross_release_refusals(policy, linking, before, present.released_tags, same)
         sorted_out = earlier_of(policy, before, present.released_tags)
-        stated = [one.name for one in sorted_out.stated]
-        refusals += recurring_refusals(policy.releases, staged.claims, workplace.home.releases, stated, None)
+        refusals += recurring_refusals(policy.releases, staged.claims, workplace.home.releases, sorted_out.of_others, None)
         apart = sorted_out.not_compared(policy)
         return _Earlier(changes_measured(policy, changes, released), refusals, roll, list_now, apart)
 

@@ -59,8 +59,9 @@ def member_opt_out(member_id: str, reason: str, unmatched_ok: bool) -> None:
     """Leave a person out of every future release of this home.
 
     An identifier that no person of any delivery has would leave nobody out: it is refused, and nothing is written, unless you
-    say --unmatched-ok. Where nothing was delivered yet, it is accepted, and compared with the first delivery. A policy refuses
-    deliveries while fewer of the list than its opt_outs.matched_at_least belong to a person of any delivery.
+    say --unmatched-ok. Where nothing was delivered yet, or nothing that tells whose its records are, it is accepted, and
+    compared with the first delivery that does. A policy refuses deliveries while fewer of the list than its
+    opt_outs.matched_at_least belong to a person of any delivery.
 
     Every policy applies it: of claims at its next release, of flat tables and cohorts from the next delivery on. Earlier
     releases stay as they are; `deid release withdraw` withdraws them.

@@ -13,7 +13,7 @@ from deid_assets.store.home import Home
 
 
 def require_known(home: Home, member_id: str, unmatched_ok: bool) -> None:
-    """Require that a delivery has a person who is about to opt out; where nothing was delivered, only say so.
+    """Require that a delivery has a person who is about to opt out; where none tells who its people are, only say so.
 
     Raises
     ------
@@ -26,7 +26,7 @@ def require_known(home: Home, member_id: str, unmatched_ok: bool) -> None:
     if known.matched:
         return
     if not (known.looked_at or known.unread):
-        click.echo("Nothing was delivered here yet: the identifier is compared with the first delivery.")
+        click.echo("No delivery here tells yet whose its records are: the identifier is compared with the first one that does.")
         return
     said = "no person of any delivery here has this identifier, so that it would leave nobody out"
     if known.unread:

@@ -30,7 +30,7 @@ _LOCK = ".opt_outs_matched.lock"
 _PEOPLE = (("members", "member_id"), ("records", "_person"), ("cohort_people", "person"))
 """Tables of the stage `intake` with a row per person or record, and their columns of people, by kind of policy."""
 
-ALIKE = "case, blanks, quotes, leading zeros, invisible characters or script"
+ALIKE = "case, blanks, quotes, leading zeros, a final .0, invisible characters or script"
 """How an identifier differs from one that looks like it."""
 
 

@@ -1,4 +1,4 @@
-"""Whether the rows of a release recur in an earlier one whose people are others, as its policy states."""
+"""Whether the rows of a release recur in an earlier one whose people seem to be others, by a statement or by identifiers."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -99,7 +99,7 @@ def recurring_refusals(
     pseudonym: str | None,
     delivered: Delivered | None = None,
 ) -> list[Refusal]:
-    """Refuse a statement about other people where too many rows recur.
+    """Refuse if people are others, by a statement or by their identifiers, and too many rows recur.
 
     Rows are compared by the columns that both releases publish, without pseudonyms; and as they were delivered, which is
     finer, as long as the stores of both are there. Only rows that occur once count: others recur in any population. Of claims,
@@ -112,7 +112,7 @@ def recurring_refusals(
     releases
         Folder of the published releases.
     names
-        Releases, as policy/number, of which the policy states that their people are others.
+        Releases, as policy/number, of people who seem to be others.
     pseudonym
         Column of the pseudonyms of people; None if the release has none.
     delivered
@@ -129,13 +129,16 @@ def recurring_refusals(
         if delivered is not None:
             share = max(share, delivered.recurring(name))
         if share > stated.recurring_at_most:
+            believed = stated.are_others(name)
+            whose = "as the policy states under releases.other_people" if believed else "by their identifiers"
+            remedy = "Take the statement back, and" if believed else "So"
             text = (
-                f"{name}: the policy states under releases.other_people that its people are others, but of the rows that occur "
+                f"{name}: its people are others {whose}, but of the rows that occur "
                 f"once here {share:.0%} more occur once there, too, than is expected of others, and at most "
-                f"{stated.recurring_at_most:.0%} may (releases.recurring_at_most). Take the statement back, and identify "
-                "people by the same column in both; or, if some people are in both, state the share that may"
+                f"{stated.recurring_at_most:.0%} may (releases.recurring_at_most). {remedy} identify people by the same column "
+                "in both, spelled alike; or, if some people are in both, state the share that may"
             )
-            found.append(Refusal("statement_contradicted", name, share, stated.recurring_at_most, text, "share of rows"))
+            found.append(Refusal("people_recur", name, share, stated.recurring_at_most, text, "share of rows"))
     return found
 
 

@@ -46,11 +46,11 @@ from deid_assets.sources.window import open_window
 from deid_assets.store.tables import connect, owner_only, quoted
 
 SCHEMA = "intake"
-ICD9_AT_LEAST = 0.95
-"""Share of diagnoses of another coding system from which on a delivery is refused; no policy lowers it."""
+ICD9_AT_LEAST = 0.99
+"""Smallest share of diagnoses in another form than that of ICD-10-CM; no policy lowers it."""
 
 _ICD9 = "(V[0-9]{2}|E[0-9]{3}|[0-9]{3})[0-9]{0,2}"
-_ICD10 = "[A-Z][0-9][0-9AB][0-9A-Z]{0,4}"
+_ICD10 = "[A-Z][0-9][0-9AB][.]?[0-9A-Z]{0,4}"
 # Errors in our own SQL, which must not be attributed to the delivery.
 _OURS = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
 

@@ -240,9 +240,10 @@ def _read(column: str, kind: str, table: str, formats: tuple[str, ...]) -> str:
     if column in _INTEGERS:
         return _read_integer(column, kind, text)
     if column in DIAGNOSIS_COLUMNS:
-        # 042 converted to a number is written 42.0; without the dot it would be 420, another disease.
-        misplaced = f"regexp_matches({text}, '^([0-9]{{0,2}}|[0-9]{{4,}})[.][0-9]')"
-        return f"CASE WHEN {misplaced} THEN {text} ELSE {_plain(text)} END"
+        # 042 converted to a number is written 42.0; without the dot it would be 420, another disease. E87.6 of ICD-10-CM would
+        # be E876 of ICD-9-CM, a cause of injury; there, three digits stand before a dot.
+        misplaced = f"regexp_matches({text}, '^([0-9]{{0,2}}|[0-9]{{4,}}|[Ee][0-9]{{2}})[.][0-9]')"
+        return f"CASE WHEN {misplaced} THEN upper({text}) ELSE {_plain(text)} END"
     if column in _CODES:
         return _plain(text)
     if column == "place":

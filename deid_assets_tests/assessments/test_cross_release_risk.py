@@ -1,5 +1,6 @@
 """Linked releases as evidence: which earlier ones count, what refuses, and canaries that a broken link does not find."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -68,6 +69,16 @@ class TestEarlierReleases:
         policy = policy_from(changed(SMALL, releases={"other_people": {"a/0001": "another insurer", "a/0002": "the same"}}))
         found = earlier_of(policy, [release("a/0001", known=False), release("a/0002", [3], kept=False)], OWN)
         assert [one.name for one in found.unknown] == ["a/0002"], "its members are in this release"
+
+    def test_of_others_by_their_identifiers_are_looked_for_by_their_rows(self):
+        """Tables of people have no such rows: it is said that they were not compared."""
+        policy = policy_from(changed(SMALL, releases={"other_people": {"a/0001": "another insurer, in another country"}}))
+        table = replace(release("b/0001", [8], kept=False), kind="flat", person="id")
+        found = earlier_of(policy, [release("a/0001", [9]), release("a/0002", [9]), table], OWN)
+        assert found.of_others == ("a/0001", "a/0002", "b/0001")
+        told = found.not_compared(policy)
+        assert "another country" in told["a/0001"] and "identifiers are spelled otherwise" in told["b/0001"]
+        assert set(told) == {"a/0001", "b/0001"}
 
     def test_without_rows_cannot_be_read(self):
         with small_store() as store, pytest.raises(ReleaseError, match="a/0001 kept no rows"):

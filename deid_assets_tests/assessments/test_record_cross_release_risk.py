@@ -1,11 +1,15 @@
 """Linked flat releases as evidence: which earlier ones count, what refuses, and canaries that a broken link does not find."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from deid_assets.assessments import record_cross_release_risk as cross
+from deid_assets.assessments.cross_release_risk import planted_kept_rows
 from deid_assets.assessments.earlier_releases import EarlierRelease
 from deid_assets.assessments.evidence import Evidence
+from deid_assets.assessments.planting import planted_store
 from deid_assets.assessments.record_cross_release_risk import (
     ADDED,
     APART,
@@ -24,6 +28,7 @@ from deid_assets.assessments.record_cross_release_risk import (
     linked_refusals,
 )
 from deid_assets.policy.loading import policy_from
+from deid_assets.store.tables import connect
 from deid_assets_tests.scenarios.policies import changed
 from deid_assets_tests.scenarios.test_cohort_release import SAFE_HARBOR
 from deid_assets_tests.scenarios.test_flat_release import FLAT
@@ -94,6 +99,9 @@ class TestEarlierReleases:
         found = earlier_of(POLICY, earlier, OWN)
         assert names(found.linked) == ["claims/0001"] and names(found.others) == ["claims/0002"]
         assert names(found.apart) == ["cohort/0001"] and names(found.unknown) == ["cohort/0002"]
+        assert found.of_others == ("claims/0002",), "the rows of these are looked for"
+        told = cross.not_compared(POLICY, earlier, OWN)
+        assert set(told) == {"claims/0002", "cohort/0001"} and "identifiers are spelled otherwise" in told["claims/0002"]
         assert set(names(earlier_of(POLICY, earlier[:3], None).apart)) == {"claims/0001", "claims/0002", "cohort/0001"}
         assert measured(earlier=Earlier(apart=found.apart))[APART].value == 1
 
@@ -104,6 +112,20 @@ class TestEarlierReleases:
         told = cross.not_compared(stating(a="These people live in another town."), earlier, OWN)
         assert set(told) == {"a/0001", "cohort/0001"}
         assert "These people live in another town." in told["a/0001"] and "no column identifies people" in told["cohort/0001"]
+
+    def test_a_cohort_has_rows_like_those_of_a_flat_table(self, tmp_path):
+        """The difference of both files shows whose row is new or changed; that of claims and people does not."""
+        planted, rows = cross.planted_people(POLICY.risk.k), tmp_path / "rows.parquet"
+        with planted_store() as file:
+            first, own = (planted_kept_rows(file, name, cross._rows(planted, n)) for n, name in enumerate(("first", "own")))
+            with connect(file) as connection:
+                connection.execute(f"COPY {first.sql} TO '{rows}'")
+            cohort, claims = (
+                cross.compared_with(POLICY, own, [replace(release("c/0001", [3], kind=kind), file=lambda: rows)])[0]
+                for kind in ("cohort", "longitudinal")
+            )
+        assert cohort.added and cohort.changed and cohort.missed and cohort.singled_out
+        assert not (claims.added or claims.changed or claims.missed) and claims.singled_out
 
     def test_a_cohort_is_linked_with_cohorts_only(self):
         """Classes in its population are not known under the labels of other tables."""

@@ -24,6 +24,8 @@ def members():
         (("\u200b0017", "\ufeff0018", "17,", "18;", "AB\u00a0-\u00ad2", "0\u2060", "zoe\u0308"), (7, 0, 7)),
         # Digits, letters and dashes of other scripts and widths.
         (("\u0661\u0667", "00\uff11\u0968", "\u0430b-1", "\uff21\uff22-2", "ab\u20111", "\u0391\u0412\u22121"), (6, 0, 5)),
+        # What tables of numbers with decimals make of them.
+        (("17.0", "0018.00", "ab-1.0", "17.5", "0.0", ".0"), (6, 0, 4)),
         (("0017", "unknown", "P-0017", "1"), (4, 1, 0)),
         (("x'); DROP TABLE members; --", "%", ""), (3, 0, 1)),
     ],

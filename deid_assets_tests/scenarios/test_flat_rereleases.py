@@ -9,6 +9,8 @@ import duckdb
 import pytest
 
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED
+from deid_assets.release.cumulative import tags_in_order
+from deid_assets.release.keyring import secret_of
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.verification import verify
 from deid_assets.stages import FLAT_STAGES
@@ -61,7 +63,9 @@ def linked_numbers(pipeline: Pipeline, release: str) -> dict[str, float]:
 
 def shown_of(pipeline: Pipeline, release: str) -> dict[int, tuple[str, bool]]:
     """What a release shows of each person, by tag."""
-    rows = duckdb.sql(f"SELECT tag, label, released FROM '{kept(pipeline, release)}'").fetchall()
+    rows = duckdb.sql(
+        f"SELECT tag, label, released FROM '{kept(pipeline, release)}' WHERE quasi_identifier = 'record'"
+    ).fetchall()
     return {tag: (label, shown) for tag, label, shown in rows}
 
 
@@ -122,6 +126,25 @@ def test_a_new_person_with_a_rare_pair_of_common_records_is_left_out(tmp_path):
         assert run(pipeline, policy(source=source), "first", rows).exit_code == PUBLISHED
         assert run(pipeline, policy(source=source), "second", [*rows, *joined]).exit_code == PUBLISHED
         assert released(pipeline, SECOND) == released(pipeline, FIRST)
+
+
+def test_who_alone_has_another_value_is_left_out_though_the_column_was_renamed(tmp_path):
+    """Otherwise both tables would differ in this person's row only."""
+    renamed = policy(attributes=[{"column": "drinks", "release_as": "Drinks"}])
+    rows = numbered(people())
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        assert run(pipeline, policy(), "first", rows).exit_code == PUBLISHED
+        secret = secret_of(pipeline.home)
+        tags = [int(tags_in_order([row[4]], secret)[0]) for row in rows]
+        drinker = next(n for n, row in enumerate(rows) if row[3] == "tea" and shown_of(pipeline, FIRST)[tags[n]][1])
+        rows[drinker][3] = "coffee"
+        folder = write_people(pipeline.home.deliveries / "second", rows)
+        table = folder / "people.csv"
+        table.write_text(table.read_text().replace("likes", "drinks", 1))
+        write_policy(pipeline.home.policies, renamed)
+        pipeline.register("second", "flat", folder)
+        assert pipeline.run("second").exit_code == PUBLISHED
+        assert not shown_of(pipeline, SECOND)[tags[drinker]][1]
 
 
 @pytest.mark.matrix

@@ -184,6 +184,19 @@ class TestEveryRun:
         report = (home.releases / "flat_table" / "0001" / "report.html").read_text()
         assert "How many of these match nobody is in no published document" in report
 
+    def test_a_table_that_identifies_nobody_is_no_delivery_of_the_person(self, home, kind):
+        file = home.store / "flat_table" / "in.duckdb"
+        file.parent.mkdir(parents=True)
+        for columns, code, says in (
+            ("record BIGINT", PUBLISHED, "No delivery here tells yet whose its records are"),
+            ("record BIGINT, _person VARCHAR", ERROR, "Nothing was written"),
+        ):
+            with connect(file) as connection:
+                connection.execute("CREATE SCHEMA IF NOT EXISTS intake")
+                connection.execute(f"CREATE OR REPLACE TABLE intake.records ({columns})")
+            given, printed = opt_out(home, f"somebody {code}")
+            assert given == code and says in printed, printed
+
     def test_a_store_at_work_is_no_proof_that_nobody_is_there(self, home, kind):
         assert kind.run(home, 0)[0] == PUBLISHED
         (file,) = home.store.glob("flat_table/*.duckdb")

@@ -475,3 +475,17 @@ def test_a_diagnosis_that_was_a_number_is_not_read_as_another_code(tmp_path, wri
     taken = take_in(folder, codes=KnownCodes.of(known_codes))
     assert taken.frame("claims")["diagnosis_1"].tolist() == ["4280"]
     assert taken.frame("quarantined_rows")["rule"].tolist() == ["unknown diagnosis code"]
+
+
+@pytest.mark.parametrize("written", ["E87.6", "e86.0"])
+def test_a_dot_after_two_digits_shows_a_code_of_icd_10(tmp_path, written):
+    """Without it, low potassium would be a misadventure in surgery, and a lack of water a poisoning by alcohol."""
+    for share, claims in ((0.01, 100), (0.02, 50)):
+        rows = [claim(f"c{n}", diagnosis_1="E876") for n in range(1, claims)] + [claim("c0", diagnosis_1=written)]
+        folder = write_tables(tmp_path / f"{share}", [member("m1")], rows)
+        if share <= 0.01:
+            taken = take_in(folder, codes=KnownCodes.of(known_codes), store=tmp_path / "one.duckdb")
+            assert taken.frame("quarantined_rows")["rule"].tolist() == ["unknown diagnosis code"]
+        else:
+            with pytest.raises(DeliveryError, match="more than 1% of its diagnoses .* are codes of ICD-10-CM"):
+                take_in(folder, codes=KnownCodes.of(known_codes), store=tmp_path / "two.duckdb")

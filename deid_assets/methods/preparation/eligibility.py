@@ -111,15 +111,16 @@ def removed_members(
 def _alike(identifier: str) -> str:
     """Return SQL for an identifier without the differences that are common between two files.
 
-    These are case, white space, quotes, commas, semicolons, leading zeros, invisible characters, the encoding of accents, and
-    digits, letters and dashes of another script or width that look the same.
+    These are case, white space, quotes, commas, semicolons, leading zeros, the .0 of a number with decimals, invisible
+    characters, the encoding of accents, and digits, letters and dashes of another script or width that look the same.
     """
     plain = rf"lower(nfc_normalize(regexp_replace({identifier}, '[\s\pZ\pC''\",;]+', '', 'g')))"
     same = f"translate({plain}, '{''.join(_LETTERS)}', '{''.join(_LETTERS.values())}')"
     for pattern, text in _CLASSES.items():
         same = f"regexp_replace({same}, '{pattern}', '{text}', 'g')"
     # Hardly any identifier has other characters, and these take a hundred times as long.
-    return rf"ltrim(CASE WHEN regexp_matches({plain}, '[^\x00-\x7F]') THEN {same} ELSE {plain} END, '0')"
+    either = rf"CASE WHEN regexp_matches({plain}, '[^\x00-\x7F]') THEN {same} ELSE {plain} END"
+    return f"ltrim(regexp_replace({either}, '([0-9])[.]0+$', '\\1'), '0')"
 
 
 def _digits() -> dict[str, str]:
@@ -153,7 +154,7 @@ class OptOutMatch:
         Number of these that belong to delivered members.
     nearly
         Number of these that belong to no delivered member, but would if case, white space, quotes, commas, semicolons,
-        leading zeros, invisible characters and the encoding of accents were ignored.
+        leading zeros, a final .0, invisible characters and the encoding of accents were ignored.
     """
 
     listed: int
@@ -188,8 +189,8 @@ class OptOutMatch:
     def _misspelled(self) -> str:
         return (
             f"among {self.listed:,} identifiers listed are some that match no delivered member as they are "
-            "written, but would if upper and lower case, white space, quotes, commas, leading zeros, invisible characters "
-            "and the encoding of accents did not count"
+            "written, but would if upper and lower case, white space, quotes, commas, leading zeros, a final .0, "
+            "invisible characters and the encoding of accents did not count"
         )
 
 

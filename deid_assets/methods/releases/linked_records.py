@@ -80,7 +80,7 @@ class ShownPeople:
     released
         (n,) bool: whether the person is in the release.
     values
-        Name of an attribute to (n,) int64, equal for people with the same values.
+        Name of an attribute to (n,) int64, equal for the same values, whatever the attribute.
     same_rows
         Whether the release has rows of the same kind as the one about to be made, so that the difference of both files tells
         whose rows are new or changed. A table of people and one of claims can only be linked.
@@ -129,11 +129,9 @@ def shown_people(releases: Sequence[Table]) -> list[ShownPeople]:
     ]
     attributes = [_attributes(one, len(own["tag"])) for one, own in zip(releases, people, strict=True)]
     classes = _numbered([own["label"] for own in people])
-    values: list[dict[str, np.ndarray]] = [{} for _ in releases]
-    for name in sorted(set().union(*attributes)):
-        having = [place for place, own in enumerate(attributes) if name in own]
-        for place, codes in zip(having, _numbered([attributes[place][name] for place in having]), strict=True):
-            values[place][name] = codes
+    # In all attributes, too: a column may have another name in another release.
+    codes = iter(_numbered([told for own in attributes for told in own.values()]))
+    values = [{name: next(codes) for name in own} for own in attributes]
     return [
         ShownPeople(np.asarray(own["tag"], dtype=np.uint64), of_class, np.asarray(own["released"], dtype=bool), told)
         for own, of_class, told in zip(people, classes, values, strict=True)
@@ -156,6 +154,8 @@ def _attributes(kept: Table, people: int) -> dict[str, np.ndarray]:
 
 def _numbered(labels: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The same number for the same label, in all of the arrays."""
+    if not labels:
+        return []
     codes, _ = pd.factorize(np.concatenate([np.asarray(one, dtype=object) for one in labels]))
     return np.split(codes.astype(np.int64), np.cumsum([len(one) for one in labels])[:-1])
 
@@ -283,7 +283,8 @@ def changed_standing_out(own: ShownPeople, earlier: ShownPeople, k: int, among_r
     """Return (n,) bool: who is in both releases with other values of an attribute, as fewer than k of their class are.
 
     The difference of both files shows their old and new values. Attributes that only one of the releases has tell nothing of
-    a change. Whose quasi-identifiers changed is found by `singled_out`.
+    a change. A class is what both releases show: the labels may have changed as well, or be coarser now. Whose labels alone
+    changed is found by `singled_out`.
 
     Parameters
     ----------
@@ -307,9 +308,55 @@ def changed_standing_out(own: ShownPeople, earlier: ShownPeople, k: int, among_r
     changed = np.zeros(len(own.tags), dtype=bool)
     for name in own.values.keys() & earlier.values.keys():
         changed |= own.values[name] != earlier.values[name][place]
-    changed &= there & (own.classes == earlier.classes[place])
+    changed &= there
     released = own.released & earlier.released[place]
-    return released & changed & (_of_class(own.classes, changed & (released if among_released else True)) < k)
+    _, classes = np.unique(np.stack([own.classes, earlier.classes[place]]), axis=1, return_inverse=True)
+    return released & changed & (_of_class(classes.ravel(), changed & (released if among_released else True)) < k)
+
+
+def with_names_of(own: ShownPeople, earlier: ShownPeople) -> ShownPeople:
+    """The earlier release with its attributes under the names that they have in the release about to be made.
+
+    Whoever compares both files knows a column by its values. So a name stands for the attribute of the earlier release that
+    agrees with it best, if the one of that name does not agree and another does. Two attributes agree if Cohen's kappa of their
+    values, over the people in both releases, is above 1/2 (Cohen 1960, Educational and Psychological Measurement 20:37-46).
+
+    Examples
+    --------
+    Column `a` is called `b` now, and one person's value has changed:
+
+    >>> tags, alike = np.arange(8, dtype=np.uint64), np.zeros(8, dtype=np.int64)
+    >>> everybody, a, b = tags >= 0, np.array([0, 1] * 4), np.array([0, 1] * 3 + [0, 0])
+    >>> own, first = ShownPeople(tags, alike, everybody, {"b": b}), ShownPeople(tags, alike, everybody, {"a": a})
+    >>> with_names_of(own, first).values["b"].tolist()
+    [0, 1, 0, 1, 0, 1, 0, 1]
+    """
+    _, mine, theirs = np.intersect1d(own.tags[own.released], earlier.tags[earlier.released], return_indices=True)
+    before = {name: values[earlier.released][theirs] for name, values in earlier.values.items()}
+    found = dict(earlier.values)
+    for name, values in own.values.items():
+        now = values[own.released][mine]
+        if name in before and _agree(now, before[name]) > _THE_SAME:
+            continue
+        agreeing = {other: _agree(now, told) for other, told in before.items()}
+        best = max(agreeing, key=agreeing.__getitem__, default=name)
+        if agreeing.get(best, 0.0) > _THE_SAME:
+            found[name] = earlier.values[best]
+    return replace(earlier, values=found)
+
+
+_THE_SAME = 0.5
+
+
+def _agree(one: np.ndarray, other: np.ndarray) -> float:
+    """Cohen's kappa of two arrays of values; 0 where agreement is certain by chance."""
+    if not len(one):
+        return 0.0
+    _, codes = np.unique(np.concatenate([one, other]), return_inverse=True)
+    first, second = np.split(codes.ravel(), 2)
+    shares = [np.bincount(part, minlength=int(codes.max()) + 1) / len(one) for part in (first, second)]
+    chance = float(shares[0] @ shares[1])
+    return 0.0 if chance >= 1 else (float((first == second).mean()) - chance) / (1 - chance)
 
 
 def _of_class(classes: np.ndarray, among: np.ndarray) -> np.ndarray:

@@ -23,8 +23,9 @@ class OtherPeople(Section):
     other_people: dict[ReleaseName, Said] = Field({}, description="earlier releases of other people")
     recurring_at_most: Annotated[float, Field(ge=0, le=1)] = Field(
         0.2,
-        description="of the rows that occur once here, the share that may occur once in a release that `other_people` names, "
-        "too, beyond what is expected by chance; if more do, the statement is refused",
+        description="of the rows that occur once here, the share that may occur once in a release of other people, too, beyond "
+        "what is expected by chance; if more do, this one is refused, whether `other_people` or identifiers say that they are "
+        "others",
     )
 
     def are_others(self, release: str) -> bool:

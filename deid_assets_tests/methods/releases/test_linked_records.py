@@ -20,6 +20,7 @@ from deid_assets.methods.releases.linked_records import (
     shown_people,
     singled_out,
     singled_out_together,
+    with_names_of,
 )
 from deid_assets.store.tables import Table, write_table
 from deid_assets_tests import examples
@@ -113,11 +114,23 @@ def test_whose_values_changed_are_those_of_brute_force(own, earlier, costs, k):
         for place, one in enumerate((own, earlier))
     ]
     for among_released in (True, False):
-        changed = {tag for tag in own if tag in earlier and own[tag][0] == earlier[tag][0] and costs[tag][0] != costs[tag][1]}
-        both = {tag for tag in changed if own[tag][1] and earlier[tag][1]}
-        sizes = Counter(own[tag][0] for tag in (both if among_released else changed))
-        wanted = {tag for tag in both if sizes[own[tag][0]] < k}
+        changed = {tag: (own[tag][0], earlier[tag][0]) for tag in own if tag in earlier and costs[tag][0] != costs[tag][1]}
+        both = {tag: seen for tag, seen in changed.items() if own[tag][1] and earlier[tag][1]}
+        sizes = Counter((both if among_released else changed).values())
+        wanted = {tag for tag, seen in both.items() if sizes[seen] < k}
         assert chosen(own, changed_standing_out(*shown, k, among_released)) == wanted
+
+
+def test_attributes_that_exchanged_their_names_are_compared_by_their_values():
+    """One has no counterpart: it agrees with a rare value of another no more often than by chance."""
+    tags, alike, places = np.arange(40, dtype=np.uint64), np.zeros(40, dtype=np.int64), np.arange(40)
+    a, b, rare, other = places // 2, places % 5, (places == 3) * 1, (places == 4) * 1
+    earlier = ShownPeople(tags, alike, tags >= 0, {"a": a, "b": b, "old": other})
+    own = ShownPeople(tags, alike, tags >= 0, {"a": b, "b": a, "new": rare})
+    assert set(with_names_of(own, earlier).values) == {"a", "b", "old"}
+    assert not changed_standing_out(own, with_names_of(own, earlier), 2, True).any()
+    own = replace(own, values={"a": np.where(places == 7, 9, b), "b": a, "new": rare})
+    assert np.flatnonzero(changed_standing_out(own, with_names_of(own, earlier), 2, True)).tolist() == [7]
 
 
 @settings(deadline=None)

@@ -1,0 +1,40 @@
+"""Rows of people who seem to be others, and recur."""
+
+import pytest
+
+from deid_assets.policy.sections.releases import OtherPeople
+from deid_assets.release.recurring_rows import recurring_refusals
+from deid_assets.store.tables import Table, connect
+from deid_assets_tests.methods.small_tables import small_store
+
+COLUMNS = "MemberID VARCHAR, Year VARCHAR, PlaceSvc VARCHAR, PayDelay VARCHAR"
+
+
+def claims(first: int, prefix: str) -> list[tuple[str, str, str, str]]:
+    """Two claims of each of 30 members, which differ from those of everybody else."""
+    return [
+        (f"{prefix}{member}", f"Y{year}", "Office", str(first + member * 7 + year)) for member in range(30) for year in (1, 2)
+    ]
+
+
+def published(table: Table, folder) -> None:
+    (folder / "claims" / "0001" / "data").mkdir(parents=True)
+    with connect(table.file) as connection:
+        connection.execute(f"COPY {table.sql} TO '{folder}/claims/0001/data/Claims.parquet'")
+
+
+@pytest.mark.parametrize(
+    ("stated", "says"),
+    [
+        ({}, "its people are others by their identifiers, but of the rows"),
+        ({"other_people": {"claims": "Members of another insurer."}}, "as the policy states under releases.other_people, but"),
+    ],
+    ids=["by identifiers", "by a statement"],
+)
+def test_claims_of_members_who_recur_refuse(tmp_path, stated, says):
+    with small_store() as store:
+        published(store.table("earlier", COLUMNS, claims(0, "m")), tmp_path)
+        again, others = (store.table(f"own_{first}", COLUMNS, claims(first, "other ")) for first in (0, 1_000))
+        (found,) = recurring_refusals(OtherPeople(**stated), again, tmp_path, ["claims/0001"], None)
+        assert found.rule == "people_recur" and "100% more occur once there" in found.text and says in found.text
+        assert recurring_refusals(OtherPeople(**stated), others, tmp_path, ["claims/0001"], None) == []
