@@ -219,6 +219,12 @@ class TestWhatAPersonOverrules:
         assert code == REFUSED and "column Ssn: its values look like direct identifiers (social security numbers" in printed
         assert "a second person has to approve the release, too (section approval)" in printed, printed
 
+    @pytest.mark.matrix
+    def test_an_owner_is_no_second_person(self, delivered, tmp_path):
+        values = self.policy("ssn", reviewed_attributes={"Ssn": self.REASON}, approval={"by": ["Privacy Team"]})
+        code, printed = self.ran(tmp_path / "deid", values, delivered)
+        assert code == REFUSED and "section approval, which names nobody who is an owner" in printed, printed
+
     @pytest.mark.parametrize("column", ["fullname", "ssn_digits", "patient_code"])
     def test_so_do_names_and_numbers_of_persons(self, delivered, tmp_path, column):
         made = {
@@ -240,12 +246,18 @@ class TestWhatAPersonOverrules:
         home = tmp_path / "deid"
         code, printed = self.ran(home, values, delivered)
         assert code == PUBLISHED and "Awaiting approval" in printed and not (home / "releases" / "overruled" / "0001").exists()
-        assert deid_here(home, "approve", "overruled/0001", "--by", "Anna Muster")[0] == PUBLISHED
+        said = "A person overruled: Ssn: 100 % of its values single people out by themselves"
+        assert said in printed and said in unwrapped(deid_here(home, "approvals")[1])
+        code, printed = deid_here(home, "approve", "overruled/0001", "--by", "Anna Muster")
+        assert code == PUBLISHED and said in printed and "(team:privacy; approved by Anna Muster)" in printed
         report = unwrapped((home / "releases" / "overruled" / "0001" / "report.html").read_text())
         assert "A person overruled: Ssn: 100 % of its values single people out by themselves" in report
         assert "The recipients work under a contract" in report and "team:privacy" in report
 
-    @pytest.mark.parametrize("reason", ["x", "Ssn", "reviewed"])
+    @pytest.mark.parametrize(
+        "reason", ["x", "Ssn", "reviewed", "Ssn ssn SSN ssn ssn ssn", "x x x ............", ". . . . . . . . . . . . .",
+                   "- - - 1234567890 -", "a b c d e f g h i j k l m", "ssn\u00a0ssn ok ok ok ok ok"],
+    )  # fmt: skip
     def test_a_reason_is_a_sentence(self, reason):
         with pytest.raises(PolicyError, match="is no reason: say in a sentence why Ssn is published"):
             policy_from(self.policy("ssn", reviewed_attributes={"Ssn": reason}))
