@@ -51,6 +51,7 @@ LEAKS: dict[str, Callable[[list[str], int], str]] = {
     "copy_for_some": lambda row, place: row[1] if place % 3 == 0 else "x",
     "copy_among_blanks": lambda row, place: row[1] if place % 3 == 0 else "",
     "unique_decimals": lambda row, place: f"{GENERATOR.random():.9f}",
+    "amounts": lambda row, place: f"{place // 3}.25",
     "mail": lambda row, place: "office@example.org" if place == 7 else "none",
     "patient_name": lambda row, place: GENERATOR.choice(FIRST),
 }
@@ -109,7 +110,7 @@ def test_an_age_that_is_split_over_two_columns_is_refused(prepared, tmp_path):
 
 @pytest.mark.matrix
 def test_columns_that_were_reviewed_are_published_and_shown_with_reason_and_numbers(prepared, tmp_path):
-    reasons = {"copy_of_the_age": "All of them agreed to show <their> age.", "unique_decimals": "Shares of a raffle's prize."}
+    reasons = {"copy_of_the_age": "All of them agreed to show <their> age.", "amounts": "Shares of a raffle's prize."}
     summary, pipeline = released_with(prepared, tmp_path, [*reasons, *HARMLESS], **reasons)
     assert summary.exit_code == PUBLISHED, summary
     folder = pipeline.home.releases / "flat_table" / "0001"
@@ -121,7 +122,7 @@ def test_columns_that_were_reviewed_are_published_and_shown_with_reason_and_numb
         assert json.loads(manifest["policy"]["text"])["reviewed_attributes"] == reasons
         (gate,) = [item["measurements"] for item in manifest["evidence"] if item["asset"] == "gate"]
         found = {one["name"]: one for one in gate}
-        copy, raffle = found["copy_of_the_age/refinement"], found["unique_decimals/singled_out"]
+        copy, raffle = found["copy_of_the_age/refinement"], found["amounts/singled_out"]
         assert copy["value"] > 0.9 and copy["threshold"] == 0.5 and copy["gating"] is False and copy["passed"] is False
         assert raffle["value"] > 0.9 and raffle["threshold"] == 0.01 and raffle["gating"] is False
         assert found["coin/refinement"]["gating"] is True and found["coin/refinement"]["passed"] is True
