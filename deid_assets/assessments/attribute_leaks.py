@@ -6,7 +6,7 @@ reviewed column's numbers are still in the evidence, beside their limits, and th
 can be counted in the published rows are shown; those counted in the population are protected.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +28,7 @@ from deid_assets.methods.disclosure.identifier_patterns import (
     Patterns,
     named_as_identifier,
     patterns_of,
-    unique_texts,
+    unique_values,
 )
 from deid_assets.methods.disclosure.leak_limits import (
     ALL_SINGLED_OUT,
@@ -40,6 +40,7 @@ from deid_assets.methods.disclosure.leak_limits import (
     NAMED,
     RARE_NAMES,
     REFINEMENT,
+    REVIEWED_TOGETHER,
     SINGLED_OUT,
     SURE,
     TOGETHER,
@@ -62,8 +63,11 @@ MEANINGS: Mapping[str, str] = {
     FORMATS: "Records whose value has the form of a ZIP code or of a person's number, which other numbers may also have.",
     RARE_NAMES: "Of the records whose value is rare, those whose value may be a person's name.",
     NAMED: "Whether the column's name says that it identifies people.",
-    UNIQUE: "Records with a text that no other record has, such as a name or a code of a person.",
+    UNIQUE: "Records whose value is that of one person only, such as a name, a code or a number of a person; dates aside.",
     TOGETHER: "The same as refinement, for several columns together, none of which does it alone.",
+    REVIEWED_TOGETHER: "The same as refinement, for several columns together that a person reviewed.",
+    ALL_SINGLED_OUT: "Records, or released claims, whose values of all these columns together are those of too few people.",
+    UNREVIEWED_SINGLED_OUT: "The same for the columns that nobody reviewed.",
 }
 
 _WHY: Mapping[str, str] = {
@@ -75,8 +79,16 @@ _WHY: Mapping[str, str] = {
     FORMATS: "its values have the form of direct identifiers",
     RARE_NAMES: "its rare values look like names of persons",
     NAMED: "its name says that it identifies people",
-    UNIQUE: "most of its texts belong to one record only, as names and codes of persons do",
+    UNIQUE: "most of its values belong to one person only, as names, codes and numbers of persons do",
 }
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What can be done instead of a review, as imperatives: about one column, and about several that leak together."""
+
+    one: str
+    several: str
 
 
 @dataclass(frozen=True)
@@ -118,7 +130,7 @@ class ColumnLeaks:
     made_of
         How well withheld labels predict the column; None if this was not measured.
     unique
-        Records with a text of their own, and those with a value; None if this was not measured.
+        Records with a value of one person only, and those with a value; None if this was not measured.
     """
 
     singled_out: int
@@ -139,13 +151,15 @@ class ColumnLeaks:
         found = {RARE_NAMES, UNIQUE}
         if OF_ONE_PERSON.intersection(self.patterns.kinds):
             found.add(IDENTIFIERS)
+        if self.patterns.rare_numbers > LIMITS[FORMATS] * self.patterns.filled:
+            found.add(FORMATS)
         if self.named and self.singled_out > LIMITS[UNIQUE] * self.of:
             found |= {NAMED, FORMATS}
         return frozenset(found)
 
 
 def judge_attributes(
-    policy: FlatPolicy | CohortPolicy, staged: Table, published: PublishedAttributes, k: int, instead: str
+    policy: FlatPolicy | CohortPolicy, staged: Table, published: PublishedAttributes, k: int, instead: Remedy
 ) -> tuple[tuple[Measurement, ...], list[Refusal]]:
     """Measure every attribute of one record per person, and refuse those that leak and were not reviewed.
 
@@ -171,12 +185,17 @@ def judge_attributes(
             patterns_of(staged, name, k),
             named_as_identifier(name) or named_as_identifier(attribute.column),
             max(most_made_of(linked[name], withheld, k), published.repeated.get(name, 0.0)),
-            unique_texts(staged, name),
+            unique_values(staged, name, policy.records_per_person),
         )
     together = told_together(linked, withheld, TOGETHER_AT_MOST, LIMITS[REFINEMENT], k)
-    reviews = Reviews(frozenset(policy.reviewed_attributes), policy.approval is not None)
+    reviews = Reviews(frozenset(policy.reviewed_attributes), policy.needs_second_person)
     measured = leak_measurements(found, together, reviews, counted_in_release=True)
-    measured += all_singled_out(columns, reviews, k)
+
+    def singled(names: Sequence[str]) -> tuple[int, int]:
+        joint = joint_codes([columns[name] for name in names])
+        return int(singled_out(joint, np.zeros(len(joint), dtype=bool), k).sum()), len(joint)
+
+    measured += all_singled_out(list(columns), singled, reviews, "share of published values")
     return measured, leak_refusals(found, together, measured, reviews, instead)
 
 
@@ -189,8 +208,8 @@ class Reviews:
     columns
         Columns that were reviewed, each with a reason.
     by_two
-        Whether a second person has to approve the release: only then is a column published that looks like a direct
-        identifier.
+        Whether somebody else than the owners has to approve the release: only then is a column published that looks like a
+        direct identifier.
     """
 
     columns: frozenset[str]
@@ -241,29 +260,40 @@ def leak_measurements(
         ]
     if len(found) > 1:
         open_sets = [one for one in together if not reviews.columns.issuperset(one.columns)]
-        worst = max((one.fall for one in open_sets), default=0.0)
-        measured.append(_measured(TOGETHER, "probability", worst, TOGETHER_AT_MOST, None, True))
+        reviewed = [one for one in together if reviews.columns.issuperset(one.columns)]
+        for name, sets, gating in ((TOGETHER, open_sets, True), (REVIEWED_TOGETHER, reviewed, False)):
+            if gating or sets:
+                worst = max((one.fall for one in sets), default=0.0)
+                measured.append(_measured(name, "probability", worst, TOGETHER_AT_MOST, None, gating))
     return tuple(measured)
 
 
-def all_singled_out(columns: Mapping[str, Column], reviews: Reviews, k: int) -> tuple[Measurement, ...]:
-    """Records that all attributes jointly single out.
+def all_singled_out(
+    names: Sequence[str], singled: Callable[[Sequence[str]], tuple[int, int]], reviews: Reviews, unit: str
+) -> tuple[Measurement, ...]:
+    """Records, or claims, that all attributes jointly single out.
 
     A gate unless some were reviewed: then those that were not are the gate, and the number for all of them is shown beside.
+
+    Parameters
+    ----------
+    names
+        Of all attributes, in the release.
+    singled
+        Returns how many records some of them jointly single out, and of how many.
+    unit
+        Of the share: whether the published rows show it.
     """
-    limit, unit = ALL_SINGLED_OUT_AT_MOST, "share of published values"
+    open_columns = [name for name in names if name not in reviews.columns]
 
-    def share(chosen: Mapping[str, Column]) -> tuple[float, int]:
-        joint = joint_codes(list(chosen.values()))
-        alone = singled_out(joint, np.zeros(len(joint), dtype=bool), k)
-        return _share(int(alone.sum()), len(joint)), len(joint)
+    def measured(name: str, chosen: Sequence[str], gating: bool) -> Measurement:
+        rare, of = singled(chosen)
+        return _measured(name, unit, _share(rare, of), ALL_SINGLED_OUT_AT_MOST, of, gating)
 
-    open_columns = {name: column for name, column in columns.items() if name not in reviews.columns}
-    every, of = share(columns)
-    measured = [_measured(ALL_SINGLED_OUT, unit, every, limit, of, len(open_columns) == len(columns))]
-    if open_columns and len(open_columns) < len(columns):
-        measured.append(_measured(UNREVIEWED_SINGLED_OUT, unit, share(open_columns)[0], limit, of, True))
-    return tuple(measured)
+    found = [measured(ALL_SINGLED_OUT, names, len(open_columns) == len(names))]
+    if open_columns and len(open_columns) < len(names):
+        found.append(measured(UNREVIEWED_SINGLED_OUT, open_columns, True))
+    return tuple(found)
 
 
 def leak_refusals(
@@ -271,7 +301,7 @@ def leak_refusals(
     together: Sequence[Together],
     measurements: Sequence[Measurement],
     reviews: Reviews,
-    instead: str,
+    instead: Remedy,
 ) -> list[Refusal]:
     """Return a refusal for each column with a failed measurement: what the column does, and what to do.
 
@@ -280,7 +310,7 @@ def leak_refusals(
     Parameters
     ----------
     instead
-        What can be done about a column, as an imperative.
+        What can be done otherwise.
     """
     failed: dict[str, list[Measurement]] = {}
     for one in measurements:
@@ -294,23 +324,24 @@ def leak_refusals(
             named = [name for name in found if name not in reviews.columns]
             text = (
                 f"columns {', '.join(named)}: together they single out more than {ALL_SINGLED_OUT_AT_MOST:.0%} of the records, "
-                "so that whoever knows these values of a person finds their record. Declare those that others may know as "
-                f"quasi-identifiers. {instead}, or list them under reviewed_attributes, each with a reason"
+                f"so that whoever knows these values of a person finds their record. {instead.several}, or list them under "
+                "reviewed_attributes, each with a reason"
             )
         elif column in found:
             why = "; ".join(_why(one, found[column].patterns) for one in broken)
-            text = f"column {column}: {why}. {instead}, or list it under reviewed_attributes with a reason"
+            text = f"column {column}: {why}. {instead.one}, or list it under reviewed_attributes with a reason"
             if any(one.name.partition("/")[2] in found[column].identifying for one in broken):
                 text = (
-                    f"column {column}: {why}. {instead}. A reason under reviewed_attributes does not suffice for what looks "
-                    "like a direct identifier: a second person has to approve the release, too (section approval)"
+                    f"column {column}: {why}. {instead.one}. A reason under reviewed_attributes does not suffice for what "
+                    "looks like a direct identifier: a second person has to approve the release, too (section approval, which "
+                    "names nobody who is an owner)"
                 )
         else:
             sets = sorted({one.columns for one in together if one.fall > TOGETHER_AT_MOST})
             text = (
                 f"columns {'; '.join(' and '.join(columns) for columns in sets)}: together they disclose a "
-                f"quasi-identifier at a finer level than the release shows it. {instead}, or list all of them under "
-                "reviewed_attributes with a reason"
+                f"quasi-identifier at a finer level than the release shows it. {instead.several}, or list all of them under "
+                "reviewed_attributes, each with a reason"
             )
         refusals.append(Refusal("attribute_leak", f"gate/{column or TOGETHER}", None, None, text))
     return refusals

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.attribute_leaks import PublishedAttributes, judge_attributes
+from deid_assets.assessments.attribute_leaks import PublishedAttributes, Remedy, judge_attributes
 from deid_assets.assessments.cohort_demographics import cells_in, published, published_attributes, released_labels
 from deid_assets.assessments.evidence import Measurement, Refusal
 from deid_assets.errors import DeliveryError
@@ -28,7 +28,7 @@ from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.reference.zip3 import kept_prefixes
 from deid_assets.store.tables import Table, quoted
 
-_INSTEAD = "Do not publish it"
+_INSTEAD = Remedy("Do not publish it", "Do not publish all of them")
 _TODAY_IS_NO_MATTER = datetime.date(9999, 12, 31)
 """Reference day for a cohort with ages: no column holds a birth from which an age would be counted."""
 
@@ -98,7 +98,7 @@ def finding_refusals(policy: CohortPolicy, staged: Table) -> list[Refusal]:
             float(one.records),
             0.0,
             f"column {one.column} breaks element ({one.letter}) of Safe Harbor, {ELEMENT_OF_LETTER[one.letter]}: {one.rule}. "
-            + (_INSTEAD if one.certain else f"{_INSTEAD}, or list it under reviewed_attributes with a reason"),
+            + (_INSTEAD.one if one.certain else f"{_INSTEAD.one}, or list it under reviewed_attributes with a reason"),
             "records",
         )
         for one in _found(policy, staged, roles)

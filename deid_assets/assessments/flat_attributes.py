@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from deid_assets.assessments.attribute_leaks import PublishedAttributes, judge_attributes
+from deid_assets.assessments.attribute_leaks import PublishedAttributes, Remedy, judge_attributes
 from deid_assets.assessments.evidence import Measurement, Refusal
 from deid_assets.assessments.record_risk import levels_of
 from deid_assets.methods.disclosure.attribute_leaks import (
@@ -16,7 +16,10 @@ from deid_assets.methods.population.encoding import domains_of, record_codes
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.store.tables import Table, quoted
 
-_INSTEAD = "Do not publish it, or publish it as a quasi-identifier with a hierarchy"
+_INSTEAD = Remedy(
+    "Do not publish it, or publish it as a quasi-identifier with a hierarchy",
+    "Declare those that others may know as quasi-identifiers, or do not publish all of them",
+)
 
 
 def attribute_leaks(

@@ -209,16 +209,13 @@ def report_table(found: Published) -> ReportTable:
     models = [name for name in (rows[0].shares if rows else ()) if name != MAJORITY]
     told = []
     for channel in by_channel(rows):
-        groups, single, judged = (written(found, f"{channel}/{name}") for name in (GROUPS, SINGLE, JUDGED))
         better = " and ".join(
             f"{model.replace('_', ' ')} was right more often in {written(found, f'{channel}/better/{model}')} (beyond chance "
             f"in {written(found, f'{channel}/shown_better/{model}')})"
             for model in models
         )
-        told.append(
-            f"{MEANINGS[channel].capitalize()}, in {groups} groups, {single} of them with a single value: of the {judged} that "
-            f"were judged (small groups count as one), {better}."
-        )
+        groups, single, judged = (written(found, f"{channel}/{name}") for name in (GROUPS, SINGLE, JUDGED))
+        told.append(f"{MEANINGS[channel].capitalize()}: {_groups(groups, single, judged)} {better}.")
     return ReportTable(
         "inference",
         "What can be inferred",
@@ -269,3 +266,25 @@ INFERENCE_CHANNELS = Assessment(
         ),
     ),
 )  # fmt: skip
+
+
+def _groups(groups: str, single: str, judged: str) -> str:
+    """In how many groups a channel was looked at.
+
+    Examples
+    --------
+    >>> _groups("1", "0", "1")
+    '1 group, which has several values. Of the 1 that was judged,'
+    >>> _groups("45", "1", "12")
+    '45 groups, of which 1 has a single value. Of the 12 that were judged (small groups count as one),'
+    """
+    was = "was" if judged == "1" else "were"
+    if groups == "1":
+        return (
+            f"1 group, which has {'a single value' if single == '1' else 'several values'}. Of the {judged} that {was} judged,"
+        )
+    verb = "has" if single == "1" else "have"
+    return (
+        f"{groups} groups, of which {single} {verb} a single value. Of the {judged} that {was} judged (small groups count as "
+        "one),"
+    )

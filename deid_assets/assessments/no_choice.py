@@ -48,7 +48,8 @@ def why_no_choice(
             else ""
         )
         + (
-            f" {left_open} nodes that lose more were left open by the search; a larger risk.search.enough searches them too."
+            f" The search left {left_open} node{'s' * (left_open != 1)} open that lose{'s' * (left_open == 1)} more; a larger "
+            "risk.search.enough searches further."
             if left_open
             else ""
         )

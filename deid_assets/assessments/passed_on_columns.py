@@ -6,12 +6,19 @@ hierarchy. Identifiers of members, providers, vendors and PCPs are pseudonyms; t
 suppressed if they are rare.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.attribute_leaks import ColumnLeaks, Reviews, leak_measurements, leak_refusals
+from deid_assets.assessments.attribute_leaks import (
+    ColumnLeaks,
+    Remedy,
+    Reviews,
+    all_singled_out,
+    leak_measurements,
+    leak_refusals,
+)
 from deid_assets.assessments.evidence import Measurement, Refusal
 from deid_assets.assessments.kernel_input import PopulationTables, before_suppression
 from deid_assets.assessments.released_rows import released_date_columns
@@ -35,7 +42,8 @@ from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import PASSED_ON_COLUMNS, PSEUDONYM_COLUMNS
 from deid_assets.store.tables import Table
 
-_INSTEAD = "Lower top_coding.percentile if payment delays are rare, or correct the delivery if a column is wrongly filled"
+_REMEDY = "Lower top_coding.percentile if payment delays are rare, or correct the delivery if a column is wrongly filled"
+_INSTEAD = Remedy(_REMEDY, _REMEDY)
 
 
 def passed_on_leaks(
@@ -71,14 +79,21 @@ def passed_on_leaks(
         of_hidden = [told_of_suppressed(columns[name].codes, *labels) for labels in hidden]
         refines = max((refines, *of_hidden), key=lambda one: one.fall)
         sure = max((sure, *of_hidden), key=lambda one: one.sure)
-        singled, of = _singled_out(staged, tables.held, name, expressions[name], k)
+        row = _by_value(staged, tables.held, [name], expressions, k)
+        singled, of = int(row["singled"]), int(row["members"])
         found[name] = ColumnLeaks(singled, of, refines, sure, patterns_of(staged, name, k), named_as_identifier(name))
     together = [one for known, labels in withheld for one in told_together(
         {name: Column(column.codes[known], column.blank[known]) for name, column in columns.items() if column.codes.any()},
         labels, TOGETHER_AT_MOST, LIMITS[REFINEMENT], k,
     )]  # fmt: skip
-    reviews = Reviews(frozenset(policy.reviewed_attributes), policy.approval is not None)
+    reviews = Reviews(frozenset(policy.reviewed_attributes), policy.needs_second_person)
     measured = leak_measurements(found, together, reviews, counted_in_release=False)
+
+    def singled_claims(names: Sequence[str]) -> tuple[int, int]:
+        row = _by_value(staged, tables.held, names, expressions, k)
+        return int(row["singled_claims"]), int(row["claims"])
+
+    measured += all_singled_out(PASSED_ON_COLUMNS, singled_claims, reviews, "probability")
     return measured, [*unjudged, *leak_refusals(found, together, measured, reviews, _INSTEAD)]
 
 
@@ -93,10 +108,9 @@ def _unjudged(policy: Policy, staged: Table) -> list[Refusal]:
     ]
 
 
-def _singled_out(staged: Table, held: Table, name: str, expression: str, k: int) -> tuple[int, int]:
-    """Released members with a value that fewer than k members of the delivery have, and those with any value."""
-    row = staged.query(members_by_value(staged, held, name, expression), [k]).iloc[0]
-    return int(row["singled"]), int(row["n"])
+def _by_value(staged: Table, held: Table, names: Sequence[str], expressions: Mapping[str, str], k: int) -> pd.Series:
+    """The row of `members_by_value`, of one column or of several together."""
+    return staged.query(members_by_value(staged, held, {name: expressions[name] for name in names}), [k]).iloc[0]
 
 
 def _claims(policy: Policy, tables: PopulationTables, suppressed: Table, expressions: dict[str, str]) -> pd.DataFrame:

@@ -516,9 +516,12 @@ def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:
         f"{refusal.text}" + (f" ({refusal.measured:.6g} against {refusal.threshold:.6g})" if _may_be_shown(refusal) else "")
         for refusal in refusals
     ]
+    numbered = [f"({place}) {text.rstrip('.')}." for place, text in enumerate(shown, start=1)]
     return dg.Failure(
         f"{'refused by the gate' if judged else 'the gate could not judge this release'} for {len(refusals)} "
-        f"reason{'s' * (len(refusals) != 1)}: " + "; ".join(shown) + (f" ({next_try})" if next_try else ""),
+        f"reason{'s' * (len(refusals) != 1)}: "
+        + " ".join(shown if len(shown) == 1 else numbered)
+        + (f" ({next_try})" if next_try else ""),
         metadata={
             "refused": judged,
             "reasons": dg.MetadataValue.md("\n".join(f"* {text}" for text in shown)),

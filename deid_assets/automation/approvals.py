@@ -15,8 +15,15 @@ from deid_assets.release.event_log import recorded_releases, require_journal
 from deid_assets.release.journal.comparison import JOURNAL_HEAD
 from deid_assets.release.publication.approval import approve, forget, reject
 from deid_assets.release.publication.publish import Published, Releases
-from deid_assets.release.publication.waiting import Waiting, read_waiting, waiting_folder, waiting_folders
+from deid_assets.release.publication.waiting import (
+    Waiting,
+    read_waiting,
+    waiting_folder,
+    waiting_folders,
+    waiting_manifest,
+)
 from deid_assets.release.registry import clock
+from deid_assets.release.verdict import verdict_in
 from deid_assets.resources import OUTCOME_TAG, published_key
 from deid_assets.store.digests import Json, parse_json
 
@@ -41,6 +48,8 @@ class Awaiting:
         Folder with the files as they would be published; restricted.
     problems
         Why it cannot be approved; empty if it can.
+    verdict
+        What it passed and what a person overruled, in sentences.
     """
 
     policy: str
@@ -51,6 +60,7 @@ class Awaiting:
     by: tuple[str, ...]
     files: str
     problems: tuple[str, ...]
+    verdict: tuple[str, ...] = ()
 
 
 def awaiting(releases: Releases, reading: Callable[[str], str]) -> list[Awaiting]:
@@ -75,7 +85,9 @@ def _awaiting(releases: Releases, folder: Path, reading: Callable[[str], str]) -
     except DeidError as error:
         return Awaiting(policy, number, None, None, None, (), files, (str(error),))
     own = waiting.terms
-    return Awaiting(policy, number, own.delivery_key, waiting.staged, waiting.expires, own.by, files, problems)
+    verdict = verdict_in(waiting_manifest(releases.restricted, f"{policy}/{number:04d}"))
+    told = () if verdict is None else verdict.sentences
+    return Awaiting(policy, number, own.delivery_key, waiting.staged, waiting.expires, own.by, files, problems, told)
 
 
 def approve_release(

@@ -44,7 +44,8 @@ def _line(one: "Awaiting") -> str:
     said = f"{one.policy}/{one.number:04d}  "
     if one.staged is not None:
         said += f"delivery {one.delivery}  staged {one.staged}  until {one.expires}  by {', '.join(one.by)}  "
-    return f"{said}{one.files}" + "".join(f"\n    cannot be approved: {text}" for text in one.problems)
+    told = [f"cannot be approved: {text}" for text in one.problems] + list(one.verdict)
+    return f"{said}{one.files}" + "".join(f"\n    {text}" for text in told)
 
 
 @click.command()
@@ -63,6 +64,8 @@ def approve(name: str, by: str, policy_file: Path | None) -> None:
     from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
     from deid_assets.command_line.lineage import tell_approved
     from deid_assets.release.publication.copies import copy_published
+    from deid_assets.release.publication.verification import MANIFEST
+    from deid_assets.release.verdict import verdict_in
 
     policy, number = _named(name)
     releases, reading = _at_home(policy_file)
@@ -70,6 +73,9 @@ def approve(name: str, by: str, policy_file: Path | None) -> None:
     prepare_dagster_home(home)
     with dagster_instance(home) as instance:
         published = approve_release(instance, releases, policy, number, by, lambda: reading(policy))
+    verdict = verdict_in(published.folder / MANIFEST)
+    for sentence in () if verdict is None else verdict.sentences:
+        click.echo(sentence)
     click.echo(f"Published  {published.folder}")
     say_witnesses(home)
     for said in copy_published(home, releases.key.public).values():

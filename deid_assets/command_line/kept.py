@@ -1,4 +1,4 @@
-"""What `deid kept` shows: each column of a release with its level, the values that occur, and its bits before and after."""
+"""What `deid kept` shows: each column of a release with its level, the information kept, and its bits before and after."""
 
 import json
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from deid_assets.assessments.detail import KEPT
 from deid_assets.errors import ReleaseError
 from deid_assets.figures.rendering import plain
 from deid_assets.release.lineage.published import PublishedRelease
@@ -16,11 +17,13 @@ from deid_assets.reports.utility_content import kept_columns, measured_use
 from deid_assets.store.reading import regular_bytes
 
 _DAYS = "DaysInHospital"
-HEADINGS = ("column", "level", "values", "bits delivered", "bits released", "distance")
+HEADINGS = ("column", "level", "values", "information kept", "bits delivered", "bits released", "distance")
 
 
 def kept_rows(manifest: Mapping[str, Any], dictionary: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """One row for each delivered column, as texts under HEADINGS; withheld columns last.
+
+    Information kept is the number of the gate, from 0 to 1; of a column that nothing generalizes there is none.
 
     Parameters
     ----------
@@ -32,21 +35,27 @@ def kept_rows(manifest: Mapping[str, Any], dictionary: Mapping[str, Any]) -> lis
     Raises
     ------
     ReleaseError
-        If the release has no measurements of its use.
+        If the release has no measurements of what it keeps.
     """
-    columns = kept_columns(measured_use(manifest))
-    if not columns:
+    columns, shares = kept_columns(measured_use(manifest)), kept_shares(manifest)
+    if not columns and not shares:
         raise ReleaseError("the manifest has no measurements of what is kept: its policy, or its version, does not make them")
-    levels = {
+    described = {
         table if column["name"] == _DAYS else column["name"]: column
-        for table, described in dictionary["tables"].items()
-        for column in described["columns"]
-        if "level" in column
+        for table, of_table in dictionary["tables"].items()
+        for column in of_table["columns"]
     }
+    if not columns:
+        return [
+            (name, *_level(column, withheld=False), _share(shares, name), "", "", "")
+            for name, column in described.items()
+            if "level" in column
+        ]
     return [
         (
             column.name,
-            *_level(levels.get(column.name), withheld=not column.after),
+            *_level(described.get(_in_release(column.name)), withheld=not column.after),
+            "0" if not column.after and column.distance is None else _share(shares, column.name),
             plain(column.before) if column.before else "0",
             plain(column.after) if column.after else "0",
             "" if column.distance is None else plain(column.distance),
@@ -55,9 +64,32 @@ def kept_rows(manifest: Mapping[str, Any], dictionary: Mapping[str, Any]) -> lis
     ]
 
 
+def kept_shares(manifest: Mapping[str, Any]) -> dict[str, float]:
+    """The share of information that the gate measured, by the released name of each column that the lattice generalizes."""
+    return {
+        one["name"].removesuffix(f"/{KEPT}"): one["value"]
+        for item in manifest["evidence"]
+        if item["asset"] == "gate"
+        for one in item["measurements"]
+        if one["name"].endswith(f"/{KEPT}")
+    }
+
+
+def _share(shares: Mapping[str, float], name: str) -> str:
+    return plain(shares[name]) if name in shares else ""
+
+
+def _in_release(name: str) -> str:
+    """The name in the release of a column that two tables have, such as claims_MemberID."""
+    table, _, column = name.partition("_")
+    return column if table in ("claims", "members") and column == "MemberID" else name
+
+
 def _level(column: Mapping[str, Any] | None, withheld: bool) -> tuple[str, str]:
     """The level with its place among those of the policy, and how many values occur."""
-    if column is None:
+    if column is not None and column["role"] == "pseudonym":
+        return "pseudonym", ""
+    if column is None or "level" not in column:
         return "withheld" if withheld else "as it is", ""
     names = column["levels_of_the_policy"]
     return f"{column['level']} ({names.index(column['level']) + 1} of {len(names)})", str(len(column["labels"]))
@@ -73,7 +105,9 @@ def print_kept(published: PublishedRelease, console: Console) -> None:
         table.add_row(*map(escape, row))
     console.print(table)
     console.print(
-        "Bits: entropy of a value. Level 1 is the finest. Distance: from the distribution of the delivery, with the labels of "
-        "the release (0 to 1). Numbers are rounded to the effect of 25 members.",
+        "Information kept: bits of the released values, as a share of those that the same values have before a level is chosen "
+        "(0 to 1, rounded down); the gate compares it with detail_at_least. Bits: entropy of a value. Level 1 is the finest. "
+        "Distance: from the distribution of the delivery, with the labels of the release (0 to 1). Numbers are rounded to the "
+        "effect of 25 people.",
         soft_wrap=True,
     )

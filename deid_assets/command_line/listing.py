@@ -8,7 +8,7 @@ from deid_assets.errors import DeidError
 from deid_assets.release.publication.verification import MANIFEST
 from deid_assets.release.registry.chain import Chain, Registry
 from deid_assets.release.registry.entries import Entry
-from deid_assets.release.verdict import verdict_of
+from deid_assets.release.verdict import verdict_in
 from deid_assets.sources.registration import registered_delivery
 from deid_assets.store.digests import parse_json
 from deid_assets.store.home import Home
@@ -91,9 +91,8 @@ def _listed(home: Home, chain: Chain, entry: Entry) -> ListedRelease:
 
 
 def _remarks(manifest: Path) -> tuple[str, ...]:
-    with contextlib.suppress(DeidError, KeyError, TypeError, ValueError):
-        return verdict_of(parse_json(regular_bytes(manifest))).remarks
-    return ()
+    verdict = verdict_in(manifest)
+    return () if verdict is None else verdict.remarks
 
 
 def _approved_by(manifest: Path) -> str | None:

@@ -547,7 +547,9 @@ def verify(
     Exit code 0 only if all checks pass under a trusted key. A missing registry fails; --no-registry skips its checks.
     """
     from deid_assets.release.keys import PublicKey
+    from deid_assets.release.publication.verification import MANIFEST
     from deid_assets.release.publication.verification import verify as verify_release
+    from deid_assets.release.verdict import verdict_in
 
     if no_registry and (registry or head):
         raise click.UsageError("--no-registry skips what --registry and --head check: choose one")
@@ -558,22 +560,10 @@ def verify(
     own = home.store.is_dir() and release.resolve().is_relative_to(home.releases.resolve())
     with telling_what_is_missing(home) if own else contextlib.nullcontext():
         click.echo(report.text())
-        for sentence in _verdict_in(release) if report.ok else ():
+        verdict = verdict_in(release / MANIFEST)
+        for sentence in verdict.sentences if report.ok and verdict is not None else ():
             click.echo(sentence)
     sys.exit(0 if report.ok else ERROR)
-
-
-def _verdict_in(release: Path) -> tuple[str, ...]:
-    """What the release passed, and what a person overruled; of releases of earlier versions, as far as they say."""
-    from deid_assets.release.publication.verification import MANIFEST
-    from deid_assets.release.verdict import verdict_of
-    from deid_assets.store.digests import parse_json
-    from deid_assets.store.reading import regular_bytes
-
-    try:
-        return verdict_of(parse_json(regular_bytes(release / MANIFEST))).sentences
-    except (ReleaseError, KeyError, TypeError, ValueError):
-        return ()
 
 
 @main.group()

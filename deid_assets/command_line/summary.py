@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,12 +19,11 @@ from deid_assets.policy.base import ReleasePolicy
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.known_people import unmatched_notes
 from deid_assets.release.publication.verification import MANIFEST
-from deid_assets.release.verdict import verdict_of
+from deid_assets.release.publication.waiting import waiting_manifest
+from deid_assets.release.verdict import Verdict, verdict_in
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, stages_of
-from deid_assets.store.digests import parse_json
 from deid_assets.store.home import Home
-from deid_assets.store.reading import regular_bytes
 from deid_assets.store.tables import Table
 
 
@@ -79,6 +77,7 @@ def summary_json(
 ) -> dict[str, object]:
     """The summary as JSON values, for `deid run --json`; a number that is not finite is null."""
     gates, _ = gates_of(home, policy, delivery, summary)
+    verdict = _verdict(home, summary)
     return {
         "outcome": summary.outcome,
         "exit_code": summary.exit_code,
@@ -86,6 +85,7 @@ def summary_json(
         "delivery": delivery.key,
         "release": None if summary.release is None else str(summary.release),
         "waiting": summary.waiting,
+        "verdict": [] if verdict is None else list(verdict.sentences),
         "reasons": [text.removeprefix("refused: ") for text in summary.reasons],
         "failed_checks": list(summary.failed_checks),
         "opt_outs": list(unmatched_notes(policy, home, secret_of(home))),
@@ -122,13 +122,17 @@ def print_summary(
     for text in summary.failed_checks:
         errors.print(f"[bold]check failed[/bold]  {escape(text)}")
     for text in summary.reasons:
-        said = text.removeprefix("refused: ")
-        errors.print(f"[bold]{'refused' if summary.exit_code == REFUSED else 'error'}[/bold]  {escape(said)}")
+        label = "refused" if summary.exit_code == REFUSED else "error"
+        said = text.removeprefix("refused: ").removeprefix(f"{label} ")
+        errors.print(f"[bold]{label}[/bold]  {escape(said)}")
     if summary.exit_code == REFUSED and detail is not Detail.QUIET:
         _print_diagnosis(console, home, policy, delivery, summary)
+    verdict = _verdict(home, summary)
+    if verdict is not None:
+        # What a person overruled is said even where little is to be said.
+        for sentence in verdict.remarks if detail is Detail.QUIET else verdict.sentences:
+            console.print(escape(sentence), soft_wrap=True)
     if summary.release is not None:
-        if detail is not Detail.QUIET:
-            _print_verdict(console, summary.release)
         console.print(f"[bold]Published[/bold]  {summary.release}")
     elif summary.waiting is not None:
         console.print(
@@ -144,10 +148,11 @@ def print_summary(
         console.print(f"{seconds:.0f} seconds, at most {summary.peak_memory_gb:.2f} GB of memory")
 
 
-def _print_verdict(console: Console, release: Path) -> None:
-    """What passed and what a person overruled, of what is published."""
-    for sentence in verdict_of(parse_json(regular_bytes(release / MANIFEST))).sentences:
-        console.print(escape(sentence), soft_wrap=True)
+def _verdict(home: Home, summary: RunSummary) -> Verdict | None:
+    """What passed and what a person overruled, of what was published or waits for approval; None where neither was made."""
+    if summary.release is not None:
+        return verdict_in(summary.release / MANIFEST)
+    return None if summary.waiting is None else verdict_in(waiting_manifest(home.store / "manifests", summary.waiting))
 
 
 def _print_gates(console: Console, gates: Sequence[Gate], reported: int, detail: Detail) -> None:

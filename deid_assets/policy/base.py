@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import re
+import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -89,6 +91,12 @@ class ReleasePolicy(Section, ABC):
     def name(self) -> str:
         """Name of the policy."""
         return self.policy
+
+    @property
+    def needs_second_person(self) -> bool:
+        """Whether a release is published only if somebody approves it who is not one of the owners."""
+        owners = {form for owner in self.owners for form in _forms_of(owner)}
+        return self.approval is not None and not any(owners & _forms_of(name) for name in self.approval.by)
 
     # Text and files
 
@@ -239,6 +247,21 @@ class ReleasePolicy(Section, ABC):
     def public_hash(self) -> str:
         """SHA-256 of `public_content`; anyone who has the published policy can recompute it."""
         return _digest(self.public_content())
+
+
+def _forms_of(name: str) -> set[str]:
+    """How a person's or team's name may be spelled: neither case, accents, signs, order, nor the host of an address count.
+
+    Examples
+    --------
+    >>> _forms_of("anna.muster@example.org") & _forms_of("Muster, Anna") != set()
+    True
+    >>> _forms_of("team:privacy") & _forms_of("Anna Muster")
+    set()
+    """
+    plain = "".join(one for one in unicodedata.normalize("NFKD", name.casefold()) if not unicodedata.combining(one))
+    words = [word for word in re.split(r"[\W_]+", plain.partition("@")[0]) if word not in ("", "team")]
+    return {"".join(words), "".join(sorted(words))} - {""}
 
 
 def _without_files(content: object) -> object:

@@ -4,19 +4,19 @@ A release whose gates all passed may still disclose a lot, because a person said
 too.
 """
 
+import contextlib
 import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
-
+from deid_assets.errors import DeidError
 from deid_assets.methods.disclosure import leak_limits as leaks
-from deid_assets.policy.kinds import MODELS
-from deid_assets.policy.models import Policy
 from deid_assets.policy.reference_thresholds import compared_with_reference
+from deid_assets.policy.rules.limits import limits_of_kind
+from deid_assets.store.digests import parse_json
+from deid_assets.store.reading import regular_bytes
 
 _DISCLOSES: Mapping[str, str] = {
     leaks.SINGLED_OUT: "{value} of its values single people out by themselves",
@@ -27,12 +27,9 @@ _DISCLOSES: Mapping[str, str] = {
     leaks.FORMATS: "{value} of its values have the form of direct identifiers",
     leaks.RARE_NAMES: "{value} of its rare values look like names of persons",
     leaks.NAMED: "its name says that it identifies people",
-    leaks.UNIQUE: "{value} of its texts belong to one record only",
+    leaks.UNIQUE: "{value} of its values belong to one person only",
 }
-_LAXER_UP = ("at_most", "max_suppressed", "share", "threshold")
-_LAXER_DOWN = ("k",)
 _NEAR = 0.1
-_SECTIONS = ("risk", "neighbor_attack", "intake", "removal", "attribute_disclosure", "membership", "opt_outs", "demographics")
 
 
 @dataclass(frozen=True)
@@ -69,11 +66,17 @@ class Verdict:
         return tuple(said)
 
     @property
+    def passed(self) -> str:
+        """The sentence about the gates."""
+        which = "The other" if self.overruled else "All"
+        if self.gates == 1:
+            return "The only measurement that could refuse this release is within its threshold."
+        return f"{which} {self.gates} measurements that could refuse this release are within their thresholds."
+
+    @property
     def sentences(self) -> tuple[str, ...]:
         """The verdict in sentences, the worst first."""
-        which = "The other" if self.overruled else "All"
-        passed = f"{which} {self.gates} measurements that could refuse this release are within their thresholds."
-        return (*self.remarks, passed)
+        return (*self.remarks, self.passed)
 
 
 def verdict_of(manifest: Mapping[str, Any]) -> Verdict:
@@ -85,17 +88,34 @@ def verdict_of(manifest: Mapping[str, Any]) -> Verdict:
     apart = tuple(f"{name}: {' '.join(why.split()).rstrip('.')}" for name, why in told.items())
     reference = compared_with_reference(policy)
     laxer = tuple(f"{text}, for {reference.reference_class} recipients" for text in reference.laxer)
-    return Verdict(gates, tuple(_overruled(policy, measured)), tuple(edges_of(policy)), apart, laxer)
-
-
-def _overruled(policy: Mapping[str, Any], measured: list[dict[str, Any]]) -> Iterator[str]:
-    reasons: Mapping[str, str] = policy.get("reviewed_attributes") or {}
     by = ", ".join(policy.get("owners", ())) or "the owners of the policy"
+    approval = manifest.get("approval")
+    if approval is not None:
+        by += f"; approved by {approval['by']}"
+    return Verdict(gates, tuple(_overruled(policy, measured, by)), tuple(edges_of(policy)), apart, laxer)
+
+
+def verdict_in(file: Path) -> Verdict | None:
+    """Read the verdict from a file with the public edition; None if it is not there, or of a version that does not say."""
+    with contextlib.suppress(DeidError, KeyError, TypeError, ValueError, AttributeError):
+        return verdict_of(parse_json(regular_bytes(file)))
+    return None
+
+
+def _overruled(policy: Mapping[str, Any], measured: list[dict[str, Any]], by: str) -> Iterator[str]:
+    reasons: Mapping[str, str] = policy.get("reviewed_attributes") or {}
     reported = (found for found in measured if not found["gating"])
     exceeded = {str(found["name"]): found for found in reported if _exceeds(found.get("value"), found.get("threshold"))}
     together = exceeded.get(leaks.ALL_SINGLED_OUT)
     if together is not None:
-        yield f"{_percent(together['value'])} of the records are singled out by all attributes together"
+        rows = "claims" if together["unit"] == "probability" else "records"
+        yield f"{_percent(together['value'])} of the {rows} are singled out by all attributes together"
+    refined = exceeded.get(leaks.REVIEWED_TOGETHER)
+    if refined is not None:
+        yield (
+            "reviewed attributes together disclose a quasi-identifier at a finer level than the release shows it "
+            f"(lambda {refined['value']:.2g})"
+        )
     for column, reason in reasons.items():
         what = [
             text.format(value=_percent(found["value"]), number=f"{found['value']:.2g}")
@@ -116,34 +136,19 @@ def _percent(value: float) -> str:
 
 
 def edges_of(policy: Mapping[str, Any]) -> Iterator[str]:
-    """Name the thresholds of a policy, as JSON values, that are as lax as its model allows."""
-    model: type[BaseModel] = MODELS.get(policy.get("kind"), Policy)
-    for name in _SECTIONS:
-        field, value = model.model_fields.get(name), policy.get(name)
-        if field is not None and isinstance(value, Mapping):
-            yield from _edges(_model_of(field), value, name)
-
-
-def _edges(model: type[BaseModel] | None, values: Mapping[str, Any], path: str) -> Iterator[str]:
-    for name, value in values.items():
-        field = None if model is None else model.model_fields.get(name)
-        if field is None:
+    """Name the numbers of a policy, as JSON values, that are as lax as the product allows, or shares within a tenth of that."""
+    for limit in limits_of_kind(policy.get("kind")):
+        value = _value_at(policy, limit.field)
+        if value is None:
             continue
-        where = f"{path}.{name}"
-        if isinstance(value, Mapping):
-            yield from _edges(_model_of(field), value, where)
-        elif isinstance(value, int | float) and not isinstance(value, bool) and _is_at_edge(name, field, value):
-            yield f"{where} is {value:g}"
+        near = (1 - _NEAR) if limit.most is not None and limit.most < 1 else 1
+        if (limit.most is not None and value >= near * limit.most) or (limit.least is not None and value <= limit.least):
+            yield f"{limit.field} is {value:.4g}"
 
 
-def _is_at_edge(name: str, field: FieldInfo, value: float) -> bool:
-    """Whether a threshold is as lax as it may be, or within a tenth of a limit that it may not reach; no for other numbers."""
-    limits = {kind: getattr(one, kind) for one in field.metadata for kind in ("le", "lt", "ge") if hasattr(one, kind)}
-    if name.endswith(_LAXER_UP):
-        return value >= limits.get("le", math.inf) or value >= (1 - _NEAR) * limits.get("lt", math.inf)
-    return (name in _LAXER_DOWN or name.endswith("at_least")) and value <= limits.get("ge", -math.inf)
-
-
-def _model_of(field: FieldInfo) -> type[BaseModel] | None:
-    stated = field.annotation
-    return stated if isinstance(stated, type) and issubclass(stated, BaseModel) else None
+def _value_at(policy: Mapping[str, Any], field: str) -> float | None:
+    """The number at a dotted key; None if there is none."""
+    value: object = policy
+    for part in field.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -13,6 +13,7 @@ from deid_assets.errors import ReleaseError
 from deid_assets.figures.rendering import words
 from deid_assets.figures.tables import ReportTable
 from deid_assets.release.adversaries import worst_numbers
+from deid_assets.release.verdict import verdict_of
 from deid_assets.reports.determination_texts import (
     ADVERSARIES,
     CONDITIONS,
@@ -87,10 +88,11 @@ def dossier_of(manifest: Mapping[str, Any], digest: str, expires: str | None = N
         _identified(manifest, policy, digest),
         (
             DossierSection("rule", "What is to be determined", (Passage(RULE, source=True),)),
+            _verdict(manifest),
+            _worst(manifest, policy),
             _population(manifest, policy),
             _recipients(manifest, policy),
             _adversaries(manifest, policy),
-            _worst(manifest, policy),
             _thresholds(manifest, policy),
             _measurements(manifest),
             DossierSection("limits", "Limits", points=tuple(map(Passage, LIMITS))),
@@ -118,6 +120,12 @@ def _approval(manifest: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     if approval is None:
         return ()
     return (("Approved", f"by {approval['by']} at {approval['time']}; it passed the gate at {approval['staged']}"),)
+
+
+def _verdict(manifest: Mapping[str, Any]) -> DossierSection:
+    """What the release passed and what a person overruled, as the report and `deid verify` say it."""
+    said = tuple(Passage(sentence, source=True) for sentence in verdict_of(manifest).sentences)
+    return DossierSection("verdict", "What it passed, and what a person overruled", points=said)
 
 
 def _population(manifest: Mapping[str, Any], policy: Mapping[str, Any]) -> DossierSection:

@@ -23,6 +23,7 @@ from deid_assets.reports.determination_texts import ADVERSARIES
 from deid_assets.reports.disclosure_content import disclosure_tables
 from deid_assets.reports.report import (
     LIMITS,
+    AdversaryRow,
     AttritionRow,
     CertificateRow,
     FileRow,
@@ -71,7 +72,7 @@ def content_from_manifest(
     manifest = json.loads(public_edition)
     if manifest.get("edition") != "public":
         raise ReleaseError("the report is rendered only from the public edition of a manifest; this is another edition")
-    gates = tuple(gates_of(manifest))
+    gates, verdict = tuple(gates_of(manifest)), verdict_of(manifest)
     return ReportContent(
         title=title,
         release_number=manifest["number"],
@@ -82,7 +83,8 @@ def content_from_manifest(
         recipient_class=manifest["recipients"]["recipient_class"],
         terms_of_use=manifest["recipients"]["terms_of_use"],
         verdict="published",
-        summary=" ".join(verdict_of(manifest).sentences),
+        remarks=verdict.remarks,
+        summary=verdict.passed,
         gates=gates,
         adversaries=adversaries_of(manifest),
         generalization=generalization,
@@ -97,28 +99,27 @@ def content_from_manifest(
         disclosure=disclosure_tables(manifest),
         counts=_counts(manifest),
         limits=(*limits, *_of_an_extract(manifest)),
-        notes=(*notes, *_approval(manifest), *tried(manifest), *_ungated_match(manifest), *_cost_of_noise(manifest)),
+        notes=(*notes, *_ungated_match(manifest)),
+        further=(*_approval(manifest), *tried(manifest), *_cost_of_noise(manifest)),
         files=tuple(FileRow(file["path"], file["sha256"], file["bytes"], file["rows"]) for file in manifest["files"]),
     )
 
 
-def adversaries_of(manifest: Mapping[str, Any]) -> ReportTable:
-    """Every adversary with the worst number, whether a gate limits it or not."""
+def adversaries_of(manifest: Mapping[str, Any]) -> tuple[AdversaryRow, ...]:
+    """Every adversary with the worst number, whether a gate limits it or not; the worst first."""
     policy = json.loads(manifest["policy"]["text"])
-    worst = worst_numbers(manifest["evidence"], policy)
-    rows = tuple(
-        (ADVERSARIES[one.asset].who if one.asset in ADVERSARIES else words(one.asset), words(one.measurement),
-         one.written(one.value, shown), one.written(one.threshold, lambda number, unit: f"at most {shown(number, unit)}"),
-         one.accepted)
-        for one in worst
-    )  # fmt: skip
-    return ReportTable(
-        "worst",
-        "What each adversary achieves at worst",
-        "The largest share or probability that was measured for each adversary, the worst first, whether a gate limits it or "
-        "not, and who accepts it.",
-        (("Adversary", "name"), ("Measurement", "name"), ("Worst", "number"), ("Limit", "number"), ("Accepted by", "name")),
-        rows,
+    return tuple(
+        AdversaryRow(
+            name=words(one.asset),
+            who=ADVERSARIES[one.asset].who if one.asset in ADVERSARIES else "",
+            measurement=words(one.measurement),
+            worst=one.written(one.value, shown),
+            limit=one.written(one.threshold, lambda number, unit: f"at most {shown(number, unit)}"),
+            accepted=one.accepted,
+            share=one.value,
+            limit_share=one.threshold,
+        )
+        for one in worst_numbers(manifest["evidence"], policy)
     )
 
 

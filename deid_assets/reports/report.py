@@ -111,6 +111,30 @@ class GeneralizationRow:
 
 
 @dataclass(frozen=True)
+class AdversaryRow:
+    """An adversary with the worst number.
+
+    Attributes
+    ----------
+    name, who
+        Of the assessment, and who the adversary is.
+    measurement, worst, limit, accepted
+        The number, its limit and who accepts it, as text.
+    share, limit_share
+        The same numbers, 0 to 1; `limit_share` is None where no gate limits the number.
+    """
+
+    name: str
+    who: str
+    measurement: str
+    worst: str
+    limit: str
+    accepted: str
+    share: float
+    limit_share: float | None
+
+
+@dataclass(frozen=True)
 class AttritionRow:
     """Rows in and out of a stage, as the public edition of the manifest shows them; None where it does not.
 
@@ -196,10 +220,14 @@ class ReportContent:
         'published' or 'refused'.
     summary
         One sentence that says why.
+    remarks
+        What is said before the summary: what a person overruled, and where the policy is lax.
     notes
         What a reader must know beside the verdict: what the release still discloses, and what no gate limits.
+    further
+        What else there is to know: approval, tries, the cost of noise.
     adversaries
-        Each adversary with the worst number; None where nothing was released.
+        Each adversary with the worst number, the worst first; none where nothing was released.
     gates, generalization, attrition, figures, certificate, comparison, disclosure, files
         The rows of the sections; a section without rows is left out.
     limits
@@ -229,7 +257,7 @@ class ReportContent:
     verdict: Literal["published", "refused"]
     summary: str
     gates: tuple[Gate, ...]
-    adversaries: ReportTable | None = None
+    adversaries: tuple[AdversaryRow, ...] = ()
     generalization: tuple[GeneralizationRow, ...] = ()
     attrition: tuple[AttritionRow, ...] = ()
     figures: tuple[ReportFigure, ...] = ()
@@ -239,7 +267,9 @@ class ReportContent:
     files: tuple[FileRow, ...] = ()
     limits: tuple[str, ...] = LIMITS
     dates: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    further: tuple[str, ...] = ()
     levels: ReportTable | None = None
     rare: ReportTable | None = None
     counts: ReportTable | None = None
@@ -279,6 +309,26 @@ def folded_gates(gates: Sequence[Gate]) -> tuple[tuple[Gate, ...], tuple[tuple[s
     )
 
 
+NEAREST = 12
+"""Gates that the figure shows."""
+
+
+def nearest_gates(gates: Sequence[Gate]) -> tuple[tuple[Gate, float], ...]:
+    """The gates nearest to their limits, each with the part of the limit that is used, the nearest first.
+
+    The bound counts where there is one, because the gate compares it. Those that use nothing are left out.
+    """
+    used = []
+    for gate in gates:
+        measured = gate.measured if gate.bound is None else gate.bound
+        numbers = [one for one in (measured, gate.threshold) if isinstance(one, int | float)]
+        if gate.group == "canaries" or len(numbers) < 2 or min(numbers) <= 0:
+            continue
+        share = numbers[0] / numbers[1] if gate.comparison == "at_most" else numbers[1] / numbers[0]
+        used.append((gate, min(share, 1.0)))
+    return tuple(sorted(used, key=lambda one: (-one[1], one[0].name))[:NEAREST])
+
+
 def render_report(content: ReportContent) -> bytes:
     """Render the report: one HTML file in UTF-8, equal bytes for equal content.
 
@@ -301,5 +351,11 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"shown": shown, "shown_bound": shown_bound, "words": words, "folded": folded_gates}
+    made.filters |= {
+        "shown": shown,
+        "shown_bound": shown_bound,
+        "words": words,
+        "folded": folded_gates,
+        "nearest": nearest_gates,
+    }
     return made

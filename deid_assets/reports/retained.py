@@ -118,9 +118,12 @@ def retained_sentences(columns: Sequence[ReleasedColumn]) -> tuple[str, ...]:
     if kept:
         share, least = min(kept, key=lambda of_column: of_column[0])
         found.append(
-            f"The {len(kept)} {'column that varies' if len(kept) == 1 else 'columns that vary'} and could be generalized "
-            f"{'keeps' if len(kept) == 1 else 'keep'} {percent(sum(own for own, _ in kept) / len(kept), 2)} of the information "
-            f"on average. {least.name} keeps the least, {percent(share, 2)} (level {least.level_name})."
+            f"{least.name}, the only column that varies and could be generalized, keeps {percent(share, 2)} of its information "
+            f"(level {least.level_name})."
+            if len(kept) == 1
+            else f"The {len(kept)} columns that vary and could be generalized keep "
+            f"{percent(sum(own for own, _ in kept) / len(kept), 2)} of their information on average. {least.name} keeps the "
+            f"least, {percent(share, 2)} (level {least.level_name})."
         )
     nothing = [column for column in columns if column.tells_nothing]
     if nothing:

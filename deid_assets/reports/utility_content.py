@@ -11,6 +11,7 @@ from deid_assets.figures.rendering import percent, plain, words
 from deid_assets.figures.tables import ReportTable
 from deid_assets.figures.utility_figures import before_and_after_figure, waterfall_figure
 from deid_assets.methods.utility.ledger import REASONS
+from deid_assets.policy.sections.longitudinal import PSEUDONYM_COLUMNS
 from deid_assets.reports.report import ReportFigure
 
 _SCORES = {
@@ -94,7 +95,7 @@ def utility_figures(manifest: Mapping[str, Any]) -> tuple[ReportFigure, ...]:
                     alt="; ".join(f"{step}: {plain(100 * share)} % left" for step, share in steps),
                 )
             )
-    rows = [(column.name, column.before, column.after) for column in kept_columns(found) if column.before]
+    rows = [(in_words(column.name), column.before, column.after) for column in kept_columns(found) if column.before]
     if rows:
         figures.append(
             ReportFigure(
@@ -148,7 +149,7 @@ def _kept(found: Published) -> ReportTable:
         (("Column", "name"), ("Bits delivered", "number"), ("Bits released", "number"), ("Distance", "number"),
          ("Displacement", "number")),
         tuple(
-            (_in_words(column.name), plain(column.before), _released_bits(column), _number(column.distance),
+            (in_words(column.name), plain(column.before), _released_bits(column), _number(column.distance),
              _number(column.displacement))
             for column in kept_columns(found)
             if column.before
@@ -156,16 +157,18 @@ def _kept(found: Published) -> ReportTable:
     )  # fmt: skip
 
 
-def _in_words(name: str) -> str:
-    """The name of a column; that of the one which two tables have says whose it is.
+def in_words(name: str) -> str:
+    """The name of a column; a pseudonym is called one, and that which two tables have says whose it is.
 
     Examples
     --------
-    >>> _in_words("claims_MemberID"), _in_words("Sex")
-    ('MemberID of claims', 'Sex')
+    >>> in_words("claims_MemberID"), in_words("Vendor"), in_words("Sex")
+    ('MemberID of claims (pseudonym)', 'Vendor (pseudonym)', 'Sex')
     """
     table, of_both, _ = name.partition("_MemberID")
-    return f"MemberID of {table}" if of_both else name
+    if of_both:
+        return f"MemberID of {table} (pseudonym)"
+    return f"{name} (pseudonym)" if name in PSEUDONYM_COLUMNS else name
 
 
 def _released_bits(column: KeptColumn) -> str:

@@ -166,7 +166,7 @@ class TestPublic:
         assert table.rows[0][:2] == ("three-digit diagnosis code", ALL)
         assert {row[1] for row in table.rows} == {ALL, "group 0", "group 1"}
         assert [heading for heading, _ in table.columns] == ["Withheld", "Within", "Most frequent", "Naive bayes"]
-        assert "in 2 groups, 0 of them with a single value: of the 2 that were judged" in table.text
+        assert "2 groups, of which 0 have a single value. Of the 2 that were judged" in table.text
         assert "naive bayes was right more often in 2 (beyond chance in 2)." in table.text
 
     def test_without_rows_there_is_no_table(self):

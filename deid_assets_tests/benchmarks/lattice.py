@@ -1,14 +1,8 @@
-"""The default policy's lattice on the restricted store of a default run: loss by column, and what search and proof cost.
+"""The default policy's lattice on the restricted store of a default run: what search and proof cost.
 
-DEID_HOME=HOME python -m deid_assets_tests.benchmarks.lattice loss [DELIVERY]
 DEID_HOME=HOME python -m deid_assets_tests.benchmarks.lattice search [DELIVERY]
 DEID_HOME=HOME python -m deid_assets_tests.benchmarks.lattice by_class [DELIVERY]
 DEID_HOME=HOME python -m deid_assets_tests.benchmarks.lattice claims [DELIVERY]
-
-`loss` prints what the release gives up in each column: the fall in entropy from the first level of its hierarchy, over the
-fall to the last. Days in hospital count twice, once for each year; the mean is over nine columns. For age, the last level of
-the scale is that of the former default, 40 years: the mean can be compared with releases made before the code columns had
-levels, whose row is printed beside it.
 
 `by_class` prints the loss of the chosen node for all beside that of levels by class, at the member-level nodes that the bins of
 claims of the policy allow, and how long the choice by class takes.
@@ -20,7 +14,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -40,7 +34,6 @@ from deid_assets.methods.long_tail.number_of_claims import truncate_within_class
 from deid_assets.methods.long_tail.truncation import claims_cap, claims_of_units
 from deid_assets.methods.recoding.choice import choose_class_levels
 from deid_assets.methods.recoding.recoded_data import recoded
-from deid_assets.policy.hierarchies.intervals import Cuts
 from deid_assets.policy.loading import policy_called
 from deid_assets.policy.models import Policy
 from deid_assets.release.manifest.certificate import certificate_editions, certificate_problems
@@ -51,79 +44,12 @@ from deid_assets_tests.benchmarks.timing import head, row
 
 POLICY, DELIVERY = "heritage_public", "synthetic-200000-1"
 KEY = bytes(range(16))
-FORMER_AGE = Cuts((0, 40, 80), None, 120)
-FORMER_STAY = Cuts((0, 29, 57, 85, 183))
-"""Levels of the former default that its successor does not have."""
 
 
 def tables_of(delivery: str) -> Callable[[str], Table]:
     """Handles on the assets of the default policy for a delivery."""
     file = Home.here().store / POLICY / f"{delivery}.duckdb"
     return lambda name: Table(file, STAGE_OF[name], name)
-
-
-def counts_of(policy: Policy, table: Callable[[str], Table], column: str) -> tuple[list, np.ndarray]:
-    """Values of a column in the sample, and how often each occurs: by member, or by claim after the long tail is cut."""
-    profiles = table("member_profiles")
-    source = profiles.sql
-    if column in policy.quasi_identifiers.claim_names:
-        source = f"{table('truncated_claims').sql} JOIN {profiles.sql} USING (member_id)"
-        source += f" WHERE released AND {column} IS NOT NULL"
-    else:
-        source += " WHERE released"
-    found = profiles.query(f"SELECT {column} AS value, count(*) AS n FROM {source} GROUP BY 1 ORDER BY 1")
-    values = [None if pd.isna(value) else value for value in found["value"].tolist()]
-    return values, found["n"].to_numpy()
-
-
-def bits(labels: Sequence[object], counts: np.ndarray) -> float:
-    """Entropy of labels in bits."""
-    _, groups = np.unique([str(label) for label in labels], return_inverse=True)
-    shares = np.bincount(groups, weights=counts) / counts.sum()
-    return float(-np.sum(shares * np.log2(shares)))
-
-
-def bits_at(policy: Policy, column: str, values: list, counts: np.ndarray, level: int) -> float:
-    """Entropy of a column at a level of its hierarchy."""
-    hierarchy = policy.hierarchy_of(column)
-    labels = [hierarchy.missing_label(level) if label is None else label for label in hierarchy.labels(values, level)]
-    return bits(labels, counts)
-
-
-def former_scale(policy: Policy, table: Callable[[str], Table]) -> float:
-    """What the fall in entropy of age counts more on the scale of `loss` than relative to the last level of its hierarchy."""
-    values, counts = counts_of(policy, table, "age")
-    finest = bits_at(policy, "age", values, counts, 0)
-    last = bits_at(policy, "age", values, counts, policy.hierarchy_of("age").levels - 1)
-    former = bits([FORMER_AGE.indices(np.array([int(value)]))[0] for value in values], counts)
-    return (finest - last) / (finest - former)
-
-
-def loss(delivery: str) -> None:
-    """Print the loss of the chosen levels by column, and that of the former default's levels."""
-    policy, table = policy_called(POLICY), tables_of(delivery)
-    assert isinstance(policy, Policy)
-    chosen = dict(table("chosen_generalization").query(f"SELECT dimension, level FROM {table('chosen_generalization').sql}")
-                  .itertuples(index=False))  # fmt: skip
-    head("column", "level", "loss", "loss, former default")
-    losses = []
-    for dimension in policy.dimensions:
-        for column in dimension.columns:
-            values, counts = counts_of(policy, table, column)
-            top = policy.hierarchy_of(column).levels - 1
-            finest, last = (bits_at(policy, column, values, counts, level) for level in (0, top))
-            former = finest
-            if column == "age":
-                former = last = bits([FORMER_AGE.indices(np.array([int(value)]))[0] for value in values], counts)
-            elif column == "length_of_stay":
-                former = bits([FORMER_STAY.indices(np.array([int(value)]))[0] for value in values], counts)
-            elif column.startswith("days_in_hospital"):
-                former = last
-            own = bits_at(policy, column, values, counts, int(chosen[dimension.name]))
-            losses.append([(finest - entropy) / (finest - last) for entropy in (own, former)])
-            name = policy.hierarchy_of(column).level_names[int(chosen[dimension.name])]
-            row(column, name, *(f"{number:.3f}" for number in losses[-1]))
-    row("mean", "", *(f"{number:.3f}" for number in np.mean(losses, axis=0)))
 
 
 def claims(delivery: str) -> None:
@@ -229,21 +155,12 @@ def by_class(delivery: str) -> None:
         judged = made.measure(found.levels.member_node, KEY, policy.risk.gate.draws, executor=executor)
     print()
     for_all = tuple(int(chosen[dimension.name]) for dimension in policy.dimensions)
-    age = [dimension.name for dimension in policy.dimensions].index("age")
-    more = (former_scale(policy, table) - 1) * losses_of_age(losses)
-    head("", "loss", "mean as `loss` prints it", "gap at most", "share on a further stream", "seconds")
-    row("one node for all", f"{losses(for_all):.4f}", f"{losses(for_all) + more[for_all[age]]:.4f}", "", "", "")
-    by_node = found.levels.member_node[age]
+    head("", "loss", "gap at most", "share on a further stream", "seconds")
+    row("one node for all", f"{losses(for_all):.4f}", "", "", "")
     row(
-        f"{len(found.levels.classes)} classes", f"{found.loss:.4f}", f"{found.loss + more[by_node]:.4f}",
-        f"{found.certificate.gap:.5f}", f"{judged.share:.5f}", f"{taken:.1f}",
+        f"{len(found.levels.classes)} classes", f"{found.loss:.4f}", f"{found.certificate.gap:.5f}", f"{judged.share:.5f}",
+        f"{taken:.1f}",
     )  # fmt: skip
-
-
-def losses_of_age(losses: LatticeLoss) -> np.ndarray:
-    """What each level of age adds to the normalised loss of a node; age is the first of the members' columns."""
-    own = losses.demographics[0]
-    return own / own[-1] / (len(losses.demographics) + len(losses.histories))
 
 
 def member_nodes(policy: Policy, computation: NodeComputation) -> list[tuple[int, ...]]:
@@ -279,4 +196,4 @@ def certificate(found: LatticeSearch, losses: LatticeLoss) -> OptimalityCertific
 
 
 if __name__ == "__main__":
-    {"loss": loss, "search": search, "by_class": by_class, "claims": claims}[sys.argv[1]](*(sys.argv[2:] or [DELIVERY]))
+    {"search": search, "by_class": by_class, "claims": claims}[sys.argv[1]](*(sys.argv[2:] or [DELIVERY]))

@@ -10,7 +10,7 @@ def without_sources(page: bytes) -> str:
     """The visible text but what is quoted or cited."""
     text = page.decode()
     text = re.sub(r"<(style|head)\b.*?</\1>", " ", text, flags=re.DOTALL)
-    text = re.sub(r'<(p|td|dd)[^>]*class="[^"]*\bsource\b[^"]*"[^>]*>.*?</\1>', " ", text, flags=re.DOTALL)
+    text = re.sub(r'<(p|td|dd|li)[^>]*class="[^"]*\bsource\b[^"]*"[^>]*>.*?</\1>', " ", text, flags=re.DOTALL)
     return html.unescape(re.sub(r"<[^>]+>", " ", text))
 
 

@@ -64,8 +64,8 @@ def test_sources_do_not_depend_on_what_was_measured(manifest):
 def test_it_has_all_parts_that_an_expert_needs(manifest):
     dossier = dossier_of(manifest, DIGEST)
     assert [section.name for section in dossier.sections] == [
-        "rule", "population", "recipients", "adversaries", "worst", "thresholds", "measurements", "limits", "expiry",
-        "signature",
+        "rule", "verdict", "worst", "population", "recipients", "adversaries", "thresholds", "measurements", "limits",
+        "expiry", "signature",
     ]  # fmt: skip
     page, text = dossier_html(dossier).decode(), dossier_markdown(dossier).decode()
     for part in (
@@ -80,10 +80,23 @@ def test_it_has_all_parts_that_an_expert_needs(manifest):
 
 
 def test_a_number_with_noise_says_so_and_one_that_is_not_published_too(manifest):
-    rows = {row[0]: row for row in dossier_of(manifest, DIGEST).sections[6].table.rows}
+    rows = {row[0]: row for row in dossier_of(manifest, DIGEST).sections[7].table.rows}
     assert rows["demographic high risk share"][3] == "0.0034 (with noise)"
     assert rows["absence posterior"][3] == "not published"
     assert rows["high risk share"][3:7] == ("0.0041", "0.0047", "0.99", "0.008")
+
+
+def test_what_a_person_overruled_stands_before_the_numbers(manifest):
+    other = copy.deepcopy(manifest)
+    policy = json.loads(other["policy"]["text"]) | {"reviewed_attributes": {"PayDelay": "A study of delays needs them."}}
+    other["policy"]["text"] = json.dumps(policy)
+    gate = next(item for item in other["evidence"] if item["asset"] == "gate")
+    found = {"name": "PayDelay/singled_out", "value": 0.31, "threshold": 0.01, "gating": False, "passed": False}
+    gate["measurements"].append(gate["measurements"][0] | found)
+    said = "A person overruled: PayDelay: 31 % of its values single people out by themselves"
+    dossier = dossier_of(other, DIGEST)
+    assert dossier.sections[1].points[0].text.startswith(said)
+    assert said in html.unescape(dossier_html(dossier).decode()) and said in dossier_markdown(dossier).decode()
 
 
 def test_each_adversary_is_told_with_the_worst_number_gated_or_not(manifest):
@@ -123,7 +136,7 @@ def test_the_population_is_told_as_the_policy_takes_it(manifest):
         policy = json.loads(other["policy"]["text"])
         change(policy)
         other["policy"]["text"] = json.dumps(policy)
-        return dossier_of(other, DIGEST).sections[1].passages[0].text
+        return dossier_of(other, DIGEST).sections[3].passages[0].text
 
     assert "taken as the population" in said(lambda policy: None)
     extract = said(lambda policy: policy["risk"].update(class_size="truncated_poisson", population_size=1_200_000))
@@ -142,7 +155,7 @@ def test_what_the_policy_calls_a_high_risk_is_told_as_it_says(manifest):
         policy = json.loads(other["policy"]["text"]) | changes
         policy["risk"] = risk
         other["policy"]["text"] = json.dumps(policy)
-        section = dossier_of(other, DIGEST).sections[5]
+        section = dossier_of(other, DIGEST).sections[6]
         return [passage.text for passage in section.passages if not passage.source]
 
     high = said({"threshold": 0.07, "class_size": "counted"})

@@ -22,6 +22,8 @@ from deid_assets.release.manifest.editions import Editions, Place, ReleasedFile,
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.reports.manifest_content import content_from_manifest
 from deid_assets.reports.report import (
+    NEAREST,
+    AdversaryRow,
     AttritionRow,
     CertificateRow,
     FileRow,
@@ -29,6 +31,7 @@ from deid_assets.reports.report import (
     GeneralizationRow,
     ReportContent,
     ReportFigure,
+    nearest_gates,
     render_report,
 )
 from deid_assets_tests.release import making
@@ -168,7 +171,7 @@ def test_sections_without_rows_are_left_out() -> None:
         generalization=(), attrition=(), figures=(), certificate=(), comparison=(), disclosure=(), files=(), limits=()
     )
     headings = [name for name, _ in Page(render_report(empty)).tags if name == "h2"]
-    assert len(headings) == 2  # what had to hold, how to verify
+    assert len(headings) == 3  # about this release, gates, how to verify
 
 
 @pytest.mark.parametrize(("decision", "told"), [("candidate", False), ("not_candidate", True)])
@@ -362,3 +365,48 @@ def test_the_report_holds_no_exact_count_of_people(both_editions: Editions) -> N
 def test_the_restricted_manifest_does_not_fill_the_report(both_editions: Editions) -> None:
     with pytest.raises(ReleaseError, match="public edition"):
         content_from_manifest(both_editions.restricted, "Release report", "Heritage, public")
+
+
+class TestOneScreenToDecideOn:
+    """What is seen before anything is opened: remarks, and the worst numbers as bars; everything else is folded."""
+
+    ROWS = tuple(
+        AdversaryRow(f"attack {place}", "Somebody.", "success", f"{90 - place} %", "none", "nobody", 0.9 - place / 100,
+                     None if place else 0.95)
+        for place in range(7)
+    )  # fmt: skip
+
+    def page(self, **changed) -> str:
+        return render_report(content(adversaries=self.ROWS, **changed)).decode()
+
+    def test_remarks_stand_before_the_sentence_about_the_gates(self):
+        page = self.page(remarks=("A person overruled: all.",), summary="The other 2 are within.")
+        assert page.index("A person overruled: all.") < page.index("The other 2 are within.") < page.index('id="worst"')
+
+    def test_five_adversaries_are_open_and_the_others_folded(self):
+        page = self.page()
+        shown, folded = page.split("<details>", 1)
+        assert [f"attack {place}<" in shown for place in range(7)] == [True] * 5 + [False] * 2
+        assert "The other 2 adversaries: at most 85 %" in folded
+
+    def test_a_bar_is_as_long_as_the_number_and_hatched_without_a_limit(self):
+        page = self.page()
+        assert '<span class="bar" aria-hidden="true"><span style="width:90.0%"></span><i style="left:95.0%"></i>' in page
+        assert '<span class="bar open" aria-hidden="true"><span style="width:89.0%"></span></span>' in page
+
+    def test_nothing_else_is_open(self):
+        assert "<details open" not in self.page()
+
+
+def test_gates_nearest_to_their_limits_come_first_and_many_are_left_to_the_table():
+    gates = [
+        *(Gate(f"gate {place}", "", place / 100, None, 1.0, True) for place in range(1, 20)),
+        Gate("by its bound", "", 0.1, 0.97, 1.0, True),
+        Gate("at least", "", 40, None, 20, True, "members", "at_least"),
+        Gate("nothing", "", 0.0, None, 1.0, True),
+        Gate("hidden", "", "T", None, 20, True),
+        Gate("canaries", "", 1.0, None, 1.0, True, comparison="at_least", group="canaries"),
+    ]
+    found = nearest_gates(gates)
+    assert len(found) == NEAREST and [gate.name for gate, _ in found[:3]] == ["by its bound", "at least", "gate 19"]
+    assert [used for _, used in found[:3]] == [0.97, 0.5, 0.19]

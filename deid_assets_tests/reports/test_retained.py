@@ -35,9 +35,8 @@ def test_a_column_that_hardly_varies_keeps_nothing_that_could_be_lost():
         "AgeAtFirstClaim": "34.4 %", "Sex": "not generalized", "LengthOfStay": "hardly varies", "Specialty": "hardly varies",
     }  # fmt: skip
     share, *_ = retained_sentences(columns)
-    assert (
-        "1 column that varies and could be generalized keeps" in share
-        and "34 % of the information on average. AgeAtFirstClaim keeps the least" in share
+    assert share.startswith(
+        "AgeAtFirstClaim, the only column that varies and could be generalized, keeps 34 % of its information"
     )
 
 
@@ -45,7 +44,7 @@ def test_every_dimension_that_ended_in_one_class_is_named():
     share, nothing = retained_sentences(COLUMNS)
     assert (
         "2 columns" in share
-        and "17 % of the information on average. LengthOfStay keeps the least, 0 % (level any stay)" in share
+        and "17 % of their information on average. LengthOfStay keeps the least, 0 % (level any stay)" in share
     )
     assert nothing == "One class for all, so that their values carry no information: LengthOfStay (any stay)."
     assert len(retained_sentences(COLUMNS[:2])) == 1

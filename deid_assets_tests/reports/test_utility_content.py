@@ -10,7 +10,7 @@ from deid_assets.errors import ReleaseError
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.figures.utility_figures import before_and_after_figure, waterfall_figure
 from deid_assets.release.manifest.editions import editions
-from deid_assets.reports.utility_content import kept_columns, measured_use, utility_figures, utility_tables
+from deid_assets.reports.utility_content import in_words, kept_columns, measured_use, utility_figures, utility_tables
 from deid_assets_tests.assessments.test_utility import ledger
 from deid_assets_tests.release import making
 from deid_assets_tests.release.test_manifest import PLACE
@@ -87,11 +87,39 @@ def test_a_policy_without_the_assessment_has_no_section():
         kept_rows(other, {"tables": {}})
 
 
-def test_the_table_of_what_is_kept_tells_levels_values_and_bits():
-    columns = [{"name": "PlaceSvc", "level": "groups", "levels_of_the_policy": ["codes", "groups"], "labels": ["A", "B", "C"]}]
-    rows = kept_rows(manifest(), {"tables": {"Claims": {"columns": columns}}})
-    assert rows == [("PlaceSvc", "groups (2 of 2)", "3", "2", "1.5", "0.12"), ("cpt", "withheld", "", "1", "0", "")]
+def with_shares(told: dict, **shares: float) -> dict:
+    """A manifest with the gate's measurements of what columns keep."""
+    measured = [{"name": f"{name}/information_kept", "value": share} for name, share in shares.items()]
+    return told | {"evidence": [*told["evidence"], {"asset": "gate", "measurements": measured}]}
+
+
+def test_the_table_of_what_is_kept_tells_levels_values_shares_and_bits():
+    columns = [
+        {"name": "PlaceSvc", "role": "quasi-identifier", "level": "groups", "levels_of_the_policy": ["codes", "groups"],
+         "labels": ["A", "B", "C"]},
+    ]  # fmt: skip
+    rows = kept_rows(with_shares(manifest(), PlaceSvc=0.75), {"tables": {"Claims": {"columns": columns}}})
+    assert rows == [
+        ("PlaceSvc", "groups (2 of 2)", "3", "0.75", "2", "1.5", "0.12"),
+        ("cpt", "withheld", "", "0", "1", "0", ""),
+    ]
     assert all(len(row) == len(HEADINGS) for row in rows)
+
+
+def test_flat_tables_tell_what_their_columns_keep_too():
+    columns = [
+        {"name": "Age", "role": "quasi-identifier", "level": "decade", "levels_of_the_policy": ["years", "decade"],
+         "labels": ["20s", "30s"]},
+        {"name": "Likes", "role": "other"},
+    ]  # fmt: skip
+    rows = kept_rows(with_shares({"evidence": []}, Age=0.571), {"tables": {"Records": {"columns": columns}}})
+    assert rows == [("Age", "decade (2 of 2)", "2", "0.571", "", "", "")]
+
+
+def test_pseudonyms_are_called_pseudonyms():
+    described = {"tables": {"Claims": {"columns": [{"name": "PlaceSvc", "role": "pseudonym"}]}}}
+    assert kept_rows(manifest(), described)[0][1] == "pseudonym"
+    assert in_words("ProviderID") == "ProviderID (pseudonym)"
 
 
 class TestFigures:

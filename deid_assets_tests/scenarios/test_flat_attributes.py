@@ -51,6 +51,7 @@ LEAKS: dict[str, Callable[[list[str], int], str]] = {
     "copy_for_some": lambda row, place: row[1] if place % 3 == 0 else "x",
     "copy_among_blanks": lambda row, place: row[1] if place % 3 == 0 else "",
     "unique_decimals": lambda row, place: f"{GENERATOR.random():.9f}",
+    "amounts": lambda row, place: f"{place // 3}.25",
     "mail": lambda row, place: "office@example.org" if place == 7 else "none",
     "patient_name": lambda row, place: GENERATOR.choice(FIRST),
 }
@@ -109,7 +110,7 @@ def test_an_age_that_is_split_over_two_columns_is_refused(prepared, tmp_path):
 
 @pytest.mark.matrix
 def test_columns_that_were_reviewed_are_published_and_shown_with_reason_and_numbers(prepared, tmp_path):
-    reasons = {"copy_of_the_age": "All of them agreed to show <their> age.", "unique_decimals": "Shares of a raffle's prize."}
+    reasons = {"copy_of_the_age": "All of them agreed to show <their> age.", "amounts": "Shares of a raffle's prize."}
     summary, pipeline = released_with(prepared, tmp_path, [*reasons, *HARMLESS], **reasons)
     assert summary.exit_code == PUBLISHED, summary
     folder = pipeline.home.releases / "flat_table" / "0001"
@@ -121,7 +122,7 @@ def test_columns_that_were_reviewed_are_published_and_shown_with_reason_and_numb
         assert json.loads(manifest["policy"]["text"])["reviewed_attributes"] == reasons
         (gate,) = [item["measurements"] for item in manifest["evidence"] if item["asset"] == "gate"]
         found = {one["name"]: one for one in gate}
-        copy, raffle = found["copy_of_the_age/refinement"], found["unique_decimals/singled_out"]
+        copy, raffle = found["copy_of_the_age/refinement"], found["amounts/singled_out"]
         assert copy["value"] > 0.9 and copy["threshold"] == 0.5 and copy["gating"] is False and copy["passed"] is False
         assert raffle["value"] > 0.9 and raffle["threshold"] == 0.01 and raffle["gating"] is False
         assert found["coin/refinement"]["gating"] is True and found["coin/refinement"]["passed"] is True
@@ -219,6 +220,12 @@ class TestWhatAPersonOverrules:
         assert code == REFUSED and "column Ssn: its values look like direct identifiers (social security numbers" in printed
         assert "a second person has to approve the release, too (section approval)" in printed, printed
 
+    @pytest.mark.matrix
+    def test_an_owner_is_no_second_person(self, delivered, tmp_path):
+        values = self.policy("ssn", reviewed_attributes={"Ssn": self.REASON}, approval={"by": ["Privacy Team"]})
+        code, printed = self.ran(tmp_path / "deid", values, delivered)
+        assert code == REFUSED and "section approval, which names nobody who is an owner" in printed, printed
+
     @pytest.mark.parametrize("column", ["fullname", "ssn_digits", "patient_code"])
     def test_so_do_names_and_numbers_of_persons(self, delivered, tmp_path, column):
         made = {
@@ -240,12 +247,18 @@ class TestWhatAPersonOverrules:
         home = tmp_path / "deid"
         code, printed = self.ran(home, values, delivered)
         assert code == PUBLISHED and "Awaiting approval" in printed and not (home / "releases" / "overruled" / "0001").exists()
-        assert deid_here(home, "approve", "overruled/0001", "--by", "Anna Muster")[0] == PUBLISHED
+        said = "A person overruled: Ssn: 100 % of its values single people out by themselves"
+        assert said in printed and said in unwrapped(deid_here(home, "approvals")[1])
+        code, printed = deid_here(home, "approve", "overruled/0001", "--by", "Anna Muster")
+        assert code == PUBLISHED and said in printed and "(team:privacy; approved by Anna Muster)" in printed
         report = unwrapped((home / "releases" / "overruled" / "0001" / "report.html").read_text())
         assert "A person overruled: Ssn: 100 % of its values single people out by themselves" in report
         assert "The recipients work under a contract" in report and "team:privacy" in report
 
-    @pytest.mark.parametrize("reason", ["x", "Ssn", "reviewed"])
+    @pytest.mark.parametrize(
+        "reason", ["x", "Ssn", "reviewed", "Ssn ssn SSN ssn ssn ssn", "x x x ............", ". . . . . . . . . . . . .",
+                   "- - - 1234567890 -", "a b c d e f g h i j k l m", "ssn\u00a0ssn ok ok ok ok ok"],
+    )  # fmt: skip
     def test_a_reason_is_a_sentence(self, reason):
         with pytest.raises(PolicyError, match="is no reason: say in a sentence why Ssn is published"):
             policy_from(self.policy("ssn", reviewed_attributes={"Ssn": reason}))

@@ -61,6 +61,18 @@ def test_a_payment_delay_of_each_members_own_is_refused(pipeline):
     assert any(text.startswith("column PayDelay: its values single people out") for text in refusals)
 
 
+def test_columns_that_single_claims_out_together_are_refused_unless_all_are_reviewed(pipeline):
+    assert leaks(pipeline, policy_from(SMALL))[0]["all_attributes_singled_out"].gating
+    put_ages(pipeline, "p.member_number % 90")
+    found, refusals = leaks(pipeline, policy_from(SMALL))
+    assert found["all_attributes_singled_out"].value > 0.05 and found["PayDelay/singled_out"].value < 0.01
+    (refusal,) = [text for text in refusals if "together they single out more than 5% of the records" in text]
+    assert all(name in refusal for name in PASSED_ON_COLUMNS)
+    reviewed = policy_from(changed(SMALL, reviewed_attributes=dict.fromkeys(PASSED_ON_COLUMNS, "A study of delays and years.")))
+    found, refusals = leaks(pipeline, reviewed)
+    assert not found["all_attributes_singled_out"].gating and refusals == []
+
+
 def test_every_column_is_judged_and_one_that_is_not_refuses(pipeline):
     found, _ = leaks(pipeline, policy_from(SMALL))
     assert {name.partition("/")[0] for name in found if "/" in name} == set(PASSED_ON_COLUMNS)

@@ -178,7 +178,7 @@ def test_the_why_ledger_ends_at_the_released_rows_and_the_report_says_what_is_ke
 
 def test_the_report_tells_before_and_after_suppression_and_what_no_gate_holds(published):
     text = html.unescape((published.release / "report.html").read_text())
-    assert "What is left of each column" in text and "% of the information on average" in text
+    assert "What is left of each column" in text and "% of their information on average" in text
     assert "of the released inpatients correctly by all of their visits; no gate of the policy limits this." in text
     assert "age: 20 years; days in hospital: none or any, without the suppressed members" in text
     figures = " ".join(base64.b64decode(found).decode() for found in re.findall(r"image/svg\+xml;base64,([\w+/=]+)", text))

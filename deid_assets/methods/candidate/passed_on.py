@@ -6,10 +6,11 @@ from deid_assets.methods.population.value_domains import label_joins
 from deid_assets.store.tables import Table, quoted
 
 
-def members_by_value(staged: Table, held: Table, name: str, expression: str) -> str:
-    """SELECT singled and n: released members with a rare value of a column, and those with any value.
+def members_by_value(staged: Table, held: Table, expressions: Mapping[str, str]) -> str:
+    """SELECT singled and members: released members with a rare value of a column, or of several together, and those with any.
 
-    The query has one parameter, k: a value is rare if fewer than k members of the delivery have it.
+    Also singled_claims and claims: the released claims with such a value, and those with any. The query has one parameter, k: a
+    value is rare if fewer than k members of the delivery have it. Of several columns, a blank is a value like any other.
 
     Parameters
     ----------
@@ -17,14 +18,19 @@ def members_by_value(staged: Table, held: Table, name: str, expression: str) -> 
         The published claims as read back.
     held
         The claims of all delivered members.
-    name, expression
-        Released name of the column, and how it is made of `held`, called c.
+    expressions
+        Released name of each column, and how it is made of `held`, called c.
     """
-    return f"""WITH held AS (SELECT value::VARCHAR AS value, count(DISTINCT member_id) AS members
-                FROM (SELECT c.member_id, {expression} AS value FROM {held.sql} AS c) GROUP BY ALL)
-            SELECT count(DISTINCT "MemberID") FILTER (coalesce(held.members, 0) < ?) AS singled, count(DISTINCT "MemberID") AS n
-            FROM {staged.sql} AS s LEFT JOIN held ON held.value = s.{quoted(name)}::VARCHAR
-            WHERE s.{quoted(name)} IS NOT NULL"""
+    values = ", ".join(f"({expression})::VARCHAR AS v{at}" for at, expression in enumerate(expressions.values()))
+    names = [f"v{at}" for at in range(len(expressions))]
+    alike = " AND ".join(f"held.v{at} IS NOT DISTINCT FROM s.{quoted(name)}::VARCHAR" for at, name in enumerate(expressions))
+    filled = " OR ".join(f"s.{quoted(name)} IS NOT NULL" for name in expressions)
+    return f"""WITH held AS (SELECT {", ".join(names)}, count(DISTINCT member_id) AS members
+                FROM (SELECT c.member_id, {values} FROM {held.sql} AS c) GROUP BY ALL)
+            SELECT count(DISTINCT "MemberID") FILTER (rare) AS singled, count(DISTINCT "MemberID") AS members,
+                count(*) FILTER (rare) AS singled_claims, count(*) AS claims
+            FROM (SELECT s."MemberID", coalesce(held.members, 0) < ? AS rare
+                FROM {staged.sql} AS s LEFT JOIN held ON {alike} WHERE {filled})"""
 
 
 def released_with_codes(

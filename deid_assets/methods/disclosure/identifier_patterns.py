@@ -17,17 +17,21 @@ from deid_assets.store.tables import Table, quoted
 _DASH = r"[\p{Pd}−]"
 _BEFORE, _AFTER = r"(^|[^\p{Nd}\p{Pd}])", r"($|[^\p{Nd}\p{Pd}])"
 _D = r"\p{Nd}"
+_APART = rf"({_DASH}|[ ./_,:;|]){{1,3}}"
 _MONTH, _DAY = r"(0?[1-9]|1[0-2])", r"(0?[1-9]|[12][0-9]|3[01])"
 _YEAR = r"(1[89]|20)[0-9]{2}"
 _OCTET = r"(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
 _MONTH_NAME = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 
 IDENTIFIERS: dict[str, str] = {
-    "social security numbers": rf"{_BEFORE}{_D}{{3}}({_DASH}|[ ./_]){_D}{{2}}({_DASH}|[ ./_]){_D}{{4}}{_AFTER}",
+    "social security numbers": rf"{_BEFORE}{_D}{{3}}{_APART}{_D}{{2}}{_APART}{_D}{{4}}{_AFTER}",
     "telephone numbers": rf"{_BEFORE}(1({_DASH}|[ ./_])+)?({_D}{{3}}({_DASH}|[ ./_])+|\({_D}{{3}}\) ?)"
-    rf"{_D}{{3}}({_DASH}|[ ./_])?{_D}{{4}}{_AFTER}|\+({_DASH}|[ ./()])*{_D}(({_DASH}|[ ./()])*{_D}){{7,14}}{_AFTER}",
+    rf"{_D}{{3}}({_DASH}|[ ./_])?{_D}{{4}}{_AFTER}|\+({_DASH}|[ ./()])*{_D}(({_DASH}|[ ./()])*{_D}){{7,14}}{_AFTER}"
+    rf"|^00[1-9]{_D}{{0,2}}[ /(]({_DASH}|[ ./()])*{_D}(({_DASH}|[ ./()])*{_D}){{5,12}}{_AFTER}"
+    rf"|\(0{_D}{{1,5}}\)({_DASH}|[ ./])*{_D}(({_DASH}|[ ./])*{_D}){{4,8}}{_AFTER}"
+    rf"|(^|[^\p{{Nd}}\p{{Pd}}./])0{_D}{{1,4}} ?/ ?{_D}(({_DASH}| )*{_D}){{4,8}}{_AFTER}",
     "e-mail addresses": r"[\w.%+-]+ ?(@|\[at\]|\(at\)) ?[\w-]+( ?(\.|\[dot\]|\(dot\)) ?[\w-]+)*"
-    r"( ?(\.|\[dot\]|\(dot\)) ?)[a-z]{2,}",
+    r"( ?(\.|\[dot\]|\(dot\)) ?)[a-z]{2,}|[\w.%+-]+ at [\w-]+( dot [\w-]+)* dot [a-z]{2,}",
     "web addresses": r"(https?|ftp)://|(^|[^a-z])www\.|[a-z0-9-]\.(com|org|net|gov|edu|info|io)($|[/:? ])",
     "network addresses": rf"(^|[^0-9.])({_OCTET}\.){{3}}{_OCTET}($|[^0-9.])"
     r"|(^|[^0-9a-f:])([0-9a-f]{1,4}:){7}[0-9a-f]{1,4}($|[^0-9a-f:])|(^|[^0-9a-f])([0-9a-f]{2}[:-]){5}[0-9a-f]{2}($|[^0-9a-f])",
@@ -58,6 +62,9 @@ FORMATS: dict[str, str] = {
     "numbers of records": rf"[a-z]{{1,4}}{_D}{{6,}}|0{_D}{{5,9}}",
 }
 """Formats that ordinary numbers can also have; matched against the whole value without spaces and dashes."""
+
+FORMATS_OF_ONE_PERSON = ("numbers of nine or ten digits", "numbers of records")
+"""Those of numbers that are given to one person each."""
 
 SEVERAL_WORDS = r"\p{L}[\p{L}'’.-]*,?((?: +|,)\p{L}[\p{L}'’.-]*,?){1,3}"
 """Two to four words of letters, as in names of persons."""
@@ -96,6 +103,8 @@ class Patterns:
     rare, rare_names
         Records with a value that fewer than k records have, and those of them with several words; the latter is 0 if only
         one value is such.
+    rare_numbers
+        Records with a value that fewer than k records have and that has a format of `FORMATS_OF_ONE_PERSON`.
     """
 
     filled: int
@@ -105,6 +114,7 @@ class Patterns:
     format_kinds: tuple[str, ...]
     rare: int
     rare_names: int
+    rare_numbers: int
 
 
 def patterns_of(table: Table, column: str, k: int) -> Patterns:
@@ -118,6 +128,7 @@ def patterns_of(table: Table, column: str, k: int) -> Patterns:
     asked = [*(pattern for _, pattern in strong), TITLE, *(pattern for _, pattern in weak), SEVERAL_WORDS]
     is_strong = " OR ".join([*(f"s{number}" for number in range(len(strong))), "title"])
     is_weak = " OR ".join(f"w{number}" for number in range(len(weak)))
+    is_number = " OR ".join(f"w{number}" for number, (name, _) in enumerate(weak) if name in FORMATS_OF_ONE_PERSON)
     found = [f"sum(n) FILTER ({name})" for name in _names(len(strong), len(weak))]
     raw = f"{quoted(column)}::VARCHAR"
     row = table.query(
@@ -128,30 +139,39 @@ def patterns_of(table: Table, column: str, k: int) -> Patterns:
                 WHERE lower(text) NOT IN (SELECT unnest(?::VARCHAR[]))),
             looked AS (SELECT n, {", ".join(checks)} FROM filled)
             SELECT sum(n), sum(n) FILTER ({is_strong}), sum(n) FILTER ({is_weak}), sum(n) FILTER (n < ?),
-                sum(n) FILTER (n < ? AND words), count(*) FILTER (n < ? AND words), {", ".join(found)} FROM looked""",
-        [sorted(PLACEHOLDERS), *asked, k, k, k],
+                sum(n) FILTER (n < ? AND words), count(*) FILTER (n < ? AND words),
+                sum(n) FILTER (n < ? AND ({is_number})), {", ".join(found)} FROM looked""",
+        [sorted(PLACEHOLDERS), *asked, k, k, k, k],
     ).iloc[0]
     numbers = [0 if value is None or value != value else int(value) for value in row.tolist()]
-    filled, identifiers, formats, rare, rare_names, values, *by_kind = numbers
+    filled, identifiers, formats, rare, rare_names, values, rare_numbers, *by_kind = numbers
     names = [*(name for name, _ in strong), "titles of persons", *(name for name, _ in weak)]
     seen = [name for name, records in zip(names, by_kind, strict=True) if records]
     kinds, format_kinds = (tuple(name for name in seen if (name in FORMATS) is forms) for forms in (False, True))
-    return Patterns(filled, identifiers, formats, kinds, format_kinds, rare, rare_names if values > 1 else 0)
+    names_of_persons = rare_names if values > 1 else 0
+    return Patterns(filled, identifiers, formats, kinds, format_kinds, rare, names_of_persons, rare_numbers)
 
 
-def unique_texts(table: Table, column: str) -> tuple[int, int]:
-    """Count the records with a text of their own, as names and codes of persons have; and all that are not missing.
+def unique_values(table: Table, column: str, records_per_person: int = 1) -> tuple[int, int]:
+    """Count the records with a value of one person, as names, codes and numbers of persons are; and all that are not missing.
 
-    Numbers and dates are no texts: other measures judge them.
+    A value may be that of one person if no more records have it than a person has. Dates do not count: many share a day by
+    chance, and other measures judge them.
+
+    Parameters
+    ----------
+    records_per_person
+        Most records of one person.
     """
     row = table.query(
         f"""WITH held AS (SELECT {displayed(f"{quoted(column)}::VARCHAR")} AS text FROM {table.sql}
                 WHERE {quoted(column)} IS NOT NULL),
             counted AS (SELECT text, count(*) AS n FROM held
                 WHERE lower(text) NOT IN (SELECT unnest(?::VARCHAR[])) GROUP BY text)
-            SELECT count(*) FILTER (n = 1 AND TRY_CAST(text AS DOUBLE) IS NULL AND TRY_CAST(text AS TIMESTAMP) IS NULL),
+            SELECT coalesce(sum(n) FILTER (n <= ? AND NOT
+                    coalesce(year(TRY_CAST(text AS TIMESTAMP)) BETWEEN 1800 AND 2099, false)), 0),
                 coalesce(sum(n), 0) FROM counted""",
-        [sorted(PLACEHOLDERS)],
+        [sorted(PLACEHOLDERS), records_per_person],
     ).iloc[0]
     return int(row.iloc[0]), int(row.iloc[1])
 

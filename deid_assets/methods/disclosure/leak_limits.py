@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 SINGLED_OUT, REFINEMENT, SURE, MADE_OF = "singled_out", "refinement", "told_for_sure", "made_of"
 IDENTIFIERS, FORMATS, RARE_NAMES, NAMED = "identifiers", "identifier_formats", "rare_names", "identifier_name"
-UNIQUE = "unique_texts"
+UNIQUE = "unique_values"
 TOGETHER, ALL_SINGLED_OUT = "refinement_together", "all_attributes_singled_out"
 UNREVIEWED_SINGLED_OUT = "unreviewed_attributes_singled_out"
+REVIEWED_TOGETHER = "reviewed_refinement_together"
 
 LIMITS: Mapping[str, float] = {
     SINGLED_OUT: 0.01,

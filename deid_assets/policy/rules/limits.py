@@ -232,7 +232,12 @@ NO_LIMIT = {
 
 def limits_of(policy: BaseModel) -> tuple[Limit, ...]:
     """The ranges for a policy's family."""
-    return {"flat": FLAT, "cohort": COHORT}.get(getattr(policy, "kind", ""), LONGITUDINAL)
+    return limits_of_kind(getattr(policy, "kind", None))
+
+
+def limits_of_kind(kind: str | None) -> tuple[Limit, ...]:
+    """The ranges for a kind of policy, as its text states it."""
+    return {"flat": FLAT, "cohort": COHORT}.get(kind or "", LONGITUDINAL)
 
 
 def limit_problems(policy: BaseModel) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -7,6 +7,7 @@ are refused can judge the reason. Rules cover several sections together; `sectio
 
 import difflib
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -452,6 +453,7 @@ def detail_problems(policy: ReleasePolicy) -> Iterator[Problem]:
             )
 
 
+_WORD = re.compile(r"[^\W\d_]+")
 LETTERS_OF_A_REASON, WORDS_OF_A_REASON = 12, 3
 """A reason is a sentence: who reads the report has to understand why somebody overruled a measurement."""
 
@@ -471,21 +473,36 @@ def review_problems(reviewed: Mapping[str, str], attributes: Sequence[str]) -> I
 def acceptance_problems(accepted: Mapping[str, str]) -> Iterator[Problem]:
     """Why a number is accepted is said in a sentence, too."""
     for name, reason in accepted.items():
-        words = reason.split()
-        if len("".join(words)) < LETTERS_OF_A_REASON or len(words) < WORDS_OF_A_REASON:
+        if not _is_sentence(reason, name):
             yield Problem(("accepted_risks", name), f"{reason!r} is no reason: say in a sentence why the number is accepted")
 
 
 def reason_problems(reviewed: Mapping[str, str]) -> Iterator[Problem]:
     """A reason is a sentence, and not a letter or the name of the column."""
     for name, reason in reviewed.items():
-        words = reason.split()
-        if len("".join(words)) < LETTERS_OF_A_REASON or len(words) < WORDS_OF_A_REASON:
+        if not _is_sentence(reason, name):
             yield Problem(
                 ("reviewed_attributes", name),
                 f"{reason!r} is no reason: say in a sentence why {name} is published whatever it discloses; the report prints "
                 "it with the owners of the policy",
             )
+
+
+def _is_sentence(reason: str, name: str) -> bool:
+    """Whether a reason has enough letters and words; what is repeated counts once, and the name of what it excuses does not.
+
+    Examples
+    --------
+    >>> [_is_sentence(one, "Ssn") for one in ("They are the numbers of a raffle.", "Ssn ssn, SSN ssn ssn", "x x x ..........")]
+    [True, False, False]
+    """
+    own = set(_WORD.findall(name.casefold()))
+    words = set(_WORD.findall(reason.casefold())) - own - {name.casefold()}
+    told = [word for word in words if len(set(word)) > 1]
+    return (
+        len(told) >= WORDS_OF_A_REASON
+        and sum(len(word) for word in words if word in told or len(word) == 1) >= LETTERS_OF_A_REASON
+    )
 
 
 def _reasons(policy: Policy) -> Iterator[Problem]:

@@ -271,6 +271,11 @@ def staged_editions(folder: Path) -> Editions:
     return Editions(**{field: regular_bytes(folder / name, _EDITION_AT_MOST) for field, name in _EDITIONS.items()})
 
 
+def waiting_manifest(restricted: Path, name: str) -> Path:
+    """The public edition of the manifest of a release that waits, as `heritage/0002`, below the restricted manifests."""
+    return restricted / FOLDER / name / _EDITIONS["public"]
+
+
 def waiting_folder(root: Path, policy: str, number: int) -> Path:
     """Where a release waits."""
     return root / policy / f"{number:04d}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deid_assets.methods.disclosure.identifier_patterns import named_as_identifier, patterns_of
+from deid_assets.methods.disclosure.identifier_patterns import named_as_identifier, patterns_of, unique_values
 from deid_assets_tests.methods.small_tables import small_store
 
 
@@ -20,12 +20,18 @@ def looked_at(values, k=5):
         ("social security numbers", "123\u200b-45-\u200b6789"),
         ("social security numbers", "123\u00a045\u00a06789"),
         ("social security numbers", "123_45_6789"),
+        ("social security numbers", "123, 45, 6789"),
+        ("social security numbers", "123:45:6789"),
         ("telephone numbers", "(555) 123-4567"),
         ("telephone numbers", "555.123.4567"),
         ("telephone numbers", "+41 44 123 45 67"),
+        ("telephone numbers", "0041 44 123 45 67"),
+        ("telephone numbers", "(030) 123456"),
+        ("telephone numbers", "030 / 123456"),
         ("e-mail addresses", "Ann.Lee+x@Example.org"),
         ("e-mail addresses", "ann [at] example [dot] org"),
         ("e-mail addresses", "ann＠example．org"),
+        ("e-mail addresses", "ann at example dot org"),
         ("web addresses", "https://example.org/ann"),
         ("web addresses", "www.annlee.net"),
         ("network addresses", "192.168.0.17"),
@@ -70,6 +76,34 @@ def test_rare_names_do_not_vanish_among_fillers():
     assert (found.rare, found.rare_names) == (3, 3)
     assert looked_at(["see file"] * 500 + ["Ann\u00a0Lee", "Lee,Bob"]).rare_names == 2
     assert looked_at(["United States"] * 500 + ["Sri Lanka"]).rare_names == 0, "one rare value is no list of names"
+
+
+def test_rare_numbers_of_persons_do_not_vanish_among_fillers():
+    found = looked_at(["see file"] * 80 + [f"{123_450_000 + number * 97}" for number in range(20)] + ["987654321"] * 9)
+    assert (found.filled, found.formats, found.rare_numbers) == (109, 29, 20)
+    assert looked_at([f"{10_000 + number}" for number in range(20)]).rare_numbers == 0, "a ZIP code is that of many"
+
+
+@pytest.mark.parametrize(
+    ("values", "unique"),
+    [
+        (["Ann Lee", "Bob Ray", "tea", "tea"], 2),
+        (["123456789", "123456780", "١٢٣٤٥٦٧٨١", "1.5", "tea", "tea"], 4),
+        (["1987-03-09", "1987-03-10 12:30:00", "tea"], 1),
+        (["9999-01-01", "12345-01-01"], 2),
+        ([None, "", "n/a"], 0),
+    ],
+)
+def test_values_of_one_person_are_counted_whatever_their_form_but_dates(values, unique):
+    with small_store() as store:
+        table = store.table("t", "value VARCHAR", [(value,) for value in values])
+        assert unique_values(table, "value")[0] == unique
+
+
+def test_a_value_on_both_records_of_a_person_is_that_of_one_person():
+    with small_store() as store:
+        table = store.table("t", "value VARCHAR", [("Ann Lee",), ("Ann Lee",), ("tea",), ("tea",), ("tea",)])
+        assert [unique_values(table, "value", records)[0] for records in (1, 2)] == [0, 2]
 
 
 def test_a_column_of_blanks_has_nothing():

@@ -1,0 +1,86 @@
+"""Which columns look like direct identifiers, so that the review of one person does not publish them."""
+
+from collections.abc import Callable
+
+import pandas as pd
+import pytest
+
+from deid_assets.assessments.attribute_leaks import PublishedAttributes, Remedy, judge_attributes
+from deid_assets.assessments.evidence import Measurement
+from deid_assets.methods.disclosure.attribute_leaks import column_of
+from deid_assets.policy.loading import policy_from
+from deid_assets_tests.methods.small_tables import small_store
+from deid_assets_tests.scenarios.policies import changed
+from deid_assets_tests.scenarios.test_flat_release import FLAT
+
+ROWS = 200
+REASON = "The recipients work under a contract."
+TWO = {"by": ["Anna Muster"]}
+IDENTIFYING: dict[str, Callable[[int], str]] = {
+    "nine digits": lambda row: str(123_450_000 + 97 * row),
+    "nine digits apart": lambda row: " ".join(str(123_450_000 + 97 * row)),
+    "nine digits of another script": lambda row: str(123_450_000 + 97 * row).translate({48 + n: 0x660 + n for n in range(10)}),
+    "nine digits with decimals": lambda row: f"{123_450_000 + 97 * row}.0",
+    "nine digits among fillers": lambda row: str(123_450_000 + 97 * row) if row % 10 == 0 else "see file",
+    "seven digits": lambda row: str(1_000_000 + 37 * row),
+    "place in the file": lambda row: str(row),
+    "a number with a sign": lambda row: f"-{1_000_000 + 37 * row}",
+    "a fraction": lambda row: f"0.{1_000_000 + 37 * row}",
+    "telephone": lambda row: f"(0{30 + row % 5}) {100_000 + row // 5}",
+    "e-mail": lambda row: f"p{row // 2} at example dot org",
+}
+OTHERS: dict[str, Callable[[int], str]] = {
+    "ZIP codes": lambda row: str(10_000 + row // 3),
+    "dates": lambda row: str(pd.Timestamp("2001-01-01") + pd.Timedelta(days=row))[:10],
+    "amounts that some share": lambda row: f"{row // 3}.25",
+}
+
+
+def judged(values: list[str], **changes: object) -> tuple[dict[str, Measurement], list[str]]:
+    """The measurements of a reviewed column of these values, and the refusals."""
+    policy = policy_from(changed(FLAT, reviewed_attributes={"Likes": REASON}, **changes))
+    columns = {"Likes": column_of(pd.Series(values), 4)}
+    with small_store() as store:
+        staged = store.table("t", '"Likes" VARCHAR', [(value,) for value in values])
+        published = PublishedAttributes(columns, columns, (), {})
+        measured, refusals = judge_attributes(policy, staged, published, 4, Remedy("Do not publish it", "Declare them"))
+    return {one.name: one for one in measured}, [one.text for one in refusals]
+
+
+@pytest.mark.parametrize("kind", IDENTIFYING)
+def test_numbers_of_persons_need_a_second_person_whatever_their_form(kind):
+    values = [IDENTIFYING[kind](row) for row in range(ROWS)]
+    (refusal,) = judged(values)[1]
+    assert "a second person has to approve the release, too" in refusal and not any(value in refusal for value in values[10:])
+    assert judged(values, approval=TWO)[1] == []
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_for_others_a_reason_suffices(kind):
+    measured, refusals = judged([OTHERS[kind](row) for row in range(ROWS)])
+    assert refusals == [] and measured["Likes/singled_out"].value > 0.9 and not measured["Likes/singled_out"].gating
+
+
+@pytest.mark.parametrize(
+    ("by", "second"),
+    [
+        (["Anna Muster"], True),
+        (["Privacy"], False),
+        (["team:privacy"], False),
+        (["PRIVACY Team"], False),
+        (["Prívacy"], False),
+        (["Anna Muster", "privacy"], False),
+    ],
+)
+def test_an_owner_by_another_spelling_is_no_second_person(by, second):
+    assert policy_from(changed(FLAT, approval={"by": by})).needs_second_person is second
+
+
+@pytest.mark.parametrize("name", ["Anna Muster", "Muster, Anna", "anna.muster@example.org", "ANNA_MUSTER", "annamuster"])
+def test_an_owner_who_is_an_address_is_known_by_the_name_in_it(name):
+    policy = policy_from(changed(FLAT, owners=["anna.muster@example.org"], approval={"by": [name]}))
+    assert not policy.needs_second_person
+
+
+def test_a_policy_without_approval_has_no_second_person():
+    assert not policy_from(FLAT).needs_second_person
