@@ -23,6 +23,21 @@ def releases_here(home: Home | None = None) -> "Releases":
     return Releases(home, signing_key_of(home))
 
 
+def absent_history(home: Home) -> str | None:
+    """The sentence on a run history in a PostgreSQL database of which nobody said where it is; None for any other."""
+    settings = home.dagster / "dagster.yaml"
+    # Dagster takes seconds to load, and most commands read no history: only settings that name a database are looked into.
+    if not settings.is_file() or b"postgres_url" not in settings.read_bytes():
+        return None
+    from deid_assets.automation.storage import storage_of
+
+    try:
+        storage_of(home)
+    except DeidError as error:
+        return str(error)
+    return None
+
+
 def missing_in(home: Home) -> list[str]:
     """What the home has lost since its journal was told of it, in sentences; nothing is written."""
     from deid_assets.release.journal.home_journal import HomeJournal

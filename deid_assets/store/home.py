@@ -108,6 +108,12 @@ class Home:
         """The folder of the secret and the signing key."""
         return self.root / "keys"
 
+    def overlaps(self, folder: Path) -> bool:
+        """Whether a folder is in the home or in its folder of releases, or contains one of them; links are followed."""
+        found = folder.resolve()
+        own = (self.root.resolve(), self.releases.resolve())
+        return any(found.is_relative_to(one) or one.is_relative_to(found) for one in own)
+
     def refused_report(self, policy: str, delivery: str) -> Path:
         """The report of the newest run if it was refused: in the restricted store, beside its tables."""
         return self.store / policy / f"{delivery}.refused.html"
