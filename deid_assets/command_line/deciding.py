@@ -1,6 +1,7 @@
 """What every command that decides something does: compare the home with its journal first, and tell the witnesses after."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -24,10 +25,11 @@ def releases_here(home: Home | None = None) -> "Releases":
 
 
 def absent_history(home: Home) -> str | None:
-    """The sentence on a run history in a PostgreSQL database of which nobody said where it is; None for any other."""
+    """The sentence on a run history that is not where DEID_STORAGE says, or of which nobody says where it is; else None."""
     settings = home.dagster / "dagster.yaml"
-    # Dagster takes seconds to load, and most commands read no history: only settings that name a database are looked into.
-    if not settings.is_file() or b"postgres_url" not in settings.read_bytes():
+    in_database = settings.is_file() and b"postgres_url" in settings.read_bytes()
+    # Dagster takes seconds to load, and most commands read no history.
+    if in_database == ("DEID_STORAGE" in os.environ):
         return None
     from deid_assets.automation.storage import storage_of
 

@@ -192,7 +192,7 @@ class DeidRelease(dg.Component, dg.Resolvable):
 
     policy: Annotated[
         Any,  # a `Policy`, whose own fields Dagster would try to resolve
-        dg.Resolver(_policy, model_field_type=str, description="YAML file beside this one, or the name of a policy that ships"),
+        dg.Resolver(_policy, model_field_type=str, description="YAML file, relative to this one"),
     ]
     delivery: DeliveryTables
     partitions: Partitions = field(default_factory=Partitions)

@@ -55,6 +55,16 @@ def test_commands_that_need_no_history_say_too_that_nobody_named_its_database(ho
     assert code == 0 and printed.count(sentence) == 1 and f"note: {sentence}" in printed
 
 
+def test_a_database_beside_files_is_said_by_commands_that_need_no_history(home, monkeypatch):
+    (home.dagster / "history").mkdir()
+    (home.dagster / "history" / "runs.db").touch()
+    monkeypatch.setenv("DEID_STORAGE", ADDRESS)
+    code, printed = deid_here(home.root, "releases")
+    assert code == 0 and "note: DEID_STORAGE is set, but the run history" in printed and "is in SQLite files" in printed, (
+        printed
+    )
+
+
 @pytest.mark.parametrize(
     "command", ["run", "plan", "ui --port 3999", "audit small/0001", "delivery add in --policy heritage_public"]
 )
