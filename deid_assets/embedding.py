@@ -114,15 +114,9 @@ def build_release(
         raise PolicyError(f"policy {read.name}: expose is {' or '.join(EXPOSED)}, not {expose!r}")
     if isinstance(partitions_def, dg.MultiPartitionsDefinition):
         raise PolicyError(f"policy {read.name}: a delivery has one key, so its partitions cannot have two dimensions")
-    named = {"members": members} if claims is None else {"members": members, "claims": claims}
-    upstreams = {name: Upstream(one) if isinstance(one, dg.AssetKey) else one for name, one in named.items()}
-    copies = Copies(
-        read.name,
-        read.source,
-        {name: one.read for name, one in upstreams.items()},
-        {name: one.asset.to_user_string() for name, one in upstreams.items()},
-    )
-    workplace = Workplace(str(_home(home).root), {read.name: read}, copies)
+    upstreams = _upstreams(members, claims)
+    copies = copies_of(read, members, claims)
+    workplace = Workplace(str(home_of(home).root), {read.name: read}, copies)
     keys = Keys(read.name, tuple(key_prefix), resource_key)
     partitions = partitions_def or deliveries_of(read.name)
     mapped = [name for name, one in upstreams.items() if one.partition_mapping is not None]
@@ -148,7 +142,36 @@ def build_release(
     )
 
 
-def _home(home: Home | str | Path | dg.EnvVar | None) -> Home:
+def _upstreams(members: Upstream | dg.AssetKey, claims: Upstream | dg.AssetKey | None) -> dict[str, Upstream]:
+    named = {"members": members} if claims is None else {"members": members, "claims": claims}
+    return {name: Upstream(one) if isinstance(one, dg.AssetKey) else one for name, one in named.items()}
+
+
+def copies_of(policy: Policy, members: Upstream | dg.AssetKey, claims: Upstream | dg.AssetKey | None) -> Copies:
+    """The copies of the upstream tables of a policy; parameters as in `build_release`.
+
+    Raises
+    ------
+    PolicyError
+        If the policy's source is no tables, or has others than these.
+    """
+    upstreams = _upstreams(members, claims)
+    return Copies(
+        policy.name,
+        policy.source,
+        {name: one.read for name, one in upstreams.items()},
+        {name: one.asset.to_user_string() for name, one in upstreams.items()},
+    )
+
+
+def home_of(home: Home | str | Path | dg.EnvVar | None) -> Home:
+    """The home that is named, or that of DEID_HOME.
+
+    Raises
+    ------
+    StoreError
+        If none is named.
+    """
     if isinstance(home, Home):
         return home
     named = os.environ.get("DEID_HOME") if home is None else home.get_value() if isinstance(home, dg.EnvVar) else str(home)

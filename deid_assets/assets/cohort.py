@@ -16,7 +16,15 @@ from deid_assets.assets.assessment import assessment_asset
 from deid_assets.assets.counts import ReleasedCounts, count_assets
 from deid_assets.assets.one_table import KnownPeople, StagedCounts, made_of_the_same_inputs, released_differently, stage_table
 from deid_assets.assets.published_tables import Made
-from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of, repeat_if_overtaken
+from deid_assets.assets.publishing import (
+    common_refusals,
+    publish,
+    read_evidence,
+    refusal,
+    releases_of,
+    repeat_if_overtaken,
+    telling_changed_policies,
+)
 from deid_assets.assets.stage_asset import markdown_table, prefix_of, shapes_of, stage_asset
 from deid_assets.figures.demographics_figure import risk_and_detail_figure
 from deid_assets.figures.rendering import markdown_image
@@ -137,7 +145,7 @@ def release(
     """The published table: staged, measured again by its own labels, judged, and renamed into place. Or a refusal."""
     policy = policies.of(context, CohortPolicy)
     releases, file = releases_of(workplace), cohort_people.file
-    with releases.stage(policy.name) as staging:
+    with releases.stage(policy.name) as staging, telling_changed_policies(context, policy, workplace):
         try:
             staged = stage_table(staging, PEOPLE_FILE, release_people, policy.released_columns)
             digest = tables_digest({"release_people": staged})

@@ -29,7 +29,15 @@ from deid_assets.assets.counts import ReleasedCounts, count_assets, delivery_noi
 from deid_assets.assets.flat_intake import population_refusals
 from deid_assets.assets.one_table import KnownPeople, StagedCounts, made_of_the_same_inputs, released_differently, stage_table
 from deid_assets.assets.published_tables import Made
-from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of, repeat_if_overtaken
+from deid_assets.assets.publishing import (
+    common_refusals,
+    publish,
+    read_evidence,
+    refusal,
+    releases_of,
+    repeat_if_overtaken,
+    telling_changed_policies,
+)
 from deid_assets.assets.stage_asset import guarded, shapes_of, stage_asset
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure
 from deid_assets.figures.rendering import markdown_image
@@ -214,7 +222,7 @@ def release(
     """The published table: staged, measured again, judged, and renamed into place. Or a refusal with its reasons."""
     policy = policies.of(context, FlatPolicy)
     releases = releases_of(workplace)
-    with releases.stage(policy.name) as staging:
+    with releases.stage(policy.name) as staging, telling_changed_policies(context, policy, workplace):
         try:
             staged = stage_table(staging, RECORDS_FILE, release_records, [column.release_as for column in policy.columns])
             digest = tables_digest({"release_records": staged})

@@ -4,7 +4,8 @@ The gate of each kind of release adds its own measurements on the staged files.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from deid_assets.assets.stage_asset import made_from, markdown_table, own_key
 from deid_assets.assets.waiting_release import tell_waiting, terms_of, waiting_already
 from deid_assets.assets.whole_stage import stages_before, upstream
 from deid_assets.checks.contracts import contract_check_name
-from deid_assets.errors import CountsError, PolicyError, RefusedError, ReleaseError
+from deid_assets.errors import CountsError, DeidError, PolicyError, RefusedError, ReleaseError
 from deid_assets.methods.counts.budget import Budget
 from deid_assets.methods.counts.tables import Sum
 from deid_assets.methods.lattice.certificate import OptimalityCertificate
@@ -127,17 +128,46 @@ def common_refusals(
     instance, delivery, secret = context.instance, context.partition_key, workplace.secret()
     own = own_key(context)
     keys = upstream(policy, own)
-    must_be_made_under = {key: made_under(policy, secret, *made_from(policy, key.path[-1])) for key in keys}
     tables = {key: Table(store_file, STAGE_OF[key.path[-1]], key.path[-1]) for key in keys}
     found = vacuity_refusals(policy, evidence)
     found += edited_evidence(instance, {item.asset: sibling(own, item.asset) for item in evidence}, evidence, delivery)
     found += witness(instance, gating_checks(policy, own), delivery, context.run.run_id)
-    found += stale_inputs(instance, must_be_made_under, delivery)
+    found += _stale_inputs(context, policy, workplace)
     found += stale_stages(instance, stages_before(policy, own), delivery)
     found += edited_tables(instance, {key: content_of(table, secret) for key, table in tables.items()}, delivery)
     found += _policy_refusals(context, policy, workplace)
     found += acceptance_refusals(workplace.home, policy, evidence)
     return found + _delivery_refusals(context, [sibling(own, name) for name in taken_in], workplace)
+
+
+def _stale_inputs(context: dg.AssetExecutionContext, policy: AnyPolicy, workplace: Workplace) -> list[Refusal]:
+    secret = workplace.secret()
+    keys = upstream(policy, own_key(context))
+    must_be_made_under = {key: made_under(policy, secret, *made_from(policy, key.path[-1])) for key in keys}
+    return stale_inputs(context.instance, must_be_made_under, context.partition_key)
+
+
+@contextmanager
+def telling_changed_policies(context: dg.AssetExecutionContext, policy: AnyPolicy, workplace: Workplace) -> Iterator[None]:
+    """Say that the policy was changed since the tables were made, instead of the error that their columns or levels give.
+
+    Raises
+    ------
+    ReleaseError
+        In place of an error that nobody foresaw, if a table was made under another policy.
+    """
+    try:
+        yield
+    except (DeidError, dg.Failure):
+        raise
+    except Exception:
+        stale = [one.name for one in _stale_inputs(context, policy, workplace) if one.rule == "stale_policy"]
+        if not stale:
+            raise
+        raise ReleaseError(
+            f"{', '.join(stale)}: made under another policy, or an earlier text of it, with other columns or levels than the "
+            "policy has now; run the whole job again"
+        ) from None
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ from deid_assets.assets.publishing import (
     refusal,
     releases_of,
     repeat_if_overtaken,
+    telling_changed_policies,
 )
 from deid_assets.assets.random_streams import gate_stream_key
 from deid_assets.assets.release_report import report_of
@@ -107,7 +108,7 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
     """The published release: staged, measured again, judged, and renamed into place. Or a refusal with its reasons."""
     policy, made = policies.of(context, Policy), _Made(tables)
     releases, profiles = releases_of(workplace), tables["member_profiles"]
-    with releases.stage(policy.name) as staging:
+    with releases.stage(policy.name) as staging, telling_changed_policies(context, policy, workplace):
         try:
             staged = stage(policy, staging, made.candidate, profiles)
             kept = original_members(made["pseudonym_crosswalk"], staged.members)

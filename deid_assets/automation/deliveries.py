@@ -1,7 +1,9 @@
 """Deliveries that arrive in a watched folder: each is registered, and its run requested, once its marker is there."""
 
 import datetime
-from collections.abc import Iterator
+import os
+import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,14 +38,72 @@ class Watched:
     folder: Path
     complete_when: str
 
-    def folders(self) -> Iterator[tuple[Path, bool | None]]:
-        """Yield every folder in it, by name, and whether it is complete; None if that cannot be read. No links."""
-        for path in sorted(self.folder.iterdir()):
-            if path.is_dir() and not path.is_symlink():
-                try:
-                    yield path, (path / self.complete_when).is_file()
-                except OSError:  # such as the lost+found of a disk
-                    yield path, None
+    def look(self) -> "Seen":
+        """What is in it now, by name. Files, links and hidden folders are nothing.
+
+        Raises
+        ------
+        DeliveryError
+            If it cannot be read.
+        """
+        try:
+            with os.scandir(self.folder) as entries:
+                names = sorted(one.name for one in entries if one.is_dir(follow_symlinks=False))
+        except OSError as error:
+            raise DeliveryError(f"the watched folder {self.folder} cannot be read: {error.strerror}") from None
+        complete, waiting, others = {}, 0, 0
+        for name in names:
+            if name.startswith("."):
+                continue
+            try:
+                marked = self._marked(plain_key(name))
+            except (DeliveryError, OSError):  # such as the lost+found of a disk
+                others += 1
+                continue
+            if marked is None:
+                waiting += 1
+            else:
+                complete[name] = marked
+        return Seen(self, complete, waiting, others)
+
+    def _marked(self, name: str) -> int | None:
+        """When a delivery became complete, in nanoseconds; None if it is not."""
+        try:
+            found = (self.folder / name / self.complete_when).stat()
+        except FileNotFoundError:
+            return None
+        return found.st_mtime_ns if stat.S_ISREG(found.st_mode) else None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was in a watched folder.
+
+    Attributes
+    ----------
+    complete
+        By key of each complete delivery: time of its marker in nanoseconds.
+    waiting
+        Folders without a marker.
+    others
+        Folders that are no deliveries: they cannot be read, or their names are no keys.
+    """
+
+    watched: Watched
+    complete: Mapping[str, int]
+    waiting: int
+    others: int
+
+    @property
+    def warning(self) -> str | None:
+        """What is to be said of folders that are no deliveries."""
+        if not self.others:
+            return None
+        what = "1 folder" if self.others == 1 else f"{self.others} folders"
+        return (
+            f"{what} in {self.watched.folder} cannot be read, or cannot be a delivery because of the name: a key has letters, "
+            "digits, '_', '.' and '-' only, no blanks or accents. Left alone; to deliver it, rename it"
+        )
 
 
 @dataclass(frozen=True)
@@ -86,21 +146,25 @@ def delivery_sensor(
     def arrived_deliveries(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         with without_values("the watched folder", home.store):
             known = set(context.instance.get_dynamic_partitions(name))
-            complete, waiting, others = _look(home, policy, watched)
-            if others:
-                context.log.warning(
-                    f"{others} folders in {watched.folder} are no deliveries and are left alone: they cannot be read, or their "
-                    "names are no keys (letters, digits, '_', '.' and '-', no blanks or accents); rename those that are"
-                )
-            new = [
-                one
-                for one in complete
-                if one.delivery.key not in known or _is_left(context.instance, home, policy.name, one.delivery.key)
-            ]
-            for one in new:
-                register_delivery(home, one.delivery)
+            complete, seen = _look(home, policy, watched)
+            if seen.warning:
+                context.log.warning(seen.warning)
+            new, problems = [], []
+            for one in complete:
+                key = one.delivery.key
+                try:
+                    if key not in known or _is_left(context.instance, home, policy.name, key):
+                        register_delivery(home, one.delivery)
+                        new.append(one)
+                except DeliveryError as error:
+                    problems.append(str(error))
+            # One that cannot be registered keeps no other waiting; while it is there, every tick without a new one fails.
+            if problems and not new:
+                raise DeliveryError("; ".join(problems))
+            for problem in problems:
+                context.log.error(problem)
         if not new:
-            return dg.SensorResult(skip_reason=_nothing_new(watched, len(complete), waiting))
+            return dg.SensorResult(skip_reason=_nothing_new(seen, len(complete)))
         return dg.SensorResult(
             dynamic_partitions_requests=[partitions.build_add_request([one.delivery.key for one in new])],
             run_requests=[
@@ -124,42 +188,26 @@ def _is_left(instance: dg.DagsterInstance, home: Home, policy: str, key: str) ->
     return not runs and registered_delivery(home, key).complete_when is not None
 
 
-def _look(home: Home, policy: AnyPolicy, watched: Watched) -> tuple[list[Arrived], int, int]:
-    """The complete deliveries in the order of their markers, how many folders have none yet, and how many are no deliveries."""
+def _look(home: Home, policy: AnyPolicy, watched: Watched) -> tuple[list[Arrived], Seen]:
+    """The complete deliveries that were not removed, in the order of their markers, and all that is there."""
     if not watched.folder.is_dir():
         raise DeliveryError(
             f"the watched folder {watched.folder} does not exist; create it, or name another one with "
             f"`deid policy adopt {policy.name} --deliveries FOLDER`"
         )
     removed = {one.delivery: one.time for one in removals(home) if one.what == REMOVED and one.policy == policy.name}
-    complete, waiting, others = [], 0, 0
-    for folder, is_complete in watched.folders():
-        if folder.name.startswith("."):
-            continue
-        if not _is_key(folder.name) or is_complete is None:
-            others += 1
-            continue
-        if not is_complete:
-            waiting += 1
-            continue
-        marked = (folder / watched.complete_when).stat().st_mtime_ns
-        gone = removed.get(folder.name)
+    complete, seen = [], watched.look()
+    for key, marked in seen.complete.items():
+        gone = removed.get(key)
         if gone is None or marked / 1e9 > datetime.datetime.fromisoformat(gone).timestamp():
-            delivery = Delivery(folder.name, policy.source.kind, (folder.absolute(),), {}, watched.complete_when)
-            complete.append(Arrived(delivery, marked))
-    return sorted(complete, key=lambda one: (one.marked, one.delivery.key)), waiting, others
+            folder = watched.folder.absolute() / key
+            complete.append(Arrived(Delivery(key, policy.source.kind, (folder,), {}, watched.complete_when), marked))
+    return sorted(complete, key=lambda one: (one.marked, one.delivery.key)), seen
 
 
-def _is_key(name: str) -> bool:
-    try:
-        plain_key(name)
-    except DeliveryError:
-        return False
-    return True
-
-
-def _nothing_new(watched: Watched, known: int, waiting: int) -> str:
-    text = f"{known} known {'delivery' if known == 1 else 'deliveries'} in {watched.folder}"
-    if waiting:
-        text += f"; {waiting} without {watched.complete_when} {'is' if waiting == 1 else 'are'} not complete yet"
+def _nothing_new(seen: Seen, known: int) -> str:
+    text = f"{known} known {'delivery' if known == 1 else 'deliveries'} in {seen.watched.folder}"
+    if seen.waiting:
+        missing = seen.watched.complete_when
+        text += f"; {seen.waiting} without {missing} {'is' if seen.waiting == 1 else 'are'} not complete yet"
     return text

@@ -9,16 +9,20 @@ from typing import Any
 import dagster as dg
 
 from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
+from deid_assets.checks.contracts import contract_check_name
 from deid_assets.command_line.deciding import missing_in
-from deid_assets.errors import ReleaseError
+from deid_assets.errors import PolicyError, ReleaseError
+from deid_assets.policy.files import RECORD
+from deid_assets.policy.loading import load_policy
 from deid_assets.release.event_log import (
+    differing_records,
     recorded_checks,
     recorded_lineage,
     recorded_releases,
     recorded_run,
     recorded_runs_before,
 )
-from deid_assets.release.journal.comparison import unknown_to
+from deid_assets.release.journal.comparison import Remembered, unknown_to
 from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import PublicKey
@@ -30,6 +34,7 @@ from deid_assets.release.lineage.published import PublishedRelease
 from deid_assets.release.lineage.records import Evaluated, RecordedRelease, RecordedRun
 from deid_assets.release.lineage.witness import (
     check_problems,
+    contract_problems,
     delivery_problems,
     evidence_in,
     evidence_problems,
@@ -42,6 +47,7 @@ from deid_assets.release.registry.chain import read_chain
 from deid_assets.release.registry.entries import Entry
 from deid_assets.reports.audit_report import render_audit
 from deid_assets.sources.report import delivery_version
+from deid_assets.stages import STAGE_OF
 from deid_assets.store import durable
 from deid_assets.store.home import Home
 from deid_assets.store.reading import regular_bytes
@@ -68,7 +74,9 @@ def audited(home: Home, published: PublishedRelease, key: PublicKey | None) -> A
     problems = [f"{check.name}: {check.reason}" for check in verified.failures]
     problems += published.problems
     problems += registry_problems(recorded, [line.hash for line in read_chain(registry).lines])
-    problems += missing_in(home) + unknown_to(HomeJournal(home).file.read(), recorded)
+    journal = HomeJournal(home).file.read()
+    problems += missing_in(home) + unknown_to(journal, recorded)
+    problems += _of_adopted_policy(home, published.policy, Remembered.of(journal).adopted.get(published.policy))
     problems += of_log.problems(home, published)
     columns, unread = derived_columns_of(published, of_log.lineage)
     return Audited(
@@ -82,6 +90,22 @@ def audited(home: Home, published: PublishedRelease, key: PublicKey | None) -> A
         tuple(dict.fromkeys([*problems, *unread])),
         _unmatched(home, published),
     )
+
+
+def _of_adopted_policy(home: Home, name: str, known: str | None) -> list[str]:
+    """Report an adopted policy that is not the one that the journal knows; a policy that was not adopted is not asked."""
+    folder = home.policies / name
+    if not (folder / RECORD).exists():
+        return []
+    try:
+        found = load_policy(folder)
+        changed = found.changed_files() or known not in (None, found.hash)
+    except PolicyError as error:
+        return [str(error)]
+    return [
+        f"the adopted policy {name} (policies/{name}) is not the one that the home's journal knows: it was changed without "
+        "`deid policy adopt`; adopt the right one again"
+    ] * bool(changed)
 
 
 def _unmatched(home: Home, published: PublishedRelease) -> tuple[str, ...]:
@@ -113,6 +137,7 @@ class _OfLog:
     checks: tuple[Evaluated, ...]
     run: RecordedRun | None
     runs_before: tuple[RecordedRun, ...]
+    differing: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, instance: dg.DagsterInstance, published: PublishedRelease, own: RecordedRelease | None) -> "_OfLog":
@@ -121,7 +146,8 @@ class _OfLog:
         lineage = recorded_lineage(instance, own.made, published.public.get("lineage", {}))
         run = recorded_run(instance, own.made.run)
         before = () if run is None else recorded_runs_before(instance, run)
-        return cls(lineage, tuple(recorded_checks(instance, lineage)), run, before)
+        differing = tuple(differing_records(instance, lineage))
+        return cls(lineage, tuple(recorded_checks(instance, lineage)), run, before, differing)
 
     def problems(self, home: Home, published: PublishedRelease) -> list[str]:
         """Where it lacks or contradicts what the manifest says."""
@@ -137,6 +163,9 @@ class _OfLog:
             return secret.keyed_digest("lineage", name, version)
 
         found = lineage_problems(self.lineage, published.public["lineage"], keyed if same else None)
+        found += self.differing
+        contracts = {name: contract_check_name(name) for name in published.public["lineage"] if name in STAGE_OF}
+        found += contract_problems(self.lineage, self.checks, contracts)
         if self.run is None:
             found.append(f"the event log has no run {self.lineage.release.run}, which made the release")
         if published.restricted is None:

@@ -1,6 +1,7 @@
 """What every command that decides something does: compare the home with its journal first, and tell the witnesses after."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -21,6 +22,22 @@ def releases_here(home: Home | None = None) -> "Releases":
 
     home = (home or Home.here()).create()
     return Releases(home, signing_key_of(home))
+
+
+def absent_history(home: Home) -> str | None:
+    """The sentence on a run history that is not where DEID_STORAGE says, or of which nobody says where it is; else None."""
+    settings = home.dagster / "dagster.yaml"
+    in_database = settings.is_file() and b"postgres_url" in settings.read_bytes()
+    # Dagster takes seconds to load, and most commands read no history.
+    if in_database == ("DEID_STORAGE" in os.environ):
+        return None
+    from deid_assets.automation.storage import storage_of
+
+    try:
+        storage_of(home)
+    except DeidError as error:
+        return str(error)
+    return None
 
 
 def missing_in(home: Home) -> list[str]:

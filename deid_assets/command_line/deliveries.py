@@ -99,7 +99,8 @@ class Expired:
     policy, delivery, days
         Whose it is, and how old.
     waits
-        The release of it that waits for approval, whose judge may want to look into the store; None if none does.
+        The release of it that waits for approval, whose judge may want to look into the store; None if none does. A release
+        that waits and cannot be read may be of any delivery.
     """
 
     policy: str
@@ -119,16 +120,16 @@ def expired_stores(home: Home) -> list[Expired]:
     kept = {name: use.retention_days for name, use in uses_in(home).items() if use.retention_days is not None}
     if not kept:
         raise StoreError("no policy has a retention; state one with `deid policy adopt NAME --retention DAYS`")
-    waiting = {
-        (one.policy, one.delivery): f"{one.policy}/{one.number:04d}"
-        for one in awaiting(releases_of(Workplace(str(home.root))), lambda _: "")
-    }
+    waiting = awaiting(releases_of(Workplace(str(home.root))), lambda _: "")
     found = []
     for name, days in sorted(kept.items()):
         for file in sorted((home.store / name).glob("*.duckdb")):
             age = now() - datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC)
             if age > datetime.timedelta(days=days):
-                found.append(Expired(name, file.stem, age.days, waiting.get((name, file.stem))))
+                # One that cannot be read may be of any delivery.
+                waits = [one for one in waiting if one.policy == name and one.delivery in (file.stem, None)]
+                release = f"{name}/{waits[0].number:04d}" if waits else None
+                found.append(Expired(name, file.stem, age.days, release))
     return found
 
 

@@ -16,7 +16,7 @@ from deid_assets.command_line.approvals import approvals, approve, reject
 from deid_assets.command_line.auditing import audit, determination, kept, lineage, reproduce
 from deid_assets.command_line.backups import backup, restore
 from deid_assets.command_line.counts import counts
-from deid_assets.command_line.deciding import releases_here, say_witnesses, telling_what_is_missing
+from deid_assets.command_line.deciding import absent_history, releases_here, say_witnesses, telling_what_is_missing
 from deid_assets.command_line.demographics import demographics
 from deid_assets.command_line.expert_review import expert_review
 from deid_assets.command_line.journal import home_group, journal
@@ -49,12 +49,19 @@ class Command(click.Group):
     def invoke(self, context: click.Context) -> object:
         """Return what the command returns; what goes wrong is printed, and the process exits."""
         passing = (click.ClickException, click.exceptions.Exit, click.Abort)
+        note = None
         try:
-            with _usage_errors(), without_values("deid", Home.here().store, passing):
+            home = Home.here()
+            note = absent_history(home)
+            with _usage_errors(), without_values("deid", home.store, passing):
                 return super().invoke(context)
         except DeidError as error:
             click.echo(f"error: {error}", err=True)
+            note = None if note == str(error) else note
             sys.exit(ERROR)
+        finally:
+            if note is not None:
+                click.echo(f"note: {note}", err=True)
 
 
 @contextlib.contextmanager
@@ -371,9 +378,10 @@ def policy_adopt(
     found, file = find_policy(home, name)
     if deliveries is not None and not deliveries.is_dir():
         raise DeliveryError(f"the folder {deliveries} does not exist; create it first")
-    if deliveries is not None and deliveries.resolve().is_relative_to(home.root.resolve()):
+    if deliveries is not None and home.overlaps(deliveries):
         raise DeliveryError(
-            f"the folder {deliveries} is in the home {home.root}, where no delivery arrives: name the one that senders write to"
+            f"the folder {deliveries} belongs to the home {home.root} or contains it, where no delivery arrives: name a folder "
+            "of its own that senders write to"
         )
     if file is not None:
         found = adopt_here(releases_here(home), found, file)

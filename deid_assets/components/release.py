@@ -1,10 +1,12 @@
 """The component `deid_assets.DeidRelease`: a release in somebody else's project, stated in YAML."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import dagster as dg
 from dagster.components.component_scaffolding import scaffold_component
@@ -13,8 +15,8 @@ from deid_assets.automation.arrivals import arrivals_sensor
 from deid_assets.automation.conditions import on_new_delivery
 from deid_assets.automation.deliveries import Watched
 from deid_assets.components.durations import duration
-from deid_assets.embedding import EXPOSED, Exposed, Upstream, build_release
-from deid_assets.errors import PolicyError
+from deid_assets.embedding import EXPOSED, Exposed, Upstream, build_release, copies_of, home_of
+from deid_assets.errors import DeidError, PolicyError
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.loading import load_policy, policy_by_name
@@ -22,6 +24,8 @@ from deid_assets.policy.models import Policy
 from deid_assets.sources.upstream import CsvFiles, DuckDBTable, InMemory, ParquetFiles, Read
 
 ON_NEW_DELIVERY = "on_new_delivery"
+_NAME = re.compile(r"[A-Za-z0-9_]+")
+"""What Dagster allows in names."""
 
 
 def _policy(context: dg.ResolutionContext, text: str) -> Policy:
@@ -80,6 +84,8 @@ def _upstream(context: dg.ResolutionContext, stated: TableModel | None) -> Upstr
     elif stated.csv is not None:
         read = CsvFiles(context.resolve_value(stated.csv, as_type=str))
     asset = dg.AssetKey.from_user_string(context.resolve_value(stated.asset, as_type=str))
+    if not all(asset.path):
+        raise PolicyError("asset is empty, or a part of its key is: name the asset as in the catalog, such as warehouse/claims")
     return Upstream(asset, read, _partition_mapping(stated.partitions))
 
 
@@ -149,13 +155,28 @@ class ReleaseOptions(dg.Resolvable):
         return None if self.freshness is None else dg.FreshnessPolicy.time_window(fail_window=self.freshness.fail_window)
 
 
+@contextmanager
+def _at(context: dg.ComponentLoadContext, attributes: Any, field_name: str) -> Iterator[None]:
+    """Give a mistake the line of a field."""
+    try:
+        yield
+    except DeidError as error:
+        place = context.resolution_context.at_path("attributes").at_path(field_name)
+        raise place.build_resolve_fn_exc([str(error)], field_name, attributes) from None
+
+
+def _require(holds: object, text: str) -> None:
+    if not holds:
+        raise PolicyError(text)
+
+
 class ReleaseScaffolder(dg.Scaffolder[Any]):
     """Writes a `defs.yaml` to be completed."""
 
     def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
         """Write it."""
         attributes: Mapping[str, object] = {
-            "policy": "heritage_public",
+            "policy": "policies/our_claims.yaml",
             "delivery": {
                 "members": {"asset": "warehouse/members", "parquet": "warehouse/{partition}/members.parquet"},
                 "claims": {"asset": "warehouse/claims", "parquet": "warehouse/{partition}/claims.parquet"},
@@ -171,7 +192,7 @@ class DeidRelease(dg.Component, dg.Resolvable):
 
     policy: Annotated[
         Any,  # a `Policy`, whose own fields Dagster would try to resolve
-        dg.Resolver(_policy, model_field_type=str, description="YAML file beside this one, or the name of a policy that ships"),
+        dg.Resolver(_policy, model_field_type=str, description="YAML file, relative to this one"),
     ]
     delivery: DeliveryTables
     partitions: Partitions = field(default_factory=Partitions)
@@ -191,6 +212,33 @@ class DeidRelease(dg.Component, dg.Resolvable):
             description="all: every asset of the pipeline; release: the release and its published tables",
         ),
     ] = "all"
+
+    @classmethod
+    def load(cls, attributes: Any, context: dg.ComponentLoadContext) -> Self:
+        """The component as stated; mistakes of several fields together are raised with the line of one of them, too."""
+        made = super().load(attributes, context)
+        with _at(context, attributes, "delivery"):
+            copies_of(made.policy, made.delivery.members, made.delivery.claims)
+        with _at(context, attributes, "home"):
+            home = home_of(made.home)
+        with _at(context, attributes, "partitions"):
+            _require(made.partitions.dynamic != "", "dynamic is empty: name the partitions, or leave it out")
+        with _at(context, attributes, "key_prefix"):
+            parts = " ".join(made.key_prefix)
+            _require(all(map(_NAME.fullmatch, made.key_prefix)), f"key_prefix has letters, digits and '_' only: {parts!r}")
+        with _at(context, attributes, "resource_key"):
+            key = made.resource_key
+            _require(key is None or _NAME.fullmatch(key), f"resource_key has letters, digits and '_' only: {key!r}")
+        with _at(context, attributes, "sensor"):
+            if made.sensor is not None:
+                marker, folder = made.sensor.complete_when, made.sensor.folder
+                _require(marker == Path(marker).name != "", f"complete_when is the name of a file, not {marker!r}")
+                _require(folder, "folder is empty: name the folder in which deliveries arrive")
+                _require(
+                    not home.overlaps(Path(folder)),
+                    f"the folder {folder} belongs to the home {home.root} or contains it, where no delivery arrives",
+                )
+        return made
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """The definitions of `build_release`, and the sensor."""

@@ -13,6 +13,7 @@ import dagster as dg
 from dagster._core.event_api import PartitionKeyFilter
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord, AssetCheckExecutionRecordStatus
 from dagster._core.storage.tags import PARTITION_NAME_TAG as PARTITION_TAG
+from dagster._serdes import serialize_value
 
 from deid_assets.assessments.evidence import Evidence, Refusal
 from deid_assets.errors import ReleaseError
@@ -88,13 +89,17 @@ def _problem(instance: dg.DagsterInstance, key: dg.AssetCheckKey, partition: str
 
 
 def _records(
-    instance: dg.DagsterInstance, key: dg.AssetCheckKey, partition: str, *statuses: AssetCheckExecutionRecordStatus
+    instance: dg.DagsterInstance, key: dg.AssetCheckKey, partition: str | None, *statuses: AssetCheckExecutionRecordStatus
 ) -> Iterator[AssetCheckExecutionRecord]:
     """Yield the records of a check for a partition, the most recently planned first."""
     cursor = None
     while True:
         page = instance.event_log_storage.get_asset_check_execution_history(
-            key, limit=_PAGE, cursor=cursor, status=set(statuses), partition_filter=PartitionKeyFilter(key=partition)
+            key,
+            limit=_PAGE,
+            cursor=cursor,
+            status=set(statuses),
+            partition_filter=None if partition is None else PartitionKeyFilter(key=partition),
         )
         yield from page
         if len(page) < _PAGE:
@@ -415,17 +420,91 @@ def current_lineage(
 
 def recorded_checks(instance: dg.DagsterInstance, lineage: Lineage) -> list[Evaluated]:
     """Every evaluation of an asset check in the runs of a release's delivery, and in those that its assets were made in."""
-    partition = lineage.release.partition
-    filters = None if partition is None else dg.RunsFilter(tags={PARTITION_TAG: partition})
-    runs = [record.dagster_run.run_id for record in instance.get_run_records(filters=filters, ascending=True)]
-    runs += [made.run for made in (*lineage.before.values(), lineage.release)]
     found = []
-    for run in dict.fromkeys(runs):
+    for run in _runs_behind(instance, lineage):
         for record in instance.get_records_for_run(run, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION).records:
             event = record.event_log_entry.dagster_event
             if event is not None:
                 found.append(_evaluated(event.asset_check_evaluation_data, record))
     return found
+
+
+def _runs_behind(instance: dg.DagsterInstance, lineage: Lineage) -> list[str]:
+    """The runs of a release's delivery, and those that its assets were made in."""
+    partition = lineage.release.partition
+    filters = None if partition is None else dg.RunsFilter(tags={PARTITION_TAG: partition})
+    runs = [record.dagster_run.run_id for record in instance.get_run_records(filters=filters, ascending=True)]
+    runs += [made.run for made in (*lineage.before.values(), lineage.release)]
+    return list(dict.fromkeys(runs))
+
+
+def differing_records(instance: dg.DagsterInstance, lineage: Lineage) -> list[str]:
+    """Where the log contradicts itself about a release, each as a sentence.
+
+    Dagster keeps what is about an asset twice: in the log of the run, and by asset. In files these are two files for each run,
+    and somebody who edits one of them, or deletes a check from it, leaves the other as it was.
+    """
+    every = {(made.asset, made.event): made for made in (*lineage.before.values(), lineage.release)}
+    differing: set[str] = set()
+    missing: set[str] = set()
+    made_in_runs: set[str] = set()
+    evaluated: dict[tuple[str, str, int], list[dg.EventLogEntry]] = {}
+    planned: set[tuple[str, str, str]] = set()
+    for run in _runs_behind(instance, lineage):
+        for record in instance.get_records_for_run(run, of_type=_TOLD_TWICE).records:
+            entry, event = record.event_log_entry, record.event_log_entry.dagster_event
+            if event is None:
+                continue
+            if event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
+                made_in_runs.add(serialize_value(entry))
+            elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED:
+                key = event.asset_check_planned_data
+                planned.add((run, key.asset_key.to_user_string(), key.check_name))
+            else:
+                check = event.asset_check_evaluation_data
+                target = check.target_materialization_data
+                if target is not None:
+                    place = (check.asset_key.to_user_string(), check.check_name, target.storage_id)
+                    evaluated.setdefault(place, []).append(entry)
+    for made in every.values():
+        if made.run and serialize_value(_entry_of(instance, made)) not in made_in_runs:
+            differing.add(made.asset)
+        for run, asset, check in sorted(planned):
+            if (run, asset) == (made.run, made.asset) and (asset, check, made.event) not in evaluated:
+                missing.add(f"{asset}/{check}")
+    for (asset, check, event), entries in evaluated.items():
+        if (asset, event) not in every:
+            continue
+        key = dg.AssetCheckKey(dg.AssetKey.from_user_string(asset), check)
+        by_asset = {
+            serialize_value(record.event)
+            for record in _records(instance, key, every[asset, event].partition, _Status.SUCCEEDED, _Status.FAILED)
+            if record.event is not None and _target(record) == event
+        }
+        if any(serialize_value(entry) not in by_asset for entry in entries):
+            differing.add(f"{asset}/{check}")
+    found = []
+    if differing:
+        found.append(
+            "the event log keeps what is about an asset twice, and the two records differ, or one is gone, for "
+            f"{', '.join(sorted(differing))}"
+        )
+    if missing:
+        found.append(f"the event log has no evaluation of checks that were planned: {', '.join(sorted(missing))}")
+    return found
+
+
+_TOLD_TWICE = {
+    dg.DagsterEventType.ASSET_MATERIALIZATION,
+    dg.DagsterEventType.ASSET_CHECK_EVALUATION,
+    dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED,
+}
+
+
+def _entry_of(instance: dg.DagsterInstance, made: Materialized) -> dg.EventLogEntry:
+    """The event of a materialization as it is kept by asset; it was read from there before."""
+    wanted = dg.AssetRecordsFilter(asset_key=dg.AssetKey.from_user_string(made.asset), storage_ids=[made.event])
+    return instance.fetch_materializations(wanted, limit=1).records[0].event_log_entry
 
 
 def recorded_run(instance: dg.DagsterInstance, run: str) -> RecordedRun | None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deid_assets.errors import DeliveryError, PolicyError
-from deid_assets.sources.delivery import Delivery, SourceOptions, SyntheticSource, TablesSource
+from deid_assets.sources.delivery import Delivery, SourceOptions, TablesSource
 from deid_assets.sources.duckdb_files import copy_to_parquet
 from deid_assets.store.home import Home, plain_key
 from deid_assets.store.tables import owner_only
@@ -83,17 +83,21 @@ class Copies:
     assets: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.source, SyntheticSource | TablesSource):
-            raise PolicyError(
-                f"policy {self.policy}: source.kind is {self.source.kind}, but assets of another project are tables: use "
-                "source.kind tables, which says how the columns are called"
-            )
-        needed = {"members", "claims"} if isinstance(self.source, SyntheticSource) or self.source.claims else {"members"}
+        needed = {"members", "claims"} if self._stated.claims else {"members"}
         if needed != set(self.tables):
             raise PolicyError(
                 f"policy {self.policy}: its source has the tables {', '.join(sorted(needed, reverse=True))}; name an asset for "
                 "each of them, and for no other"
             )
+
+    @property
+    def _stated(self) -> TablesSource:
+        if isinstance(self.source, TablesSource):
+            return self.source
+        raise PolicyError(
+            f"policy {self.policy}: source.kind is {self.source.kind}, but assets of another project are tables: use "
+            "source.kind tables, which says how the columns are called"
+        )
 
     def delivery(self, home: Home, key: str) -> Delivery:
         """The delivery under a key."""
@@ -101,13 +105,11 @@ class Copies:
 
     def as_copied(self) -> SourceOptions:
         """The policy's source with the files of the copies."""
-        if not isinstance(self.source, TablesSource):
-            return self.source
         changed = {
-            name: getattr(self.source, name).model_copy(update={"file": _pattern(name, read), "table": None})
+            name: getattr(self._stated, name).model_copy(update={"file": _pattern(name, read), "table": None})
             for name, read in self.tables.items()
         }
-        return self.source.model_copy(update=changed)
+        return self._stated.model_copy(update=changed)
 
     def take(self, home: Home, key: str, partitions: Mapping[str, Sequence[str]], values: Mapping[str, object]) -> None:
         """Copy the upstream's tables as they are now, instead of those that were copied before.

@@ -108,6 +108,18 @@ class Home:
         """The folder of the secret and the signing key."""
         return self.root / "keys"
 
+    def holds(self, folder: Path) -> bool:
+        """Whether a folder is in the home or in its folder of releases; links are followed."""
+        return any(folder.resolve().is_relative_to(one) for one in self._own)
+
+    def overlaps(self, folder: Path) -> bool:
+        """Whether a folder is in the home or in its folder of releases, or contains one of them; links are followed."""
+        return self.holds(folder) or any(one.is_relative_to(folder.resolve()) for one in self._own)
+
+    @property
+    def _own(self) -> tuple[Path, Path]:
+        return self.root.resolve(), self.releases.resolve()
+
     def refused_report(self, policy: str, delivery: str) -> Path:
         """The report of the newest run if it was refused: in the restricted store, beside its tables."""
         return self.store / policy / f"{delivery}.refused.html"

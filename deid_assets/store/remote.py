@@ -69,6 +69,11 @@ class RemoteFolder:
             raise StoreError(f"{address}: {_first_line(error)}; it must be like s3://bucket/folder or file:///folder") from None
         return cls(address, fs.SubTreeFileSystem(path, found))
 
+    @property
+    def local(self) -> Path | None:
+        """The folder, if it is on a disk of this machine."""
+        return Path(self.files.base_path) if isinstance(self.files.base_fs, fs.LocalFileSystem) else None
+
     def names(self) -> dict[str, Seen]:
         """Every file in it and below, by its path in it."""
         with self._told("listed"):

@@ -153,30 +153,73 @@ def test_a_missing_folder_is_named_with_what_to_do(home, inbox, instance):
         tick(home, inbox / "gone", instance)
 
 
-def test_what_is_no_delivery_is_left_alone_and_the_others_go_on(home, inbox, instance, monkeypatch):
-    for name in ("lost+found", "@eaDir", "2026 02", "März", "January 2026"):
+@pytest.fixture
+def said(monkeypatch) -> list[str]:
+    """What the sensor logs."""
+    lines: list[str] = []
+    log = SimpleNamespace(warning=lines.append, error=lines.append)
+    monkeypatch.setattr(dg.SensorEvaluationContext, "log", property(lambda _: log))
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["lost+found", "@eaDir", "2026 02", "März", "January 2026"], "5 folders"),
+        (["2026-02 (1)"], "1 folder"),
+        (["a..b", "x" * 129, "-2026", "2026\n02", os.fsdecode(b"M\xe4rz")], "5 folders"),
+    ],
+)
+def test_what_is_no_delivery_is_left_alone_and_the_others_go_on(home, inbox, instance, said, names, told):
+    for name in (*names, "2026-01"):
         deliver(inbox, name)
-    deliver(inbox, "2026-01")
-    said = []
-    monkeypatch.setattr(dg.SensorEvaluationContext, "log", property(lambda _: SimpleNamespace(warning=said.append)))
     result = tick(home, inbox, instance)
     assert [request.partition_key for request in result.run_requests] == ["2026-01"]
-    assert len(said) == 1 and said[0].startswith(f"5 folders in {inbox} are no deliveries and are left alone")
+    assert len(said) == 1 and said[0].startswith(
+        f"{told} in {inbox} cannot be read, or cannot be a delivery because of the name"
+    )
 
 
-def test_a_folder_that_cannot_be_read_is_left_alone(home, inbox, instance, monkeypatch):
+def test_a_folder_that_cannot_be_read_is_left_alone(home, inbox, instance, said, monkeypatch):
     for name in ("closed", "2026-01"):
         deliver(inbox, name)
-    is_file = Path.is_file
+    look = Path.stat
 
-    def closed(path: Path) -> bool:
+    def closed(path: Path, **options) -> os.stat_result:
         if path.parent.name == "closed":
             raise PermissionError(13, "Permission denied")
-        return is_file(path)
+        return look(path, **options)
 
-    monkeypatch.setattr(Path, "is_file", closed)
+    monkeypatch.setattr(Path, "stat", closed)
     result = tick(home, inbox, instance)
     assert [request.partition_key for request in result.run_requests] == ["2026-01"]
+    assert len(said) == 1 and said[0].startswith("1 folder in")
+
+
+def test_a_marker_that_is_no_file_completes_nothing(home, inbox, instance):
+    (inbox / "2026-01" / "_SUCCESS").mkdir(parents=True)
+    assert "1 without _SUCCESS is not complete yet" in tick(home, inbox, instance).skip_reason.skip_message
+
+
+def test_a_delivery_that_cannot_be_registered_keeps_no_other_waiting_and_is_named(home, inbox, instance, said, tmp_path):
+    register_delivery(home, Delivery("2026-01", "synthetic", (tmp_path / "elsewhere",)))
+    for key in ("2026-01", "2026-02"):
+        deliver(inbox, key)
+    result = tick(home, inbox, instance)
+    assert [request.partition_key for request in result.run_requests] == ["2026-02"]
+    problem = "a different delivery is registered as 2026-01: it has another path"
+    assert len(said) == 1 and problem in said[0]
+    with pytest.raises(DeliveryError, match=problem):
+        tick(home, inbox, instance)
+
+
+def test_a_watched_folder_that_cannot_be_read_is_named(home, inbox, instance, monkeypatch):
+    def closed(_path: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "scandir", closed)
+    with pytest.raises(DeliveryError, match=f"the watched folder {inbox} cannot be read: Permission denied"):
+        tick(home, inbox, instance)
 
 
 class TestContent:

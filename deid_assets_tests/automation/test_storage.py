@@ -15,6 +15,7 @@ from deid_assets.resources import RestrictedStore, Workplace
 from deid_assets.store.home import Home
 from deid_assets_tests.postgres import PASSWORD, needs_postgres
 from deid_assets_tests.processes import wait_for
+from deid_assets_tests.scenarios.command_line import deid_here
 
 ADDRESS = f"postgresql+psycopg2://deid:{PASSWORD}@127.0.0.1:1/deid"
 ASSET = dg.AssetKey(["small", "one"])
@@ -43,6 +44,38 @@ def settings(home: Home) -> dict:
 
 def recorded(instance) -> list[str]:
     return [record.run_id for record in instance.fetch_materializations(ASSET, limit=10).records]
+
+
+@pytest.mark.parametrize("command", ["releases", "deliveries", "policy list", "journal check", "approvals", "rules show"])
+def test_commands_that_need_no_history_say_too_that_nobody_named_its_database(home, command):
+    assert "note:" not in deid_here(home.root, *command.split())[1]
+    (home.dagster / "dagster.yaml").write_text("storage: {postgres: {postgres_url: {env: DEID_STORAGE}}}\n")
+    code, printed = deid_here(home.root, *command.split())
+    sentence = f"the run history of the home {home.root} is in a PostgreSQL database: set DEID_STORAGE to its address"
+    assert code == 0 and printed.count(sentence) == 1 and f"note: {sentence}" in printed
+
+
+def test_a_database_beside_files_is_said_by_commands_that_need_no_history(home, monkeypatch):
+    (home.dagster / "history").mkdir()
+    (home.dagster / "history" / "runs.db").touch()
+    monkeypatch.setenv("DEID_STORAGE", ADDRESS)
+    code, printed = deid_here(home.root, "releases")
+    assert code == 0 and "note: DEID_STORAGE is set, but the run history" in printed and "is in SQLite files" in printed, (
+        printed
+    )
+
+
+@pytest.mark.parametrize(
+    "command", ["run", "plan", "ui --port 3999", "audit small/0001", "delivery add in --policy heritage_public"]
+)
+def test_commands_that_need_it_end_with_that_sentence_once(home, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    (home.dagster / "dagster.yaml").write_text("storage: {postgres: {postgres_url: {env: DEID_STORAGE}}}\n")
+    (home.releases / "small" / "0001").mkdir(parents=True)
+    (home.releases / "small" / "0001" / "manifest.json").write_text("{}")
+    code, printed = deid_here(home.root, *command.split())
+    assert code == 1 and printed.count("is in a PostgreSQL database: set DEID_STORAGE to its address") == 1, printed
 
 
 class TestAddress:

@@ -29,6 +29,7 @@ from deid_assets_tests import examples
 EXAMPLE = Path(examples.__file__).parent / "claims_project"
 PROGRAMS = Path(sys.executable).parent
 DEFS = Path("claims_project/defs/release/defs.yaml")
+POLICY = EXAMPLE / DEFS.parent / "policies" / "our_claims.yaml"
 
 
 def in_project(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -155,6 +156,44 @@ class TestMistakes:
         said = self.refused(project, "policies/our_claims.yaml", "./policies/our_claims.yaml", 3)
         assert "950 is not allowed" in said and "our_claims.yaml cannot be used" in said
 
+    @pytest.mark.parametrize(("policy", "kind"), [("heritage_public", "synthetic"), ("desynpuf", "desynpuf")])
+    def test_a_policy_that_does_not_read_the_tables_of_assets(self, project, policy, kind):
+        (project / DEFS).write_text((project / DEFS).read_text().replace("policies/our_claims.yaml", policy))
+        said = self.refused(project, "  delivery:", "  delivery: ", 4)
+        assert f"source.kind is {kind}, but assets of another project are tables: use source.kind tables" in said
+
+    def test_a_table_of_the_policy_that_no_asset_provides(self, project):
+        text = (project / DEFS).read_text().splitlines(keepends=True)
+        (project / DEFS).write_text("".join(line for line in text if "    claims:" not in line))
+        said = self.refused(project, "  delivery:", "  delivery: ", 4)
+        assert "its source has the tables members, claims; name an asset for each of them, and for no other" in said
+
+    def test_a_home_that_nobody_names(self, project, monkeypatch):
+        monkeypatch.delenv("DEID_HOME", raising=False)
+        said = self.refused(project, "home: .deid", "home: ''", 10)
+        assert "no folder is named for the restricted store" in said
+
+    @pytest.mark.parametrize(
+        ("old", "new", "line", "sentence"),
+        [
+            ("home: .deid", "key_prefix: [a/b]", 10, "key_prefix has letters, digits and '_' only: 'a/b'"),
+            ("home: .deid", "resource_key: a b", 10, "resource_key has letters, digits and '_' only: 'a b'"),
+            ("dynamic: claims_deliveries", "dynamic: ''", 7, "dynamic is empty"),
+            ("complete_when: _SUCCESS", "complete_when: ../done", 8, "complete_when is the name of a file, not '../done'"),
+            ("folder: wh/in", "folder: ''", 8, "folder is empty"),
+            ("asset: warehouse/enrolment", "asset: ''", 5, "asset is empty"),
+        ],
+    )
+    def test_names_that_cannot_be(self, project, monkeypatch, old, new, line, sentence):
+        monkeypatch.setenv("DEID_HOME", str(project / "deid"))
+        assert sentence in self.refused(project, old, new, line)
+
+    @pytest.mark.parametrize("folder", [".deid/store", ".", "elsewhere/../.deid"])
+    def test_a_folder_of_the_home_in_which_no_delivery_arrives(self, project, folder, monkeypatch):
+        monkeypatch.chdir(project)
+        said = self.refused(project, "folder: wh/in", f"folder: {folder}", 8)
+        assert f"the folder {folder} belongs to the home" in said and "where no delivery arrives" in said
+
     def test_a_table_in_two_places(self, project):
         said = self.refused(project, "table: main.enrol", "table: main.enrol, csv: enrol.csv", 5)
         assert "a table is in one place, not in duckdb and csv" in said
@@ -191,10 +230,13 @@ def test_what_is_scaffolded_can_be_loaded(tmp_path, monkeypatch):
         scaffold_format="yaml", append=False, target_path=tmp_path, type_name="deid_assets.DeidRelease", params=None
     )
     ReleaseScaffolder().scaffold(request)
+    monkeypatch.chdir(tmp_path)
+    policy = shutil.copytree(EXAMPLE / DEFS.parent / "policies", tmp_path / "policies") / "our_claims.yaml"
+    assert policy.is_file()
     written = yaml.safe_load((tmp_path / "defs.yaml").read_text())
     assert written["type"] == "deid_assets.DeidRelease"
     component = DeidRelease.resolve_from_yaml(yaml.safe_dump(written["attributes"]))
-    assert component.build_defs(None).resolve_asset_graph().get(dg.AssetKey(["heritage_public", "members"])).parent_keys == {
+    assert component.build_defs(None).resolve_asset_graph().get(dg.AssetKey(["our_claims", "members"])).parent_keys == {
         dg.AssetKey(["warehouse", "members"]),
         dg.AssetKey(["warehouse", "claims"]),
     }
@@ -202,13 +244,13 @@ def test_what_is_scaffolded_can_be_loaded(tmp_path, monkeypatch):
 
 def test_a_short_catalog_shows_the_release_between_upstream_and_published_tables(tmp_path):
     tables = {name: {"asset": f"warehouse/{name}", "parquet": "{partition}.parquet"} for name in ("members", "claims")}
-    written = {"policy": "heritage_public", "delivery": tables, "home": str(tmp_path), "expose": "release"}
+    written = {"policy": str(POLICY), "delivery": tables, "home": str(tmp_path), "expose": "release"}
     made = DeidRelease.resolve_from_yaml(yaml.safe_dump(written)).build_defs(None)
-    graph, release = made.resolve_asset_graph(), dg.AssetKey(["heritage_public", "release"])
+    graph, release = made.resolve_asset_graph(), dg.AssetKey(["our_claims", "release"])
     assert graph.get(release).parent_keys == {dg.AssetKey(["warehouse", name]) for name in tables}
-    ours = {key for key in graph.get_all_asset_keys() if key.path[0] == "heritage_public"} - {release}
+    ours = {key for key in graph.get_all_asset_keys() if key.path[0] == "our_claims"} - {release}
     assert graph.get(release).child_keys == ours and {key.path[1] for key in ours} == {"published"}
-    assert set(made.resources) == {"deid_heritage_public"}
+    assert set(made.resources) == {"deid_our_claims"}
 
 
 MONTHS = ["2024-01-01", "2024-02-01"]
@@ -226,7 +268,7 @@ def test_which_partitions_of_an_upstream_belong_to_a_delivery(stated, expected, 
     tables = {
         name: {"asset": f"warehouse/{name}", "parquet": "{partition}.parquet", **stated} for name in ("members", "claims")
     }
-    written = {"policy": "heritage_public", "delivery": tables, "home": str(tmp_path)}
+    written = {"policy": str(POLICY), "delivery": tables, "home": str(tmp_path)}
     component = DeidRelease.resolve_from_yaml(yaml.safe_dump(written))
     for upstream in (component.delivery.members, component.delivery.claims):
         assert upstream.partition_mapping == expected

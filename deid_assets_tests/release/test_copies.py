@@ -56,6 +56,12 @@ def test_a_copy_is_the_same_folder_and_verifies_offline(home, there):
         assert verify(there / "heritage" / number, signing_key_of(home).public, there / "registry.jsonl").ok
 
 
+@pytest.mark.parametrize("folder", ["releases", "store/copies", "."])
+def test_nothing_is_copied_into_the_home_itself(home, folder):
+    with pytest.raises(StoreError, match="is in the home .*, so that both would be lost together: name a folder elsewhere"):
+        copy_releases(home, signing_key_of(home).public, (home.root / folder).as_uri())
+
+
 @pytest.mark.parametrize("harm", ["changed", "gone"])
 def test_copies_are_read_back_later_and_one_that_was_changed_is_noticed(home, there, harm):
     copy(home, there.as_uri())

@@ -67,6 +67,15 @@ def test_its_store_is_not_purged_before_a_person_decided(pipeline):
     assert code == PUBLISHED and not store.exists(), printed
 
 
+def test_nor_is_it_purged_while_what_waits_cannot_be_read(pipeline):
+    root, store = pipeline.home.root, pipeline.store_file(KEY)
+    assert deid_here(root, "policy", "adopt", "flat_table", "--retention", 30)[0] == PUBLISHED
+    os.utime(store, (1, 1))
+    (waiting_files(pipeline).parent / "waiting.json").write_text("{}")
+    code, printed = deid_here(root, "purge", "--yes")
+    assert f"kept: release {NAME} of it waits for approval" in printed and store.exists(), (code, printed)
+
+
 def waiting_files(pipeline: Pipeline) -> Path:
     return pipeline.home.store / "manifests" / ".waiting" / "flat_table" / "0001" / "release"
 

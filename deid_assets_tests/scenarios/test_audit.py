@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from deid_assets.assessments.evidence import Evidence
+from deid_assets.store.digests import bytes_digest
 from deid_assets_tests.reports.numbers_shown import numbers_in, without_sources
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid_here, unwrapped
 from deid_assets_tests.scenarios.conftest import KEY, MEMBERS
@@ -135,6 +136,44 @@ def _measured(root: Path, pipeline: Pipeline) -> None:
     _edit_log(root, digest, "0" * len(digest))
 
 
+def _edit_file(root: Path, file: str, kind: str, old: str, new: str) -> None:
+    """Replace a text in the events of a kind in one of the two files of a run's history."""
+    folder = root / "home" / "history" / "runs"
+    (of_run,) = (path for path in folder.glob("*.db") if path.name != "index.db")
+    with sqlite3.connect(folder / "index.db" if file == "index" else of_run) as connection:
+        changed = connection.execute(
+            "UPDATE event_logs SET event = replace(event, ?, ?) WHERE dagster_event_type = ? AND instr(event, ?)",
+            [old, new, kind, old],
+        ).rowcount
+    assert changed
+
+
+def _delete_check(root: Path, where: str) -> None:
+    """Delete what is known of a contract from the log of the run, by asset, or everywhere."""
+    folder, asked = root / "home" / "history" / "runs", ["%release_claims_keeps_contract%"]
+    removed = 0
+    for file in folder.glob("*.db"):
+        with sqlite3.connect(file) as connection:
+            if where in ("by asset", "everywhere"):
+                removed += connection.execute("DELETE FROM asset_check_executions WHERE check_name LIKE ?", asked).rowcount
+            if where == "everywhere" or (where == "run" and file.name != "index.db"):
+                removed += connection.execute(
+                    "DELETE FROM event_logs WHERE dagster_event_type LIKE 'ASSET_CHECK_EVALUATION%' AND event LIKE ?", asked
+                ).rowcount
+    assert removed
+
+
+def _other_policy(root: Path) -> None:
+    """An adopted policy whose text and record were changed alike."""
+    folder = root / "policies" / "small"
+    (text,) = (folder / "content").glob("*/policy.yaml")
+    content = text.read_bytes().replace(b"threshold: 0.05", b"threshold: 0.06")
+    digest, record = bytes_digest(content), folder / "adopted.json"
+    (folder / "content" / digest).mkdir()
+    (folder / "content" / digest / text.name).write_bytes(content)
+    record.write_text(record.read_text().replace(text.parent.name, digest))
+
+
 def _cut_registry(root: Path, _pipeline: Pipeline) -> None:
     file = root / "releases" / "registry.jsonl"
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-1]))
@@ -170,13 +209,49 @@ HARM = {
         lambda root, _: (root / "store/manifests/small/0001.rows.parquet").unlink(),
         "0001.rows.parquet is not the file that the restricted edition of the manifest names: it was changed or is gone",
     ),
+    "the rows that later releases are compared with are others": (
+        lambda root, _: _byte(root / "store/manifests/small/0001.rows.parquet", b"PAR1", b"RAP1"),
+        "0001.rows.parquet is not the file that the restricted edition of the manifest names: it was changed or is gone",
+    ),
+    "materializations in the log of the run": (
+        lambda root, _: _edit_file(root, "run", "ASSET_MATERIALIZATION", "row_count", "row_coumt"),
+        "the two records differ, or one is gone, for small/",
+    ),
+    "materializations by asset": (
+        lambda root, _: _edit_file(root, "index", "ASSET_MATERIALIZATION", "row_count", "row_coumt"),
+        "the two records differ, or one is gone, for small/",
+    ),
+    "checks in the log of the run": (
+        lambda root, _: _edit_file(root, "run", "ASSET_CHECK_EVALUATION", "measured", "meazured"),
+        "the two records differ, or one is gone, for small/",
+    ),
+    "a contract is gone from the log of the run": (
+        lambda root, _: _delete_check(root, "run"),
+        "does not say that these tables of the release keep their contract: small/release_claims/release_claims_keeps_contract",
+    ),
+    "a contract is gone by asset": (
+        lambda root, _: _delete_check(root, "by asset"),
+        "one is gone, for small/release_claims/release_claims_keeps_contract",
+    ),
+    "a contract is gone everywhere": (
+        lambda root, _: _delete_check(root, "everywhere"),
+        "does not say that these tables of the release keep their contract: small/release_claims/release_claims_keeps_contract",
+    ),
     "the event log is gone": (_forget, "the event log has no materialization of this release"),
     "another data version in the log": (_data_version, "release_claims: the manifest states another data version"),
     "another measurement in the log": (_measured, "neighbor_attack: the manifest states other measurements"),
 }
 
 
-SEEN_BY_DEFAULT = ("a byte of a file", "the restricted edition", "the event log is gone", "another data version in the log")
+SEEN_BY_DEFAULT = (
+    "a byte of a file",
+    "the restricted edition",
+    "the event log is gone",
+    "another data version in the log",
+    "materializations in the log of the run",
+    "a contract is gone by asset",
+    "a contract is gone everywhere",
+)
 """The others are states of the release that `release/test_verification.py` and `release/test_lineage.py` find, too."""
 
 
@@ -194,6 +269,21 @@ def test_harm_is_found_and_told(published, tmp_path, harm):
         assert "release small/0001 is NOT in order" in printed
         document = json.loads((root / "store/manifests/small/0001.audit.json").read_text())
         assert not document["in_order"] and any(sentence in problem for problem in document["problems"])
+
+
+def test_an_adopted_policy_that_was_changed_is_named(published, tmp_path):
+    root = tmp_path / "deid"
+    shutil.copytree(published.pipeline.home.root, root)
+    policy = shutil.move(root / "policies" / "small.yaml", tmp_path / "small.yaml")
+    assert deid_here(root, "policy", "adopt", policy)[0] == PUBLISHED
+    code, printed = deid_here(root, "audit", "small/0001")
+    assert code == PUBLISHED and "release small/0001 is in order" in printed, printed
+    _other_policy(root)
+    code, printed = deid_here(root, "audit", "small/0001")
+    assert code == ERROR and "the adopted policy small (policies/small) is not the one that the home's journal knows" in printed
+    next((root / "policies" / "small" / "content").glob("*/policy.yaml")).write_text("policy: small")
+    code, printed = deid_here(root, "audit", "small/0001")
+    assert code == ERROR and "policy.yaml is not the one that was adopted with the policy" in printed, printed
 
 
 def test_another_secret_confirms_nothing(published, tmp_path, monkeypatch):

@@ -170,14 +170,26 @@ class TestOutcome:
 
 
 class TestPoliciesInUse:
-    def test_no_folder_of_the_home_is_watched(self, home):
-        for folder in (home.home.root, home.home.deliveries, home.home.store):
+    def test_no_folder_of_the_home_is_watched(self, home, tmp_path):
+        root = home.home.root
+        (tmp_path / "link").symlink_to(root / "deliveries")
+        (tmp_path / "in").mkdir()
+        inside = (root, root / "deliveries", root / "store", root / "releases", tmp_path / "in" / ".." / root.name)
+        for folder in (*inside, tmp_path / "link", root.parent, "/"):
             code, printed = deid_here(home.home.root, "policy", "adopt", "claims_dates", "--deliveries", folder)
             assert code == ERROR and "where no delivery arrives" in unwrapped(printed), printed
 
-    def test_adopt_list_and_retire(self, home):
+    def test_the_folder_of_its_releases_is_not_watched_wherever_it_is(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("DEID_PUBLISHED", str(tmp_path / "out" / "published"))
+        for folder in (tmp_path / "out" / "published", tmp_path / "out"):
+            folder.mkdir(parents=True, exist_ok=True)
+            code, printed = deid_here(tmp_path / "deid", "policy", "adopt", "heritage_public", "--deliveries", folder)
+            assert code == ERROR and "where no delivery arrives" in unwrapped(printed), printed
+
+    def test_adopt_list_and_retire(self, home, tmp_path):
+        (tmp_path / "in").mkdir()
         code, printed = deid_here(
-            home.home.root, "policy", "adopt", "claims_dates", "--deliveries", home.home.root.parent, "--retention", 400
+            home.home.root, "policy", "adopt", "claims_dates", "--deliveries", tmp_path / "in", "--retention", 400
         )
         assert code == PUBLISHED, printed
         _, listed = deid_here(home.home.root, "policy", "list")

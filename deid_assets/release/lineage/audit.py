@@ -58,10 +58,10 @@ class Audited:
 
 
 NOT_LOOKED_AT = (
-    "An audit compares the release, its manifests, the registry, the journal and the event log with each other. It does not "
-    "look at the files of the delivery, the restricted store that the release was made from, other releases, checks of "
-    "contracts that measure no number, or whether what a person reviewed and approved was right; and it trusts the code that "
-    "it runs."
+    "An audit compares the release, its manifests, the registry, the journal, the adopted policy and the event log with each "
+    "other. It does not look at the files of the delivery, the restricted store that the release was made from, other "
+    "releases, records that Dagster writes and does not read, or whether what a person reviewed and approved was right; and it "
+    "trusts the code that it runs."
 )
 """What an audit that finds nothing wrong leaves open."""
 

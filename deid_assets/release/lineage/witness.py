@@ -103,6 +103,22 @@ def check_problems(lineage: Lineage, evaluations: Iterable[Evaluated], evidence:
     return found
 
 
+def contract_problems(lineage: Lineage, evaluations: Iterable[Evaluated], contracts: Mapping[str, str]) -> list[str]:
+    """Report tables of a release of which the log does not say that they keep their contract.
+
+    Parameters
+    ----------
+    contracts
+        Name of each asset that the manifest names, to the name of the check that holds its table against its contract.
+    """
+    passed = {(one.asset, one.check, one.event) for one in evaluations if one.passed}
+    tables = [(made, check) for name, check in sorted(contracts.items()) if (made := lineage.named(name)) is not None]
+    lacking = [f"{made.asset}/{check}" for made, check in tables if (made.asset, check, made.event) not in passed]
+    if not lacking:
+        return []
+    return [f"the event log does not say that these tables of the release keep their contract: {', '.join(lacking)}"]
+
+
 def _is_of(one: Evaluated, measured: Measurement) -> bool:
     return one.passed and one.gating and _same(one.measured, measured.compared) and _same(one.threshold, measured.threshold)
 

@@ -12,7 +12,7 @@ import random
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from deid_assets.errors import DeidError, ReleaseError
+from deid_assets.errors import DeidError, ReleaseError, StoreError
 from deid_assets.release.keys import PublicKey
 from deid_assets.release.publication.recovery import REGISTRY
 from deid_assets.release.publication.verification import MANIFEST, verify
@@ -75,9 +75,14 @@ def copy_releases(home: Home, key: PublicKey, url: str) -> list[Copied]:
     ReleaseError
         If a release does not verify, another one or another registry is there, or a copy differs from its source.
     StoreError
-        If the folder cannot be read or written.
+        If the folder cannot be read or written, or is in the home: what lies there is no copy.
     """
     target = RemoteFolder.at(url)
+    local = target.local
+    if local is not None and home.holds(local):
+        raise StoreError(
+            f"{target.address} is in the home {home.root}, so that both would be lost together: name a folder elsewhere"
+        )
     with durable.locked(owner_only(home.store) / f".{FILE}.lock"):
         registry = home.releases / REGISTRY
         chain = Registry(registry).chain()
