@@ -30,7 +30,6 @@ from deid_assets.assets import (
     intake,
     preparation,
     reachable_risk,
-    recoding,
     release,
     rule_needs,
     value_suppression,
@@ -54,7 +53,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.release.published_tables import published_tables
 from deid_assets.resources import POLICY_TAG, PUBLISHED, STORE_TAG, Keys, RestrictedStore, Workplace, column_schema, job_name
 from deid_assets.schemas import contracts_of
-from deid_assets.stages import RELEASE, STAGE_OF, further_inputs, renamed_inputs
+from deid_assets.stages import RELEASE, STAGE_OF, renamed_inputs
 from deid_assets.store.home import Home
 
 # `partitions_def` on checks is a preview feature, `data_version` of outputs a beta feature. pyproject.toml pins the
@@ -75,7 +74,7 @@ MODULES = (
     assessment,
     release,
 )
-OPTIONAL_MODULES = {"dates": dates, "recoding": recoding, "values": value_suppression}
+OPTIONAL_MODULES = {"dates": dates, "values": value_suppression}
 """Further assets of a longitudinal policy, by what it must ask for."""
 
 FLAT_MODULES = (flat_intake, flat)
@@ -218,8 +217,8 @@ def stage_assets_of(policy: AnyPolicy) -> list[StageAsset]:
 
 
 def _release_of(policy: AnyPolicy, release: StageAsset) -> StageAsset:
-    """The release with what depends on the policy: the tables that it publishes, and further ones that it reads."""
-    return replace(release, published=published_tables(policy), inputs=(*release.inputs, *further_inputs(policy)))
+    """The release with what depends on the policy: the tables that it publishes."""
+    return replace(release, published=published_tables(policy))
 
 
 @dataclass(frozen=True)
@@ -257,7 +256,7 @@ def automation_of(workplace: Workplace, part: PolicyParts, use: Use, job: Unreso
 
 def _modules(policy: AnyPolicy) -> tuple[ModuleType, ...]:
     if isinstance(policy, Policy):
-        further = {"dates": policy.dates is not None, "recoding": policy.by_class, "values": policy.suppresses_values}
+        further = {"dates": policy.dates is not None, "values": policy.suppresses_values}
         return (*MODULES, *(module for name, module in OPTIONAL_MODULES.items() if further[name]))
     return FLAT_MODULES if isinstance(policy, FlatPolicy) else COHORT_MODULES
 

@@ -26,6 +26,7 @@ from deid_assets.meter import meter
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import applying_opt_outs, policy_called
+from deid_assets.policy.removed_modes import require_runnable
 from deid_assets.release.cumulative import (
     EarlierReleases,
     Made,
@@ -204,9 +205,10 @@ class Policies:
         Raises
         ------
         PolicyError
-            If a policy of another kind now has the name.
+            If a policy of another kind now has the name, or it asks for a mode that was removed.
         """
         policy = self.named(policy_name(asset_key_of(context)))
+        require_runnable(policy)
         if not isinstance(policy, kind):
             raise PolicyError(
                 f"the policy '{policy.name}' is now of another kind than when the assets were loaded; reload them"

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from deid_assets.assessments.released_rows import released_date_columns
 from deid_assets.methods.candidate import released_tables
 from deid_assets.methods.candidate.provider_suppression import (
-    IDENTIFIERS,
     PATTERN,
     providers_needed,
     suppress_identifiers,
-    suppress_shown,
 )
 from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.methods.population.value_domains import NOT_TOLD
@@ -84,7 +82,7 @@ def with_told_pattern(policy: Policy, known: Table) -> Table:
     return write_view(Table(known.file, "scratch", "claims_with_told_pattern"), f"SELECT * FROM {known.sql} WHERE {told}")
 
 
-def identified_claims(policy: Policy, levels: Levels, truncated: Table, grouped: Table, domains: Table) -> str:
+def identified_claims(policy: Policy, truncated: Table, grouped: Table) -> str:
     """SELECT the claims to be released, without the identifiers of providers whose pattern of care few others show.
 
     Parameters
@@ -93,18 +91,7 @@ def identified_claims(policy: Policy, levels: Levels, truncated: Table, grouped:
         Claims after and before the long tail is cut; providers are counted in the latter.
     """
     needed = providers_needed(policy.provider_suppression.providers_at_least, policy.provider_suppression.estimator)
-    by_values = suppress_identifiers(truncated, with_told_pattern(policy, grouped), needed)
-    pattern = [column for column in PATTERN if policy.publishes(column)]
-    if not policy.by_class or not pattern:
-        return by_values
-    own = {column: levels[column] for column in pattern}
-    return suppress_shown(
-        by_values,
-        released_tables.generalized_claims(truncated, domains, own),
-        released_tables.generalized_claims(grouped, domains, own, IDENTIFIERS),
-        needed,
-        pattern,
-    )
+    return suppress_identifiers(truncated, with_told_pattern(policy, grouped), needed)
 
 
 def claims_query(
@@ -122,7 +109,7 @@ def claims_query(
     With claim_id, which is never released, its rows can be compared with what was delivered.
     """
     return released_tables.release_claims(
-        identified_claims(policy, levels, claims.truncated, claims.grouped, domains),
+        identified_claims(policy, claims.truncated, claims.grouped),
         profiles,
         suppressed,
         crosswalk,

@@ -6,42 +6,19 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.kernel_input import kept_at_node
-from deid_assets.methods.population.value_domains import CLASS, SHOWN_LEVEL
-from deid_assets.methods.recoding.class_tables import levels_of_classes
 from deid_assets.policy.base import ReleasePolicy
-from deid_assets.policy.hierarchies.hierarchy import IN_CLASS
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table
 
 
-def chosen_frame(policy: Policy, node: tuple[int, ...], domains: Table) -> pd.DataFrame:
-    """The table of a chosen node: one row per dimension, with its level and the level's name.
-
-    If demographic classes have levels of their own, a row for each class and claim-level dimension follows.
-    """
+def chosen_frame(policy: Policy, node: tuple[int, ...]) -> pd.DataFrame:
+    """The table of a chosen node: one row per dimension, with its level and the level's name."""
     names = [
-        policy.released_hierarchy_of(dimension.columns[0]).level_names[level]
+        policy.hierarchy_of(dimension.columns[0]).level_names[level]
         for dimension, level in zip(policy.dimensions, node, strict=True)
     ]
-    of_all = pd.DataFrame(
-        {"dimension": [dimension.name for dimension in policy.dimensions], "level": node, "level_name": names}
-    )
-    of_classes = _levels_of_classes(policy, node, domains) if policy.by_class else of_all[:0]
-    types = {"dimension": "str", "level": "int32", "level_name": "str"}
-    return pd.concat([of_all, of_classes], ignore_index=True).astype(types)
-
-
-def _levels_of_classes(policy: Policy, node: tuple[int, ...], domains: Table) -> pd.DataFrame:
-    found = levels_of_classes(domains.frame(), levels_at(policy, node))
-    rows = []
-    for dimension in policy.dimensions:
-        names = policy.hierarchy_of(dimension.columns[0]).level_names
-        own = found[found["quasi_identifier"] == dimension.columns[0]]
-        rows += [
-            (f"{dimension.name}{IN_CLASS}{number}", level, names[level])
-            for number, level in zip(own[CLASS].tolist(), own[SHOWN_LEVEL].tolist(), strict=True)
-        ]
-    return pd.DataFrame(rows, columns=["dimension", "level", "level_name"])
+    found = pd.DataFrame({"dimension": [dimension.name for dimension in policy.dimensions], "level": node, "level_name": names})
+    return found.astype({"dimension": "str", "level": "int32", "level_name": "str"})
 
 
 def retained_frame(policy: Policy, kept: Mapping[str, np.ndarray], node: tuple[int, ...]) -> pd.DataFrame:
@@ -49,7 +26,7 @@ def retained_frame(policy: Policy, kept: Mapping[str, np.ndarray], node: tuple[i
     shares = kept_at_node(policy, kept, node)
     return pd.DataFrame(
         [
-            (name, policy.released_hierarchy_of(column).level_names[policy.level_of(column, node)], shares[name])
+            (name, policy.hierarchy_of(column).level_names[policy.level_of(column, node)], shares[name])
             for name, column in policy.generalized.items()
         ],
         columns=["column", "level", "share of information kept"],
@@ -66,13 +43,6 @@ def level_names_of_dimensions(policy: Policy, chosen: Table) -> dict[str, str]:
     """The name of the chosen level of each dimension: what a pinned generalization repeats."""
     names = chosen.frame().set_index("dimension")["level_name"]
     return {dimension.name: str(names[dimension.name]) for dimension in policy.dimensions}
-
-
-def released_levels(policy: Policy, chosen: Table) -> dict[str, int]:
-    """The level of every quasi-identifier in a release, also those of demographic classes: what shapes its rows."""
-    own = chosen.frame()
-    of_classes = own[own["dimension"].str.contains(IN_CLASS, regex=False)]
-    return chosen_levels(policy, chosen) | dict(zip(of_classes["dimension"], of_classes["level"].tolist(), strict=True))
 
 
 def chosen_levels(policy: Policy, chosen: Table) -> dict[str, int]:
@@ -99,6 +69,5 @@ def chosen_level_names(policy: ReleasePolicy, tables: Mapping[str, Table]) -> li
         return []
     levels = chosen_levels(policy, tables["chosen_generalization"])
     return [
-        (qi.release_as, policy.released_hierarchy_of(qi.column).level_names[levels[qi.column]])
-        for qi in policy.quasi_identifiers.all
+        (qi.release_as, policy.hierarchy_of(qi.column).level_names[levels[qi.column]]) for qi in policy.quasi_identifiers.all
     ]

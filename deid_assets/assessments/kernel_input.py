@@ -13,7 +13,6 @@ from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.information_loss import kept_at_levels
 from deid_assets.methods.population import encoding
 from deid_assets.methods.population.longitudinal_data import Dimension, LongitudinalData
-from deid_assets.methods.recoding.class_tables import finest_values, information_kept
 from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
 from deid_assets.methods.suppression.tables import suppressed_counts
 from deid_assets.methods.suppression.values import kept_without_values
@@ -93,8 +92,7 @@ def encoded_data(policy: Policy, tables: PopulationTables) -> LongitudinalData:
 def kept_by_level(policy: Policy, data: LongitudinalData, tables: PopulationTables) -> dict[str, np.ndarray]:
     """Share of information kept at each level, by the released name of every column that the lattice generalizes.
 
-    Where classes have levels of their own, a value of the data is that of its class, so that the delivered values are counted
-    in the tables. Where values are suppressed, what the release does not tell is lost.
+    Where values are suppressed, what the release does not tell is lost.
     """
     demographics, histories = kept_at_levels(data, lattice_dimensions(policy))
     members, claims = member_columns(policy), claim_columns(policy)
@@ -102,9 +100,7 @@ def kept_by_level(policy: Policy, data: LongitudinalData, tables: PopulationTabl
         name: demographics[members.index(column)] if column in members else histories[claims.index(column)]
         for name, column in policy.generalized.items()
     }
-    if policy.suppresses_values:
-        return found | _kept_without_values(policy, data, tables)
-    return found | (_kept_by_class(policy, tables) if policy.by_class else {})
+    return found | (_kept_without_values(policy, data, tables) if policy.suppresses_values else {})
 
 
 def before_suppression(held: Table) -> Table:
@@ -126,15 +122,6 @@ def _kept_without_values(policy: Policy, data: LongitudinalData, tables: Populat
         counts = tables.held.query(suppressed_counts(before, suppressed, tables.profiles, tables.domains, column))
         lost[counts["finest"].to_numpy(np.int64)] = counts["n"].to_numpy(np.int64)
         found[name] = kept_without_values(data.held[number].take(data.targets), domain, lost)
-    return found
-
-
-def _kept_by_class(policy: Policy, tables: PopulationTables) -> dict[str, np.ndarray]:
-    domains, found = tables.domains.frame(), {}
-    for name, column in policy.generalized.items():
-        if column in claim_columns(policy):
-            counts = tables.held.query(finest_values(tables.held, tables.profiles, tables.domains, column))
-            found[name] = information_kept(domains[domains["quasi_identifier"] == column], counts)
     return found
 
 

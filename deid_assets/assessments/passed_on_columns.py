@@ -36,7 +36,6 @@ from deid_assets.methods.disclosure.attribute_leaks import (
 )
 from deid_assets.methods.disclosure.identifier_patterns import named_as_identifier, patterns_of
 from deid_assets.methods.disclosure.leak_limits import LIMITS, REFINEMENT, TOGETHER_AT_MOST
-from deid_assets.methods.population.value_domains import HIERARCHY_CODE, SHOWN_LEVEL
 from deid_assets.methods.preparation.top_coding import TopCode
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import PASSED_ON_COLUMNS, PSEUDONYM_COLUMNS
@@ -133,9 +132,6 @@ def _withheld(
     for number, qi in enumerate(policy.quasi_identifiers.all):
         known = claims[f"q{number}"].notna().to_numpy()
         codes = claims.loc[known, f"q{number}"].to_numpy(np.int64)
-        if policy.by_class and qi.column in policy.quasi_identifiers.claim_names:
-            found += _withheld_by_class(policy, domains, qi.column, levels[qi.column], codes, known, person)
-            continue
         by_level = [codes, *(level[codes] for level in _levels(domains, qi.column))]
         names = ["as delivered", *policy.hierarchy_of(qi.column).level_names]
         if len(codes):
@@ -154,34 +150,6 @@ def _suppressed(
         if suppressed.any():
             classes = list(_levels(domains, qi.column))[levels[qi.column]]
             yield np.where(before.isna(), -1, classes[before.fillna(0).to_numpy(np.int64)]), suppressed
-
-
-def _withheld_by_class(
-    policy: Policy, domains: pd.DataFrame, column: str, level: int, codes: np.ndarray, known: np.ndarray, person: np.ndarray
-) -> Iterator[tuple[np.ndarray, tuple[Withheld, ...]]]:
-    """The same where classes have levels of their own: for each level the claims of the classes that show a coarser one.
-
-    Parameters
-    ----------
-    level
-        At the chosen node.
-    codes
-        Numbers of the values of the claims that `known` marks, each in the class of its member.
-    """
-    own = domains[domains["quasi_identifier"] == column].sort_values(["level", "base_code"])
-    released = own[own["level"] == level]
-    delivered = pd.factorize(released["value"])[0]
-    in_hierarchy = (rows[HIERARCHY_CODE].to_numpy(np.int64) for _, rows in own.groupby("level"))
-    by_level = [delivered[codes], *(numbers[codes] for numbers in in_hierarchy)]
-    shown, shown_level = (released[name].to_numpy(np.int64)[codes] for name in ("level_code", SHOWN_LEVEL))
-    names = ["as delivered", *policy.hierarchy_of(column).level_names]
-    for one, labels in enumerate(by_level[:-1]):
-        coarser = shown_level + 1 > one
-        # Levels are nested, so equal numbers of classes mean equal classes; these are analysed at the next level.
-        if len(np.unique(labels[coarser])) > len(np.unique(by_level[one + 1][coarser])):
-            where = np.zeros(len(known), dtype=bool)
-            where[np.flatnonzero(known)[coarser]] = True
-            yield where, (Withheld(f"{column}: {names[one]}", shown[coarser], labels[coarser], person[where]),)
 
 
 def _levels(domains: pd.DataFrame, column: str) -> Iterator[np.ndarray]:

@@ -20,7 +20,6 @@ from deid_assets.methods.attacks import provider_graph
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.candidate.provider_suppression import PATTERN
 from deid_assets.methods.candidate.released_tables import generalized_claims
-from deid_assets.methods.population.value_domains import CLASS
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table, quoted, write_table, write_view
 
@@ -144,8 +143,7 @@ def recognized_providers(
 
 def distinct_values_of(claims: Table, name: str, columns: list[str]) -> Table:
     """A view of the distinct values of some claim columns, shaped like claims that belong to nobody."""
-    own = [*columns, *([CLASS] if CLASS in claims.columns() else [])]
-    shown = "".join(f", {quoted(column)}" for column in own)
+    shown = "".join(f", {quoted(column)}" for column in columns)
     return write_view(
         Table(claims.file, "scratch", name),
         f"SELECT DISTINCT NULL::VARCHAR AS claim_id, NULL::VARCHAR AS member_id{shown} FROM {claims.sql}",

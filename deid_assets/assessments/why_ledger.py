@@ -140,7 +140,6 @@ def _generalized(
     return Followed(
         table, column, forms or (Form("grouping", f"h_{column}"),), policy.quasi_identifier(quasi_identifier).release_as,
         domain=quasi_identifier, level=levels[quasi_identifier], missing_is_value=table == "members",
-        by_class=table == "claims" and policy.by_class,
     )  # fmt: skip
 
 
@@ -175,7 +174,7 @@ def _claim_rows(policy: Policy, levels: Mapping[str, int], made: LedgerTables, t
     # Only of released claims is it asked what the steps made of them.
     of_released = f"SELECT member_id FROM {members.sql} WHERE fate = '{ledger.RELEASED}'"
     write_table(released, f"SELECT * FROM {made.held.sql} WHERE member_id IN ({of_released})")
-    write_table(identified, identified_claims(policy, levels, released, tables["grouped_claims"], tables["value_domains"]))
+    write_table(identified, identified_claims(policy, released, tables["grouped_claims"]))
     shown = ", ".join(_held(column, "h") for column in made.held.columns() if column != "claim_id")
     grouped = ""
     if policy.suppresses_values:

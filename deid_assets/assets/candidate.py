@@ -88,7 +88,7 @@ def release_claims(
     """Claims as they would be published: generalized, with provider, vendor and PCP blanked where few share a pattern."""
     policy = policies.of(context, Policy)
     levels = chosen_levels(policy, chosen_generalization)
-    identified = identified_claims(policy, levels, truncated_claims, grouped_claims, value_domains)
+    identified = identified_claims(policy, truncated_claims, grouped_claims)
     shares = blanked_shares(truncated_claims, identified)
     context.add_output_metadata({f"{identifier}_blanked_share": share for identifier, share in shares.items()})
     return claims_query(

@@ -279,7 +279,7 @@ def generalization_choice(
             allow_retries=False,
         )
     yield dg.Output(
-        chosen_frame(policy, choice.node, value_domains),
+        chosen_frame(policy, choice.node),
         "chosen_generalization",
         metadata={
             "node": node_text(choice.node),

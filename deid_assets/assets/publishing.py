@@ -34,7 +34,6 @@ from deid_assets.errors import CountsError, DeidError, PolicyError, RefusedError
 from deid_assets.methods.counts.budget import Budget
 from deid_assets.methods.counts.tables import Sum
 from deid_assets.methods.lattice.certificate import OptimalityCertificate
-from deid_assets.methods.recoding.class_certificate import ClassCertificate
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.adversaries import acceptance_refusals
 from deid_assets.release.counts.noise import Plan
@@ -219,7 +218,6 @@ class Passed:
     tried: Tried | None
     rows: bytes = b""
     generalization: Mapping[str, str] | None = None
-    classes: ClassCertificate | None = None
     not_compared: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -263,7 +261,6 @@ def publish(
         people,
         passed.counts_people,
         secret.derive("certificate salt", policy.name, context.partition_key, str(staging.number)),
-        passed.classes,
     )
     staging.write_file(CERTIFICATE, certificate.public)
 

@@ -11,9 +11,7 @@ from deid_assets.assessments.chosen_generalization import (
     chosen_levels,
     chosen_node,
     level_names_of_dimensions,
-    released_levels,
 )
-from deid_assets.assessments.class_recoding import certificate_of
 from deid_assets.assessments.cross_release_risk import cross_release_refusals, earlier_of
 from deid_assets.assessments.cumulative_attacks import cumulative_refusals, naming_releases
 from deid_assets.assessments.dates import date_refusals, released_dates
@@ -59,7 +57,6 @@ from deid_assets.errors import PolicyError
 from deid_assets.methods.disclosure.absence import absence_numbers, removed_for_claims
 from deid_assets.methods.lattice.certificate import OptimalityCertificate
 from deid_assets.methods.preparation.top_coding import top_code
-from deid_assets.methods.recoding.class_certificate import ClassCertificate
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.validation import check_vacuous
 from deid_assets.release.cumulative import comparable_rolls, releases_before, removal_digest, removal_list_refusals
@@ -67,7 +64,6 @@ from deid_assets.release.derived_keys import pseudonym_key
 from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.kept_file import parquet_of_sorted
-from deid_assets.release.manifest.class_levels import levels_by_class
 from deid_assets.release.manifest.described_tables import described_tables
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.dictionary import dictionary
@@ -129,15 +125,14 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
             refusals += other_counts
             refusals += standing.earlier.refusals
             refusals += need_refusals(policy, made["members"], made["claims"], made["delivered_codes"], made["removed_members"])
-            proof, classes = _proofs(policy, made)
-            refusals += [*certificate_refusals(proof, classes), *not_drawn, *staging.refusals()]
+            proof = _proof(policy, made)
+            refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
             if refusals:
                 repeat_if_overtaken(context, refusals)
                 others = workplace.releases_before(profiles, kept) if standing.before else ()
                 raise refusal(naming_releases(refusals, others), standing.tries.advice(standing.tried))
             delivery, levels = workplace.delivery(context.partition_key), chosen_levels(policy, made["chosen_generalization"])
-            of_classes = levels_by_class(policy, levels, made.population, kept) if policy.by_class else {}
-            described = described_tables(policy, levels, staged, staged_days(policy, profiles), of_classes)
+            described = described_tables(policy, levels, staged, staged_days(policy, profiles))
             staging.write_json(DICTIONARY, dictionary(described | counts.described(staged_counts)))
             rare = rare_labels(described)
             passed = Passed(
@@ -145,7 +140,7 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
                 counts.steps,
                 proof,
                 counts_people=False,
-                shapes=shapes_of(policy, delivery, released_levels(policy, made["chosen_generalization"])),
+                shapes=shapes_of(policy, delivery, levels),
                 report=lambda public: report_of(
                     policy,
                     public,
@@ -166,7 +161,6 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
                 rows=_kept_rows(policy, levels, tables, workplace),
                 generalization=level_names_of_dimensions(policy, made["chosen_generalization"]),
                 not_compared=standing.earlier.not_compared,
-                classes=classes,
             )
             return publish(context, policy, workplace, releases, staging, passed)
         finally:
@@ -183,18 +177,12 @@ def _kept_rows(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, T
     )
 
 
-def _proofs(policy: Policy, made: "_Made") -> tuple[OptimalityCertificate, ClassCertificate | None]:
-    """The certificates of optimality: of the chosen node or, if the release is none, of the best one as it is."""
+def _proof(policy: Policy, made: "_Made") -> OptimalityCertificate:
+    """The certificate of optimality: of the chosen node or, if the release is none, of the best one as it is."""
     lattice, chosen = made["generalization_lattice"], made["chosen_generalization"]
     if policy.suppresses_values:
-        return same_for_all_certificate(policy, lattice), None
-    if not policy.by_class:
-        return longitudinal_certificate(policy, lattice, chosen, made["passed_over_nodes"]), None
-    tables = made.population
-    classes = certificate_of(
-        policy, made["class_candidates"], made["class_levels"], chosen_node(policy, chosen), tables, made["suppressed_members"]
-    )
-    return same_for_all_certificate(policy, lattice), classes
+        return same_for_all_certificate(policy, lattice)
+    return longitudinal_certificate(policy, lattice, chosen, made["passed_over_nodes"])
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from deid_assets.command_line.listing import delivery_of
 from deid_assets.command_line.run import find_policy, requested_delivery
 from deid_assets.errors import DeliveryError, StoreError
 from deid_assets.partitions import deliveries_of
+from deid_assets.policy.removed_modes import require_runnable
 from deid_assets.release.registry.chain import Registry
 from deid_assets.resources import Workplace
 from deid_assets.sources.fetched import forget_fetched
@@ -35,6 +36,7 @@ def add_delivery(home: Home, policy_name: str, paths: tuple[Path, ...], key: str
         If there is no such policy.
     """
     policy, file = find_policy(home, policy_name)
+    require_runnable(policy)
     if not paths:
         raise DeliveryError("name the folder or file of the delivery")
     delivery = requested_delivery(home, policy, paths, key, 0, None, 0)

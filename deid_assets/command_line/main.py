@@ -298,8 +298,10 @@ def policy_check(file: str) -> None:
     """Explain a policy in plain language, or report what is wrong and where."""
     from deid_assets.command_line.run import find_policy
     from deid_assets.policy.explanation import explain
+    from deid_assets.policy.removed_modes import require_runnable
 
     found, _ = find_policy(Home.here(), file)
+    require_runnable(found)
     click.echo(explain(found))
 
 
@@ -373,9 +375,11 @@ def policy_adopt(
     from deid_assets.automation.adopting import adopt_here
     from deid_assets.automation.in_use import state_use
     from deid_assets.command_line.run import find_policy
+    from deid_assets.policy.removed_modes import require_runnable
 
     home = Home.here().create()
     found, file = find_policy(home, name)
+    require_runnable(found)
     if deliveries is not None and not deliveries.is_dir():
         raise DeliveryError(f"the folder {deliveries} does not exist; create it first")
     if deliveries is not None and home.overlaps(deliveries):

@@ -1,6 +1,7 @@
 """What `deid reproduce` does: make a release again, in a temporary home, and compare the bytes."""
 
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ from deid_assets.automation.in_use import state_use
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.run import execute
 from deid_assets.errors import DeliveryError, ReleaseError
+from deid_assets.policy.removed_modes import require_no_removed_mode
 from deid_assets.release.given import variables_of
 from deid_assets.release.journal.witnesses import VARIABLE as WITNESS
 from deid_assets.release.keyring import secret_of
@@ -65,10 +67,13 @@ def reproduce_release(home: Home, published: PublishedRelease, detail: Detail) -
     ------
     ReleaseError
         If the secret is another, or the restricted edition of the manifest is missing.
+    PolicyError
+        If its policy asks for a mode that was removed.
     DeliveryError
         If the delivery is not registered any more, or its files changed.
     """
     restricted = published.required()
+    require_no_removed_mode(json.loads(restricted["policy"]["text"]), f"policy of release {published.name}")
     secret, delivery = secret_of(home), registered_delivery(home, restricted["delivery"]["key"])
     _require_same_inputs(published, secret, delivery)
     with temporary_home(home) as temporary, _environment(home, temporary, secret):

@@ -44,6 +44,7 @@ from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import applying_opt_outs, load_policy, policy_by_name
 from deid_assets.policy.models import Policy
+from deid_assets.policy.removed_modes import require_runnable
 from deid_assets.release.event_log import require_journal
 from deid_assets.release.home_rules import require_rules
 from deid_assets.release.journal.home_journal import HomeJournal
@@ -110,6 +111,7 @@ def run_policy(
     console = console or Console(file=stream, highlight=False, width=None if stream.isatty() else 110)
     progress = Progress(console, detail)
     policy, file = find_policy(home, policy_name)
+    require_runnable(policy)
     releases = releases_of(Workplace(root=str(home.root)))
     with releases.deciding():
         require_rules(home, policy)  # before anything is adopted or registered

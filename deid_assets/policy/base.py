@@ -55,10 +55,13 @@ class Origin:
         Contains the files that the policy names.
     text
         SHA-256 of the policy's text; None for a policy that was built from values.
+    shown
+        The place of the text, for messages; empty for a policy that was built from values.
     """
 
     folder: Folder
     text: str | None = None
+    shown: str = ""
 
 
 class ReleasePolicy(Section, ABC):

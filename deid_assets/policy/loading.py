@@ -49,7 +49,8 @@ def _loaded(text: PolicyText) -> AnyPolicy:
     policy = _WITHOUT_FILES.get(known)
     if policy is None:
         parsed = _parsed(text, content)
-        policy = _judged(parsed.values, text.folder, text.shown, parsed).read_from(Origin(text.folder, text_digest(content)))
+        origin = Origin(text.folder, text_digest(content), text.shown)
+        policy = _judged(parsed.values, text.folder, text.shown, parsed).read_from(origin)
         if not policy.files:
             if len(_WITHOUT_FILES) >= _KEPT:
                 _WITHOUT_FILES.clear()

@@ -74,8 +74,8 @@ class Policy(ReleasePolicy):
     )
     recoding: Literal["by_column", "by_class"] = Field(
         "by_column",
-        description="by_column: every claim-level column has one level in the whole release; by_class: it has one in each "
-        "demographic class, so that large classes keep more detail than small ones",
+        description="by_column: every column of claims has one level for all members; by_class, a level in each demographic "
+        "class, was removed: policies with it are read, and not run",
     )
     adversary: Adversary = Field(description="what the adversary knows")
     risk: Risk = Field(description="thresholds, how class sizes are determined, how they are measured")
@@ -155,20 +155,6 @@ class Policy(ReleasePolicy):
         """Return the hierarchy of a quasi-identifier."""
         return self.hierarchy(self.quasi_identifier(column).hierarchy)
 
-    def released_hierarchy_of(self, column: str) -> Hierarchy:
-        """Return the hierarchy of a quasi-identifier as the levels of a release count it.
-
-        If classes have levels of their own, level 0 of a claim-level column is whatever each class has, and a higher level is
-        the coarsest that the classes may stay below.
-        """
-        found = self.hierarchy_of(column)
-        return found.by_class() if self.by_class and column in self.quasi_identifiers.claim_names else found
-
-    @property
-    def by_class(self) -> bool:
-        """Whether demographic classes have claim-level levels of their own."""
-        return self.recoding == "by_class"
-
     @property
     def prefers_detail(self) -> bool:
         """Whether members are suppressed so that the others keep more detail."""
@@ -187,11 +173,6 @@ class Policy(ReleasePolicy):
         """
         names = self.quasi_identifiers.claim_names if self.suppresses_values else ()
         return tuple(name for name in names if name != "length_of_stay")
-
-    @property
-    def is_local(self) -> bool:
-        """Whether a release is no node of the lattice: members may differ in what it shows of the same value."""
-        return self.by_class or self.suppresses_values
 
     def publishes(self, column: str) -> bool:
         """Return whether a quasi-identifier is published; those that are not listed are not."""
@@ -214,12 +195,6 @@ class Policy(ReleasePolicy):
     def dimension_levels(self) -> tuple[int, ...]:
         """Number of levels of each dimension, in the order of `dimensions`."""
         return tuple(self.hierarchy_of(dimension.columns[0]).levels for dimension in self.dimensions)
-
-    @property
-    def claim_dimensions(self) -> tuple[str, ...]:
-        """Names of the dimensions with columns of claims only, in the order of `dimensions`."""
-        members = set(self.quasi_identifiers.member_columns)
-        return tuple(dimension.name for dimension in self.dimensions if members.isdisjoint(dimension.columns))
 
     @property
     def node_count(self) -> int:

@@ -6,8 +6,6 @@ from pandera.ibis import Check, Column, DataFrameSchema
 from deid_assets.methods.lattice.candidate_gates import ATTACK, DEMOGRAPHICS, NOT_COARSER, NUMBER, PINNED, REFUSED, TOO_LITTLE
 from deid_assets.methods.lattice.choice import HIGH_RISK
 from deid_assets.methods.lattice.reachable_risk import GATES
-from deid_assets.methods.population.value_domains import CLASS, HIERARCHY_CODE, SHOWN_LEVEL
-from deid_assets.policy.hierarchies.hierarchy import IN_CLASS
 from deid_assets.policy.models import Policy
 from deid_assets.schemas.contract import Role, column, contract
 from deid_assets.schemas.preparation import grouped_claims_columns
@@ -110,8 +108,6 @@ def generalization_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
         "generalization_lattice": _generalization_lattice(policy),
         "chosen_generalization": _chosen_generalization(policy),
     }
-    if policy.by_class:
-        return found | _class_contracts(policy)
     return found | (_value_contracts(policy) if policy.suppresses_values else {})
 
 
@@ -138,37 +134,6 @@ def _value_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
         "shown_domains": _value_domains(policy),
         "shown_claims": contract(known | {name: shown[name] for name in names}),
         "shown_known_claims": contract(known, unique=["claim_id"]),
-    }
-
-
-def _class_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
-    """The tables of a release in which demographic classes have levels of their own."""
-    of_class = column(dt.int32, Role.OTHER, "number of a demographic class, from 0", Check.ge(0, error="at least 0"))
-    levels = max(policy.dimension_levels, default=1)
-    claims = {
-        name: _level(f"level of {name.replace('_', ' ')} in the class", levels) for name in policy.quasi_identifiers.claim_names
-    }
-    members = {
-        name: _number(f"number of the class's label of {name.replace('_', ' ')}")
-        for name in policy.quasi_identifiers.member_columns
-    }
-    # Values are repeated for each class; those of members belong to none.
-    domains = _value_domains(policy).columns | {
-        name: column(dt.int32, Role.OTHER, what, Check.ge(0, error="at least 0"), nullable=True)
-        for name, what in {
-            CLASS: "number of the demographic class in which the label is released; blank: in all",
-            HIERARCHY_CODE: "number of the value's class at this level of the hierarchy; blank: a value of members",
-            SHOWN_LEVEL: "level of the hierarchy whose label it is; blank: the level itself",
-        }.items()
-    }
-    claims_of_class = grouped_claims_columns() | {CLASS: of_class}
-    return {
-        "class_levels": contract({CLASS: of_class, **members, **claims}, unique=[CLASS]),
-        "class_candidates": _class_candidates(policy),
-        "class_lattice": _generalization_lattice(policy),
-        "class_domains": contract(domains, unique=[["quasi_identifier", "level", "base_code"]]),
-        "classed_claims": contract(claims_of_class),
-        "classed_known_claims": contract(claims_of_class, unique=["claim_id"]),
     }
 
 
@@ -265,8 +230,7 @@ def _generalization_lattice(policy: Policy) -> DataFrameSchema:
 
 def _chosen_generalization(policy: Policy) -> DataFrameSchema:
     first = [dimension.columns[0] for dimension in policy.dimensions]
-    of = (policy.hierarchy_of, policy.released_hierarchy_of)
-    names = sorted({name for column in first for hierarchy_of in of for name in hierarchy_of(column).level_names})
+    names = sorted({name for column in first for name in policy.hierarchy_of(column).level_names})
     return contract(
         {
             "dimension": column(
@@ -282,33 +246,8 @@ def _chosen_generalization(policy: Policy) -> DataFrameSchema:
     )
 
 
-def _class_candidates(policy: Policy) -> DataFrameSchema:
-    loss = Check.ge(0, error="at least 0")
-    unit = "share" if policy.risk.loss == "entropy_normalised" else "bits"
-    names = policy.claim_dimensions
-    return contract(
-        {
-            CLASS: column(dt.int32, Role.OTHER, "number of a demographic class, from 0", Check.ge(0, error="at least 0")),
-            **{name: _level(f"level of {name.replace('_', ' ')}", max(policy.dimension_levels)) for name in names},
-            "share": _share("what the class adds to the share of draws at high risk at these levels, estimated"),
-            "loss": column(dt.float64, Role.MEASUREMENT, "what it adds to the loss", loss, unit=unit),
-            "chosen": column(dt.boolean, Role.OTHER, "whether the class has these levels"),
-            "members": _number("released members of the class"),
-            "budget": _share("largest sum of the shares of a choice"),
-            "member_loss": column(dt.float64, Role.MEASUREMENT, "loss of the member-level columns", loss, unit=unit),
-            "most_loss": column(dt.float64, Role.MEASUREMENT, "loss of the coarsest node", loss, unit=unit),
-        },
-        unique=[[CLASS, *names]],
-    )
-
-
 def _dimension(policy: Policy) -> Check:
-    names = [dimension.name for dimension in policy.dimensions]
-    if not policy.by_class:
-        return Check.isin(names, error="a dimension of the policy")
-    return Check.str_matches(
-        f"^({'|'.join(names)})({IN_CLASS}[0-9]+)?$", error="a dimension of the policy, alone or in a class"
-    )
+    return Check.isin([dimension.name for dimension in policy.dimensions], error="a dimension of the policy")
 
 
 def _number(what: str) -> Column:

@@ -74,9 +74,7 @@ def test_no_provider_is_named_beside_a_pattern_that_is_not_told(canaries):
     claims = [PlantedClaim(number, {}, provider=f"p{number}") for number in range(enough)]
     claims += [PlantedClaim(number, {"specialty": NOT_TOLD}, provider=f"p{number}") for number in range(enough)]
     tables = planted(canaries, ("grouped_claims", "truncated_claims", "value_domains", "release_claims"), members, claims)
-    shown = identified_claims(
-        POLICY, canaries.levels, tables["truncated_claims"], tables["grouped_claims"], tables["value_domains"]
-    )
+    shown = identified_claims(POLICY, tables["truncated_claims"], tables["grouped_claims"])
     named = tables["truncated_claims"].query(
         f"SELECT specialty = '{NOT_TOLD}' AS hidden, count(provider_id) AS n FROM ({shown}) GROUP BY ALL ORDER BY 1"
     )

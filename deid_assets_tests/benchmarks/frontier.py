@@ -1,4 +1,4 @@
-"""What it costs to be safe: loss against MaxSup, by column, by class, and with suppressed values, as a table and a figure.
+"""What it costs to be safe: loss against MaxSup, by column and with suppressed values, as a table and a figure.
 
 DEID_HOME=HOME python -m deid_assets_tests.benchmarks.frontier FIGURE.svg [DELIVERY]
 
@@ -26,18 +26,17 @@ from deid_assets.methods.lattice.flagged_members import DRAWS_A_MEMBER, members_
 from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.longitudinal_search import search_lattice
 from deid_assets.methods.population.longitudinal_data import top_node
-from deid_assets.methods.recoding.choice import choose_class_levels
 from deid_assets.methods.suppression.choice import Demand, choose_suppressed_values
 from deid_assets.methods.suppression.tables import missing_values
 from deid_assets.policy.loading import policy_called
 from deid_assets.policy.models import Policy
-from deid_assets_tests.benchmarks.lattice import DELIVERY, POLICY, computation_of, member_nodes, tables_of
+from deid_assets_tests.benchmarks.lattice import DELIVERY, POLICY, computation_of, tables_of
 from deid_assets_tests.benchmarks.timing import head, row
 
 MAX_SUP = (0.004, 0.008, 0.016)
 VALUES_AT_MOST = 0.2
-MEMBERS, CLASSES, VALUES = "members suppressed", "levels by class", "values suppressed"
-MARKS = {MEMBERS: "o-", CLASSES: "s--", VALUES: "^:"}
+MEMBERS, VALUES = "members suppressed", "values suppressed"
+MARKS = {MEMBERS: "o-", VALUES: "^:"}
 """A mark and a line of its own for each, so that nobody needs the colours."""
 
 Node = tuple[int, ...]
@@ -107,16 +106,6 @@ class Frontier:
                 return with_members(float(self.losses[node]), float(made[1].mean()))
         return None
 
-    def classes(self, most: float) -> float | None:
-        """Levels by class."""
-        risk = self.policy.risk
-        nodes = [node for node in member_nodes(self.policy, self.computation) if self.small_classes(node) <= most]
-        found = choose_class_levels(
-            self.computation, sorted(nodes, key=self.loss), self.loss, keys, most, risk.gate.confidence, risk.search.aim,
-            self.executor, adversary=self.adversary, draws=risk.gate.draws,
-        )  # fmt: skip
-        return None if found is None else found.loss
-
     def as_it_is(self, most: float) -> Node:
         """The best node that suppresses nothing, or the coarsest if none is safe."""
         asked = self.policy.risk.search
@@ -169,10 +158,10 @@ def main(file: str, delivery: str = DELIVERY) -> None:
     assert isinstance(policy, Policy)
     with search_executor() as executor:
         ways = Frontier(policy, delivery, executor)
-        found: dict[str, list[float | None]] = {MEMBERS: [], CLASSES: [], VALUES: []}
+        found: dict[str, list[float | None]] = {MEMBERS: [], VALUES: []}
         head("MaxSup", *found)
         for most in MAX_SUP:
-            for way, reached in ((MEMBERS, ways.members), (CLASSES, ways.classes), (VALUES, ways.values)):
+            for way, reached in ((MEMBERS, ways.members), (VALUES, ways.values)):
                 found[way].append(reached(most))
             row(f"{most:g}", *("none" if own[-1] is None else f"{own[-1]:.3f}" for own in found.values()))
     draw(Path(file), found)

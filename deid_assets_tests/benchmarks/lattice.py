@@ -1,26 +1,20 @@
 """The default policy's lattice on the restricted store of a default run: what search and proof cost.
 
 DEID_HOME=HOME python -m deid_assets_tests.benchmarks.lattice search [DELIVERY]
-DEID_HOME=HOME python -m deid_assets_tests.benchmarks.lattice by_class [DELIVERY]
 DEID_HOME=HOME python -m deid_assets_tests.benchmarks.lattice claims [DELIVERY]
-
-`by_class` prints the loss of the chosen node for all beside that of levels by class, at the member-level nodes that the bins of
-claims of the policy allow, and how long the choice by class takes.
 
 `claims` prints what bins of the number of claims cost, by their width: it needs no more than the stage `preparation`.
 """
 
-import hashlib
 import json
 import sys
 import time
 from collections.abc import Callable
-from itertools import product
 
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.kernel_input import PopulationTables, adversary_of, node_computation, smallest_safe_class
+from deid_assets.assessments.kernel_input import PopulationTables, node_computation, smallest_safe_class
 from deid_assets.assessments.number_of_claims import reference_classes
 from deid_assets.cluster.executors import search_executor
 from deid_assets.methods.kernel import engine
@@ -28,12 +22,10 @@ from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate, failed_antichain
 from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, search_lattice
-from deid_assets.methods.lattice.predictive_tagging import node_text, sums_of_losses
+from deid_assets.methods.lattice.predictive_tagging import sums_of_losses
 from deid_assets.methods.long_tail.bins import Bins
 from deid_assets.methods.long_tail.number_of_claims import truncate_within_classes
 from deid_assets.methods.long_tail.truncation import claims_cap, claims_of_units
-from deid_assets.methods.recoding.choice import choose_class_levels
-from deid_assets.methods.recoding.recoded_data import recoded
 from deid_assets.policy.loading import policy_called
 from deid_assets.policy.models import Policy
 from deid_assets.release.manifest.certificate import certificate_editions, certificate_problems
@@ -122,56 +114,6 @@ def search(delivery: str) -> None:
     row(len(json.loads(content)["failed"]), f"{len(content) / 1000:.1f}", f"{time.monotonic() - started:.2f}", len(problems))
 
 
-def by_class(delivery: str) -> None:
-    """Print the loss of the chosen node for all beside that of levels by class, and what the choice takes."""
-    policy, table = policy_called(POLICY), tables_of(delivery)
-    assert isinstance(policy, Policy)
-    computation = computation_of(policy, table)
-    losses = LatticeLoss(computation.data, computation.dimensions)
-    computation.index  # noqa: B018 - bit-sets are made when they are first needed
-    chosen = dict(table("chosen_generalization").query(f"SELECT dimension, level FROM {table('chosen_generalization').sql}")
-                  .itertuples(index=False))  # fmt: skip
-    nodes = sorted(member_nodes(policy, computation), key=losses)
-    started = time.monotonic()
-    with search_executor() as executor:
-        found = choose_class_levels(
-            computation, nodes, losses, lambda name: hashlib.sha256(name.encode()).digest()[:16],
-            policy.risk.max_high_risk_share, policy.risk.gate.confidence, policy.risk.search.aim, executor,
-            adversary=adversary_of(policy, table("member_profiles")), draws=policy.risk.gate.draws,
-        )  # fmt: skip
-        taken = time.monotonic() - started
-        head("member-level node", "its own loss", "bound by the search", "outcome", "loss by class", "share on fresh draws")
-        for one in found.tried if found else ():
-            last = one.trials[-1] if one.trials else None
-            bound = "" if one.search_bound is None else f"{one.search_bound:.4f}"
-            numbers = ("", "") if last is None else (f"{last.loss:.4f}", f"{last.share:.5f}")
-            row(node_text(one.node), f"{one.member_loss:.4f}", bound, one.outcome, *numbers)
-        if found is None:
-            return
-        made = NodeComputation(
-            recoded(computation.data, computation.dimensions, found.levels), computation.dimensions, computation.k,
-            only_at=found.levels.member_node,
-        )  # fmt: skip
-        judged = made.measure(found.levels.member_node, KEY, policy.risk.gate.draws, executor=executor)
-    print()
-    for_all = tuple(int(chosen[dimension.name]) for dimension in policy.dimensions)
-    head("", "loss", "gap at most", "share on a further stream", "seconds")
-    row("one node for all", f"{losses(for_all):.4f}", "", "", "")
-    row(
-        f"{len(found.levels.classes)} classes", f"{found.loss:.4f}", f"{found.certificate.gap:.5f}", f"{judged.share:.5f}",
-        f"{taken:.1f}",
-    )  # fmt: skip
-
-
-def member_nodes(policy: Policy, computation: NodeComputation) -> list[tuple[int, ...]]:
-    """Member-level nodes at or above the levels at which the policy cuts claims, where all bins of claims are safe."""
-    levels = [
-        range(policy.reference_level(dimension.columns[0]), axis.levels) if axis.demographics else range(1)
-        for dimension, axis in zip(policy.dimensions, computation.dimensions, strict=True)
-    ]
-    return list(product(*levels))
-
-
 def certificate(found: LatticeSearch, losses: LatticeLoss) -> OptimalityCertificate | None:
     """The certificate of the best candidate; None if there is none."""
     if found.chosen is None:
@@ -196,4 +138,4 @@ def certificate(found: LatticeSearch, losses: LatticeLoss) -> OptimalityCertific
 
 
 if __name__ == "__main__":
-    {"search": search, "by_class": by_class, "claims": claims}[sys.argv[1]](*(sys.argv[2:] or [DELIVERY]))
+    {"search": search, "claims": claims}[sys.argv[1]](*(sys.argv[2:] or [DELIVERY]))

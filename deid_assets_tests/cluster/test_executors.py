@@ -84,9 +84,6 @@ def everything(computation, node, draws, executor=None) -> list:
         classes = computation.drawn_classes(node, OTHER_KEY, draws, exemption, executor)
         arrays = (measured.flags, targets.drawn, targets.flagged, classes.targets, classes.sizes, classes.exempt)
         found += [measured.flagged, measured.exempt, *((a.dtype.str, a.shape, a.tobytes()) for a in arrays)]
-    groups = np.arange(len(computation.data.targets)) % 3
-    axes = range(len(computation.dimensions))
-    found += [a.tobytes() for a in computation.flagged_by_group(node, axes, groups, 3, KEY, draws, executor)]
     return found + list(computation.running_counts(node, KEY, 6, executor))
 
 

@@ -16,9 +16,8 @@ AT = "risk.suppression.values_at_most"
 def test_none_are_suppressed_unless_a_policy_says_so():
     policy = policy_from(SMALL)
     assert policy.risk.suppression.values_at_most == 0
-    assert not policy.suppresses_values and not policy.is_local
-    other = policy_from(WITH_VALUES)
-    assert other.suppresses_values and other.is_local and not other.by_class
+    assert not policy.suppresses_values
+    assert policy_from(WITH_VALUES).suppresses_values
 
 
 def test_the_explanation_says_how_many_and_what_an_adversary_then_knows():
@@ -30,13 +29,12 @@ def test_the_explanation_says_how_many_and_what_an_adversary_then_knows():
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"recoding": "by_class"}, "cannot be combined with recoding: by_class"),
         ({"releases": {"pseudonyms": "stable"}}, "with stable pseudonyms"),
         ({"releases": {"generalization": "pinned"}}, "with a pinned generalization"),
         ({"risk__suppression__values_at_most": 0.51}, "most of a column would say nothing"),
         ({"risk__suppression__values_at_most": -0.1}, "must be at least 0"),
     ],
-    ids=["by class", "stable pseudonyms", "pinned", "more than half", "negative"],
+    ids=["stable pseudonyms", "pinned", "more than half", "negative"],
 )
 def test_where_they_cannot_be_is_an_error(change, reason):
     with pytest.raises(PolicyError, match=reason) as caught:

@@ -31,6 +31,7 @@ from deid_assets.stages import STAGE_OF
 from deid_assets.store.home import Home
 from deid_assets.store.tables import Table
 from deid_assets_tests.release import making
+from deid_assets_tests.scenarios.command_line import deid_here, unwrapped
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
@@ -196,3 +197,16 @@ def copy_of(original: Path, to: Path, policy: str = "small") -> Iterator[Pipelin
             # A delivery's record holds absolute paths; the copy has its own.
             file.write_text(file.read_text().replace(str(original), str(to)))
         yield pipeline
+
+
+def folder_of(pipeline: Pipeline) -> Path:
+    """The first release of the small policy."""
+    return pipeline.home.releases / "small" / "0001"
+
+
+def verified(pipeline: Pipeline) -> tuple[int, str]:
+    """`deid verify` of that release with the home's own key: exit code, and what it printed."""
+    root = pipeline.home.root
+    deid_here(root, "key", "export", "--output", root.parent / "key.pem")
+    exit_code, printed = deid_here(root, "verify", folder_of(pipeline), "--key", root.parent / "key.pem")
+    return exit_code, unwrapped(printed)

@@ -11,9 +11,8 @@ from deid_assets.release.manifest.certificate_policy import StatedLattice
 from deid_assets.release.manifest.optimality import longitudinal_certificate
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
 from deid_assets_tests.scenarios.conftest import KEY, MEMBERS
-from deid_assets_tests.scenarios.pipeline import pipeline_in
+from deid_assets_tests.scenarios.pipeline import folder_of, pipeline_in, verified
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
-from deid_assets_tests.scenarios.test_recoding_by_class import folder_of, verified
 
 AGE = {
     "kind": "intervals",

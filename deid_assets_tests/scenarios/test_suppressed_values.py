@@ -7,12 +7,12 @@ import pytest
 
 from deid_assets.methods.population.value_domains import NOT_TOLD
 from deid_assets.schemas.preparation import SPECIALTY_GROUPS
+from deid_assets_tests.frozen_homes.make_levels_by_class import PLACES
 from deid_assets_tests.scenarios.command_line import PUBLISHED, REFUSED, deid_here, unwrapped
 from deid_assets_tests.scenarios.conftest import KEY, MEMBERS
-from deid_assets_tests.scenarios.pipeline import copy_of, pipeline_in
+from deid_assets_tests.scenarios.pipeline import copy_of, folder_of, pipeline_in, verified
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 from deid_assets_tests.scenarios.test_gate_refuses import refused
-from deid_assets_tests.scenarios.test_recoding_by_class import PLACES, verified
 
 SPECIALTIES = {
     "kind": "codes",
@@ -53,10 +53,6 @@ def released(tmp_path_factory):
 def harmed(released, tmp_path):
     with copy_of(released.home.root, tmp_path / "deid") as pipeline:
         yield pipeline
-
-
-def folder_of(pipeline):
-    return pipeline.home.releases / "small" / "0001"
 
 
 def claims_of(pipeline):

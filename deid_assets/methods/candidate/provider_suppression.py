@@ -50,18 +50,13 @@ def pattern_counts(reference: Table, pattern: Sequence[str] = PATTERN, identifie
 
     A pattern without any identifier is not included.
     """
-    return _counts(reference.sql, pattern, identifiers)
-
-
-def _counts(reference: str, pattern: Sequence[str], identifiers: Sequence[str]) -> str:
-    """As `pattern_counts`; `reference` is the text after FROM."""
     if not pattern or not identifiers:
         raise ValueError("name at least one pattern column and one identifier")
     columns = ", ".join(quoted(name) for name in pattern)
     # One DISTINCT per identifier: count(DISTINCT ..) of several columns takes twice the memory, and DuckDB then expects
     # so many patterns that it builds its hash table from the claims instead.
     distinct = " UNION ALL ".join(
-        f"(SELECT DISTINCT {columns}, '{name}' AS identifier, {quoted(name)}::VARCHAR FROM {reference}"
+        f"(SELECT DISTINCT {columns}, '{name}' AS identifier, {quoted(name)}::VARCHAR FROM {reference.sql}"
         f" WHERE {quoted(name)} IS NOT NULL)"
         for name in identifiers
     )
@@ -104,35 +99,6 @@ def suppress_identifiers(
     return f"""
         WITH p AS MATERIALIZED ({pattern_counts(reference, pattern, identifiers)})
         SELECT c.* REPLACE ({kept}) FROM {released.sql} c LEFT JOIN p ON {_same_pattern(pattern)}"""
-
-
-def suppress_shown(
-    claims: str, shown: str, reference: str, needed: int, pattern: Sequence[str], identifiers: Sequence[str] = IDENTIFIERS
-) -> str:
-    """SELECT the claims; an identifier is NULL if fewer than `needed` identifiers have its pattern as it is released.
-
-    Labels of one level only join patterns, so that every pattern as released has enough identifiers if those of the values
-    have. Where demographic classes have levels of their own, patterns of several levels stand side by side, and each must
-    have enough.
-
-    Parameters
-    ----------
-    claims
-        A SELECT of claims with `claim_id` and the identifiers.
-    shown
-        A SELECT of `claim_id` and the pattern of these claims as released.
-    reference
-        A SELECT of the identifiers and the pattern as released of the claims in which the system's providers are counted.
-    """
-    columns = ", ".join(quoted(name) for name in pattern)
-    kept = ", ".join(
-        f"CASE WHEN p.{quoted(f'n_{name}')} >= {_checked(needed)} THEN o.{quoted(name)} END AS {quoted(name)}"
-        for name in identifiers
-    )
-    return f"""
-        WITH p AS MATERIALIZED ({_counts(f"({reference})", pattern, identifiers)})
-        SELECT o.* REPLACE ({kept}) FROM ({claims}) AS o
-        JOIN (SELECT claim_id, {columns} FROM ({shown})) AS c USING (claim_id) LEFT JOIN p ON {_same_pattern(pattern)}"""
 
 
 def blanked_shares(claims: Table, left: str, identifiers: Sequence[str] = IDENTIFIERS) -> dict[str, float]:

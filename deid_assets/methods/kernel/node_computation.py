@@ -351,44 +351,6 @@ class NodeComputation:
             flagged += count
         return HelpfulValues(draws, flagged, *(np.concatenate(column) for column in zip(*parts, strict=True)))
 
-    def flagged_by_group(
-        self,
-        node: Sequence[int],
-        axes: Sequence[int],
-        group_of: np.ndarray,
-        groups: int,
-        stream_key: bytes,
-        draws: int,
-        executor: Executor | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Count the flagged draws of groups of targets at all nodes above one, along some dimensions.
-
-        The counts are those of `measure` at each node. Because flags can only go out on the way up, a node asks only about
-        the draws that are flagged at a node directly below.
-
-        Parameters
-        ----------
-        node
-            The lowest of the nodes.
-        axes
-            Positions of the dimensions that change; the others keep the levels of `node`.
-        group_of, groups
-            (n,) int: group of each target, 0 .. G - 1; and G.
-
-        Returns
-        -------
-        drawn, flagged
-            (G,) int64, and (G, nodes along the first axis, nodes along the second, ..) int64.
-        """
-        count = partial(self._ready()._grouped_flags_of_batch, tuple(node), tuple(axes), group_of, groups, stream_key)
-        shape = [self.dimensions[axis].levels - node[axis] for axis in axes]
-        drawn, flagged = np.zeros(groups, np.int64), np.zeros((groups, *shape), np.int64)
-        batches = _batches(draws, self.data.members)
-        for of_batch in _map(executor, count, list(zip(batches, _wanted(batches, draws), strict=True))):
-            drawn += of_batch[0]
-            flagged += of_batch[1]
-        return drawn, flagged
-
     def drawn_classes(
         self,
         node: Sequence[int] | Generalization[int | None],
@@ -422,61 +384,6 @@ class NodeComputation:
             raise ValueError("the exemption is 'once' or 'literal'")
         coarsest = zip(levels.histories, self.top.histories, strict=True)
         return self._draws.lost(batch, tuple(None if level is None else top for level, top in coarsest), told_only=True)
-
-    def _grouped_flags_of_batch(
-        self,
-        node: tuple[int, ...],
-        axes: tuple[int, ...],
-        group_of: np.ndarray,
-        groups: int,
-        stream_key: bytes,
-        piece: tuple[range, int],
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return drawn and flagged by group, as `flagged_by_group`, for the first draws of some blocks."""
-        blocks, size = piece
-        batch = self._draws.batch(stream_key, blocks)
-        wanted = batch.order < size
-        drawn = np.bincount(group_of[batch.knowledge.targets[wanted]], minlength=groups)
-        flagged = np.zeros((*(self.dimensions[axis].levels - node[axis] for axis in axes), groups), np.int64)
-
-        def count(at: tuple[int, ...], asked: Batch, first: int) -> None:
-            """Count at a node, then at all above it that have its levels in the axes before this one."""
-            found = self._flagged_draws(asked, self.generalization(at))
-            if len(found) < len(asked.members):
-                asked = asked.take(found)
-            if not len(found):
-                return
-            place = tuple(at[axis] - node[axis] for axis in axes)
-            flagged[place] = np.bincount(group_of[asked.knowledge.targets], minlength=groups)
-            for number in range(first, len(axes)):
-                up = axes[number]
-                if at[up] + 1 < self.dimensions[up].levels:
-                    count((*at[:up], at[up] + 1, *at[up + 1 :]), asked, number)
-
-        exempt = self._exempt(batch, self.generalization(node), "once")
-        # What truncation removed is looked up once for all nodes: parts of the batch keep it.
-        lowest = batch.take(np.flatnonzero(wanted & ~exempt))
-        for upper in self._nodes_along(node, axes):
-            self._draws.lost(lowest, self.generalization(upper).histories)
-        count(node, lowest, 0)
-        return drawn, np.moveaxis(flagged, -1, 0)
-
-    def _nodes_along(self, node: tuple[int, ...], axes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """Yield nodes that have, together, every level of each axis from `node` on."""
-        for axis in axes:
-            for level in range(node[axis], self.dimensions[axis].levels):
-                yield (*node[:axis], level, *node[axis + 1 :])
-
-    def _flagged_draws(self, batch: Batch, levels: Generalization[int | None]) -> np.ndarray:
-        """Return the positions of the flagged draws of a batch in which no draw is exempt."""
-        draws, nobody = self._draws, np.zeros(len(batch.members), dtype=bool)
-        found = _found(draws, batch, levels, nobody, self.k)
-        flags = found < self.k
-        # As in `_flags_of_batch`: a target that was not found counts itself.
-        short_by_one = found == self.k - 1
-        if np.any(short_by_one):
-            flags[short_by_one] = ~draws.lost(batch, levels.histories)[short_by_one]
-        return np.flatnonzero(flags)
 
     def _flags_of_batch(
         self, levels: Generalization[int | None], stream_key: bytes, exemption: Exemption, blocks: range

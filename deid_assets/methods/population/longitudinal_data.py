@@ -278,32 +278,6 @@ class LongitudinalData:
         _check_shapes(changed)
         return changed
 
-    def with_histories(
-        self, held: Sequence[Histories], history_domains: Sequence[Domain], known: Sequence[Histories]
-    ) -> "LongitudinalData":
-        """Return the same members with other codes for the same claim values, such as generalized ones.
-
-        The values keep the order that they have here, so that a stream draws the same claims as before.
-
-        Parameters
-        ----------
-        held, history_domains, known
-            As above, with as many values of each member as before.
-
-        Raises
-        ------
-        ValueError
-            If a member has another number of values, or a code is outside its domain.
-        """
-        changed = self._with(held=tuple(held), history_domains=tuple(history_domains), known=tuple(known))
-        _check_shapes(changed)
-        for mine, others in ((self.held, changed.held), (self.known, changed.known)):
-            for before, after, domain in zip(mine, others, changed.history_domains, strict=True):
-                if not np.array_equal(before.offsets, after.offsets):
-                    raise ValueError("each member must keep the number of values of each history")
-                _check_range(after.codes, domain, "recoded histories")
-        return changed
-
     def with_changed_histories(
         self, held: Sequence[Histories], history_domains: Sequence[Domain], known: Sequence[Histories]
     ) -> "LongitudinalData":

@@ -28,15 +28,6 @@ _FEWEST = 2
 
 COLUMNS = ("quasi_identifier", "base_code", "value", "level", "level_code", "label")
 
-CLASS = "class"
-"""Column of domains in which a value of a claim has another label in each demographic class, and of their claims."""
-
-HIERARCHY_CODE = "hierarchy_code"
-"""Column of the same domains: the number of the value's class at this level of the hierarchy, whatever the class shows."""
-
-SHOWN_LEVEL = "shown_level"
-"""Column of the same domains: the level of the hierarchy whose label the class has at a level of the lattice."""
-
 
 def distinct_values(table: Table, column: str) -> list:
     """Return the distinct non-missing values of a column in ascending order."""
@@ -170,36 +161,22 @@ def label_joins(
     of
         Alias of the rows.
     missing_is_value
-        Whether a missing value has a class, as at member level; a missing value of a claim has none. Only values of claims
-        may have another label in each demographic class.
+        Whether a missing value has a class, as at member level; a missing value of a claim has none.
     what
         'label', or 'level_code' for the number of the class.
     """
     equal = "IS NOT DISTINCT FROM" if missing_is_value else "="
-    by_class = not missing_is_value and CLASS in domains.columns()
     joins = [
-        f"LEFT JOIN ({labels_query(domains, column, level, types[column], by_class)}) AS d{number}"
-        f" ON d{number}.value {equal} {of}.{quoted(column)}{same_class(f'd{number}', of) if by_class else ''}"
+        f"LEFT JOIN ({labels_query(domains, column, level, types[column])}) AS d{number}"
+        f" ON d{number}.value {equal} {of}.{quoted(column)}"
         for number, (column, level) in enumerate(levels.items())
     ]
     return [f"d{number}.{what}" for number in range(len(levels))], " ".join(joins)
 
 
-def same_class(labels: str, of: str) -> str:
-    """SQL to add to a join of labels: they are those of the rows' demographic class."""
-    return f" AND {labels}.{CLASS} IS NOT DISTINCT FROM {of}.{CLASS}"
-
-
-def labels_query(domains: Table, quasi_identifier: str, level: int, value_type: str, by_class: bool = False) -> str:
-    """SELECT value (in the column's own type), label, base_code, level_code of one quasi-identifier at one level.
-
-    Parameters
-    ----------
-    by_class
-        Whether labels depend on the demographic class. If so, also select the class and what is known of its levels.
-    """
-    further = f", {CLASS}, {HIERARCHY_CODE}, {SHOWN_LEVEL}" if by_class else ""
+def labels_query(domains: Table, quasi_identifier: str, level: int, value_type: str) -> str:
+    """SELECT value (in the column's own type), label, base_code, level_code of one quasi-identifier at one level."""
     return (
-        f"SELECT CAST(nullif(value, '') AS {value_type}) AS value, label, base_code, level_code{further} FROM {domains.sql}"
+        f"SELECT CAST(nullif(value, '') AS {value_type}) AS value, label, base_code, level_code FROM {domains.sql}"
         f" WHERE quasi_identifier = '{quasi_identifier}' AND level = {int(level)}"
     )

@@ -20,7 +20,7 @@ released            BOOLEAN: whether the member is released
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from deid_assets.methods.population.value_domains import CLASS, labels_query, same_class
+from deid_assets.methods.population.value_domains import labels_query
 from deid_assets.store.tables import Table, quoted
 
 COLUMNS = ("tag", "quasi_identifier", "service_day", "value", "label", "known", "held", "released")
@@ -103,8 +103,7 @@ def _of_members(tables: MemberTables, column: str, level: int, kind: str) -> str
 
 def _claims(tables: MemberTables, columns: Iterable[str]) -> str:
     """SELECT every claim that is known or held, with its member's tag and its day: joined once for all columns."""
-    by_class = CLASS in tables.domains.columns()
-    own = [*columns, *([CLASS] if by_class else [])]
+    own = tuple(columns)
     shown = ", ".join(("claim_id", "member_id", "year", *map(quoted, own)))
     return f"""SELECT tag, shown, coalesce({_DAY}, -c.year) AS service_day, {", ".join(f"c.{quoted(name)}" for name in own)},
           c.known, c.held
@@ -115,12 +114,10 @@ def _claims(tables: MemberTables, columns: Iterable[str]) -> str:
 
 
 def _of_claims(tables: MemberTables, column: str, level: int, kind: str) -> str:
-    by_class = CLASS in tables.domains.columns()
-    of_class = same_class("l", "c") if by_class else ""
     # The label follows from the value, so that it is looked up once for each day that has the value.
     return f"""SELECT tag, '{column}' AS quasi_identifier, service_day, c.value::VARCHAR AS value, l.label, known, held,
           shown AS released, l.place
-        FROM (SELECT tag, shown, service_day, {quoted(column)} AS value{f", {CLASS}" if by_class else ""},
+        FROM (SELECT tag, shown, service_day, {quoted(column)} AS value,
                 sum(known) AS known, sum(held) AS held FROM claims GROUP BY ALL) AS c
         LEFT JOIN (SELECT *, dense_rank() OVER (ORDER BY value::VARCHAR) AS place FROM (
-          {labels_query(tables.domains, column, level, kind, by_class)})) AS l ON l.value = c.value{of_class}"""
+          {labels_query(tables.domains, column, level, kind)})) AS l ON l.value = c.value"""

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from deid_assets.methods.population.value_domains import CLASS
 from deid_assets.methods.preparation.eligibility import is_no_newborn, is_procedure
 from deid_assets.store.tables import Query, Table, quoted
 
@@ -174,8 +173,6 @@ class Followed:
         Its level.
     missing_is_value
         Whether a blank is a value that may join a class.
-    by_class
-        Whether the label of a value depends on the demographic class, as h_class.
     unique
         Whether every row has a value of its own.
     """
@@ -187,7 +184,6 @@ class Followed:
     domain: str | None = None
     level: int = 0
     missing_is_value: bool = False
-    by_class: bool = False
     unique: bool = False
 
 
@@ -206,8 +202,6 @@ def followed_values(column: Followed, rows: Table) -> str:
     delivered = "'a key'" if column.unique else f"{quoted(column.column)}::VARCHAR"
     if column.unique:
         forms = ", ".join(f"CASE WHEN fate = '{RELEASED}' THEN 'a key' END AS v{n}" for n in range(1, len(column.forms) + 1))
-    elif column.by_class:
-        forms += f", CASE WHEN fate = '{RELEASED}' THEN h_{CLASS} END AS {CLASS}"
     return f"SELECT fate, {delivered} AS v0{', ' + forms if forms else ''}, count(*) AS n FROM {rows.sql} GROUP BY ALL"
 
 
@@ -230,9 +224,7 @@ class Classes:
     def of(cls, domain: pd.DataFrame) -> "Classes":
         """From the rows of `value_domains` of one column and level."""
         sizes = domain.groupby("level_code")["value"].transform("nunique")
-        by_class = CLASS in domain and domain[CLASS].notna().any()
-        values = _of_class(domain[CLASS], domain["value"]) if by_class else domain["value"]
-        there = domain["label"].notna()
+        values, there = domain["value"], domain["label"].notna()
         return cls(dict(zip(values[there], domain.loc[there, "label"], strict=True)), frozenset(values[sizes > 1].tolist()))
 
 
@@ -313,17 +305,11 @@ def value_account(
     if classes is not None:
         values_now = before.fillna("") if column.missing_is_value else before
         key = values_now.str.removesuffix("+")
-        key = _of_class(released[CLASS], key) if column.by_class else key
         now = key.map(classes.labels)
         changed = same & now.notna() & key.isin(classes.coarse)
         _value_step(account, "generalization", released["n"], before, now, changed)
         account.bits(_bits(_counts(now, released["n"]), column.unique))
     return account.rows
-
-
-def _of_class(classes: pd.Series, values: pd.Series) -> pd.Series:
-    """Each value with its class, as one text; missing where the value is."""
-    return classes.astype("Int64").astype("str") + ":" + values
 
 
 def _value_step(account: "_Account", step: str, n: pd.Series, before: pd.Series, now: pd.Series, changed: pd.Series) -> None:

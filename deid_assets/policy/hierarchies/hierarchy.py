@@ -22,13 +22,6 @@ if TYPE_CHECKING:
     from _typeshed import SupportsRichComparison
 
 
-BY_CLASS = "by class"
-"""Name of the level of a column that has one in each demographic class."""
-
-IN_CLASS = " in class "
-"""Between a dimension and the number of a demographic class."""
-
-
 class Rule(Protocol):
     """Interface of a kind of hierarchy; values passed to it are never missing."""
 
@@ -176,14 +169,6 @@ class Hierarchy:
         """Number of levels; in the lattice, each dimension has levels 0 to this number minus 1."""
         return len(self.level_names)
 
-    def by_class(self) -> "Hierarchy":
-        """Return the same hierarchy with the levels of a release in which every demographic class has its own.
-
-        Its labels depend on the class, so that no level lists them.
-        """
-        names = (BY_CLASS, *(f"{BY_CLASS}, at least {name}" for name in self.level_names[1:]))
-        return LevelsByClass(self.name, names, self.rule, self.missing_joins)
-
     def labels(self, values: Collection[object], level: int) -> np.ndarray:
         """Return the published label of each value at a level.
 
@@ -272,17 +257,6 @@ class Hierarchy:
                 f"distinct values{where}; it covers {self.rule.scope}. Correct the delivery, or extend the hierarchy in the "
                 "policy"
             )
-
-
-class LevelsByClass(Hierarchy):
-    """A hierarchy whose labels depend on the demographic class: the levels of a release by class."""
-
-    def _unsafe_labels(self) -> list[str]:
-        return []  # those of the hierarchy itself, which were judged
-
-    def order(self, level: int, values: Collection[object] | None = None) -> tuple[str, ...]:
-        """Raise ValueError: classes have different labels."""
-        raise ValueError(f"labels of hierarchy '{self.name}' depend on the demographic class")
 
 
 def _split(values: Collection[object]) -> tuple[np.ndarray, np.ndarray]:

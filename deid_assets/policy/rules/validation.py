@@ -516,35 +516,6 @@ def _dates(policy: Policy) -> Iterator[Problem]:
     yield from (Problem(path, message) for path, message in date_problems(policy))
 
 
-def _recoding(policy: Policy) -> Iterator[Problem]:
-    """Levels of classes are chosen anew for each delivery, among dimensions of claims alone, and judged without dates."""
-    if not policy.by_class:
-        return
-    if not policy.claim_dimensions:
-        yield Problem(("recoding",), "by_class needs a dimension with columns of claims only: nothing else differs by class")
-    if policy.dates is not None:
-        yield Problem(
-            ("recoding",), "by_class cannot be combined with released dates; say by_column, or remove the section dates"
-        )
-    if not policy.counts_population:
-        yield Problem(
-            ("recoding",),
-            "by_class needs class sizes that are counted in the delivery (risk.class_size: counted); say by_column",
-        )
-    if policy.inpatient_attack.table is not None:
-        yield Problem(
-            ("recoding",),
-            "by_class cannot be combined with a discharge table, whose rows would need the levels of every class; say "
-            "by_column, or let inpatient_attack use the delivery (table: null)",
-        )
-    if policy.releases.generalization == "pinned":
-        yield Problem(
-            ("recoding",),
-            "by_class chooses the levels of classes for each delivery, so no generalization can be pinned; say by_column, or "
-            "releases.generalization: free",
-        )
-
-
 def _preferred_detail(policy: Policy) -> Iterator[Problem]:
     """A preference between members and detail applies where members may be suppressed, and one generalization is chosen."""
     if not policy.prefers_detail:
@@ -554,9 +525,11 @@ def _preferred_detail(policy: Policy) -> Iterator[Problem]:
         yield Problem(
             at, "no member may be suppressed (at_most: 0), so there is nothing to prefer; say members, or raise at_most"
         )
-    for what, found in (("recoding: by_class", policy.by_class), ("values_at_most above 0", policy.suppresses_values)):
-        if found:
-            yield Problem(at, f"{what} keeps more detail in another way, so that no member is suppressed for it; say members")
+    if policy.suppresses_values:
+        yield Problem(
+            at,
+            "values_at_most above 0 keeps more detail in another way, so that no member is suppressed for it; say members",
+        )
 
 
 def _suppressed_values(policy: Policy) -> Iterator[Problem]:
@@ -565,7 +538,6 @@ def _suppressed_values(policy: Policy) -> Iterator[Problem]:
         return
     at = ("risk", "suppression", "values_at_most")
     excluded = {
-        "recoding: by_class; say by_column": policy.by_class,
         "released dates; remove the section dates": policy.dates is not None,
         "classes that are estimated; say risk.class_size: counted": not policy.counts_population,
         "a discharge table; let inpatient_attack use the delivery (table: null)": policy.inpatient_attack.table is not None,
@@ -647,7 +619,6 @@ RULES: tuple[Rule, ...] = (
     detail_problems,
     _utility,
     _dates,
-    _recoding,
     _preferred_detail,
     _suppressed_values,
     _number_of_claims,

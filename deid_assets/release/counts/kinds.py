@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 import pandas as pd
 from pandera.ibis import DataFrameSchema
 
-from deid_assets.assessments.chosen_generalization import released_levels
+from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.evidence import Measurement
 from deid_assets.assessments.noisy_numbers import noisy_numbers, noisy_numbers_of_people, noisy_numbers_of_records
 from deid_assets.assessments.record_risk import levels_of
@@ -89,7 +89,7 @@ LONGITUDINAL = Counting(
     ),
     levels_in=("chosen_generalization",),
     noisy_numbers=noisy_numbers,
-    levels=lambda policy, tables: released_levels(policy, tables["chosen_generalization"]),
+    levels=lambda policy, tables: chosen_levels(policy, tables["chosen_generalization"]),
     steps=attrition,
     counts=cohort_counts,
     ordered=ordered_characteristics,

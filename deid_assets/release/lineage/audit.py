@@ -13,7 +13,7 @@ from deid_assets.release.lineage.graph import Lineage
 from deid_assets.release.lineage.published import PublishedRelease
 from deid_assets.release.lineage.records import Evaluated, RecordedRun
 from deid_assets.release.publication.verification import VerificationReport
-from deid_assets.stages import STAGE_OF
+from deid_assets.stages import REMOVED, STAGE_OF
 from deid_assets.store.digests import Json
 
 FORMAT = "deid_assets audit 1"
@@ -132,7 +132,7 @@ def _assets(lineage: Lineage) -> list[dict[str, Json]]:
 
 def _stage(name: str) -> str:
     """The stage of an asset of the product; the asset of a whole stage is called like it."""
-    return STAGE_OF.get(name, name if name in STAGE_OF.values() else OUTSIDE)
+    return (STAGE_OF | REMOVED).get(name, name if name in STAGE_OF.values() else OUTSIDE)
 
 
 def _checks(lineage: Lineage, evaluations: Iterable[Evaluated]) -> list[dict[str, Json]]:

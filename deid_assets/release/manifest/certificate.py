@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate, rounding_step
-from deid_assets.methods.recoding.class_certificate import ChoiceOfClass, ClassCandidate, ClassCertificate
 from deid_assets.release.manifest.certificate_policy import StatedLattice
 from deid_assets.store.digests import Json, bytes_digest, canonical_json, parse_json
 
 FORMAT = "deid_assets certificate 1"
 FILE = "certificate.json"
 BY_CLASS = "by_class"
+"""The part of a certificate of an earlier version about levels by class. They were removed, and it is not checked any more."""
 
 
 _LISTS = ("dimensions", "directly_below", "failed", "passed_over", "no_better")
@@ -38,14 +38,13 @@ def certificate_editions(
     people: int,
     counts_people: bool,
     salt: bytes,
-    classes: ClassCertificate | None = None,
 ) -> CertificateEditions:
     """Write both editions.
 
     Parameters
     ----------
     proof
-        Of the chosen node; if classes have levels of their own, of the best node that is the same for all.
+        Of the chosen node.
     policy, number
         The release.
     people
@@ -54,18 +53,12 @@ def certificate_editions(
         Whether the measured nodes count people instead of random draws.
     salt
         32 bytes that nobody outside can know; exact edition only.
-    classes
-        Of the levels of demographic classes, if they have their own.
     """
     head = {"format": FORMAT, "policy": policy, "number": number}
     step = rounding_step(people)
-    exact = canonical_json(head | {"edition": "exact", "salt": salt.hex()} | _to_json(proof) | _classes_to_json(classes))
-    told = None if classes is None else classes.rounded(step, counts_people)
+    exact = canonical_json(head | {"edition": "exact", "salt": salt.hex()} | _to_json(proof))
     public = canonical_json(
-        head
-        | {"edition": "public", "exact_edition": bytes_digest(exact)}
-        | _to_json(proof.rounded(step, counts_people))
-        | _classes_to_json(told)
+        head | {"edition": "public", "exact_edition": bytes_digest(exact)} | _to_json(proof.rounded(step, counts_people))
     )
     return CertificateEditions(public, exact)
 
@@ -75,16 +68,9 @@ def certificate_tolerance(content: bytes) -> float:
     return _from_json(parse_json(content)).tolerance
 
 
-def coarser_than_proven(content: bytes) -> bool:
-    """Whether a release by class is coarser than the choice that its certificate proves; for one without problems."""
-    classes = _classes_from_json(parse_json(content))
-    return classes is not None and any(classes.at_least)
-
-
-def gap_of_classes(content: bytes) -> float | None:
-    """How much less another choice of levels by class could lose; None without such levels. For one without problems."""
-    classes = _classes_from_json(parse_json(content))
-    return None if classes is None else classes.gap + classes.tolerance
+def is_by_class(content: bytes) -> bool:
+    """Whether a certificate has a part about levels by class, which earlier versions made; for one without problems."""
+    return BY_CLASS in parse_json(content)
 
 
 def nodes_passed_over(content: bytes) -> int:
@@ -108,9 +94,8 @@ def certificate_problems(content: bytes, policy: str, number: int, stated: State
             return [f"it is not a {FORMAT!r}"]
         if (told.get("policy"), told.get("number")) != (policy, number):
             return ["it belongs to another release"]
-        proof, classes = _from_json(told), _classes_from_json(told)
-        found = proof.problems() + (classes.problems() if classes else [])
-        return found + ([] if stated is None else stated.problems(proof, classes))
+        proof = _from_json(told)
+        return proof.problems() + ([] if stated is None else stated.problems(proof, BY_CLASS in told))
     except (ReleaseError, KeyError, TypeError, ValueError, OverflowError):
         return ["it cannot be read"]
 
@@ -144,70 +129,6 @@ def _to_json(proof: OptimalityCertificate) -> dict:
         "no_better": [{"node": node, "loss": loss} for node, loss in proof.no_better],
         "least_loss_never_evaluated": proof.rest_loss,
     }
-
-
-def _classes_to_json(classes: ClassCertificate | None) -> dict:
-    """The part about demographic classes; none if they have no levels of their own."""
-    if classes is None:
-        return {}
-    return {
-        BY_CLASS: {
-            "dimensions": [
-                {"name": name, "highest_level": height}
-                for name, height in zip(classes.dimensions, classes.heights, strict=True)
-            ],
-            "member_node": classes.member_node,
-            "budget": classes.budget,
-            "classes": [
-                {
-                    "codes": own.codes,
-                    "candidates": [{"levels": one.levels, "share": one.share, "loss": one.loss} for one in own.candidates],
-                    "chosen": own.chosen,
-                    "members": own.members,
-                }
-                for own in classes.classes
-            ],
-            "member_loss": classes.member_loss,
-            "untold_loss": classes.untold_loss,
-            "most_loss": classes.most_loss,
-            "loss": classes.loss,
-            "bound": classes.bound,
-            "rounded_down_to": classes.step,
-            "at_least": classes.at_least,
-        }
-    }
-
-
-def _classes_from_json(stored: Mapping[str, Json]) -> ClassCertificate | None:
-    if BY_CLASS not in stored:
-        return None
-    told: Mapping[str, Json] = stored[BY_CLASS]
-    if not all(isinstance(told[key], list) for key in ("dimensions", "classes")):
-        raise TypeError("not a list")
-    return ClassCertificate(
-        dimensions=tuple(str(dimension["name"]) for dimension in told["dimensions"]),
-        heights=tuple(_whole(dimension["highest_level"]) for dimension in told["dimensions"]),
-        member_node=_node(told["member_node"]),
-        budget=float(told["budget"]),
-        classes=tuple(
-            ChoiceOfClass(
-                _node(own["codes"]),
-                tuple(
-                    ClassCandidate(_node(one["levels"]), float(one["share"]), float(one["loss"])) for one in own["candidates"]
-                ),
-                _whole(own["chosen"]),
-                None if own["members"] is None else _whole(own["members"]),
-            )
-            for own in told["classes"]
-        ),
-        member_loss=float(told["member_loss"]),
-        untold_loss=float(told["untold_loss"]),
-        most_loss=float(told["most_loss"]),
-        loss=float(told["loss"]),
-        bound=float(told["bound"]),
-        step=float(told["rounded_down_to"]),
-        at_least=_node(told["at_least"]),
-    )
 
 
 def _measured_to_json(measured: MeasuredNode) -> dict:

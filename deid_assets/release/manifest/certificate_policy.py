@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE
 from deid_assets.methods.lattice.certificate import Criterion, OptimalityCertificate
-from deid_assets.methods.recoding.class_certificate import ClassCertificate
 from deid_assets.store.digests import parse_json
 
 _LOSSES_OF_CLASSES = ("discernibility", "average_class_size")
@@ -30,10 +29,8 @@ class StatedLattice:
     losses_by_level
         Whether the loss of a node is the sum of its levels' losses. A proof without losses of levels then says less than it
         could: it takes the loss of every node on trust.
-    class_dimensions
-        Names of the claim-level dimensions if classes have levels of their own there; None if they have not.
-    at_most
-        Largest share at high risk, which levels by class are chosen for.
+    by_class
+        Whether demographic classes had levels of their own, as policies of earlier versions could say.
     never
         Reasons for which this policy passes no node over.
     """
@@ -41,8 +38,7 @@ class StatedLattice:
     dimensions: tuple[tuple[str, int], ...]
     criteria: tuple[Criterion, ...]
     losses_by_level: bool = True
-    class_dimensions: tuple[str, ...] | None = None
-    at_most: float = 0.0
+    by_class: bool = False
     never: frozenset[str] = frozenset({PINNED, TOO_LITTLE})
 
     @classmethod
@@ -60,9 +56,11 @@ class StatedLattice:
         except (KeyError, TypeError, AttributeError, ValueError, IndexError):
             raise ReleaseError("the manifest contains no policy with a lattice") from None
 
-    def problems(self, proof: OptimalityCertificate, classes: ClassCertificate | None = None) -> list[str]:
-        """Return where a certificate disagrees with the policy."""
-        found = self._problems_of_classes(classes)
+    def problems(self, proof: OptimalityCertificate, by_class: bool = False) -> list[str]:
+        """Return where a certificate disagrees with the policy; `by_class`: it has a part about levels by class."""
+        found = []
+        if by_class != self.by_class:
+            found.append("it is about levels by class where the policy has none, or the other way round")
         if tuple(zip(proof.dimensions, proof.heights, strict=True)) != self.dimensions:
             found.append("its dimensions, or their levels, differ from those of the policy")
         if not any(_same(proof.criterion, stated) for stated in self.criteria):
@@ -73,25 +71,6 @@ class StatedLattice:
             f"nodes are passed over for a reason that the policy does not have: {reason}"
             for reason in sorted(self.never & set(proof.passed_over.values()))
         ]
-        return found
-
-    def _problems_of_classes(self, classes: ClassCertificate | None) -> list[str]:
-        if (classes is None) != (self.class_dimensions is None):
-            return ["it is about levels by class where the policy has none, or the other way round"]
-        if classes is None:
-            return []
-        found = []
-        heights = tuple((name, height) for name, height in self.dimensions if name in (self.class_dimensions or ()))
-        if tuple(zip(classes.dimensions, classes.heights, strict=True)) != heights:
-            found.append("the dimensions of its classes, or their levels, differ from those of the policy")
-        own = dict(self.dimensions)
-        if len(classes.member_node) != len(own) or not all(
-            0 <= level <= (0 if name in (self.class_dimensions or ()) else height)
-            for level, (name, height) in zip(classes.member_node, self.dimensions, strict=True)
-        ):
-            found.append("the levels of members that its classes have do not lie in the lattice of the policy")
-        if classes.budget > self.at_most:
-            found.append("the levels of its classes were chosen for more risk than the policy allows")
         return found
 
 
@@ -131,15 +110,7 @@ def _longitudinal(told: Mapping) -> StatedLattice:
             if prefers_detail
             else Criterion("lower_bound", at_most + suppression["at_most"])
         )
-    members = {qi["column"] for qi in told["quasi_identifiers"]["members"]}
-    of_claims = tuple(one["name"] for one in told["dimensions"] if members.isdisjoint(one["columns"]))
-    return StatedLattice(
-        dimensions,
-        tuple(criteria),
-        class_dimensions=of_claims if told.get("recoding") == "by_class" else None,
-        at_most=at_most,
-        never=_never(told),
-    )
+    return StatedLattice(dimensions, tuple(criteria), by_class=told.get("recoding") == "by_class", never=_never(told))
 
 
 def _never(told: Mapping) -> frozenset[str]:

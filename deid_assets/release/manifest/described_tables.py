@@ -1,7 +1,6 @@
 """The staged tables of a release with the policy's and contract's column descriptions, for the data dictionary."""
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Mapping
 
 from pandera.ibis import DataFrameSchema
 
@@ -12,7 +11,7 @@ from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.models import Policy
 from deid_assets.release.gate.judgement import Staged
-from deid_assets.release.manifest.dictionary import MOST_LABELS, DescribedTable, LevelOfClass
+from deid_assets.release.manifest.dictionary import MOST_LABELS, DescribedTable
 from deid_assets.schemas.candidate import release_contracts
 from deid_assets.schemas.cohort import release_people_contract
 from deid_assets.schemas.flat import release_records_contract
@@ -26,7 +25,6 @@ def described_tables(
     levels: Mapping[str, int],
     staged: Staged,
     days: Mapping[str, Table],
-    by_class: Mapping[str, Sequence[LevelOfClass]] = MappingProxyType({}),
 ) -> dict[str, DescribedTable]:
     """The tables of a longitudinal release by their names.
 
@@ -38,19 +36,17 @@ def described_tables(
         The staged files, read back.
     days
         Year, such as "Y2", to its staged table of days in hospital.
-    by_class
-        Columns of the claims with a level in each demographic class, and these levels.
     """
     contracts = release_contracts(policy)
 
     def of(columns: Mapping[str, str]) -> dict[str, tuple[Hierarchy, int]]:
-        return {name: (policy.released_hierarchy_of(column), levels[column]) for name, column in columns.items()}
+        return {name: (policy.hierarchy_of(column), levels[column]) for name, column in columns.items()}
 
     members = {qi.release_as: qi.column for qi in policy.quasi_identifiers.members if qi.column not in IN_DAYS_IN_HOSPITAL}
     claims = {qi.release_as: qi.column for qi in policy.quasi_identifiers.claims}
     found = {
         "Members": DescribedTable(staged.members, contracts["release_members"], of(members), {}),
-        "Claims": DescribedTable(staged.claims, contracts["release_claims"], of(claims), {}, by_class),
+        "Claims": DescribedTable(staged.claims, contracts["release_claims"], of(claims), {}),
     }
     for year, table in days.items():
         found[f"DaysInHospital_{year}"] = DescribedTable(

@@ -6,7 +6,7 @@ files see these anyway. It contains no numbers of rows or people.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pandera.ibis import DataFrameSchema
 
@@ -19,22 +19,6 @@ MOST_LABELS = 500
 """Maximum number of labels listed for a column; with more, only the level is shown."""
 
 _TYPES = {"VARCHAR": "text", "BIGINT": "whole number", "INTEGER": "whole number", "TINYINT": "whole number", "DATE": "date"}
-
-
-@dataclass(frozen=True)
-class LevelOfClass:
-    """The level that a column has in a demographic class.
-
-    Attributes
-    ----------
-    labels
-        What the release shows of the members of the class, by released column; None is a blank.
-    level
-        Name of the level.
-    """
-
-    labels: Mapping[str, str | None]
-    level: str
 
 
 @dataclass(frozen=True)
@@ -51,15 +35,12 @@ class DescribedTable:
         Maps columns of this table to their hierarchy and chosen level.
     notes
         Maps columns of this table to what a reader must know besides their meaning.
-    levels_by_class
-        Maps columns that have a level of their own in each demographic class to these: labels of the class, and level.
     """
 
     table: Table
     contract: DataFrameSchema
     hierarchies: Mapping[str, tuple[Hierarchy, int]]
     notes: Mapping[str, str]
-    levels_by_class: Mapping[str, Sequence[LevelOfClass]] = field(default_factory=dict)
 
 
 def dictionary(tables: Mapping[str, DescribedTable]) -> dict:
@@ -107,8 +88,6 @@ def _column(described: DescribedTable, name: str, kind: str) -> dict:
         return found
     hierarchy, level = described.hierarchies[name]
     occurring = labels_of(described.table, name)
-    if name in described.levels_by_class:
-        found["levels_by_class"] = [{"class": dict(one.labels), "level": one.level} for one in described.levels_by_class[name]]
     return found | {
         "level": hierarchy.level_names[level],
         "levels_of_the_policy": list(hierarchy.level_names),

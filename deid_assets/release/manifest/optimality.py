@@ -17,7 +17,6 @@ from deid_assets.methods.lattice.certificate import (
     no_better_nodes,
 )
 from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbors, node_text, parse_node, sums_of_losses
-from deid_assets.methods.recoding.class_certificate import ClassCertificate
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
@@ -38,9 +37,9 @@ def longitudinal_certificate(policy: Policy, lattice: Table, chosen: Table, pass
 
 
 def same_for_all_certificate(policy: Policy, lattice: Table) -> OptimalityCertificate:
-    """The same for a release that is no node: of the best node, without levels by class and with all values.
+    """The same for a release that is no node: of the best node, with all values.
 
-    It is what levels by class and suppressed values are compared with. The node was not tried on fresh draws, and none was
+    It is what suppressed values are compared with. The node was not tried on fresh draws, and none was
     passed over.
     """
     nodes = lattice.frame()
@@ -171,10 +170,9 @@ def stated_levels_certificate(policy: CohortPolicy) -> OptimalityCertificate:
     ).with_rest()
 
 
-def certificate_refusals(proof: OptimalityCertificate, classes: ClassCertificate | None = None) -> list[Refusal]:
+def certificate_refusals(proof: OptimalityCertificate) -> list[Refusal]:
     """Refuse if the proof fails: the choice then contradicts the search and its measurements."""
-    problems = [*proof.problems(), *(classes.problems() if classes else ())]
     return [
         Refusal("broken_certificate", node_text(proof.chosen), None, None, f"the certificate of optimality fails: {text}")
-        for text in problems
+        for text in proof.problems()
     ]

@@ -18,7 +18,6 @@ import pandas as pd
 
 from deid_assets.assessments.evidence import Measurement
 from deid_assets.errors import ReleaseError
-from deid_assets.methods.population.value_domains import CLASS
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.release.keys import Secret
 from deid_assets.release.registry.chain import Chain
@@ -235,9 +234,7 @@ class Partitions:
 
 def _partition(rows: pd.DataFrame) -> str:
     """Digest of the classes of a quasi-identifier's values at one level; empty for a single class."""
-    # Where labels depend on the demographic class, a value is that of a class.
-    values = rows[CLASS].astype("str") + ":" + rows["value"] if CLASS in rows and rows[CLASS].notna().any() else rows["value"]
-    classes = sorted(sorted(map(str, own)) for _, own in values.groupby(rows["level_code"]))
+    classes = sorted(sorted(map(str, own)) for _, own in rows.groupby("level_code")["value"])
     return bytes_digest(canonical_json(classes)) if len(classes) > 1 else ""
 
 

@@ -7,12 +7,10 @@ from hypothesis import strategies as st
 from deid_assets.errors import StoreError
 from deid_assets.methods.candidate.provider_suppression import (
     IDENTIFIERS,
-    PATTERN,
     blanked_shares,
     pattern_counts,
     providers_needed,
     suppress_identifiers,
-    suppress_shown,
 )
 from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store
@@ -52,25 +50,6 @@ def test_identifiers_go_where_too_few_show_the_pattern_in_the_reference(released
     for place, name in zip((5, 6, 7), IDENTIFIERS, strict=True):
         before, after = (sum(row[place] is not None for row in rows) for rows in (released, expected))
         assert shares[name] == pytest.approx((before - after) / before if before else 0)
-
-
-@settings(deadline=None, max_examples=examples.of(15))
-@given(claims, claims, st.integers(1, 4), st.integers(1, 3))
-def test_patterns_as_released_need_enough_identifiers_too(released, reference, needed, joined):
-    """Some claims show less of their pattern than others, as those of some classes do: both kinds count by themselves."""
-    released, reference = numbered(released), numbered(reference)
-
-    def shown(rows):
-        return [(*row[:1], *(None if row[0] % joined else row[1], *row[2:5]), *row[5:]) for row in rows]
-
-    labels = by_definition(shown(released), shown(reference), needed)
-    with small_store() as store:
-        own, own_shown, others = (
-            store.table(name, COLUMNS, rows)
-            for name, rows in (("own", released), ("shown", shown(released)), ("others", shown(reference)))
-        )
-        found = store.rows(suppress_shown(*(f"SELECT * FROM {one.sql}" for one in (own, own_shown, others)), needed, PATTERN))
-    assert sorted(found) == [(*row[:5], *label[5:]) for row, label in zip(released, labels, strict=True)]
 
 
 def test_each_identifier_is_judged_on_its_own():

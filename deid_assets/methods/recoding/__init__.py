@@ -1,1 +1,0 @@
-"""Recoding by class: every demographic class gets its own levels of the claim-level quasi-identifiers."""

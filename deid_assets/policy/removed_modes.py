@@ -1,0 +1,36 @@
+"""Modes that earlier versions had: policies that ask for one are still read, compared and audited, and no longer run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from deid_assets.errors import PolicyError
+from deid_assets.policy.kinds import AnyPolicy
+
+_BY_CLASS = (
+    "recoding: by_class was removed, because labels whose level depends on the class tell what the class is made of; leave the "
+    "key out, so that every column has one level for all members, and let risk.suppression.at_most leave out the members whom "
+    "it does not protect"
+)
+
+
+def require_runnable(policy: AnyPolicy) -> None:
+    """Require that a policy asks for no mode that was removed, before anything new is made under it.
+
+    Raises
+    ------
+    PolicyError
+        In one sentence: where the policy is, the field, and what to use instead.
+    """
+    require_no_removed_mode(policy.model_dump(include={"recoding"}), policy.origin.shown or f"policy {policy.name}")
+
+
+def require_no_removed_mode(content: Mapping[str, Any], where: str) -> None:
+    """The same for the content of a policy, as a manifest has it.
+
+    Raises
+    ------
+    PolicyError
+        As above; `where` says where the policy is.
+    """
+    if content.get("recoding") == "by_class":
+        raise PolicyError(f"{where}: {_BY_CLASS}")
