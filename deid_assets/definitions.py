@@ -33,7 +33,6 @@ from deid_assets.assets import (
     recoding,
     release,
     rule_needs,
-    value_suppression,
 )
 from deid_assets.assets.stage_asset import StageAsset
 from deid_assets.assets.whole_stage import whole_stages
@@ -75,7 +74,7 @@ MODULES = (
     assessment,
     release,
 )
-OPTIONAL_MODULES = {"dates": dates, "recoding": recoding, "values": value_suppression}
+OPTIONAL_MODULES = {"dates": dates, "recoding": recoding}
 """Further assets of a longitudinal policy, by what it must ask for."""
 
 FLAT_MODULES = (flat_intake, flat)
@@ -257,7 +256,7 @@ def automation_of(workplace: Workplace, part: PolicyParts, use: Use, job: Unreso
 
 def _modules(policy: AnyPolicy) -> tuple[ModuleType, ...]:
     if isinstance(policy, Policy):
-        further = {"dates": policy.dates is not None, "recoding": policy.by_class, "values": policy.suppresses_values}
+        further = {"dates": policy.dates is not None, "recoding": policy.by_class}
         return (*MODULES, *(module for name, module in OPTIONAL_MODULES.items() if further[name]))
     return FLAT_MODULES if isinstance(policy, FlatPolicy) else COHORT_MODULES
 

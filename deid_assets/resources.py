@@ -26,6 +26,7 @@ from deid_assets.meter import meter
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import applying_opt_outs, policy_called
+from deid_assets.policy.rules.removed_modes import require_runnable
 from deid_assets.release.cumulative import (
     EarlierReleases,
     Made,
@@ -204,13 +205,14 @@ class Policies:
         Raises
         ------
         PolicyError
-            If a policy of another kind now has the name.
+            If a policy of another kind now has the name, or it asks for what is no longer done.
         """
         policy = self.named(policy_name(asset_key_of(context)))
         if not isinstance(policy, kind):
             raise PolicyError(
                 f"the policy '{policy.name}' is now of another kind than when the assets were loaded; reload them"
             )
+        require_runnable(policy)
         step = context.op_execution_context.get_step_execution_context()
         _readings.setdefault((step.run_id, step.step.key), set()).add(policy.reading)
         return policy

@@ -80,21 +80,6 @@ def _after_lattice(further: tuple[str, ...]) -> tuple[str, ...]:
 
 STAGES_BY_CLASS: dict[str, tuple[str, ...]] = STAGES | {"generalization": _after_lattice(OF_CLASSES)}
 
-OF_VALUES = ("suppressed_values", "value_lattice", "shown_domains", "shown_claims", "shown_known_claims")
-"""Additional assets if single values may be suppressed: which, and the values and claims as the release shows them."""
-
-STAGES_BY_VALUE: dict[str, tuple[str, ...]] = STAGES | {"generalization": _after_lattice(OF_VALUES)}
-
-RENAMED_BY_VALUE = {
-    "value_domains": "shown_domains",
-    "truncated_claims": "shown_claims",
-    "grouped_claims": "shown_known_claims",
-}
-"""What is then read instead, from the choice of a generalization on."""
-
-AS_DELIVERED = ("utility", "analyst_questions")
-"""Assets that compare the release with what was delivered, and read all eligible claims with their suppressed values."""
-
 RENAMED_BY_CLASS = {
     "value_domains": "class_domains",
     "truncated_claims": "classed_claims",
@@ -107,7 +92,7 @@ RENAMED_WITH_DATES = {"truncated_claims": "dated_claims", "grouped_claims": "kno
 
 STAGE_OF: dict[str, str] = {
     asset: stage
-    for stages in (STAGES_WITH_DATES, STAGES_BY_CLASS, STAGES_BY_VALUE, FLAT_STAGES, COHORT_STAGES)
+    for stages in (STAGES_WITH_DATES, STAGES_BY_CLASS, FLAT_STAGES, COHORT_STAGES)
     for stage, assets in stages.items()
     for asset in assets
 }
@@ -129,8 +114,6 @@ def stages_of(policy: object) -> dict[str, tuple[str, ...]]:
         return own
     if getattr(policy, "by_class", False):
         return STAGES_BY_CLASS
-    if getattr(policy, "suppresses_values", False):
-        return STAGES_BY_VALUE
     return STAGES if getattr(policy, "dates", None) is None else STAGES_WITH_DATES
 
 
@@ -144,15 +127,8 @@ def renamed_inputs(policy: object, assets: Collection[str]) -> Mapping[str, str]
     stages = {STAGE_OF[asset] for asset in assets}
     if stages & {"intake", "preparation"}:
         return {}
-    for refined, renamed, lattice in (
-        ("by_class", RENAMED_BY_CLASS, "class_lattice"),
-        ("suppresses_values", RENAMED_BY_VALUE, "value_lattice"),
-    ):
-        if getattr(policy, refined, False):
-            if "chosen_generalization" in assets:
-                return {**renamed, "generalization_lattice": lattice}
-            if stages & {"adversary", "generalization"}:
-                return {}
-            delivered = refined == "suppresses_values" and set(assets) <= set(AS_DELIVERED)
-            return {name: shown for name, shown in renamed.items() if not (delivered and name == "grouped_claims")}
+    if getattr(policy, "by_class", False):
+        if "chosen_generalization" in assets:
+            return {**RENAMED_BY_CLASS, "generalization_lattice": "class_lattice"}
+        return {} if stages & {"adversary", "generalization"} else RENAMED_BY_CLASS
     return {} if getattr(policy, "dates", None) is None else RENAMED_WITH_DATES

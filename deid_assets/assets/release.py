@@ -162,7 +162,9 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
                 roll=standing.earlier.roll,
                 removal_digest=standing.earlier.removal_digest,
                 tried=standing.tried,
-                rows=_kept_rows(policy, levels, tables, workplace),
+                rows=parquet_of_sorted(
+                    profiles, kept_rows_query(policy, levels, tables, workplace.tags_in_order, in_order=True)
+                ),
                 generalization=level_names_of_dimensions(policy, made["chosen_generalization"]),
                 not_compared=standing.earlier.not_compared,
                 classes=classes,
@@ -173,20 +175,9 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
             drop_schema(profiles.file, "scratch")
 
 
-def _kept_rows(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], workplace: Workplace) -> bytes:
-    """The rows with which later releases are compared; none where values are suppressed, which no later one may show."""
-    if policy.suppresses_values:
-        return b""
-    return parquet_of_sorted(
-        tables["member_profiles"], kept_rows_query(policy, levels, tables, workplace.tags_in_order, in_order=True)
-    )
-
-
 def _proofs(policy: Policy, made: "_Made") -> tuple[OptimalityCertificate, ClassCertificate | None]:
     """The certificates of optimality: of the chosen node or, if the release is none, of the best one as it is."""
     lattice, chosen = made["generalization_lattice"], made["chosen_generalization"]
-    if policy.suppresses_values:
-        return same_for_all_certificate(policy, lattice), None
     if not policy.by_class:
         return longitudinal_certificate(policy, lattice, chosen, made["passed_over_nodes"]), None
     tables = made.population

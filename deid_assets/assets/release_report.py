@@ -43,6 +43,9 @@ from deid_assets.store.tables import Table
 _CELLS_AT_MOST = 500
 """Nodes of a lattice whose cells can be told apart."""
 
+_SAME_FOR_ALL = " that is the same for all classes"
+"""What the nodes of the lattice are, where the release is none of them."""
+
 Figures = Mapping[str, tuple[float | None, float | None]]
 """Value and bound, by figure."""
 
@@ -68,8 +71,8 @@ def report_of(
     """
     node = chosen_node(policy, chosen)
     nodes = lattice.frame()
-    # With levels by class or suppressed values, the lattice shows the best generalization without them.
-    marked = best_candidate(nodes) if policy.is_local else node
+    # With levels by class, the lattice shows the best generalization that is the same for all classes.
+    marked = best_candidate(nodes) if policy.by_class else node
     nodes["chosen"] = nodes["node"] == node_text(marked)
     manifest = json.loads(public_edition)
     nodes["loss"] = _public_losses(proof, manifest["attrition"], nodes["node"])
@@ -92,7 +95,7 @@ def report_of(
     )
     after = None if held or released is None else released.value
     certificate = [*_certificate(policy, nodes, marked, proof.passed_over)]
-    if held and released is not None and released.value is not None and not policy.is_local:
+    if held and released is not None and released.value is not None and not policy.by_class:
         # The search may have decided the chosen node by another one; as released it was measured.
         certificate = [
             replace(row, share=released.value, lower=None, upper=released.bound)
@@ -100,9 +103,8 @@ def report_of(
             else row
             for row in certificate
         ]
-    if released is not None and released.value is not None and policy.is_local:
-        what = "levels by class" if policy.by_class else f"{named(policy, node)}, with suppressed values"
-        certificate.append(CertificateRow(what, released.value, None, released.bound, "as released"))
+    if released is not None and released.value is not None and policy.by_class:
+        certificate.append(CertificateRow("levels by class", released.value, None, released.bound, "as released"))
     elif released is not None and after is not None:
         certificate.append(_released_row(policy, node, after, released.bound))
     content = content_from_manifest(
@@ -122,7 +124,7 @@ def report_of(
             ReportFigure(
                 "Risk against loss",
                 "Share of simulated adversaries at high risk against the information lost, for every generalization"
-                + _alone(policy)
+                + (_SAME_FOR_ALL if policy.by_class else "")
                 + (
                     "."
                     if after is None
@@ -158,17 +160,10 @@ def report_of(
     )
 
 
-def _alone(policy: Policy) -> str:
-    """What the nodes of the lattice are, where the release is none of them."""
-    if policy.by_class:
-        return " that is the same for all classes"
-    return " that suppresses no values" if policy.suppresses_values else ""
-
-
 def _lattice(policy: Policy, nodes: pd.DataFrame, limit: float, after: float | None) -> ReportFigure:
     """The lattice: every node as a cell, or those that were measured if nobody could tell so many cells apart."""
     sample = "" if after is None else " with everybody who was sampled"
-    best = f"best{_alone(policy)}" if policy.is_local else "chosen one"
+    best = f"best{_SAME_FOR_ALL}" if policy.by_class else "chosen one"
     if len(nodes) <= _CELLS_AT_MOST:
         return ReportFigure(
             "The lattice",

@@ -44,6 +44,7 @@ from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import applying_opt_outs, load_policy, policy_by_name
 from deid_assets.policy.models import Policy
+from deid_assets.policy.rules.removed_modes import require_runnable
 from deid_assets.release.event_log import require_journal
 from deid_assets.release.home_rules import require_rules
 from deid_assets.release.journal.home_journal import HomeJournal
@@ -246,12 +247,15 @@ def find_policy(home: Home, name: str) -> tuple[AnyPolicy, Path | None]:
     Raises
     ------
     PolicyError
-        If there is none, something is wrong with it, or it names a file of this home.
+        If there is none, something is wrong with it, it names a file of this home, or it asks for what is no longer done.
     """
     path = Path(name)
     if path.suffix not in ENDINGS:
-        return policy_by_name(name, [home.policies]), None
+        named = policy_by_name(name, [home.policies])
+        require_runnable(named)
+        return named, None
     policy = load_policy(path)
+    require_runnable(policy, f"policy file {path}")
     policies = home.policies.resolve()
     at_home = path.absolute().parent.resolve() == policies
     for file in (path, *(path.parent / file for file in policy.files)):

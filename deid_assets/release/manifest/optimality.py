@@ -38,10 +38,9 @@ def longitudinal_certificate(policy: Policy, lattice: Table, chosen: Table, pass
 
 
 def same_for_all_certificate(policy: Policy, lattice: Table) -> OptimalityCertificate:
-    """The same for a release that is no node: of the best node, without levels by class and with all values.
+    """The same for a release in which classes have levels of their own: of the best node that is the same for all.
 
-    It is what levels by class and suppressed values are compared with. The node was not tried on fresh draws, and none was
-    passed over.
+    It is what levels by class are compared with. The node was not tried on fresh draws, and none was passed over.
     """
     nodes = lattice.frame()
     return _certificate_of(policy, nodes, best_candidate(nodes), {})
