@@ -32,7 +32,6 @@ from deid_assets.assets import (
     reachable_risk,
     release,
     rule_needs,
-    value_suppression,
 )
 from deid_assets.assets.stage_asset import StageAsset
 from deid_assets.assets.whole_stage import whole_stages
@@ -74,7 +73,7 @@ MODULES = (
     assessment,
     release,
 )
-OPTIONAL_MODULES = {"dates": dates, "values": value_suppression}
+OPTIONAL_MODULES = {"dates": dates}
 """Further assets of a longitudinal policy, by what it must ask for."""
 
 FLAT_MODULES = (flat_intake, flat)
@@ -256,7 +255,7 @@ def automation_of(workplace: Workplace, part: PolicyParts, use: Use, job: Unreso
 
 def _modules(policy: AnyPolicy) -> tuple[ModuleType, ...]:
     if isinstance(policy, Policy):
-        further = {"dates": policy.dates is not None, "values": policy.suppresses_values}
+        further = {"dates": policy.dates is not None}
         return (*MODULES, *(module for name, module in OPTIONAL_MODULES.items() if further[name]))
     return FLAT_MODULES if isinstance(policy, FlatPolicy) else COHORT_MODULES
 

@@ -68,40 +68,30 @@ STAGES_WITH_DATES: dict[str, tuple[str, ...]] = STAGES | {
 """Additional assets if a policy releases dates: claims with released dates, and adversary knowledge about them."""
 
 
-def _after_lattice(further: tuple[str, ...]) -> tuple[str, ...]:
-    """The assets of the generalization, with further ones after the lattice."""
-    own = STAGES["generalization"]
-    at = own.index("generalization_lattice") + 1
-    return (*own[:at], *further, *own[at:])
-
-
-OF_VALUES = ("suppressed_values", "value_lattice", "shown_domains", "shown_claims", "shown_known_claims")
-"""Additional assets if single values may be suppressed: which, and the values and claims as the release shows them."""
-
-STAGES_BY_VALUE: dict[str, tuple[str, ...]] = STAGES | {"generalization": _after_lattice(OF_VALUES)}
-
-RENAMED_BY_VALUE = {
-    "value_domains": "shown_domains",
-    "truncated_claims": "shown_claims",
-    "grouped_claims": "shown_known_claims",
-}
-"""What is then read instead, from the choice of a generalization on."""
-
-AS_DELIVERED = ("utility", "analyst_questions")
-"""Assets that compare the release with what was delivered, and read all eligible claims with their suppressed values."""
-
 RENAMED_WITH_DATES = {"truncated_claims": "dated_claims", "grouped_claims": "known_claims"}
 """What the stages after preparation then read instead."""
 
 STAGE_OF: dict[str, str] = {
     asset: stage
-    for stages in (STAGES_WITH_DATES, STAGES_BY_VALUE, FLAT_STAGES, COHORT_STAGES)
+    for stages in (STAGES_WITH_DATES, FLAT_STAGES, COHORT_STAGES)
     for stage, assets in stages.items()
     for asset in assets
 }
 
 REMOVED: dict[str, str] = dict.fromkeys(
-    ("class_levels", "class_candidates", "class_lattice", "class_domains", "classed_claims", "classed_known_claims"),
+    (
+        "class_levels",
+        "class_candidates",
+        "class_lattice",
+        "class_domains",
+        "classed_claims",
+        "classed_known_claims",
+        "suppressed_values",
+        "value_lattice",
+        "shown_domains",
+        "shown_claims",
+        "shown_known_claims",
+    ),
     "generalization",
 )
 """Stage of assets that earlier versions had; releases that were made from them are still audited."""
@@ -120,8 +110,6 @@ def stages_of(policy: object) -> dict[str, tuple[str, ...]]:
     own = {"flat": FLAT_STAGES, "cohort": COHORT_STAGES}.get(getattr(policy, "kind", ""))
     if own is not None:
         return own
-    if getattr(policy, "suppresses_values", False):
-        return STAGES_BY_VALUE
     return STAGES if getattr(policy, "dates", None) is None else STAGES_WITH_DATES
 
 
@@ -130,11 +118,4 @@ def renamed_inputs(policy: object, assets: Collection[str]) -> Mapping[str, str]
     stages = {STAGE_OF[asset] for asset in assets}
     if stages & {"intake", "preparation"}:
         return {}
-    if getattr(policy, "suppresses_values", False):
-        if "chosen_generalization" in assets:
-            return {**RENAMED_BY_VALUE, "generalization_lattice": "value_lattice"}
-        if stages & {"adversary", "generalization"}:
-            return {}
-        delivered = set(assets) <= set(AS_DELIVERED)
-        return {name: shown for name, shown in RENAMED_BY_VALUE.items() if not (delivered and name == "grouped_claims")}
     return {} if getattr(policy, "dates", None) is None else RENAMED_WITH_DATES

@@ -22,9 +22,8 @@ from deid_assets.assessments.sensitive_attributes import (
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.disclosure import attribute_disclosure as attributes
 from deid_assets.methods.population.released_population import YEARS
-from deid_assets.methods.population.value_domains import NOT_TOLD
 from deid_assets.policy.models import Policy
-from deid_assets.store.tables import Table, quoted, write_table
+from deid_assets.store.tables import Table, write_table
 
 NAME = "attribute_disclosure"
 
@@ -62,11 +61,9 @@ def attribute_disclosure_of(policy: Policy, column: str, profiles: Table, claims
             FROM {claims.sql} GROUP BY "MemberID") AS c USING ("MemberID"))"""
         return _single_valued(profiles, highest, others, "charlson")
     value = released_name(policy, column)
-    # What is not told is no value: as one, it would make members of a class differ who have the same values.
-    told = f"(SELECT * FROM {claims.sql} WHERE {quoted(value)} <> '{NOT_TOLD}')" if policy.suppresses_values else claims.sql
-    sets = profiles.query(attributes.sets_of_values(profiles.sql, "MemberID", others, told, value))
+    sets = profiles.query(attributes.sets_of_values(profiles.sql, "MemberID", others, claims.sql, value))
     of_sets = attributes.single_valued(sets["class"], pd.factorize(sets["value"])[0], sets["members"])
-    held = profiles.query(attributes.held_counts(profiles.sql, "MemberID", others, told, value))
+    held = profiles.query(attributes.held_counts(profiles.sql, "MemberID", others, claims.sql, value))
     sizes = sets.groupby("class")["members"].sum().to_numpy()
     return attributes.several_valued(sizes, held["class"], pd.factorize(held["value"])[0], held["members"], of_sets)
 

@@ -9,17 +9,14 @@ from dataclasses import dataclass
 from deid_assets.assessments.released_rows import released_date_columns
 from deid_assets.methods.candidate import released_tables
 from deid_assets.methods.candidate.provider_suppression import (
-    PATTERN,
     providers_needed,
     suppress_identifiers,
 )
 from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
-from deid_assets.methods.population.value_domains import NOT_TOLD
 from deid_assets.methods.preparation.top_coding import top_code
-from deid_assets.methods.suppression.tables import with_missing_not_told
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, DATE_COLUMNS
-from deid_assets.store.tables import Table, quoted, write_view
+from deid_assets.store.tables import Table
 
 Levels = Mapping[str, int]
 """Level of every quasi-identifier at the chosen node."""
@@ -50,38 +47,6 @@ def days_query(policy: Policy, levels: Levels, profiles: Table, suppressed: Tabl
     return released_tables.release_days_in_hospital(profiles, suppressed, crosswalk, domains, own, years, truncated)
 
 
-def as_released(policy: Policy, known: Table) -> Table:
-    """Claims with missing values as the release shows them, to be compared with it.
-
-    Parameters
-    ----------
-    known
-        All eligible claims, which an adversary may know about.
-    """
-    if not policy.suppresses_values:
-        return known
-    shown = with_missing_not_told(known, policy.suppressible)
-    return write_view(Table(known.file, "scratch", "claims_as_released"), shown)
-
-
-def with_told_pattern(policy: Policy, known: Table) -> Table:
-    """The claims in which providers are counted; where values are suppressed, those that show the whole pattern.
-
-    Providers have few specialties and places. Beside a pattern that is not told, an identifier is therefore blank, whatever the
-    reason: other claims of the same provider would tell the suppressed value, and which values were not delivered.
-
-    Parameters
-    ----------
-    known
-        All eligible claims, which an adversary may know about.
-    """
-    pattern = [column for column in PATTERN if policy.publishes(column)]
-    if not policy.suppresses_values or not pattern:
-        return known
-    told = " AND ".join(f"{quoted(column)} <> '{NOT_TOLD}'" for column in pattern)
-    return write_view(Table(known.file, "scratch", "claims_with_told_pattern"), f"SELECT * FROM {known.sql} WHERE {told}")
-
-
 def identified_claims(policy: Policy, truncated: Table, grouped: Table) -> str:
     """SELECT the claims to be released, without the identifiers of providers whose pattern of care few others show.
 
@@ -91,7 +56,7 @@ def identified_claims(policy: Policy, truncated: Table, grouped: Table) -> str:
         Claims after and before the long tail is cut; providers are counted in the latter.
     """
     needed = providers_needed(policy.provider_suppression.providers_at_least, policy.provider_suppression.estimator)
-    return suppress_identifiers(truncated, with_told_pattern(policy, grouped), needed)
+    return suppress_identifiers(truncated, grouped, needed)
 
 
 def claims_query(

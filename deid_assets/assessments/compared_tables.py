@@ -9,7 +9,7 @@ import pandas as pd
 from deid_assets.assessments.kernel_input import member_columns
 from deid_assets.assessments.released_rows import profiles_query
 from deid_assets.methods.candidate.released_tables import generalized_members, passed_on
-from deid_assets.methods.population.value_domains import NOT_TOLD, label_joins
+from deid_assets.methods.population.value_domains import label_joins
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.models import Policy
@@ -59,12 +59,6 @@ def compared_tables(policy: Policy, levels: Mapping[str, int], tables: Mapping[s
     file, columns = profiles.file, member_columns(policy)
     names = policy.quasi_identifiers.claim_names
     labels, joins = label_joins(domains, {own: levels[own] for own in names}, grouped.columns(), "c", missing_is_value=False)
-    if policy.suppresses_values:
-        # The release shows missing values like suppressed ones; only the latter are a difference.
-        labels = [
-            f"coalesce({label}, '{NOT_TOLD}')" if column in policy.suppressible else label
-            for column, label in zip(names, labels, strict=True)
-        ]
     shown = dict(zip(names.values(), labels, strict=True)) | passed_on(
         top_code(tables["eligible_claims"], ["pay_delay"], policy.top_coding.percentile)
     )

@@ -113,8 +113,7 @@ def earlier_of(policy: Policy, releases: Sequence[EarlierRelease], released: np.
         of_claims = one.kind == LONGITUDINAL
         if common:
             # Known common members contradict any statement about other people.
-            comparable = one.file is not None and not policy.suppresses_values
-            found[("linked" if of_claims else "tables") if comparable else "unknown"].append(one)
+            found["unknown" if one.file is None else "linked" if of_claims else "tables"].append(one)
         elif one.person is None:
             found["apart"] += [] if of_claims else [one]
         elif policy.releases.are_others(one.name):
@@ -150,7 +149,11 @@ def assess(work: Work[Policy]) -> Assessed:
         *linked_measurements(policy, found, work.commitment, tried.number),
         *release_measurements(policy, earlier, found, by_tables),
     )
-    return Assessed(measured, canaries_at_the_meet(policy, k, work), tried, _shown(found))
+    shown = _shown(found)
+    if earlier.unknown:
+        # The check of their number stops the run before the gate, which says the same.
+        shown["reasons"] = [one.text for one in _not_comparable(earlier)]
+    return Assessed(measured, canaries_at_the_meet(policy, k, work), tried, shown)
 
 
 @dataclass(frozen=True)
@@ -306,20 +309,7 @@ def cross_release_refusals(
     number = next((one.value for one in measured if one.name == EARLIER), None)
     found = stale_refusals(NAME, number, releases, same)
     earlier = earlier_of(policy, releases, released)
-    for one in earlier.unknown:
-        why = "was made with another secret" if one.tags is None else "has members of this release, and kept no rows"
-        if policy.suppresses_values and one.tags is not None:
-            why = "has members of this release, and may show values that this one suppresses"
-        text = (
-            f"{one.name} {why}, so it is not known what both disclose together; "
-            + (
-                "use the secret with which it was made or, if none of its members can be in this delivery, say so in "
-                "releases.other_people of the policy"
-                if one.tags is None else
-                "release members who are not in it, or restore its rows from a backup of the restricted store"
-            )
-        )  # fmt: skip
-        found.append(Refusal("not_comparable", one.name, None, None, text))
+    found += _not_comparable(earlier)
     if any(one.name == TABLES and not one.passed for one in measured):
         names = ", ".join(one.name for one in earlier.tables)
         text = f"{NAME}: {names} has members of this release, too, and both single out too many of them; {_COARSER}"
@@ -331,6 +321,26 @@ def cross_release_refusals(
             f"out too many members; {_PINNED}"
         )
         found.append(Refusal("linked_releases", NAME, None, None, text))
+    return found
+
+
+def _not_comparable(earlier: Earlier) -> list[Refusal]:
+    """Name the earlier releases that cannot be compared, and say what to do."""
+    found = []
+    for one in earlier.unknown:
+        if one.tags is None:
+            text = (
+                f"{one.name} was made with another secret, so it is not known what both disclose together; use the secret with "
+                "which it was made or, if none of its members can be in this delivery, say so in releases.other_people of the "
+                "policy"
+            )
+        else:
+            text = (
+                f"{one.name} has members of this release, and the version of deid_assets that made it kept no rows, so it is "
+                "not known what both disclose together; release members who are not in it: name those who are in opt_outs of "
+                "the policy"
+            )
+        found.append(Refusal("not_comparable", one.name, None, None, text))
     return found
 
 

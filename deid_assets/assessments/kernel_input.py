@@ -14,8 +14,6 @@ from deid_assets.methods.lattice.information_loss import kept_at_levels
 from deid_assets.methods.population import encoding
 from deid_assets.methods.population.longitudinal_data import Dimension, LongitudinalData
 from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
-from deid_assets.methods.suppression.tables import suppressed_counts
-from deid_assets.methods.suppression.values import kept_without_values
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table
 
@@ -90,38 +88,13 @@ def encoded_data(policy: Policy, tables: PopulationTables) -> LongitudinalData:
 
 
 def kept_by_level(policy: Policy, data: LongitudinalData, tables: PopulationTables) -> dict[str, np.ndarray]:
-    """Share of information kept at each level, by the released name of every column that the lattice generalizes.
-
-    Where values are suppressed, what the release does not tell is lost.
-    """
+    """Share of information kept at each level, by the released name of every column that the lattice generalizes."""
     demographics, histories = kept_at_levels(data, lattice_dimensions(policy))
     members, claims = member_columns(policy), claim_columns(policy)
     found = {
         name: demographics[members.index(column)] if column in members else histories[claims.index(column)]
         for name, column in policy.generalized.items()
     }
-    return found | (_kept_without_values(policy, data, tables) if policy.suppresses_values else {})
-
-
-def before_suppression(held: Table) -> Table:
-    """The claims after the long tail is cut, with the values that the release suppresses."""
-    return Table(held.file, "preparation", "truncated_claims")
-
-
-def _kept_without_values(policy: Policy, data: LongitudinalData, tables: PopulationTables) -> dict[str, np.ndarray]:
-    before, suppressed = before_suppression(tables.held), Table(tables.held.file, "generalization", "suppressed_values")
-    found = {}
-    for name, column in policy.generalized.items():
-        if column not in policy.suppressible:
-            continue
-        number = claim_columns(policy).index(column)
-        domain = data.history_domains[number]
-        if domain.not_told is None:
-            raise ValueError(f"the values of {column} are those before suppression")
-        lost = np.zeros(domain.sizes[0], np.int64)
-        counts = tables.held.query(suppressed_counts(before, suppressed, tables.profiles, tables.domains, column))
-        lost[counts["finest"].to_numpy(np.int64)] = counts["n"].to_numpy(np.int64)
-        found[name] = kept_without_values(data.held[number].take(data.targets), domain, lost)
     return found
 
 

@@ -20,7 +20,7 @@ from deid_assets.assessments.attribute_leaks import (
     leak_refusals,
 )
 from deid_assets.assessments.evidence import Measurement, Refusal
-from deid_assets.assessments.kernel_input import PopulationTables, before_suppression
+from deid_assets.assessments.kernel_input import PopulationTables
 from deid_assets.assessments.released_rows import released_date_columns
 from deid_assets.methods.candidate.passed_on import members_by_value, released_with_codes
 from deid_assets.methods.candidate.released_tables import passed_on
@@ -30,7 +30,6 @@ from deid_assets.methods.disclosure.attribute_leaks import (
     Withheld,
     column_of,
     most_told,
-    told_of_suppressed,
     told_together,
     withheld_labels,
 )
@@ -71,13 +70,9 @@ def passed_on_leaks(
     columns = {name: column_of(claims[name]) for name in PASSED_ON_COLUMNS}
     # The gate compares the staged claims with these, column by column, so results for one apply to the other.
     withheld = _withheld(policy, tables, levels, claims)
-    hidden = list(_suppressed(policy, tables.domains.frame(), levels, claims)) if policy.suppresses_values else []
     found = {}
     for name in PASSED_ON_COLUMNS:
         refines, sure = _told(columns[name], withheld, k)
-        of_hidden = [told_of_suppressed(columns[name].codes, *labels) for labels in hidden]
-        refines = max((refines, *of_hidden), key=lambda one: one.fall)
-        sure = max((sure, *of_hidden), key=lambda one: one.sure)
         row = _by_value(staged, tables.held, [name], expressions, k)
         singled, of = int(row["singled"]), int(row["members"])
         found[name] = ColumnLeaks(singled, of, refines, sure, patterns_of(staged, name, k), named_as_identifier(name))
@@ -117,9 +112,8 @@ def _claims(policy: Policy, tables: PopulationTables, suppressed: Table, express
     members, claims = (
         [qi.column for qi in part] for part in (policy.quasi_identifiers.members, policy.quasi_identifiers.claims)
     )
-    before = before_suppression(tables.held) if policy.suppresses_values else None
     return tables.held.query(
-        released_with_codes(tables.profiles, suppressed, tables.held, tables.domains, members, claims, expressions, before)
+        released_with_codes(tables.profiles, suppressed, tables.held, tables.domains, members, claims, expressions)
     )
 
 
@@ -137,19 +131,6 @@ def _withheld(
         if len(codes):
             found.append((known, withheld_labels(qi.column, names, by_level, levels[qi.column] + 1, person[known])))
     return found
-
-
-def _suppressed(
-    policy: Policy, domains: pd.DataFrame, levels: dict[str, int], claims: pd.DataFrame
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """For each claim-level quasi-identifier, the labels of the claims at the released level, and where they are suppressed."""
-    first = len(policy.quasi_identifiers.members)
-    for number, qi in enumerate(policy.quasi_identifiers.claims):
-        shown, before = claims[f"q{first + number}"], claims[f"s{number}"]
-        suppressed = (before.notna() & (shown != before)).to_numpy()
-        if suppressed.any():
-            classes = list(_levels(domains, qi.column))[levels[qi.column]]
-            yield np.where(before.isna(), -1, classes[before.fillna(0).to_numpy(np.int64)]), suppressed
 
 
 def _levels(domains: pd.DataFrame, column: str) -> Iterator[np.ndarray]:

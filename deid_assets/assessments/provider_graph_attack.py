@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Image, Work, limit_of
-from deid_assets.assessments.candidate_rows import as_released
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.evidence import Measurement, counted
 from deid_assets.assessments.planted_members import IDENTIFIERS, PlantedClaim, PlantedMember, plant_members
@@ -113,9 +112,7 @@ def recognized_providers(
 
     # Millions of claims have thousands of patterns, so labels are joined to distinct values.
     def register(*identifiers: str) -> str:
-        distinct = distinct_values_of(
-            as_released(policy, tables["grouped_claims"]), "delivered_patterns", [*names, *identifiers]
-        )
+        distinct = distinct_values_of(tables["grouped_claims"], "delivered_patterns", [*names, *identifiers])
         return f"({with_any(generalized_claims(distinct, domains, own, identifiers))})"
 
     before = Table(file, "scratch", "unsuppressed_claims")

@@ -25,7 +25,6 @@ from deid_assets.assessments.next_year import CONFIDENCE, Plan, Scores, measured
 from deid_assets.assessments.utility_canaries import utility_canaries
 from deid_assets.assessments.why_ledger import released_contents
 from deid_assets.methods.lattice.certificate import rounding_step
-from deid_assets.methods.population.value_domains import NOT_TOLD
 from deid_assets.methods.utility.distributions import (
     associations,
     earth_movers,
@@ -165,8 +164,7 @@ def displacement(policy: Policy, column: str, level: int, tables: Mapping[str, T
         "SELECT d.base_code, any_value(d.label) AS label, coalesce(sum(s.n), 0)::BIGINT AS n"
         f" FROM {tables['value_domains'].sql} AS d LEFT JOIN"
         f" (SELECT {quoted(column)}::VARCHAR AS value, count(*) AS n FROM {source.sql} GROUP BY ALL) AS s USING (value)"
-        f" WHERE d.quasi_identifier = ? AND d.level = ? AND d.value <> '' AND d.label IS DISTINCT FROM '{NOT_TOLD}'"
-        " GROUP BY d.base_code ORDER BY d.base_code",
+        " WHERE d.quasi_identifier = ? AND d.level = ? AND d.value <> '' GROUP BY d.base_code ORDER BY d.base_code",
         [column, level],
     )
     released = shown.query(

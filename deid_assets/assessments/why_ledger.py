@@ -6,7 +6,6 @@ from dataclasses import fields
 import pandas as pd
 
 from deid_assets.assessments.candidate_rows import identified_claims
-from deid_assets.assessments.kernel_input import before_suppression
 from deid_assets.assessments.number_of_claims import DAYS
 from deid_assets.methods.candidate.provider_suppression import IDENTIFIERS
 from deid_assets.methods.preparation.top_coding import TopCode, top_code
@@ -116,12 +115,8 @@ def _followed_claim(column: str, policy: Policy, levels: Mapping[str, int], made
         )
     if column in GROUPED and policy.publishes(GROUPED[column]):
         of_days = column in ("length_of_stay", "days_since_first_claim")
-        forms: tuple[Form, ...] = (Form("grouping", f"h_{GROUPED[column]}"),)
-        if GROUPED[column] in policy.suppressible:
-            forms = (Form("grouping", f"g_{GROUPED[column]}"), Form("value_suppression", f"h_{GROUPED[column]}"))
-        return _generalized(
-            "claims", column, GROUPED[column], policy, levels, (_dated(policy, column) if of_days else ()) or forms
-        )
+        forms = (_dated(policy, column) if of_days else ()) or (Form("grouping", f"h_{GROUPED[column]}"),)
+        return _generalized("claims", column, GROUPED[column], policy, levels, forms)
     return Followed("claims", column, unique=column == "claim_id")
 
 
@@ -176,17 +171,12 @@ def _claim_rows(policy: Policy, levels: Mapping[str, int], made: LedgerTables, t
     write_table(released, f"SELECT * FROM {made.held.sql} WHERE member_id IN ({of_released})")
     write_table(identified, identified_claims(policy, released, tables["grouped_claims"]))
     shown = ", ".join(_held(column, "h") for column in made.held.columns() if column != "claim_id")
-    grouped = ""
-    if policy.suppresses_values:
-        before = before_suppression(made.held)
-        shown += "".join(f", g.{quoted(column)} AS {quoted(f'g_{column}')}" for column in policy.suppressible)
-        grouped = f" LEFT JOIN {before.sql} AS g ON g.claim_id = c.claim_id AND c.fate = '{ledger.RELEASED}'"
     fates = ledger.claim_fates(made, members, policy.removal.newborn_days, policy.removal.non_procedure_claims)
     write_table(
         rows,
         Query(
             f"SELECT c.* EXCLUDE (claim_id), {shown} FROM ({fates.sql}) AS c"
-            f" LEFT JOIN {identified.sql} AS h ON h.claim_id = c.claim_id AND c.fate = '{ledger.RELEASED}'{grouped}",
+            f" LEFT JOIN {identified.sql} AS h ON h.claim_id = c.claim_id AND c.fate = '{ledger.RELEASED}'",
             fates.parameters,
         ),
     )

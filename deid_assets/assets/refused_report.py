@@ -100,14 +100,11 @@ def _figures(policy: ReleasePolicy, tables: dict[str, Table]) -> Iterator[Report
     """The lattice, as far as it was searched."""
     if isinstance(policy, Policy) and "generalization_lattice" in tables:
         nodes = tables["generalization_lattice"].frame()
-        # A release with suppressed values is no node of the lattice.
-        there = "chosen_generalization" in tables and not policy.suppresses_values
+        there = "chosen_generalization" in tables
         chosen = chosen_node(policy, tables["chosen_generalization"]) if there else None
         nodes["chosen"] = nodes["node"] == (node_text(chosen) if chosen else "")
         limit, names = policy.risk.max_high_risk_share, [dimension.name for dimension in policy.dimensions]
-        mark = (
-            f" The chosen one is {named(policy, chosen)}." if chosen else "" if policy.suppresses_values else " No node passes."
-        )
+        mark = f" The chosen one is {named(policy, chosen)}." if chosen else " No node passes."
         yield ReportFigure(
             "The lattice",
             f"Every generalization that the policy allows, for the whole sample.{mark} {levels_by_number(policy)}",

@@ -55,7 +55,6 @@ from deid_assets.assets.tries import delivery_tries, note_if_refused
 from deid_assets.cluster.executors import search_executor
 from deid_assets.errors import PolicyError
 from deid_assets.methods.disclosure.absence import absence_numbers, removed_for_claims
-from deid_assets.methods.lattice.certificate import OptimalityCertificate
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.validation import check_vacuous
@@ -70,7 +69,6 @@ from deid_assets.release.manifest.dictionary import dictionary
 from deid_assets.release.manifest.optimality import (
     certificate_refusals,
     longitudinal_certificate,
-    same_for_all_certificate,
 )
 from deid_assets.release.publication.recovery import REGISTRY
 from deid_assets.release.recurring_rows import recurring_refusals
@@ -125,7 +123,9 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
             refusals += other_counts
             refusals += standing.earlier.refusals
             refusals += need_refusals(policy, made["members"], made["claims"], made["delivered_codes"], made["removed_members"])
-            proof = _proof(policy, made)
+            proof = longitudinal_certificate(
+                policy, made["generalization_lattice"], made["chosen_generalization"], made["passed_over_nodes"]
+            )
             refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
             if refusals:
                 repeat_if_overtaken(context, refusals)
@@ -158,7 +158,9 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
                 roll=standing.earlier.roll,
                 removal_digest=standing.earlier.removal_digest,
                 tried=standing.tried,
-                rows=_kept_rows(policy, levels, tables, workplace),
+                rows=parquet_of_sorted(
+                    profiles, kept_rows_query(policy, levels, tables, workplace.tags_in_order, in_order=True)
+                ),
                 generalization=level_names_of_dimensions(policy, made["chosen_generalization"]),
                 not_compared=standing.earlier.not_compared,
             )
@@ -166,23 +168,6 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
         finally:
             drop_schema(profiles.file, SCHEMA)
             drop_schema(profiles.file, "scratch")
-
-
-def _kept_rows(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], workplace: Workplace) -> bytes:
-    """The rows with which later releases are compared; none where values are suppressed, which no later one may show."""
-    if policy.suppresses_values:
-        return b""
-    return parquet_of_sorted(
-        tables["member_profiles"], kept_rows_query(policy, levels, tables, workplace.tags_in_order, in_order=True)
-    )
-
-
-def _proof(policy: Policy, made: "_Made") -> OptimalityCertificate:
-    """The certificate of optimality: of the chosen node or, if the release is none, of the best one as it is."""
-    lattice, chosen = made["generalization_lattice"], made["chosen_generalization"]
-    if policy.suppresses_values:
-        return same_for_all_certificate(policy, lattice)
-    return longitudinal_certificate(policy, lattice, chosen, made["passed_over_nodes"])
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,6 @@ from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_sh
 from deid_assets.methods.lattice.certificate import OptimalityCertificate, rounding_step
 from deid_assets.methods.lattice.predictive_tagging import lower_neighbors, node_text, parse_node
 from deid_assets.policy.models import Policy
-from deid_assets.release.manifest.optimality import best_candidate
 from deid_assets.reports.manifest_content import content_from_manifest
 from deid_assets.reports.report import CertificateRow, ReportFigure, render_report
 from deid_assets.reports.retained import levels_table, released_columns, retained_rows, retained_sentences
@@ -68,9 +67,7 @@ def report_of(
     """
     node = chosen_node(policy, chosen)
     nodes = lattice.frame()
-    # With suppressed values, the lattice shows the best generalization without them.
-    marked = best_candidate(nodes) if policy.suppresses_values else node
-    nodes["chosen"] = nodes["node"] == node_text(marked)
+    nodes["chosen"] = nodes["node"] == node_text(node)
     manifest = json.loads(public_edition)
     nodes["loss"] = _public_losses(proof, manifest["attrition"], nodes["node"])
     columns = released_columns(
@@ -91,8 +88,8 @@ def report_of(
         (found for found in _measured(manifest, longitudinal_risk.NAME) if found.name == longitudinal_risk.FIXED), None
     )
     after = None if held or released is None else released.value
-    certificate = [*_certificate(policy, nodes, marked, proof.passed_over)]
-    if held and released is not None and released.value is not None and not policy.suppresses_values:
+    certificate = [*_certificate(policy, nodes, node, proof.passed_over)]
+    if held and released is not None and released.value is not None:
         # The search may have decided the chosen node by another one; as released it was measured.
         certificate = [
             replace(row, share=released.value, lower=None, upper=released.bound)
@@ -100,9 +97,6 @@ def report_of(
             else row
             for row in certificate
         ]
-    if released is not None and released.value is not None and policy.suppresses_values:
-        what = f"{named(policy, node)}, with suppressed values"
-        certificate.append(CertificateRow(what, released.value, None, released.bound, "as released"))
     elif released is not None and after is not None:
         certificate.append(_released_row(policy, node, after, released.bound))
     content = content_from_manifest(
@@ -122,7 +116,6 @@ def report_of(
             ReportFigure(
                 "Risk against loss",
                 "Share of simulated adversaries at high risk against the information lost, for every generalization"
-                + _alone(policy)
                 + (
                     "."
                     if after is None
@@ -158,19 +151,13 @@ def report_of(
     )
 
 
-def _alone(policy: Policy) -> str:
-    """What the nodes of the lattice are, where the release is none of them."""
-    return " that suppresses no values" if policy.suppresses_values else ""
-
-
 def _lattice(policy: Policy, nodes: pd.DataFrame, limit: float, after: float | None) -> ReportFigure:
     """The lattice: every node as a cell, or those that were measured if nobody could tell so many cells apart."""
     sample = "" if after is None else " with everybody who was sampled"
-    best = f"best{_alone(policy)}" if policy.suppresses_values else "chosen one"
     if len(nodes) <= _CELLS_AT_MOST:
         return ReportFigure(
             "The lattice",
-            f"Every generalization that the policy allows, by whether it is safe enough{sample}; the {best} is marked. "
+            f"Every generalization that the policy allows, by whether it is safe enough{sample}; the chosen one is marked. "
             + levels_by_number(policy),
             lattice_figure(nodes, limit, [dimension.name for dimension in policy.dimensions], after),
             wide=True,
@@ -181,7 +168,7 @@ def _lattice(policy: Policy, nodes: pd.DataFrame, limit: float, after: float | N
         "The lattice",
         f"The policy allows {len(nodes):,} generalizations. Shown are the {len(measured):,} that were measured: the farther to "
         "the right, the more columns are coarse; the higher, the more information is lost. Those that are safe enough"
-        f"{sample} are candidates, and the {best} is marked. A candidate that loses less was passed over, because another gate "
+        f"{sample} are candidates, and the chosen one is marked. A candidate that loses less was passed over, because another gate "
         "would refuse it.",
         heights_figure(measured.assign(height=heights), len(nodes), "information loss [part of the largest, rounded]"),
     )

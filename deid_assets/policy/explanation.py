@@ -321,12 +321,6 @@ def _gates(policy: Policy) -> Iterator[str]:
         )
     else:
         yield "no member is suppressed to reach this"
-    if policy.suppresses_values:
-        yield (
-            f"up to {_share(risk.suppression.values_at_most)} of the values of a claim-level column may be suppressed, so that "
-            "the others keep more detail; an adversary who knows a suppressed value looks for members of whom a value is "
-            "suppressed or missing"
-        )
     yield (
         f"by member-level values alone, at most {_share(risk.max_high_risk_share)} of released members are in a class of "
         f"fewer than {policy.demographics.class_size_at_least} members of the delivery"

@@ -160,20 +160,6 @@ class Policy(ReleasePolicy):
         """Whether members are suppressed so that the others keep more detail."""
         return self.risk.suppression.prefer == "detail"
 
-    @property
-    def suppresses_values(self) -> bool:
-        """Whether single values of claims may be suppressed."""
-        return self.risk.suppression.values_at_most > 0
-
-    @property
-    def suppressible(self) -> tuple[str, ...]:
-        """The claim-level quasi-identifiers of which values may be suppressed; none if the policy suppresses no values.
-
-        A length of stay is missing where there was no stay: beside an inpatient place, a blank tells of a suppressed one.
-        """
-        names = self.quasi_identifiers.claim_names if self.suppresses_values else ()
-        return tuple(name for name in names if name != "length_of_stay")
-
     def publishes(self, column: str) -> bool:
         """Return whether a quasi-identifier is published; those that are not listed are not."""
         return any(listed.column == column for listed in self.quasi_identifiers.all)

@@ -7,6 +7,7 @@ import types
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import ErrorDetails
 
 from deid_assets.policy.base import RESTRICTED_SECTIONS
@@ -111,7 +112,9 @@ def _described(model: type[BaseModel] | None, key: str | int | None) -> str:
 
 
 def _keys(model: type[BaseModel] | None) -> list[str]:
-    return [field.alias or name for name, field in model.model_fields.items()] if model else []
+    """Return the keys of a model but those that are only read for earlier versions, which its schema leaves out."""
+    fields = model.model_fields.items() if model else ()
+    return [field.alias or name for name, field in fields if SkipJsonSchema not in map(type, field.metadata)]
 
 
 def _located(location: tuple[str | int, ...], whole: type[BaseModel]) -> tuple[tuple[str | int, ...], type[BaseModel] | None]:

@@ -11,6 +11,10 @@ _BY_CLASS = (
     "key out, so that every column has one level for all members, and let risk.suppression.at_most leave out the members whom "
     "it does not protect"
 )
+_VALUES = (
+    "risk.suppression.values_at_most: this version suppresses no single values; remove the key, and suppress members instead "
+    "(risk.suppression.at_most) or give a column a coarser level"
+)
 
 
 def require_runnable(policy: AnyPolicy) -> None:
@@ -21,7 +25,7 @@ def require_runnable(policy: AnyPolicy) -> None:
     PolicyError
         In one sentence: where the policy is, the field, and what to use instead.
     """
-    require_no_removed_mode(policy.model_dump(include={"recoding"}), policy.origin.shown or f"policy {policy.name}")
+    require_no_removed_mode(policy.model_dump(include={"recoding", "risk"}), policy.origin.shown or f"policy {policy.name}")
 
 
 def require_no_removed_mode(content: Mapping[str, Any], where: str) -> None:
@@ -34,3 +38,5 @@ def require_no_removed_mode(content: Mapping[str, Any], where: str) -> None:
     """
     if content.get("recoding") == "by_class":
         raise PolicyError(f"{where}: {_BY_CLASS}")
+    if content.get("risk", {}).get("suppression", {}).get("values_at_most", 0) > 0:
+        raise PolicyError(f"{where}: {_VALUES}")

@@ -22,6 +22,7 @@ import yaml
 from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import policy_called
+from deid_assets.policy.removed_modes import require_runnable
 from deid_assets.policy.withdrawals import OptOutLine, note
 from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.keyring import secret_of, signing_key_of
@@ -86,7 +87,7 @@ def recall(home: Home, published: PublishedRelease, temporary: Home) -> AnyPolic
     ReleaseError
         If the registry does not contain the release, or something of an earlier release is missing.
     PolicyError
-        If the policy as released can no longer be put together.
+        If the policy as released can no longer be put together, or asks for what is no longer done.
     """
     chain = Registry(home.releases / REGISTRY).chain()
     place = _place(chain, published)
@@ -100,6 +101,7 @@ def recall(home: Home, published: PublishedRelease, temporary: Home) -> AnyPolic
     if published.number > 1:  # numbers before it were in use, even if nothing of them was published
         owner_only(owner_only(waiting_in(temporary)) / published.policy / f"{published.number - 1:04d}")
     policy = _policy_as_released(home, published, temporary)
+    require_runnable(policy)
     # The temporary home has one delivery; whoever opted out may have been in others.
     remember(temporary, policy.opt_outs.withdrawn, secret_of(home))
     # Earlier releases name lines of the home's journal, which says of people only what the secret tells.

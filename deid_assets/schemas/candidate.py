@@ -4,7 +4,6 @@ import ibis.expr.datatypes as dt
 from pandera.ibis import Check, Column, DataFrameSchema
 
 from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL
-from deid_assets.methods.population.value_domains import NOT_TOLD
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.models import Policy
 from deid_assets.reference.charlson import CHARLSON_BANDS
@@ -57,7 +56,7 @@ def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
         "PCP": _pseudonym("primary care provider"),
         "Year": _claim_year(policy),
         **_dates(policy),
-        **{qi.release_as: _of_claims(policy, qi.column) for qi in policy.quasi_identifiers.claims},
+        **{qi.release_as: _quasi_identifier(policy, qi.column) for qi in policy.quasi_identifiers.claims},
         "PayDelay": column(
             dt.string,
             Role.OTHER,
@@ -130,17 +129,6 @@ def _quasi_identifier(policy: Policy, name: str) -> Column:
         allowed_labels(hierarchy),
         nullable=True,
     )
-
-
-def _of_claims(policy: Policy, name: str) -> Column:
-    """A quasi-identifier of claims; where values are suppressed, each claim says whether it shows its value."""
-    own = _quasi_identifier(policy, name)
-    if name not in policy.suppressible:
-        return own
-    labels = _labels(policy.hierarchy_of(name))
-    allowed = [] if labels is None else [Check.isin(sorted(labels | {NOT_TOLD}), error="a label of the hierarchy, or not told")]
-    what = f"{own.description}; '{NOT_TOLD}' where the value was not delivered, or would single members out"
-    return column(dt.string, Role.QUASI_IDENTIFIER, what, allowed)
 
 
 def _allowed_days(policy: Policy) -> list[Check]:

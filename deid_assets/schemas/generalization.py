@@ -8,7 +8,6 @@ from deid_assets.methods.lattice.choice import HIGH_RISK
 from deid_assets.methods.lattice.reachable_risk import GATES
 from deid_assets.policy.models import Policy
 from deid_assets.schemas.contract import Role, column, contract
-from deid_assets.schemas.preparation import grouped_claims_columns
 
 LATTICE_DIAGNOSIS = contract(
     {
@@ -108,33 +107,7 @@ def generalization_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
         "generalization_lattice": _generalization_lattice(policy),
         "chosen_generalization": _chosen_generalization(policy),
     }
-    return found | (_value_contracts(policy) if policy.suppresses_values else {})
-
-
-def _value_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
-    """The tables of a release in which single values are suppressed."""
-    names = policy.suppressible
-    known = grouped_claims_columns(names)
-    shown = {name: column(own.dtype.type, Role.QUASI_IDENTIFIER, own.description, own.checks) for name, own in known.items()}
-    return {
-        "suppressed_values": contract(
-            {
-                "member_id": column(dt.string, Role.DIRECT_IDENTIFIER, "the insurer's identifier of the member"),
-                "quasi_identifier": column(
-                    dt.string,
-                    Role.OTHER,
-                    "column of the value",
-                    Check.isin(list(names), error="a claim-level quasi-identifier"),
-                ),
-                "value": column(dt.string, Role.QUASI_IDENTIFIER, "the value that is not shown, in all claims of the member"),
-            },
-            unique=[["member_id", "quasi_identifier", "value"]],
-        ),
-        "value_lattice": _generalization_lattice(policy),
-        "shown_domains": _value_domains(policy),
-        "shown_claims": contract(known | {name: shown[name] for name in names}),
-        "shown_known_claims": contract(known, unique=["claim_id"]),
-    }
+    return found
 
 
 def _value_domains(policy: Policy) -> DataFrameSchema:

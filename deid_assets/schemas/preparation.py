@@ -1,11 +1,10 @@
 """Contracts of the preparation stage: codes and their groups, eligible members, pseudonyms, and what was cut."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, Column
 
-from deid_assets.methods.population.value_domains import NOT_TOLD, NOT_TOLD_NUMBER
 from deid_assets.methods.preparation.pseudonyms import DIGITS
 from deid_assets.reference.charlson import CHARLSON_BANDS
 from deid_assets.reference.code_book import RARE_VISIBLE_REASON
@@ -186,22 +185,12 @@ CLAIM_SUPPORT_SCORES = contract(  # a row for each row of `grouped_claims`, join
 )
 
 
-def grouped_claims_columns(not_told: Collection[str] = ()) -> dict[str, Column]:
-    """The columns of grouped claims.
+def _group(what: str, values: Iterable[str], called: str) -> Column:
+    return column(dt.string, Role.QUASI_IDENTIFIER, what, _in(values, called), nullable=True)
 
-    Parameters
-    ----------
-    not_told
-        Columns in which values may be suppressed.
-    """
 
-    def groups(name: str, what: str, values: Sequence[str], called: str) -> Column:
-        further = [NOT_TOLD] if name in not_told else []
-        return column(dt.string, Role.QUASI_IDENTIFIER, what, _in([*values, *further], called), nullable=True)
-
-    def number_of_days(name: str, what: str, least: int, most: int | None = None) -> Column:
-        return days(Role.QUASI_IDENTIFIER, what, NOT_TOLD_NUMBER if name in not_told else least, most)
-
+def grouped_claims_columns() -> dict[str, Column]:
+    """The columns of grouped claims."""
     return {
         "claim_id": column(dt.string, Role.DIRECT_IDENTIFIER, "the insurer's identifier of the claim"),
         "member_id": column(dt.string, Role.DIRECT_IDENTIFIER, "the insurer's identifier of the member"),
@@ -209,10 +198,10 @@ def grouped_claims_columns(not_told: Collection[str] = ()) -> dict[str, Column]:
         "vendor_id": column(dt.string, Role.DIRECT_IDENTIFIER, "vendor who billed", nullable=True),
         "pcp_id": column(dt.string, Role.DIRECT_IDENTIFIER, "primary care provider", nullable=True),
         "year": column(dt.int32, Role.OTHER, "claim year", Check.in_range(1, 3, error="1 to 3")),
-        "specialty": groups("specialty", "specialty group", SPECIALTY_GROUPS, "specialty groups"),
-        "place": groups("place", "place of service group", PLACE_GROUPS, "place groups"),
-        "procedure_group": groups("procedure_group", "CPT group", PROCEDURE_GROUPS, "CPT groups"),
-        "condition_group": groups("condition_group", "primary condition group", CONDITION_GROUPS, "condition groups"),
+        "specialty": _group("specialty group", SPECIALTY_GROUPS, "specialty groups"),
+        "place": _group("place of service group", PLACE_GROUPS, "place groups"),
+        "procedure_group": _group("CPT group", PROCEDURE_GROUPS, "CPT groups"),
+        "condition_group": _group("primary condition group", CONDITION_GROUPS, "condition groups"),
         "charlson": column(
             dt.string,
             Role.SENSITIVE_ATTRIBUTE,
@@ -220,11 +209,9 @@ def grouped_claims_columns(not_told: Collection[str] = ()) -> dict[str, Column]:
             _in(CHARLSON_BANDS, "Charlson bands"),
             nullable=True,
         ),
-        "length_of_stay": number_of_days("length_of_stay", "length of stay", 1),
+        "length_of_stay": days(Role.QUASI_IDENTIFIER, "length of stay", 1),
         "pay_delay": days(Role.OTHER, "from service to payment, top-coded"),
-        "days_since_first_claim": number_of_days(
-            "days_since_first_claim", "since the member's first claim of the year", 0, 366
-        ),
+        "days_since_first_claim": days(Role.QUASI_IDENTIFIER, "since the member's first claim of the year", 0, 366),
     }
 
 

@@ -169,14 +169,6 @@ class TestGate:
         found = self.refusals(measured(), [one])["not_comparable"]
         assert found.name == "a/0001" and says in found.text
 
-    def test_none_with_common_members_can_be_compared_where_values_are_suppressed(self):
-        policy = policy_from(changed(SMALL, risk__suppression={"at_most": 0.1, "values_at_most": 0.1}))
-        shared, other = release("a/0001", [3]), release("a/0002", [5])
-        found = earlier_of(policy, [shared, other], OWN)
-        assert [one.name for one in found.unknown] == ["a/0001"] and found.linked == ()
-        (refusal,) = cross_release_refusals(policy, evidence(*measured(number=2).values()), [shared, other], OWN, same="a/0002")
-        assert refusal.rule == "not_comparable" and "may show values that this one suppresses" in refusal.text
-
     def test_a_neighbor_who_succeeds_too_often_names_the_releases_and_what_to_do(self):
         neighbor = Estimate(0.9, 0.8, 1.0)
         found = self.refusals(measured(Linked("a/0001", readings(1, 1), neighbor=neighbor)), [release("a/0001", [3])])

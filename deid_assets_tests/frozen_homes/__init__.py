@@ -1,0 +1,1 @@
+"""Homes that earlier versions left behind, packed: what they hold must stay readable."""

@@ -6,7 +6,6 @@ from deid_assets.errors import PolicyError
 from deid_assets.policy.explanation import explain
 from deid_assets.policy.loading import policy_from
 from deid_assets_tests.scenarios.policies import SMALL, changed
-from deid_assets_tests.scenarios.test_suppressed_values import WITH_VALUES
 
 DETAIL = {"at_most": 0.1, "prefer": "detail"}
 
@@ -26,10 +25,9 @@ def test_the_explanation_says_what_members_are_suppressed_for(prefer, purpose):
     ("values", "suppression", "reason"),
     [
         (SMALL, {"at_most": 0}, "no member may be suppressed"),
-        (WITH_VALUES, {"values_at_most": 0.3}, "values_at_most above 0 keeps more detail in another way"),
         (SMALL, {"prefer": "both"}, "members.*detail"),
     ],
-    ids=["nobody", "values", "unknown"],
+    ids=["nobody", "unknown"],
 )
 def test_a_preference_that_cannot_apply_is_an_error(values, suppression, reason):
     with pytest.raises(PolicyError, match=reason) as caught:

@@ -8,8 +8,7 @@ import pytest
 from deid_assets.methods.attacks.sql_class_sizes import held_values
 from deid_assets.methods.kernel.knowledge import draw_knowledge
 from deid_assets.methods.kernel.node_computation import DrawnClasses, NodeComputation
-from deid_assets.methods.population.longitudinal_data import Dimension, Domain, LongitudinalData
-from deid_assets.methods.population.value_domains import NOT_TOLD
+from deid_assets.methods.population.longitudinal_data import Dimension, LongitudinalData
 from deid_assets.release.gate import cross_check
 from deid_assets.release.gate.cross_check import Counted, CountedByQuery, compare, compare_fixed, count_by_query
 from deid_assets.store.tables import Table, write_view
@@ -46,8 +45,6 @@ class Opinions:
         for kind, domains, chosen in kinds:
             for number, (domain, level) in enumerate(zip(domains, chosen, strict=True)):
                 labels[f"{kind}{number}"] = [f"{kind}{number} class {code}" for code in domain.levels[level]]
-                if domain.not_told is not None:
-                    labels[f"{kind}{number}"][domain.not_told] = NOT_TOLD
         if missing is not None:
             labels["d0"][missing] = None
         rows, claims = [], []
@@ -139,19 +136,6 @@ def simple(store, **changes) -> Opinions:
     ]
     domains = (flat(2),), (flat(3),)
     return Opinions.of(store, people, *domains, [Dimension("history", (), (0,), 1)], (0,), **changes)
-
-
-def test_they_agree_on_suppressed_values_also_if_truncation_took_them(store):
-    suppressed = 3
-    known = [(0, 0, 3), (3, 3), (0, 1), (2, 3), (0, 0, 1), (1, 3), (0, 2), (0,)]
-    held = [(0, 0), (3,), (0, 1, 3), (2, 3), (0, 0, 1, 3, 3), (1, 3), (0, 2), (0, 3)]
-    people = [Person((number % 2,), (own,), (left,), (2,)) for number, (own, left) in enumerate(zip(known, held, strict=True))]
-    domain = Domain((np.arange(4), np.array([0, 0, 0, 1])), not_told=suppressed)
-    opinions = Opinions.of(store, people, (flat(2),), (domain,), [Dimension("history", (), (0,), 2)], (0,))
-    counted = opinions.counted()
-    assert (counted.holds_told & ~counted.holds_own).any(), "no draw knows a suppressed value that its target lacks"
-    assert opinions.disagreements() == 0
-    assert opinions.disagreements_of_the_search() == 0
 
 
 class TestDifferences:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from deid_assets.methods.population.value_domains import NOT_TOLD
 from deid_assets.methods.preparation.pseudonyms import pseudonyms
 from deid_assets.policy.loading import policy_by_name
 from deid_assets.policy.models import Policy
@@ -116,27 +115,6 @@ def providers(small: SmallRelease, staged: judgement.Staged, policy: Policy) -> 
     found = judgement.provider_refusals(policy, staged, levels, small.known, small.domains)
     assert {refusal.rule for refusal in found} <= {"unsuppressed_identifier"}
     return {refusal.name for refusal in found}
-
-
-def test_an_identifier_beside_a_pattern_that_is_not_told_refuses_however_many_share_it(small, staged):
-    """As many as the claims of the delivery in which it is not told either."""
-    policy = columns_changed(POLICY, "condition_group".__eq__)
-    risk = policy.risk.model_copy(update={"suppression": policy.risk.suppression.model_copy(update={"values_at_most": 0.1})})
-    suppressing = with_section(policy.model_copy(update={"risk": risk}), "provider_suppression", providers_at_least=1)
-    label, instead = POLICY.quasi_identifier("condition_group").release_as, f"'{NOT_TOLD}'"
-    claims = edited(small, "hidden_claims", f"SELECT * REPLACE ({instead} AS {label}) FROM {staged.claims.sql}")
-    known = edited(small, "hidden_known", f"SELECT * REPLACE ({instead} AS condition_group) FROM {small.known.sql}")
-    domains = edited(
-        small,
-        "hidden_domains",
-        f"SELECT * REPLACE ({instead} AS value, {instead} AS label) FROM {small.domains.sql}"
-        f" WHERE quasi_identifier = 'condition_group' AND level = {LEVEL} AND base_code = 0",
-    )
-    hidden, levels = judgement.Staged(staged.members, claims, staged.days_in_hospital), {"condition_group": LEVEL}
-    found = judgement.provider_refusals(suppressing, hidden, levels, known, domains)
-    assert {one.name for one in found} == {"ProviderID", "PCP"}
-    every = with_section(policy, "provider_suppression", providers_at_least=1)
-    assert judgement.provider_refusals(every, hidden, levels, known, domains) == []
 
 
 def test_an_identifier_beside_a_pattern_of_care_that_too_few_share_refuses(small, staged):

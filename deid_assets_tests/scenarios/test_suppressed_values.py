@@ -1,161 +1,155 @@
-"""A release in which single values are suppressed: published, explained, verified, and refused."""
+"""A home whose release suppressed single values, as earlier versions could: it can be read, and nothing new is made so."""
 
 import json
 
-import pandas as pd
+import numpy as np
 import pytest
 
-from deid_assets.methods.population.value_domains import NOT_TOLD
-from deid_assets.schemas.preparation import SPECIALTY_GROUPS
-from deid_assets_tests.frozen_homes.make_levels_by_class import PLACES
+from deid_assets.assessments.cross_release_risk import cross_release_refusals, earlier_of
+from deid_assets.errors import ERROR, PolicyError
+from deid_assets.policy.loading import policy_called, policy_from
+from deid_assets.release.cumulative import releases_before
+from deid_assets.release.lineage.published import published_release
+from deid_assets.release.reproduction import recall, temporary_home
+from deid_assets.resources import Workplace
+from deid_assets.store.home import Home
+from deid_assets_tests.frozen_homes.opened import opened
+from deid_assets_tests.frozen_homes.suppressed_values import DELIVERED, RELEASED, SECRET, WITH_VALUES
 from deid_assets_tests.scenarios.command_line import PUBLISHED, REFUSED, deid_here, unwrapped
-from deid_assets_tests.scenarios.conftest import KEY, MEMBERS
-from deid_assets_tests.scenarios.pipeline import copy_of, folder_of, pipeline_in, verified
-from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
-from deid_assets_tests.scenarios.test_gate_refuses import refused
+from deid_assets_tests.scenarios.pipeline import pipeline_in
+from deid_assets_tests.scenarios.policies import changed, write_policy
 
-SPECIALTIES = {
-    "kind": "codes",
-    "level_names": ["groups of specialties", "any"],
-    "values": {name: ["any"] for name in SPECIALTY_GROUPS},
-}
-WITH_VALUES = changed(
-    SMALL,
-    # Some values of some members single them out; what fewer know of is not told.
-    risk__max_high_risk_share=0.0012,
-    risk__suppression={"at_most": 0.0, "values_at_most": 0.3},
-    quasi_identifiers={
-        # Few members lack a value: only within large demographic classes are there enough to look like them.
-        "members": [{"column": "sex", "release_as": "Sex", "hierarchy": "sex"}],
-        "claims": [
-            {"column": "place", "release_as": "PlaceSvc", "hierarchy": "place"},
-            {"column": "specialty", "release_as": "Specialty", "hierarchy": "specialty"},
-        ],
-    },
-    hierarchies={"sex": SMALL["hierarchies"]["sex"], "place": PLACES, "specialty": SPECIALTIES},
-    dimensions=[{"name": "place", "columns": ["place"]}, {"name": "specialty", "columns": ["specialty"]}],
+NAME = "small/0001"
+INSTEAD = (
+    "risk.suppression.values_at_most: this version suppresses no single values; remove the key, and suppress members instead "
+    "(risk.suppression.at_most) or give a column a coarser level"
 )
-SHOWN = {"PlaceSvc": "place", "Specialty": "specialty"}
+WITHOUT = changed(WITH_VALUES, risk__suppression={"at_most": 0.1}, risk__max_high_risk_share=0.015)
+"""Its policy without suppressed values: members are suppressed instead."""
+NOT_COMPARED = "small/0001 has members of this release, and the version of deid_assets that made it kept no rows"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def its_secret():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DEID_SECRET", SECRET)
+        yield
 
 
 @pytest.fixture(scope="module")
-def released(tmp_path_factory):
-    """A home in which such a release was published."""
-    root = tmp_path_factory.mktemp("values") / "deid"
-    policy = write_policy(root.parent, WITH_VALUES)
-    exit_code, printed = deid_here(root, "run", "--policy", root.parent / f"{policy.name}.yaml", "--members", MEMBERS)
-    assert exit_code == PUBLISHED, printed
-    with pipeline_in(root) as pipeline:
-        yield pipeline
+def root(tmp_path_factory):
+    """The home, to look at."""
+    return opened("suppressed_values", tmp_path_factory.mktemp("frozen"))
 
 
 @pytest.fixture
-def harmed(released, tmp_path):
-    with copy_of(released.home.root, tmp_path / "deid") as pipeline:
-        yield pipeline
+def home(tmp_path):
+    """The home, to change."""
+    return Home(opened("suppressed_values", tmp_path))
 
 
-def claims_of(pipeline):
-    return pd.read_parquet(folder_of(pipeline) / "data" / "Claims.parquet")
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("policy", "list"), "* small Small releases for tests"),
+        (("releases",), NAME),
+        (("deliveries",), "synthetic-3000-1"),
+        (("audit", NAME), f"release {NAME} is in order"),
+        (("kept", NAME), "PlaceSvc"),
+        (("lineage", NAME), "OpenLineage event"),
+        (("member", "where", "M000000008"), f"{NAME} delivery synthetic-3000-1 holds this person"),
+        (("journal", "check"), ""),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_command_reads_the_release(root, arguments, says):
+    exit_code, printed = deid_here(root, *arguments)
+    assert exit_code == PUBLISHED and says in unwrapped(printed), printed
 
 
-def test_suppressed_and_missing_values_look_alike(released):
-    claims = claims_of(released)
-    assert len(released.table(KEY, "suppressed_values").frame())
-    for name in SHOWN:
-        assert claims[name].notna().all()
-        hidden = claims[claims[name] == NOT_TOLD]
-        assert len(hidden) and hidden[["ProviderID", "Vendor", "PCP"]].isna().all(axis=None)
-
-
-def test_no_claim_of_a_member_shows_a_suppressed_value_and_all_others_are_as_delivered(released):
-    shown, known, held = (
-        released.table(KEY, name).frame().set_index("claim_id")
-        for name in ("shown_claims", "shown_known_claims", "truncated_claims")
-    )
-    gone = set(released.table(KEY, "suppressed_values").frame().itertuples(index=False, name=None))
-    for column in SHOWN.values():
-        rows = zip(held["member_id"], held[column], shown.loc[held.index, column], known.loc[held.index, column], strict=True)
-        for member, value, seen, can_know in rows:
-            if pd.isna(value):
-                assert seen == NOT_TOLD and pd.isna(can_know)
-            else:
-                assert seen == can_know == (NOT_TOLD if (member, column, value) in gone else value)
-
-
-@pytest.mark.matrix
-def test_the_dictionary_says_what_is_not_told_and_never_why(released):
-    told = json.loads((folder_of(released) / "data" / "dictionary.json").read_text())
-    for name in SHOWN:
-        (own,) = [one for one in told["tables"]["Claims"]["columns"] if one["name"] == name]
-        assert f"'{NOT_TOLD}' where the value was not delivered, or would single members out" in own["meaning"]
-        assert own["labels"][-1] == NOT_TOLD and not own["may_be_blank"]
-
-
-@pytest.mark.matrix
-def test_the_release_verifies(released):
-    exit_code, printed = verified(released)
+def test_its_determination_is_drafted(root, tmp_path):
+    exit_code, printed = deid_here(root, "determination", NAME, "--output", tmp_path)
     assert exit_code == PUBLISHED, printed
+    assert "PlaceSvc" in (tmp_path / "small-0001-determination.md").read_text()
 
 
-@pytest.mark.matrix
-def test_the_why_ledger_adds_up_and_the_audit_traces_the_claims(released):
-    ledger = released.table(KEY, "why_ledger").frame()
-    assert not (ledger["step"] == "unaccounted").any()
-    steps = ledger[ledger["step"] == "value_suppression"].set_index("released_as")
-    assert set(steps.index) == set(SHOWN) and (steps["bits"] >= 0).all() and (steps["bits"] > 0).any()
-    exit_code, printed = deid_here(released.home.root, "audit", "small/0001")
-    assert exit_code == PUBLISHED, printed
+def test_it_verifies_with_its_key(root, tmp_path):
+    deid_here(root, "key", "export", "--output", tmp_path / "key.pem")
+    exit_code, printed = deid_here(root, "verify", root / "releases" / NAME, "--key", tmp_path / "key.pem")
+    assert exit_code == PUBLISHED and "the certificate of optimality holds" in unwrapped(printed), printed
 
 
-NOT_COMPARED = "check failed releases_not_compared_within_threshold: measured 1, threshold 0"
+def test_its_policy_means_what_it_meant(root):
+    policy = policy_called("small", Home(root).policies)
+    kept = json.loads((root / "store" / "manifests" / f"{NAME}.json").read_text())["policy"]
+    assert policy.hash == kept["hash"] and policy.content() == json.loads(kept["text"])
 
 
-def runs(root, folder, values):
-    write_policy(folder, values)
-    exit_code, printed = deid_here(root, "run", "--policy", folder / f"{values['policy']}.yaml", "--members", MEMBERS)
+@pytest.mark.parametrize("command", [("run", "--policy"), ("plan", "--policy"), ("policy", "check"), ("policy", "adopt")])
+@pytest.mark.parametrize("by_file", [False, True], ids=["by name", "by file"])
+def test_nothing_new_is_made_under_its_policy(root, tmp_path, command, by_file):
+    write_policy(tmp_path, changed(WITH_VALUES, policy="another"))
+    file = tmp_path / "another.yaml"
+    exit_code, printed = deid_here(root, *command, file if by_file else "small")
+    said = unwrapped(printed)
+    assert exit_code == ERROR and said == f"error: {f'policy file {file}' if by_file else 'policy small'}: {INSTEAD}"
+    assert not (root / "policies" / "another").exists()
+
+
+def test_nor_by_a_run_that_the_command_line_did_not_start(home):
+    with pipeline_in(home.root) as pipeline:
+        pipeline.synthetic("next", 100, seed=1)
+        summary = pipeline.run("next", ["members"])
+        assert any(INSTEAD in reason for reason in summary.reasons), summary
+        assert not pipeline.store_file("next").exists() or not pipeline.table("next", "members").exists()
+
+
+def test_nor_is_it_made_again(home):
+    published = published_release(home, home.releases / NAME)
+    with temporary_home(home) as temporary, pytest.raises(PolicyError) as caught:
+        recall(home, published, temporary)
+    assert INSTEAD in str(caught.value)
+
+
+def test_a_policy_that_suppresses_none_has_the_hash_of_one_without_the_key():
+    without, none = (policy_from(changed(WITHOUT, risk__suppression=own)) for own in ({}, {"values_at_most": 0.0}))
+    assert without.hash == none.hash and without.content()["risk"]["suppression"]["values_at_most"] == 0
+
+
+def test_beside_it_no_release_with_its_members_passes(home):
+    """It kept no rows: what it shows of a member is unknown, suppressed values among it."""
+    workplace, policy = Workplace(str(home.root)), policy_from(WITHOUT)
+    (earlier,) = releases_before(workplace.releases_made(), workplace.secret().commitment(), "another delivery")
+    assert earlier.file is None and earlier.tags is not None and len(earlier.tags) == RELEASED
+    assert earlier_of(policy, [earlier], earlier.tags[:1]).unknown == (earlier,)
+    (refusal,) = [one for one in cross_release_refusals(policy, [], [earlier], earlier.tags[:1]) if one.name == NAME]
+    assert NOT_COMPARED in refusal.text
+    others = np.array([earlier.tags[0] + np.uint64(1)])
+    assert earlier_of(policy, [earlier], others).unknown == ()
+
+
+def next_delivery(home, values):
+    write_policy(home.root.parent, values)
+    file = home.root.parent / f"{values['policy']}.yaml"
+    exit_code, printed = deid_here(home.root, "run", "--policy", file, "--members", DELIVERED, "--key", "next")
     return exit_code, unwrapped(printed)
 
 
 @pytest.mark.matrix
-def test_a_second_release_of_the_same_people_that_shows_all_values_is_refused(harmed, tmp_path):
-    every = changed(WITH_VALUES, policy="every", risk__suppression={"at_most": 0.0}, risk__max_high_risk_share=0.015)
-    exit_code, printed = runs(harmed.home.root, tmp_path / "other", every)
-    assert exit_code == REFUSED and NOT_COMPARED in printed
-    assert not (harmed.home.releases / "every").exists()
+@pytest.mark.parametrize("policy", ["small", "another"])
+def test_the_next_delivery_of_its_members_is_refused_for_what_nobody_can_compare(home, policy):
+    exit_code, printed = next_delivery(home, changed(WITHOUT, policy=policy))
+    assert exit_code == REFUSED and NOT_COMPARED in printed, printed
 
 
 @pytest.mark.matrix
-def test_a_second_release_of_the_same_people_that_suppresses_others_is_refused(harmed, tmp_path):
-    exit_code, printed = runs(harmed.home.root, tmp_path / "other", changed(WITH_VALUES, policy="others"))
-    assert exit_code == REFUSED and NOT_COMPARED in printed
-    assert not (harmed.home.releases / "others").exists()
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize(
-    ("table", "statement"),
-    [
-        ("shown_claims", "UPDATE generalization.shown_claims SET place = 'Office' WHERE claim_id IN"
-         " (SELECT min(claim_id) FROM generalization.shown_claims WHERE place = 'suppressed or missing')"),
-        ("shown_known_claims", "UPDATE generalization.shown_known_claims SET place = 'Office' WHERE claim_id IN"
-         " (SELECT min(claim_id) FROM generalization.shown_known_claims WHERE place = 'suppressed or missing')"),
-        ("shown_domains", "UPDATE generalization.shown_domains SET label = 'x' WHERE value = 'Office'"),
-        ("suppressed_values", "DELETE FROM generalization.suppressed_values"),
-        ("value_lattice", "UPDATE generalization.value_lattice SET loss = 0"),
-    ],
-    ids=lambda value: value if " " not in value else "",
-)  # fmt: skip
-def test_a_table_that_was_changed_is_found(harmed, table, statement):
-    harmed.edit_store(KEY, statement)
-    refused(harmed, f"{table}: its table is not the one that was materialized")
-
-
-@pytest.mark.matrix
-def test_a_value_that_is_put_back_into_the_release_is_found(harmed):
-    harmed.edit_store(
-        KEY,
-        "UPDATE candidate.release_claims SET \"Specialty\" = 'Internal' WHERE rowid ="
-        " (SELECT min(rowid) FROM candidate.release_claims WHERE \"Specialty\" = 'suppressed or missing')",
-    )
-    refused(harmed, "release_claims: the staged rows differ from those that the restricted store gives")
+def test_the_next_delivery_is_published_without_its_members(home):
+    members = [f"M{number:09d}" for number in range(1, DELIVERED + 1)]
+    workplace = Workplace(str(home.root))
+    (earlier,) = releases_before(workplace.releases_made(), workplace.secret().commitment(), "another delivery")
+    its = np.array(members)[np.isin(workplace.tags_in_order(members), earlier.tags)].tolist()
+    assert len(its) == RELEASED
+    # Members of both releases count for absence: half as many are released as before.
+    exit_code, printed = next_delivery(home, WITHOUT | {"opt_outs": {"members": its}, "sample": {"members": 300}})
+    assert exit_code == PUBLISHED, printed
+    assert (home.releases / "small" / "0002").is_dir()

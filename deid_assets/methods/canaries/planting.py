@@ -257,7 +257,6 @@ def plant_in_records(records: EvaluationRecords) -> tuple[EvaluationRecords, np.
             tuple(max(size, int(codes.max()) + 1) for size, codes in zip(first, known.codes, strict=True)),
             records.held.first(copied).followed_by(held),
             records.known.first(copied).followed_by(known),
-            records.not_told,
         ),
         np.arange(copied, copied + len(planted)),
         {knows: np.array([canary.class_size(knows) for canary in planted]) for knows in KNOWS},

@@ -41,7 +41,6 @@ def released_with_codes(
     members: Sequence[str],
     claims: Sequence[str],
     expressions: Mapping[str, str],
-    before: Table | None = None,
 ) -> str:
     """SELECT the released claims: member_number, q0, q1 ... (value numbers of the quasi-identifiers), and other columns.
 
@@ -51,9 +50,6 @@ def released_with_codes(
         Member-level and claim-level quasi-identifiers, which are numbered in this order.
     expressions
         The other columns: released name, and how it is made of `held`, called c.
-    before
-        The same claims before values are suppressed; s0, s1 ... are then the numbers that the claim-level quasi-identifiers
-        had.
     """
     kept = f"""(SELECT * FROM {profiles.sql}
         WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql}))"""
@@ -63,12 +59,6 @@ def released_with_codes(
     theirs = ", ".join(f"{code} AS q{len(members) + number}" for number, code in enumerate(of_claims))
     passed = ", ".join(f"{expression} AS {quoted(name)}" for name, expression in expressions.items())
     demographics = ", ".join(f"m.q{number}" for number in range(len(members)))
-    delivered = joined = ""
-    if before is not None:
-        had, had_joins = label_joins(domains, dict.fromkeys(claims, 0), before.columns(), "b", False, "base_code")
-        numbers = ", ".join(f"{code} AS s{number}" for number, code in enumerate(had))
-        joined = f"JOIN (SELECT b.claim_id, {numbers} FROM {before.sql} AS b {had_joins}) AS b ON b.claim_id = c.claim_id"
-        delivered = "".join(f", b.s{number}" for number in range(len(claims)))
     return f"""WITH m AS (SELECT p.member_id, p.member_number, {own} FROM {kept} AS p {member_joins})
-            SELECT m.member_number, {demographics}, {theirs}{delivered}, {passed}
-            FROM {held.sql} AS c JOIN m USING (member_id) {claim_joins} {joined} ORDER BY ALL"""
+            SELECT m.member_number, {demographics}, {theirs}, {passed}
+            FROM {held.sql} AS c JOIN m USING (member_id) {claim_joins} ORDER BY ALL"""

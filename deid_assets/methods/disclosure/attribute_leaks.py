@@ -221,44 +221,6 @@ def told_by(column: np.ndarray, withheld: Withheld, k: int) -> Told:
     return Told(max(float(1 - left / at_first), 0.0), float((alike.count * (1 - guessed))[sure].sum() / at_first))
 
 
-def told_of_suppressed(column: np.ndarray, label: np.ndarray, suppressed: np.ndarray) -> Told:
-    """Return how much a column reveals about labels that are suppressed in some records, and shown in all others.
-
-    The guess is the most frequent label among the records that show one, with the same value of the column or without it:
-    nobody can learn from labels that are not shown.
-
-    Parameters
-    ----------
-    column
-        (n,) int: code of each record's value.
-    label
-        (n,) int: the label, also where it is suppressed; -1 where there is none.
-    suppressed
-        (n,) bool.
-
-    Examples
-    --------
-    Three of four records show that the column is the label; it gives the fourth away, which the most frequent label does not.
-
-    >>> told_of_suppressed(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 1]), np.array([False, False, False, True])).fall
-    1.0
-    """
-    told = ~suppressed & (label >= 0)
-    values, labels = int(column.max(initial=0)) + 1, int(label.max(initial=0)) + 1
-    counts = np.bincount(column[told] * labels + label[told], minlength=values * labels).reshape(values, labels)
-    whole, common = counts.sum(axis=1), int(counts.sum(axis=0).argmax())
-    guess = np.where(whole > 0, counts.argmax(axis=1), common)
-    certain = (counts.max(axis=1) >= SURE * whole) & (whole >= LEAST_ALIKE)
-    own, truth = column[suppressed], label[suppressed]
-    wrong = truth != common
-    at_first = int(np.count_nonzero(wrong))
-    if not at_first:
-        return Told()
-    left = int(np.count_nonzero(guess[own] != truth))
-    sure = int(np.count_nonzero(wrong & certain[own] & (guess[own] == truth)))
-    return Told(max(1 - left / at_first, 0.0), sure / at_first)
-
-
 def most_told(column: Column, withheld: Sequence[Withheld], k: int) -> tuple[Told, Told]:
     """Return the results with the greatest `fall` and with the greatest `sure` over all labels.
 

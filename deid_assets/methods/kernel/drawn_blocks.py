@@ -35,7 +35,7 @@ class Batch:
     truncated, of_truncated
         (T,) int64: positions of the draws whose target lost values to truncation; and these draws.
     rows, lost
-        Cached results by history and level: (P, B) int32 and (T,) bool. `lost` has them also by whether only told values count.
+        Cached results by history and level: (P, B) int32 and (T,) bool.
     """
 
     order: np.ndarray
@@ -44,7 +44,7 @@ class Batch:
     truncated: np.ndarray
     of_truncated: Knowledge
     rows: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
-    lost: dict[tuple[int, int, bool], np.ndarray] = field(default_factory=dict)
+    lost: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
     def take(self, draws: np.ndarray) -> "Batch":
         """Return some of the draws, by their ascending positions in this batch, with what is cached of `lost`."""
@@ -55,13 +55,6 @@ class Batch:
         return Batch(
             self.order[draws], knowledge, self.members[draws], truncated, knowledge.take(truncated), rows={}, lost=lost
         )
-
-    def knowing(self, history: int, codes: np.ndarray, draws: np.ndarray) -> "Batch":
-        """Return some of the draws with other known values of one history, (P, B) int; they exempt nobody."""
-        nobody = np.zeros(0, np.int64)
-        other = tuple(codes if number == history else own for number, own in enumerate(self.knowledge.codes))
-        knowledge = Knowledge(self.knowledge.targets, other).take(draws)
-        return Batch(self.order[draws], knowledge, self.members[draws], nobody, knowledge.take(nobody))
 
     def in_stream_order(self, column: np.ndarray) -> np.ndarray:
         """Return a column of the sorted draws in the order in which they were drawn."""
@@ -119,22 +112,16 @@ class DrawnBlocks:
             parts.append(batch.rows[history, level])
         return np.concatenate(parts)
 
-    def lost(self, batch: Batch, levels: tuple[int | None, ...], told_only: bool = False) -> np.ndarray:
+    def lost(self, batch: Batch, levels: tuple[int | None, ...]) -> np.ndarray:
         """Return (B,) bool: whether part of the knowledge, at these levels, is missing from the target's own D'.
 
         This is step 4.b.i.2 of the appendix (methods#node-risk).
-
-        Parameters
-        ----------
-        told_only
-            Whether to leave out values that are not told: they exempt nobody, also if truncation took them.
         """
         lost = np.zeros(len(batch.members), dtype=bool)
         for history, level in _kept_histories(levels):
-            told = told_only and self.data.history_domains[history].not_told is not None
-            if (history, level, told) not in batch.lost:
-                batch.lost[history, level, told] = self._lost_of_history(batch.of_truncated, history, level, told)
-            lost[batch.truncated] |= batch.lost[history, level, told]
+            if (history, level) not in batch.lost:
+                batch.lost[history, level] = self._lost_of_history(batch.of_truncated, history, level)
+            lost[batch.truncated] |= batch.lost[history, level]
         return lost
 
     def lost_by(self, batch: Batch, draws: np.ndarray, levels: tuple[int | None, ...]) -> np.ndarray:
@@ -143,16 +130,14 @@ class DrawnBlocks:
         truncated = np.flatnonzero(self._truncated[batch.knowledge.targets[draws]])
         knowledge = batch.knowledge.take(draws[truncated])
         for history, level in _kept_histories(levels):
-            lost[truncated] |= self._lost_of_history(knowledge, history, level, told_only=False)
+            lost[truncated] |= self._lost_of_history(knowledge, history, level)
         return lost
 
-    def _lost_of_history(self, knowledge: Knowledge, history: int, level: int, told_only: bool) -> np.ndarray:
+    def _lost_of_history(self, knowledge: Knowledge, history: int, level: int) -> np.ndarray:
         """Return (draws,) bool, for targets who lost values to truncation; for all others D' equals D."""
         domain = self.data.history_domains[history]
         values, occurrence, last = multiset(knowledge.codes[history], domain, level)
         keys, counts = self._own(history, level)
-        if told_only:
-            last &= knowledge.codes[history] != domain.not_told
         asked = np.flatnonzero(last)
         wanted = (knowledge.targets * np.int64(domain.sizes[level]) + values).ravel()[asked]
         held = np.zeros(len(wanted), dtype=np.int64)

@@ -113,33 +113,6 @@ class DrawnClasses:
 
 
 @dataclass(frozen=True, eq=False)
-class HelpfulValues:
-    """Known values of flagged draws without which the draws would not be flagged.
-
-    Attributes
-    ----------
-    draws, flagged
-        Number of draws, and of flagged ones.
-    draw
-        (V,) int64: the flagged draw, numbered 0, 1, .. in any order.
-    targets, histories, values
-        (V,) int64: the target, the history, and the value at the history's level.
-    """
-
-    draws: int
-    flagged: int
-    draw: np.ndarray
-    targets: np.ndarray
-    histories: np.ndarray
-    values: np.ndarray
-
-    @property
-    def share(self) -> float:
-        """Share of draws at high risk."""
-        return self.flagged / self.draws
-
-
-@dataclass(frozen=True, eq=False)
 class TargetFlags:
     """How often each released member was drawn and flagged; both (n,) int64, in the order of `targets`."""
 
@@ -334,23 +307,6 @@ class NodeComputation:
             total[1] += np.bincount(flagged, minlength=targets)
         return TargetFlags(total[0], total[1])
 
-    def helpful_values(
-        self, node: Sequence[int], stream_key: bytes, draws: int, executor: Executor | None = None
-    ) -> HelpfulValues:
-        """Find the known values of flagged draws without which these would not be flagged.
-
-        A value is tried as not told, where the domain has that (`Domain.not_told`): the class is then that of the members of
-        whom a value is not told, and of whom the rest is known. The target may be one member more.
-        """
-        levels = self._levels(node)
-        find = partial(self._ready()._helpful_values_of_batch, levels, stream_key)
-        batches = _batches(draws, self.data.members)
-        flagged, parts = 0, []
-        for count, columns in _map(executor, find, list(zip(batches, _wanted(batches, draws), strict=True))):
-            parts.append((columns[0] + flagged, *columns[1:]))
-            flagged += count
-        return HelpfulValues(draws, flagged, *(np.concatenate(column) for column in zip(*parts, strict=True)))
-
     def drawn_classes(
         self,
         node: Sequence[int] | Generalization[int | None],
@@ -377,13 +333,13 @@ class NodeComputation:
         return node if isinstance(node, Generalization) else self.generalization(node)
 
     def _exempt(self, batch: Batch, levels: Generalization[int | None], exemption: Exemption) -> np.ndarray:
-        """Return (B,) bool: step 4.b.i.2, in the requested reading; removed histories and values not told exempt nobody."""
+        """Return (B,) bool: step 4.b.i.2, in the requested reading; removed histories exempt nobody."""
         if exemption == "literal":
-            return self._draws.lost(batch, levels.histories, told_only=True)
+            return self._draws.lost(batch, levels.histories)
         if exemption != "once":
             raise ValueError("the exemption is 'once' or 'literal'")
         coarsest = zip(levels.histories, self.top.histories, strict=True)
-        return self._draws.lost(batch, tuple(None if level is None else top for level, top in coarsest), told_only=True)
+        return self._draws.lost(batch, tuple(None if level is None else top for level, top in coarsest))
 
     def _flags_of_batch(
         self, levels: Generalization[int | None], stream_key: bytes, exemption: Exemption, blocks: range
@@ -409,35 +365,6 @@ class NodeComputation:
         batch = self._draws.batch(stream_key, blocks)
         targets = batch.in_stream_order(batch.knowledge.targets)[:size]
         return targets, targets[flags[:size]]
-
-    def _helpful_values_of_batch(
-        self, levels: Generalization[int | None], stream_key: bytes, piece: tuple[range, int]
-    ) -> tuple[int, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-        """Return the number of flagged draws of some blocks, and the columns of `HelpfulValues` about them."""
-        blocks, size = piece
-        in_order, _ = self._flags_of_batch(levels, stream_key, "once", blocks)
-        whole = self._draws.batch(stream_key, blocks)
-        flagged = whole.take(np.flatnonzero(in_order[whole.order] & (whole.order < size)))
-        cells = self._draws.index.cells(levels.demographics)
-        cell = cells.cell_of[flagged.members]
-        parts: list[tuple[np.ndarray, ...]] = [(np.zeros(0, np.int64),) * 4]
-        for history, level in enumerate(levels.histories):
-            if level is None:
-                continue
-            codes, domain = flagged.knowledge.codes[history], self.data.history_domains[history]
-            if domain.not_told is None:
-                continue
-            values = np.append(domain.levels[level], np.int32(-1))[codes]
-            for slot in range(len(codes)):
-                told = (codes[slot] >= 0) & (codes[slot] != domain.not_told)
-                asked = np.flatnonzero(told & ~np.any(values[:slot] == values[slot], axis=0))
-                without = flagged.knowing(history, np.where(values == values[slot], domain.not_told, codes), asked)
-                found = self._draws.matching_members(without, cells, cell[asked], levels.histories, self.k)
-                helped = asked[found >= self.k]
-                targets = flagged.knowledge.targets[helped]
-                parts.append((helped, targets, np.full(len(helped), history), values[slot, helped]))
-        columns = [np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True)]
-        return len(flagged.members), (columns[0], columns[1], columns[2], columns[3])
 
     def _sizes_of_batch(
         self, levels: Generalization[int | None], stream_key: bytes, exemption: Exemption, blocks: range

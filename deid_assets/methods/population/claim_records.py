@@ -167,8 +167,6 @@ class EvaluationRecords:
         Claims of the N released members: D2.
     known
         Their claims before the long tail is truncated: D1.
-    not_told
-        For each claim-level quasi-identifier, the code of values that are not told (`Domain.not_told`); empty: none has one.
 
     Raises
     ------
@@ -182,7 +180,6 @@ class EvaluationRecords:
     history_sizes: tuple[int, ...]
     held: ClaimRecords
     known: ClaimRecords
-    not_told: tuple[int | None, ...] = ()
 
     def __post_init__(self) -> None:
         members, columns = self.demographics.shape
@@ -205,12 +202,11 @@ class EvaluationRecords:
         """For each quasi-identifier and the year, yield the number of members who hold more than is known about them."""
         every = np.arange(self.members)
         years = 1 + max(int(records.year.max(initial=0)) for records in (self.held, self.known))
-        not_told = self.not_told or (None,) * len(self.history_sizes)
-        columns: list[tuple[np.ndarray, np.ndarray, int, int | None]] = [(self.held.year, self.known.year, years, None)]
-        columns += zip(self.held.codes, self.known.codes, self.history_sizes, not_told, strict=True)
-        for held, known, size, code in columns:
+        columns = [(self.held.year, self.known.year, years)]
+        columns += zip(self.held.codes, self.known.codes, self.history_sizes, strict=True)
+        for held, known, size in columns:
             of_held, of_known = claim_values(self.held, held).histories, claim_values(self.known, known).histories
-            yield held_but_not_known(of_held, every, of_known, Domain((np.arange(size),), not_told=code))
+            yield held_but_not_known(of_held, every, of_known, Domain((np.arange(size),)))
 
     @property
     def members(self) -> int:

@@ -8,16 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from deid_assets.methods.population.longitudinal_data import Domain, Histories
-from deid_assets.methods.population.value_domains import NOT_TOLD, label_joins, level_maps
+from deid_assets.methods.population.value_domains import label_joins, level_maps
 from deid_assets.store.tables import Table, quoted
 
 
 def domains_of(domains: Table, columns: Sequence[str]) -> tuple[Domain, ...]:
     """Return the kernel's domain of each quasi-identifier."""
     frame = domains.frame()
-    not_told = frame[(frame["level"] == 0) & (frame["label"] == NOT_TOLD)]
-    codes = dict(zip(not_told["quasi_identifier"], not_told["level_code"].tolist(), strict=True))
-    return tuple(Domain(level_maps(frame, column), not_told=codes.get(column)) for column in columns)
+    return tuple(Domain(level_maps(frame, column)) for column in columns)
 
 
 def demographic_codes(profiles: Table, domains: Table, columns: Sequence[str]) -> np.ndarray:

@@ -27,9 +27,6 @@ class Domain:
         `levels[l][base_code]` is the code of that value at level l; level 0 is the identity. All levels have the length of
         the base domain. The codes of a level are 0, 1, .. without gaps, and codes that are equal at one level are equal at
         every higher level: the hierarchy is nested (methods#hierarchies).
-    not_told
-        The base code of values that a release does not show, because they are suppressed or were not delivered; None if the
-        domain has none. D' has it for both, an adversary's knowledge only for suppressed ones (methods#suppressed-values).
 
     Raises
     ------
@@ -45,7 +42,6 @@ class Domain:
 
     levels: tuple[np.ndarray, ...]
     sizes: tuple[int, ...] = field(init=False)
-    not_told: int | None = None
 
     def __post_init__(self) -> None:
         levels = tuple(np.ascontiguousarray(level, dtype=np.int32) for level in self.levels)
@@ -132,18 +128,6 @@ class Histories:
         owners = np.repeat(np.arange(len(members)), counts)
         starts = self.offsets[members] - np.concatenate([[0], np.cumsum(counts)[:-1]])
         return np.arange(len(owners)) + np.repeat(starts, counts), owners
-
-    def without(self, code: int) -> "Histories":
-        """Return the histories without one value.
-
-        Examples
-        --------
-        >>> Histories.of([[0, 2, 1], [2]]).without(2).counts.tolist()
-        [2, 0]
-        """
-        kept = self.codes != code
-        before = np.concatenate([[0], np.cumsum(kept)])
-        return Histories(before[self.offsets], self.codes[kept])
 
     def in_order(self) -> "Histories":
         """Return the same values, ascending within each member.
@@ -278,28 +262,6 @@ class LongitudinalData:
         _check_shapes(changed)
         return changed
 
-    def with_changed_histories(
-        self, held: Sequence[Histories], history_domains: Sequence[Domain], known: Sequence[Histories]
-    ) -> "LongitudinalData":
-        """Return the same members with other histories and their domains, checked as new data are.
-
-        Parameters
-        ----------
-        held, history_domains, known
-            As above.
-
-        Raises
-        ------
-        ValueError
-            As for new data.
-        """
-        changed = self._with(
-            held=tuple(held), history_domains=tuple(history_domains), known=tuple(own.in_order() for own in known)
-        )
-        _check_shapes(changed)
-        _check_codes(changed)
-        return changed
-
     def released_only(self) -> "LongitudinalData":
         """Return the data with the released members as the population: what an adversary with only the release can match."""
         return self._with(
@@ -321,14 +283,9 @@ class LongitudinalData:
 def truncated_targets(data: LongitudinalData, history: int) -> np.ndarray:
     """Return (n,) bool: the targets for whom D' has fewer values of this history than D.
 
-    D' is a part of D. For all other targets, the knowledge is in their own D' at every node. If some values are not told,
-    targets of whom such values may be known are among those that are returned, whether D' lacks any or not.
+    D' is a part of D. For all other targets, the knowledge is in their own D' at every node.
     """
-    not_told = data.history_domains[history].not_told
-    if not_told is None:
-        return data.held[history].counts_of(data.targets) != data.known[history].counts
-    held, known = data.held[history].take(data.targets).without(not_told), data.known[history].without(not_told)
-    return (held.counts != known.counts) | (known.counts != data.known[history].counts)
+    return data.held[history].counts_of(data.targets) != data.known[history].counts
 
 
 def generalization_at(data: LongitudinalData, dimensions: Sequence[Dimension], node: Sequence[int]) -> Generalization[int]:
@@ -404,8 +361,6 @@ CELLS_AT_ONCE = 1 << 21
 def held_but_not_known(held: Histories, members: np.ndarray, known: Histories, domain: Domain) -> int:
     """Count members with a value more often in D' than in D, a sign that D was not read; in chunks of bounded memory.
 
-    Values that are not told are left out: of those that were not delivered, nothing is known.
-
     Parameters
     ----------
     held
@@ -421,10 +376,8 @@ def held_but_not_known(held: Histories, members: np.ndarray, known: Histories, d
     lacking = 0
     for first in range(0, len(members), chunk):
         rows = np.arange(first, min(first + chunk, len(members)))
-        more = value_counts(held, members[rows], domain, 0) > value_counts(known, rows, domain, 0)
-        if domain.not_told is not None:
-            more[domain.not_told] = False
-        lacking += int(np.any(more, axis=0).sum())
+        of_held = value_counts(held, members[rows], domain, 0)
+        lacking += int(np.any(of_held > value_counts(known, rows, domain, 0), axis=0).sum())
     return lacking
 
 

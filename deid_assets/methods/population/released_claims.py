@@ -5,14 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from deid_assets.methods.population.claim_records import MISSING, ClaimRecords, EvaluationRecords
-from deid_assets.methods.population.released_population import (
-    member_codes,
-    number_of_values,
-    own_positions,
-    positions,
-    value_numbers,
-)
-from deid_assets.methods.population.value_domains import NOT_TOLD
+from deid_assets.methods.population.released_population import member_codes, own_positions, positions, value_numbers
 from deid_assets.store.tables import Table, quoted
 
 DAY = "days_since_first_claim"
@@ -53,13 +46,11 @@ def released_records(
         is. Without either, claims of one year have no order.
     """
     members, coded = member_codes(profiles, member_columns)
-    sizes, not_told, held, own = [], [], [], []
+    sizes, held, own = [], [], []
     joins_held, joins_known = [], []
     for number, (column, released) in enumerate(claim_names.items()):
         values = value_numbers(known, column, claims, released)
-        size, code = number_of_values(known, values)
-        sizes.append(size)
-        not_told.append(code)
+        sizes.append(int(known.query(f"SELECT count(*) AS n FROM {values}")["n"].iloc[0]))
         held.append(f"coalesce(v{number}.code, {MISSING})::SMALLINT AS c{number}")
         own.append(held[-1])
         joins_held.append(f"LEFT JOIN {values} AS v{number} ON v{number}.value = c.{quoted(released)}")
@@ -72,8 +63,7 @@ def released_records(
     elif day_level is not None:
         # Labels have no order of their own; they are ordered by the days they represent.
         places = f"""(SELECT label, dense_rank() OVER (ORDER BY min(base_code)) - 1 AS place FROM {domains.sql}
-            WHERE quasi_identifier = '{DAY}' AND level = {int(day_level)} AND label IS NOT NULL AND label <> '{NOT_TOLD}'
-            GROUP BY label)"""
+            WHERE quasi_identifier = '{DAY}' AND level = {int(day_level)} AND label IS NOT NULL GROUP BY label)"""
         joins_held.append(f"LEFT JOIN {places} AS d ON d.label = c.{quoted(claim_names[DAY])}")
         day = f"coalesce(d.place, {MISSING})"
     year = f'coalesce(CAST(substr(c."Year", 2) AS SMALLINT) - 1, {MISSING})'
@@ -84,17 +74,14 @@ def released_records(
     of_members = f"""SELECT p.position, {own_year}::SMALLINT AS year, {own_day}::SMALLINT AS day,
         {", ".join(own)} FROM {known.sql} AS c JOIN {own_positions(profiles, crosswalk)} AS p USING (member_id)
         JOIN {original.sql} AS o ON o.claim_id = c.claim_id {" ".join(joins_known)} ORDER BY ALL"""
-    held_records, known_records = (
-        _records(table, query, members, len(sizes), released_date is not None)
-        for table, query in ((claims, of_release), (known, of_members))
-    )
     return EvaluationRecords(
         np.stack([codes for codes, _ in coded], axis=1) if coded else np.zeros((members, 0), dtype=np.int32),
         tuple(domain.sizes[0] for _, domain in coded),
         tuple(sizes),
-        held_records,
-        known_records,
-        tuple(not_told),
+        *(
+            _records(table, query, members, len(sizes), released_date is not None)
+            for table, query in ((claims, of_release), (known, of_members))
+        ),
     )
 
 

@@ -3,10 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import pandas as pd
 
 from deid_assets.methods.population.longitudinal_data import Domain, Histories, LongitudinalData
-from deid_assets.methods.population.value_domains import NOT_TOLD
 from deid_assets.store.tables import Table, quoted
 
 YEARS = {"Y2": "days_in_hospital_y2", "Y3": "days_in_hospital_y3"}
@@ -86,8 +84,8 @@ def released_data(
     held, knowns, domains, powers = [], [], [], []
     for column, released in claim_names.items():
         values = value_numbers(known, column, claims, released)
-        size, not_told = number_of_values(known, values)
-        domains.append(Domain((np.arange(size),), not_told=not_told))
+        size = int(known.query(f"SELECT count(*) AS n FROM {values}")["n"].iloc[0])
+        domains.append(Domain((np.arange(size),)))
         held.append(
             _histories(
                 claims,
@@ -143,12 +141,6 @@ def value_numbers(known: Table, column: str, claims: Table, released: str) -> st
     return f"""(SELECT value, row_number() OVER (ORDER BY value) - 1 AS code FROM (
         SELECT DISTINCT {quoted(column)} AS value FROM {known.sql} WHERE {quoted(column)} IS NOT NULL
         UNION SELECT DISTINCT {quoted(released)} FROM {claims.sql} WHERE {quoted(released)} IS NOT NULL))"""
-
-
-def number_of_values(known: Table, values: str) -> tuple[int, int | None]:
-    """Return how many values `value_numbers` has, and the number of what is suppressed or missing; None if it is not there."""
-    found = known.query(f"SELECT count(*) AS n, max(code) FILTER (value = '{NOT_TOLD}') AS not_told FROM {values}").iloc[0]
-    return int(found["n"]), None if pd.isna(found["not_told"]) else int(found["not_told"])
 
 
 def _codes(profiles: Table, column: str) -> tuple[np.ndarray, Domain]:

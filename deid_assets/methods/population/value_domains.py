@@ -15,12 +15,6 @@ from deid_assets.store.tables import Table, quoted
 MISSING = ""
 """Value of a missing member-level quasi-identifier: a category like any other, released as a blank."""
 
-NOT_TOLD = "suppressed or missing"
-"""What a release with suppressed values shows of them and of values that were not delivered; also their value in its claims."""
-
-NOT_TOLD_NUMBER = -1
-"""Their value in columns of numbers."""
-
 _CLOSED = re.compile(r"(\d+)(-\d+)?\Z")
 _SINGLE = re.compile(r"(\d+)\+?\Z")
 _FEWEST = 2

@@ -40,7 +40,6 @@ REASONS: Mapping[str, str] = {
     UNACCOUNTED: "no rule explains it",
     "withheld": "the column is not published",
     "grouping": "values are replaced by groups; a value without a group is blank",
-    "value_suppression": "simulated adversaries found members by the value; it and missing ones are 'suppressed or missing'",
     "top_coding": "large values are one class",
     "dates": "dates are redrawn, and what is derived from them is computed again",
     "provider_suppression": "too few providers share the pattern of care",

@@ -117,7 +117,6 @@ LONGITUDINAL = (
     Limit("risk.max_high_risk_share", _MAX_SUP, most=0.1),
     Limit("risk.gate.confidence", "a bound that holds less often than nine times in ten bounds little", least=0.9),
     Limit("risk.suppression.at_most", "the rest would no longer be a random sample of the members", most=0.5),
-    Limit("risk.suppression.values_at_most", "most of a column would say nothing, and should not be released", most=0.5),
     *_attack("neighbor_attack"),
     *_attack("attack_sensitivity"),
     Limit("voter_list_attack.at_most", _SUCCESS, most=THIRD),
@@ -179,6 +178,7 @@ COHORT = (
 )
 
 NO_LIMIT = {
+    "risk.suppression.values_at_most": "read for earlier versions only: above 0, nothing is run",
     "adversary.power": "who knows one value of each quasi-identifier is an adversary; the type bounds it",
     "approval.within_days": "how long a judgement may wait for a person; the type bounds it to a year",
     "attack_sensitivity.plausible.powers": "as adversary.power",

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deid_assets.errors import PolicyError
-from deid_assets.methods.population.value_domains import NOT_TOLD
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST, clopper_pearson_upper_bound, confidence_of_try
 from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
 from deid_assets.policy.base import ReleasePolicy
@@ -525,37 +524,6 @@ def _preferred_detail(policy: Policy) -> Iterator[Problem]:
         yield Problem(
             at, "no member may be suppressed (at_most: 0), so there is nothing to prefer; say members, or raise at_most"
         )
-    if policy.suppresses_values:
-        yield Problem(
-            at,
-            "values_at_most above 0 keeps more detail in another way, so that no member is suppressed for it; say members",
-        )
-
-
-def _suppressed_values(policy: Policy) -> Iterator[Problem]:
-    """Values are chosen anew for each delivery, among values that no other column or release tells."""
-    if not policy.suppresses_values:
-        return
-    at = ("risk", "suppression", "values_at_most")
-    excluded = {
-        "released dates; remove the section dates": policy.dates is not None,
-        "classes that are estimated; say risk.class_size: counted": not policy.counts_population,
-        "a discharge table; let inpatient_attack use the delivery (table: null)": policy.inpatient_attack.table is not None,
-        "stable pseudonyms, under which another release could show what this one hides; say releases.pseudonyms: fresh": (
-            policy.releases.pseudonyms == "stable"
-        ),
-        "a pinned generalization, because the values depend on the delivery; say releases.generalization: free": (
-            policy.releases.generalization == "pinned"
-        ),
-    }
-    for what, found in excluded.items():
-        if found:
-            yield Problem(at, f"suppressed values cannot be combined with {what}, or suppress no values (values_at_most: 0)")
-    if not policy.suppressible:
-        yield Problem(at, "no column has values that may be suppressed: a length of stay alone would tell that it is")
-    for name, hierarchy in policy.hierarchies.items():
-        if NOT_TOLD in str((hierarchy.model_dump(), getattr(hierarchy, "rows", ()))):
-            yield Problem(("hierarchies", name), f"'{NOT_TOLD}' is what a release shows of suppressed values; use another text")
 
 
 def secret_list_problems(policy: ReleasePolicy) -> Iterator[Problem]:
@@ -620,7 +588,6 @@ RULES: tuple[Rule, ...] = (
     _utility,
     _dates,
     _preferred_detail,
-    _suppressed_values,
     _number_of_claims,
     _counts,
     _reasons,

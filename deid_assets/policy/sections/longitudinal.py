@@ -8,6 +8,7 @@ import re
 from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from deid_assets.methods.preparation.eligibility import OptedOut
 from deid_assets.policy.files import read_member_ids
@@ -411,14 +412,10 @@ class RiskGate(Section):
 
 
 class Suppression(Section):
-    """Whether members at high risk may be suppressed, or single values of their claims."""
+    """Whether members at high risk may be suppressed."""
 
     at_most: Share = Field(0.0, description="highest share of sampled members that may be suppressed; 0: none")
-    values_at_most: Share = Field(
-        0.0,
-        description="highest share of the released values of a claim-level column that may be suppressed, so that other values "
-        "keep more detail; 0: none. Suppressed and missing values are then both published as 'suppressed or missing'",
-    )
+    values_at_most: SkipJsonSchema[Share] = 0.0  # only for reading policies of earlier versions: policy/removed_modes.py
     prefer: Literal["members", "detail"] = Field(
         "members",
         description="what the release keeps if it can keep one of them. members: members are suppressed only if no "

@@ -14,7 +14,6 @@ import pandas as pd
 from deid_assets.methods.attacks.sql_class_sizes import class_sizes
 from deid_assets.methods.kernel.knowledge import Knowledge
 from deid_assets.methods.population.longitudinal_data import LongitudinalData
-from deid_assets.methods.population.value_domains import NOT_TOLD
 from deid_assets.store.tables import Table, write_table
 
 SCHEMA = "gate"
@@ -35,13 +34,10 @@ class CountedByQuery:
         (B,) int64: members whose rows agree with the draw; -1 if no query answered.
     holds_own
         (B,) bool: the target's own rows contain everything that the adversary knows.
-    holds_told
-        (B,) bool: they contain everything but suppressed values, which exempt nobody.
     """
 
     sizes: np.ndarray
     holds_own: np.ndarray
-    holds_told: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -99,12 +95,8 @@ def count_by_query(
     for number, column in enumerate(member_columns):
         draws[column] = np.array(list(labels[column]), dtype=object)[data.demographics[members, number]]
     draws = draws.astype(dict.fromkeys(member_columns, "str"))
-    knowledge = _knowledge(drawn, labels, claim_columns)
-    sizes = _sizes(draws, knowledge, member_columns, population)
-    own = _hold(data, drawn, knowledge, member_ids, population)
-    told = _told(knowledge)
-    holds_told = own if len(told) == len(knowledge) else _hold(data, drawn, told, member_ids, population)
-    return CountedByQuery(sizes, own, holds_told)
+    sizes = _sizes(draws, _knowledge(drawn, labels, claim_columns), member_columns, population)
+    return CountedByQuery(sizes, hold_their_own(data, drawn, labels, claim_columns, member_ids, population))
 
 
 def hold_their_own(
@@ -115,23 +107,10 @@ def hold_their_own(
     member_ids: np.ndarray,
     population: Counted,
 ) -> np.ndarray:
-    """(B,) bool: whether the target's own rows contain all the adversary's knowledge but suppressed values.
-
-    Inputs are those of `count_by_query`.
-    """
-    return _hold(data, drawn, _told(_knowledge(drawn, labels, claim_columns)), member_ids, population)
-
-
-def _told(knowledge: pd.DataFrame) -> pd.DataFrame:
-    return knowledge[knowledge["value"] != NOT_TOLD]
-
-
-def _hold(
-    data: LongitudinalData, drawn: Knowledge, knowledge: pd.DataFrame, member_ids: np.ndarray, population: Counted
-) -> np.ndarray:
+    """(B,) bool: whether the target's own rows contain all the adversary's knowledge; inputs as for `count_by_query`."""
     own = np.asarray(member_ids)[data.targets[drawn.targets]]
     draws = pd.DataFrame({"draw_id": np.arange(len(own)), "own_id": own})
-    return _sizes(draws, knowledge, ["own_id"], population) > 0
+    return _sizes(draws, _knowledge(drawn, labels, claim_columns), ["own_id"], population) > 0
 
 
 def _sizes(draws: pd.DataFrame, knowledge: pd.DataFrame, demographics: Sequence[str], population: Counted) -> np.ndarray:
@@ -159,11 +138,9 @@ def compare(
 
     The flags come from the function whose count gates. The sizes come from another, which has no early stop.
     """
-    # Count the target in their own class if their own rows do not contain the knowledge, but no exemption follows.
-    sizes = counted.sizes + ~counted.holds_own
-    wrong = (counted.holds_told == kernel_exempt) | (counted.sizes < 0)
-    wrong |= counted.holds_told & (sizes != kernel_sizes)
-    wrong |= (counted.holds_told & (sizes < k)) != kernel_flags
+    wrong = (counted.holds_own == kernel_exempt) | (counted.sizes < 0)
+    wrong |= counted.holds_own & (counted.sizes != kernel_sizes)
+    wrong |= (counted.holds_own & (counted.sizes < k)) != kernel_flags
     return Agreement(len(wrong), int(np.count_nonzero(wrong)))
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.assessments.candidate_rows import with_told_pattern
 from deid_assets.assessments.evidence import Context, Evidence, Measurement, Refusal, exact, judge
 from deid_assets.assessments.longitudinal_risk import high_risk_measurements
 from deid_assets.assessments.registry import JUDGED_BY_DRAWS, METHOD_VERSIONS, required_measurements
@@ -212,9 +211,7 @@ def provider_refusals(
     file = staged.claims.file
     counted = write_view(
         Table(file, SCHEMA, "reference_claims"),
-        generalized_claims(
-            with_told_pattern(policy, reference), domains, {column: levels[column] for column in pattern}, IDENTIFIERS
-        ),
+        generalized_claims(reference, domains, {column: levels[column] for column in pattern}, IDENTIFIERS),
     )
     shown = {"provider_id": "ProviderID", "vendor_id": "Vendor", "pcp_id": "PCP"}
     found = []

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from pandera.ibis import DataFrameSchema
 
-from deid_assets.methods.population.value_domains import NOT_TOLD
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.store.tables import Table, quoted
 
@@ -114,7 +113,7 @@ def in_order(hierarchy: Hierarchy, level: int, labels: Sequence[str]) -> list[st
     ['0', '2', '10+', 'none']
     """
     try:
-        place = {label: at for at, label in enumerate([*hierarchy.order(level), NOT_TOLD])}
+        place = {label: at for at, label in enumerate(hierarchy.order(level))}
         return sorted(labels, key=place.__getitem__)
     except (ValueError, KeyError):  # not listed, or opened by a top code
         return sorted(labels, key=_by_number)

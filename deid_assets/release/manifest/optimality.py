@@ -36,21 +36,6 @@ def longitudinal_certificate(policy: Policy, lattice: Table, chosen: Table, pass
     return _certificate_of(policy, lattice.frame(), chosen_node(policy, chosen), passed)
 
 
-def same_for_all_certificate(policy: Policy, lattice: Table) -> OptimalityCertificate:
-    """The same for a release that is no node: of the best node, with all values.
-
-    It is what suppressed values are compared with. The node was not tried on fresh draws, and none was
-    passed over.
-    """
-    nodes = lattice.frame()
-    return _certificate_of(policy, nodes, best_candidate(nodes), {})
-
-
-def best_candidate(nodes: pd.DataFrame) -> Node:
-    """The candidate of least loss of a searched lattice; the search has marked it."""
-    return parse_node(nodes.loc[nodes["chosen"], "node"].iloc[0])
-
-
 def _certificate_of(policy: Policy, nodes: pd.DataFrame, node: Node, passed: Mapping[Node, str]) -> OptimalityCertificate:
     candidates = {parse_node(text) for text in nodes.loc[nodes["decision"] == "candidate", "node"]}
     # If detail is preferred, a candidate may have been tried without some members first.
