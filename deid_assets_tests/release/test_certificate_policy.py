@@ -106,3 +106,17 @@ def test_a_policy_passes_nodes_over_only_for_reasons_that_it_has(reason, section
 def test_what_is_no_policy_is_refused(text):
     with pytest.raises(ReleaseError):
         StatedLattice.of(text)
+
+
+def test_a_part_about_levels_by_class_needs_a_policy_that_had_them():
+    with_them = replace(StatedLattice.of(json.dumps(POLICY)), by_class=True)
+    assert with_them.problems(PROOF, by_class=True) == []
+    for stated, part in ((replace(with_them, by_class=False), True), (with_them, False)):
+        assert stated.problems(PROOF, by_class=part) == [
+            "it is about levels by class where the policy has none, or the other way round"
+        ]
+
+
+def test_the_text_of_an_earlier_policy_says_that_it_had_levels_by_class():
+    assert stated_by(policy_from(public_values(recoding="by_class"))).by_class
+    assert not stated_by(policy_from(public_values())).by_class
