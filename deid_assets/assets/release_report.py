@@ -168,8 +168,8 @@ def _lattice(policy: Policy, nodes: pd.DataFrame, limit: float, after: float | N
         "The lattice",
         f"The policy allows {len(nodes):,} generalizations. Shown are the {len(measured):,} that were measured: the farther to "
         "the right, the more columns are coarse; the higher, the more information is lost. Those that are safe enough"
-        f"{sample} are candidates, and the chosen one is marked. A candidate that loses less was passed over, because another gate "
-        "would refuse it.",
+        f"{sample} are candidates, and the chosen one is marked. A candidate that loses less was passed over, because another "
+        "gate would refuse it.",
         heights_figure(measured.assign(height=heights), len(nodes), "information loss [part of the largest, rounded]"),
     )
 

@@ -458,28 +458,28 @@ def differing_records(instance: dg.DagsterInstance, lineage: Lineage) -> list[st
             if event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
                 made_in_runs.add(serialize_value(entry))
             elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED:
-                key = event.asset_check_planned_data
-                planned.add((run, key.asset_key.to_user_string(), key.check_name))
+                plan = event.asset_check_planned_data
+                planned.add((run, plan.asset_key.to_user_string(), plan.check_name))
             else:
-                check = event.asset_check_evaluation_data
-                target = check.target_materialization_data
+                evaluation = event.asset_check_evaluation_data
+                target = evaluation.target_materialization_data
                 if target is not None:
-                    place = (check.asset_key.to_user_string(), check.check_name, target.storage_id)
-                    evaluated.setdefault(place, []).append(entry)
+                    judged = (evaluation.asset_key.to_user_string(), evaluation.check_name, target.storage_id)
+                    evaluated.setdefault(judged, []).append(entry)
     for made in every.values():
         if made.run and serialize_value(_entry_of(instance, made)) not in made_in_runs:
             differing.add(made.asset)
         for run, asset, check in sorted(planned):
             if (run, asset) == (made.run, made.asset) and (asset, check, made.event) not in evaluated:
                 missing.add(f"{asset}/{check}")
-    for (asset, check, event), entries in evaluated.items():
-        if (asset, event) not in every:
+    for (asset, check, number), entries in evaluated.items():
+        if (asset, number) not in every:
             continue
         key = dg.AssetCheckKey(dg.AssetKey.from_user_string(asset), check)
         by_asset = {
-            serialize_value(record.event)
-            for record in _records(instance, key, every[asset, event].partition, _Status.SUCCEEDED, _Status.FAILED)
-            if record.event is not None and _target(record) == event
+            serialize_value(one.event)
+            for one in _records(instance, key, every[asset, number].partition, _Status.SUCCEEDED, _Status.FAILED)
+            if one.event is not None and _target(one) == number
         }
         if any(serialize_value(entry) not in by_asset for entry in entries):
             differing.add(f"{asset}/{check}")

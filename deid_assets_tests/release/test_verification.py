@@ -259,7 +259,7 @@ def test_names_that_steer_a_terminal_are_not_repeated(published, releases):
     assert "\x1b" not in verify(published.folder, releases.key.public).text()
 
 
-CERTIFIED, EXACTLY = "the certificate of optimality holds", "so does its exact edition"
+CERTIFIED, EXACTLY = "the certificate of optimality holds", "the exact edition of the certificate holds"
 
 
 def recertify(releases, folder, change):

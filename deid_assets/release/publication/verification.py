@@ -214,7 +214,7 @@ def _file_problem(release: Path, path: str, digest: str, size: int, present: set
 
 def _check_certificate(release: Path, manifest: Mapping, exact: Path | None) -> list[Check]:
     """Whether the chosen generalization is proven optimal and minimal; in public, as far as losses are disclosed."""
-    holds, exactly = "the certificate of optimality holds", "so does its exact edition"
+    holds, exactly = "the certificate of optimality holds", "the exact edition of the certificate holds"
     try:
         place = manifest["policy"]["name"], manifest["number"], StatedLattice.of(manifest["policy"]["text"])
         public = regular_bytes(release / CERTIFICATE)
