@@ -29,7 +29,15 @@ from deid_assets.assets.counts import ReleasedCounts, count_assets, delivery_noi
 from deid_assets.assets.flat_intake import population_refusals
 from deid_assets.assets.one_table import KnownPeople, StagedCounts, made_of_the_same_inputs, released_differently, stage_table
 from deid_assets.assets.published_tables import Made
-from deid_assets.assets.publishing import common_refusals, publish, read_evidence, refusal, releases_of, repeat_if_overtaken
+from deid_assets.assets.publishing import (
+    common_refusals,
+    publish,
+    read_evidence,
+    refusal,
+    releases_of,
+    repeat_if_overtaken,
+    tell_witnesses,
+)
 from deid_assets.assets.stage_asset import guarded, shapes_of, stage_asset
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure
 from deid_assets.figures.rendering import markdown_image
@@ -134,7 +142,9 @@ def record_generalization(
         }
         for cell in cells.values():
             plan.note(*cell)
-        releases_of(workplace).charge(NoisyPublication(policy.counts, plan.cells, ()))
+        releases = releases_of(workplace)
+        releases.charge(NoisyPublication(policy.counts, plan.cells, ()))
+        tell_witnesses(releases)
         noisy = {name: plan.protect(*cell) for name, cell in cells.items()}
         raise dg.Failure(
             f"refused: {why_no_node_passes(policy, float(nodes['share'].min()), records.count(), noisy)}",

@@ -364,7 +364,6 @@ def policy_adopt(
     Adopting it again changes only what the options name. Reload the code location in the UI, or start `deid ui` again.
     """
     from deid_assets.automation.adopting import adopt_here
-    from deid_assets.automation.in_use import state_use
     from deid_assets.command_line.run import find_policy
 
     home = Home.here().create()
@@ -375,9 +374,6 @@ def policy_adopt(
         raise DeliveryError(
             f"the folder {deliveries} is in the home {home.root}, where no delivery arrives: name the one that senders write to"
         )
-    if file is not None:
-        found = adopt_here(releases_here(home), found, file)
-        say_witnesses(home)
     stated = {
         "deliveries": None if deliveries is None else str(deliveries.absolute()),
         "complete_when": complete_when,
@@ -385,7 +381,9 @@ def policy_adopt(
         "fresh_days": fresh_within,
         "retention_days": retention,
     }
-    state_use(home, found.name, retired=False, **{key: value for key, value in stated.items() if value is not None})
+    changed = {key: value for key, value in stated.items() if value is not None}
+    found = adopt_here(releases_here(home), found, file, retired=False, **changed)
+    say_witnesses(home)
     click.echo(f"{found.name} is in use.")
 
 
