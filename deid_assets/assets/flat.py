@@ -36,6 +36,7 @@ from deid_assets.assets.publishing import (
     refusal,
     releases_of,
     repeat_if_overtaken,
+    tell_witnesses,
     telling_changed_policies,
 )
 from deid_assets.assets.stage_asset import guarded, shapes_of, stage_asset
@@ -142,7 +143,9 @@ def record_generalization(
         }
         for cell in cells.values():
             plan.note(*cell)
-        releases_of(workplace).charge(NoisyPublication(policy.counts, plan.cells, ()))
+        releases = releases_of(workplace)
+        releases.charge(NoisyPublication(policy.counts, plan.cells, ()))
+        tell_witnesses(releases)
         noisy = {name: plan.protect(*cell) for name, cell in cells.items()}
         raise dg.Failure(
             f"refused: {why_no_node_passes(policy, float(nodes['share'].min()), records.count(), noisy)}",

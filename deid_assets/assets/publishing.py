@@ -49,7 +49,7 @@ from deid_assets.release.event_log import (
     stale_stages,
     witness,
 )
-from deid_assets.release.home_rules import require_rules
+from deid_assets.release.home_rules import require_allowed
 from deid_assets.release.journal.comparison import JOURNAL_HEAD
 from deid_assets.release.keyring import require_secret_of_releases
 from deid_assets.release.keys import Secret
@@ -240,7 +240,6 @@ def publish(
     secret, delivery = workplace.secret(), workplace.delivery(context.partition_key)
     require_secret_of_releases(workplace.home, secret)
     require_journal(context.instance, releases.journal.file.read())
-    require_rules(workplace.home, policy)
     tables = PublishedTables.of(context, policy, workplace, staging)
     # Keyed: a data version is a digest of its inputs, against which a guess of who opted out could be tested.
     own = own_key(context)
@@ -315,6 +314,7 @@ def publish(
         raise RefusedError(f"refused by the budget of noise: {error}") from None
 
     def describe(place: Place) -> Editions:
+        require_allowed(workplace.home, policy)  # and again under the lock
         if not _is_still(policy, workplace):
             raise ReleaseError(f"policy {policy.name}: {_POLICY_CHANGED}")
         if not passed.still_so():
@@ -347,6 +347,7 @@ def publish(
             subject = None if passed.tried is None else passed.tried.subject
             terms = terms_of(context, policy, policy.approval, subject, noise, tables)
             waiting = staging.wait(describe, key_digest, inputs, created, terms, noise)
+            tell_witnesses(releases)
         report.unlink(missing_ok=True)
         tell_waiting(context, releases, waiting)
         return None
@@ -365,6 +366,12 @@ def publish(
         **_tell_lineage(context, policy, workplace, published.folder),
     }
     return dg.Output(_files_frame(staging), RELEASE, metadata=metadata), *tables.outputs(published.folder)
+
+
+def tell_witnesses(releases: Releases) -> None:
+    """Write the head of the home's journal to its witnesses, and warn where that failed; whoever started the run."""
+    for said in releases.journal.tell_witnesses().values():
+        dg.get_dagster_logger().warning(said)
 
 
 def _tell_lineage(context: dg.AssetExecutionContext, policy: AnyPolicy, workplace: Workplace, release: Path) -> dict[str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import dagster as dg
 
 from deid_assets.assessments.evidence import Measurement
-from deid_assets.assets.publishing import releases_of
+from deid_assets.assets.publishing import releases_of, tell_witnesses
 from deid_assets.assets.random_streams import taken_in_digest
 from deid_assets.methods.population.encoding import released_members
 from deid_assets.policy.models import Policy
@@ -34,4 +34,6 @@ def note_if_refused(workplace: Workplace, tried: Tried, measured: Iterable[Measu
     """Record a try that draws refuse in the registry; call it before any measurement is reported."""
     by_chance = refused_by_draws(measured)
     if by_chance is not None:
-        releases_of(workplace).note_refused(tried, by_chance)
+        releases = releases_of(workplace)
+        releases.note_refused(tried, by_chance)
+        tell_witnesses(releases)

@@ -2,22 +2,39 @@
 
 from pathlib import Path
 
-from deid_assets.automation.in_use import state_use
+from deid_assets.automation.in_use import retired_in, state_use
 from deid_assets.policy.adoption import adopt
-from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.release.home_rules import require_allowed
 from deid_assets.release.journal.chain import ADOPTED, PURGED, RETIRED
 from deid_assets.release.journal.comparison import Remembered
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.publication.publish import Releases
 
 
-def adopt_here(releases: Releases, policy: ReleasePolicy, file: Path) -> AnyPolicy:
-    """`policy.adoption.adopt`, recorded in the journal unless it knows that text as the adopted one."""
+def adopt_here(releases: Releases, policy: AnyPolicy, file: Path | None, **changed: object) -> AnyPolicy:
+    """Take a policy into use, recorded in the journal unless it knows that text as the adopted one.
+
+    Parameters
+    ----------
+    file
+        Where it was read if it is from elsewhere: then `policy.adoption.adopt` keeps it in the home.
+    changed
+        What is stated about its use (`in_use.state_use`).
+
+    Raises
+    ------
+    PolicyError
+        If the policy may not be used (`home_rules.require_allowed`), or cannot be adopted.
+    """
     with releases.deciding() as journal:
-        adopted = adopt(releases.home, policy, file)
-        if Remembered.of(journal.file.read()).adopted.get(adopted.name) != adopted.hash:
+        require_allowed(releases.home, policy)
+        adopted = policy.without_withdrawn(()) if file is None else adopt(releases.home, policy, file)
+        known, is_retired = Remembered.of(journal.file.read()), adopted.name in retired_in(releases.home)
+        if known.adopted.get(adopted.name) != adopted.hash or adopted.name in known.retired:
             journal.note(ADOPTED, {"policy": adopted.name, "record": adopted.hash}, releases.key)
+        if changed or is_retired:
+            state_use(releases.home, adopted.name, **changed | {"retired": False})
     return adopted
 
 

@@ -14,6 +14,8 @@ from dagster._utils.schedules import is_valid_cron_string
 from deid_assets.errors import PolicyError
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import SHIPPED, policies_in
+from deid_assets.release.journal.comparison import Remembered
+from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.store import durable
 from deid_assets.store.home import Home
 from deid_assets.store.tables import owner_only
@@ -102,6 +104,12 @@ def state_use(home: Home, policy: str, **changed: object) -> Use:
     return use
 
 
+def retired_in(home: Home) -> set[str]:
+    """Names of the policies that are retired. What the journal knows as retired stays so, if an older file was put back."""
+    stated = {name for name, use in uses_in(home).items() if use.retired}
+    return stated | Remembered.of(HomeJournal(home).file.read()).retired
+
+
 def policies_in_use(home: Home) -> dict[str, AnyPolicy]:
     """The policies in use, by name: the default, those of the home, and those that were run or adopted; none retired.
 
@@ -114,7 +122,7 @@ def policies_in_use(home: Home) -> dict[str, AnyPolicy]:
     known = policies_in(home.policies)
     own = {name for name, policy in known.items() if policy.origin.folder.path != SHIPPED.absolute()}
     run = {folder.name for folder in home.store.iterdir() if folder.is_dir()} if home.store.is_dir() else set()
-    wanted = ({DEFAULT_POLICY} | own | run | set(uses)) - {name for name, use in uses.items() if use.retired}
+    wanted = ({DEFAULT_POLICY} | own | run | set(uses)) - retired_in(home)
     return {name: policy for name, policy in known.items() if name in wanted}
 
 

@@ -50,6 +50,16 @@ def missing_in(home: Home) -> list[str]:
         return [str(error)]
 
 
+def incomplete_in(home: Home) -> list[str]:
+    """What is missing or changed of what is kept of releases and rejections, in sentences."""
+    from deid_assets.release.wholeness import incomplete
+
+    try:
+        return list(incomplete(home))
+    except DeidError as error:
+        return [str(error)]
+
+
 @contextlib.contextmanager
 def telling_what_is_missing(home: Home) -> Iterator[None]:
     """Let a command say what it reads, then say what the home has lost, and end with code 1 if it has."""

@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from deid_assets.command_line.deciding import missing_in, releases_here, say_witnesses
+from deid_assets.command_line.deciding import incomplete_in, missing_in, releases_here, say_witnesses
 from deid_assets.errors import ERROR, ReleaseError
 from deid_assets.store.home import Home
 
@@ -59,9 +59,12 @@ def journal_forget(place: str) -> None:
 @journal.command("check")
 @click.option("--head", "place", help="File or URL with a head that was kept, besides those that the journal knows.")
 def journal_check(place: str | None) -> None:
-    """Compare the home with its journal, and the journal with its witnesses. Exit code 0: nothing is missing."""
+    """Compare the home with its journal, and the journal with its witnesses. Exit code 0: nothing is missing.
+
+    What is kept of each release is compared with its manifest, file by file.
+    """
     home = Home.here()
-    found = missing_in(home)
+    found = missing_in(home) or incomplete_in(home)
     if place is not None:
         found += _against(home, place)
     for text in found:

@@ -373,7 +373,6 @@ def policy_adopt(
     Adopting it again changes only what the options name. Reload the code location in the UI, or start `deid ui` again.
     """
     from deid_assets.automation.adopting import adopt_here
-    from deid_assets.automation.in_use import state_use
     from deid_assets.command_line.run import find_policy
     from deid_assets.policy.removed_modes import require_runnable
 
@@ -387,9 +386,6 @@ def policy_adopt(
             f"the folder {deliveries} belongs to the home {home.root} or contains it, where no delivery arrives: name a folder "
             "of its own that senders write to"
         )
-    if file is not None:
-        found = adopt_here(releases_here(home), found, file)
-        say_witnesses(home)
     stated = {
         "deliveries": None if deliveries is None else str(deliveries.absolute()),
         "complete_when": complete_when,
@@ -397,7 +393,9 @@ def policy_adopt(
         "fresh_days": fresh_within,
         "retention_days": retention,
     }
-    state_use(home, found.name, retired=False, **{key: value for key, value in stated.items() if value is not None})
+    changed = {key: value for key, value in stated.items() if value is not None}
+    found = adopt_here(releases_here(home), found, file, retired=False, **changed)
+    say_witnesses(home)
     click.echo(f"{found.name} is in use.")
 
 

@@ -31,7 +31,7 @@ from deid_assets.assets.publishing import inputs_digest, releases_of
 from deid_assets.assets.waiting_release import waiting_already
 from deid_assets.automation.adopting import adopt_here
 from deid_assets.automation.home_runs import add_partition, clean_orphans
-from deid_assets.automation.in_use import Use, state_use, uses_in
+from deid_assets.automation.in_use import retired_in
 from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
 from deid_assets.automation.outcomes import AWAITING, RunSummary, outcome_of, tag_outcome
 from deid_assets.automation.refused_runs import report_refusal
@@ -46,7 +46,7 @@ from deid_assets.policy.loading import applying_opt_outs, load_policy, policy_by
 from deid_assets.policy.models import Policy
 from deid_assets.policy.removed_modes import require_runnable
 from deid_assets.release.event_log import require_journal
-from deid_assets.release.home_rules import require_rules
+from deid_assets.release.home_rules import require_allowed
 from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.keyring import require_secret_of_releases, secret_of, signing_key_of
 from deid_assets.release.known_people import unmatched_notes
@@ -114,15 +114,13 @@ def run_policy(
     require_runnable(policy)
     releases = releases_of(Workplace(root=str(home.root)))
     with releases.deciding():
-        require_rules(home, policy)  # before anything is adopted or registered
+        require_allowed(home, policy)  # before anything is registered
     delivery = requested_delivery(home, policy, paths, delivery_key, members, release_members, seed)
     lock = StoreLock.of(home, policy.name, delivery.key, make_new_run_id(), partial(_is_over, home))
     lock.acquire()
     try:
-        if file is not None:
+        if file is not None or policy.name in retired_in(home):
             policy = applying_opt_outs(adopt_here(releases, policy, file), home.policies)
-        if uses_in(home).get(policy.name, Use()).retired:
-            state_use(home, policy.name, retired=False)
         if not paths:
             _make_synthetic(home, delivery, progress)
         delivery = register_delivery(home, delivery)

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from deid_assets.errors import PolicyError
+from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.store import durable
+from deid_assets.store.reading import REGISTRY_AT_MOST, regular_bytes
 from deid_assets.store.tables import owner_only
 
 FILE = "opt_outs.jsonl"
@@ -79,8 +80,9 @@ def note(folder: Path, line: OptOutLine) -> bool:
         if (line.member_id in withdrawn_members([folder])) == line.listed:
             return False
         try:
-            descriptor = os.open(folder / FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+            descriptor = os.open(folder / FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
             try:
+                _mend(descriptor)
                 durable.write_all(descriptor, json.dumps(asdict(line), sort_keys=True).encode() + b"\n")
                 os.fsync(descriptor)
             finally:
@@ -91,12 +93,37 @@ def note(folder: Path, line: OptOutLine) -> bool:
         return True
 
 
+def _mend(descriptor: int) -> None:
+    """End the last line of a list; what a crash left of a line, which nobody was told of, is removed."""
+    *_, tail = _content(descriptor).rpartition(b"\n")
+    if _line_of(tail) is not None:
+        durable.write_all(descriptor, b"\n")
+    else:
+        os.ftruncate(descriptor, os.fstat(descriptor).st_size - len(tail))
+
+
+def _content(descriptor: int) -> bytes:
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        file.seek(0)
+        return file.read()
+
+
+def _line_of(text: bytes) -> OptOutLine | None:
+    try:
+        return OptOutLine(**json.loads(text))
+    except (ValueError, TypeError):
+        return None
+
+
 def _lines(file: Path) -> list[OptOutLine]:
+    """The lines of a list. One that a crash cut is none: nobody was told of it, and the journal knows all that were."""
     if not os.path.lexists(file):
         return []
     try:
-        found = [OptOutLine(**json.loads(text)) for text in file.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError, TypeError):
+        *texts, tail = regular_bytes(file, REGISTRY_AT_MOST).split(b"\n")
+        whole = [*texts, tail] if _line_of(tail) is not None else texts
+        found = [OptOutLine(**json.loads(text)) for text in whole]
+    except (ReleaseError, ValueError, TypeError):
         found = None
     if found is None or not all(_is_sound(line) for line in found):
         # Without its cause, which may quote a line.

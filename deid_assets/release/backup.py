@@ -7,6 +7,7 @@ key of the owner's choice, in the format of age (https://age-encryption.org/v1),
 import contextlib
 import fnmatch
 import os
+import re
 import shutil
 import sqlite3
 import tarfile
@@ -23,6 +24,7 @@ from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.recovery import LOCK, REGISTRY
 from deid_assets.release.registry.chain import Chain, Registry
+from deid_assets.release.wholeness import incomplete
 from deid_assets.store import durable
 from deid_assets.store.digests import canonical_json, file_digest, parse_json
 from deid_assets.store.home import Home
@@ -34,11 +36,16 @@ LISTING = "backup.json"
 SNAPSHOT = ".backup"
 """Folder of the restricted store in which a snapshot is taken."""
 
-_LEFT_OUT = (
-    "*.lock", "*.draft", "*.tmp", "*-wal", "*-shm", "*-journal", "*/.staging-*", "*/.making-*", ".making-*", "store/.*",
-    "store/*/*.duckdb", "store/*/*.duckdb.*", "releases",
+_HOME_LEFT_OUT = (
+    "releases", "home/*-wal", "home/*-shm", "home/*-journal", "home/*.lock", "keys/*.lock", "keys/.*.draft", "policies/.*.lock",
+    "policies/.lock", "policies/.adopting-*", "policies/.*.draft", "store/.*", "store/*/.*.lock", "store/*/.*.draft",
+    "store/*/*.lock", "store/*/.making-*", "store/*/*.duckdb", "store/*/*.duckdb.*",
 )  # fmt: skip
-"""What is under way, what can be made again, and the releases, which may be elsewhere."""
+_RELEASES_LEFT_OUT = (LOCK, "*/.staging-*")
+"""What is under way, what can be made again, and in the home the releases, which may be elsewhere. The names of the files of
+policies and deliveries are other people's."""
+_OF_DELIVERIES = re.compile(r"deliveries/[^/]+\.(json|sha256)\Z")
+"""What is registered of deliveries, and the digest of what was read."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +120,7 @@ def back_up(
     partial = to.with_name(f".{to.name}.partial")
     try:
         with _snapshot(releases, is_recorded) as folder:
+            _require_whole(Home(folder), "the home is not backed up", with_witnesses=False)
             listing = Listing(version, created, {name: file_digest(folder / name) for name in _files_below(folder)})
             durable.create(folder / LISTING, listing.to_json(), 0o600)
             with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target:
@@ -150,11 +158,11 @@ def _snapshot(releases: Releases, is_recorded: Callable[[], bool]) -> Iterator[P
 
 
 def _copy_home(home: Home, to: Path) -> None:
-    for name in _files_below(home.root, leave_out=True):
-        if name.startswith("deliveries/") and not (name.count("/") == 1 and name.endswith(".json")):
+    for name in _files_below(home.root, _HOME_LEFT_OUT):
+        if name.startswith("deliveries/") and not _OF_DELIVERIES.match(name):
             continue
         _copy(home.root / name, to / name, may_link=name.startswith("store/manifests/"))
-    for name in _files_below(home.releases, leave_out=True):
+    for name in _files_below(home.releases, _RELEASES_LEFT_OUT):
         _copy(home.releases / name, to / "releases" / name, may_link=name != REGISTRY)
 
 
@@ -172,20 +180,19 @@ def _copy(source: Path, target: Path, may_link: bool) -> None:
     shutil.copy2(source, target)
 
 
-def _files_below(folder: Path, leave_out: bool = False) -> list[str]:
-    """Paths of all files, in order."""
+def _files_below(folder: Path, left_out: Iterable[str] = ()) -> list[str]:
+    """Paths of all files, in order, without those that match a pattern and without what is in folders that do."""
+
+    def is_left_out(name: str) -> bool:
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in left_out)
+
     found = []
     for parent, folders, files in os.walk(folder):
         below = Path(parent).relative_to(folder)
         names = {kind: [(below / name).as_posix() for name in sorted(kinds)] for kind, kinds in (("d", folders), ("f", files))}
-        if leave_out:
-            folders[:] = [Path(name).name for name in names["d"] if not _is_left_out(name)]
-        found += [name for name in names["f"] if not (leave_out and _is_left_out(name))]
+        folders[:] = [Path(name).name for name in names["d"] if not is_left_out(name)]
+        found += [name for name in names["f"] if not is_left_out(name)]
     return sorted(found)
-
-
-def _is_left_out(name: str) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in _LEFT_OUT) or name == LOCK
 
 
 def _pack(folder: Path, names: list[str], target: BinaryIO, recipient: object) -> None:
@@ -235,28 +242,33 @@ def restore(file: Path, identity: bytes, home: Home, told: Iterable[str], time: 
     try:
         listing = _unpack(file, _identity(identity), draft)
         restored = Home(draft)
-        _require_whole(restored)
+        _require_whole(restored, "the backup is not restored", with_witnesses=True)
         kept = None
         if root.is_dir() and any(root.iterdir()):
-            require_not_behind(restored, home, told)
             kept = root.with_name(f"{root.name}.replaced-{time}")
-            os.rename(root, kept)
-        elif root.is_dir():
-            root.rmdir()
-        os.rename(draft, root)
+            home.releases.mkdir(parents=True, exist_ok=True)
+            with durable.locked(home.releases / LOCK):  # nobody decides anything there meanwhile
+                require_not_behind(restored, home, told)
+                os.rename(root, kept)
+                os.rename(draft, root)
+        else:
+            if root.is_dir():
+                root.rmdir()
+            os.rename(draft, root)
         durable.sync(root.parent)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return listing, kept
 
 
-def _require_whole(restored: Home) -> None:
-    journal = HomeJournal(restored)
+def _require_whole(home: Home, otherwise: str, with_witnesses: bool) -> None:
+    """Refuse a home that lacks anything that its journal, registry or manifests know."""
+    journal = HomeJournal(home)
     if not journal.file.read().lines:
-        raise ReleaseError("the backup has no journal of what the home decided: it is not whole")
-    missing = journal.missing()
+        raise ReleaseError(f"{otherwise}: it has no journal of what the home decided")
+    missing = [*(loss.text for loss in journal.missing(with_witnesses)), *incomplete(home)]
     if missing:
-        raise ReleaseError(f"the backup is not restored: {'; '.join(loss.text for loss in missing)}")
+        raise ReleaseError(f"{otherwise}: {'; '.join(missing)}")
 
 
 def require_not_behind(restored: Home, present: Home, told: Iterable[str]) -> None:
@@ -265,13 +277,20 @@ def require_not_behind(restored: Home, present: Home, told: Iterable[str]) -> No
     Raises
     ------
     ReleaseError
-        If it does, or is another home.
+        If it does, is another home, or cannot tell.
     """
     backup = HomeJournal(restored).file.read()
-    chain, known = (Registry(one.releases / REGISTRY).chain() for one in (present, restored))
+    known = Registry(restored.releases / REGISTRY).chain()
+    try:
+        chain = Registry(present.releases / REGISTRY).chain()
+        named = [*HomeJournal(present).heads(), *told]
+    except ReleaseError as error:
+        raise ReleaseError(
+            f"the backup is not restored: what lies in its place cannot tell whether the backup is older ({error}). If you "
+            f"know that it is the newest, move {present.root} away, and restore again"
+        ) from None
     if [line.hash for line in chain.lines] != [line.hash for line in known.lines[: len(chain.lines)]]:
         raise ReleaseError(f"the backup is not restored: {_in_words(chain, known)}")
-    named = [*HomeJournal(present).heads(), *told]
     if not all(backup.reaches(head) for head in named):
         raise ReleaseError(
             "the backup is not restored: this home has decided more since the backup was made, such as an opt-out, an approval "

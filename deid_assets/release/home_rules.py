@@ -6,10 +6,10 @@ noticed before anything is decided. Whoever could approve a release may change o
 
 import os
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, Self
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.policy.kinds import AnyPolicy
@@ -19,6 +19,9 @@ from deid_assets.release.journal.chain import RULES
 from deid_assets.release.journal.comparison import RULES_LOST, Remembered
 from deid_assets.release.journal.home_journal import RULES_FILE
 from deid_assets.release.publication.publish import Releases
+from deid_assets.release.publication.recovery import REGISTRY
+from deid_assets.release.publication.waiting import FOLDER, numbers_of
+from deid_assets.release.registry.chain import Registry
 from deid_assets.store import durable
 from deid_assets.store.digests import bytes_digest
 from deid_assets.store.home import Home
@@ -36,6 +39,12 @@ class Limit(Section):
     at_most: float | None = Field(None, description="the policy's number may not be larger")
     at_least: float | None = Field(None, description="the policy's number may not be smaller")
 
+    @model_validator(mode="after")
+    def _limits(self) -> Self:
+        if self.at_most is None and self.at_least is None:
+            raise ValueError("must say at_most or at_least")
+        return self
+
 
 class HomeRules(Section):
     """What every policy of a home has to keep to.
@@ -47,7 +56,8 @@ class HomeRules(Section):
     recipient_classes, kinds
         Which a policy may have; None for any.
     laxest
-        By class of recipients, or "*": dotted key of a policy -> its laxest value, such as risk.k.
+        By class of recipients, or "*": dotted key of a policy -> its laxest value, such as risk.k. A class is a policy's own
+        text: where limits are stated by class, a policy of a class that neither has limits nor is listed is refused.
     ungated_at_most
         The worst number of an adversary that no gate limits may not be larger, unless the policy has a sentence under
         `accepted_risks` or a person approves. None for any.
@@ -67,6 +77,12 @@ class HomeRules(Section):
         recipients = policy.recipients.recipient_class
         if self.recipient_classes is not None and recipients not in self.recipient_classes:
             yield f"recipients.recipient_class: {recipients!r} is not allowed ({', '.join(self.recipient_classes)})"
+        by_class = set(self.laxest) - {EVERYBODY}
+        if by_class and self.recipient_classes is None and recipients not in by_class:
+            yield (
+                f"recipients.recipient_class: the rules state limits for {', '.join(sorted(by_class))}, and none for "
+                f"{recipients!r}: name it under laxest, or under recipient_classes"
+            )
         if self.approvers:
             named = () if policy.approval is None else policy.approval.by
             if not named:
@@ -137,6 +153,29 @@ def require_rules(home: Home, policy: AnyPolicy) -> None:
     if found:
         raise PolicyError(
             f"policy {policy.name} is laxer than the rules of this home: {'; '.join(found)}. `deid rules show` prints them"
+        )
+
+
+def require_allowed(home: Home, policy: AnyPolicy) -> None:
+    """`require_rules`, and refuse a policy without approval while a release of its name waits for one.
+
+    Raises
+    ------
+    PolicyError
+        If the policy may not be used, or not yet.
+    """
+    require_rules(home, policy)
+    chain = Registry(home.releases / REGISTRY).chain()
+    waiting = [
+        number
+        for number in numbers_of(home.store / "manifests" / FOLDER, policy.name)
+        if chain.find(policy.name, number) is None and (policy.name, number) not in chain.rejected
+    ]
+    if waiting and policy.approval is None:
+        name = f"{policy.name}/{waiting[0]:04d}"
+        raise PolicyError(
+            f"policy {policy.name} asks for no approval, and release {name} of the policy of that name waits for one: "
+            f"`deid approve {name}` or `deid reject {name}` first, or keep the section approval"
         )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deid_assets.errors import ReleaseError
+from deid_assets.release.journal.chain import FILE as JOURNAL
 from deid_assets.release.keys import (
     GENERATED,
     SECRET_FILE,
@@ -40,7 +41,7 @@ def signing_key_of(home: Home) -> SigningKey:
     """The signing key in force.
 
     It comes from DEID_SIGNING_KEY, the file DEID_SIGNING_KEY_FILE or the command DEID_SIGNING_KEY_COMMAND, as PEM; else from
-    the folder keys, where it is created only if nothing has been released yet.
+    the folder keys, where it is created only if nothing was signed yet.
 
     Raises
     ------
@@ -154,6 +155,11 @@ def has_released(home: Home) -> bool:
     return bool(release_folders(home.releases)) or any((home.store / "manifests").glob("*/[0-9]*.json"))
 
 
+def has_signed(home: Home) -> bool:
+    """Whether the signing key was used: there is a trace of a release, or a journal."""
+    return has_released(home) or os.path.lexists(home.store / JOURNAL)
+
+
 def locked_keys(home: Home) -> contextlib.AbstractContextManager:
     """Hold the lock of the folder of releases, so that nobody publishes or rotates meanwhile."""
     home.releases.mkdir(parents=True, exist_ok=True)
@@ -196,12 +202,12 @@ def key_in_force(home: Home, chain: Chain) -> SigningKey:
 
 
 def _kept_key(home: Home) -> SigningKey:
-    """The signing key in the folder keys; made there only if nothing has been released yet."""
-    if not os.path.lexists(home.keys / SIGNING_KEY_FILE) and has_released(home):
+    """The signing key in the folder keys; made there only if nothing was signed yet."""
+    if not os.path.lexists(home.keys / SIGNING_KEY_FILE) and has_signed(home):
         raise ReleaseError(
-            f"the signing key keys/{SIGNING_KEY_FILE} is missing, although there are releases or refused tries; a new one "
-            "would break verification for every recipient. Restore it from a backup; if there is none, record the loss: "
-            '`deid key rotate --lost "REASON"`'
+            f"the signing key keys/{SIGNING_KEY_FILE} is missing, although there are releases, refused tries or a journal; a "
+            "new one would break verification for every recipient. Restore it from a backup; if there is none, record the "
+            'loss: `deid key rotate --lost "REASON"`'
         )
     return SigningKey.load_or_create(home.keys)
 

@@ -6,7 +6,7 @@ person is taken off. A process that dies in between leaves them on the list.
 
 from deid_assets.policy.withdrawals import OptOutLine, note, withdrawn_members
 from deid_assets.release.journal.chain import OPTED_IN
-from deid_assets.release.journal.comparison import PEOPLE, person_digest
+from deid_assets.release.journal.comparison import PEOPLE, Remembered, person_digest
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.publication.publish import Releases
 
@@ -14,7 +14,7 @@ from deid_assets.release.publication.publish import Releases
 def enter_opt_out(releases: Releases, line: OptOutLine) -> bool:
     """Put a person on the home's list of opt-outs, or take them off it; return whether that changed anything.
 
-    People whom the list lost may be entered again.
+    People whom the list lost may be entered again, one after the other; nobody else, before all of them are there.
 
     Raises
     ------
@@ -25,7 +25,7 @@ def enter_opt_out(releases: Releases, line: OptOutLine) -> bool:
     """
     home = releases.home
     line.require_sound()
-    with releases.deciding(despite=[PEOPLE] if line.listed else []) as journal:
+    with releases.deciding(despite=[PEOPLE] if line.listed and _is_listed(releases, line.member_id) else []) as journal:
         if not line.listed and line.member_id in withdrawn_members([home.policies]):
             secret = secret_of(home)
             about = {"person": person_digest(secret, line.member_id), "secret": secret.commitment()}
@@ -33,3 +33,9 @@ def enter_opt_out(releases: Releases, line: OptOutLine) -> bool:
         changed = note(home.policies, line)
         journal.record(releases.key)
         return changed
+
+
+def _is_listed(releases: Releases, member_id: str) -> bool:
+    """Whether the journal says that the person is on the list."""
+    listed = Remembered.of(releases.journal.file.read()).listed
+    return bool(listed) and person_digest(secret_of(releases.home), member_id) in listed

@@ -24,6 +24,7 @@ from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import policy_called
 from deid_assets.policy.removed_modes import require_runnable
 from deid_assets.policy.withdrawals import OptOutLine, note
+from deid_assets.release.journal.comparison import GONE
 from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.known_people import remember
@@ -97,7 +98,7 @@ def recall(home: Home, published: PublishedRelease, temporary: Home) -> AnyPolic
     if lines:
         durable.create(temporary.releases / REGISTRY, b"".join(line.line for line in lines), 0o600)
         # The copy of the registry gets a signing key of its own: the publisher's never leaves its folder.
-        rotate(temporary, lost=_WHY)
+        rotate(temporary, lost=_WHY, despite=[GONE])
     if published.number > 1:  # numbers before it were in use, even if nothing of them was published
         owner_only(owner_only(waiting_in(temporary)) / published.policy / f"{published.number - 1:04d}")
     policy = _policy_as_released(home, published, temporary)

@@ -6,12 +6,13 @@ old key is in force, or the new one with its entry; the next process removes or 
 """
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from deid_assets.errors import ReleaseError
-from deid_assets.release.journal.comparison import GONE, NOT_BEGUN, OTHER_SECRET
+from deid_assets.release.journal.comparison import NOT_BEGUN, OTHER_SECRET
 from deid_assets.release.journal.home_journal import HomeJournal
-from deid_assets.release.keyring import NEXT_KEY_FILE, has_released, key_in_force, locked_keys, public_of, settled
+from deid_assets.release.keyring import NEXT_KEY_FILE, has_signed, key_in_force, locked_keys, public_of, settled
 from deid_assets.release.keys import SIGNING_KEY_FILE, SIGNING_KEY_VARIABLE, PublicKey, SigningKey, given_signing_key
 from deid_assets.release.publication.recovery import REGISTRY, recovered, signer_in_force
 from deid_assets.release.registry import clock
@@ -19,9 +20,6 @@ from deid_assets.release.registry.chain import Chain, Registry
 from deid_assets.release.registry.entries import ClockCorrection, KeyRotation, signed_correction, signed_rotation
 from deid_assets.store import durable
 from deid_assets.store.home import Home
-
-_WITHOUT_JOURNAL = (GONE, NOT_BEGUN)
-"""A key may be replaced, and the clock corrected, in a home that has to begin its journal, or to get it back, next."""
 
 
 @dataclass(frozen=True)
@@ -32,19 +30,22 @@ class Rotated:
     key: PublicKey
 
 
-def rotate(home: Home, lost: str | None = None) -> Rotated:
+def rotate(home: Home, lost: str | None = None, despite: Collection[str] = ()) -> Rotated:
     """Replace the signing key by a new one, and record it in the registry.
 
     Parameters
     ----------
     lost
-        Why the old key does not sign the new one: it was lost or stolen. None if it signs.
+        Why the old key does not sign the new one: it was lost or stolen. None if it signs. A lost key may be replaced before
+        the home begins its journal, which takes a key, and before a new secret is told.
+    despite
+        What else may be missing where a key is lost (`Loss.what`): in a temporary copy of a home, its journal.
 
     Raises
     ------
     ReleaseError
-        If the old key should sign but is missing or not in force, if nothing was ever signed, or if a crash left
-        something that needs manual attention first.
+        If the old key should sign but is missing or not in force, if nothing was ever signed, if the home has lost what it
+        decided, or if a crash left something that needs manual attention first.
     """
     if lost is not None and not lost.strip():
         raise ReleaseError("state why the old key is lost: the reason is recorded in the registry for all recipients")
@@ -55,7 +56,7 @@ def rotate(home: Home, lost: str | None = None) -> Rotated:
         )
     with locked_keys(home):
         chain = settled(home)
-        if not os.path.lexists(home.keys / SIGNING_KEY_FILE) and not has_released(home):
+        if not os.path.lexists(home.keys / SIGNING_KEY_FILE) and not has_signed(home):
             raise ReleaseError("there is no signing key yet; the first release or `deid key export` creates one")
         old = key_in_force(home, chain) if lost is None else _lost_key(home, chain)
         problems = recovered(home.releases, old.public if isinstance(old, SigningKey) else old).problems
@@ -65,8 +66,11 @@ def rotate(home: Home, lost: str | None = None) -> Rotated:
                 "backup, or move the folder of that release away"
             )
         journal = HomeJournal(home)
-        journal.settle(despite=(*_WITHOUT_JOURNAL, OTHER_SECRET))
-        is_kept = not any(loss.what in _WITHOUT_JOURNAL for loss in journal.missing())
+        if isinstance(old, SigningKey):
+            journal.catch_up(old)
+        else:
+            journal.settle(despite=(NOT_BEGUN, OTHER_SECRET, *despite))
+        is_kept = not any(loss.what in (NOT_BEGUN, *despite) for loss in journal.missing())
         registry = Registry(home.releases / REGISTRY)
         chain = registry.chain()
         new = SigningKey.generated()
@@ -94,11 +98,9 @@ def correct_clock(home: Home, reason: str) -> ClockCorrection:
         key = key_in_force(home, chain)
         entry = signed_correction(key, reason.strip(), chain.head, clock.now(None))
         journal = HomeJournal(home)
-        journal.settle(despite=(*_WITHOUT_JOURNAL, OTHER_SECRET))
-        is_kept = not any(loss.what in _WITHOUT_JOURNAL for loss in journal.missing())
+        journal.catch_up(key)
         Registry(home.releases / REGISTRY).append(entry)
-        if is_kept:
-            journal.record(key)
+        journal.record(key)
     return entry
 
 

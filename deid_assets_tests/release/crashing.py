@@ -9,11 +9,22 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from deid_assets.errors import ReleaseError
+from deid_assets.policy.withdrawals import OptOutLine, withdrawn_members
+from deid_assets.release.home_rules import change_rules
+from deid_assets.release.journal.chain import RETIRED
 from deid_assets.release.journal.comparison import Remembered
+from deid_assets.release.journal.witnesses import read_head
+from deid_assets.release.keyring import signing_key_of
+from deid_assets.release.opt_outs import enter_opt_out
 from deid_assets.release.publication.approval import approve, reject
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify
 from deid_assets.release.publication.waiting import read_waiting, waiting_folder
+from deid_assets.release.registry import clock
+from deid_assets.release.registry.entries import KeyRotation
+from deid_assets.release.rotation import rotate
+from deid_assets.store.home import Home
 from deid_assets_tests.release.making import APPROVERS, READING, publish, releases_in, wait
 
 CALLS = ("open", "write", "fsync", "fchmod", "chmod", "mkdir", "rename", "unlink", "rmdir", "ftruncate")
@@ -185,8 +196,124 @@ def crash_decisions(root: Path, every: int) -> None:
             shutil.rmtree(home)
 
 
+def _with_release(home: Path) -> None:
+    releases = releases_in(home)
+    publish(releases, "first", with_tables=False)
+    opted(home, "m0")
+
+
+def opted(home: Path, person: str, listed: bool = True) -> None:
+    """Enter an opt-out, or take it back."""
+    enter_opt_out(signed(home), OptOutLine(person, listed, "asked", clock.now(None)))
+
+
+def signed(home: Path) -> Releases:
+    """The releases of a home, with the key in force."""
+    return Releases(Home(home), signing_key_of(Home(home)))
+
+
+def _witness(home: Path) -> str:
+    return str(home.with_name(f"{home.name}.witness"))
+
+
+def _keep_head(home: Path) -> None:
+    releases = signed(home)
+    with releases.deciding() as journal:
+        journal.add_witness(_witness(home), releases.key)
+
+
+def _tell(home: Path) -> None:
+    opted(home, "m1")
+    signed(home).journal.tell_witnesses()
+
+
+def _retire(home: Path) -> None:
+    releases = signed(home)
+    with releases.deciding() as journal:
+        journal.note(RETIRED, {"policy": "heritage"}, releases.key)
+
+
+def _set_rules(home: Path) -> None:
+    change_rules(signed(home), b"kinds: [flat]\n", "Anna Muster", "rules")
+
+
+def _drop_rules(home: Path) -> None:
+    change_rules(signed(home), None, "Anna Muster", "")
+
+
+def remembered(home: Path) -> Remembered:
+    """What the journal amounts to, once the next decision has begun, for which nothing may be missing."""
+    releases = signed(home)
+    with releases.deciding() as journal:
+        known = Remembered.of(journal.file.read())
+        if journal.missing() or known.lines != len(releases.registry.chain().lines):
+            raise ReleaseError("the journal was not told")
+    if len(known.listed) != len(withdrawn_members([Home(home).policies])):
+        raise ReleaseError("the list and the journal differ")
+    return known
+
+
+def crash_journal(root: Path, every: int) -> None:
+    """Crash every kind of decision that the journal records at every `every`-th of its system calls.
+
+    Prints one line per crash: the decision, the call's number, and "before" or "after"; or what is wrong. Nothing that was
+    remembered before is forgotten, and the decision can be made afterwards.
+    """
+    begun: list[tuple[str, Callable[[Path], object], Callable[[Path], object], Callable[[Remembered, Path], bool]]] = [
+        ("begin", releases_in, lambda home: opted(home, "m1"), lambda known, _: len(known.listed) == 1),
+        ("opt out", _with_release, lambda home: opted(home, "m1"), lambda known, _: len(known.listed) == 2),
+        ("opt in", _with_release, lambda home: opted(home, "m0", False), lambda known, _: not known.listed),
+        (
+            "withdraw", _with_release, lambda home: signed(home).withdraw("heritage", 1, "odd"),
+            lambda _, home: ("heritage", 1) in signed(home).registry.chain().withdrawn,
+        ),
+        ("retire", _with_release, _retire, lambda known, _: "heritage" in known.retired),
+        ("rotate", _with_release, lambda home: rotate(Home(home)), lambda _, home: _rotations(home) == 1),
+        ("lose the key", _with_release, lambda home: rotate(Home(home), "stolen"), lambda _, home: _rotations(home) == 1),
+        ("keep the head", _with_release, _keep_head, lambda known, home: known.witnesses == [_witness(home)]),
+        (
+            "tell witnesses", lambda home: (_with_release(home), _keep_head(home)), _tell,
+            lambda known, home: len(known.listed) == 2 and read_head(_witness(home)).head == signed(home).journal.head,
+        ),
+        ("set rules", _with_release, _set_rules, lambda known, _: bool(known.rules)),
+        ("drop rules", lambda home: (_with_release(home), _set_rules(home)), _drop_rules, lambda known, _: not known.rules),
+    ]  # fmt: skip
+    for name, prepare, decide, is_done in begun:
+        for crash_at in range(1, 10_000, every):
+            home = root / f"{name.replace(' ', '-')}-{crash_at}"
+            prepare(home)
+            outcome = run_until(lambda home=home, decide=decide: decide(home), crash_at)
+            state = _after(home, is_done, name)
+            print(name, crash_at, state, sep="\t", flush=True)
+            if state not in ("before", "after", "rules"):
+                return
+            if state != "after" and outcome != ENDED:
+                decide(home)
+                if _after(home, is_done, name) != "after":
+                    print(name, crash_at, "it cannot be done afterwards", sep="\t", flush=True)
+                    return
+            shutil.rmtree(home)
+            if outcome == ENDED:
+                break
+            assert outcome == CRASHED
+
+
+def _after(home: Path, is_done: Callable[[Remembered, Path], bool], name: str) -> str:
+    try:
+        return "after" if is_done(remembered(home), home) else "before"
+    except ReleaseError as error:
+        # A file of rules without its line, or the reverse, stops every decision until the rules are stated again.
+        return "rules" if "rules of the home" in str(error) and "rules" in name else str(error)
+
+
+def _rotations(home: Path) -> int:
+    return sum(isinstance(line, KeyRotation) for line in signed(home).registry.chain().lines)
+
+
 if __name__ == "__main__":
-    if sys.argv[3:] == ["decisions"]:
+    if sys.argv[3:] == ["journal"]:
+        crash_journal(Path(sys.argv[1]), int(sys.argv[2]))
+    elif sys.argv[3:] == ["decisions"]:
         crash_decisions(Path(sys.argv[1]), int(sys.argv[2]))
     else:
         crash_everywhere(Path(sys.argv[1]), int(sys.argv[2]))

@@ -49,6 +49,22 @@ def test_releases_are_published_while_a_backup_is_made(tmp_path):
         before = len(found.registry.chain().entries)
 
 
+def test_no_name_of_a_policy_or_of_its_files_is_left_out(tmp_path):
+    releases = releases_in(tmp_path / "home")
+    for policy in ("releases", "home", "store"):
+        publish(releases, policy, policy=policy, with_tables=False)
+    of_policies = ("x.tmp", "x.lock", "x-journal", "x-wal", "x.draft", "content/x.duckdb", "content/.staging-1/x.lock")
+    names = [*(f"policies/{name}" for name in of_policies), "deliveries/2024.json", "deliveries/2024.sha256"]
+    for name in names:
+        file = releases.home.root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name)
+    backed_up(releases, tmp_path / "x.age")
+    found = put_back(tmp_path / "x.age", tmp_path / "restored")
+    assert [(found.home.root / name).read_text() for name in names] == names
+    assert all(found.path(entry.policy, entry.number).is_dir() for entry in found.registry.chain().entries)
+
+
 def test_a_release_that_the_event_log_does_not_know_yet_is_waited_for(tmp_path):
     releases, asked = releases_in(tmp_path / "home"), []
     publish(releases, "0", with_tables=False)

@@ -33,6 +33,22 @@ def test_a_crash_at_any_system_call_leaves_no_release_or_a_whole_one(tmp_path, e
     assert states.count("whole") > 3 / every
 
 
+@pytest.mark.parametrize("every", [17, pytest.param(1, marks=pytest.mark.matrix)])
+def test_a_crash_at_any_system_call_of_a_decision_forgets_nothing(tmp_path, every):
+    ran = subprocess.run(
+        [sys.executable, "-m", "deid_assets_tests.release.crashing", str(tmp_path), str(every), "journal"],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT | {"DEID_SECRET": "a secret of tests, of more than 32 bytes"},
+    )
+    assert ran.returncode == 0, ran.stderr
+    lines = [line.split("\t") for line in ran.stdout.splitlines()]
+    assert {state for *_, state in lines} <= {"before", "after", "rules"}, ran.stdout[-500:] + ran.stderr
+    last = {name: state for name, _, state in lines}
+    assert set(last.values()) == {"after"} and len(last) == 11, last
+    assert all(sum(name == of for of, *_ in lines) > 10 / every for name in last)
+
+
 def test_everything_is_flushed_before_the_rename_and_the_registry_after_it(tmp_path, monkeypatch):
     if not os.path.isdir("/proc/self/fd"):
         pytest.skip("the names of open files are read from /proc")

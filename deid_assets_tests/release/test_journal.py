@@ -8,7 +8,7 @@ import pytest
 
 from deid_assets.errors import ReleaseError
 from deid_assets.policy.withdrawals import OptOutLine, note
-from deid_assets.release.journal.chain import PURGED, Head, JournalFile
+from deid_assets.release.journal.chain import PURGED, Head, JournalFile, JournalLine
 from deid_assets.release.journal.comparison import Remembered, person_digest
 from deid_assets.release.journal.witnesses import read_head, write_head
 from deid_assets.release.keyring import accept_given_secret, secret_of, signing_key_of
@@ -16,6 +16,7 @@ from deid_assets.release.keys import SigningKey
 from deid_assets.release.opt_outs import enter_opt_out
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.waiting import RECORD
+from deid_assets.release.registry.tries import Tried
 from deid_assets.release.rotation import correct_clock, rotate
 from deid_assets_tests.release.making import publish, wait
 
@@ -76,8 +77,14 @@ class TestChain:
 
     def test_another_key_signs_nothing(self, tmp_path):
         file = of_three(tmp_path)
-        file.append(PURGED, purged(3), OTHER, TIME)
-        assert "line 4 of the home's journal is signed by a key that was not in force" in file.read().problem
+        said = "line 4 of the home's journal is signed by a key that was not in force"
+        before = file.path.read_bytes()
+        with pytest.raises(ReleaseError, match=said):
+            file.append(PURGED, purged(3), OTHER, TIME)
+        assert file.path.read_bytes() == before
+        line = JournalLine(PURGED, purged(3), file.read().head, TIME).signed(OTHER)
+        file.path.write_bytes(before + line.line)
+        assert said in file.read().problem
 
     @pytest.mark.parametrize(
         ("event", "about"), [("unheard of", {}), (PURGED, {"policy": "heritage"}), (PURGED, purged(1) | {"name": "somebody"})]
@@ -95,7 +102,7 @@ class TestChain:
             file.path.write_bytes(whole[:length])
             file.head_path.write_bytes(head)
             file.repair()
-            assert file.path.read_bytes() == (whole if length == len(whole) else before)
+            assert file.path.read_bytes() == (whole if length >= len(whole) - 1 else before), "a line without its end gets it"
             assert file.kept_head() == Head.of(file.read())
 
     def test_a_crash_after_the_first_line_is_mended(self, tmp_path):
@@ -104,6 +111,13 @@ class TestChain:
         file.head_path.unlink()
         file.repair()
         assert file.kept_head() == Head.of(file.read())
+
+    def test_what_is_left_of_a_line_that_was_told_stays(self, tmp_path):
+        file = of_three(tmp_path)
+        left = file.path.read_bytes()[:-9]
+        file.path.write_bytes(left)
+        file.repair()
+        assert file.path.read_bytes() == left and not file.read().reaches(file.kept_head().head)
 
     def test_repair_leaves_a_broken_journal_and_a_foreign_head_as_they_are(self, tmp_path):
         file = of_three(tmp_path)
@@ -195,13 +209,65 @@ class TestHome:
         assert again.journal.missing() == []
 
     def test_a_key_can_be_recorded_as_lost_before_a_journal_begins(self, releases):
-        publish(releases, "first", with_tables=False)
+        releases.note_refused(Tried("5" * 64, "1" * 64, "2" * 64, 1), by_chance=True)
         releases.journal.file.path.unlink()
-        (releases.home.keys / "signing_key.pem").unlink()
+        releases.journal.file.head_path.unlink()
+        os.rename(releases.home.keys / "signing_key.pem", releases.home.root / "elsewhere")
         rotate(releases.home, "the disk broke")
         assert not releases.journal.file.path.exists()
         again = Releases(releases.home, signing_key_of(releases.home))
-        assert "this home had a journal, and it is gone" in refusal(again)
+        again.begin_journal([])
+        assert again.journal.missing() == []
+
+    def test_a_key_that_signed_only_the_journal_is_missed_and_can_be_recorded_as_lost(self, releases):
+        opt_out(releases, "m1")
+        os.rename(releases.home.keys / "signing_key.pem", releases.home.root / "elsewhere")
+        with pytest.raises(ReleaseError, match="is missing, although"):
+            signing_key_of(releases.home)
+        rotate(releases.home, "the disk broke")
+        again = Releases(releases.home, signing_key_of(releases.home))
+        opt_out(again, "m2")
+        assert again.journal.missing() == [] and len(Remembered.of(again.journal.file.read()).listed) == 2
+
+    @pytest.mark.parametrize("lost", [None, "it was stolen"])
+    def test_no_key_is_replaced_while_the_journal_is_gone(self, releases, lost):
+        publish(releases, "first", with_tables=False)
+        releases.journal.file.path.unlink()
+        before = releases.registry.path.read_bytes()
+        for decide in (lambda: rotate(releases.home, lost), lambda: correct_clock(releases.home, "it was ahead")):
+            with pytest.raises(ReleaseError, match="this home had a journal, and it is gone"):
+                decide()
+        assert releases.registry.path.read_bytes() == before
+
+    def test_one_that_somebody_else_signed_is_none(self, releases):
+        """Begun anew as of now, so that it agrees with everything else."""
+        opt_out(releases, "m1")
+        publish(releases, "first", with_tables=False)
+        publish(releases, "second", with_tables=False)
+        file, chain = releases.journal.file, releases.registry.chain()
+        (releases.home.policies / "opt_outs.jsonl").unlink()
+        for event, key, said in (
+            ("copied", OTHER, "is signed by another key than this home's"),
+            ("begun", OTHER, "is signed by another key than this home's"),
+            ("begun", releases.key, "lacks lines that the manifest of release heritage/0001 knows"),
+        ):
+            file.path.unlink()
+            file.head_path.unlink()
+            about = {"registry": chain.head, "lines": len(chain.lines), "people": [], "secret": ""}
+            file.append(event, about, key, TIME)
+            assert said in refusal(releases), event
+            assert any(said in loss.text for loss in releases.journal.missing()), event
+
+    def test_an_older_one_is_noticed_by_the_registry(self, releases):
+        opt_out(releases, "m1")
+        file, people = releases.journal.file, releases.home.policies / "opt_outs.jsonl"
+        older = {path: path.read_bytes() for path in (file.path, file.head_path, people)}
+        opt_out(releases, "m2")
+        for digit in "12":
+            releases.note_refused(Tried("5" * 64, digit * 64, "2" * 64, 1), by_chance=True)
+        for path, content in older.items():
+            path.write_bytes(content)
+        assert "was not told of 2 lines of the registry, and a crash explains only one" in refusal(releases)
 
     def test_what_waits_must_be_there_as_it_was_staged(self, releases):
         waiting = wait(releases)

@@ -169,11 +169,31 @@ class TestOptOuts:
                 use()
             assert "m1" not in str(error.value) and error.value.__cause__ is None
 
-    def test_a_list_that_cannot_be_written_is_said(self, tmp_path):
+    def test_a_list_that_cannot_be_written_is_said(self, tmp_path, monkeypatch):
+        def fails(*_):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("deid_assets.store.durable.write_all", fails)
+        with pytest.raises(PolicyError, match="cannot be written: No space left on device"):
+            note(tmp_path, line())
+
+    def test_a_link_is_no_list(self, tmp_path):
         (tmp_path / "elsewhere").touch()
         (tmp_path / FILE).symlink_to(tmp_path / "elsewhere")
-        with pytest.raises(PolicyError, match="cannot be written"):
+        with pytest.raises(PolicyError, match="is damaged"):
             note(tmp_path, line())
+
+    @pytest.mark.parametrize("is_whole", [True, False])
+    def test_what_a_crash_left_of_a_line_is_ended_or_removed(self, tmp_path, is_whole):
+        note(tmp_path, line())
+        note(tmp_path, line("m2"))
+        whole = (tmp_path / FILE).read_bytes()
+        (tmp_path / FILE).write_bytes(whole[: -1 if is_whole else -5])
+        listed = ("m1", "m2") if is_whole else ("m1",)
+        assert withdrawn_members([tmp_path]) == listed
+        note(tmp_path, line("m3"))
+        assert withdrawn_members([tmp_path]) == (*listed, "m3")
+        assert (tmp_path / FILE).read_bytes().count(b"\n") == len(listed) + 1
 
     def test_are_part_of_every_policy_with_members(self, tmp_path):
         write_policy(tmp_path, SMALL)

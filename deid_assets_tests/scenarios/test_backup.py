@@ -1,5 +1,6 @@
 """A home is put back from an encrypted backup, and is the same home; nothing that is older or partial takes its place."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -80,6 +81,12 @@ class TestTheSameHome:
             code, printed = deid_here(home.root, *command)
             assert code == PUBLISHED, printed
 
+    def test_a_delivery_stays_final(self, home, backup, owner):
+        digest = (home.deliveries / f"{KEY}.sha256").read_bytes()
+        shutil.rmtree(home.root)
+        assert restored(home, backup, owner)[0] == PUBLISHED
+        assert (home.deliveries / f"{KEY}.sha256").read_bytes() == digest
+
     def test_nobody_else_can_read_it(self, home, backup, owner, tmp_path):
         assert backup.stat().st_mode & 0o077 == 0
         assert b"M000000001" not in backup.read_bytes() and b"registry" not in backup.read_bytes()
@@ -149,6 +156,15 @@ class TestRefused:
         assert deid_here(home.root, "member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")[0] == PUBLISHED
         self.refused(home, "this home has decided more since the backup was made, such as an opt-out", backup, owner)
 
+    @pytest.mark.parametrize("file", ["releases/registry.jsonl", "keys/journal.head", "store/journal.jsonl"])
+    def test_one_of_which_a_damaged_home_cannot_tell_whether_it_is_older(self, home, backup, owner, file, tmp_path):
+        assert deid_here(home.root, "member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")[0] == PUBLISHED
+        (home.root / file).write_text("nonsense\n")
+        said = "has decided more" if "journal.jsonl" in file else "cannot tell whether the backup is older"
+        self.refused(home, said, backup, owner)
+        os.rename(home.root, tmp_path / "away")
+        assert restored(home, backup, owner)[0] == PUBLISHED
+
     def test_one_from_before_a_publication(self, staged, owner, tmp_path):
         with copy_of(staged, tmp_path / "deid", "flat_table") as pipeline:
             home, file = pipeline.home, tmp_path / "home.age"
@@ -189,6 +205,16 @@ class TestRefused:
         code, printed = deid_here(home.root, "backup", tmp_path / "x.age", "--to", public(owner))
         assert code == ERROR and "the list of opt-outs" in unwrapped(printed), printed
         assert not list(tmp_path.glob("*x.age*"))
+
+    @pytest.mark.parametrize(
+        "lost",
+        ["store/manifests/small/0001.rows.parquet", "store/manifests/small/0001.members", "releases/small/0001/report.html"],
+    )
+    def test_a_home_that_lacks_what_is_kept_of_a_release_is_not_backed_up(self, home, owner, tmp_path, lost):
+        (home.root / lost).unlink()
+        code, printed = deid_here(home.root, "backup", tmp_path / "x.age", "--to", public(owner))
+        assert code == ERROR and "the home is not backed up: release small/0001 is not as it was" in unwrapped(printed), printed
+        assert not list(tmp_path.glob("*x.age*")) and not (home.store / ".backup" / "home").exists()
 
     def test_files_that_are_in_the_home_or_exist_and_keys_that_are_none(self, home, backup, owner, tmp_path):
         for file, key, said in (

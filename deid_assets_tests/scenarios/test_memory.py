@@ -1,6 +1,7 @@
 """What a home remembers, and somebody who can write to it wants forgotten: nothing is decided until it is back."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from deid_assets.command_line.deciding import releases_here
+from deid_assets.release.journal.chain import JournalFile
+from deid_assets.release.keys import SigningKey
+from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.tries import Tried
 from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid_here, unwrapped
@@ -64,10 +68,15 @@ def in_order(home: Home) -> None:
 
 class TestOptOuts:
     def lost(self, home: Home, missing: int) -> None:
+        known = ("member", "opt-out", "M000000004", "--reason", "asked")
         said = f"lacks {missing} of 3 people who opted out of all releases according to the home's journal: put the file back"
         refused(home, said)
         refused(home, said, "release", "withdraw", "small/0001", "--reason", "asked")
         refused(home, said, "member", "opt-in", "somebody", "--reason", "misspelled")
+        refused(home, said, *known)
+        refused(home, said, "policy", "adopt", "small")
+        refused(home, said, "key", "rotate")
+        refused(home, said, "clock", "correct", "--reason", "it was ahead")
         refused(home, said, "journal", "check")
         refused(home, said, "releases")
         refused(home, said, "audit", "small/0001")
@@ -99,6 +108,30 @@ class TestOptOuts:
         for person in PEOPLE[1:]:
             assert deid_here(home.root, "member", "opt-out", person, "--reason", "again")[0] == PUBLISHED
         in_order(home)
+
+    def test_a_list_whose_last_line_a_crash_cut_goes_on(self, home):
+        file = home.policies / "opt_outs.jsonl"
+        whole = file.read_bytes()
+        for left in (whole[:-1], whole + b'{"listed": true, "memb'):
+            file.write_bytes(left)
+            in_order(home)
+            assert deid_here(home.root, "member", "opt-out", "M000000004", "--reason", "asked")[0] == PUBLISHED
+            assert file.read_bytes().startswith(whole) and file.read_bytes().count(b"\n") == 4
+            in_order(home)
+            assert deid_here(home.root, "member", "opt-in", "M000000004", "--reason", "misspelled")[0] == PUBLISHED
+
+    @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+    def test_a_list_that_is_no_file(self, home, tmp_path, kind):
+        file = home.policies / "opt_outs.jsonl"
+        os.rename(file, tmp_path / "elsewhere")
+        if kind == "link":
+            file.symlink_to(tmp_path / "elsewhere")
+        elif kind == "pipe":
+            os.mkfifo(file)
+        else:
+            file.mkdir()
+        for command in (("journal", "check"), ("member", "opt-out", PEOPLE[0], "--reason", "again")):
+            refused(home, "the list of opt-outs, opt_outs.jsonl beside the policies of the home, is damaged", *command)
 
     def test_whoever_is_taken_off_by_the_command_is_not_missed(self, home):
         code, printed = deid_here(home.root, "member", "opt-in", PEOPLE[0], "--reason", "misspelled")
@@ -219,6 +252,58 @@ class TestFolders:
             in_order(home)
 
 
+class TestKept:
+    """What later releases are compared with, and who rejected what."""
+
+    @pytest.mark.parametrize("name", ["0001.json", "0001.members", "0001.roll", "0001.rows.parquet", "0001.certificate.json"])
+    @pytest.mark.parametrize("harm", ["removed", "changed"])
+    def test_what_is_kept_of_a_release(self, home, name, harm):
+        file = home.store / "manifests" / "small" / name
+        assert file.exists()
+        file.unlink() if harm == "removed" else file.write_bytes(file.read_bytes()[:-3] + b"abc")
+        refused(home, "release small/0001 is not as it was published", "journal", "check")
+
+    def test_a_file_of_a_release(self, home):
+        file = next((home.releases / "small" / "0001" / "data").glob("*.csv"))
+        file.unlink()
+        refused(home, "release small/0001 is not as it was published", "journal", "check")
+
+    def test_why_a_release_was_rejected(self, staged, tmp_path):
+        with copy_of(staged, tmp_path / "deid", "flat_table") as pipeline:
+            home = pipeline.home
+            assert deid_here(home.root, "reject", NAME, "--by", ANNA, "--reason", "a column is odd")[0] == PUBLISHED
+            in_order(home)
+            (home.store / "manifests" / "flat_table" / "0001.rejected.json").unlink()
+            refused(home, "which says who rejected a release and why, is missing or was changed", "journal", "check")
+
+
+class TestPolicies:
+    def test_a_policy_that_was_retired_stays_so(self, home):
+        stated = home.policies / "in_use.json"
+        before = stated.read_bytes() if stated.exists() else None
+        assert deid_here(home.root, "policy", "retire", "small")[0] == PUBLISHED
+        stated.unlink() if before is None else stated.write_bytes(before)
+        refused(home, "small is not in use", "policy", "retire", "small")
+        assert deid_here(home.root, "policy", "adopt", "small")[0] == PUBLISHED
+        assert deid_here(home.root, "policy", "retire", "small")[0] == PUBLISHED
+
+    def test_a_purge_leaves_the_chain_as_it_is_and_names_no_delivery(self, home):
+        assert deid_here(home.root, "policy", "adopt", "small", "--retention", "30")[0] == PUBLISHED
+        before = journal_of(home).read_bytes()
+        (store,) = home.store.glob("small/*.duckdb")
+        os.utime(store, (1, 1))
+        assert deid_here(home.root, "purge", "--yes")[0] == PUBLISHED and not store.exists()
+        after = journal_of(home).read_bytes()
+        assert after.startswith(before) and json.loads(after.splitlines()[-1])["event"] == "purged"
+        assert store.stem.encode() not in after
+        in_order(home)
+
+    def test_taking_one_into_use_is_in_the_journal(self, home):
+        assert deid_here(home.root, "policy", "adopt", "small", "--retention", "30")[0] == PUBLISHED
+        last = json.loads(journal_of(home).read_text().splitlines()[-1])
+        assert last["event"] == "policy adopted" and last["about"]["policy"] == "small"
+
+
 class TestJournal:
     def test_one_that_was_deleted(self, home):
         journal_of(home).unlink()
@@ -264,9 +349,38 @@ class TestJournal:
         other = Home(tmp_path / "other").create()
         assert deid_here(other.root, "member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")[0] == PUBLISHED
         shutil.copy(journal_of(other), journal_of(home))
-        refused(home, "lacks lines that keys/journal.head knows")
+        refused(home, "is signed by another key than this home's")
         shutil.copy(other.keys / "journal.head", home.keys / "journal.head")
-        refused(home, "lacks lines that the manifest of release small/0001 knows")
+        refused(home, "is signed by another key than this home's")
+        refused(home, "lacks lines that the manifest of release small/0001 knows", "journal", "check")
+
+    def test_one_that_was_begun_anew_by_somebody_without_the_key(self, home):
+        """As of now, so that it agrees with the registry and the list, and without the event log."""
+        chain = Registry(home.releases / "registry.jsonl").chain()
+        for file in (journal_of(home), home.keys / "journal.head", home.policies / "opt_outs.jsonl"):
+            file.unlink()
+        shutil.rmtree(home.dagster)
+        about = {"registry": chain.head, "lines": len(chain.lines), "people": [], "secret": ""}
+        file = JournalFile(journal_of(home), home.keys / "journal.head")
+        file.append("begun", about, SigningKey.generated(), "2026-01-01T00:00:00+00:00")
+        for command in (
+            ("journal", "check"),
+            ("releases",),
+            ("member", "opt-out", PEOPLE[0], "--reason", "asked"),
+            next_run(home),
+        ):
+            refused(home, "is signed by another key than this home's", *command)
+
+    def test_an_older_one_than_the_registry(self, home):
+        older = {
+            file: file.read_bytes() for file in (journal_of(home), home.keys / "journal.head", home.policies / "opt_outs.jsonl")
+        }
+        assert deid_here(home.root, "member", "opt-out", "M000000004", "--reason", "asked")[0] == PUBLISHED
+        for _ in range(2):
+            assert deid_here(home.root, "clock", "correct", "--reason", "it was ahead")[0] == PUBLISHED
+        for file, content in older.items():
+            file.write_bytes(content)
+        refused(home, "was not told of 2 lines of the registry, and a crash explains only one: an older journal was put back")
 
     def test_a_cut_last_line_is_what_a_crash_leaves(self, home):
         whole = journal_of(home).read_bytes()

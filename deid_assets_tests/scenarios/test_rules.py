@@ -87,6 +87,35 @@ def test_only_an_approver_changes_or_drops_them(pipeline, tmp_path):
     assert "has no rules" in deid_here(pipeline.home.root, "rules", "show")[1]
 
 
+def test_a_class_of_recipients_without_limits_is_refused_where_others_have_some(pipeline, tmp_path):
+    assert changed(pipeline, tmp_path, "laxest:\n  Named Researchers: {risk.k: {at_least: 1000}}\n")[0] == PUBLISHED
+    refused(pipeline, tmp_path, POLICY, "the rules state limits for Named Researchers, and none for 'named researchers'")
+    assert changed(pipeline, tmp_path, RULES)[0] == PUBLISHED
+
+
+def test_a_laxer_policy_is_not_taken_into_use(pipeline, tmp_path):
+    laxer = {key: value for key, value in POLICY.items() if key != "approval"} | {"policy": "laxer"}
+    write_policy(tmp_path / "elsewhere", laxer)
+    code, printed = deid_here(pipeline.home.root, "policy", "adopt", tmp_path / "elsewhere" / "laxer.yaml")
+    assert code == ERROR and "every release needs the approval of a person" in unwrapped(printed), printed
+    assert not (pipeline.home.policies / "laxer").exists()
+
+
+def test_without_rules_too_nothing_is_published_past_a_release_that_waits(staged, tmp_path):
+    without = {key: value for key, value in POLICY.items() if key != "approval"}
+    with copy_of(staged, tmp_path / "deid", "flat_table") as pipeline:
+        home = pipeline.home
+        write_policy(home.policies, without)
+        run = ("run", "--policy", "flat_table", "--delivery", write_people(tmp_path / "next", people(seed=3)))
+        said = f"asks for no approval, and release {NAME} of the policy of that name waits for one"
+        for command in (run, ("policy", "adopt", "flat_table")):
+            code, printed = deid_here(home.root, *command)
+            assert code == ERROR and said in unwrapped(printed), printed
+        assert pipeline.releases == []
+        assert deid_here(home.root, "reject", NAME, "--by", ANNA, "--reason", "the policy changed")[0] == PUBLISHED
+        assert deid_here(home.root, *run)[0] == PUBLISHED and pipeline.releases == ["flat_table/0002"]
+
+
 @pytest.mark.parametrize("harm", ["changed", "removed"])
 def test_rules_changed_by_hand_stop_every_decision(pipeline, harm):
     file = pipeline.home.store / "rules.yaml"
@@ -99,7 +128,10 @@ def test_rules_changed_by_hand_stop_every_decision(pipeline, harm):
     assert pipeline.releases == []
 
 
-@pytest.mark.parametrize("text", ["", "- a", "approver: [x]", "laxest: {public: {risk.k: 3}}", "kinds: [tables]", "a: ["])
+@pytest.mark.parametrize(
+    "text",
+    ["", "- a", "approver: [x]", "laxest: {public: {risk.k: 3}}", "kinds: [tables]", "a: [", "laxest: {public: {risk.k: {}}}"],
+)
 def test_what_is_no_rule_is_an_error(pipeline, tmp_path, text):
     code, printed = changed(pipeline, tmp_path, text)
     assert code == ERROR and "rules.yaml" in printed

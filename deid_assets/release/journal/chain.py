@@ -23,12 +23,15 @@ FILE = "journal.jsonl"
 HEAD_FILE = "journal.head"
 HEAD_FORMAT = "deid_assets journal head 1"
 
-BEGUN, REGISTERED, OPTED_OUT, OPTED_IN, WAITS, APPROVED, ADOPTED, RETIRED, PURGED, SECRET, WITNESS, RULES = (
-    "begun", "registered", "opted out", "opted in", "waits", "approved", "policy adopted", "policy retired", "purged",
+BEGUN, COPIED, REGISTERED, OPTED_OUT, OPTED_IN, WAITS, APPROVED, ADOPTED, RETIRED, PURGED, SECRET, WITNESS, RULES = (
+    "begun", "copied", "registered", "opted out", "opted in", "waits", "approved", "policy adopted", "policy retired", "purged",
     "secret replaced", "witness", "rules",
 )  # fmt: skip
+FIRST = (BEGUN, COPIED)
+"""With which a journal begins: that of a home, and that of a temporary copy, whose releases name the journal of the home."""
 EVENTS: Mapping[str, frozenset[str]] = {
     BEGUN: frozenset({"registry", "lines", "people", "secret"}),
+    COPIED: frozenset({"registry", "lines", "people", "secret"}),
     REGISTERED: frozenset({"registry", "lines", "what", "new_key"}),
     OPTED_OUT: frozenset({"person", "secret"}),
     OPTED_IN: frozenset({"person", "secret"}),
@@ -91,11 +94,14 @@ class Journal:
         What is wrong with that one, with its number; None for a sound journal.
     tail
         Bytes after the last line feed: what a crash left of a line; empty otherwise.
+    key
+        Public key of who has to sign the next line, in hexadecimal; empty before the first.
     """
 
     lines: tuple[JournalLine, ...]
     problem: str | None = None
     tail: bytes = b""
+    key: str = ""
 
     @property
     def head(self) -> str:
@@ -189,9 +195,9 @@ class JournalFile:
                 line = _line_of(text)
                 key = _key_after(line, lines, key)
             except ReleaseError as error:
-                return Journal(tuple(lines), f"line {position} of the home's journal {error}", tail)
+                return Journal(tuple(lines), f"line {position} of the home's journal {error}", tail, key)
             lines.append(line)
-        return Journal(tuple(lines), None, tail)
+        return Journal(tuple(lines), None, tail, key)
 
     def kept_head(self) -> Head | None:
         """The head that is kept beside the keys; None if there is none.
@@ -209,18 +215,32 @@ class JournalFile:
             raise ReleaseError(f"keys/{HEAD_FILE}: {error}; put it back from a backup") from None
 
     def repair(self) -> None:
-        """Mend what a crash left: a cut last line, which nobody was told of, or a kept head that is behind."""
-        journal = self.read()
+        """Mend what a crash left: a cut last line, which nobody was told of, or a kept head that is behind.
+
+        A line that lacks only its line feed gets it. Any other fragment is removed, unless the kept head knows a line that is
+        not there: then somebody was told of it, and what is left of it stays.
+        """
+        journal, kept = self.read(), self.kept_head()
         if journal.problem:
             return
         if journal.tail:
+            try:
+                _key_after(_line_of(journal.tail), list(journal.lines), journal.key)
+                is_whole = True
+            except ReleaseError:
+                is_whole = False
+            if not is_whole and kept is not None and not journal.reaches(kept.head):
+                return
             descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
             try:
-                os.ftruncate(descriptor, self.path.stat().st_size - len(journal.tail))
+                if is_whole:
+                    durable.write_all(descriptor, b"\n")
+                else:
+                    os.ftruncate(descriptor, self.path.stat().st_size - len(journal.tail))
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-        kept = self.kept_head()
+            journal = self.read()
         # Of the first line, whose head was never kept, or of a later one.
         behind = (kept is None and len(journal.lines) == 1) or (
             kept and kept.head != journal.head and journal.reaches(kept.head)
@@ -234,13 +254,17 @@ class JournalFile:
         Raises
         ------
         ReleaseError
-            If the journal is broken.
+            If the journal is broken, or another key has to sign the line.
         """
         journal = self.read()
         if journal.problem or journal.tail:
             raise ReleaseError(journal.problem or "the home's journal ends in a cut line")
         line = JournalLine(event, dict(about), journal.head, time).signed(key)
         line.require_signed()
+        try:
+            _key_after(line, list(journal.lines), journal.key)
+        except ReleaseError as error:
+            raise ReleaseError(f"line {len(journal.lines) + 1} of the home's journal {error}") from None
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         try:
             durable.write_all(descriptor, line.line)
@@ -278,7 +302,7 @@ def _key_after(line: JournalLine, before: list[JournalLine], key: str) -> str:
     """
     if line.previous != (before[-1].hash if before else GENESIS):
         raise ReleaseError("does not follow the line before it: a line was changed, removed, added or moved")
-    if (line.event == BEGUN) != (not before):
+    if (line.event in FIRST) != (not before):
         raise ReleaseError("begins the journal a second time" if before else "does not begin the journal")
     successor = str(line.about.get("new_key") or "") if line.event == REGISTERED else ""
     if key and line.key not in (key, successor):

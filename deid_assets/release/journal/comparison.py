@@ -12,10 +12,12 @@ from deid_assets.errors import ReleaseError
 from deid_assets.policy.withdrawals import FILE as OPT_OUTS
 from deid_assets.release.journal.chain import (
     ADOPTED,
-    BEGUN,
+    COPIED,
+    FIRST,
     OPTED_IN,
     OPTED_OUT,
     REGISTERED,
+    RETIRED,
     RULES,
     SECRET,
     WAITS,
@@ -60,8 +62,8 @@ class Remembered:
     ----------
     registry, lines
         The newest head of the registry that the journal knows, and its number of lines.
-    begun_at
-        The number of lines of the registry when the journal began.
+    copied_at
+        Of a temporary copy of a home: the number of lines of the registry when its journal began.
     people
         By keyed digest: whether the person is on the list of opt-outs.
     secret
@@ -70,20 +72,21 @@ class Remembered:
         By release: digest of the record of a release that began to wait.
     witnesses
         Where the head is kept, too.
-    adopted
-        By name: hash of the policy that was adopted last.
+    adopted, retired
+        By name: hash of the policy that was adopted last. Names of those that were retired since.
     rules, approvers
         Digest of the rules of the home that are in force, and who may change them; empty if there are none.
     """
 
     registry: str = GENESIS
     lines: int = 0
-    begun_at: int = 0
+    copied_at: int = 0
     people: dict[str, bool] = field(default_factory=dict)
     secret: str = ""
     waiting: dict[str, str] = field(default_factory=dict)
     witnesses: list[str] = field(default_factory=list)
     adopted: dict[str, str] = field(default_factory=dict)
+    retired: set[str] = field(default_factory=set)
     rules: str = ""
     approvers: tuple[str, ...] = ()
 
@@ -97,11 +100,11 @@ class Remembered:
 
     def _read(self, line: JournalLine) -> None:
         about: Mapping = line.about
-        if line.event == BEGUN:
-            self.begun_at = about["lines"]
-        if line.event in (BEGUN, REGISTERED):
+        if line.event == COPIED:
+            self.copied_at = about["lines"]
+        if line.event in (*FIRST, REGISTERED):
             self.registry, self.lines = about["registry"], about["lines"]
-        if line.event in (BEGUN, SECRET):
+        if line.event in (*FIRST, SECRET):
             self.people = dict.fromkeys(about["people"], True)
             self.secret = about["secret"]
         elif line.event in (OPTED_OUT, OPTED_IN):
@@ -113,6 +116,9 @@ class Remembered:
             self.rules, self.approvers = about["rules"], tuple(about["approvers"])
         elif line.event == ADOPTED:
             self.adopted[about["policy"]] = about["record"]
+            self.retired.discard(about["policy"])
+        elif line.event == RETIRED:
+            self.retired.add(about["policy"])
         elif line.event == WITNESS:
             self.witnesses = [one for one in self.witnesses if one != about["to"]] + [about["to"]] * bool(about["listed"])
 
@@ -139,6 +145,8 @@ class Found:
         in it (empty if it has none). None if the manifest is missing or another one.
     rules
         Digest of the rules of the home; empty if there are none.
+    signer
+        Public key of who signed the journal's newest line, according to registry and manifests; None if they do not tell.
     """
 
     chain: Chain
@@ -146,6 +154,7 @@ class Found:
     waiting: Mapping[str, str]
     manifests: Mapping[str, str | None]
     rules: str = ""
+    signer: str | None = None
 
 
 def person_digest(secret: Secret, member_id: str) -> str:
@@ -163,6 +172,8 @@ def losses(journal: Journal, found: Found, secret: Secret | None) -> Iterator[Lo
     """
     known = Remembered.of(journal)
     yield from _of_registry(known, found.chain)
+    if found.signer not in (None, journal.key):
+        yield Loss(JOURNAL, FOREIGN)
     yield from _of_people(known, found.opted_out, secret)
     if known.rules != found.rules:
         yield Loss(
@@ -170,8 +181,8 @@ def losses(journal: Journal, found: Found, secret: Secret | None) -> Iterator[Lo
             "the rules of the home (store/rules.yaml) are not those that the home's journal knows: put the file back from a "
             "backup, or state the rules again with `deid rules set`",
         )
-    # Those of a temporary copy of a home name the journal of the home; a journal that is begun by a person follows none.
-    before = {_release_of(line) for line in found.chain.lines[: known.begun_at]}
+    # Those of a temporary copy of a home name the journal of the home.
+    before = {_release_of(line) for line in found.chain.lines[: known.copied_at]}
     for release, head in found.manifests.items():
         if head is None and not _is_withdrawn(found.chain, release):
             yield Loss(
@@ -191,6 +202,12 @@ def losses(journal: Journal, found: Found, secret: Secret | None) -> Iterator[Lo
             )
 
 
+FOREIGN = (
+    "the home's journal (store/journal.jsonl) is signed by another key than this home's: it was replaced, or the key was; put "
+    "both back from a backup"
+)
+
+
 def cut(witness: str) -> str:
     """The sentence on a journal that lacks a line that a witness names."""
     return (
@@ -208,6 +225,14 @@ def unknown_to(journal: Journal, recorded: Iterable[RecordedRelease]) -> list[st
 
 def _of_registry(known: Remembered, chain: Chain) -> Iterator[Loss]:
     heads = [GENESIS, *(line.hash for line in chain.lines)]
+    # A crash leaves one line of which the journal was not told; a rotation of the key may follow it.
+    untold = [line for line in chain.lines[known.lines :] if not isinstance(line, KeyRotation)]
+    if len(untold) > 1:
+        yield Loss(
+            JOURNAL,
+            f"the home's journal (store/journal.jsonl) was not told of {len(untold)} lines of the registry, and a crash "
+            "explains only one: an older journal was put back; put the newest one back from a backup",
+        )
     if len(heads) <= known.lines:
         missing = known.lines + 1 - len(heads)
         yield Loss(

@@ -5,14 +5,15 @@ Everything here but `missing` is called under the lock of the folder of releases
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deid_assets.errors import DeidError, ReleaseError
 from deid_assets.policy.withdrawals import FILE as OPT_OUTS
 from deid_assets.policy.withdrawals import withdrawn_members
-from deid_assets.release.journal.chain import BEGUN, FILE, HEAD_FILE, SECRET, WITNESS, Journal, JournalFile
+from deid_assets.release.journal.chain import BEGUN, COPIED, FILE, HEAD_FILE, SECRET, WITNESS, Journal, JournalFile
 from deid_assets.release.journal.comparison import (
+    FOREIGN,
     GONE,
     JOURNAL,
     NOT_BEGUN,
@@ -28,11 +29,12 @@ from deid_assets.release.journal.comparison import (
 from deid_assets.release.journal.witnesses import against_witnesses, given_witness, read_head, write_head
 from deid_assets.release.keyring import accepted_commitment, has_released, secret_of
 from deid_assets.release.keys import Secret, SigningKey
-from deid_assets.release.publication.recovery import REGISTRY, release_folders
+from deid_assets.release.publication.recovery import REGISTRY, release_folders, signer_in_force
 from deid_assets.release.publication.verification import MANIFEST
 from deid_assets.release.publication.waiting import FOLDER, RECORD, waiting_folders
 from deid_assets.release.registry import clock
-from deid_assets.release.registry.chain import Registry
+from deid_assets.release.registry.chain import Chain, Registry
+from deid_assets.release.registry.entries import KeyRotation
 from deid_assets.store.digests import Json, bytes_digest, parse_json
 from deid_assets.store.home import Home
 from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
@@ -85,10 +87,16 @@ class HomeJournal:
         }
         rules = self.home.store / RULES_FILE
         digest = bytes_digest(regular_bytes(rules, SMALL_AT_MOST)) if os.path.lexists(rules) else ""
-        return Found(chain, withdrawn_members([self.home.policies]), dict(self._records()), manifests, digest)
+        opted_out, signer = withdrawn_members([self.home.policies]), self._signer(chain)
+        return Found(chain, opted_out, dict(self._records()), manifests, digest, signer)
 
-    def missing(self) -> list[Loss]:
+    def missing(self, with_witnesses: bool = True) -> list[Loss]:
         """What the home has lost since its journal was told of it; changes nothing.
+
+        Parameters
+        ----------
+        with_witnesses
+            Whether witnesses are looked at. They may know more than a copy of an earlier moment.
 
         Raises
         ------
@@ -104,7 +112,7 @@ class HomeJournal:
         if journal.problem:
             return [Loss(JOURNAL, f"{journal.problem}; put the newest journal back from a backup")]
         found = self.found()
-        return [*self._of_journal(journal), *losses(journal, found, self._secret(journal, found))]
+        return [*self._of_journal(journal, with_witnesses), *losses(journal, found, self._secret(journal, found))]
 
     def settle(self, despite: Iterable[str] = ()) -> None:
         """Begin the journal of a new home, mend what a crash left of it, and tell it what it was not told.
@@ -126,6 +134,7 @@ class HomeJournal:
 
     def catch_up(self, key: SigningKey, despite: Iterable[str] = ()) -> None:
         """`settle`, and tell the journal what it was not told yet."""
+        self._require_own(key)
         self._restate(key)
         self.settle(despite)
         self.record(key)
@@ -197,7 +206,7 @@ class HomeJournal:
 
         Who opted out is told with the first decision there, when the secret is known.
         """
-        self._append(BEGUN, beginning(self.found(), None), key)
+        self._append(COPIED, beginning(self.found(), None), key)
 
     def tell_witnesses(self) -> dict[str, str]:
         """Write the newest head to all witnesses; return what to say where that failed."""
@@ -245,14 +254,30 @@ class HomeJournal:
         named += [f"the manifest of release {folder.parent.name}/{folder.name}" for folder in folders]
         return named + [f"the witness {place}" for place in given_witness() if read_head(place) is not None]
 
-    def _of_journal(self, journal: Journal) -> Iterator[Loss]:
+    def _of_journal(self, journal: Journal, with_witnesses: bool) -> Iterator[Loss]:
         kept = self.file.kept_head()
         name = f"keys/{HEAD_FILE}"
         if kept is None and len(journal.lines) > 1:
             yield Loss(JOURNAL, f"{name} is missing, which keeps the head of the home's journal: put it back from a backup")
         elif kept is not None and not journal.reaches(kept.head):
             yield Loss(JOURNAL, cut(name))
-        yield from against_witnesses(journal, Remembered.of(journal).witnesses, given_witness())
+        if with_witnesses:
+            yield from against_witnesses(journal, Remembered.of(journal).witnesses, given_witness())
+
+    def _require_own(self, key: SigningKey) -> None:
+        """Refuse a journal whose next line this key does not sign; of a rotation it may not have been told yet."""
+        journal = self.file.read()
+        own = key.public.raw.hex()
+        if journal.problem is not None or journal.key in ("", own):
+            return
+        untold = Registry(self.home.releases / REGISTRY).chain().lines[Remembered.of(journal).lines :]
+        if not any(isinstance(line, KeyRotation) and line.new_key == own for line in untold):
+            raise ReleaseError(f"nothing is decided until this is resolved: {FOREIGN}")
+
+    def _signer(self, chain: Chain) -> str | None:
+        """The key that was in force when the journal's newest line was written; None if nothing here tells."""
+        known = Remembered.of(self.file.read()).lines
+        return signer_in_force(self.home.releases, replace(chain, lines=chain.lines[:known]))
 
     def _restate(self, key: SigningKey) -> None:
         """Say once, after `deid key new-secret`, who opted out by digests under the new secret."""

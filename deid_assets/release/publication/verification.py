@@ -34,6 +34,8 @@ from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes, regular_dige
 
 _NUMBER = re.compile(r"\d{4,}\Z")
 MANIFEST = "manifest.json"
+TRUSTED = "the signer is trusted"
+"""The check that takes a key from elsewhere."""
 SIGNATURE = "manifest.sig"
 APPROVED = "the release was approved as its policy requires"
 Outcome = Literal["passed", "failed", "skipped"]
@@ -154,7 +156,7 @@ def _check_signature(
     release: Path, content: bytes, manifest: Mapping, key: PublicKey | None, chain: Chain | None
 ) -> list[Check]:
     """Whether the manifest is signed by the key that it names, and whether the trusted key vouches for that key."""
-    valid, trusted = "the signature is valid", "the signer is trusted"
+    valid, trusted = "the signature is valid", TRUSTED
     try:
         signature = regular_bytes(release / SIGNATURE, SMALL_AT_MOST)
         named = manifest["signer"]["public_key"]
