@@ -19,7 +19,7 @@ from dagster._core.execution.context.system import StepExecutionContext
 from dagster._core.storage.tags import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 from pandera.ibis import DataFrameSchema
 
-from deid_assets.assessments.earlier_releases import EarlierRelease
+from deid_assets.assessments.earlier_releases import EarlierRelease, EverReleased
 from deid_assets.errors import PolicyError, StoreError
 from deid_assets.home_identity import require_own_history
 from deid_assets.meter import meter
@@ -283,6 +283,11 @@ class Workplace:
         if not len(earlier.tags):
             return earlier.not_comparable
         return earlier.members_besides(*self._population_and_own(population, own))
+
+    def ever_released(self) -> EverReleased:
+        """The members of all earlier releases of members and claims."""
+        earlier = self._earlier_releases()
+        return EverReleased(earlier.tags, earlier.not_comparable)
 
     def releases_before(self, population: Table, own: str) -> tuple[str, ...]:
         """The earlier releases with members that `released_before` counts, as policy/number."""

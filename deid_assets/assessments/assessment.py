@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.canaries import CANARIES
-from deid_assets.assessments.earlier_releases import EarlierRelease
+from deid_assets.assessments.earlier_releases import EarlierRelease, EverReleased
 from deid_assets.assessments.evidence import Measurement, Requirement
 from deid_assets.assessments.published import Published
 from deid_assets.figures.tables import ReportTable
@@ -120,6 +120,9 @@ class History(Protocol):
 
     def released_before(self, population: Table, own: str) -> int:
         """Count the members of the population in earlier releases, other than those that the SELECT `own` returns."""
+
+    def ever_released(self) -> EverReleased:
+        """The members of all earlier releases of members and claims."""
 
     def releases_before(self, population: Table, own: str) -> tuple[str, ...]:
         """Name the earlier releases with such members."""

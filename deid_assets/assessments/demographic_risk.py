@@ -1,14 +1,25 @@
 """Demographic classes of the members about to be released, and what absence and membership changes disclose."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from deid_assets.assessments.absence import (
+    ABSENCE_FACTOR,
+    ABSENCE_POSTERIOR,
+    ABSENCE_PRIOR,
+    AbsentMembers,
+    absence_measurements,
+    absent_members,
+    figures_by_class,
+    report_table,
+    table_by_class,
+)
 from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Image, Limit, Shown, Work, limit_of
 from deid_assets.assessments.chosen_generalization import chosen_levels
-from deid_assets.assessments.earlier_releases import BECAUSE, because_of
-from deid_assets.assessments.evidence import Measurement, exact
+from deid_assets.assessments.earlier_releases import BECAUSE, EverReleased, because_of
+from deid_assets.assessments.evidence import OF_THE_ABSENT, Measurement, counted, exact
 from deid_assets.assessments.kernel_input import member_columns, smallest_safe_class
 from deid_assets.assessments.membership_changes import (
     APPEARED,
@@ -28,13 +39,13 @@ from deid_assets.assessments.number_of_claims import (
     number_of_claims_risk,
 )
 from deid_assets.assessments.planted_members import PlantedClaim, PlantedMember, members_of, plant_members
-from deid_assets.assessments.planting import as_certain, demographic_groups, plant, planted_store, released_sizes
+from deid_assets.assessments.planting import Group, as_certain, demographic_groups, plant, planted_store, released_sizes
 from deid_assets.assessments.released_rows import original_members, profiles_query
 from deid_assets.figures.figures import class_size_figure
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.candidate.released_tables import generalized_members
-from deid_assets.methods.disclosure.absence import absence_numbers, absence_posterior, removed_for_claims
+from deid_assets.methods.disclosure.absence import NO_BOUND, absence_numbers, absence_posterior, removed_for_claims
 from deid_assets.methods.disclosure.demographic_classes import DemographicRisk, demographic_class_sizes, demographic_risk
 from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
 from deid_assets.policy.models import Policy
@@ -42,7 +53,7 @@ from deid_assets.store.tables import Table, write_table, write_view
 
 NAME = "demographic_risk"
 DEMOGRAPHIC = "demographic_high_risk_share"
-ABSENCE = "absence_posterior"
+ABSENCE = ABSENCE_POSTERIOR
 
 Rolls = Iterable[tuple[str, Roll]]
 """Name and roll of each earlier release."""
@@ -55,19 +66,33 @@ def assess(work: Work[Policy]) -> Assessed:
     profiles = tables["member_profiles"]
     own = original_members(tables["pseudonym_crosswalk"], tables["release_members"])
     before = history.released_before(profiles, own)
-    risk, measured, changes = measured_demographics(policy, levels, tables, before, history.tags_in_order, history.rolls())
+    tags = history.tags_in_order
+    risk, measured, changes, absent = measured_demographics(
+        policy, levels, tables, before, tags, history.rolls(), history.ever_released()
+    )
     canaries = demographics_of_canaries(
-        policy, levels, tables, risk.k, history.tags_in_order,
-        lambda planted, rolls: measured_demographics(policy, levels, planted, 0, history.tags_in_order, rolls)[1],
+        policy, levels, tables, risk.k, tags,
+        lambda planted, rolls, ever: measured_demographics(policy, levels, planted, 0, tags, rolls, ever)[1],
     )  # fmt: skip
     figure = class_size_figure(risk.sizes, risk.k)
     shown: dict[str, Shown] = {"class_sizes": Image(figure, "released members by size of their class")}
+    if policy.removal.removes_members:
+        shown |= _shown_of_absence(policy, absent)
     if before:
         shown[BECAUSE] = because_of(history.releases_before(profiles, own))
     reasons = [refusal.text for refusal in change_refusals(policy, changes)]
     if reasons:
         shown["reasons"] = reasons
     return Assessed(measured, canaries, shown=shown)
+
+
+def _shown_of_absence(policy: Policy, absent: AbsentMembers) -> dict[str, Shown]:
+    """What absence discloses by class, for the UI."""
+    table = table_by_class(absent)
+    shown: dict[str, Shown] = {"absence_by_class": table, "absence_worst_class": absent.named(absent.by_class.worst)}
+    for name, (text, image) in zip(("absence_posteriors", "absence_factors"), figures_by_class(policy, table), strict=False):
+        shown[name] = Image(image, text)
+    return shown
 
 
 def measured_demographics(
@@ -77,7 +102,8 @@ def measured_demographics(
     before: int,
     tags: Tags,
     earlier: Rolls,
-) -> tuple[DemographicRisk, tuple[Measurement, ...], tuple[Change, ...]]:
+    ever: EverReleased,
+) -> tuple[DemographicRisk, tuple[Measurement, ...], tuple[Change, ...], AbsentMembers]:
     """Class sizes of released members, and what they, absence, and membership changes disclose.
 
     Parameters
@@ -90,6 +116,8 @@ def measured_demographics(
         The tag of each member.
     earlier
         Name and roll of each earlier release.
+    ever
+        Members of all earlier releases.
     """
     risk = demographics_of(
         policy, tables["member_profiles"], tables["value_domains"], levels,
@@ -98,18 +126,20 @@ def measured_demographics(
     )  # fmt: skip
     alone = risk.demographics
     absence = absence_numbers(tables["eligible_members"], tables["removed_members"], alone.released + before)
+    own = original_members(tables["pseudonym_crosswalk"], tables["release_members"])
+    absent = absent_members(policy, levels, tables, own, ever, tags)
     present = present_members(
         policy, levels, tables["member_profiles"], tables["value_domains"],
-        removed_for_claims(tables["removed_members"]),
-        original_members(tables["pseudonym_crosswalk"], tables["release_members"]), tags,
+        removed_for_claims(tables["removed_members"]), own, tags,
     )  # fmt: skip
     changes = changes_since(earlier, present, policy.safe_class_size)
     measured = (
         *demographic_measurements(policy, alone, *absence),
+        *absence_measurements(policy, absent.by_class),
         *number_of_claims_measurements(policy, risk.with_number_of_claims),
         *changes_measured(policy, changes, alone.released),
     )
-    return alone, measured, changes
+    return alone, measured, changes, absent
 
 
 @dataclass(frozen=True)
@@ -182,9 +212,9 @@ def demographic_measurements(
             comparison="at_least",
             gating=False,
         ),
-        exact(
+        counted(
             ABSENCE,
-            "share of members",
+            OF_THE_ABSENT,
             absence,
             policy.removal.absence_posterior_at_most,
             "absence",
@@ -206,11 +236,15 @@ def demographic_measurements(
 
 def demographics_of_canaries(
     policy: Policy, levels: Mapping[str, int], like: Mapping[str, Table], enough: int, tags: Tags,
-    attack: Callable[[Mapping[str, Table], Rolls], Iterable[Measurement]],
+    attack: Callable[[Mapping[str, Table], Rolls, EverReleased], Iterable[Measurement]],
 ) -> Findings:  # fmt: skip
     """Whether members in small classes are counted, and whether absence and changes have the known results.
 
     The first canary has so many claims that the number distinguishes it from its class, which is just large enough.
+
+    Absence tells most of the class of plain canaries, of whom four are eligible, two released now and one before. In
+    each class that differs from it in one column, two are eligible and one is released, so that whoever overlooks a column
+    finds a smaller factor. One who was released before is not eligible any more, and does not count.
     """
     groups = demographic_groups(member_columns(policy), enough)
     sizes = np.array(released_sizes(groups))
@@ -220,7 +254,11 @@ def demographics_of_canaries(
     with planted_store() as file:
         members = {name: table for name, table in like.items() if name not in ("eligible_members", "removed_members")}
         tables = plant_members(file, policy, levels, members, members_of(groups), claims)
-        someone = [{"member_id": f"eligible {number}"} for number in range(eligible)]
+        plain = [f"canary {number}" for number in range(min(4, groups[0].people))]
+        pairs = [f"canary {number}" for number in _members_of_pairs(groups)]
+        others = [f"eligible {number}" for number in range(eligible - len(plain) - len(pairs))]
+        someone = [{"member_id": name} for name in (*plain, *pairs, *others)]
+        ever = EverReleased(np.unique(tags([f"canary {number}" for number in (2, 4)])))
         tables["eligible_members"] = plant(file, like["eligible_members"], someone, "eligible_members")
         gone = [(number, reason, reason != "age") for number in range(removed) for reason in ("code", "drug")]
         rows = [dict(zip(("member_id", "reason", "sensitive"), (f"removed {n}", *why), strict=True)) for n, *why in gone]
@@ -232,6 +270,8 @@ def demographics_of_canaries(
                 "smallest_demographic_class": sizes.min(),
                 # Half of the eligible members are absent, too.
                 ABSENCE: removed / (removed + eligible / 2),
+                ABSENCE_FACTOR: 4.0 if len(plain) == 4 else NO_BOUND,
+                ABSENCE_PRIOR: removed / (removed + eligible),
                 NUMBERED: ((sizes < enough) | apart).mean(),
                 # In one class, one of the two who are gone was removed; of the two new ones, one was removed, one is
                 # new and unique.
@@ -239,8 +279,17 @@ def demographics_of_canaries(
                 APPEARED: 1 / 2,
                 CAME: 1 / len(sizes),
             },
-            attack(tables, earlier_rolls(members_of(groups), tags)),
+            attack(tables, earlier_rolls(members_of(groups), tags), ever),
         )
+
+
+def _members_of_pairs(groups: Sequence[Group]) -> Iterator[int]:
+    """The numbers of canaries of whom there are two, one of them released."""
+    first = 0
+    for group in groups:
+        if (group.people, group.released) == (2, 1):
+            yield from (first, first + 1)
+        first += group.people
 
 
 def earlier_rolls(members: Sequence[PlantedMember], tags: Tags) -> Rolls:
@@ -267,19 +316,20 @@ def _max_sup(policy: Policy) -> Limit:
     return Limit(policy.risk.max_high_risk_share)
 
 
-def _posterior(policy: Policy) -> Limit:
-    return Limit(policy.removal.absence_posterior_at_most)
+def _change_posterior(policy: Policy) -> Limit | None:
+    return limit_of(policy.removal.change_posterior_at_most)
 
 
 DEMOGRAPHIC_RISK = Assessment(
     NAME,
-    version="7",
+    version="8",
     policy_sections=("demographics", "removal", "number_of_claims"),
     inputs=(
         "eligible_members", "removed_members", "member_profiles", "truncated_claims", "value_domains", "pseudonym_crosswalk",
         "chosen_generalization", *CANDIDATE,
     ),
     measure=assess,
+    report_table=report_table,
     shaped_by={"demographic_risk": ("demographics",), "number_of_claims": ("demographics", "number_of_claims")},
     gates=(
         Gate(
@@ -306,7 +356,19 @@ DEMOGRAPHIC_RISK = Assessment(
             "Absence from the release discloses a sensitive condition with at most the allowed probability.",
             "Probability that a known member who is absent from the release has a condition for which members were removed.",
             1.0,  # everybody without a sensitive condition is released, so an absent member has one
-            _posterior,
+            lambda policy: limit_of(policy.removal.absence_posterior_at_most),
+        ),
+        Gate(
+            ABSENCE_FACTOR,
+            "absence_factor_within_threshold",
+            "Absence from all releases multiplies the odds of a sensitive condition by at most the allowed factor, in every "
+            "demographic class.",
+            "Factor by which a known member's absence from all releases multiplies the odds that they have a condition for "
+            "which members were removed, in the demographic class where it is largest.",
+            NO_BOUND,  # everybody eligible is released, so that absence is proof
+            lambda policy: limit_of(policy.removal.factor_at_most),
+            remedy="Release fewer members (--release, under another --key): at most 1 - 1 / factor of the eligible members of "
+            "every demographic class may ever be released. Fewer or coarser classes help where a small one has more by chance",
         ),
         Gate(
             DISAPPEARED,
@@ -315,7 +377,7 @@ DEMOGRAPHIC_RISK = Assessment(
             "probability.",
             "Probability that a member of an earlier release who is gone from this one has such a condition.",
             1.0,  # everybody in only one of two releases has a sensitive condition
-            _posterior,
+            _change_posterior,
         ),
         Gate(
             APPEARED,
@@ -325,7 +387,7 @@ DEMOGRAPHIC_RISK = Assessment(
             "Probability that a member of this release who is missing from an earlier one was removed from it for such a "
             "condition.",
             1.0,
-            _posterior,
+            _change_posterior,
         ),
         Gate(
             CAME,

@@ -62,6 +62,26 @@ class EarlierRelease:
     keeps_values: bool = True
 
 
+@dataclass(frozen=True, eq=False)
+class EverReleased:
+    """The members of all earlier releases of members and claims.
+
+    Attributes
+    ----------
+    tags
+        (n,) uint64: their tags, ascending.
+    of_others
+        Members of releases made with another secret, whose tags have no meaning: any of them may belong to any population.
+    """
+
+    tags: np.ndarray
+    of_others: int = 0
+
+    def contain(self, tags: np.ndarray) -> np.ndarray:
+        """(m,) bool: whether members with these tags are in any of the comparable releases."""
+        return np.isin(tags, self.tags)
+
+
 def with_common_people(releases: Sequence[EarlierRelease], own: np.ndarray) -> list[EarlierRelease]:
     """The earlier releases with people of a delivery, or of a release, by their tags."""
     return [one for one in releases if one.tags is not None and len(np.intersect1d(one.tags, own))]

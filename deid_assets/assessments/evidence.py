@@ -36,6 +36,11 @@ PLAIN_UNITS = frozenset(
 LEFT_OUT = "share of records left out"
 """Unit of the records or sampled members that suppression removed; the public edition derives it from its attrition."""
 
+FACTOR, OF_THE_ABSENT = "factor of odds", "share of absent members"
+ROUNDED = frozenset({FACTOR, OF_THE_ABSENT})
+"""Units of numbers about people that the public edition rounds up to two digits: they follow from large counts, and no cell
+with noise is spent on them."""
+
 _DISCLOSED = ("published ", "share of published ")
 _WHOLE_DISCLOSED = "share of released "
 
@@ -169,6 +174,11 @@ class Measurement:
     def counts_people(self) -> bool:
         """Whether the exact number must stay in the restricted store."""
         return self.unit not in PLAIN_UNITS
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether the public edition shows it rounded up."""
+        return self.unit in ROUNDED
 
     @property
     def disclosed_by_files(self) -> bool:

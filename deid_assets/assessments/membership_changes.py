@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.assessments.evidence import Measurement, Refusal, exact
+from deid_assets.assessments.evidence import Measurement, Refusal, counted
 from deid_assets.assessments.kernel_input import member_columns
 from deid_assets.methods.candidate.released_tables import generalized_members
 from deid_assets.methods.disclosure.membership_changes import (
@@ -126,7 +126,7 @@ def changes_since(earlier: Iterable[tuple[str, Roll]], present: Present, k: int)
 
 def changes_measured(policy: Policy, changes: Sequence[Change], released: int) -> tuple[Measurement, ...]:
     """The worst of all earlier releases; empty if there are none. `released` counts members about to be released."""
-    at_most = policy.removal.absence_posterior_at_most
+    at_most = policy.removal.change_posterior_at_most
     worst = max((one.in_small_classes for one in changes), default=0)
     return (
         _counted(DISAPPEARED, "share of members", max((one.disappeared for one in changes), default=0.0), at_most),
@@ -137,17 +137,17 @@ def changes_measured(policy: Policy, changes: Sequence[Change], released: int) -
 
 def change_refusals(policy: Policy, changes: Sequence[Change]) -> list[Refusal]:
     """Name the earlier releases beside which the present one would disclose too much about a member."""
-    at_most, k = policy.removal.absence_posterior_at_most, policy.safe_class_size
+    at_most, k = policy.removal.change_posterior_at_most, policy.safe_class_size
     found = []
     for one in changes:
-        if not one.disappeared <= at_most:
+        if at_most is not None and not one.disappeared <= at_most:
             text = (
                 f"{one.release}: too many of its members who are missing from this release have, in one demographic class, "
                 "a new sensitive condition, so members who are missing likely have one; publish after more members have left, "
                 "or do not publish this delivery"
             )
             found.append(Refusal(DISAPPEARED, one.release, one.disappeared, at_most, text, "share of members"))
-        if not one.appeared <= at_most:
+        if at_most is not None and not one.appeared <= at_most:
             text = (
                 f"{one.release}: too many members of this release who are not in it were, in one demographic class, removed "
                 "from it for a sensitive condition, so members who are new likely have one; use its list of codes, which "
@@ -164,5 +164,5 @@ def change_refusals(policy: Policy, changes: Sequence[Change]) -> list[Refusal]:
     return found
 
 
-def _counted(name: str, unit: str, value: float, threshold: float, size: int | None = None) -> Measurement:
-    return exact(name, unit, value, threshold, "membership_changes", "methods#disappearance", size)
+def _counted(name: str, unit: str, value: float, threshold: float | None, size: int | None = None) -> Measurement:
+    return counted(name, unit, value, threshold, "membership_changes", "methods#disappearance", size)

@@ -7,7 +7,7 @@ from deid_assets.assessments.kernel_input import PopulationTables, member_column
 from deid_assets.assessments.neighbor_attack import attack_confidence
 from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
 from deid_assets.methods.kernel.node_computation import NodeComputation
-from deid_assets.methods.lattice.candidate_gates import OtherGates
+from deid_assets.methods.lattice.candidate_gates import Absence, OtherGates
 from deid_assets.methods.population import encoding
 from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.policy.models import Policy
@@ -22,6 +22,7 @@ def other_gates(
     number: int,
     stream_key: bytes,
     claim_bins: np.ndarray | None,
+    absence: Absence | None = None,
 ) -> OtherGates:
     """The gates other than the share at high risk that a node must pass to be chosen.
 
@@ -35,6 +36,8 @@ def other_gates(
         16 bytes, the key of a stream that judges nothing else.
     claim_bins
         (N, y) int64: bins of the number of claims of all delivered members; None if it is not a quasi-identifier.
+    absence
+        How absence is judged; None for no gate on its factor, or where levels of members do not change.
     """
     attack = policy.neighbor_attack
     released = len(computation.data.targets) + released_before
@@ -62,4 +65,5 @@ def other_gates(
         confidence_of_each(confidence_of_try(joint_confidence(policy), number), policy.attack_sensitivity.cells)
         if joint and joint.statistic == "upper_bound"
         else None,
+        absence,
     )

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from deid_assets.assessments.absence import what_helps_against_absence
+from deid_assets.assessments.absence import what_helps_against_absence, what_helps_against_factor
 from deid_assets.methods.kernel.node_computation import NodeComputation
-from deid_assets.methods.lattice.candidate_gates import ATTACK, DEMOGRAPHICS, OtherGates
+from deid_assets.methods.lattice.candidate_gates import ATTACK, DEMOGRAPHICS, FACTOR, OtherGates
 from deid_assets.methods.lattice.choice import HIGH_RISK
 from deid_assets.methods.lattice.reachable_risk import (
     ABSENCE,
@@ -14,6 +14,7 @@ from deid_assets.methods.lattice.reachable_risk import (
     reach_of_absence,
     reach_of_attack,
     reach_of_demographics,
+    reach_of_factor,
     reach_of_high_risk,
 )
 from deid_assets.policy.models import Policy
@@ -57,8 +58,11 @@ def reaches(
     if gates.success_at_most is not None:
         limit = _success_at_most(policy, gates.success_at_most, sampled / max(sampled - left_out, 1))
         found.append(reach_of_attack(gates, keys("reachable success"), left_out, limit))
-    limit = policy.removal.absence_posterior_at_most
-    found.append(reach_of_absence(*removed_and_eligible, sampled + before, left_out, limit))
+    if gates.absence is not None:
+        found.append(reach_of_factor(gates, left_out))
+    posterior = policy.removal.absence_posterior_at_most
+    if posterior is not None:
+        found.append(reach_of_absence(*removed_and_eligible, sampled + before, left_out, posterior))
     return found
 
 
@@ -68,12 +72,21 @@ def _success_at_most(policy: Policy, least: float, fewer: float) -> float:
     return given.at_most if given and least >= given.at_most else min(least * fewer, given.at_most if given else math.inf)
 
 
+def _against_absence(policy: Policy, removed_and_eligible: tuple[int, int], before: int) -> dict[str, str]:
+    """What helps against each gate on absence that the policy has."""
+    posterior, factor = policy.removal.absence_posterior_at_most, policy.removal.factor_at_most
+    found = {}
+    if posterior is not None:
+        found[ABSENCE] = what_helps_against_absence(*removed_and_eligible, before, posterior)
+    if factor is not None:
+        found[FACTOR] = what_helps_against_factor(removed_and_eligible[1], before, factor)
+    return found
+
+
 def notices(policy: Policy, found: Sequence[Reach], removed_and_eligible: tuple[int, int], before: int) -> Iterator[str]:
     """What speaks against a release, with its numbers: first counts, then draws; parameters as in `reaches`."""
     suppressed = policy.risk.suppression.at_most
-    remedies = _REMEDIES | {
-        ABSENCE: what_helps_against_absence(*removed_and_eligible, before, policy.removal.absence_posterior_at_most)
-    }
+    remedies = _REMEDIES | _against_absence(policy, removed_and_eligible, before)
     for proven, said in (
         (True, "No generalization of this policy can pass, as class sizes alone show:"),
         (

@@ -16,7 +16,7 @@ import pandas as pd
 
 from deid_assets.assessments.assessment import CANDIDATE, Assessment, Image, Shown, Try, Work
 from deid_assets.assessments.canaries import canaries_measurement
-from deid_assets.assessments.earlier_releases import EarlierRelease
+from deid_assets.assessments.earlier_releases import EarlierRelease, EverReleased
 from deid_assets.assessments.evidence import Evidence, Measurement, to_frame
 from deid_assets.assessments.registry import LONGITUDINAL
 from deid_assets.assets.counts import earlier_noise, earlier_tables
@@ -128,6 +128,9 @@ class _History:
 
     def released_before(self, population: Table, own: str) -> int:
         return self.workplace.released_before(population, own)
+
+    def ever_released(self) -> EverReleased:
+        return self.workplace.ever_released()
 
     def releases_before(self, population: Table, own: str) -> tuple[str, ...]:
         return self.workplace.releases_before(population, own)

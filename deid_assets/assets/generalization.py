@@ -10,7 +10,7 @@ from functools import partial
 import dagster as dg
 import pandas as pd
 
-from deid_assets.assessments.absence import absence_tells_too_much
+from deid_assets.assessments.absence import absence_in_search, absence_tells_too_much, what_makes_the_factor
 from deid_assets.assessments.chosen_generalization import chosen_frame, levels_at, retained_frame
 from deid_assets.assessments.kernel_input import (
     PopulationTables,
@@ -141,7 +141,7 @@ def _figures(policy: Policy, nodes: pd.DataFrame, without_suppressed: float | No
 
 _CHOICE_SECTIONS = [
     "dimensions", "risk", "adversary", "neighbor_attack", "demographics", "number_of_claims", "detail_at_least",
-    "releases",
+    "releases", "removal",
 ]  # fmt: skip
 
 
@@ -150,25 +150,25 @@ _CHOICE_SECTIONS = [
         "lattice_diagnosis": {
             "description": "Filled only if no node passes: which columns and members carry the risk at the coarsest node, and "
             "which changes of the policy passed when they were tried there.",
-            "metadata": asset_metadata("lattice_diagnosis", [*_CHOICE_SECTIONS, "removal"], "4"),
+            "metadata": asset_metadata("lattice_diagnosis", _CHOICE_SECTIONS, "5"),
             "kinds": {"duckdb", "numpy"},
         },
         "passed_over_nodes": {
             "description": "Nodes that were tried and failed on fresh draws, each with the gate that it failed, and nodes that "
             "were not tried, with the reason.",
-            "metadata": asset_metadata("passed_over_nodes", _CHOICE_SECTIONS, "2"),
+            "metadata": asset_metadata("passed_over_nodes", _CHOICE_SECTIONS, "3"),
             "kinds": {"duckdb", "numpy"},
         },
         "chosen_generalization": {
             "description": "The node of least loss among those that pass on fresh draws, in the reading of the search and in "
             "that of the appendix. One row per dimension, with its level and the level's name.",
-            "metadata": asset_metadata("chosen_generalization", _CHOICE_SECTIONS, "4"),
+            "metadata": asset_metadata("chosen_generalization", _CHOICE_SECTIONS, "5"),
             "kinds": {"duckdb", "numpy"},
         },
         "suppressed_members": {
             "description": "Sampled members who are left out because they were flagged, in this release or in earlier ones "
             "linked with it, or would stand out beside an earlier release. They stay in the population.",
-            "metadata": asset_metadata("suppressed_members", _CHOICE_SECTIONS, "6"),
+            "metadata": asset_metadata("suppressed_members", _CHOICE_SECTIONS, "7"),
             "kinds": {"duckdb", "numpy"},
         },
     }
@@ -213,6 +213,9 @@ def generalization_choice(
             number=number,
             stream_key=stream_key(context, workplace, "other gates", number),
             claim_bins=claim_bins_of(policy, member_profiles, truncated_claims),
+            absence=absence_in_search(
+                policy, member_profiles, eligible_members, workplace.ever_released(), workplace.tags_in_order
+            ),
         )
         choice, passed_over = choose_generalization(
             computation,
@@ -236,9 +239,9 @@ def generalization_choice(
         if choice is None:
             context.log.info("no node passes; finding out what carries the risk, and trying changes of the policy")
             earlier = workplace.releases_before(member_profiles, released_ids(member_profiles))
-            never, because = absence_tells_too_much(
-                policy, removed_and_eligible(eligible_members, removed_members), sampled, before, earlier
-            )
+            absent = removed_and_eligible(eligible_members, removed_members)
+            never, because = absence_tells_too_much(policy, absent, sampled, before, earlier)
+            because = because or what_makes_the_factor(policy, gates, absent[1], before, earlier)
             # Changes are tried at the coarsest node.
             never = never or to_try.not_tried.get(top_node(computation.dimensions), "")
             diagnosis = diagnose(

@@ -3,6 +3,7 @@
 import dagster as dg
 import pandas as pd
 
+from deid_assets.assessments.absence import absence_in_search
 from deid_assets.assessments.kernel_input import PopulationTables, lattice_dimensions, node_computation
 from deid_assets.assessments.number_of_claims import claim_bins_of
 from deid_assets.assessments.other_gates import other_gates
@@ -19,7 +20,7 @@ from deid_assets.store.tables import Table
 _SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demographics", "number_of_claims", "removal"]
 
 
-@stage_asset(policy_sections=_SECTIONS, version="2", kinds=("duckdb", "numpy"))
+@stage_asset(policy_sections=_SECTIONS, version="3", kinds=("duckdb", "numpy"))
 def reachable_risk(
     context: dg.AssetExecutionContext,
     eligible_members: Table,
@@ -49,6 +50,9 @@ def reachable_risk(
         number=1,
         stream_key=stream_key(context, workplace, "other gates"),
         claim_bins=claim_bins_of(policy, member_profiles, truncated_claims),
+        absence=absence_in_search(
+            policy, member_profiles, eligible_members, workplace.ever_released(), workplace.tags_in_order
+        ),
     )
     absent = removed_and_eligible(eligible_members, removed_members)
     found = reaches(policy, computation, gates, absent, before, lambda purpose: stream_key(context, workplace, purpose))

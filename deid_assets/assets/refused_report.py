@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from deid_assets.assessments.chosen_generalization import chosen_level_names, chosen_node
+from deid_assets.assessments.absence import absent_members, figures_by_class, table_by_class
+from deid_assets.assessments.chosen_generalization import chosen_level_names, chosen_levels, chosen_node
 from deid_assets.assessments.evidence import from_frame
+from deid_assets.assessments.released_rows import original_members
 from deid_assets.assets.release_report import levels_by_number, named
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure, lattice_figure
 from deid_assets.figures.numbers import shown
@@ -27,6 +29,7 @@ from deid_assets.release.registry import clock
 from deid_assets.reports.disclosure_content import disclosure_tables
 from deid_assets.reports.manifest_content import gates_of, tried
 from deid_assets.reports.report import FLAT_LIMITS, LIMITS, GeneralizationRow, ReportContent, ReportFigure, render_report
+from deid_assets.resources import Workplace
 from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets.store import durable
 from deid_assets.store.home import Home
@@ -81,7 +84,7 @@ def write_refused_report(
         # Nothing is hidden here: a value without a number was not measured.
         gates=tuple(replace(gate, measured=math.nan) if gate.measured is None else gate for gate in gates_of(manifest)),
         generalization=tuple(GeneralizationRow(column, level) for column, level in chosen_level_names(policy, tables)),
-        figures=tuple(_figures(policy, tables)),
+        figures=tuple(_figures(home, policy, tables)),
         disclosure=disclosure_tables(manifest),
         limits=LIMITS[:2] if isinstance(policy, Policy) else FLAT_LIMITS,
         notes=(RESTRICTED, *tried(manifest), *unmatched_notes(policy, home, secret_of(home))),
@@ -96,7 +99,24 @@ def write_refused_report(
     return path
 
 
-def _figures(policy: ReleasePolicy, tables: dict[str, Table]) -> Iterator[ReportFigure]:
+def _figures(home: Home, policy: ReleasePolicy, tables: dict[str, Table]) -> Iterator[ReportFigure]:
+    """The lattice, as far as it was searched, and what absence would disclose by class."""
+    yield from _lattice(policy, tables)
+    if isinstance(policy, Policy) and "demographic_risk" in tables and policy.removal.removes_members:
+        workplace = Workplace(str(home.root))
+        found = absent_members(
+            policy,
+            chosen_levels(policy, tables["chosen_generalization"]),
+            tables,
+            original_members(tables["pseudonym_crosswalk"], tables["release_members"]),
+            workplace.ever_released(),
+            workplace.tags_in_order,
+        )
+        for number, (text, image) in enumerate(figures_by_class(policy, table_by_class(found)), start=1):
+            yield ReportFigure(f"Absence by demographic class ({number})", f"{text}.", image, wide=True)
+
+
+def _lattice(policy: ReleasePolicy, tables: dict[str, Table]) -> Iterator[ReportFigure]:
     """The lattice, as far as it was searched."""
     if isinstance(policy, Policy) and "generalization_lattice" in tables:
         nodes = tables["generalization_lattice"].frame()

@@ -6,6 +6,7 @@ from functools import partial
 
 import dagster as dg
 
+from deid_assets.assessments.absence import absence_measurements, absent_members
 from deid_assets.assessments.candidate_rows import ClaimTables, claims_query, days_query, members_query
 from deid_assets.assessments.chosen_generalization import (
     chosen_levels,
@@ -17,6 +18,7 @@ from deid_assets.assessments.cumulative_attacks import cumulative_refusals, nami
 from deid_assets.assessments.dates import date_refusals, released_dates
 from deid_assets.assessments.demographic_risk import demographic_measurements, demographics_of
 from deid_assets.assessments.detail import detail_measurements, detail_refusals
+from deid_assets.assessments.earlier_releases import EverReleased
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
 from deid_assets.assessments.kept_rows import kept_rows_query
 from deid_assets.assessments.kernel_input import (
@@ -214,6 +216,8 @@ class _Standing:
     ----------
     before
         Members of the population who are in earlier releases and not in this one.
+    ever
+        Members of all earlier releases.
     earlier
         What members disclose who are in one of two releases only.
     tries, tried
@@ -221,6 +225,7 @@ class _Standing:
     """
 
     before: int
+    ever: EverReleased
     earlier: _Earlier
     tries: DeliveryTries
     tried: Tried
@@ -242,7 +247,8 @@ class _Standing:
         before = partial(workplace.released_before, profiles, kept)
         earlier = _against_earlier(context, policy, workplace, made, staged)
         tries = delivery_tries(context, policy, workplace, profiles, made.population.domains)
-        return cls(before(), earlier(), tries, tries.at(chosen_levels(policy, made["chosen_generalization"])), before, earlier)
+        tried = tries.at(chosen_levels(policy, made["chosen_generalization"]))
+        return cls(before(), workplace.ever_released(), earlier(), tries, tried, before, earlier)
 
     def is_still(self) -> bool:
         """Whether nothing was released or refused meanwhile that changes it."""
@@ -360,7 +366,12 @@ def _judge(
     alone = risk.demographics
     refusals += judgement.demographic_refusals(alone, staged.members.count())
     absence = absence_numbers(made["eligible_members"], made["removed_members"], alone.released + before)
-    measured = [*demographic_measurements(policy, alone, *absence), *standing.earlier.measured]
+    absent = absent_members(
+        policy, levels, made.tables, original_members(made["pseudonym_crosswalk"], staged.members), standing.ever,
+        workplace.tags_in_order,
+    )  # fmt: skip
+    measured = [*demographic_measurements(policy, alone, *absence), *absence_measurements(policy, absent.by_class)]
+    measured += standing.earlier.measured
     measured += number_of_claims_measurements(policy, risk.with_number_of_claims)
 
     computation = node_computation(policy, tables, node).keeping(keep)
@@ -384,6 +395,6 @@ def _judge(
     leaks, leaking = passed_on_leaks(policy, staged.claims, tables, made["suppressed_members"], levels, delays)
     refusals += leaking
     gate_evidence = Evidence(
-        "gate", context.partition_key, policy.hash, digest, "5", (*measured, *detail, *leaks, cross), tried.number
+        "gate", context.partition_key, policy.hash, digest, "6", (*measured, *detail, *leaks, cross), tried.number
     )
     return refusals, (*evidence, gate_evidence)

@@ -108,7 +108,7 @@ def outcome_of(events: Sequence[dg.DagsterEvent]) -> RunSummary:
             check = event.asset_check_evaluation_data
             if not check.passed and check.blocking:
                 numbers = {key: found.value for key, found in check.metadata.items()}
-                counted = because.get(check.asset_key, "") if check.check_name.startswith("absence_posterior") else ""
+                counted = because.get(check.asset_key, "") if check.check_name.startswith("absence_") else ""
                 told = (_failed_check(check.check_name, numbers), counted, str(numbers.get(REMEDY, "")))
                 failed_checks.append("; ".join(text for text in told if text))
                 # A broken contract is an error of data or code, and so is a risk that was not measured. A risk that is

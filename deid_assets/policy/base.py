@@ -29,6 +29,9 @@ _NAMES_FILES = ("file", "table")
 """Keys of a source or a table of people that name a file: file names may contain names of people."""
 
 
+_LATER_KEYS_OF_REMOVAL = ("absence_factor_at_most", "disappearance_posterior_at_most")
+"""Keys that policies of earlier versions do not have, and whose null changes nothing."""
+
 TAKEN = ("errors", "manifests")
 """Folders of the restricted store that do not belong to a policy; each policy has a folder there under its name."""
 
@@ -205,6 +208,9 @@ class ReleasePolicy(Section, ABC):
             del content["recipients"]["reference_class"]  # so do those from before this key
         if content.get("diagnosis_codes") == "icd9cm":
             del content["diagnosis_codes"]  # so do those from before this key, which meant it
+        for key in _LATER_KEYS_OF_REMOVAL:
+            if content.get("removal", {}).get(key, "") is None:
+                del content["removal"][key]  # and from before these
         for name, spec in self.hierarchies.items() if "hierarchies" in content else ():
             if isinstance(spec, CsvSpec):
                 content["hierarchies"][name]["rows"] = [list(row) for row in spec.rows]

@@ -335,15 +335,7 @@ def _gates(policy: Policy) -> Iterator[str]:
             f"{_attack(attack.given_membership, attack.trials)}"
         )
     yield from _sensitivity(policy)
-    if policy.removal.removes_members:
-        yield (
-            "absence from the release discloses a sensitive condition of a known member with probability at most "
-            f"{policy.removal.absence_posterior_at_most:g}"
-        )
-        yield (
-            "the same limit applies to a member who is in one of two releases and absent from the other, for every "
-            "demographic class and every earlier release; releases of one delivery must have the same members removed"
-        )
+    yield from _absence(policy)
     yield (
         f"members who are not in an earlier release share their demographics with at least {k} others who are not in it, and "
         f"newcomers with {k} newcomers; otherwise they are left out"
@@ -365,6 +357,33 @@ def _gates(policy: Policy) -> Iterator[str]:
     )
     yield from attribute_gates(
         policy, dict(zip(PASSED_ON_COLUMNS, PASSED_ON_COLUMNS, strict=True)), f"{k} members of the delivery"
+    )
+
+
+def _absence(policy: Policy) -> Iterator[str]:
+    """What absence may disclose, where members are removed for what their claims disclose."""
+    removal = policy.removal
+    if not removal.removes_members:
+        return
+    factor, posterior = removal.factor_at_most, removal.absence_posterior_at_most
+    if factor is not None:
+        yield (
+            "absence from all releases multiplies the odds of a sensitive condition of a known member by at most "
+            f"{factor:g} in every demographic class: at most {_share(1 - 1 / factor)} of its eligible members may ever be "
+            "released"
+        )
+    else:
+        yield "the factor by which absence multiplies the odds of a sensitive condition is measured and reported, but not gated"
+    if posterior is not None:
+        yield (
+            f"absence from the release discloses a sensitive condition of a known member with probability at most {posterior:g}"
+        )
+    else:
+        yield "the probability that absence discloses a sensitive condition is measured and reported, but not gated"
+    yield (
+        "being in one of two releases and absent from the other discloses a sensitive condition with probability at most "
+        f"{removal.change_posterior_at_most:g}, for every demographic class and every earlier release; releases of one "
+        "delivery must have the same members removed"
     )
 
 

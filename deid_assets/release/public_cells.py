@@ -35,6 +35,10 @@ _WORDS = {"policy", "title", "description", "owners", "recipients"}
 """Sections that affect no number; where the name of the policy does, `drawn` names it."""
 
 
+_REFUSING = ("_at_least", "_posterior_at_most", "_factor_at_most")
+"""Endings of keys of the removal and of the opt-outs that only refuse."""
+
+
 def shape(policy: ReleasePolicy, *sections: str, **others: object) -> str:
     """The inputs of a number: the hash of sections of the policy, and other inputs.
 
@@ -54,7 +58,7 @@ def _shaping(policy: ReleasePolicy, name: str, section: object) -> object:
     Otherwise a new label would draw fresh noise for a number that stays the same.
     """
     if name in ("removal", "opt_outs") and isinstance(section, Mapping):
-        return {key: value for key, value in section.items() if not key.endswith(("_at_least", "_posterior_at_most"))}
+        return {key: value for key, value in section.items() if not key.endswith(_REFUSING)}
     if name == "quasi_identifiers":
         return _with_structures(policy, section)
     if name == "hierarchies":

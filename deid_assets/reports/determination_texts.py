@@ -174,7 +174,13 @@ PRECEDENTS: Mapping[str, str] = {
     CANARIES: "None: an attack that misses what was planted proves nothing, so that all has to be found",
     CROSS_CHECK: "None: two programs that share no code have to agree",
     **dict.fromkeys(
-        ("absence_posterior", "disappearance_posterior", "appearance_posterior", "newly_released_in_small_classes"),
+        (
+            "absence_factor",
+            "absence_posterior",
+            "disappearance_posterior",
+            "appearance_posterior",
+            "newly_released_in_small_classes",
+        ),
         OWNERS_DECIDE,
     ),
     **dict.fromkeys(LEAKS, _COLUMNS),

@@ -3,7 +3,17 @@
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, Column, DataFrameSchema
 
-from deid_assets.methods.lattice.candidate_gates import ATTACK, DEMOGRAPHICS, NOT_COARSER, NUMBER, PINNED, REFUSED, TOO_LITTLE
+from deid_assets.methods.disclosure.absence import NO_BOUND
+from deid_assets.methods.lattice.candidate_gates import (
+    ATTACK,
+    DEMOGRAPHICS,
+    FACTOR,
+    NOT_COARSER,
+    NUMBER,
+    PINNED,
+    REFUSED,
+    TOO_LITTLE,
+)
 from deid_assets.methods.lattice.choice import HIGH_RISK
 from deid_assets.methods.lattice.reachable_risk import GATES
 from deid_assets.policy.models import Policy
@@ -60,7 +70,7 @@ PASSED_OVER_NODES = contract(
             Role.OTHER,
             "the gate that the node failed, or why it was not tried",
             Check.isin(
-                [HIGH_RISK, DEMOGRAPHICS, ATTACK, NUMBER, TOO_LITTLE, REFUSED, NOT_COARSER, PINNED],
+                [HIGH_RISK, DEMOGRAPHICS, FACTOR, ATTACK, NUMBER, TOO_LITTLE, REFUSED, NOT_COARSER, PINNED],
                 error="one of the 8 reasons",
             ),
         ),
@@ -68,19 +78,25 @@ PASSED_OVER_NODES = contract(
     unique=["node"],
 )
 
+_SHARE_OR_FACTOR = "0 to 1, or a factor"
+
 REACHABLE_RISK = contract(
     {
         "gate": column(
-            dt.string, Role.OTHER, "a gate that can be predicted", Check.isin(list(GATES), error="one of the 4 gates")
+            dt.string, Role.OTHER, "a gate that can be predicted", Check.isin(list(GATES), error="one of the 5 gates")
         ),
         "measured": column(
-            dt.float64, Role.MEASUREMENT, "at the coarsest node", Check.in_range(0, 1, error="0 to 1"), unit="share"
+            dt.float64,
+            Role.MEASUREMENT,
+            "at the coarsest node",
+            Check.in_range(0, NO_BOUND, error=_SHARE_OR_FACTOR),
+            unit="share",
         ),
         "least": column(
             dt.float64,
             Role.MEASUREMENT,
             "lower bound for every node, whoever is left out",
-            Check.in_range(0, 1, error="0 to 1"),
+            Check.in_range(0, NO_BOUND, error=_SHARE_OR_FACTOR),
             unit="share",
         ),
         "limit": column(

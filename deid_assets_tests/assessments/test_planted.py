@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from deid_assets.assessments import (
+    absence,
     demographic_risk,
     inpatient_attack,
     matching,
@@ -20,6 +21,7 @@ from deid_assets.assessments import (
     voter_list_attack,
 )
 from deid_assets.assessments.canaries import canaries_measurement
+from deid_assets.assessments.earlier_releases import EverReleased
 from deid_assets.assessments.inpatient_attack import matched_shares
 from deid_assets.assessments.planting import as_certain, plant, planted_store
 from deid_assets.assessments.population_estimates import ESTIMATORS, SMALL_CLASSES, UNIQUES, Estimates
@@ -216,6 +218,32 @@ class TestBrokenAttacks:
             return removed.count() / (removed.count() + eligible.count()), released / eligible.count()
 
         monkeypatch.setattr(demographic_risk, "absence_numbers", everybody)
+        self.broken(canaries, "demographic_risk")
+
+    @pytest.mark.parametrize("column", ["age", "sex", "days_in_hospital_y2", "days_in_hospital_y3", "claims_truncated"])
+    def test_classes_of_absence_that_overlook_a_column(self, canaries, monkeypatch, column):
+        honest = absence.classes_query
+        monkeypatch.setattr(
+            absence, "classes_query", lambda sql, names: honest(sql, [name for name in names if name != column])
+        )
+        self.broken(canaries, "demographic_risk")
+
+    def test_absence_from_this_release_alone(self, canaries, monkeypatch):
+        monkeypatch.setattr(EverReleased, "contain", lambda self, tags: np.zeros(len(tags), dtype=bool))
+        self.broken(canaries, "demographic_risk")
+
+    def test_absence_that_counts_who_is_not_eligible_as_released(self, canaries, monkeypatch):
+        honest = absence.absent_query
+
+        def everybody(classes, eligible, removed, released):
+            return honest(classes, eligible, removed, released).replace(eligible.sql, f"({classes})")
+
+        monkeypatch.setattr(absence, "absent_query", everybody)
+        self.broken(canaries, "demographic_risk")
+
+    def test_absence_of_all_classes_together(self, canaries, monkeypatch):
+        honest = absence.absence_by_class
+        monkeypatch.setattr(absence, "absence_by_class", lambda classes, *others: honest(0 * classes, *others))
         self.broken(canaries, "demographic_risk")
 
     def test_earlier_releases_that_are_overlooked(self, canaries, monkeypatch):

@@ -23,7 +23,7 @@ SHOWN = (
     "high_risk_share_literal",
     "neighbor_success_given_membership",
     "demographic_high_risk_share",
-    "absence_posterior",
+    "absence_factor",
 )
 """Gates that the tables show, in this order."""
 

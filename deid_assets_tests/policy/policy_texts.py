@@ -29,6 +29,7 @@ DISCLOSURE_LIMITS = {
     "provider_graph__graph_success_at_most": 0.2,
 }
 EVERY_LIMIT = DISCLOSURE_LIMITS | {
+    "removal__absence_factor_at_most": 1.25,
     "attack_sensitivity__unconditional": {"at_most": 0.3},
     "attack_sensitivity__given_membership": {"at_most": 0.3},
     "inpatient_attack__at_most": 0.05,

@@ -35,10 +35,13 @@ from deid_assets_tests.policy.policy_texts import public_values
         "the delivery",
         "  - a nosey neighbor finds a given member with probability at most 0.05: judged by the 99 % upper "
         "confidence bound (its error split over at most 3 tries) over 10000 simulated neighbors",
-        "  - absence from the release discloses a sensitive condition of a known member with probability at most 0.15",
+        "  - absence from all releases multiplies the odds of a sensitive condition of a known member by at most 1.25 in every "
+        "demographic class: at most 20 % of its eligible members may ever be released",
+        "  - the probability that absence discloses a sensitive condition is measured and reported, but not gated",
         "  - members are drawn in a secret order that is the same for every delivery, as far as they are eligible",
-        "  - the same limit applies to a member who is in one of two releases and absent from the other, for every demographic "
-        "class and every earlier release; releases of one delivery must have the same members removed",
+        "  - being in one of two releases and absent from the other discloses a sensitive condition with probability at most "
+        "0.15, for every demographic class and every earlier release; releases of one delivery must have the same members "
+        "removed",
         "  - members who are not in an earlier release share their demographics with at least 20 others who are not in it, and "
         "newcomers with 20 newcomers; otherwise they are left out",
     ],
@@ -72,6 +75,14 @@ def test_what_is_switched_off_is_not_claimed():
     assert "finds a given member" not in text
     assert "no member is suppressed to reach this" in text and "may be suppressed" not in text
     assert "judged by the estimate over 1000000" in text
+
+
+def test_a_policy_from_before_the_factor_says_that_only_the_probability_gates():
+    own = {"absence_factor_at_most": None, "absence_posterior_at_most": 0.15, "disappearance_posterior_at_most": None}
+    text = explain(policy_from(public_values(**{f"removal__{key}": value for key, value in own.items()})))
+    assert "absence from the release discloses a sensitive condition of a known member with probability at most 0.15" in text
+    assert "the factor by which absence multiplies the odds of a sensitive condition is measured and reported" in text
+    assert "absent from the other discloses a sensitive condition with probability at most 0.15" in text
 
 
 def test_where_no_missing_value_joins_a_class_none_is_said_to():

@@ -104,8 +104,8 @@ class TestShippedPolicies:
             assert extract[section] == paper[section]
         changed = {key for key in paper["risk"] if paper["risk"][key] != extract["risk"][key]}
         assert changed == {"class_size", "population_size", "suppression"}
-        # One in five inpatients of Medicare has a sensitive code among all diagnoses: a bound below that would always refuse.
-        assert extract["removal"]["absence_posterior_at_most"] == 0.3
+        # It releases a larger part of its members, of whom few have an inpatient claim and are eligible.
+        assert (paper["removal"]["absence_factor_at_most"], extract["removal"]["absence_factor_at_most"]) == (1.25, 1.7)
 
     def test_released_dates_leave_thresholds_and_adversary_alone(self):
         extract, dated = policy_by_name("desynpuf").content(), policy_by_name("claims_dates").content()

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from deid_assets.assessments import cross_release_risk, membership_changes
+from deid_assets.assessments.absence import ABSENCE_FACTOR, ABSENCE_PRIOR, absence_measurements
 from deid_assets.assessments.canaries import CANARIES, canaries_measurement
 from deid_assets.assessments.count_disclosure import CHANCE, DISCLOSED_CELLS, count_measurements
 from deid_assets.assessments.demographic_risk import ABSENCE, DEMOGRAPHIC, demographic_measurements
@@ -32,15 +33,17 @@ from deid_assets.assessments.voter_list_attack import VOTER_LIST, voter_list_mea
 from deid_assets.methods.attacks.neighbor_attack import Estimate, NeighborAttack
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.counts.published_tables import COLUMNS, EarlierTables
-from deid_assets.methods.disclosure.absence import absence_posterior
+from deid_assets.methods.disclosure.absence import NO_BOUND, AbsenceByClass, absence_posterior
 from deid_assets.methods.disclosure.demographic_classes import demographic_risk
 from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound
 from deid_assets.policy.loading import policy_by_name, policy_from
+from deid_assets.release.manifest.public_numbers import PublicNumbers
 from deid_assets_tests.policy.policy_texts import public_values
 
 POLICY = policy_by_name("heritage_public")
 LIMIT = POLICY.risk.max_high_risk_share
+SIZES = demographic_risk((500,), (100,), k=20)
 
 
 def attack(value: float = 0.01, high: float = 0.02) -> NeighborAttack:
@@ -157,8 +160,47 @@ class TestDemographics:
     def test_absence_gates_by_bayes_rule(self):
         one = self.measured()[ABSENCE]
         assert one.value == absence_posterior(0.1, 0.1) == pytest.approx(0.11, abs=0.005)
-        assert one.passed and one.threshold == 0.15
-        assert not self.measured(released_of_eligible=0.776)[ABSENCE].passed
+        assert one.threshold is None and not one.gating, "the limit on the average is optional"
+        limited = policy_from(public_values(removal__absence_posterior_at_most=0.15))
+        for alpha, passed in ((0.1, True), (0.776, False)):
+            risk = demographic_risk((500,), (100,), k=20)
+            (found,) = (m for m in demographic_measurements(limited, risk, 0.1, alpha) if m.name == ABSENCE)
+            assert (found.gating, found.passed, found.threshold) == (True, passed, 0.15)
+
+    @pytest.mark.parametrize(
+        ("eligible", "released", "value", "passed"),
+        [([100, 100], [10, 20], 1.25, True), ([100, 100], [10, 21], 100 / 79, False), ([100, 1], [10, 1], NO_BOUND, False)],
+    )
+    def test_absence_gates_by_the_largest_factor_of_any_class(self, eligible, released, value, passed):
+        found = AbsenceByClass(np.array(eligible), np.array(released), np.array([10, 0]))
+        factor, prior = absence_measurements(POLICY, found)
+        assert (factor.name, factor.gating, factor.threshold, factor.counts_people) == (ABSENCE_FACTOR, True, 1.25, True)
+        assert (factor.value, factor.passed) == (pytest.approx(value), passed)
+        assert (prior.name, prior.gating, prior.value) == (ABSENCE_PRIOR, False, 10 / (10 + sum(eligible)))
+
+    def test_the_public_edition_rounds_up_what_absence_discloses_and_spends_no_noise_on_it(self):
+        def nothing(*cell):
+            raise AssertionError(f"{cell} would be a noisy number that nobody planned")
+
+        found = AbsenceByClass(np.array([10_000, 5_000]), np.array([1_000, 581]), np.array([1_400, 900]))
+        measured = {
+            one.name: one
+            for one in (*absence_measurements(POLICY, found), *demographic_measurements(POLICY, SIZES, 0.13213, 0.11623))
+        }
+        told = {
+            name: PublicNumbers(nothing, {})._measurement(measured[name], [])
+            for name in (ABSENCE_FACTOR, ABSENCE, ABSENCE_PRIOR)
+        }
+        assert measured[ABSENCE_FACTOR].value == pytest.approx(1.13148, abs=1e-5)
+        assert told[ABSENCE_FACTOR]["value"] == 1.14 and told[ABSENCE_FACTOR]["passed"] is True
+        assert (told[ABSENCE]["value"], told[ABSENCE_PRIOR]["value"]) == (0.15, None)
+        assert {one["sample_size"] for one in told.values()} == {None}
+
+    def test_where_nobody_is_removed_absence_gates_nothing(self):
+        policy = policy_from(public_values(removal__code_list=None, removal__rare_visible_diseases=False))
+        factor, _ = absence_measurements(policy, AbsenceByClass(np.array([1]), np.array([1]), np.array([0])))
+        assert not factor.gating and factor.threshold is None
+        assert not any(r.measurement == ABSENCE_FACTOR for r in required_measurements(policy))
 
     def test_the_smallest_class_is_a_number_about_people_and_only_reported(self):
         one = self.measured()["smallest_demographic_class"]
@@ -172,7 +214,7 @@ class TestRequirements:
             ("longitudinal_risk", FIXED): LIMIT,
             ("longitudinal_risk", LITERAL): LIMIT,
             ("demographic_risk", DEMOGRAPHIC): LIMIT,
-            ("demographic_risk", ABSENCE): 0.15,
+            ("demographic_risk", ABSENCE_FACTOR): 1.25,
             ("demographic_risk", NUMBERED): LIMIT,
             ("demographic_risk", membership_changes.DISAPPEARED): 0.15,
             ("demographic_risk", membership_changes.APPEARED): 0.15,
@@ -203,6 +245,7 @@ class TestRequirements:
             *high_risk_measurements(POLICY, node, node, "c" * 64, 1),
             *neighbor_measurements(POLICY, attack(), "c" * 64, 1),
             *demographic_measurements(POLICY, demographic_risk([500], [9], 20), 0.1, 0.1),
+            *absence_measurements(POLICY, AbsenceByClass(np.array([500]), np.array([9]), np.array([50]))),
             *number_of_claims_measurements(POLICY, demographic_risk([500], [9], 20)),
             *membership_changes.changes_measured(POLICY, (), 9),
             *cross_release_risk.linked_measurements(POLICY, (), "c" * 64, 1),

@@ -196,6 +196,7 @@ class TestTwoPoliciesOverOneDelivery:
         for changes in (
             {"removal__readable_codes_at_least": 0.97},
             {"removal__absence_posterior_at_most": 0.25},
+            {"removal__absence_factor_at_most": 1.5, "removal__disappearance_posterior_at_most": 0.2},
             {"opt_outs": {"matched_at_least": 0.7}},
         ):
             assert self.of("source", "opt_outs", "removal", "sample", **changes)

@@ -1,4 +1,4 @@
-"""Gates that the search does not check, checked before a node is chosen: demographics, and attack 1 given membership.
+"""Gates that the search does not check, checked before a node is chosen: demographics, absence, attack 1 given membership.
 
 The search finds nodes with few members at high risk. In a small release, or if class sizes are estimated (k may be 2), such a
 node can still fail the other two gates, and the run would be refused although a coarser node passes all gates. They are checked
@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from deid_assets.methods.disclosure.absence import NO_BOUND, AbsenceByClass, absence_by_class, releasable
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, LongitudinalData, generalization_at, top_node
 from deid_assets.methods.statistics.confidence import range_on_fresh_trials
@@ -20,6 +21,7 @@ Node = tuple[int, ...]
 DEMOGRAPHICS = "demographic classes"
 ATTACK = "attack given membership"
 NUMBER = "attack of who knows the number of claims"
+FACTOR = "factor of absence"
 TOO_LITTLE = "too little detail"
 """Reason for nodes not tried because the policy requires more detail than they keep."""
 REFUSED = "refused by chance before"
@@ -40,6 +42,26 @@ class _Attack:
     at_most: float
     trials: int
     confidence: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Absence:
+    """The delivered members as absence is judged: the limit on its factor, and who counts.
+
+    Attributes
+    ----------
+    factor_at_most
+        Largest acceptable factor in any demographic class.
+    eligible, before
+        (N,) bool: delivered members who may be released, and those whom earlier releases contain.
+    of_others
+        Members of releases that cannot be compared.
+    """
+
+    factor_at_most: float
+    eligible: np.ndarray
+    before: np.ndarray
+    of_others: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +93,8 @@ class OtherGates:
         As `success_at_most`, for a neighbor who also knows the bin; None for no gate.
     number_trials, number_confidence
         Number of that gate's simulated neighbors, and the confidence of its bound; None if it compares the estimate.
+    absence
+        How absence is judged; None for no gate on its factor.
     """
 
     data: LongitudinalData
@@ -87,6 +111,7 @@ class OtherGates:
     number_at_most: float | None = None
     number_trials: int = 0
     number_confidence: float | None = None
+    absence: Absence | None = None
 
     def __post_init__(self) -> None:
         if self.number_at_most is not None and self.claim_bins is None:
@@ -96,6 +121,8 @@ class OtherGates:
         """Return the gate that the node fails without the suppressed members, (n,) bool; None if it passes all."""
         if self.small_class_share(node, suppressed) > self.max_high_risk_share:
             return DEMOGRAPHICS
+        if self.absence is not None and self.absent(node, suppressed).largest > self.absence.factor_at_most:
+            return FACTOR
         return next((gate for gate in self._attacks if not self._leaves_room(gate, node, suppressed)), None)
 
     def _leaves_room(self, gate: str, node: Node, suppressed: np.ndarray) -> bool:
@@ -114,17 +141,28 @@ class OtherGates:
         """Return the sum of the relative excesses over the gates' limits with nobody suppressed; 0 if all gates hold."""
         nobody = np.zeros(len(self.sampled), dtype=bool)
         ratios = [self.small_class_share(node, nobody) / self.max_high_risk_share]
+        if self.absence is not None:
+            ratios.append(min(self.absent(node, nobody).largest, NO_BOUND) / self.absence.factor_at_most)
         ratios += [
             float(self._successes(gate, node, nobody, attack.trials).mean()) / attack.at_most
             for gate, attack in self._attacks.items()
         ]
         return sum(max(0.0, ratio - 1) for ratio in ratios)
 
+    def failing_everywhere(self, share: float) -> str | None:
+        """Return the counted gate that fails at every node for every suppression of a share of the members."""
+        top = top_node(self.dimensions)
+        if self.small_classes_however_suppressed(top, share):
+            return DEMOGRAPHICS
+        return FACTOR if self.absence_however_suppressed(top, share) else None
+
     def failing_however_suppressed(self, node: Node, share: float) -> str | None:
         """Return the gate that fails for every suppression of a share of the members, who add at most that share to a mean."""
         nobody = np.zeros(len(self.sampled), dtype=bool)
         if self.small_classes_however_suppressed(node, share):
             return DEMOGRAPHICS
+        if self.absence_however_suppressed(node, share):
+            return FACTOR
         for gate, attack in self._attacks.items():
             if float(self._successes(gate, node, nobody, attack.trials).mean()) > attack.at_most + share:
                 return gate
@@ -135,18 +173,50 @@ class OtherGates:
         nobody = np.zeros(len(self.sampled), dtype=bool)
         return self.small_class_share(node, nobody) > self.max_high_risk_share + share
 
+    def absence_however_suppressed(self, node: Node, share: float) -> bool:
+        """Whether more members than a share of the sample must be suppressed so that absence tells no more than allowed.
+
+        If so at a node, then at every finer one: the share released of a class is at most the largest share of its parts.
+        """
+        if self.absence is None:
+            return False
+        found = self.absent(node, np.zeros(len(self.sampled), dtype=bool))
+        excess = found.released - releasable(found.eligible, self.absence.factor_at_most)
+        earlier = self.absent(node, np.ones(len(self.sampled), dtype=bool)).released
+        return bool((excess > found.released - earlier).any() or excess.clip(0).sum() > share * len(self.sampled))
+
+    def absent(self, node: Node, suppressed: np.ndarray) -> AbsenceByClass:
+        """Return the members of each demographic class as absence is judged.
+
+        Raises
+        ------
+        ValueError
+            If absence is not judged.
+        """
+        if self.absence is None:
+            raise ValueError("absence is not judged")
+        ever = self.absence.before.copy()
+        ever[self.sampled[~suppressed]] = True
+        _, class_of = np.unique(np.stack(self._demographics(node), axis=1), axis=0, return_inverse=True)
+        nobody = np.zeros(len(ever), dtype=bool)
+        return absence_by_class(class_of.reshape(-1), self.absence.eligible, ever, nobody, self.absence.of_others)
+
     def small_class_share(self, node: Node, suppressed: np.ndarray) -> float:
         """Return the share of remaining members whose demographic class has too few delivered members."""
-        levels = generalization_at(self.data, self.dimensions, node).demographics
-        columns = [
-            domain.levels[level][self.delivered[:, number]]
-            for number, (domain, level) in enumerate(zip(self.data.demographic_domains, levels, strict=True))
-        ]
+        columns = self._demographics(node)
         if self.claim_bins is not None:
             columns += list(self.claim_bins.T)
         _, class_of, sizes = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True, return_counts=True)
         left = sizes[class_of.reshape(-1)[self.sampled[~suppressed]]]
         return float((left < self.class_size_at_least).mean()) if len(left) else 1.0
+
+    def _demographics(self, node: Node) -> list[np.ndarray]:
+        """Return (N,) int for each member-level column: the class of every delivered member at the node's level."""
+        levels = generalization_at(self.data, self.dimensions, node).demographics
+        return [
+            domain.levels[level][self.delivered[:, number]]
+            for number, (domain, level) in enumerate(zip(self.data.demographic_domains, levels, strict=True))
+        ]
 
     def surest_successes(self, stream_key: bytes, draws: int) -> np.ndarray:
         """Return (draws,) float: the least probability, over all nodes, that a simulated neighbor picks the target.

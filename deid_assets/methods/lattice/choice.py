@@ -16,9 +16,8 @@ import numpy as np
 
 from deid_assets.methods.adversary.two_readings import Adversary, BothReadings, both_readings
 from deid_assets.methods.kernel.node_computation import NodeComputation
-from deid_assets.methods.lattice.candidate_gates import DEMOGRAPHICS, OtherGates
+from deid_assets.methods.lattice.candidate_gates import OtherGates
 from deid_assets.methods.lattice.flagged_members import DRAWS_A_MEMBER, members_to_suppress
-from deid_assets.methods.population.longitudinal_data import top_node
 
 StreamKeys = Callable[[str], bytes]
 Node = tuple[int, ...]
@@ -96,8 +95,9 @@ def choose_generalization(
     """
     nobody = np.zeros(len(computation.data.targets), dtype=bool)
     passed_over: dict[Node, str] = {}
-    if other_gates and other_gates.small_classes_however_suppressed(top_node(computation.dimensions), suppress_at_most):
-        return None, dict.fromkeys([*candidates, *with_suppression], DEMOGRAPHICS)
+    everywhere = other_gates.failing_everywhere(suppress_at_most) if other_gates else None
+    if everywhere is not None:
+        return None, dict.fromkeys([*candidates, *with_suppression], everywhere)
 
     def as_it_is(node: Node) -> Choice | str:
         gate = other_gates.failing(node, nobody) if other_gates else None

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.methods.disclosure.absence import absence_posterior
+from deid_assets.methods.disclosure.absence import NO_BOUND, AbsenceByClass, absence_posterior
 from deid_assets.methods.kernel.node_computation import NodeComputation
-from deid_assets.methods.lattice.candidate_gates import ATTACK, DEMOGRAPHICS, OtherGates
+from deid_assets.methods.lattice.candidate_gates import ATTACK, DEMOGRAPHICS, FACTOR, OtherGates
 from deid_assets.methods.lattice.choice import HIGH_RISK
 from deid_assets.methods.population.longitudinal_data import top_node
 from deid_assets.methods.statistics.confidence import clopper_pearson_interval, empirical_bernstein_upper_bound
 
 ABSENCE = "what absence discloses"
-GATES = (HIGH_RISK, DEMOGRAPHICS, ATTACK, ABSENCE)
+GATES = (HIGH_RISK, DEMOGRAPHICS, ATTACK, FACTOR, ABSENCE)
 ERROR = 0.001
 """Probability that a bound from draws is too high, for each bound."""
 DRAWS, NEIGHBORS = 131_072, 16_384
@@ -99,6 +99,52 @@ def reach_of_attack(gates: OtherGates, stream_key: bytes, left_out: int, limit: 
     lower = max(0.0, 1 - empirical_bernstein_upper_bound(1 - successes, 1.0, 1 - ERROR))
     members = len(gates.sampled)
     return Reach(ATTACK, float(successes.mean()), least_without(lower * members, members, left_out), limit, proven=False)
+
+
+def reach_of_factor(gates: OtherGates, left_out: int) -> Reach:
+    """Bound the factor of absence, which is counted; the largest share released of any class is smallest at the coarsest node.
+
+    Raises
+    ------
+    ValueError
+        If absence has no gate on its factor.
+    """
+    if gates.absence is None:
+        raise ValueError("absence is not judged")
+    members, top = len(gates.sampled), top_node(gates.dimensions)
+    found = gates.absent(top, np.zeros(members, dtype=bool))
+    earlier = gates.absent(top, np.ones(members, dtype=bool)).released
+    least = least_factor(found, earlier, left_out)
+    return Reach(FACTOR, min(found.largest, NO_BOUND), min(least, NO_BOUND), gates.absence.factor_at_most, proven=True)
+
+
+def least_factor(found: AbsenceByClass, earlier: np.ndarray, left_out: int) -> float:
+    """Return the smallest largest factor after some members about to be released are left out.
+
+    Parameters
+    ----------
+    found
+        The members of each class, with nobody left out.
+    earlier
+        (c,) int64: members of each class whom earlier releases contain; they cannot be left out.
+    left_out
+        Number of members that may be left out.
+
+    Examples
+    --------
+    >>> found = AbsenceByClass(np.array([10, 10]), np.array([5, 4]), np.array([0, 0]))
+    >>> [round(least_factor(found, np.array([0, 0]), number), 4) for number in (0, 1, 3)]
+    [2.0, 1.6667, 1.4286]
+    >>> least_factor(found, np.array([5, 0]), 9)
+    2.0
+    """
+    released = found.released.copy()
+    for _ in range(left_out):
+        now = AbsenceByClass(found.eligible, released, found.removed)
+        if not len(released) or released[now.worst] <= earlier[now.worst]:
+            break
+        released[now.worst] -= 1
+    return AbsenceByClass(found.eligible, released, found.removed).largest
 
 
 def reach_of_absence(removed: int, eligible: int, released: int, left_out: int, limit: float) -> Reach:

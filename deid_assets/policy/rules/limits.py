@@ -98,8 +98,18 @@ LONGITUDINAL = (
     _RECURRING,
     Limit("intake.quarantine_at_most", "a delivery with more unusable rows is not the one that was asked for", most=0.2),
     Limit(
+        "removal.absence_factor_at_most",
+        "beyond it, more than half of the eligible members of a class may be released, and absence more than doubles the odds",
+        most=2.0,
+    ),
+    Limit(
         "removal.absence_posterior_at_most",
         "beyond one half, an absent member is more likely than not to have a sensitive condition",
+        most=0.5,
+    ),
+    Limit(
+        "removal.disappearance_posterior_at_most",
+        "beyond one half, a member who is missing is more likely than not to have a new sensitive condition",
         most=0.5,
     ),
     Limit("removal.readable_codes_at_least", _READ, least=0.5),

@@ -146,14 +146,35 @@ def _certain_attack_bound(policy: Policy, alpha: float) -> Iterator[Problem]:
 def _absence_proves(policy: Policy, alpha: float) -> Iterator[Problem]:
     """If all others are released, an absent member must have been removed for a sensitive condition (methods#absence).
 
-    Covers only the obvious case. How much absence discloses depends on the share removed;
-    removal.absence_posterior_at_most gates it once that share is counted.
+    Covers only the obvious case. How much absence discloses in each class is gated once its members are counted
+    (removal.absence_factor_at_most, removal.absence_posterior_at_most).
     """
     if alpha >= 1 and policy.removal.removes_members:
         yield Problem(
             ("sample",),
             "if all eligible members are released (alpha = 1) while members with sensitive conditions are removed, absence "
             "discloses that a member has such a condition; release a random part, or remove nobody",
+        )
+
+
+def _absence_is_gated(policy: Policy) -> Iterator[Problem]:
+    """Where members are removed for what their claims disclose, absence discloses it, and so does disappearance."""
+    removal = policy.removal
+    if not removal.removes_members:
+        return
+    if removal.absence_factor_at_most is None and removal.absence_posterior_at_most is None:
+        yield Problem(
+            ("removal",),
+            "members are removed for what their claims disclose, so that absence discloses it, and no limit is set; set "
+            "absence_factor_at_most, the factor by which releases may multiply the odds of a sensitive condition (1.25 lets a "
+            "fifth of the eligible members be released), or absence_posterior_at_most, the probability of one",
+        )
+    if removal.change_posterior_at_most is None:
+        yield Problem(
+            ("removal",),
+            "members are removed for what their claims disclose, so that it discloses something to be in one of two releases "
+            "and absent from the other, and no limit is set; set disappearance_posterior_at_most, the probability of a new "
+            "sensitive condition, such as 0.15",
         )
 
 
@@ -574,6 +595,7 @@ RULES: tuple[Rule, ...] = (
     _population,
     _limits,
     _not_vacuous,
+    _absence_is_gated,
     _attack_gates,
     _enough_draws,
     _known_hierarchies,

@@ -207,8 +207,21 @@ class Removal(Section):
         description="claims up to this many days after birth are removed; null: they are kept"
     )
     non_procedure_claims: bool = Field(description="whether claims whose procedure code is not from CPT are removed")
-    absence_posterior_at_most: Probability = Field(
-        description="highest probability with which absence from the release may disclose a sensitive condition"
+    absence_factor_at_most: Annotated[float, Field(gt=1)] | None = Field(
+        None,
+        description="highest factor by which absence from all releases may multiply the odds of a sensitive condition, in any "
+        "demographic class: 1.25 lets a fifth of the eligible members of a class ever be released; null: no limit",
+    )
+    absence_posterior_at_most: Probability | None = Field(
+        None,
+        description="highest probability with which absence from the release may disclose a sensitive condition, over all "
+        "classes: it also refuses populations in which the condition is frequent; null: no limit, only measured. Where members "
+        "are removed, this limit or absence_factor_at_most is required",
+    )
+    disappearance_posterior_at_most: Probability | None = Field(
+        None,
+        description="highest probability with which being in one of two releases and absent from the other may disclose a "
+        "sensitive condition; null: absence_posterior_at_most",
     )
     readable_codes_at_least: Annotated[float, Field(gt=0, le=1)] = Field(
         0.99,
@@ -235,6 +248,17 @@ class Removal(Section):
     def removes_members(self) -> bool:
         """Whether members are removed because of what their claims reveal."""
         return self.code_list is not None or self.rare_visible_diseases
+
+    @property
+    def factor_at_most(self) -> float | None:
+        """The limit on the factor of absence; None where nobody is removed, so that absence has nothing to disclose."""
+        return self.absence_factor_at_most if self.removes_members else None
+
+    @property
+    def change_posterior_at_most(self) -> float | None:
+        """The limit on what it discloses to be in one of two releases only."""
+        own = self.disappearance_posterior_at_most
+        return self.absence_posterior_at_most if own is None else own
 
 
 class Sample(Section):

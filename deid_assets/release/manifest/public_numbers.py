@@ -1,12 +1,14 @@
 """Which numbers the public edition of a manifest shows, and in which form.
 
-Numbers are of five kinds, identified by their unit:
+Numbers are of six kinds, identified by their unit:
 
 * they count nobody (draws, probabilities, distances): shown, probabilities to two digits;
 * the released files reveal them to anyone who counts rows ("published members"): shown as they are;
 * they count people: protected counts, negative ones kept; those of a masked table as in the table;
 * they are shares of people: a protected count over the number of those people, which is exact if the files reveal it
   ("share of released members") and protected otherwise; 'T' if that number is below 11;
+* they say what absence discloses ("factor of odds", "share of absent members"): rounded up to two digits, of a factor to two
+  digits of what exceeds 1, so that they stay bounds and give no count of eligible or removed members;
 * they count claims: omitted. One member may have a hundred claims, which noise made for one person does not hide. Tables
   that are published with the release count them if the policy asks for it, with noise for all claims of a member.
 
@@ -19,7 +21,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from deid_assets.assessments.evidence import LEFT_OUT, Evidence, Measurement
+from deid_assets.assessments.evidence import FACTOR, LEFT_OUT, Evidence, Measurement
 from deid_assets.methods.counts.cohort import ATTRITION, REMAINING
 from deid_assets.methods.counts.protected_counts import shown_if_large
 from deid_assets.methods.counts.tables import CellName
@@ -27,6 +29,9 @@ from deid_assets.release.counts.noise import Protect
 
 MEASUREMENT = "measurement"
 """The table of cells that measurements count."""
+
+_LARGEST = 1e6
+"""Larger factors have no bound."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,9 @@ class PublicNumbers:
             return told | {name: two_digits(told[name]) for name in ("value", "bound")}
         if not measured.counts_people or measured.disclosed_by_files:
             return told
+        if measured.is_rounded:
+            value = _factor(told["value"]) if measured.unit == FACTOR else two_digits(told["value"])
+            return told | {"value": value, "bound": None, "sample_size": None}
         value, size = _left_out(attrition) if measured.unit == LEFT_OUT else self._protected(measured)
         bound = value if measured.bound == measured.value else None
         return told | {"value": value, "bound": bound, "sample_size": size, "protected": True}
@@ -193,6 +201,18 @@ def two_digits(number: float | str | None) -> float | str | None:
         return number
     scale = 10.0 ** (math.floor(math.log10(number)) - 1)
     return float(f"{math.ceil(number / scale - 1e-9) * scale:.2g}")
+
+
+def _factor(number: float | str | None) -> float | str | None:
+    """A factor whose excess over 1 is rounded up to two digits; one without a bound is what it is.
+
+    Examples
+    --------
+    >>> _factor(1.1315), _factor(1.0204), _factor(1.0), _factor(1e9)
+    (1.14, 1.021, 1.0, 1000000000.0)
+    """
+    excess = two_digits(number - 1) if isinstance(number, float) else None
+    return number if not isinstance(excess, float) or excess >= _LARGEST else round(1 + excess, 6)
 
 
 def _share(count: int, size: int) -> float | str:

@@ -1,5 +1,6 @@
 """Nothing that a node or a suppression reaches is better than what is said to be the best; what is proven is counted."""
 
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -8,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.methods.kernel.node_computation import NodeComputation
-from deid_assets.methods.lattice.candidate_gates import ATTACK, OtherGates
+from deid_assets.methods.lattice.candidate_gates import ATTACK, FACTOR, Absence, OtherGates
 from deid_assets.methods.lattice.reachable_risk import (
     least_without,
     reach_of_absence,
     reach_of_attack,
     reach_of_demographics,
+    reach_of_factor,
     reach_of_high_risk,
 )
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
@@ -112,3 +114,45 @@ def test_what_absence_tells_falls_with_those_left_out_only():
     assert some < none == pytest.approx(0.1 / (0.1 + 0.9 * 0.9))
     assert reach_of_absence(0, 900, 900, 0, 0.1).least == 0
     assert reach_of_absence(100, 900, 90, 20, 0.1).ruled_out and not reach_of_absence(100, 900, 90, 20, 0.11).ruled_out
+
+
+def gates_with_absence(seed: int, factor_at_most: float) -> OtherGates:
+    """Nine in ten are eligible, all of the sample among them; one in ten was released before."""
+    data = population(seed)
+    random = np.random.default_rng(100 + seed)
+    eligible = random.random(60) < 0.9
+    eligible[data.targets] = True
+    return replace(gates_of(data), absence=Absence(factor_at_most, eligible, random.random(60) < 0.1))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_node_and_no_suppression_has_a_smaller_factor_of_absence(seed):
+    gates = gates_with_absence(seed, 1.5)
+    for left_out in (0, 2):
+        reach = reach_of_factor(gates, left_out)
+        assert reach.proven and reach.gate == FACTOR and reach.least <= reach.measured
+        largest = {
+            (node, gone): min(gates.absent(node, np.isin(np.arange(20), gone)).largest, 1e9)
+            for leaving in range(left_out + 1)
+            for node, gone in product(NODES, combinations(range(20), leaving))
+        }
+        assert min(largest.values()) == pytest.approx(reach.least)
+        for at_most in sorted({*largest.values()})[:6]:
+            limited = replace(gates, absence=replace(gates.absence, factor_at_most=at_most + 1e-9))
+            for node in NODES:
+                best = min(found for (own, _), found in largest.items() if own == node)
+                assert limited.absence_however_suppressed(node, left_out / 20) == (best > at_most + 1e-9)
+            assert (limited.failing_everywhere(left_out / 20) == FACTOR) == (reach.least > at_most + 1e-9) or (
+                limited.small_classes_however_suppressed((2, 2), left_out / 20)
+            )
+
+
+def test_a_node_that_tells_too_much_by_absence_fails_and_one_without_a_limit_does_not():
+    gates = replace(gates_with_absence(0, 1.0001), max_high_risk_share=1.0, success_at_most=None)
+    nobody = np.zeros(20, dtype=bool)
+    assert gates.failing((2, 2), nobody) == gates.failing_however_suppressed((2, 2), 0.1) == FACTOR
+    assert gates.excess((2, 2)) > 0
+    free = replace(gates, absence=None)
+    assert free.failing((2, 2), nobody) is None and free.failing_everywhere(0.0) is None and free.excess((2, 2)) == 0
+    with pytest.raises(ValueError, match="absence is not judged"):
+        free.absent((2, 2), nobody)
