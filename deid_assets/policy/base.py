@@ -194,6 +194,8 @@ class ReleasePolicy(Section, ABC):
             del content["recipients"]["reference_class"]  # so do those from before this key
         if content.get("diagnosis_codes") == "icd9cm":
             del content["diagnosis_codes"]  # so do those from before this key, which meant it
+        if content.get("risk", {}).get("worst_class_share_at_most", "") is None:
+            del content["risk"]["worst_class_share_at_most"]  # and those from before this one
         for name, spec in self.hierarchies.items() if "hierarchies" in content else ():
             if isinstance(spec, CsvSpec):
                 content["hierarchies"][name]["rows"] = [list(row) for row in spec.rows]

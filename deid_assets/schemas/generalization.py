@@ -4,7 +4,7 @@ import ibis.expr.datatypes as dt
 from pandera.ibis import Check, Column, DataFrameSchema
 
 from deid_assets.methods.lattice.candidate_gates import ATTACK, DEMOGRAPHICS, NOT_COARSER, NUMBER, PINNED, REFUSED, TOO_LITTLE
-from deid_assets.methods.lattice.choice import HIGH_RISK
+from deid_assets.methods.lattice.choice import HIGH_RISK, WORST_CLASS
 from deid_assets.methods.lattice.reachable_risk import GATES
 from deid_assets.methods.population.value_domains import CLASS, HIERARCHY_CODE, SHOWN_LEVEL
 from deid_assets.policy.hierarchies.hierarchy import IN_CLASS
@@ -63,8 +63,8 @@ PASSED_OVER_NODES = contract(
             Role.OTHER,
             "the gate that the node failed, or why it was not tried",
             Check.isin(
-                [HIGH_RISK, DEMOGRAPHICS, ATTACK, NUMBER, TOO_LITTLE, REFUSED, NOT_COARSER, PINNED],
-                error="one of the 8 reasons",
+                [HIGH_RISK, WORST_CLASS, DEMOGRAPHICS, ATTACK, NUMBER, TOO_LITTLE, REFUSED, NOT_COARSER, PINNED],
+                error="one of the 9 reasons",
             ),
         ),
     },

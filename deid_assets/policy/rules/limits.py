@@ -115,6 +115,7 @@ LONGITUDINAL = (
     Limit("dates.narrower.class_size_at_least", _CLASS, least=3),
     Limit("risk.threshold", _THRESHOLD, most=THIRD),
     Limit("risk.max_high_risk_share", _MAX_SUP, most=0.1),
+    Limit("risk.worst_class_share_at_most", _SUCCESS, most=THIRD),
     Limit("risk.gate.confidence", "a bound that holds less often than nine times in ten bounds little", least=0.9),
     Limit("risk.suppression.at_most", "the rest would no longer be a random sample of the members", most=0.5),
     Limit("risk.suppression.values_at_most", "most of a column would say nothing, and should not be released", most=0.5),
