@@ -50,7 +50,7 @@ def class_shares_figure(classes: Sequence[tuple[float | None, float | None]], li
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.yaxis.set_major_formatter(lambda value, _: plain(value))
     axes.set_xlabel("classes, the worst first")
-    axes.set_ylabel("at high risk [% of draws], to the bound")
+    axes.set_ylabel("draws at high risk [%]")
     return rendered(figure)
 
 

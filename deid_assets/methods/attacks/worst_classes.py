@@ -186,23 +186,23 @@ class RiskByClass:
         ]
         return ClassShares(draws, np.maximum(*flagged))
 
-    def pilot(self, stream_key: bytes) -> ClassShares:
-        """Draw a little about each class: it judges nothing."""
+    def measured_once(self, stream_key: bytes) -> ClassShares:
+        """Draw about each class as often as a pilot does."""
         return self.measured(np.full(len(self.classes), PILOT_DRAWS), stream_key)
 
-    def judged(self, pilot: ClassShares, stream_key: bytes, limit: float | None, confidence: float) -> ClassShares:
-        """Look once at each class on a fresh stream, with as many draws as the pilot asks for.
+    def judged(self, pilot_key: bytes, stream_key: bytes, limit: float, confidence: float) -> ClassShares:
+        """Look once at each class, with as many draws as a pilot on another stream asks for.
 
         Parameters
         ----------
+        pilot_key, stream_key
+            16 bytes each.
         limit
-            Of the share of each class; None: as many draws as the pilot had.
+            Of the share of each class.
         confidence
             Of all bounds together.
         """
-        if limit is None:
-            return self.measured(pilot.draws, stream_key)
-        return self.measured(_draws_of_classes(pilot, limit, confidence), stream_key)
+        return self.measured(_draws_of_classes(self.measured_once(pilot_key), limit, confidence), stream_key)
 
 
 def _draws_of_classes(pilot: ClassShares, limit: float, confidence: float) -> np.ndarray:

@@ -260,8 +260,7 @@ def _by_class(
     """Measure the classes on fresh draws as the gate will, on other streams."""
     literal = computation.with_power(literal_power(computation, node, adversary))
     risk = RiskByClass(computation, literal, node, executor)
-    pilot = risk.pilot(keys(f"pilot of classes{which}"))
-    return risk.judged(pilot, keys(f"confirmation of classes{which}"), at_most, confidence)
+    return risk.judged(keys(f"pilot of classes{which}"), keys(f"confirmation of classes{which}"), at_most, confidence)
 
 
 def _too_high(by_class: ClassShares, at_most: float, confidence: float) -> np.ndarray:

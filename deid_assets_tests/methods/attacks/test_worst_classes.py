@@ -180,32 +180,30 @@ class TestClasses:
 
 
 class TestJudgement:
-    def judged(self, pilot_flagged: int, limit: float | None = 0.05):
-        asked = []
+    @staticmethod
+    def asked(share: float) -> list[tuple[list[int], bytes]]:
+        """Draws and streams of each look, if the pilot finds this share in every class."""
+        looks = []
 
-        class Counting(RiskByClass):
+        class Recorded(RiskByClass):
             def measured(self, draws, stream_key):
-                asked.append((draws.tolist(), stream_key))
-                return ClassShares(draws, np.zeros(len(draws), np.int64))
+                looks.append((draws.tolist(), stream_key))
+                return ClassShares(draws, (share * draws).astype(np.int64))
 
         data, dimensions = middling_case()
         computation = NodeComputation(data, dimensions, k=20)
-        risk = Counting(computation, computation, (1, 1))
-        pilot = ClassShares(np.full(len(risk.classes), PILOT_DRAWS), np.full(len(risk.classes), pilot_flagged))
-        risk.judged(pilot, OTHER_KEY, limit, 0.99)
-        return asked
+        Recorded(computation, computation, (1, 1)).judged(KEY, OTHER_KEY, 0.05, 0.99)
+        return looks
 
-    def test_looks_once(self):
-        assert len(self.judged(0)) == 1 and len(self.judged(PILOT_DRAWS)) == 1
+    @pytest.mark.parametrize("share", [0.0, 0.042, 0.05, 0.9])
+    def test_looks_once_after_a_pilot_on_another_stream(self, share):
+        assert [key for _, key in self.asked(share)] == [KEY, OTHER_KEY]
 
     def test_has_as_many_draws_as_the_pilot_asks_for(self):
-        (few, _), (more, _), (most, _) = (self.judged(int(share * PILOT_DRAWS))[0] for share in (0.001, 0.042, 0.2))
-        assert few == [FEWEST_DRAWS] * len(few)
-        assert FEWEST_DRAWS < more[0] < MOST_DRAWS
-        assert most == [MOST_DRAWS] * len(most), "a class that will be refused is judged all the same"
-
-    def test_without_a_limit_is_as_long_as_the_pilot(self):
-        assert self.judged(100, limit=None)[0][0][0] == PILOT_DRAWS
+        looks = [[draws[0] for draws, _ in self.asked(share)] for share in (0.001, 0.042, 0.2)]
+        pilots, judged = zip(*looks, strict=True)
+        assert pilots == (PILOT_DRAWS,) * 3
+        assert judged[0] == FEWEST_DRAWS < judged[1] < judged[2] == MOST_DRAWS, "one that is refused is judged all the same"
 
     def test_the_larger_reading_counts(self):
         computation, node, exact = exact_case(rich_case(3))
