@@ -65,8 +65,8 @@ def assess(work: Work[Policy]) -> Assessed:
         risk = RiskByClass(computation, literal, node, executor)
         pilot, judgement = (work.stream_key(f"{what} of classes", tried.number) for what in ("pilot", "judgement"))
         found = risk.measured_once(judgement) if limit is None else risk.judged(pilot, judgement, limit, confidence)
-        streams = (work.stream_key(purpose, tried.number) for purpose in ("members once", "members again"))
-        members = risk_by_member(computation, node, *streams, executor)
+        first, fresh = (work.stream_key(purpose, tried.number) for purpose in ("members once", "members again"))
+        members = risk_by_member(computation, node, first, fresh, executor)
     named = class_names(policy, levels, domains, risk.classes)
     canaries = classes_of_canaries(
         whole.data, whole.generalization(node), whole.k, work.stream_key("canaries of worst classes")

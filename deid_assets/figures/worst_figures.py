@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from matplotlib.ticker import MaxNLocator
+
 from deid_assets.figures.rendering import BLUE, GREY, THRESHOLD, VERMILION, new_figure, plain, rendered, styled
 
 _WIDTH, _HEIGHT = 4.4, 2.9
@@ -47,7 +49,7 @@ def class_shares_figure(classes: Sequence[tuple[float | None, float | None]], li
                       textcoords="offset points", ha="right", fontsize=8)  # fmt: skip
     axes.set_ylim(bottom=0)
     axes.set_xlim(0.3, len(classes) + 0.7)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter(lambda value, _: plain(value))
     axes.set_xlabel("classes, the worst first")
     axes.set_ylabel("draws at high risk [%]")
