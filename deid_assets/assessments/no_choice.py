@@ -8,8 +8,8 @@ import pandas as pd
 from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE
 
 _TRIED = (
-    "every gate that can be checked before a release is made: share at high risk in both readings, demographic classes, "
-    "attack 1, and absence"
+    "every gate that can be checked before a release is made: share at high risk in both readings, that of the worst class if "
+    "the policy limits it, demographic classes, attack 1, and absence"
 )
 
 

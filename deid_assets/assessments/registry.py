@@ -27,6 +27,7 @@ from deid_assets.assessments.record_cross_release_risk import PEOPLE_CROSS_RELEA
 from deid_assets.assessments.record_risk import RECORD_RISK
 from deid_assets.assessments.utility import UTILITY
 from deid_assets.assessments.voter_list_attack import VOTER_LIST_ATTACK
+from deid_assets.assessments.worst_classes import WORST_CLASSES
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
@@ -36,6 +37,7 @@ AnyAssessment: TypeAlias = Assessment[Any]
 
 LONGITUDINAL: tuple[Assessment[Policy], ...] = (
     LONGITUDINAL_RISK,
+    WORST_CLASSES,
     NEIGHBOR_ATTACK,
     ATTACK_SENSITIVITY,
     DEMOGRAPHIC_RISK,

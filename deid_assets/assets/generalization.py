@@ -231,6 +231,7 @@ def generalization_choice(
             executor,
             gates,
             policy.prefers_detail,
+            risk.worst_class_share_at_most,
         )
         if choice is not None:
             tries.require_not_refused(levels_at(policy, choice.node))
@@ -257,6 +258,7 @@ def generalization_choice(
                     risk.suppression.at_most,
                     risk.search.aim,
                     never,
+                    risk.worst_class_share_at_most,
                 ),
                 _DIAGNOSIS_DRAWS,
                 gates,

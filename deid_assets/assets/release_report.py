@@ -12,7 +12,14 @@ from typing import Any
 
 import pandas as pd
 
-from deid_assets.assessments import attack_sensitivity, demographic_risk, inference_channels, longitudinal_risk, neighbor_attack
+from deid_assets.assessments import (
+    attack_sensitivity,
+    demographic_risk,
+    inference_channels,
+    longitudinal_risk,
+    neighbor_attack,
+    worst_classes,
+)
 from deid_assets.assessments.attack_sensitivity import figure_limits, number_known, table_rows
 from deid_assets.assessments.canaries import CANARIES
 from deid_assets.assessments.chosen_generalization import chosen_node
@@ -141,6 +148,7 @@ def report_of(
                 sensitivity_figure(sensitivity, *figure_limits(policy)),
                 wide=True,
             ),
+            *_worst_figures(manifest),
             *_inference_figures(manifest),
         ),
         notes=retained_sentences(columns),
@@ -172,6 +180,24 @@ def _lattice(policy: Policy, nodes: pd.DataFrame, limit: float, after: float | N
         "gate would refuse it.",
         heights_figure(measured.assign(height=heights), len(nodes), "information loss [part of the largest, rounded]"),
     )
+
+
+def _worst_figures(manifest: dict[str, Any]) -> Iterator[ReportFigure]:
+    """What the average over all draws hides, by class and by member."""
+    measured = _measured(manifest, worst_classes.NAME)
+    if measured:
+        yield ReportFigure(
+            "Risk by class",
+            "Share of simulated adversaries at high risk in each class of members with the same released person-level values, "
+            "the worst first, from the measured share to its upper bound. All bounds hold jointly.",
+            worst_classes.class_figure(measured),
+        )
+        yield ReportFigure(
+            "Risk by member",
+            "Of all simulated adversaries at high risk, the share that members hold whose own probability is above a number. "
+            "Where the line stays high to the right, a few members carry most of the risk.",
+            worst_classes.member_figure(measured),
+        )
 
 
 def _inference_figures(manifest: dict[str, Any]) -> Iterator[ReportFigure]:

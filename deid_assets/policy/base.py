@@ -211,6 +211,8 @@ class ReleasePolicy(Section, ABC):
         for key in _LATER_KEYS_OF_REMOVAL:
             if content.get("removal", {}).get(key, "") is None:
                 del content["removal"][key]  # and from before these
+        if content.get("risk", {}).get("worst_class_share_at_most", "") is None:
+            del content["risk"]["worst_class_share_at_most"]  # and those from before this one
         for name, spec in self.hierarchies.items() if "hierarchies" in content else ():
             if isinstance(spec, CsvSpec):
                 content["hierarchies"][name]["rows"] = [list(row) for row in spec.rows]

@@ -312,6 +312,14 @@ def _gates(policy: Policy) -> Iterator[str]:
         f"at most {_share(risk.max_high_risk_share)} of released members are at high risk: "
         f"{_decides(risk.gate.statistic, risk.gate.confidence)} over {risk.gate.draws} fresh draws"
     )
+    if risk.worst_class_share_at_most is None:
+        yield "the worst class of members with the same released person-level values is measured and reported, but not gated"
+    else:
+        yield (
+            f"in each class of members with the same released person-level values, at most "
+            f"{_share(risk.worst_class_share_at_most)} of the draws are at high risk: one bound for all classes together, on "
+            "fresh draws whose number a pilot fixed"
+        )
     if risk.suppression.at_most > 0:
         purpose = "so that the others keep more detail" if policy.prefers_detail else "to reach this"
         yield (

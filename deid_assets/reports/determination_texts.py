@@ -71,6 +71,11 @@ ADVERSARIES: Mapping[str, AdversaryText] = {
         f"{HERITAGE}: accepts a probability of re-identification of .05, and a share of members above it (MaxSup) of .008, "
         "which exposes as much as Safe Harbor does",
     ),
+    "worst_classes": AdversaryText(
+        "The same neighbor, who happens to know somebody of the class, or the member, found most often.",
+        "An average over all members hides the few who carry most of its risk.",
+        "No source gives a threshold by class; MaxSup (El Emam et al. 2012) bounds the average. " + OWNERS_DECIDE,
+    ),
     "neighbor_attack": AdversaryText(
         "The same neighbor, who picks a record that fits: without knowing that the person is in the release, and knowing it.",
         "The attack that the article simulates; knowing that a person is in the release is the worst case for that person.",

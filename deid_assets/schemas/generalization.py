@@ -14,7 +14,7 @@ from deid_assets.methods.lattice.candidate_gates import (
     REFUSED,
     TOO_LITTLE,
 )
-from deid_assets.methods.lattice.choice import HIGH_RISK
+from deid_assets.methods.lattice.choice import HIGH_RISK, WORST_CLASS
 from deid_assets.methods.lattice.reachable_risk import GATES
 from deid_assets.policy.models import Policy
 from deid_assets.schemas.contract import Role, column, contract
@@ -70,8 +70,8 @@ PASSED_OVER_NODES = contract(
             Role.OTHER,
             "the gate that the node failed, or why it was not tried",
             Check.isin(
-                [HIGH_RISK, DEMOGRAPHICS, FACTOR, ATTACK, NUMBER, TOO_LITTLE, REFUSED, NOT_COARSER, PINNED],
-                error="one of the 8 reasons",
+                [HIGH_RISK, WORST_CLASS, DEMOGRAPHICS, FACTOR, ATTACK, NUMBER, TOO_LITTLE, REFUSED, NOT_COARSER, PINNED],
+                error="one of the 10 reasons",
             ),
         ),
     },

@@ -48,7 +48,7 @@ ATTACKS = (
     "membership_disclosure", "provider_graph_attack", "inference_channels",
 )  # fmt: skip
 SLOWEST = "inference_channels"
-KERNEL = {"longitudinal_risk", "neighbor_attack", "attack_sensitivity"}
+KERNEL = {"longitudinal_risk", "worst_classes", "neighbor_attack", "attack_sensitivity"}
 """Their canaries are planted in arrays."""
 NO_PLACE = {"members": [{"column": "days_in_hospital_y2", "release_as": "DaysInHospital_Y2", "hierarchy": "days_in_hospital"}],
             "claims": [{"column": "specialty", "release_as": "Specialty", "hierarchy": "place"}]}  # fmt: skip

@@ -30,20 +30,24 @@ from deid_assets.assessments.number_of_claims import NUMBERED, number_of_claims_
 from deid_assets.assessments.registry import LONGITUDINAL, required_measurements
 from deid_assets.assessments.utility import UNACCOUNTED, ledger_measurement
 from deid_assets.assessments.voter_list_attack import VOTER_LIST, voter_list_measurements
+from deid_assets.assessments.worst_classes import WORST, worst_measurements
 from deid_assets.methods.attacks.neighbor_attack import Estimate, NeighborAttack
+from deid_assets.methods.attacks.worst_classes import ClassShares, RiskByMember
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.counts.published_tables import COLUMNS, EarlierTables
 from deid_assets.methods.disclosure.absence import NO_BOUND, AbsenceByClass, absence_posterior
 from deid_assets.methods.disclosure.demographic_classes import demographic_risk
 from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound
-from deid_assets.policy.loading import policy_by_name, policy_from
+from deid_assets.policy.loading import policy_from
 from deid_assets.release.manifest.public_numbers import PublicNumbers
 from deid_assets_tests.policy.policy_texts import public_values
 
-POLICY = policy_by_name("heritage_public")
+POLICY = policy_from(public_values(risk__worst_class_share_at_most=0.05))
 LIMIT = POLICY.risk.max_high_risk_share
 SIZES = demographic_risk((500,), (100,), k=20)
+NO_CLASS_AT_RISK = ClassShares(np.array([8_192]), np.array([0]))
+NO_MEMBER_AT_RISK = RiskByMember(np.zeros(3), np.zeros(3, np.int64))
 
 
 def attack(value: float = 0.01, high: float = 0.02) -> NeighborAttack:
@@ -213,6 +217,7 @@ class TestRequirements:
         assert found == {
             ("longitudinal_risk", FIXED): LIMIT,
             ("longitudinal_risk", LITERAL): LIMIT,
+            ("worst_classes", WORST): 0.05,
             ("demographic_risk", DEMOGRAPHIC): LIMIT,
             ("demographic_risk", ABSENCE_FACTOR): 1.25,
             ("demographic_risk", NUMBERED): LIMIT,
@@ -243,6 +248,7 @@ class TestRequirements:
         node = NodeMeasurement(0, 0, 1_000_000)
         measured = [
             *high_risk_measurements(POLICY, node, node, "c" * 64, 1),
+            *worst_measurements(POLICY, NO_CLASS_AT_RISK, ["everybody"], NO_MEMBER_AT_RISK, "c" * 64, 1),
             *neighbor_measurements(POLICY, attack(), "c" * 64, 1),
             *demographic_measurements(POLICY, demographic_risk([500], [9], 20), 0.1, 0.1),
             *absence_measurements(POLICY, AbsenceByClass(np.array([500]), np.array([9]), np.array([50]))),

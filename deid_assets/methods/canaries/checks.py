@@ -6,6 +6,7 @@ import numpy as np
 
 from deid_assets.methods.attacks.attack_sensitivity import AttackSensitivity, Knows
 from deid_assets.methods.attacks.neighbor_attack import neighbor_attack, success_given_membership
+from deid_assets.methods.attacks.worst_classes import classes_of_members, flagged_by_class, risk_by_member
 from deid_assets.methods.canaries.planting import (
     POWER,
     Findings,
@@ -18,7 +19,7 @@ from deid_assets.methods.canaries.planting import (
     single_valued,
 )
 from deid_assets.methods.kernel.knowledge import draws_of_targets
-from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.kernel.node_computation import Exemption, NodeComputation
 from deid_assets.methods.population.claim_records import EvaluationRecords
 from deid_assets.methods.population.longitudinal_data import Generalization, LongitudinalData
 
@@ -41,6 +42,36 @@ def flags_of_canaries(
     flags = NodeComputation(planted, (), k).measure((), stream_key, draws, keep_flags=True).kept_flags
     drawn = sizes[draws_of_targets(planted, stream_key, draws)]
     return compare((drawn > 0) & (drawn < k), flags)
+
+
+def classes_of_canaries(
+    data: LongitudinalData, levels: Generalization[int | None], k: int, stream_key: bytes, draws: int = DRAWS
+) -> Findings:
+    """Check whether the shares by class and by member are those of the canaries, whose flags are certain.
+
+    All canaries but those with a demographic value of their own are of one class. Of each class, in both readings of exemption,
+    exactly its draws about canaries in classes below k must be flagged, and of each canary all draws or none.
+
+    Parameters
+    ----------
+    data
+        Input of the node computation; `levels` is the generalization that it judged.
+    """
+    alike = [size for size in (k - 1, k) if size > 1]
+    planted, sizes = plant_in_data(data, levels, alike)
+    kinds = canaries(len(planted.demographic_domains), len(planted.held), alike)
+    computation, certain = NodeComputation(planted, (), k), (sizes > 0) & (sizes < k)
+    classes = classes_of_members(computation, ())
+    expected = []
+    for number in range(len(classes)):
+        own = classes.of_target == number
+        expected.append(int(certain[own][draws_of_targets(planted.keeping(own), stream_key, draws)].sum()))
+    readings: tuple[Exemption, ...] = ("once", "literal")
+    found = compare([canary.own_column is None for canary in kinds], classes.of_target == classes.of_target[0])
+    for exemption in readings:
+        asked = np.full(len(classes), draws)
+        found += compare(expected, flagged_by_class(computation, (), classes, asked, stream_key, exemption))
+    return found + compare(certain, risk_by_member(computation, (), stream_key, stream_key).share)
 
 
 def neighbors_of_canaries(data: LongitudinalData, stream_key: bytes, draws: int = DRAWS) -> Findings:

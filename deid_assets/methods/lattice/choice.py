@@ -6,6 +6,9 @@ Candidates of the search are tried in order of increasing loss. Each is measured
 appendix, and the first that holds is chosen. Where none holds, or detail is preferred, members flagged on draws of the
 suppression stream are suppressed, and the rest is measured again on fresh draws. Draws that chose a node or a member never
 judge it: on the same draws nothing would be left to flag, on fresh draws .6 to 3 % are flagged (methods#suppression).
+
+If the share of the worst class is limited too, a node that holds on average may fail for one class. Then members are
+suppressed there, beginning with those whose own probability is highest: mostly above one half (methods#worst-classes).
 """
 
 from collections.abc import Callable, Sequence
@@ -14,15 +17,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.methods.adversary.two_readings import Adversary, BothReadings, both_readings
+from deid_assets.methods.adversary.two_readings import Adversary, BothReadings, both_readings, literal_power
+from deid_assets.methods.attacks.worst_classes import FRESH_DRAWS, ClassShares, RiskByClass, classes_of_members
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.candidate_gates import OtherGates
-from deid_assets.methods.lattice.flagged_members import DRAWS_A_MEMBER, members_to_suppress
+from deid_assets.methods.lattice.flagged_members import (
+    DRAWS_A_MEMBER,
+    members_of_classes_to_suppress,
+    members_to_suppress,
+)
 
 StreamKeys = Callable[[str], bytes]
 Node = tuple[int, ...]
 
 HIGH_RISK = "share at high risk"
+WORST_CLASS = "share at high risk of the worst class"
+
+CLASS_AIM = 0.84
+"""Part of the limit of a class at which members are chosen."""
+CLASS_ROOM = 0.9
+"""Part of it that a class must not exceed on fresh draws, so that the gate's bound does not refuse it by chance."""
 
 PROSPECT_DRAWS = 65_536
 """Number of draws for sorting out nodes for which suppression is hopeless."""
@@ -64,6 +78,7 @@ def choose_generalization(
     executor: Executor | None = None,
     other_gates: OtherGates | None = None,
     prefer_detail: bool = False,
+    worst_class_at_most: float | None = None,
 ) -> tuple[Choice | None, dict[Node, str]]:
     """Choose the node with the least loss among those that hold on fresh draws.
 
@@ -87,6 +102,9 @@ def choose_generalization(
         Further requirements on a chosen node.
     prefer_detail
         Whether each node is tried both ways, with everybody if it is a candidate and then with suppression, before the next.
+    worst_class_at_most
+        Limit of the share at high risk in each class; None for none. A candidate that fails it is tried again without the
+        members who are found most often, if any may be suppressed.
 
     Returns
     -------
@@ -104,7 +122,14 @@ def choose_generalization(
         if gate is not None:
             return gate
         readings = both_readings(computation, node, adversary, keys("confirmation"), draws, executor)
-        return Choice(node, readings, nobody) if readings.hold(max_high_risk_share, confidence, aim) else HIGH_RISK
+        if not readings.hold(max_high_risk_share, confidence, aim):
+            return HIGH_RISK
+        if worst_class_at_most is None:
+            return Choice(node, readings, nobody)
+        by_class = _by_class(computation, node, adversary, keys, "", worst_class_at_most, confidence, executor)
+        if not _too_high(by_class, worst_class_at_most, confidence).any():
+            return Choice(node, readings, nobody)
+        return rest_of(node, WORST_CLASS) if suppress_at_most > 0 else WORST_CLASS
 
     def without_flagged(node: Node) -> Choice | str:
         gate = other_gates.failing_however_suppressed(node, suppress_at_most) if other_gates else None
@@ -112,11 +137,15 @@ def choose_generalization(
             return gate
         if _is_hopeless(computation, node, keys, aim * max_high_risk_share, suppress_at_most, executor):
             return HIGH_RISK
+        return rest_of(node, HIGH_RISK)
+
+    def rest_of(node: Node, otherwise: str) -> Choice | str:
         found = suppress_flagged(
-            computation, node, adversary, keys, max_high_risk_share, draws, confidence, suppress_at_most, aim, executor
-        )
+            computation, node, adversary, keys, max_high_risk_share, draws, confidence, suppress_at_most, aim, executor,
+            worst_class_at_most,
+        )  # fmt: skip
         if found is None:
-            return HIGH_RISK
+            return otherwise
         gate = other_gates.failing(node, found[1]) if other_gates else None
         return Choice(node, *found) if gate is None else gate
 
@@ -145,6 +174,7 @@ def suppress_flagged(
     at_most: float,
     aim: float,
     executor: Executor | None = None,
+    worst_class_at_most: float | None = None,
 ) -> tuple[BothReadings, np.ndarray] | None:
     """Suppress flagged members until the rest holds on fresh draws; None if `at_most` is not enough.
 
@@ -152,6 +182,9 @@ def suppress_flagged(
     the release itself. In that case, the other members of their classes are at higher risk and are flagged in the next round.
     On the draws that chose them, the rest always looks better than it is. The target share on those draws is therefore
     lowered from round to round by what fresh draws show.
+
+    If the share of each class is limited, members flagged at all are drawn more often, and those whose own probability is
+    highest go first.
 
     Returns
     -------
@@ -162,11 +195,17 @@ def suppress_flagged(
     goal = target = aim * max_high_risk_share
     drawn, flagged = np.zeros(members, dtype=np.int64), np.zeros(members, dtype=np.int64)
     asked, judged = np.arange(members), computation
+    classes = classes_of_members(computation, node)
+    class_goals = np.full(len(classes), CLASS_AIM * (worst_class_at_most or 0))
     for number in range(ROUNDS):
         flags = judged.flagged_targets(node, keys(f"suppression {number}"), DRAWS_A_MEMBER * len(asked), executor=executor)
         drawn[asked] += flags.drawn
         flagged[asked] += flags.flagged
-        chosen = members_to_suppress(drawn, flagged, goal)
+        if worst_class_at_most is None:
+            chosen = members_to_suppress(drawn, flagged, goal)
+        else:
+            own = _own_shares(judged, asked, node, flagged, keys(f"suppression of classes {number}"), executor)
+            chosen = members_of_classes_to_suppress(drawn, flagged, goal, own, classes.of_target, class_goals)
         if len(chosen) > at_most * members:
             return None
         suppressed = np.zeros(members, dtype=bool)
@@ -179,10 +218,54 @@ def suppress_flagged(
         if share <= target:
             full = both_readings(rest, node, rest_adversary, keys(f"confirmation {number}"), draws, executor)
             if full.hold(max_high_risk_share, confidence, aim):
-                return full, suppressed
+                if worst_class_at_most is None:
+                    return full, suppressed
+                by_class = _by_class(rest, node, rest_adversary, keys, f" {number}", worst_class_at_most, confidence, executor)
+                high = _too_high(by_class, worst_class_at_most, confidence)
+                if not high.any():
+                    return full, suppressed
+                left = np.unique(classes.of_target[~suppressed])[high]  # in the order of the classes of the rest
+                class_goals[left] *= np.minimum(0.9, CLASS_AIM * worst_class_at_most / by_class.shares[high])
+                continue
             share = max(full.fixed.share, full.literal.share)
         goal *= min(0.9, target / share)
     return None
+
+
+def _own_shares(
+    judged: NodeComputation, asked: np.ndarray, node: Node, flagged: np.ndarray, stream_key: bytes, executor: Executor | None
+) -> np.ndarray:
+    """Return (n,) float: how often each member is flagged, drawn again; 0 for those never flagged or already suppressed.
+
+    `asked` are the positions of the targets of `judged` among all members.
+    """
+    own, found = np.zeros(len(flagged)), flagged[asked] > 0
+    if found.any():
+        again = judged.keeping(found, suppressed_count=True)
+        flags = again.flagged_targets(node, stream_key, FRESH_DRAWS * int(found.sum()), executor=executor)
+        own[asked[found]] = flags.flagged / np.maximum(flags.drawn, 1)
+    return own
+
+
+def _by_class(
+    computation: NodeComputation,
+    node: Node,
+    adversary: Adversary,
+    keys: StreamKeys,
+    which: str,
+    at_most: float,
+    confidence: float,
+    executor: Executor | None,
+) -> ClassShares:
+    """Measure the classes on fresh draws as the gate will, on other streams."""
+    literal = computation.with_power(literal_power(computation, node, adversary))
+    risk = RiskByClass(computation, literal, node, executor)
+    return risk.judged(keys(f"pilot of classes{which}"), keys(f"confirmation of classes{which}"), at_most, confidence)
+
+
+def _too_high(by_class: ClassShares, at_most: float, confidence: float) -> np.ndarray:
+    """Return (C,) bool: classes whose bound is above the limit, or whose share leaves too little room for fresh draws."""
+    return (by_class.bounds(confidence) > at_most) | (by_class.shares > CLASS_ROOM * at_most)
 
 
 def _is_hopeless(

@@ -50,6 +50,8 @@ class Demands:
     ----------
     never
         A gate that fails for every change because it does not depend on the node; empty for none.
+    worst_class_at_most
+        As in `choose_generalization`.
     """
 
     max_high_risk_share: float
@@ -58,6 +60,7 @@ class Demands:
     suppress_at_most: float
     aim: float
     never: str = ""
+    worst_class_at_most: float | None = None
 
 
 def diagnose(
@@ -240,7 +243,7 @@ class _Remedies:
         choice, passed_over = choose_generalization(
             self._left(change), [()] if share <= demands.max_high_risk_share else [], [()], self.adversary,
             lambda name: self.keys(f"tried: {name}"), demands.max_high_risk_share, demands.draws, demands.confidence, at_most,
-            demands.aim, self.executor, self._gates_left(change),
+            demands.aim, self.executor, self._gates_left(change), worst_class_at_most=demands.worst_class_at_most,
         )  # fmt: skip
         return (float(choice.suppressed.mean()), "") if choice else (0.0, passed_over.get((), HIGH_RISK))
 

@@ -125,6 +125,7 @@ LONGITUDINAL = (
     Limit("dates.narrower.class_size_at_least", _CLASS, least=3),
     Limit("risk.threshold", _THRESHOLD, most=THIRD),
     Limit("risk.max_high_risk_share", _MAX_SUP, most=0.1),
+    Limit("risk.worst_class_share_at_most", _SUCCESS, most=THIRD),
     Limit("risk.gate.confidence", "a bound that holds less often than nine times in ten bounds little", least=0.9),
     Limit("risk.suppression.at_most", "the rest would no longer be a random sample of the members", most=0.5),
     *_attack("neighbor_attack"),

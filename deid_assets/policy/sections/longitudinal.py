@@ -453,6 +453,11 @@ class Risk(Section):
 
     threshold: Probability = Field(description="a member is at high risk above this probability of re-identification")
     max_high_risk_share: Probability = Field(description="share of released members that may be at high risk (MaxSup)")
+    worst_class_share_at_most: Probability | None = Field(
+        None,
+        description="the same in each class of released members with the same person-level values, judged by a bound that "
+        "holds for all classes together; null: the worst class is measured and reported",
+    )
     class_size: Literal["counted", "large_sample", "truncated_poisson", "truncated_binomial", "posterior", "test"] = Field(
         "counted",
         description="how the size of a class in the population is determined: counted in the delivery, or estimated from the "

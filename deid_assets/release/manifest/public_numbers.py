@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from deid_assets.assessments.evidence import FACTOR, LEFT_OUT, Evidence, Measurement
+from deid_assets.assessments.worst_classes import without_labels
 from deid_assets.methods.counts.cohort import ATTRITION, REMAINING
 from deid_assets.methods.counts.protected_counts import shown_if_large
 from deid_assets.methods.counts.tables import CellName
@@ -106,7 +107,7 @@ class PublicNumbers:
         told = item.to_json()
         del told["policy_hash"]
         attrition = list(attrition)
-        measured = [self._measurement(one, attrition) for one in item.measurements]
+        measured = [self._measurement(one, attrition) for one in without_labels(item.measurements)]
         return told | {"partition": delivery, "measurements": measured}
 
     def _rows_out(self, step: AttritionStep) -> int | str | None:

@@ -1,6 +1,7 @@
 """Suppression of flagged members: fewest first, chosen on one stream and judged on others."""
 
 import hashlib
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -12,7 +13,7 @@ from deid_assets.methods.adversary.two_readings import Adversary
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice import choice
 from deid_assets.methods.lattice.choice import choose_generalization, suppress_flagged
-from deid_assets.methods.lattice.flagged_members import fewest_to_suppress, members_to_suppress
+from deid_assets.methods.lattice.flagged_members import fewest_to_suppress, members_of_classes_to_suppress, members_to_suppress
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 
 MAX_SHARE, CONFIDENCE, DRAWS = 0.05, 0.99, 20_000
@@ -36,7 +37,7 @@ class Recorded(NodeComputation):
         self.chose.add(stream_key)
         return super().flagged_targets(node, stream_key, draws, **options)
 
-    def keeping(self, keep):
+    def keeping(self, keep, suppressed_count=None):
         return Recorded(self.data.keeping(keep), self.dimensions, self.k, self.index)
 
     def with_power(self, power):
@@ -230,6 +231,68 @@ class TestChoice:
     def test_the_same_streams_choose_the_same_members(self):
         first, second = (choose(computation_of(population(rare=30)), [], others=[(0,)], suppress_at_most=0.3) for _ in range(2))
         assert np.array_equal(first.suppressed, second.suppressed)
+
+
+class TestWorstClass:
+    """One class in twelve holds what risk there is: the average is within its limit, the class is not."""
+
+    @staticmethod
+    def computation(rare: int = 6) -> Recorded:
+        data = population(rare=rare, members=1_200)
+        classes = np.zeros((1_200, 1), int)
+        classes[:100] = 1
+        with_classes = replace(data, demographics=classes, demographic_domains=(Domain((np.arange(2),)),))
+        return computation_of(with_classes)
+
+    @staticmethod
+    def chosen(computation, at_most, suppress_at_most, candidates=((0,),), **settings):
+        return choose_generalization(
+            computation, list(candidates), [], adversary_of(computation.data), keys, MAX_SHARE, DRAWS, CONFIDENCE,
+            suppress_at_most, aim=0.8, worst_class_at_most=at_most, **settings,
+        )  # fmt: skip
+
+    def test_without_a_limit_by_class_the_average_hides_it(self):
+        choice, _ = self.chosen(self.computation(), None, 0.05)
+        assert choice.node == (0,) and not choice.suppressed.any()
+
+    def test_a_candidate_is_tried_again_without_those_found_most_often(self):
+        computation = self.computation()
+        choice, passed_over = self.chosen(computation, 0.02, 0.05)
+        assert choice.node == (0,) and passed_over == {}
+        suppressed = np.flatnonzero(choice.suppressed)
+        assert 0 < len(suppressed) <= 6 and (suppressed < 6).all(), "those with rare values, and nobody else"
+        rest = computation.keeping(~choice.suppressed)
+        shares = rest.keeping(rest.data.demographics[rest.data.targets, 0] == 1).measure((0,), keys("other"), 50_000).share
+        assert shares < 0.02
+
+    def test_no_more_of_them_than_the_policy_allows(self):
+        for allowed in (0.0, 1 / 1_200):
+            choice, passed_over = self.chosen(self.computation(), 0.005, allowed)
+            assert choice is None and passed_over == {(0,): "share at high risk of the worst class"}
+
+    def test_a_coarser_candidate_is_next(self):
+        choice, passed_over = self.chosen(self.computation(), 0.005, 0.0, candidates=[(0,), (2,)])
+        assert choice.node == (2,) and list(passed_over) == [(0,)]
+
+    def test_draws_that_chose_members_never_judge_them(self):
+        computation = self.computation()
+        choice, _ = self.chosen(computation, 0.02, 0.05)
+        judged = {key for key, _ in computation.judged}
+        assert choice.suppressed.any() and computation.chose and not judged & computation.chose
+
+    def test_other_gates_judge_the_rest(self):
+        refusing = Refusing()
+        refusing.failing = lambda node, suppressed: "another gate" if suppressed.any() else None
+        choice, passed_over = self.chosen(self.computation(), 0.02, 0.05, other_gates=refusing)
+        assert choice is None and passed_over == {(0,): "another gate"}
+
+    def test_members_go_in_the_order_of_their_own_probability(self):
+        drawn, flagged = np.full(6, 20), np.array([9, 9, 1, 0, 0, 0])
+        own, classes = np.array([0.3, 0.6, 0.05, 0, 0, 0]), np.array([0, 0, 0, 1, 1, 1])
+        of_classes = members_of_classes_to_suppress(drawn, flagged, 0.2, own, classes, np.array([0.3, 0.3]))
+        assert of_classes.tolist() == [1]
+        both = members_of_classes_to_suppress(drawn, flagged, 0.05, own, classes, np.array([0.3, 0.3]))
+        assert both.tolist() == [0, 1], "then the average"
 
 
 class TestExtract:

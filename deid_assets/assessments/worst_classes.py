@@ -1,0 +1,232 @@
+"""The classes and the members at whom simulated adversaries succeed most often, beside the average (methods#worst-classes)."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Image, Limit, Work
+from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node
+from deid_assets.assessments.evidence import Measurement, exact
+from deid_assets.assessments.kernel_input import PopulationTables, adversary_of, member_columns, node_computation
+from deid_assets.assessments.published import Published, written
+from deid_assets.assessments.released_rows import kept_targets
+from deid_assets.cluster.executors import search_executor
+from deid_assets.figures.tables import ReportTable
+from deid_assets.figures.worst_figures import class_shares_figure, member_flags_figure
+from deid_assets.methods.adversary.two_readings import literal_power
+from deid_assets.methods.attacks.worst_classes import (
+    FRESH_DRAWS,
+    MOSTLY,
+    ClassShares,
+    MemberClasses,
+    RiskByClass,
+    RiskByMember,
+    risk_by_member,
+)
+from deid_assets.methods.canaries.checks import classes_of_canaries
+from deid_assets.methods.statistics.confidence import confidence_of_try
+from deid_assets.policy.models import Policy
+from deid_assets.store.tables import Table
+
+NAME = "worst_classes"
+WORST, MEMBERS = "worst_class_high_risk_share", "members_mostly_at_high_risk"
+FLAGS = "flags_of_members_mostly_at_high_risk"
+OF_CLASS, FLAGS_ABOVE = "high_risk_share_of_class/", "flags_of_members_above/"
+"""Names of the distributions: by class, the worst first, named by its labels in the restricted edition; and by member."""
+CLASSES_TOLD = 100
+"""Number of classes that are listed, the worst ones."""
+PROBABILITIES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Of the members in the distribution of flags."""
+_SECTION = "methods#worst-classes"
+
+
+def assess(work: Work[Policy]) -> Assessed:
+    """Evidence: share at high risk of the worst demographic class, and members who are mostly at high risk.
+
+    A class consists of the released members with the same released person-level values. A pilot fixes the number of draws
+    of each; fresh draws judge once, and the bounds hold for all classes together. Members who are flagged in about 20 draws get
+    about 200 fresh ones, which estimate their own probability of being at high risk.
+    """
+    policy, tables = work.policy, work.tables
+    chosen, domains = tables["chosen_generalization"], tables["value_domains"]
+    node, levels = chosen_node(policy, chosen), chosen_levels(policy, chosen)
+    tried = work.history.try_at(levels)
+    confidence = confidence_of_try(policy.risk.gate.confidence, tried.number)
+    whole = node_computation(policy, PopulationTables.of(tables), node)
+    keep = kept_targets(tables["member_profiles"], tables["suppressed_members"])
+    computation = whole.keeping(keep)
+    limit = policy.risk.worst_class_share_at_most
+    with search_executor() as executor:
+        adversary = adversary_of(policy, tables["member_profiles"]).of(keep)
+        literal = computation.with_power(literal_power(computation, node, adversary))
+        risk = RiskByClass(computation, literal, node, executor)
+        pilot, judgement = (work.stream_key(f"{what} of classes", tried.number) for what in ("pilot", "judgement"))
+        found = risk.measured_once(judgement) if limit is None else risk.judged(pilot, judgement, limit, confidence)
+        first, fresh = (work.stream_key(purpose, tried.number) for purpose in ("members once", "members again"))
+        members = risk_by_member(computation, node, first, fresh, executor)
+    named = class_names(policy, levels, domains, risk.classes)
+    canaries = classes_of_canaries(
+        whole.data, whole.generalization(node), whole.k, work.stream_key("canaries of worst classes")
+    )
+    measured = worst_measurements(policy, found, named, members, work.commitment, tried.number)
+    worst = int(np.argmax(found.shares))
+    return Assessed(
+        measured,
+        canaries,
+        tried,
+        {
+            "worst_class": named[worst],
+            "classes": _table(found, named, confidence),
+            "by_class": Image(class_figure(measured), "share at high risk of each class, with bounds and the limit"),
+            "by_member": Image(
+                member_figure(measured), "share of all flags that members above a probability of their own hold"
+            ),
+        },
+    )
+
+
+def class_names(policy: Policy, levels: Mapping[str, int], domains: Table, classes: MemberClasses) -> list[str]:
+    """Name each class by its labels, such as 'AgeAtFirstClaim 40+, Sex F'; a missing value is blank."""
+    columns = member_columns(policy)
+    frame, texts = domains.frame(), []
+    for place, column in enumerate(columns):
+        own = frame[(frame["quasi_identifier"] == column) & (frame["level"] == levels[column])]
+        labels = dict(zip(own["level_code"].tolist(), own["label"].tolist(), strict=True))
+        released = policy.quasi_identifier(column).release_as
+        texts.append(
+            [f"{released} {'blank' if pd.isna(labels[code]) else labels[code]}" for code in classes.values[:, place].tolist()]
+        )
+    return [", ".join(own) for own in zip(*texts, strict=True)] if texts else ["everybody"] * len(classes)
+
+
+def worst_measurements(
+    policy: Policy, found: ClassShares, named: Sequence[str], members: RiskByMember, commitment: str, number: int
+) -> tuple[Measurement, ...]:
+    """The worst class, which is a gate if the policy limits it; members mostly at high risk; and both distributions.
+
+    `number` is that of the try.
+    """
+    confidence, limit = confidence_of_try(policy.risk.gate.confidence, number), policy.risk.worst_class_share_at_most
+    shares, bounds = found.shares, found.bounds(confidence)
+    mostly, flags = members.above(MOSTLY)
+    total = int(members.flags.sum())
+
+    def of_draws(name: str, unit: str, value: float, bound: float, draws: int, at_most: float | None) -> Measurement:
+        return Measurement(
+            name=name, unit=unit, value=value, bound=bound, threshold=at_most, comparison="at_most",
+            statistic="upper_bound", confidence=confidence, method=NAME, section=_SECTION, sample_size=draws,
+            seed_commitment=commitment, gating=at_most is not None,
+        )  # fmt: skip
+
+    def of_flags(name: str, value: float) -> Measurement:
+        return exact(
+            name, "share of trials", value, None, "risk_by_member", _SECTION, total, gating=False, seed_commitment=commitment
+        )
+
+    worst_first = np.argsort(-shares, kind="stable")[:CLASSES_TOLD].tolist()
+    return (
+        of_draws(WORST, "share of draws", shares.max(), bounds.max(), int(found.draws.sum()), limit),
+        exact(
+            MEMBERS, "share of released members", mostly, None, "risk_by_member", _SECTION, len(members.share),
+            gating=False, seed_commitment=commitment,
+        ),
+        of_flags(FLAGS, flags),
+        *(
+            of_draws(f"{OF_CLASS}{named[own]}", "share of trials", shares[own], bounds[own], int(found.draws[own]), None)
+            for own in worst_first
+        ),
+        *(of_flags(f"{FLAGS_ABOVE}{share:g}", members.above(share)[1]) for share in PROBABILITIES),
+    )  # fmt: skip
+
+
+def _table(found: ClassShares, named: Sequence[str], confidence: float) -> pd.DataFrame:
+    rows = zip(named, found.draws.tolist(), found.shares.tolist(), found.bounds(confidence).tolist(), strict=True)
+    columns = ["class", "draws", "share at high risk", "joint upper bound"]
+    return pd.DataFrame(rows, columns=columns).sort_values(columns[2], ascending=False, kind="stable").head(CLASSES_TOLD)
+
+
+def without_labels(measured: Iterable[Measurement]) -> Iterator[Measurement]:
+    """Yield measurements as the public edition names them: classes by their rank, the worst first.
+
+    Recipients need not be told whom to look for first.
+    """
+    rank = 0
+    for found in measured:
+        labelled = found.name.startswith(OF_CLASS)
+        rank += labelled
+        yield replace(found, name=f"{OF_CLASS}{rank}") if labelled else found
+
+
+def class_figure(measured: Iterable[Any]) -> bytes:
+    """Draw the classes, the worst first, from measurements or from those of a public edition."""
+    by_name = {found.name: found for found in measured}
+    classes = [found for name, found in by_name.items() if name.startswith(OF_CLASS)]
+    return class_shares_figure([(found.value, found.bound) for found in classes], by_name[WORST].threshold)
+
+
+def member_figure(measured: Iterable[Any]) -> bytes:
+    """Draw what members above a probability of their own hold of all flags, from the same."""
+    return member_flags_figure(list(flags_above(measured)))
+
+
+def flags_above(measured: Iterable[Any]) -> Iterator[tuple[float, float | None]]:
+    """Yield each probability, and the share of all flags that members above it hold."""
+    for found in measured:
+        if found.name.startswith(FLAGS_ABOVE):
+            yield float(found.name.removeprefix(FLAGS_ABOVE)), found.value
+
+
+def report_table(found: Published) -> ReportTable:
+    """The report's table: the worst class beside the others, and the members who are mostly at high risk."""
+    rows = (
+        ("draws about the worst class that are at high risk", WORST),
+        ("released members whose own probability of being at high risk is above one half", MEMBERS),
+        ("their part of all draws at high risk", FLAGS),
+    )
+    return ReportTable(
+        "worst-classes",
+        "The worst class, and the worst members",
+        "The share at high risk is an average over released members. A class has the same released values of a person; "
+        "of the worst one, more draws may be at high risk. A member's own probability is estimated from about "
+        f"{FRESH_DRAWS} draws. The publisher's edition of the manifest names the classes.",
+        (("Share", "name"), ("Measured", "number")),
+        tuple((label, text) for label, name in rows if (text := written(found, name))),
+    )
+
+
+def _limit(policy: Policy) -> Limit | None:
+    at_most = policy.risk.worst_class_share_at_most
+    return None if at_most is None else Limit(at_most, policy.risk.gate.confidence)
+
+
+WORST_CLASSES = Assessment(
+    NAME,
+    version="1",
+    policy_sections=("risk", "adversary"),
+    inputs=(
+        "member_profiles", "grouped_claims", "truncated_claims", "value_domains", "adversary_power", "chosen_generalization",
+        "suppressed_members", *CANDIDATE,
+    ),
+    measure=assess,
+    draws="judged",
+    gates=(
+        Gate(
+            WORST,
+            "worst_class_high_risk_share_within_threshold",
+            "In no class of members with the same released person-level values do more than the allowed share of simulated "
+            "adversaries find too few members of the population.",
+            "Share at high risk of the worst class of members with the same released person-level values, with a bound that "
+            "holds for all classes together.",
+            HALF,
+            _limit,
+            remedy="The worst class is named in the metadata of worst_classes. Allow more suppressed members "
+            "(risk.suppression.at_most): those whom adversaries find most often go first. Or make a column that divides the "
+            "class coarser, or raise risk.worst_class_share_at_most.",
+        ),
+    ),
+    shaped_by={"risk_by_member": ("adversary", "risk")},
+    report_table=report_table,
+)  # fmt: skip

@@ -1,0 +1,90 @@
+"""Figures of what an average over draws hides: the share at high risk by class, and whose flags they are."""
+
+from collections.abc import Sequence
+
+from matplotlib.ticker import MaxNLocator
+
+from deid_assets.figures.rendering import BLUE, GREY, THRESHOLD, VERMILION, new_figure, plain, rendered, styled
+
+_WIDTH, _HEIGHT = 4.4, 2.9
+"""Inches: narrow, so that the text stays legible on a phone, where a figure is scaled to the screen."""
+
+
+@styled()
+def class_shares_figure(classes: Sequence[tuple[float | None, float | None]], limit: float | None) -> bytes:
+    """Draw the share at high risk of each class with its upper bound, the worst first, and the limit.
+
+    Parameters
+    ----------
+    classes
+        (share, bound) of each class; None is not drawn.
+    limit
+        The policy's limit of the bounds; None for none. Classes above it are drawn hollow.
+
+    Returns
+    -------
+    bytes
+        SVG or PNG.
+
+    Raises
+    ------
+    ValueError
+        If there are no classes.
+    """
+    if not classes:
+        raise ValueError("a figure of classes needs a class")
+    figure, axes = new_figure(_WIDTH, _HEIGHT)
+    for place, (share, bound) in enumerate(classes, start=1):
+        if share is None:
+            continue
+        top = share if bound is None else bound
+        failed = limit is not None and top > limit
+        color = VERMILION if failed else BLUE
+        axes.plot([place, place], [100 * share, 100 * top], color=color, linewidth=1.4)
+        axes.plot(place, 100 * share, "D" if failed else "o", markersize=4.5, color=color,
+                  markerfacecolor="white" if failed else color, zorder=4)  # fmt: skip
+    if limit is not None:
+        axes.axhline(100 * limit, color=THRESHOLD, linewidth=1.2, linestyle=(0, (4, 2)))
+        axes.annotate(f"at most {plain(100 * limit)}", (1, 100 * limit), xycoords=("axes fraction", "data"), xytext=(0, 3),
+                      textcoords="offset points", ha="right", fontsize=8)  # fmt: skip
+    axes.set_ylim(bottom=0)
+    axes.set_xlim(0.3, len(classes) + 0.7)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.yaxis.set_major_formatter(lambda value, _: plain(value))
+    axes.set_xlabel("classes, the worst first")
+    axes.set_ylabel("draws at high risk [%]")
+    return rendered(figure)
+
+
+@styled()
+def member_flags_figure(rows: Sequence[tuple[float, float | None]]) -> bytes:
+    """Draw the share of all flags that members hold whose own probability is above a number.
+
+    Parameters
+    ----------
+    rows
+        (own probability, share of all flags), with ascending probabilities; None is not drawn.
+
+    Returns
+    -------
+    bytes
+        SVG or PNG.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows.
+    """
+    if not rows:
+        raise ValueError("a figure of members needs rows")
+    figure, axes = new_figure(_WIDTH, _HEIGHT)
+    drawn = [(100 * own, 100 * share) for own, share in rows if share is not None]
+    axes.plot([own for own, _ in drawn], [share for _, share in drawn], "o-", color=BLUE, linewidth=1.6, markersize=4.5)
+    for own, share in drawn:
+        axes.annotate(plain(share, 2), (own, share), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8)
+    axes.axvline(50, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
+    axes.set_ylim(0, 108)
+    axes.set_xlim(0, 100)
+    axes.set_xlabel("own probability of a member is above [%]")
+    axes.set_ylabel("share of all draws at high risk [%]")
+    return rendered(figure)

@@ -1,0 +1,178 @@
+"""The worst class and the worst members as evidence: what gates, what is told, and to whom."""
+
+import hashlib
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from deid_assets.assessments import worst_classes
+from deid_assets.assessments.discrimination import passes
+from deid_assets.assessments.evidence import Context, Evidence, judge
+from deid_assets.assessments.registry import required_measurements
+from deid_assets.assessments.worst_classes import (
+    FLAGS,
+    MEMBERS,
+    OF_CLASS,
+    WORST,
+    WORST_CLASSES,
+    class_figure,
+    member_figure,
+    report_table,
+    without_labels,
+    worst_measurements,
+)
+from deid_assets.methods.attacks import worst_classes as method
+from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
+from deid_assets.methods.attacks.worst_classes import ClassShares, RiskByMember
+from deid_assets.methods.canaries import checks
+from deid_assets.methods.canaries.checks import classes_of_canaries
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound, confidence_of_try
+from deid_assets.policy.explanation import explain
+from deid_assets.policy.loading import policy_from
+from deid_assets.release.manifest.public_numbers import PublicNumbers
+from deid_assets_tests.methods.cases import KEY, middling_case
+from deid_assets_tests.scenarios.policies import SMALL, changed
+
+NAMED = ["AgeAtFirstClaim 0-19, Sex F", "AgeAtFirstClaim 80+, Sex blank"]
+MEMBERS_OF_THREE = RiskByMember(np.array([0.9, 0.3, 0.0]), np.array([18, 6, 0]))
+
+
+def policy(limit: float | None = 0.05):
+    return policy_from(changed(SMALL, risk__worst_class_share_at_most=limit))
+
+
+def measured(flagged, limit=0.05, number=1, draws=20_000):
+    found = ClassShares(np.full(len(flagged), draws), np.array(flagged))
+    return worst_measurements(policy(limit), found, NAMED, MEMBERS_OF_THREE, "c" * 64, number)
+
+
+def by_name(measurements):
+    return {one.name: one for one in measurements}
+
+
+def judged(measurements, limit=0.05, number=1):
+    evidence = Evidence(worst_classes.NAME, "d", "p", "0" * 64, WORST_CLASSES.version, measurements, number)
+    required = [one for one in WORST_CLASSES.required(policy(limit)) if one.measurement == WORST]
+    context = Context("d", "p", {worst_classes.NAME: "0" * 64}, {worst_classes.NAME: WORST_CLASSES.version},
+                      {worst_classes.NAME: number})  # fmt: skip
+    return [(one.rule, one.name) for one in judge([evidence], required, context)]
+
+
+class TestGate:
+    def test_compares_the_largest_joint_bound(self):
+        for number in (1, 2):
+            one = by_name(measured([100, 800], number=number))[WORST]
+            each = confidence_of_each(confidence_of_try(0.99, number), 2)
+            assert one.value == 0.04 and one.bound == clopper_pearson_upper_bound(800, 20_000, each)
+            assert one.statistic == "upper_bound" and one.gating and one.passed
+            assert not judged(measured([100, 800], number=number), number=number)
+
+    def test_refuses_a_class_over_its_limit_although_the_others_are_not(self):
+        assert judged(measured([0, 1_200])) == [("failed_measurement", f"worst_classes/{WORST}")]
+
+    def test_refuses_a_class_of_which_only_the_bound_is_over(self):
+        one = by_name(measured([0, 960]))[WORST]
+        assert one.value < 0.05 < one.bound and one.failed_by_chance
+        assert judged(measured([0, 960]))
+
+    def test_refuses_evidence_that_did_not_judge_it(self):
+        for wrong, rule in (
+            (measured([0, 0], limit=None), "not_gating"),
+            (measured([0, 0], limit=0.2), "another_threshold"),
+            (tuple(one for one in measured([0, 0]) if one.name != WORST), "absent_measurement"),
+        ):
+            assert judged(wrong) == [(rule, f"worst_classes/{WORST}")]
+        assert judged(measured([0, 0], number=1), number=2) == [("laxer_confidence", f"worst_classes/{WORST}")]
+
+    def test_would_refuse_a_release_that_discloses_half_of_its_members(self):
+        assert not passes(by_name(measured([0, 0], limit=1 / 3))[WORST], WORST_CLASSES.gates[0].disclosed)
+
+    def test_is_optional(self):
+        one = by_name(measured([0, 9_000], limit=None))[WORST]
+        assert not one.gating and one.threshold is None and one.value == 0.45
+        assert WORST not in {found.measurement for found in required_measurements(policy(None))}
+
+
+class TestPolicy:
+    def test_without_the_key_nothing_about_it_changes(self):
+        """Its hash was that of an earlier version, which did not know the key."""
+        without = policy_from(SMALL)
+        assert "worst_class_share_at_most" not in without.content()["risk"]
+        assert without.hash == policy(None).hash and without.section_hash("risk") == policy(None).section_hash("risk")
+        assert without.hash != policy().hash and "worst_class_share_at_most" in policy().content()["risk"]
+
+    def test_is_explained(self):
+        assert "in each class of members with the same released person-level values, at most 5 %" in explain(policy())
+        assert "the worst class of members with the same released person-level values is measured" in explain(policy(None))
+
+
+class TestToldInPublic:
+    def public(self):
+        numbers = PublicNumbers(lambda cell, shape, count: count, {})
+        evidence = Evidence(worst_classes.NAME, "d", "p", "0" * 64, "1", measured([100, 800]), 1)
+        return numbers.evidence(evidence, "delivery", ())["measurements"]
+
+    def test_the_restricted_edition_names_the_classes_the_worst_first(self):
+        told = [one.name for one in measured([100, 800]) if one.name.startswith(OF_CLASS)]
+        assert told == [f"{OF_CLASS}{NAMED[1]}", f"{OF_CLASS}{NAMED[0]}"]
+
+    def test_the_public_edition_ranks_them(self):
+        text = json.dumps(self.public())
+        assert "AgeAtFirstClaim" not in text and f'"{OF_CLASS}1"' in text and f'"{OF_CLASS}2"' in text
+        assert len(list(without_labels(measured([100, 800])))) == len(measured([100, 800]))
+
+    def test_both_measurements_stand_in_it(self):
+        told = {one["name"]: one for one in self.public()}
+        assert told[WORST]["value"] == 0.04 and told[WORST]["passed"]
+        assert told[MEMBERS]["protected"] is True and told[MEMBERS]["threshold"] is None
+
+    def test_a_share_of_members_is_protected_and_that_of_their_flags_counts_nobody(self):
+        found = by_name(measured([100, 800]))
+        assert found[MEMBERS].value == pytest.approx(1 / 3) and found[MEMBERS].counts_people
+        assert found[FLAGS].value == 0.75 and not found[FLAGS].counts_people
+
+    def test_the_report_has_a_table_and_both_figures(self):
+        told = {one["name"]: one for one in self.public()}
+        assert report_table(told).rows[0][1].startswith("4 % (up to 4.")
+        assert class_figure(measured([100, 800])).startswith(b"<?xml") and member_figure(measured([0, 0])).startswith(b"<?xml")
+
+
+class TestCanaries:
+    data, dimensions = middling_case()
+    levels = NodeComputation(data, dimensions, k=20).generalization((1, 1))
+
+    def found(self):
+        return classes_of_canaries(self.data, self.levels, 20, hashlib.sha256(KEY).digest()[:16])
+
+    def test_are_found_by_class_and_by_member(self):
+        found = self.found()
+        assert found.share == 1 and found.draws > 10
+
+    def test_one_that_mixes_the_classes_misses_them(self, monkeypatch):
+        def mixed(computation, node):
+            classes = method.classes_of_members(computation, node)
+            return replace(classes, of_target=np.roll(classes.of_target, 1))
+
+        monkeypatch.setattr(checks, "classes_of_members", mixed)
+        assert self.found().share < 1
+
+    def test_one_that_overlooks_a_column_misses_them(self, monkeypatch):
+        def one_class(computation, node):
+            return method.classes_of_members(computation, computation.generalization(node, without_demographics=(0,)))
+
+        monkeypatch.setattr(checks, "classes_of_members", one_class)
+        assert self.found().share < 1
+
+    @pytest.mark.parametrize("name", ["flagged_by_class", "risk_by_member"])
+    def test_one_that_flags_nobody_misses_them(self, monkeypatch, name):
+        honest = getattr(checks, name)
+
+        def nobody(*of):
+            found = honest(*of)
+            return found * 0 if name == "flagged_by_class" else replace(found, share=found.share * 0)
+
+        monkeypatch.setattr(checks, name, nobody)
+        assert self.found().share < 1
