@@ -39,11 +39,11 @@ from deid_assets.methods.disclosure.absence import NO_BOUND, AbsenceByClass, abs
 from deid_assets.methods.disclosure.demographic_classes import demographic_risk
 from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound
-from deid_assets.policy.loading import policy_from
+from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.release.manifest.public_numbers import PublicNumbers
 from deid_assets_tests.policy.policy_texts import public_values
 
-POLICY = policy_from(public_values(risk__worst_class_share_at_most=0.05))
+POLICY = policy_by_name("heritage_public")
 LIMIT = POLICY.risk.max_high_risk_share
 SIZES = demographic_risk((500,), (100,), k=20)
 NO_CLASS_AT_RISK = ClassShares(np.array([8_192]), np.array([0]))

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from deid_assets.methods.adversary.two_readings import Adversary
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice import choice
+from deid_assets.methods.lattice.candidate_gates import DEMOGRAPHICS
 from deid_assets.methods.lattice.choice import choose_generalization, suppress_flagged
 from deid_assets.methods.lattice.flagged_members import fewest_to_suppress, members_of_classes_to_suppress, members_to_suppress
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 
 MAX_SHARE, CONFIDENCE, DRAWS = 0.05, 0.99, 20_000
+COARSEST = (2,)
 
 
 def keys(name: str) -> bytes:
@@ -89,8 +91,8 @@ class Refusing:
     def failing_however_suppressed(self, node, share):
         return "another gate" if node in self.nodes and self.whoever else None
 
-    def small_classes_however_suppressed(self, node, share):
-        return node in self.nodes
+    def failing_everywhere(self, share):
+        return DEMOGRAPHICS if COARSEST in self.nodes else None
 
 
 class TestMembersToSuppress:
