@@ -35,13 +35,17 @@ def test_a_policy_from_before_the_factor_keeps_its_hash_and_its_gates():
 
 
 @pytest.mark.parametrize(
-    ("name", "factor", "disappearance"),
-    [("heritage", 1.25, 0.15), ("heritage_public", 1.25, 0.15), ("desynpuf", 1.7, 0.3), ("claims_dates", 1.7, 0.3)],
+    ("name", "absence", "changes"),
+    [
+        ("heritage", {"absence_factor": 1.25}, 0.15),
+        ("heritage_public", {"absence_factor": 1.25}, 0.15),
+        ("desynpuf", {"absence_posterior": 0.3}, 0.3),
+        ("claims_dates", {"absence_posterior": 0.3}, 0.3),
+    ],
 )
-def test_shipped_policies_limit_the_factor_and_not_the_average(name, factor, disappearance):
-    assert demanded(policy_by_name(name)) == {
-        "absence_factor": factor, "disappearance_posterior": disappearance, "appearance_posterior": disappearance
-    }  # fmt: skip
+def test_shipped_policies_limit_the_factor_or_the_average(name, absence, changes):
+    found = {"disappearance_posterior": changes, "appearance_posterior": changes} | absence
+    assert demanded(policy_by_name(name)) == found
 
 
 def test_both_limits_gate_where_both_are_set():
