@@ -146,7 +146,8 @@ class _OfLog:
         lineage = recorded_lineage(instance, own.made, published.public.get("lineage", {}))
         run = recorded_run(instance, own.made.run)
         before = () if run is None else recorded_runs_before(instance, run)
-        differing = tuple(differing_records(instance, lineage))
+        approved = bool((published.public.get("approval") or {}).get("by"))
+        differing = tuple(differing_records(instance, lineage, approved))
         return cls(lineage, tuple(recorded_checks(instance, lineage)), run, before, differing)
 
     def problems(self, home: Home, published: PublishedRelease) -> list[str]:

@@ -438,11 +438,17 @@ def _runs_behind(instance: dg.DagsterInstance, lineage: Lineage) -> list[str]:
     return list(dict.fromkeys(runs))
 
 
-def differing_records(instance: dg.DagsterInstance, lineage: Lineage) -> list[str]:
+def differing_records(instance: dg.DagsterInstance, lineage: Lineage, approved: bool = False) -> list[str]:
     """Where the log contradicts itself about a release, each as a sentence.
 
     Dagster keeps what is about an asset twice: in the log of the run, and by asset. In files these are two files for each run,
     and somebody who edits one of them, or deletes a check from it, leaves the other as it was.
+
+    Parameters
+    ----------
+    approved
+        Whether a person approved the release, according to its manifest. It was recorded after its run, whose checks of the
+        release itself had nothing to judge.
     """
     every = {(made.asset, made.event): made for made in (*lineage.before.values(), lineage.release)}
     differing: set[str] = set()
@@ -469,6 +475,8 @@ def differing_records(instance: dg.DagsterInstance, lineage: Lineage) -> list[st
     for made in every.values():
         if made.run and serialize_value(_entry_of(instance, made)) not in made_in_runs:
             differing.add(made.asset)
+        if approved and made == lineage.release:
+            continue
         for run, asset, check in sorted(planned):
             if (run, asset) == (made.run, made.asset) and (asset, check, made.event) not in evaluated:
                 missing.add(f"{asset}/{check}")

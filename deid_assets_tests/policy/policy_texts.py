@@ -30,6 +30,7 @@ DISCLOSURE_LIMITS = {
 }
 EVERY_LIMIT = DISCLOSURE_LIMITS | {
     "removal__absence_factor_at_most": 1.25,
+    "risk__worst_class_share_at_most": 0.05,
     "attack_sensitivity__unconditional": {"at_most": 0.3},
     "attack_sensitivity__given_membership": {"at_most": 0.3},
     "inpatient_attack__at_most": 0.05,

@@ -83,7 +83,9 @@ def test_the_summary_is_there_as_json_and_short(published):
     assert [one["column"] for one in found["kept"]] == [qi.release_as for qi in policy.quasi_identifiers.all]
     console = Console(file=io.StringIO(), width=200)
     print_summary(console, home, policy, delivery, summary, 12.34, Detail.QUIET)
-    assert console.file.getvalue() == f"Published  {published.release}\n"
+    remark, said = console.file.getvalue().splitlines()
+    assert remark.startswith("Laxer than the reference thresholds: risk.max_high_risk_share is 0.015")
+    assert said == f"Published  {published.release}"
 
 
 def test_risk_figures_are_numbers_of_the_assessments_which_the_ui_plots_over_deliveries(published):

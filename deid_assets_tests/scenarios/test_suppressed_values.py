@@ -92,7 +92,8 @@ def test_nothing_new_is_made_under_its_policy(root, tmp_path, command, by_file):
     file = tmp_path / "another.yaml"
     exit_code, printed = deid_here(root, *command, file if by_file else "small")
     said = unwrapped(printed)
-    assert exit_code == ERROR and said == f"error: {f'policy file {file}' if by_file else 'policy small'}: {INSTEAD}"
+    where = f"policy file {file}" if by_file else f"adopted policy {root / 'policies' / 'small'}"
+    assert exit_code == ERROR and said == f"error: {where}: {INSTEAD}"
     assert not (root / "policies" / "another").exists()
 
 
