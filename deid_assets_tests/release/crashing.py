@@ -6,7 +6,7 @@ Run as a script by `test_crashes`, so that the fork happens in a process without
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from deid_assets.errors import ReleaseError
@@ -253,8 +253,8 @@ def remembered(home: Path) -> Remembered:
     return known
 
 
-def crash_journal(root: Path, every: int) -> None:
-    """Crash every kind of decision that the journal records at every `every`-th of its system calls.
+def crash_journal(root: Path, every: int, only: Sequence[str] = ()) -> None:
+    """Crash every kind of decision that the journal records, or some kinds, at every `every`-th of its system calls.
 
     Prints one line per crash: the decision, the call's number, and "before" or "after"; or what is wrong. Nothing that was
     remembered before is forgotten, and the decision can be made afterwards.
@@ -278,7 +278,7 @@ def crash_journal(root: Path, every: int) -> None:
         ("set rules", _with_release, _set_rules, lambda known, _: bool(known.rules)),
         ("drop rules", lambda home: (_with_release(home), _set_rules(home)), _drop_rules, lambda known, _: not known.rules),
     ]  # fmt: skip
-    for name, prepare, decide, is_done in begun:
+    for name, prepare, decide, is_done in [one for one in begun if not only or one[0] in only]:
         for crash_at in range(1, 10_000, every):
             home = root / f"{name.replace(' ', '-')}-{crash_at}"
             prepare(home)
@@ -311,8 +311,8 @@ def _rotations(home: Path) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[3:] == ["journal"]:
-        crash_journal(Path(sys.argv[1]), int(sys.argv[2]))
+    if sys.argv[3:4] == ["journal"]:
+        crash_journal(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[4:])
     elif sys.argv[3:] == ["decisions"]:
         crash_decisions(Path(sys.argv[1]), int(sys.argv[2]))
     else:
