@@ -24,6 +24,7 @@ from deid_assets.release.publication.waiting import (
     staged_editions,
     waiting_folder,
     waiting_folders,
+    waiting_manifest,
 )
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Chain
@@ -95,6 +96,11 @@ class TestWaiting:
         for path in (releases.waiting, *releases.waiting.rglob("*")):
             assert not stat.S_IMODE(path.stat().st_mode) & 0o077
         assert read_waiting(folder_of(releases), releases.key.public) == waiting
+
+    def test_its_manifest_can_be_read_before_it_is_approved(self, releases):
+        wait(releases)
+        shown = waiting_manifest(releases.restricted, "heritage/0001").read_bytes()
+        assert shown == staged_editions(folder_of(releases)).public
 
     def test_its_number_is_taken(self, releases):
         wait(releases)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deid_assets.release.keys import SigningKey
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import _public_certificate, verify
 from deid_assets.release.registry.chain import GENESIS
 from deid_assets.store.digests import bytes_digest, canonical_json
 from deid_assets_tests.release.making import publish
@@ -290,6 +290,14 @@ def test_what_a_certificate_takes_on_trust_is_counted(releases, published):
     recertify(releases, published.folder, lambda told: told.update(failed=[], passed_over=on_trust))
     (check,) = [check for check in verify(published.folder, releases.key.public).checks if check.name == CERTIFIED]
     assert check.outcome == "passed" and check.reason.endswith("failed or is among the 2 passed over")
+
+
+def test_what_a_certificate_says_of_levels_by_class_is_said_to_be_unchecked(published):
+    """Earlier versions had them. The nodes that are the same for all classes are still proven to be no better."""
+    told = json.loads((published.folder / "certificate.json").read_bytes())
+    check = _public_certificate(CERTIFIED, canonical_json(told | {"by_class": {}}), "")
+    assert check.outcome == "passed" and check.reason.endswith("what the certificate says of them is not checked")
+    assert "is not checked" not in _public_certificate(CERTIFIED, canonical_json(told), "").reason
 
 
 def test_a_certificate_rounded_until_it_proves_nothing_is_not_said_to_hold(releases, published):
