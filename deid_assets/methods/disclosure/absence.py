@@ -84,11 +84,6 @@ class AbsenceByClass:
     removed: np.ndarray
 
     @property
-    def alphas(self) -> np.ndarray:
-        """(c,) float: members ever released over eligible members; 0 where nobody is eligible."""
-        return self.released / np.maximum(self.eligible, 1)
-
-    @property
     def factors(self) -> np.ndarray:
         """(c,) float: `absence_factor` of each class; 1 where nobody is eligible."""
         with np.errstate(divide="ignore", invalid="ignore"):
