@@ -486,7 +486,8 @@ def differing_records(instance: dg.DagsterInstance, lineage: Lineage, approved: 
         key = dg.AssetCheckKey(dg.AssetKey.from_user_string(asset), check)
         by_asset = {
             serialize_value(one.event)
-            for one in _records(instance, key, every[asset, number].partition, _Status.SUCCEEDED, _Status.FAILED)
+            for partition in {_partition_of(entry) for entry in entries}
+            for one in _records(instance, key, partition, _Status.SUCCEEDED, _Status.FAILED)
             if one.event is not None and _target(one) == number
         }
         if any(serialize_value(entry) not in by_asset for entry in entries):
@@ -507,6 +508,12 @@ _TOLD_TWICE = {
     dg.DagsterEventType.ASSET_CHECK_EVALUATION,
     dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED,
 }
+
+
+def _partition_of(evaluated: dg.EventLogEntry) -> str | None:
+    """The partition that an evaluation is kept under; None for a check of the newest delivery, whichever that is."""
+    event = evaluated.dagster_event
+    return None if event is None else event.asset_check_evaluation_data.partition
 
 
 def _entry_of(instance: dg.DagsterInstance, made: Materialized) -> dg.EventLogEntry:
