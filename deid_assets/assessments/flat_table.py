@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments.delivered_values import entropies
 from deid_assets.assessments.detail import enough_detail
 from deid_assets.assessments.nodes_to_try import require_levels
 from deid_assets.methods.flat import queries
@@ -24,7 +25,7 @@ from deid_assets.methods.lattice.predictive_tagging import Node, sums_of_losses
 from deid_assets.methods.population.encoding import domains_of, record_codes
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.sources.flat import POPULATION
-from deid_assets.store.tables import Table
+from deid_assets.store.tables import Table, quoted
 
 LEVEL_LOSSES = {"entropy": entropy_losses, "precision": precision_losses}
 CLASS_LOSSES: dict[str, Callable[[ClassTable], float]] = {
@@ -64,27 +65,28 @@ def level_losses(policy: FlatPolicy, table: FlatTable) -> tuple[np.ndarray, ...]
     return LEVEL_LOSSES[kind](table) if kind in LEVEL_LOSSES else None
 
 
-def kept_information(policy: FlatPolicy, table: FlatTable, levels: Mapping[str, int]) -> dict[str, float]:
-    """The share of information that each generalized column keeps at its level, over the delivered records."""
-    return {name: float(kept[levels[name]]) for name, kept in _kept_at_levels(policy, table).items()}
+def kept_information(policy: FlatPolicy, table: FlatTable, records: Table, levels: Mapping[str, int]) -> dict[str, float]:
+    """The share of the delivered information that each generalized column keeps at its level, over the delivered records."""
+    return {name: float(kept[levels[name]]) for name, kept in _kept_at_levels(policy, table, records).items()}
 
 
-def _kept_at_levels(policy: FlatPolicy, table: FlatTable) -> dict[str, np.ndarray]:
-    """The share of information that each generalized column keeps at each of its levels, (levels,) float, non-increasing."""
+def _kept_at_levels(policy: FlatPolicy, table: FlatTable, records: Table) -> dict[str, np.ndarray]:
+    """The share that each generalized column keeps at each of its levels, (levels,) float, non-increasing."""
+    bits = entropies(records, records.sql, {name: (quoted(name), "true") for name in policy.generalized})
     columns = zip(policy.quasi_identifiers, table.codes.T, table.domains, strict=True)
     return {
-        qi.release_as: information_kept(np.bincount(codes, minlength=domain.sizes[0]), domain)
+        qi.release_as: information_kept(np.bincount(codes, minlength=domain.sizes[0]), domain, bits[qi.release_as])
         for qi, codes, domain in columns
         if qi.release_as in policy.generalized
     }
 
 
-def highest_levels(policy: FlatPolicy, table: FlatTable) -> Node:
+def highest_levels(policy: FlatPolicy, table: FlatTable, records: Table) -> Node:
     """The highest level of each quasi-identifier that keeps what the policy requires, however many records are left out.
 
     The finest level, if even that keeps too little: the gate then refuses with the reason.
     """
-    kept, required = _kept_at_levels(policy, table), policy.detail_at_least
+    kept, required = _kept_at_levels(policy, table, records), policy.detail_at_least
     fewest = table.records - allowed_records(table, policy.risk.max_suppressed)
 
     def highest(name: str, height: int) -> int:
@@ -96,9 +98,9 @@ def highest_levels(policy: FlatPolicy, table: FlatTable) -> Node:
     return tuple(highest(qi.release_as, height) for qi, height in zip(policy.quasi_identifiers, table.heights, strict=True))
 
 
-def search(policy: FlatPolicy, table: FlatTable, pinned: Node | None = None) -> FlatResult:
-    """The best node that keeps enough detail, and every evaluated node; a pinned node is the best, or none is."""
-    risk, tops = policy.risk, highest_levels(policy, table)
+def search(policy: FlatPolicy, table: FlatTable, tops: Node, pinned: Node | None = None) -> FlatResult:
+    """The best node up to `highest_levels`, and every evaluated node; a pinned node is the best, or none is."""
+    risk = policy.risk
     losses = level_losses(policy, table)
     if losses is not None:
         found, every = search_flat_table(table, risk.k, risk.max_suppressed, losses, tops), sums_of_losses(losses)
@@ -134,7 +136,7 @@ def blanks_in_small_classes(policy: FlatPolicy, records: Table, domains: Table) 
     Blanks of these columns join no class there. The coarsest node is that of levels that keep enough detail. The numbers are
     exact and must be protected before they are shown.
     """
-    highest = highest_levels(policy, flat_table(policy, records, domains))
+    highest = highest_levels(policy, flat_table(policy, records, domains), records)
     tops = {qi.release_as: level for qi, level in zip(policy.quasi_identifiers, highest, strict=True)}
     alone = queries.small_records(records, population_of(policy, records), domains, tops, policy.risk.k)
     own = [name for name, top in tops.items() if policy.hierarchy_of(name).missing_label(top) is None]

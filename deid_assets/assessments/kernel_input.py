@@ -10,7 +10,6 @@ import numpy as np
 
 from deid_assets.methods.adversary.two_readings import Adversary
 from deid_assets.methods.kernel.node_computation import NodeComputation
-from deid_assets.methods.lattice.information_loss import kept_at_levels
 from deid_assets.methods.population import encoding
 from deid_assets.methods.population.longitudinal_data import Dimension, LongitudinalData
 from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
@@ -85,17 +84,6 @@ def encoded_data(policy: Policy, tables: PopulationTables) -> LongitudinalData:
         known,
         encoding.powers(tables.power, tables.profiles, claims),
     )
-
-
-def kept_by_level(policy: Policy, data: LongitudinalData, tables: PopulationTables) -> dict[str, np.ndarray]:
-    """Share of information kept at each level, by the released name of every column that the lattice generalizes."""
-    demographics, histories = kept_at_levels(data, lattice_dimensions(policy))
-    members, claims = member_columns(policy), claim_columns(policy)
-    found = {
-        name: demographics[members.index(column)] if column in members else histories[claims.index(column)]
-        for name, column in policy.generalized.items()
-    }
-    return found
 
 
 def kept_at_node(policy: Policy, by_level: Mapping[str, np.ndarray], node: tuple[int, ...]) -> dict[str, float]:

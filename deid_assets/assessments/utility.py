@@ -46,7 +46,7 @@ SCORES = ("score_as_delivered", "score_as_released", "score_of_constant", "score
 OF_DELIVERED, OF_SAMPLED = "of_delivered", "of_sampled"
 """Information left after a step, as a share of what was delivered and of what the sample has: "of_sampled/long_tail"."""
 BITS_BEFORE, BITS_AFTER = "bits_delivered", "bits_released"
-"""Bits of a value of a column: "AgeAtFirstClaim/bits_delivered"."""
+"""Bits of a value of a column, over the released rows: "AgeAtFirstClaim/bits_delivered"."""
 DISPLACEMENT = "displacement"
 CLAIMS_PER_MEMBER = "claims_per_member"
 
@@ -229,7 +229,7 @@ def derived_columns(policy: Policy) -> frozenset[str]:
 
 
 def ledger_measurements(ledger: pd.DataFrame, released: int) -> Iterator[Measurement]:
-    """Share of information left after every step, and bits of a value of each column before and after."""
+    """Share of information left after every step, and bits of a value of each column in the released rows, before and after."""
     values = ledger[(ledger["source_column"] != "") & ledger["bits"].notna()].sort_values("place")
     left = values.assign(held=values["remaining"] * values["bits"])
     columns = left.groupby(["source_table", "source_column"], sort=False)
@@ -246,7 +246,8 @@ def ledger_measurements(ledger: pd.DataFrame, released: int) -> Iterator[Measure
     for (table, column), rows in columns:
         name = rows["released_as"].iloc[0] or column
         name = f"{table}_{name}" if name == "MemberID" else name
-        for what, bits in ((BITS_BEFORE, rows["bits"].iloc[0]), (BITS_AFTER, rows["bits"].iloc[-1])):
+        delivered = rows.loc[rows["step"] == "suppression", "bits"].iloc[0]
+        for what, bits in ((BITS_BEFORE, delivered), (BITS_AFTER, rows["bits"].iloc[-1])):
             yield counted(
                 f"{name}/{what}", "bits", rounded(float(bits), released, _BITS), None, "why_ledger", "methods#why-ledger", None
             )

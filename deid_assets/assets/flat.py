@@ -77,6 +77,7 @@ def record_domains(context: dg.AssetExecutionContext, records: Table, policies: 
 
 @stage_asset(
     policy_sections=["quasi_identifiers", "hierarchies", "population", "risk", "releases", "detail_at_least"],
+    version="2",
     kinds=("duckdb", "numpy"),
 )
 def record_lattice(
@@ -90,7 +91,7 @@ def record_lattice(
         withdrawn = releases_of(workplace).registry.chain().withdrawn
         with guarded(context):
             pinned = pinned_node(policy, last_generalization(workplace.releases_made(), policy.name, withdrawn))
-    found = search(policy, table, pinned)
+    found = search(policy, table, highest_levels(policy, table, records), pinned)
     names = [qi.release_as for qi in policy.quasi_identifiers]
     nodes = nodes_frame(found, names, table.records)
     label = LOSS_LABELS[policy.risk.loss]
@@ -115,7 +116,7 @@ def record_lattice(
     return nodes
 
 
-@stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "risk", "counts", "detail_at_least"])
+@stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "risk", "counts", "detail_at_least"], version="2")
 def record_generalization(
     context: dg.AssetExecutionContext,
     records: Table,
@@ -250,9 +251,11 @@ def release(
                 tuple(levels[qi.release_as] for qi in policy.quasi_identifiers),
                 flat_table(policy, records, record_domains),
             )
-            detail = detail_measurements(kept_information(policy, table, levels), policy.detail_at_least, staged.count())
+            detail = detail_measurements(
+                kept_information(policy, table, records, levels), policy.detail_at_least, staged.count()
+            )
             refusals += detail_refusals(detail)
-            losses, tops = level_losses(policy, table), highest_levels(policy, table)
+            losses, tops = level_losses(policy, table), highest_levels(policy, table, records)
             proof = flat_certificate(policy, record_lattice, chosen, records.count(), losses, tops)
             table_of_people = people_of_records(policy, records, suppressed_records, record_domains, levels)
             released = table_of_people.released_tags(workplace.tags_in_order)

@@ -12,11 +12,11 @@ import pandas as pd
 
 from deid_assets.assessments.absence import absence_in_search, absence_tells_too_much, what_makes_the_factor
 from deid_assets.assessments.chosen_generalization import chosen_frame, levels_at, retained_frame
+from deid_assets.assessments.delivered_values import kept_by_level
 from deid_assets.assessments.kernel_input import (
     PopulationTables,
     adversary_of,
     claim_columns,
-    kept_by_level,
     member_columns,
     node_computation,
 )
@@ -150,31 +150,32 @@ _CHOICE_SECTIONS = [
         "lattice_diagnosis": {
             "description": "Filled only if no node passes: which columns and members carry the risk at the coarsest node, and "
             "which changes of the policy passed when they were tried there.",
-            "metadata": asset_metadata("lattice_diagnosis", _CHOICE_SECTIONS, "5"),
+            "metadata": asset_metadata("lattice_diagnosis", _CHOICE_SECTIONS, "6"),
             "kinds": {"duckdb", "numpy"},
         },
         "passed_over_nodes": {
             "description": "Nodes that were tried and failed on fresh draws, each with the gate that it failed, and nodes that "
             "were not tried, with the reason.",
-            "metadata": asset_metadata("passed_over_nodes", _CHOICE_SECTIONS, "3"),
+            "metadata": asset_metadata("passed_over_nodes", _CHOICE_SECTIONS, "4"),
             "kinds": {"duckdb", "numpy"},
         },
         "chosen_generalization": {
             "description": "The node of least loss among those that pass on fresh draws, in the reading of the search and in "
             "that of the appendix. One row per dimension, with its level and the level's name.",
-            "metadata": asset_metadata("chosen_generalization", _CHOICE_SECTIONS, "5"),
+            "metadata": asset_metadata("chosen_generalization", _CHOICE_SECTIONS, "6"),
             "kinds": {"duckdb", "numpy"},
         },
         "suppressed_members": {
             "description": "Sampled members who are left out because they were flagged, in this release or in earlier ones "
             "linked with it, or would stand out beside an earlier release. They stay in the population.",
-            "metadata": asset_metadata("suppressed_members", _CHOICE_SECTIONS, "7"),
+            "metadata": asset_metadata("suppressed_members", _CHOICE_SECTIONS, "8"),
             "kinds": {"duckdb", "numpy"},
         },
     }
 )
 def generalization_choice(
     context: dg.AssetExecutionContext,
+    members: Table,
     member_profiles: Table,
     grouped_claims: Table,
     truncated_claims: Table,
@@ -197,7 +198,8 @@ def generalization_choice(
         confidence = confidence_of_try(risk.gate.confidence, number)
         computation = node_computation(policy, tables)
         nodes = generalization_lattice.frame().sort_values(["loss", "height", "node"])
-        kept, sampled = kept_by_level(policy, computation.data, tables), len(computation.data.targets)
+        kept = kept_by_level(policy, computation.data, tables, members, eligible_claims)
+        sampled = len(computation.data.targets)
         not_again = tries.not_tried_again(map(parse_node, nodes["node"]), partial(levels_at, policy))
         pinned = {}
         if policy.releases.generalization == "pinned":

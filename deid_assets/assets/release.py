@@ -16,6 +16,7 @@ from deid_assets.assessments.chosen_generalization import (
 from deid_assets.assessments.cross_release_risk import cross_release_refusals, earlier_of
 from deid_assets.assessments.cumulative_attacks import cumulative_refusals, naming_releases
 from deid_assets.assessments.dates import date_refusals, released_dates
+from deid_assets.assessments.delivered_values import kept_by_level
 from deid_assets.assessments.demographic_risk import demographic_measurements, demographics_of
 from deid_assets.assessments.detail import detail_measurements, detail_refusals
 from deid_assets.assessments.earlier_releases import EverReleased
@@ -25,7 +26,6 @@ from deid_assets.assessments.kernel_input import (
     PopulationTables,
     adversary_of,
     kept_at_node,
-    kept_by_level,
     node_computation,
     sampling_fraction,
 )
@@ -388,7 +388,7 @@ def _judge(
     )  # fmt: skip
     refusals += disagreements
     refusals += judgement.measurement_refusals("gate", measured)
-    by_level = kept_by_level(policy, computation.data, tables)
+    by_level = kept_by_level(policy, computation.data, tables, made["members"], made["eligible_claims"])
     detail = detail_measurements(kept_at_node(policy, by_level, node), policy.detail_at_least, staged.members.count())
     refusals += detail_refusals(detail)
     delays = top_code(made["eligible_claims"], ["pay_delay"], policy.top_coding.percentile)

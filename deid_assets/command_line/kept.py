@@ -105,9 +105,9 @@ def print_kept(published: PublishedRelease, console: Console) -> None:
         table.add_row(*map(escape, row))
     console.print(table)
     console.print(
-        "Information kept: bits of the released values, as a share of those that the same values have before a level is chosen "
-        "(0 to 1, rounded down); the gate compares it with detail_at_least. Bits: entropy of a value. Level 1 is the finest. "
-        "Distance: from the distribution of the delivery, with the labels of the release (0 to 1). Numbers are rounded to the "
-        "effect of 25 people.",
+        "Information kept: bits of the released values, as a share of those that were delivered for the same rows (0 to 1, "
+        "rounded down); the gate compares it with detail_at_least. Bits: entropy of a value in the released rows. Level 1 is "
+        "the finest. Distance: from the distribution of the delivery, with the labels of the release (0 to 1). Numbers are "
+        "rounded to the effect of 25 people.",
         soft_wrap=True,
     )

@@ -82,8 +82,8 @@ class ReleasePolicy(Section, ABC):
     hierarchies: dict[Name, AnyHierarchy] = Field(min_length=1, description="hierarchies by name")
     detail_at_least: dict[ColumnName, Detail] = Field(
         {},
-        description="columns, by their names in the release, each with the minimum share of its information that the release "
-        "must keep: a release with less is refused as useless; columns that are not listed may be generalized "
+        description="columns, by their names in the release, each with the minimum share of its delivered information that "
+        "the release must keep: a release with less is refused as useless; columns that are not listed may be generalized "
         "completely",
     )
     accepted_risks: dict[Name, Said] = Field(

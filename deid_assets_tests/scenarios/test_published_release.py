@@ -160,6 +160,16 @@ def test_what_is_left_of_each_column_is_what_its_values_tell(published, manifest
     step = rounding_step(len(labels))
     assert exact - step <= told["AgeAtFirstClaim/information_kept"] <= exact
 
+    released = f"SELECT member_id FROM {profiles.sql} WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed})"
+    members = pipeline.table(KEY, "members")
+    delivered = members.query(f"SELECT days_in_hospital_y2 AS days FROM {members.sql} WHERE member_id IN ({released})")["days"]
+    stays = duckdb.sql(
+        f"SELECT d.DaysInHospital AS label FROM read_csv('{published.release}/data/Members.csv', all_varchar = true)"
+        f" LEFT JOIN read_csv('{published.release}/data/DaysInHospital_Y2.csv', all_varchar = true) AS d USING (MemberID)"
+    ).df()["label"]
+    exact = entropy(stays) / entropy(delivered)
+    assert exact - step <= told["DaysInHospital_Y2/information_kept"] <= exact < 1, "days above the top code are one label"
+
 
 def test_the_why_ledger_ends_at_the_released_rows_and_the_report_says_what_is_kept(published, manifest):
     """The assessment counted the release again; here the files are counted."""

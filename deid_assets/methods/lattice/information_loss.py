@@ -47,16 +47,16 @@ def _bits_lost(counts: np.ndarray, classes: np.ndarray) -> float:
     return float(np.sum(counts[there] * np.log2(groups[classes[there]] / counts[there])))
 
 
-def information_kept(counts: np.ndarray, domain: Domain) -> np.ndarray:
-    """Return the share of an attribute's information that is left at every level: 1 - loss / loss of a single class.
-
-    The reference is the loss of total suppression, not of the hierarchy's top level. A policy whose coarsest level still has
-    classes keeps some information there, and adding coarser levels does not make a policy look better.
+def information_kept(counts: np.ndarray, domain: Domain, delivered_bits: float | None = None) -> np.ndarray:
+    """Return the share of an attribute's information left at every level: bits of a class over bits of a delivered value.
 
     Parameters
     ----------
     counts
         (base values,) int: frequency of each base value.
+    delivered_bits
+        Entropy of a delivered value over the same rows, in bits, where base values are already coarser: groups of codes, or
+        ages below a top code. None if base values are what was delivered.
 
     Returns
     -------
@@ -68,31 +68,13 @@ def information_kept(counts: np.ndarray, domain: Domain) -> np.ndarray:
     >>> halves = Domain((np.arange(4), np.array([0, 0, 1, 1]), np.zeros(4, int)))
     >>> information_kept(np.array([5, 5, 5, 5]), halves).tolist()
     [1.0, 0.5, 0.0]
+    >>> information_kept(np.array([5, 5, 5, 5]), halves, delivered_bits=4.0).tolist()
+    [0.5, 0.25, 0.0]
     """
+    # The reference is not the hierarchy's top level: coarser levels in a policy do not make its release look better.
     losses, most = entropy_loss(counts, domain), _bits_lost(counts, np.zeros(len(counts), dtype=np.int64))
-    return np.clip(1.0 - losses / most, 0.0, 1.0) if most > 0 else np.ones_like(losses)
-
-
-def kept_at_levels(
-    data: LongitudinalData, dimensions: Sequence[Dimension]
-) -> tuple[dict[int, np.ndarray], dict[int, np.ndarray]]:
-    """Return `information_kept` of every attribute that the lattice generalizes, by number of demographic and of history.
-
-    Level-1 attributes are counted over the released members, including missing values that count as a value; level-2
-    attributes over their known values in D'.
-    """
-    return (
-        {
-            column: information_kept(_count_demographic(data, column), data.demographic_domains[column])
-            for dimension in dimensions
-            for column in dimension.demographics
-        },
-        {
-            history: information_kept(_count_history(data, history), data.history_domains[history])
-            for dimension in dimensions
-            for history in dimension.histories
-        },
-    )
+    whole = max(most, (delivered_bits or 0.0) * float(np.sum(counts)))
+    return np.clip((most - losses) / whole, 0.0, 1.0) if whole > 0 else np.ones_like(losses)
 
 
 class LatticeLoss:
@@ -113,12 +95,12 @@ class LatticeLoss:
             raise ValueError("the scale of the loss is 'raw' or 'normalised'")
         self._data, self._dimensions, self.scale = data, tuple(dimensions), scale
         self.demographics = {
-            column: entropy_loss(_count_demographic(data, column), data.demographic_domains[column])
+            column: entropy_loss(count_demographic(data, column), data.demographic_domains[column])
             for dimension in self._dimensions
             for column in dimension.demographics
         }
         self.histories = {
-            history: entropy_loss(_count_history(data, history), data.history_domains[history])
+            history: entropy_loss(count_history(data, history), data.history_domains[history])
             for dimension in self._dimensions
             for history in dimension.histories
         }
@@ -150,11 +132,25 @@ def monotone_discernibility(class_sizes: np.ndarray) -> int:
     return int(np.sum(sizes * sizes))
 
 
-def _count_demographic(data: LongitudinalData, column: int) -> np.ndarray:
+def count_demographic(data: LongitudinalData, column: int) -> np.ndarray:
+    """Count the base values of a level-1 attribute over the released members; a missing value counts as a value.
+
+    Returns
+    -------
+    np.ndarray
+        (base values,) int.
+    """
     base_values = data.demographic_domains[column].sizes[0]
     return np.bincount(data.demographics[data.targets, column], minlength=base_values)
 
 
-def _count_history(data: LongitudinalData, history: int) -> np.ndarray:
+def count_history(data: LongitudinalData, history: int) -> np.ndarray:
+    """Count the base values of a level-2 attribute over the known values of the released members in D'.
+
+    Returns
+    -------
+    np.ndarray
+        (base values,) int.
+    """
     released = data.held[history].take(data.targets)
     return np.bincount(released.codes, minlength=data.history_domains[history].sizes[0])

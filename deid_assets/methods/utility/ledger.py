@@ -277,16 +277,18 @@ def value_account(
     """
     values = groups[groups["v0"].notna()]
     numbers, fates = values["n"].to_numpy(), values["fate"].to_numpy()
-    codes, _ = pd.factorize(values["v0"])
-    left = np.bincount(codes, numbers)
     account = _Account(column.table, column.column, column.released_as, quarantined + unreadable + int(numbers.sum()))
     account.step("intake", lost=quarantined)
     account.step("unreadable", lost=unreadable)
+    # A blank that joins a class of the release is a value before, too: otherwise the release would seem to add information.
+    valued = groups.fillna({"v0": ""}) if column.missing_is_value else values
+    codes, _ = pd.factorize(valued["v0"])
+    left = np.bincount(codes, valued["n"])
     account.bits(_bits(left, column.unique))
     for step in (*steps, *([UNACCOUNTED] if (fates == UNACCOUNTED).any() else [])):
-        gone = fates == step
-        account.step(step, lost=int(numbers[gone].sum()))
-        left = left - np.bincount(codes[gone], numbers[gone], len(left))
+        account.step(step, lost=int(numbers[fates == step].sum()))
+        gone = (valued["fate"] == step).to_numpy()
+        left = left - np.bincount(codes[gone], valued["n"].to_numpy()[gone], len(left))
         account.bits(_bits(left, column.unique))
     released = groups[groups["fate"] == RELEASED]
     if not column.forms:
@@ -299,7 +301,7 @@ def value_account(
         changed = same & now.notna() & ((now != before) | form.renames)
         _value_step(account, form.step, released["n"], before, now, changed)
         same &= ~changed
-        account.bits(_bits(_counts(now, released["n"]), column.unique))
+        account.bits(_bits(_counts(now.fillna("") if column.missing_is_value else now, released["n"]), column.unique))
         before = now
     if classes is not None:
         values_now = before.fillna("") if column.missing_is_value else before

@@ -144,6 +144,15 @@ def test_what_is_kept_is_the_entropy_of_the_classes_over_that_of_the_values(seed
         assert kept == pytest.approx([1, shannon(classes) / shannon(counts), 0])
 
 
+def test_groups_and_top_codes_lose_what_the_delivery_had_before_them():
+    """Sixteen codes of which four groups were made, and two levels above them."""
+    groups = Domain((np.arange(4), np.array([0, 0, 1, 1]), np.zeros(4, int)))
+    assert information_kept(np.array([4, 4, 4, 4]), groups, delivered_bits=4.0).tolist() == [0.5, 0.25, 0.0]
+    single = Domain((np.arange(1),))
+    assert information_kept(np.array([16]), single, delivered_bits=4.0).tolist() == [0.0]
+    assert information_kept(np.array([16]), single, delivered_bits=0.0).tolist() == [1.0]
+
+
 def test_a_top_with_several_classes_keeps_something_and_a_single_value_has_nothing_to_lose():
     """Relative to the top, 40-year classes would have lost everything."""
     ages = Domain((np.arange(4), np.array([0, 0, 1, 1])))

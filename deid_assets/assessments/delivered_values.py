@@ -1,0 +1,94 @@
+"""How many bits a value of a generalized column has as it is delivered: the whole of which a release keeps a share."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from deid_assets.assessments.kernel_input import PopulationTables, claim_columns, member_columns
+from deid_assets.methods.lattice.information_loss import count_demographic, count_history, information_kept
+from deid_assets.methods.population.longitudinal_data import LongitudinalData
+from deid_assets.policy.models import Policy
+from deid_assets.store.tables import Table, quoted
+
+DELIVERED_AS = {
+    "specialty": "specialty", "place": "place", "procedure_group": "cpt", "condition_group": "diagnosis_1",
+    "length_of_stay": "length_of_stay", "days_since_first_claim": "days_since_first_claim",
+    "service_day": "service_date", "service_period": "service_date",
+}  # fmt: skip
+"""Quasi-identifiers of claims, and the delivered column of each. The others are computed from several columns or rows."""
+
+
+def delivered_bits(policy: Policy, tables: PopulationTables, members: Table, claims: Table) -> dict[str, float]:
+    """Entropy of a delivered value, in bits, by generalized column, over the rows that the release is made from.
+
+    These are the sampled members and those of their claims that have a value and are left when the long tail has been cut.
+
+    Parameters
+    ----------
+    members, claims
+        Canonical members, and eligible claims.
+
+    Returns
+    -------
+    dict of str to float
+        A column that is computed from several delivered ones, such as the Charlson index, is not in it: it is delivered as
+        it is computed.
+    """
+    generalized = set(policy.generalized.values())
+    of_members = {name: name for name in members.columns() if name in generalized}
+    of_claims = {name: DELIVERED_AS[name] for name in claim_columns(policy) if name in generalized and name in DELIVERED_AS}
+    sampled = f"SELECT member_id FROM {tables.profiles.sql} WHERE released"
+    # A missing value of a member is a value, as in the classes; one of a claim is none.
+    found = entropies(
+        members, f"{members.sql} WHERE member_id IN ({sampled})", {name: (quoted(name), "true") for name in of_members}
+    )
+    return found | entropies(
+        claims,
+        f"{claims.sql} AS d JOIN {tables.held.sql} AS h USING (claim_id) WHERE h.member_id IN ({sampled})",
+        {name: (f"d.{quoted(delivered)}", f"h.{quoted(name)} IS NOT NULL") for name, delivered in of_claims.items()},
+    )
+
+
+def entropies(table: Table, source: str, values: Mapping[str, tuple[str, str]]) -> dict[str, float]:
+    """Entropy in bits of SQL expressions over rows, by name; a missing value is one value.
+
+    Parameters
+    ----------
+    table
+        Any table of the same store.
+    source
+        What follows FROM.
+    values
+        Expression, and the condition on the rows that count, by name.
+    """
+    if not values:
+        return {}
+    selects = ", ".join(
+        f"coalesce(entropy(coalesce(({value})::VARCHAR, '')) FILTER ({there}), 0) AS {quoted(name)}"
+        for name, (value, there) in values.items()
+    )
+    found = table.query(f"SELECT {selects} FROM {source}").iloc[0]
+    return {name: float(found[name]) for name in values}
+
+
+def kept_by_level(
+    policy: Policy, data: LongitudinalData, tables: PopulationTables, members: Table, claims: Table
+) -> dict[str, np.ndarray]:
+    """Share of the delivered information that is kept at each level, by the released name of every generalized column.
+
+    Parameters
+    ----------
+    members, claims
+        As for `delivered_bits`.
+    """
+    bits = delivered_bits(policy, tables, members, claims)
+    of_members, of_claims = member_columns(policy), claim_columns(policy)
+
+    def kept(column: str) -> np.ndarray:
+        if column in of_members:
+            place = of_members.index(column)
+            return information_kept(count_demographic(data, place), data.demographic_domains[place], bits.get(column))
+        place = of_claims.index(column)
+        return information_kept(count_history(data, place), data.history_domains[place], bits.get(column))
+
+    return {name: kept(column) for name, column in policy.generalized.items()}
