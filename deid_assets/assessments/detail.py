@@ -63,13 +63,17 @@ def enough_detail(kept: Mapping[str, float], at_least: Mapping[str, float], peop
     return all(_down(kept[column], step) >= share for column, share in at_least.items() for step in steps)
 
 
-def detail_measurements(kept: Mapping[str, float], at_least: Mapping[str, float], people: int) -> tuple[Measurement, ...]:
+def detail_measurements(
+    kept: Mapping[str, float], at_least: Mapping[str, float], people: int, however_coarse: bool = False
+) -> tuple[Measurement, ...]:
     """What each generalized column keeps, rounded down; a gate if the policy requires a least share.
 
     Parameters
     ----------
     kept, at_least, people
         As for `enough_detail`.
+    however_coarse
+        Whether the release is published with less, too: then no share is a gate.
 
     Raises
     ------
@@ -82,7 +86,7 @@ def detail_measurements(kept: Mapping[str, float], at_least: Mapping[str, float]
     return tuple(
         exact(
             kept_name(column), INFORMATION, rounded_down(share, people), at_least.get(column), KEPT, "methods#information-loss",
-            None, comparison="at_least", gating=column in at_least,
+            None, comparison="at_least", gating=column in at_least and not however_coarse,
         )
         for column, share in kept.items()
     )  # fmt: skip
@@ -94,8 +98,8 @@ def detail_refusals(measured: tuple[Measurement, ...]) -> list[Refusal]:
         Refusal(
             "too_little_detail", found.name, found.value, found.threshold,
             f"too little detail: {found.name.rpartition('/')[0]} keeps less of its information than detail_at_least "
-            "requires; remove the coarsest levels from its hierarchy, release from a larger population, list fewer "
-            "quasi-identifiers, or require less",
+            "requires; release from a larger population, list fewer quasi-identifiers, require less, or publish it however "
+            "coarse it is (publish_however_coarse: true), which its headline then says",
             found.unit,
         )
         for found in measured

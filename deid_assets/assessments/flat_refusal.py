@@ -28,7 +28,7 @@ def why_no_node_passes(policy: FlatPolicy, least_share: float, records: int, noi
     """
     risk = policy.risk
     node, less = ("the coarsest node", "")
-    if policy.detail_at_least:
+    if policy.detail_required:
         node, less = ("the coarsest node that keeps what detail_at_least requires", ", require less detail")
     return (
         f"even at {node} {_about(least_share, risk.max_suppressed, records)} in classes of "

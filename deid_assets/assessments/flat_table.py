@@ -86,7 +86,7 @@ def highest_levels(policy: FlatPolicy, table: FlatTable, records: Table) -> Node
 
     The finest level, if even that keeps too little: the gate then refuses with the reason.
     """
-    kept, required = _kept_at_levels(policy, table, records), policy.detail_at_least
+    kept, required = _kept_at_levels(policy, table, records), policy.detail_required
     fewest = table.records - allowed_records(table, policy.risk.max_suppressed)
 
     def highest(name: str, height: int) -> int:

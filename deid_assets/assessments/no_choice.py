@@ -37,7 +37,8 @@ def why_no_choice(
         f"refused: {_all_or_some(left_open)} passes. Failed gates: {against}. "
         f"{_advice(diagnosis, suppress_at_most)}{f' For absence: {because}.' if because else ''}"
         + (
-            " Nodes that keep less information than detail_at_least requires were not tried; lower it to try them."
+            " Nodes that keep less information than detail_at_least requires were not tried; lower it to try them, or "
+            "publish the release however coarse it is (publish_however_coarse: true), which its headline then says."
             if TOO_LITTLE in gates
             else ""
         )

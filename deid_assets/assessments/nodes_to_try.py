@@ -58,8 +58,8 @@ def nodes_to_try(
     fewest = sampled - math.floor(risk.suppression.at_most * sampled)
     not_tried = dict(not_again) | {
         node: TOO_LITTLE
-        for node in (map(parse_node, nodes["node"]) if policy.detail_at_least else ())
-        if not enough_detail(kept_at_node(policy, kept, node), policy.detail_at_least, sampled, fewest)
+        for node in (map(parse_node, nodes["node"]) if policy.detail_required else ())
+        if not enough_detail(kept_at_node(policy, kept, node), policy.detail_required, sampled, fewest)
     }
     useful = nodes[~nodes["node"].isin(map(node_text, not_tried))]
     # A candidate that loses more than an open node may not be the best one that is left, and one that loses as much may lie

@@ -1,9 +1,12 @@
 """The lowest risk that any generalization of a policy can reach, by gate, and what to do where that is too much."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+
+import pandas as pd
 
 from deid_assets.assessments.absence import what_helps_against_absence, what_helps_against_factor
+from deid_assets.errors import RefusedError
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.candidate_gates import ATTACK, DEMOGRAPHICS, FACTOR, OtherGates
 from deid_assets.methods.lattice.choice import HIGH_RISK
@@ -18,6 +21,9 @@ from deid_assets.methods.lattice.reachable_risk import (
     reach_of_high_risk,
 )
 from deid_assets.policy.models import Policy
+
+GO_ON_TAG = "deid/go_on"
+"""Tag of a run that searches although no generalization can pass: `deid run --go-on`."""
 
 _REMEDIES = {
     HIGH_RISK: "a larger population, fewer or coarser quasi-identifiers",
@@ -83,11 +89,41 @@ def _against_absence(policy: Policy, removed_and_eligible: tuple[int, int], befo
     return found
 
 
-def notices(policy: Policy, found: Sequence[Reach], removed_and_eligible: tuple[int, int], before: int) -> Iterator[str]:
-    """What speaks against a release, with its numbers: first counts, then draws; parameters as in `reaches`."""
-    suppressed = policy.risk.suppression.at_most
+def reached_frame(policy: Policy, found: Sequence[Reach], removed_and_eligible: tuple[int, int], before: int) -> pd.DataFrame:
+    """The table `reachable_risk`: one row per gate; parameters as in `reaches`."""
     remedies = _REMEDIES | _against_absence(policy, removed_and_eligible, before)
-    for proven, said in (
+    suppressed = policy.risk.suppression.at_most
+    rows = [
+        (
+            reach.gate, reach.measured, reach.least, reach.limit, reach.proven, reach.ruled_out,
+            _against(reach, suppressed, remedies[reach.gate]) if reach.ruled_out else "",
+        )
+        for reach in found
+    ]  # fmt: skip
+    columns = ["gate", "measured", "least", "limit", "proven", "ruled_out", "against"]
+    return pd.DataFrame(rows, columns=columns).astype({"gate": "str", "against": "str"})
+
+
+def _against(reach: Reach, suppressed: float, helps: str) -> str:
+    besides = (
+        f", and at least {reach.least:.4f} at any node, even with a share of {suppressed:g} of the members left out"
+        if suppressed
+        else ""
+    )
+    measured = f"{reach.gate}: {reach.measured:.4f} at the coarsest node{besides}"
+    return f"{measured}; the policy allows {reach.limit:.4f}. What helps: {helps}."
+
+
+def notice(reached: pd.DataFrame) -> str:
+    """What speaks against every release, with its numbers: first counts, then draws; empty if nothing does.
+
+    Parameters
+    ----------
+    reached
+        Rows of `reached_frame`.
+    """
+    said = []
+    for proven, heading in (
         (True, "No generalization of this policy can pass, as class sizes alone show:"),
         (
             False,
@@ -95,16 +131,26 @@ def notices(policy: Policy, found: Sequence[Reach], removed_and_eligible: tuple[
             f"{ERROR}:",
         ),
     ):
-        against = [reach for reach in found if reach.ruled_out and reach.proven == proven]
-        if against:
-            yield said
-        for reach in against:
-            besides = (
-                f", and at least {reach.least:.4f} at any node, even with a share of {suppressed:g} of the members left out"
-                if suppressed
-                else ""
-            )
-            yield (
-                f"{reach.gate}: {reach.measured:.4f} at the coarsest node{besides}; the policy allows {reach.limit:.4f}. "
-                f"What helps: {remedies[reach.gate]}."
-            )
+        against = reached.loc[reached["ruled_out"] & (reached["proven"] == proven), "against"]
+        said += [heading, *against] if len(against) else []
+    return " ".join(said)
+
+
+def require_reachable(reached: pd.DataFrame) -> None:
+    """Refuse a policy of which no generalization can pass, before the search, which takes long.
+
+    Parameters
+    ----------
+    reached
+        Rows of `reached_frame`.
+
+    Raises
+    ------
+    RefusedError
+        If a gate is ruled out.
+    """
+    if said := notice(reached):
+        raise RefusedError(
+            f"refused before the search: {said} To search anyway, and be told which columns and members carry the risk and "
+            f"which changes of the policy would pass, use deid run --go-on, or tag the run {GO_ON_TAG}: true"
+        )

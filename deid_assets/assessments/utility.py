@@ -246,7 +246,7 @@ def ledger_measurements(ledger: pd.DataFrame, released: int) -> Iterator[Measure
     for (table, column), rows in columns:
         name = rows["released_as"].iloc[0] or column
         name = f"{table}_{name}" if name == "MemberID" else name
-        delivered = rows.loc[rows["step"] == "suppression", "bits"].iloc[0]
+        delivered = rows.loc[~rows["step"].isin(_VALUE_STEPS), "bits"].iloc[-1]
         for what, bits in ((BITS_BEFORE, delivered), (BITS_AFTER, rows["bits"].iloc[-1])):
             yield counted(
                 f"{name}/{what}", "bits", rounded(float(bits), released, _BITS), None, "why_ledger", "methods#why-ledger", None
@@ -259,6 +259,9 @@ STEPS = (
     "generalization",
 )  # fmt: skip
 """The steps of the ledger in the order of a waterfall."""
+
+_VALUE_STEPS = STEPS[STEPS.index("withheld") :]
+"""Those that change values, after those that leave out rows."""
 
 
 def rounded(number: float, released: int, times: int = 1) -> float:

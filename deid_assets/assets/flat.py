@@ -76,7 +76,15 @@ def record_domains(context: dg.AssetExecutionContext, records: Table, policies: 
 
 
 @stage_asset(
-    policy_sections=["quasi_identifiers", "hierarchies", "population", "risk", "releases", "detail_at_least"],
+    policy_sections=[
+        "quasi_identifiers",
+        "hierarchies",
+        "population",
+        "risk",
+        "releases",
+        "detail_at_least",
+        "publish_however_coarse",
+    ],
     version="2",
     kinds=("duckdb", "numpy"),
 )
@@ -116,7 +124,10 @@ def record_lattice(
     return nodes
 
 
-@stage_asset(policy_sections=["quasi_identifiers", "hierarchies", "risk", "counts", "detail_at_least"], version="2")
+@stage_asset(
+    policy_sections=["quasi_identifiers", "hierarchies", "risk", "counts", "detail_at_least", "publish_however_coarse"],
+    version="2",
+)
 def record_generalization(
     context: dg.AssetExecutionContext,
     records: Table,
@@ -201,7 +212,16 @@ ASSESSMENTS = [assessment_asset(one, FlatPolicy) for one in FLAT]
 
 
 @stage_asset(
-    policy_sections=["recipients", "risk", "attributes", "counts", "reviewed_attributes", "detail_at_least", "releases"],
+    policy_sections=[
+        "recipients",
+        "risk",
+        "attributes",
+        "counts",
+        "reviewed_attributes",
+        "detail_at_least",
+        "publish_however_coarse",
+        "releases",
+    ],
     kinds=("duckdb", "parquet", "csv"),
     of_kind="flat",
     stages=before_release(FLAT_STAGES),
@@ -251,9 +271,8 @@ def release(
                 tuple(levels[qi.release_as] for qi in policy.quasi_identifiers),
                 flat_table(policy, records, record_domains),
             )
-            detail = detail_measurements(
-                kept_information(policy, table, records, levels), policy.detail_at_least, staged.count()
-            )
+            kept = kept_information(policy, table, records, levels)
+            detail = detail_measurements(kept, policy.detail_at_least, staged.count(), policy.publish_however_coarse)
             refusals += detail_refusals(detail)
             losses, tops = level_losses(policy, table), highest_levels(policy, table, records)
             proof = flat_certificate(policy, record_lattice, chosen, records.count(), losses, tops)

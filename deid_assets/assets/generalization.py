@@ -25,6 +25,7 @@ from deid_assets.assessments.no_choice import why_no_choice
 from deid_assets.assessments.nodes_to_try import all_but_pinned, nodes_to_try
 from deid_assets.assessments.number_of_claims import claim_bins_of
 from deid_assets.assessments.other_gates import other_gates
+from deid_assets.assessments.reachable_risk import GO_ON_TAG, require_reachable
 from deid_assets.assets.publishing import releases_of
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, stage_asset, stage_assets
@@ -65,9 +66,10 @@ def value_domains(
     return value_domains_of(policies.of(context, Policy), members, member_profiles, grouped_claims)
 
 
-@stage_asset(policy_sections=["dimensions", "risk"], kinds=("duckdb", "numpy"), deps=["reachable_risk"])
+@stage_asset(policy_sections=["dimensions", "risk"], kinds=("duckdb", "numpy"))
 def generalization_lattice(
     context: dg.AssetExecutionContext,
+    reachable_risk: Table,
     member_profiles: Table,
     grouped_claims: Table,
     truncated_claims: Table,
@@ -78,6 +80,8 @@ def generalization_lattice(
 ) -> pd.DataFrame:
     """Every node of the lattice: loss, share at high risk with its interval, and decision with how it was reached."""
     policy = policies.of(context, Policy)
+    if GO_ON_TAG not in context.run.tags:
+        require_reachable(reachable_risk.frame())
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
     computation = node_computation(policy, tables)
     risk = policy.risk
@@ -141,7 +145,7 @@ def _figures(policy: Policy, nodes: pd.DataFrame, without_suppressed: float | No
 
 _CHOICE_SECTIONS = [
     "dimensions", "risk", "adversary", "neighbor_attack", "demographics", "number_of_claims", "detail_at_least",
-    "releases", "removal",
+    "publish_however_coarse", "releases", "removal",
 ]  # fmt: skip
 
 

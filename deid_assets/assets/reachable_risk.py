@@ -7,7 +7,7 @@ from deid_assets.assessments.absence import absence_in_search
 from deid_assets.assessments.kernel_input import PopulationTables, lattice_dimensions, node_computation
 from deid_assets.assessments.number_of_claims import claim_bins_of
 from deid_assets.assessments.other_gates import other_gates
-from deid_assets.assessments.reachable_risk import notices, reaches
+from deid_assets.assessments.reachable_risk import notice, reached_frame, reaches
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.methods.disclosure.absence import removed_and_eligible
@@ -20,7 +20,7 @@ from deid_assets.store.tables import Table
 _SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demographics", "number_of_claims", "removal"]
 
 
-@stage_asset(policy_sections=_SECTIONS, version="3", kinds=("duckdb", "numpy"))
+@stage_asset(policy_sections=_SECTIONS, version="4", kinds=("duckdb", "numpy"))
 def reachable_risk(
     context: dg.AssetExecutionContext,
     eligible_members: Table,
@@ -35,7 +35,7 @@ def reachable_risk(
 ) -> pd.DataFrame:
     """Lowest value that any node can reach, for gates that can be predicted.
 
-    It decides nothing, and shows early what will be refused.
+    Where it is above a limit, the search refuses before it begins, unless the run is tagged to go on.
     """
     policy = policies.of(context, Policy)
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
@@ -56,8 +56,7 @@ def reachable_risk(
     )
     absent = removed_and_eligible(eligible_members, removed_members)
     found = reaches(policy, computation, gates, absent, before, lambda purpose: stream_key(context, workplace, purpose))
-    if notice := " ".join(notices(policy, found, absent, before)):
-        # The search runs anyway: if no node passes, it finds what carries the risk, and which changes would help.
-        context.add_output_metadata({"notice": notice})
-    rows = [(reach.gate, reach.measured, reach.least, reach.limit, reach.proven, reach.ruled_out) for reach in found]
-    return pd.DataFrame(rows, columns=["gate", "measured", "least", "limit", "proven", "ruled_out"]).astype({"gate": "str"})
+    reached = reached_frame(policy, found, absent, before)
+    if said := notice(reached):
+        context.add_output_metadata({"notice": said})
+    return reached

@@ -86,7 +86,7 @@ from deid_assets.store.digests import tables_digest
 from deid_assets.store.tables import Table, drop_schema, write_table
 
 _SECTIONS = sorted(
-    {"recipients", "long_tail", "reviewed_attributes", "detail_at_least", "counts"}
+    {"recipients", "long_tail", "reviewed_attributes", "detail_at_least", "publish_however_coarse", "counts"}
     | {section for assessment in LONGITUDINAL for section in assessment.policy_sections}
 )
 
@@ -389,7 +389,8 @@ def _judge(
     refusals += disagreements
     refusals += judgement.measurement_refusals("gate", measured)
     by_level = kept_by_level(policy, computation.data, tables, made["members"], made["eligible_claims"])
-    detail = detail_measurements(kept_at_node(policy, by_level, node), policy.detail_at_least, staged.members.count())
+    kept = kept_at_node(policy, by_level, node)
+    detail = detail_measurements(kept, policy.detail_at_least, staged.members.count(), policy.publish_however_coarse)
     refusals += detail_refusals(detail)
     delays = top_code(made["eligible_claims"], ["pay_delay"], policy.top_coding.percentile)
     leaks, leaking = passed_on_leaks(policy, staged.claims, tables, made["suppressed_members"], levels, delays)

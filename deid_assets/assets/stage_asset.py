@@ -41,8 +41,6 @@ class StageAsset:
         Name of the operation, after the policy's.
     inputs
         Names of the assets whose tables the function takes.
-    deps
-        Names of further assets that must be made before.
     stages
         If any: the function takes the tables of `inputs`, but the asset depends on the assets of these stages instead.
     published
@@ -53,7 +51,6 @@ class StageAsset:
     outs: Mapping[str, Mapping[str, Any]]
     op_name: str
     inputs: tuple[str, ...]
-    deps: tuple[str, ...] = ()
     stages: tuple[str, ...] = ()
     published: tuple[str, ...] = ()
 
@@ -80,7 +77,7 @@ class StageAsset:
         read = {name: keys.asset(renamed.get(name, name)) for name in self.inputs}
         ins = {} if self.stages else {name: dg.AssetIn(key=key) for name, key in read.items()}
         # Inputs that are not loaded.
-        read_besides = [*(keys.asset(renamed.get(name, name)) for name in self.deps), *map(keys.asset, self.stages)]
+        read_besides = [keys.asset(stage) for stage in self.stages]
         one_step = not inspect.isgeneratorfunction(self.function)
 
         def run(context: dg.AssetExecutionContext, **tables: object) -> object:
@@ -153,7 +150,6 @@ def stage_asset(
     name: str | None = None,
     description: str | None = None,
     inputs: Sequence[str] | None = None,
-    deps: Sequence[str] = (),
     stages: Sequence[str] = (),
 ) -> Callable[[Callable[..., object]], StageAsset]:
     """Create an asset of the stage that `stages.py` names for it.
@@ -174,8 +170,6 @@ def stage_asset(
     inputs
         Tables that the asset reads, by the names of their assets, if the function takes them as keyword arguments; default:
         the names of the function's parameters.
-    deps
-        Names of assets that must be made before, and are not read.
     stages
         Stages whose assets it depends on, instead of the tables that it reads.
     """
@@ -188,7 +182,7 @@ def stage_asset(
             "description": description or inspect.getdoc(function),
         }
         read = _tables_of(function) if inputs is None else tuple(inputs)
-        return StageAsset(function, {asset: described}, asset, read, tuple(deps), tuple(stages))
+        return StageAsset(function, {asset: described}, asset, read, tuple(stages))
 
     return make
 

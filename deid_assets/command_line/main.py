@@ -208,6 +208,9 @@ def _require_sense(named: tuple[Path | str, ...], release_members: int | None, m
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the outcome as one JSON document; progress goes to standard error."
 )
+@click.option(
+    "--go-on", is_flag=True, help="Search although no generalization can pass: it finds what carries the risk, and takes long."
+)
 @click.option("--quiet", "-q", is_flag=True, help="Print only the outcome and its reasons.")
 @click.option("--verbose", "-v", is_flag=True, help="Also print details of each step, and every gate on its own line.")
 def run(
@@ -218,6 +221,7 @@ def run(
     release_members: int | None,
     seed: int,
     as_json: bool,
+    go_on: bool,
     quiet: bool,
     verbose: bool,
 ) -> None:
@@ -238,7 +242,7 @@ def run(
     with _errors_as_json(as_json):
         home = Home.here().create()
         asked = (policy_name, _fetched(home, named, delivery_key), delivery_key, members, release_members, seed)
-        code = run_policy(home, *asked, detail=detail, as_json=as_json)
+        code = run_policy(home, *asked, detail=detail, as_json=as_json, go_on=go_on)
     sys.exit(code)
 
 

@@ -27,6 +27,7 @@ from dagster._utils.interrupts import capture_interrupts
 from rich.console import Console
 
 from deid_assets import interruption
+from deid_assets.assessments.reachable_risk import GO_ON_TAG
 from deid_assets.assets.publishing import inputs_digest, releases_of
 from deid_assets.assets.waiting_release import waiting_already
 from deid_assets.automation.adopting import adopt_here
@@ -88,6 +89,7 @@ def run_policy(
     detail: Detail = Detail.NORMAL,
     as_json: bool = False,
     work: Work | None = None,
+    go_on: bool = False,
 ) -> int:
     """Run a policy on a delivery; return the exit code: 0 published, 2 privacy refusal, 1 anything else.
 
@@ -100,6 +102,8 @@ def run_policy(
     work
         What is done once the delivery is registered and the lock held; by default the policy's whole job. Returns the exit
         code.
+    go_on
+        Whether to search although no generalization can pass.
 
     Raises
     ------
@@ -126,7 +130,7 @@ def run_policy(
         delivery = register_delivery(home, delivery)
         if work is not None:
             return work(home, policy, delivery, lock, progress)
-        return _release_or_unchanged(home, policy, delivery, lock, progress, as_json)
+        return _release_or_unchanged(home, policy, delivery, lock, progress, as_json, go_on)
     finally:
         lock.release()
         say_witnesses(home)
@@ -141,7 +145,7 @@ def _is_over(home: Home, run_id: str) -> bool:
 
 
 def _release_or_unchanged(
-    home: Home, policy: AnyPolicy, delivery: Delivery, lock: StoreLock, progress: Progress, as_json: bool
+    home: Home, policy: AnyPolicy, delivery: Delivery, lock: StoreLock, progress: Progress, as_json: bool, go_on: bool
 ) -> int:
     """Run the policy's job, unless the same was released before; what a crash left is mended first in any case."""
     started = time.monotonic()
@@ -154,7 +158,7 @@ def _release_or_unchanged(
             require_secret_of_releases(home, Workplace(root=str(home.root)).secret())
             clock.now(Registry(home.releases / "registry.jsonl").chain().last_time)  # not after the work is done
             with interruption.watched(interrupt_queries), capture_interrupts():
-                summary = execute(instance, policy, delivery, lock.run_id, progress)
+                summary = execute(instance, policy, delivery, lock.run_id, progress, go_on=go_on)
                 tag_outcome(instance, lock.run_id, summary)
                 if summary.release is None:
                     summary = replace(summary, release=_left_behind(home, policy, delivery))
@@ -317,6 +321,7 @@ def execute(
     run_id: str,
     progress: Progress,
     assets: Collection[str] | None = None,
+    go_on: bool = False,
 ) -> RunSummary:
     """Execute the policy's job, or some of its assets.
 
@@ -326,7 +331,7 @@ def execute(
     canceling = False
     quiet = contextlib.redirect_stderr(_WithoutFailedLogs(sys.stderr))
     try:
-        job, run = _new_run(instance, policy, delivery, run_id, assets)
+        job, run = _new_run(instance, policy, delivery, run_id, assets, {GO_ON_TAG: "true"} if go_on else {})
         with quiet, progress.working(f"Policy {policy.name}, delivery {delivery.key}"):
             instance.add_event_listener(run.run_id, lambda record: _tell(progress, record))
             for event in execute_run_iterator(job, run, instance):
@@ -353,7 +358,12 @@ _ENDED = (dg.DagsterEventType.PIPELINE_SUCCESS, dg.DagsterEventType.PIPELINE_FAI
 
 
 def _new_run(
-    instance: dg.DagsterInstance, policy: AnyPolicy, delivery: Delivery, run_id: str, assets: Collection[str] | None
+    instance: dg.DagsterInstance,
+    policy: AnyPolicy,
+    delivery: Delivery,
+    run_id: str,
+    assets: Collection[str] | None,
+    tags: Mapping[str, str],
 ) -> tuple[ReconstructableJob, dg.DagsterRun]:
     """A run of the job that the UI runs, or of some of its assets.
 
@@ -384,6 +394,7 @@ def _new_run(
             STORE_TAG: f"{policy.name}/{delivery.key}",
             POLICY_TAG: policy.name,
             "deid/policy_hash": policy.public_hash[:16],
+            **tags,
         },
         remote_job_origin=RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), job_name(policy.name)),
         job_code_origin=job.get_python_origin(),

@@ -86,6 +86,11 @@ class ReleasePolicy(Section, ABC):
         "the release must keep: a release with less is refused as useless; columns that are not listed may be generalized "
         "completely",
     )
+    publish_however_coarse: bool = Field(
+        False,
+        description="whether a release that keeps less than detail_at_least is published; its headline then says of which "
+        "columns it says too little",
+    )
     accepted_risks: dict[Name, Said] = Field(
         {},
         description="assessments whose worst number the owners accept though no gate limits it, each with the reason in a "
@@ -97,6 +102,11 @@ class ReleasePolicy(Section, ABC):
     def name(self) -> str:
         """Name of the policy."""
         return self.policy
+
+    @property
+    def detail_required(self) -> dict[str, float]:
+        """`detail_at_least` as far as it refuses: nothing where a release is published however coarse it is."""
+        return {} if self.publish_however_coarse else self.detail_at_least
 
     @property
     def needs_second_person(self) -> bool:
@@ -204,6 +214,8 @@ class ReleasePolicy(Section, ABC):
             content.pop("approval", None)  # policies from before this section keep their hashes
         if not self.accepted_risks:
             content.pop("accepted_risks", None)
+        if not self.publish_however_coarse:
+            content.pop("publish_however_coarse", None)
         if content.get("recipients", {}).get("reference_class", "") is None:
             del content["recipients"]["reference_class"]  # so do those from before this key
         if content.get("diagnosis_codes") == "icd9cm":

@@ -50,6 +50,7 @@ class CohortPolicy(ReleasePolicy):
         {}, max_length=0, description="none: the levels of demographics are those of the methods"
     )
     detail_at_least: dict[ColumnName, Detail] = Field({}, max_length=0, description="none: the policy states the levels")
+    publish_however_coarse: Literal[False] = Field(False, description="false: the policy states the levels")
     source: CohortSource = Field(description="where to find the table in a delivery")
     intake: Intake = Intake(quarantine_at_most=0.0)
     columns: CohortColumns = Field(description="which columns hold the demographics")

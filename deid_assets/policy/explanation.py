@@ -419,8 +419,9 @@ def _number_of_claims(policy: Policy) -> Iterator[str]:
 
 
 def _detail(policy: ReleasePolicy) -> Iterator[str]:
+    otherwise = "the headline says that it does not" if policy.publish_however_coarse else "nothing is published"
     for name, share in policy.detail_at_least.items():
-        yield f"{name} keeps at least {_share(share)} of its information, or nothing is published"
+        yield f"{name} keeps at least {_share(share)} of its delivered information, or {otherwise}"
     if not policy.detail_at_least:
         yield (
             "no minimum is set: a release passes even if its columns carry no information, and the report shows how much "

@@ -22,7 +22,7 @@ _UNIQUES = ("source", "removal", "quasi_identifiers", "hierarchies", "top_coding
 COHORT_SECTIONS = ("source", "opt_outs", "removal")
 """Sections that affect which members are eligible."""
 
-_BY_LEVELS = {"detail_at_least"}
+_BY_LEVELS = {"detail_at_least", "publish_however_coarse"}
 """Sections that affect rows only through the chosen levels."""
 
 _OF_NOISE = {"counts"}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deid_assets.assessments.detail import KEPT
 from deid_assets.errors import DeidError
 from deid_assets.methods.disclosure import leak_limits as leaks
 from deid_assets.policy.reference_thresholds import compared_with_reference
@@ -48,6 +49,8 @@ class Verdict:
         Earlier releases that it was not compared with, each with the reason.
     laxer
         Where its policy is laxer than the reference for its recipients.
+    coarse
+        Columns that keep less than the policy asks for, where it publishes a release however coarse it is.
     """
 
     gates: int
@@ -55,6 +58,7 @@ class Verdict:
     at_edge: tuple[str, ...]
     not_compared: tuple[str, ...] = ()
     laxer: tuple[str, ...] = ()
+    coarse: tuple[str, ...] = ()
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -62,6 +66,7 @@ class Verdict:
         said = [f"A person overruled: {text}." for text in self.overruled]
         said += [f"At the edge of what the product allows: {text}." for text in self.at_edge]
         said += [f"Laxer than the reference thresholds: {text}." for text in self.laxer]
+        said += [f"Published however coarse it is: {text}." for text in self.coarse]
         said += [f"Not compared with {text}." for text in self.not_compared]
         return tuple(said)
 
@@ -92,7 +97,9 @@ def verdict_of(manifest: Mapping[str, Any]) -> Verdict:
     approval = manifest.get("approval")
     if approval is not None:
         by += f"; approved by {approval['by']}"
-    return Verdict(gates, tuple(_overruled(policy, measured, by)), tuple(edges_of(policy)), apart, laxer)
+    return Verdict(
+        gates, tuple(_overruled(policy, measured, by)), tuple(edges_of(policy)), apart, laxer, tuple(_coarse(measured))
+    )
 
 
 def verdict_in(file: Path) -> Verdict | None:
@@ -125,6 +132,16 @@ def _overruled(policy: Mapping[str, Any], measured: list[dict[str, Any]], by: st
         said = " ".join(reason.split()).rstrip(".")
         if what:
             yield f"{column}: {', '.join(what)}; published because “{said}” ({by})"
+
+
+def _coarse(measured: list[dict[str, Any]]) -> Iterator[str]:
+    """What recipients cannot do with columns that keep less than asked for and are published all the same."""
+    for found in measured:
+        column, _, name = str(found["name"]).rpartition("/")
+        if name == KEPT and not found["gating"] and _exceeds(found.get("threshold"), found.get("value")):
+            cannot = "nobody can tell its values apart" if found["value"] == 0 else "little can be learned from it"
+            share, asked = found["value"], found["threshold"]
+            yield f"{column} keeps {share:.3g} of its information, where {asked:.3g} is asked for: {cannot}"
 
 
 def _exceeds(value: object, threshold: object) -> bool:

@@ -104,6 +104,7 @@ REACHABLE_RISK = contract(
         ),
         "proven": column(dt.boolean, Role.OTHER, "whether members were counted; otherwise it is a bound from draws"),
         "ruled_out": column(dt.boolean, Role.OTHER, "whether no node can pass the gate"),
+        "against": column(dt.string, Role.OTHER, "what speaks against a release, and what helps; empty where nothing does"),
     },
     unique=["gate"],
 )

@@ -34,6 +34,14 @@ def test_a_column_that_keeps_less_than_the_policy_asks_for_refuses_with_its_numb
     assert "DSFS keeps less of its information than detail_at_least requires" in refusal.text
 
 
+def test_a_release_that_is_published_however_coarse_shows_the_same_numbers_and_refuses_nothing():
+    asked = {"DSFS": 0.1, "Sex": 1.0}
+    found = detail_measurements(KEPT, asked, 20_000, however_coarse=True)
+    told = [(m.name, m.value, m.threshold) for m in detail_measurements(KEPT, asked, 20_000)]
+    assert [(m.name, m.value, m.threshold) for m in found] == told
+    assert not any(m.gating for m in found) and detail_refusals(found) == []
+
+
 def test_nodes_are_useful_exactly_where_the_gate_would_not_refuse():
     for at_least in ({}, {"AgeAtFirstClaim": 0.344}, {"AgeAtFirstClaim": 0.345}, {"DSFS": 0.001}, {"Sex": 1.0}):
         refused = bool(detail_refusals(detail_measurements(KEPT, at_least, 20_000)))

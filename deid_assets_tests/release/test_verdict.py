@@ -74,6 +74,26 @@ def test_reviewed_columns_that_tell_together_are_told_with_who_approved():
     assert remark.endswith("at a finer level than the release shows it (lambda 0.83).")
 
 
+@pytest.mark.parametrize(
+    ("kept", "cannot"), [(0.0, "nobody can tell its values apart"), (0.05, "little can be learned from it")]
+)
+def test_what_recipients_cannot_do_with_a_coarse_release_is_said_first(kept, cannot):
+    def told(gating: bool, share: float) -> tuple[str, ...]:
+        one = {
+            "name": "Age/information_kept",
+            "value": share,
+            "threshold": 0.1,
+            "gating": gating,
+            "unit": "share of information",
+        }
+        text = json.dumps({"kind": "flat"})
+        return verdict_of({"policy": {"text": text}, "evidence": [{"asset": "gate", "measurements": [one]}]}).remarks
+
+    said = f"Age keeps {kept:.3g} of its information, where 0.1 is asked for: {cannot}"
+    assert f"Published however coarse it is: {said}." in told(False, kept)
+    assert not [text for text in told(False, 0.1) + told(True, kept) if "however coarse" in text]
+
+
 def test_a_file_without_a_verdict_has_none(tmp_path):
     assert verdict_in(tmp_path / "manifest.json") is None
     (tmp_path / "manifest.json").write_text("{}")

@@ -2,10 +2,11 @@
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
@@ -65,15 +66,27 @@ class Pipeline:
         write_delivery(self.home.deliveries / key, members, seed)
         self.register(key, members=members, seed=seed)
 
-    def run(self, delivery: str, only: Iterable[str] | None = None, checks: bool = True, stages: bool = True) -> RunSummary:
+    def run(
+        self,
+        delivery: str,
+        only: Iterable[str] | None = None,
+        checks: bool = True,
+        stages: bool = True,
+        tags: Mapping[str, str] = MappingProxyType({}),
+    ) -> RunSummary:
         """Run the policy's job, or some assets of it with their checks or without, and say what came of it.
 
         Assets of the stages of `only` are made with them, unless `stages` is false.
         """
-        return outcome_of(self.events(delivery, only, checks, stages))
+        return outcome_of(self.events(delivery, only, checks, stages, tags))
 
     def events(
-        self, delivery: str, only: Iterable[str] | None = None, checks: bool = True, stages: bool = True
+        self,
+        delivery: str,
+        only: Iterable[str] | None = None,
+        checks: bool = True,
+        stages: bool = True,
+        tags: Mapping[str, str] = MappingProxyType({}),
     ) -> list[dg.DagsterEvent]:
         """The same; returns the events."""
         add_partition(self.instance, self.policy, delivery)
@@ -95,7 +108,9 @@ class Pipeline:
             executor=dg.in_process_executor,
             jobs=[dg.define_asset_job(name, selection)],
         ).resolve_job_def(name)
-        result = job.execute_in_process(run_config=QUIET, instance=self.instance, partition_key=delivery, raise_on_error=False)
+        result = job.execute_in_process(
+            run_config=QUIET, instance=self.instance, partition_key=delivery, raise_on_error=False, tags=dict(tags)
+        )
         return list(result.all_events)
 
     def _definitions(self) -> dg.Definitions:

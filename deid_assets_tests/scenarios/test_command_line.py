@@ -18,7 +18,9 @@ def refused_run(tmp_path_factory) -> tuple[Home, int, str]:
         root, said = folder / "deid", folder / "said.json"
         if missing:
             folder.mkdir()
-            said.write_text(json.dumps(deid(root, "run", "--policy", "heritage", "--members", 3_000, "--release", 300)))
+            said.write_text(
+                json.dumps(deid(root, "run", "--policy", "heritage", "--members", 3_000, "--release", 300, "--go-on"))
+            )
     code, printed = json.loads(said.read_text())
     return Home(root), code, printed
 
@@ -40,7 +42,16 @@ def test_a_refusal_says_which_quasi_identifiers_and_members_carry_the_risk(refus
 
 
 @pytest.mark.matrix
-def test_what_cannot_pass_is_said_before_the_search_which_goes_on(refused_run):
+def test_what_cannot_pass_ends_a_run_before_the_search(tmp_path):
+    code, printed = deid_here(tmp_path / "deid", "run", "--policy", "heritage", "--members", 3_000, "--release", 300)
+    said = unwrapped(printed)
+    assert code == REFUSED and "refused before the search: No generalization of this policy can pass" in said, printed
+    assert "use deid run --go-on" in said and "generalization_lattice " not in printed
+    assert not [path for path in Home(tmp_path / "deid").releases.rglob("*") if path.is_file() and path.name != ".lock"]
+
+
+@pytest.mark.matrix
+def test_what_cannot_pass_is_said_before_a_search_that_was_asked_for(refused_run):
     """The search finds what would help; the note came before it, and only counts prove anything."""
     _, _, printed = refused_run
     said = unwrapped(printed)

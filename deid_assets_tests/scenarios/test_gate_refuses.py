@@ -6,6 +6,7 @@ published and the earlier release lies there as it did.
 
 import re
 from dataclasses import replace
+from html import unescape
 
 import dagster as dg
 import numpy as np
@@ -13,11 +14,13 @@ import pytest
 import yaml
 
 from deid_assets.assessments.evidence import from_frame, to_frame
+from deid_assets.assessments.reachable_risk import GO_ON_TAG
 from deid_assets.automation.outcomes import RunSummary
 from deid_assets.errors import ERROR, REFUSED
 from deid_assets.methods.kernel.node_computation import DrawnClasses, NodeComputation
 from deid_assets.methods.lattice.diagnosis import best_change
 from deid_assets.policy.withdrawals import OptOutLine, note
+from deid_assets.release.verdict import verdict_in
 from deid_assets.resources import Workplace
 from deid_assets.stages import STAGES
 from deid_assets.store.tables import write_table
@@ -305,6 +308,17 @@ def test_a_release_that_keeps_less_than_the_policy_asks_for_is_refused_as_useles
 
 
 @pytest.mark.matrix
+def test_a_release_is_published_however_coarse_where_the_policy_says_so_and_its_headline_says_what_is_missing(pipeline):
+    coarse = changed(SMALL, detail_at_least={"AgeAtFirstClaim": 0.9}, publish_however_coarse=True)
+    write_policy(pipeline.home.policies, coarse)
+    summary = pipeline.run(KEY, [name for stage, names in STAGES.items() if stage != "intake" for name in names])
+    assert summary.release is not None, summary.reasons
+    (said,) = [text for text in verdict_in(summary.release / "manifest.json").remarks if "however coarse" in text]
+    assert "AgeAtFirstClaim keeps" in said and "where 0.9 is asked for: little can be learned from it" in said
+    assert said in unescape((summary.release / "report.html").read_text())
+
+
+@pytest.mark.matrix
 def test_nodes_that_keep_too_little_are_not_chosen(pipeline):
     write_policy(pipeline.home.policies, changed(SMALL, detail_at_least={"AgeAtFirstClaim": 0.9}))
     summary = pipeline.run(KEY, ["lattice_diagnosis", "passed_over_nodes", "chosen_generalization", "suppressed_members"])
@@ -379,6 +393,8 @@ def test_a_change_that_was_offered_leads_to_a_release(pipeline):
     values = changed(SMALL, risk__suppression={"at_most": 0.01})
     write_policy(pipeline.home.policies, values)
     summary = pipeline.run(KEY, STAGES["generalization"])
+    assert summary.exit_code == REFUSED and "refused before the search" in summary.reasons[0], summary.reasons
+    summary = pipeline.run(KEY, STAGES["generalization"], tags={GO_ON_TAG: "true"})
     assert summary.exit_code == REFUSED and "changes passed every gate" in summary.reasons[0], summary.reasons
     offered = best_change(pipeline.table(KEY, "lattice_diagnosis").frame())
     write_policy(pipeline.home.policies, values | yaml.safe_load(offered["change"]))

@@ -117,7 +117,7 @@ def _never(told: Mapping) -> frozenset[str]:
     """Reasons to pass a node over that the policy does not have."""
     has = {
         PINNED: (told.get("releases") or {}).get("generalization") == "pinned",
-        TOO_LITTLE: bool(told.get("detail_at_least")),
+        TOO_LITTLE: bool(told.get("detail_at_least")) and not told.get("publish_however_coarse"),
     }
     return frozenset(reason for reason, stated in has.items() if not stated)
 
