@@ -39,11 +39,11 @@ def test_a_policy_from_before_the_factor_keeps_its_hash_and_its_gates():
     [
         ("heritage", {"absence_factor": 1.25}, 0.15),
         ("heritage_public", {"absence_factor": 1.25}, 0.15),
-        ("desynpuf", {"absence_posterior": 0.3}, 0.3),
-        ("claims_dates", {"absence_posterior": 0.3}, 0.3),
+        ("desynpuf", {"absence_factor": 1.7}, 0.3),
+        ("claims_dates", {"absence_factor": 1.7}, 0.3),
     ],
 )
-def test_shipped_policies_limit_the_factor_or_the_average(name, absence, changes):
+def test_shipped_policies_limit_the_factor(name, absence, changes):
     found = {"disappearance_posterior": changes, "appearance_posterior": changes} | absence
     assert demanded(policy_by_name(name)) == found
 

@@ -104,9 +104,9 @@ class TestShippedPolicies:
             assert extract[section] == paper[section]
         changed = {key for key in paper["risk"] if paper["risk"][key] != extract["risk"][key]}
         assert changed == {"class_size", "population_size", "suppression"}
-        # It releases a larger part of its members, of whom few have an inpatient claim: the average is limited.
+        # It releases a larger part of its members, of whom few have an inpatient claim.
         assert paper["removal"]["absence_factor_at_most"] == 1.25 and paper["removal"]["absence_posterior_at_most"] is None
-        assert extract["removal"]["absence_posterior_at_most"] == 0.3
+        assert extract["removal"]["absence_factor_at_most"] == 1.7 and extract["removal"]["absence_posterior_at_most"] is None
 
     def test_released_dates_leave_thresholds_and_adversary_alone(self):
         extract, dated = policy_by_name("desynpuf").content(), policy_by_name("claims_dates").content()

@@ -185,6 +185,34 @@ class OtherGates:
         earlier = self.absent(node, np.ones(len(self.sampled), dtype=bool)).released
         return bool((excess > found.released - earlier).any() or excess.clip(0).sum() > share * len(self.sampled))
 
+    def in_excess(self, node: Node, stream_key: bytes) -> np.ndarray:
+        """Choose at random the members to leave out where more of a demographic class were drawn than may ever be released.
+
+        Parameters
+        ----------
+        stream_key
+            16 bytes, the key of a stream that decides nothing else.
+
+        Returns
+        -------
+        np.ndarray
+            (n,) bool over the sampled members; nobody where absence has no limit. Members of earlier releases stay: leaving
+            them out would not lower the factor.
+        """
+        chosen = np.zeros(len(self.sampled), dtype=bool)
+        if self.absence is None:
+            return chosen
+        found = self.absent(node, chosen)
+        excess = found.released - releasable(found.eligible, self.absence.factor_at_most)
+        new = np.flatnonzero(~self.absence.before[self.sampled] & self.absence.eligible[self.sampled])
+        order = np.random.default_rng(np.frombuffer(stream_key, dtype="<u4")).permutation(new)
+        class_of = self._demographic_class(node)[self.sampled[order]]
+        by_class = np.argsort(class_of, kind="stable")
+        ordered, classes = order[by_class], class_of[by_class]
+        place = np.arange(len(ordered)) - np.searchsorted(classes, classes)
+        chosen[ordered[place < excess[classes]]] = True
+        return chosen
+
     def absent(self, node: Node, suppressed: np.ndarray) -> AbsenceByClass:
         """Return the members of each demographic class as absence is judged.
 
@@ -197,9 +225,8 @@ class OtherGates:
             raise ValueError("absence is not judged")
         ever = self.absence.before.copy()
         ever[self.sampled[~suppressed]] = True
-        _, class_of = np.unique(np.stack(self._demographics(node), axis=1), axis=0, return_inverse=True)
         nobody = np.zeros(len(ever), dtype=bool)
-        return absence_by_class(class_of.reshape(-1), self.absence.eligible, ever, nobody, self.absence.of_others)
+        return absence_by_class(self._demographic_class(node), self.absence.eligible, ever, nobody, self.absence.of_others)
 
     def small_class_share(self, node: Node, suppressed: np.ndarray) -> float:
         """Return the share of remaining members whose demographic class has too few delivered members."""
@@ -209,6 +236,11 @@ class OtherGates:
         _, class_of, sizes = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True, return_counts=True)
         left = sizes[class_of.reshape(-1)[self.sampled[~suppressed]]]
         return float((left < self.class_size_at_least).mean()) if len(left) else 1.0
+
+    def _demographic_class(self, node: Node) -> np.ndarray:
+        """Return (N,) int: the demographic class of every delivered member, numbered from 0."""
+        _, class_of = np.unique(np.stack(self._demographics(node), axis=1), axis=0, return_inverse=True)
+        return class_of.reshape(-1)
 
     def _demographics(self, node: Node) -> list[np.ndarray]:
         """Return (N,) int for each member-level column: the class of every delivered member at the node's level."""

@@ -9,6 +9,8 @@ judge it: on the same draws nothing would be left to flag, on fresh draws .6 to 
 
 If the share of the worst class is limited too, a node that holds on average may fail for one class. Then members are
 suppressed there, beginning with those whose own probability is highest: mostly above one half (methods#worst-classes).
+
+Where more of a demographic class were drawn than its factor of absence allows, those in excess are suppressed at random.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +22,7 @@ import numpy as np
 from deid_assets.methods.adversary.two_readings import Adversary, BothReadings, both_readings, literal_power
 from deid_assets.methods.attacks.worst_classes import FRESH_DRAWS, ClassShares, RiskByClass, classes_of_members
 from deid_assets.methods.kernel.node_computation import NodeComputation
-from deid_assets.methods.lattice.candidate_gates import OtherGates
+from deid_assets.methods.lattice.candidate_gates import FACTOR, OtherGates
 from deid_assets.methods.lattice.flagged_members import (
     DRAWS_A_MEMBER,
     members_of_classes_to_suppress,
@@ -119,6 +121,8 @@ def choose_generalization(
 
     def as_it_is(node: Node) -> Choice | str:
         gate = other_gates.failing(node, nobody) if other_gates else None
+        if gate == FACTOR and suppress_at_most > 0:
+            return rest_of(node, FACTOR)
         if gate is not None:
             return gate
         readings = both_readings(computation, node, adversary, keys("confirmation"), draws, executor)
@@ -142,7 +146,7 @@ def choose_generalization(
     def rest_of(node: Node, otherwise: str) -> Choice | str:
         found = suppress_flagged(
             computation, node, adversary, keys, max_high_risk_share, draws, confidence, suppress_at_most, aim, executor,
-            worst_class_at_most,
+            worst_class_at_most, other_gates.in_excess(node, keys("in excess")) if other_gates else nobody,
         )  # fmt: skip
         if found is None:
             return otherwise
@@ -175,6 +179,7 @@ def suppress_flagged(
     aim: float,
     executor: Executor | None = None,
     worst_class_at_most: float | None = None,
+    in_excess: np.ndarray | None = None,
 ) -> tuple[BothReadings, np.ndarray] | None:
     """Suppress flagged members until the rest holds on fresh draws; None if `at_most` is not enough.
 
@@ -185,6 +190,11 @@ def suppress_flagged(
 
     If the share of each class is limited, members flagged at all are drawn more often, and those whose own probability is
     highest go first.
+
+    Parameters
+    ----------
+    in_excess
+        (n,) bool: members to suppress in any case, because their class has more than may be released; None for nobody.
 
     Returns
     -------
@@ -206,10 +216,10 @@ def suppress_flagged(
         else:
             own = _own_shares(judged, asked, node, flagged, keys(f"suppression of classes {number}"), executor)
             chosen = members_of_classes_to_suppress(drawn, flagged, goal, own, classes.of_target, class_goals)
-        if len(chosen) > at_most * members:
-            return None
-        suppressed = np.zeros(members, dtype=bool)
+        suppressed = np.zeros(members, dtype=bool) if in_excess is None else in_excess.copy()
         suppressed[chosen] = True
+        if suppressed.sum() > at_most * members:
+            return None
         rest, rest_adversary = computation.keeping(~suppressed), adversary.of(~suppressed)
         if computation.extract:
             asked, judged = np.flatnonzero(~suppressed), rest

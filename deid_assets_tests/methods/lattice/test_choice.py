@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from deid_assets.methods.adversary.two_readings import Adversary
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice import choice
-from deid_assets.methods.lattice.candidate_gates import DEMOGRAPHICS
+from deid_assets.methods.lattice.candidate_gates import DEMOGRAPHICS, FACTOR
 from deid_assets.methods.lattice.choice import choose_generalization, suppress_flagged
 from deid_assets.methods.lattice.flagged_members import fewest_to_suppress, members_of_classes_to_suppress, members_to_suppress
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
@@ -82,8 +82,8 @@ def choose(computation, candidates, **settings):
 class Refusing:
     """Other gates that some nodes do not hold."""
 
-    def __init__(self, *nodes, whoever_is_suppressed=True):
-        self.nodes, self.whoever = nodes, whoever_is_suppressed
+    def __init__(self, *nodes, whoever_is_suppressed=True, members=240):
+        self.nodes, self.whoever, self.members = nodes, whoever_is_suppressed, members
 
     def failing(self, node, suppressed):
         return "another gate" if node in self.nodes else None
@@ -93,6 +93,41 @@ class Refusing:
 
     def failing_everywhere(self, share):
         return DEMOGRAPHICS if COARSEST in self.nodes else None
+
+    def in_excess(self, node, stream_key):
+        return np.zeros(self.members, dtype=bool)
+
+
+class TooManyOfAClass(Refusing):
+    """A class of which the first seven members are too many."""
+
+    def failing(self, node, suppressed):
+        return None if suppressed[:7].all() else FACTOR
+
+    def in_excess(self, node, stream_key):
+        return np.arange(240) < 7
+
+
+class TestThoseInExcess:
+    def test_are_suppressed_where_the_node_holds_without_them(self):
+        choice, passed_over = tried(
+            computation_of(population(rare=0)), [(0,)], suppress_at_most=0.03, other_gates=TooManyOfAClass()
+        )
+        assert choice.node == (0,) and not passed_over
+        assert np.flatnonzero(choice.suppressed).tolist() == list(range(7))
+
+    def test_count_among_those_who_may_be_suppressed(self):
+        for at_most in (0.0, 0.029):
+            choice, passed_over = tried(
+                computation_of(population(rare=0)), [(0,)], suppress_at_most=at_most, other_gates=TooManyOfAClass()
+            )
+            assert choice is None and passed_over == {(0,): FACTOR}, "seven of 240 are a share of .0292"
+
+    def test_are_suppressed_with_those_who_were_flagged(self):
+        computation = computation_of(population(rare=8))
+        alone, _ = tried(computation, [], [(0,)], suppress_at_most=0.3)
+        both, _ = tried(computation, [], [(0,)], suppress_at_most=0.3, other_gates=TooManyOfAClass())
+        assert both.suppressed[:7].all() and not (alone.suppressed & ~both.suppressed).any()
 
 
 class TestMembersToSuppress:
@@ -283,7 +318,7 @@ class TestWorstClass:
         assert choice.suppressed.any() and computation.chose and not judged & computation.chose
 
     def test_other_gates_judge_the_rest(self):
-        refusing = Refusing()
+        refusing = Refusing(members=1_200)
         refusing.failing = lambda node, suppressed: "another gate" if suppressed.any() else None
         choice, passed_over = self.chosen(self.computation(), 0.02, 0.05, other_gates=refusing)
         assert choice is None and passed_over == {(0,): "another gate"}

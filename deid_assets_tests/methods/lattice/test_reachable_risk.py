@@ -156,3 +156,35 @@ def test_a_node_that_tells_too_much_by_absence_fails_and_one_without_a_limit_doe
     assert free.failing((2, 2), nobody) is None and free.failing_everywhere(0.0) is None and free.excess((2, 2)) == 0
     with pytest.raises(ValueError, match="absence is not judged"):
         free.absent((2, 2), nobody)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_only_those_in_excess_are_left_out_by_chance_and_nobody_who_was_released_before(seed):
+    """No fewer would do: with any one of them the factor of their class is above the limit."""
+    gates = gates_with_absence(seed, 1.6)
+    for node in NODES:
+        left_out = gates.in_excess(node, KEY)
+        assert not (left_out & gates.absence.before[gates.sampled]).any()
+        assert np.array_equal(left_out, gates.in_excess(node, KEY))
+        hopeless = gates.absence_however_suppressed(node, 1.0)
+        assert (gates.absent(node, left_out).largest > 1.6) == hopeless
+        for one in np.flatnonzero(left_out) if not hopeless else ():
+            fewer = left_out.copy()
+            fewer[one] = False
+            assert gates.absent(node, fewer).largest > 1.6
+
+
+def test_every_member_of_a_class_in_excess_is_as_likely_to_be_left_out():
+    gates = gates_with_absence(3, 1.2)
+    top = (2, 2)
+    keys = [bytes([number % 256, number // 256]) * 8 for number in range(2_000)]
+    found = np.array([gates.in_excess(top, key) for key in keys])
+    new = ~gates.absence.before[gates.sampled]
+    _, class_of = np.unique(np.stack(gates._demographics(top), axis=1)[gates.sampled], axis=0, return_inverse=True)
+    assert 0 < found[0].sum() < new.sum()
+    for number in np.unique(class_of):
+        own = new & (class_of.reshape(-1) == number)
+        share = found[0][own].mean()
+        assert (found[:, own].mean(axis=1) == share).all()
+        assert abs(found[:, own].mean(axis=0) - share).max() <= 5 * np.sqrt(share * (1 - share) / len(keys))
+    assert not replace(gates, absence=None).in_excess(top, KEY).any()
