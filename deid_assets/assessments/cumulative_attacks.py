@@ -8,9 +8,8 @@ multiplies again.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from deid_assets.assessments.absence import ABSENCE_FACTOR
+from deid_assets.assessments.absence import ABSENCE_FACTOR, ABSENCE_POSTERIOR
 from deid_assets.assessments.attack_sensitivity import WORST
-from deid_assets.assessments.demographic_risk import ABSENCE
 from deid_assets.assessments.earlier_releases import because_of
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
 from deid_assets.assessments.neighbor_attack import GIVEN_MEMBERSHIP, UNCONDITIONAL
@@ -44,7 +43,9 @@ def cumulative_refusals(policy: Policy, evidence: Sequence[Evidence], alpha: flo
 
 def naming_releases(refusals: Sequence[Refusal], releases: Sequence[str]) -> list[Refusal]:
     """The refusals, with the earlier releases that their numbers count."""
-    cumulative = {ABSENCE, ABSENCE_FACTOR, *(unconditional for _, unconditional in _FIGURES.values())} if releases else set()
+    cumulative = (
+        {ABSENCE_POSTERIOR, ABSENCE_FACTOR, *(unconditional for _, unconditional in _FIGURES.values())} if releases else set()
+    )
     return [
         replace(found, text=f"{found.text}: {because_of(releases)}")
         if found.rule == "failed_measurement" and found.name.rpartition("/")[2] in cumulative else found

@@ -53,7 +53,6 @@ from deid_assets.store.tables import Table, write_table, write_view
 
 NAME = "demographic_risk"
 DEMOGRAPHIC = "demographic_high_risk_share"
-ABSENCE = ABSENCE_POSTERIOR
 
 Rolls = Iterable[tuple[str, Roll]]
 """Name and roll of each earlier release."""
@@ -213,7 +212,7 @@ def demographic_measurements(
             gating=False,
         ),
         counted(
-            ABSENCE,
+            ABSENCE_POSTERIOR,
             OF_THE_ABSENT,
             absence,
             policy.removal.absence_posterior_at_most,
@@ -269,7 +268,7 @@ def demographics_of_canaries(
                 DEMOGRAPHIC: (sizes < enough).mean(),
                 "smallest_demographic_class": sizes.min(),
                 # Half of the eligible members are absent, too.
-                ABSENCE: removed / (removed + eligible / 2),
+                ABSENCE_POSTERIOR: removed / (removed + eligible / 2),
                 ABSENCE_FACTOR: 4.0 if len(plain) == 4 else NO_BOUND,
                 ABSENCE_PRIOR: removed / (removed + eligible),
                 NUMBERED: ((sizes < enough) | apart).mean(),
@@ -351,7 +350,7 @@ DEMOGRAPHIC_RISK = Assessment(
             lambda policy: None if policy.number_of_claims is None else _max_sup(policy),
         ),
         Gate(
-            ABSENCE,
+            ABSENCE_POSTERIOR,
             "absence_posterior_within_threshold",
             "Absence from the release discloses a sensitive condition with at most the allowed probability.",
             "Probability that a known member who is absent from the release has a condition for which members were removed.",

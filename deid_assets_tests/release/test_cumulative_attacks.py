@@ -4,9 +4,9 @@ import math
 
 import pytest
 
+from deid_assets.assessments.absence import ABSENCE_POSTERIOR
 from deid_assets.assessments.attack_sensitivity import WORST
 from deid_assets.assessments.cumulative_attacks import cumulative_refusals, naming_releases
-from deid_assets.assessments.demographic_risk import ABSENCE
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.assessments.neighbor_attack import GIVEN_MEMBERSHIP, UNCONDITIONAL
 from deid_assets.policy.loading import policy_from
@@ -52,11 +52,11 @@ def test_what_the_policy_does_not_gate_for_any_member_is_left_to_the_other_gates
 @pytest.mark.parametrize(
     ("name", "rule", "told"),
     [
-        (f"gate/{ABSENCE}", "failed_measurement", True),
-        (f"demographic_risk/{ABSENCE}", "failed_measurement", True),
+        (f"gate/{ABSENCE_POSTERIOR}", "failed_measurement", True),
+        (f"demographic_risk/{ABSENCE_POSTERIOR}", "failed_measurement", True),
         (f"neighbor_attack/{UNCONDITIONAL}", "failed_measurement", True),
         (f"neighbor_attack/{GIVEN_MEMBERSHIP}", "failed_measurement", False),
-        (f"gate/{ABSENCE}", "absent_measurement", False),
+        (f"gate/{ABSENCE_POSTERIOR}", "absent_measurement", False),
     ],
 )
 def test_refusals_that_count_earlier_releases_name_them(name, rule, told):

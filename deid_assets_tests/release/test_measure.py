@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 
 from deid_assets.assessments import cross_release_risk, membership_changes
-from deid_assets.assessments.absence import ABSENCE_FACTOR, ABSENCE_PRIOR, absence_measurements
+from deid_assets.assessments.absence import ABSENCE_FACTOR, ABSENCE_POSTERIOR, ABSENCE_PRIOR, absence_measurements
 from deid_assets.assessments.canaries import CANARIES, canaries_measurement
 from deid_assets.assessments.count_disclosure import CHANCE, DISCLOSED_CELLS, count_measurements
-from deid_assets.assessments.demographic_risk import ABSENCE, DEMOGRAPHIC, demographic_measurements
+from deid_assets.assessments.demographic_risk import DEMOGRAPHIC, demographic_measurements
 from deid_assets.assessments.inpatient_attack import inpatient_measurements
 from deid_assets.assessments.longitudinal_risk import (
     EXPECTED,
@@ -162,13 +162,13 @@ class TestDemographics:
             assert not number_of_claims_measurements(reported, risk)[0].gating
 
     def test_absence_gates_by_bayes_rule(self):
-        one = self.measured()[ABSENCE]
+        one = self.measured()[ABSENCE_POSTERIOR]
         assert one.value == absence_posterior(0.1, 0.1) == pytest.approx(0.11, abs=0.005)
         assert one.threshold is None and not one.gating, "the limit on the average is optional"
         limited = policy_from(public_values(removal__absence_posterior_at_most=0.15))
         for alpha, passed in ((0.1, True), (0.776, False)):
             risk = demographic_risk((500,), (100,), k=20)
-            (found,) = (m for m in demographic_measurements(limited, risk, 0.1, alpha) if m.name == ABSENCE)
+            (found,) = (m for m in demographic_measurements(limited, risk, 0.1, alpha) if m.name == ABSENCE_POSTERIOR)
             assert (found.gating, found.passed, found.threshold) == (True, passed, 0.15)
 
     @pytest.mark.parametrize(
@@ -193,11 +193,11 @@ class TestDemographics:
         }
         told = {
             name: PublicNumbers(nothing, {})._measurement(measured[name], [])
-            for name in (ABSENCE_FACTOR, ABSENCE, ABSENCE_PRIOR)
+            for name in (ABSENCE_FACTOR, ABSENCE_POSTERIOR, ABSENCE_PRIOR)
         }
         assert measured[ABSENCE_FACTOR].value == pytest.approx(1.13148, abs=1e-5)
         assert told[ABSENCE_FACTOR]["value"] == 1.14 and told[ABSENCE_FACTOR]["passed"] is True
-        assert (told[ABSENCE]["value"], told[ABSENCE_PRIOR]["value"]) == (0.15, None)
+        assert (told[ABSENCE_POSTERIOR]["value"], told[ABSENCE_PRIOR]["value"]) == (0.15, None)
         assert {one["sample_size"] for one in told.values()} == {None}
 
     def test_where_nobody_is_removed_absence_gates_nothing(self):
