@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.compared_tables import Compared
-from deid_assets.assessments.number_of_claims import DAYS
 from deid_assets.methods.utility.questions import standard_errors
 from deid_assets.policy.models import Policy
+from deid_assets.policy.sections.longitudinal import DAYS
 from deid_assets.store.tables import Table, quoted
 
 COLUMNS = ("question", "group", "delivered", "of_delivered", "released", "of_released", "standard_errors")

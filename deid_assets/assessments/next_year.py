@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from deid_assets.assessments.compared_tables import PROVIDERS, Compared, has_order
-from deid_assets.assessments.number_of_claims import DAYS
 from deid_assets.methods.utility.member_years import ClaimColumns, feature_matrix, year_features
 from deid_assets.methods.utility.prediction import (
     Examples,
@@ -18,6 +17,7 @@ from deid_assets.methods.utility.prediction import (
     rmsle,
 )
 from deid_assets.policy.models import Policy
+from deid_assets.policy.sections.longitudinal import DAYS
 from deid_assets.store.tables import Table, quoted, write_table
 
 _PREPARED = ClaimColumns(

@@ -13,10 +13,10 @@ from deid_assets.methods.long_tail.number_of_claims import bin_columns, truncate
 from deid_assets.methods.long_tail.truncation import claims_of_units
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
+from deid_assets.policy.sections.longitudinal import DAYS
 from deid_assets.store.tables import Table, quoted, write_table
 
 NUMBERED = "number_of_claims_high_risk_share"
-DAYS = ("days_in_hospital_y2", "days_in_hospital_y3")
 
 
 def reference_classes(policy: Policy, members: Table) -> tuple[list[str], np.ndarray]:

@@ -6,12 +6,12 @@ from dataclasses import fields
 import pandas as pd
 
 from deid_assets.assessments.candidate_rows import identified_claims
-from deid_assets.assessments.number_of_claims import DAYS
 from deid_assets.methods.candidate.provider_suppression import IDENTIFIERS
 from deid_assets.methods.preparation.top_coding import TopCode, top_code
 from deid_assets.methods.utility import ledger
 from deid_assets.methods.utility.ledger import CLAIM_STEPS, MEMBER_STEPS, Classes, Followed, Form, LedgerTables
 from deid_assets.policy.models import Policy
+from deid_assets.policy.sections.longitudinal import DAYS
 from deid_assets.store.tables import Query, Table, quoted, write_table
 
 INPUTS = {

@@ -44,7 +44,7 @@ from deid_assets.methods.lattice.predictive_tagging import node_text, parse_node
 from deid_assets.methods.population.encoding import released_ids
 from deid_assets.methods.population.longitudinal_data import top_node
 from deid_assets.methods.statistics.confidence import confidence_of_try
-from deid_assets.policy.changes import changed_sections
+from deid_assets.policy.changes import changed_sections, leaving_together
 from deid_assets.policy.domains import value_domains_of
 from deid_assets.policy.models import Policy
 from deid_assets.release.cumulative import last_generalization
@@ -270,6 +270,7 @@ def generalization_choice(
                 gates,
                 lambda change: changed_sections(policy, change),
                 executor,
+                leaving_together(policy),
             )
     texts, numbers = ("kind", "what", "against", "change"), ("share", "threshold", "suppressed")
     yield dg.Output(

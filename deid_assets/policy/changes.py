@@ -9,6 +9,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.methods.lattice.diagnosis import Change
 from deid_assets.policy.loading import with_sections
 from deid_assets.policy.models import Policy
+from deid_assets.policy.sections.longitudinal import DATE_COLUMNS, DAYS
 
 
 def changed_sections(policy: Policy, change: Change) -> str | None:
@@ -25,6 +26,12 @@ def changed_sections(policy: Policy, change: Change) -> str | None:
         for dimension in sections["dimensions"]:
             dimension["columns"] = [column for column in dimension["columns"] if column not in change.without]
         sections["dimensions"] = [dimension for dimension in sections["dimensions"] if dimension["columns"]]
+        if policy.dates is not None and set(change.without) >= set(DATE_COLUMNS):
+            sections["dates"] = None
+        left = {entry["release_as"] for part in listed.values() for entry in part}
+        required = {name: share for name, share in policy.detail_at_least.items() if name in left}
+        if required != policy.detail_at_least:
+            sections["detail_at_least"] = required
         sections |= _reference_left(policy, {dimension["name"]: dimension["columns"] for dimension in sections["dimensions"]})
     if change.suppress_at_most is not None:
         sections |= _sections(policy, "risk")
@@ -34,6 +41,16 @@ def changed_sections(policy: Policy, change: Change) -> str | None:
     except PolicyError:
         return None
     return yaml.safe_dump(sections, sort_keys=False, allow_unicode=True, width=120)
+
+
+def leaving_together(policy: Policy) -> dict[str, tuple[str, ...]]:
+    """The other columns that a policy cannot have once a quasi-identifier is left out, by that column."""
+    found: dict[str, tuple[str, ...]] = {}
+    if policy.publishes("claims_truncated"):
+        found |= dict.fromkeys(DAYS, ("claims_truncated",))
+    if policy.dates is not None:
+        found |= {column: tuple(other for other in DATE_COLUMNS if other != column) for column in DATE_COLUMNS}
+    return found
 
 
 def _reference_left(policy: Policy, dimensions: Mapping[str, Sequence[str]]) -> dict[str, Any]:

@@ -4,8 +4,8 @@ import pytest
 import yaml
 
 from deid_assets.methods.lattice.diagnosis import Change
-from deid_assets.policy.changes import changed_sections
-from deid_assets.policy.loading import policy_from
+from deid_assets.policy.changes import changed_sections, leaving_together
+from deid_assets.policy.loading import policy_by_name, policy_from, with_sections
 from deid_assets.policy.yaml_text import parse
 from deid_assets_tests.policy.policy_texts import public_values, with_levels_of_its_own
 from deid_assets_tests.scenarios.policies import SMALL, changed
@@ -75,6 +75,34 @@ def test_more_suppression_leaves_the_rest_of_the_section():
 )
 def test_what_no_policy_can_hold_is_said_by_none(change):
     assert changed_sections(policy_from(changed(SMALL)), change) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [
+        ("claims_dates", ("service_interval", "service_period")),
+        ("heritage", ("days_in_hospital_y2", "claims_truncated")),
+    ],
+)
+def test_columns_that_no_policy_has_alone_leave_together(name, columns):
+    policy = policy_by_name(name)
+    together = leaving_together(policy)
+    assert {columns[0], *together[columns[0]]} == set(columns)
+    assert changed_sections(policy, Change(columns[:1])) is None
+    after = with_sections(policy, **yaml.safe_load(changed_sections(policy, Change(columns))))
+    assert not {qi.column for qi in after.quasi_identifiers.all} & set(columns)
+    assert after.dates is None or policy.name != "claims_dates"
+    every = [qi.column for qi in policy.quasi_identifiers.all]
+    for column in every:
+        assert changed_sections(policy, Change((column, *together.get(column, ())))) is not None, column
+
+
+def test_a_floor_of_a_column_goes_with_it():
+    values = public_values(detail_at_least={"AgeAtFirstClaim": 0.1, "LengthOfStay": 0.1})
+    policy, sections = applied(values, Change(("age",)))
+    assert sections["detail_at_least"] == policy.detail_at_least == {"LengthOfStay": 0.1}
+    _, sections = applied(values, Change(("sex",)))
+    assert "detail_at_least" not in sections
 
 
 def test_nobody_who_opted_out_is_named():

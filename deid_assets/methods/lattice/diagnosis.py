@@ -9,10 +9,11 @@ recommended. The release fraction is not a possible change: 1/F does not depend 
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
@@ -74,6 +75,7 @@ def diagnose(
     other_gates: OtherGates | None = None,
     written: Callable[[Change], str | None] = lambda change: "",
     executor: Executor | None = None,
+    together: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
 ) -> pd.DataFrame:
     """Locate the risk of the coarsest node, and evaluate changes that would remove it.
 
@@ -89,6 +91,8 @@ def diagnose(
         Further requirements on a chosen node.
     written
         Returns the policy text for a change; None if no policy can express it.
+    together
+        The columns that are left out with a column, because no policy has them without it.
 
     Returns
     -------
@@ -99,7 +103,7 @@ def diagnose(
         would_pass, change (policy text; empty if it did not pass).
     """
     remedies = _Remedies(computation, keys, (*member_columns, *claim_columns), len(member_columns), adversary, demands, draws,
-                         other_gates, written, executor)  # fmt: skip
+                         other_gates, written, executor, together)  # fmt: skip
     top, stream_key = top_node(computation.dimensions), keys("where the risk is")
     found = computation.measure(top, stream_key, draws, executor=executor)
     rows = [remedies.told("as it is", "coarsest node", found.share)]
@@ -159,6 +163,7 @@ class _Remedies:
     other_gates: OtherGates | None
     written: Callable[[Change], str | None]
     executor: Executor | None
+    together: Mapping[str, tuple[str, ...]]
 
     def told(self, kind: str, what: str, share: float) -> tuple:
         """Return a row that locates the risk and recommends nothing."""
@@ -166,13 +171,13 @@ class _Remedies:
 
     def without_columns(self) -> list[tuple]:
         """Return a row for each quasi-identifier left out alone; if none passes, also for growing sets of them."""
-        rows = [
-            self._row(Change((column,)), self._share(Change((column,)))) for column in self.columns if self._may_go((column,))
-        ]
+        alone = dict.fromkeys(self._with(column) for column in self.columns)
+        rows = [self._row(Change(columns), self._share(Change(columns))) for columns in alone if self._may_go(columns)]
         gone: tuple[str, ...] = ()
         while not any(row[6] for row in rows) and not self.demands.never:
             # Greedy, because evaluating all sets of columns would take too long.
-            more = [(*gone, column) for column in self.columns if column not in gone and self._may_go((*gone, column))]
+            more = [tuple(dict.fromkeys((*gone, *self._with(column)))) for column in self.columns if column not in gone]
+            more = [columns for columns in dict.fromkeys(more) if self._may_go(columns)]
             more = [columns for columns in more if self.written(Change(columns)) is not None]
             if not more:
                 break
@@ -181,7 +186,7 @@ class _Remedies:
                 np.argmin([self._excess(Change(columns), share) for columns, share in zip(more, shares, strict=True)])
             )
             gone = more[nearest]
-            rows += [self._row(Change(gone), shares[nearest])] if len(gone) > 1 else []
+            rows += [self._row(Change(gone), shares[nearest])] if gone not in alone else []
         return rows
 
     def more_suppression(self, share: float) -> tuple:
@@ -199,6 +204,11 @@ class _Remedies:
         if at_most <= self.demands.suppress_at_most:
             return (*row, fewer, gate or ALLOWED, False, "")
         return self._offered(*row, suppressed if gate else fewer, Change(suppress_at_most=_MOST_SUPPRESSED) if gate else least)
+
+    def _with(self, column: str) -> tuple[str, ...]:
+        """Return the column and those that are left out with it, in the order of the columns."""
+        leaving = {column, *self.together.get(column, ())}
+        return tuple(one for one in self.columns if one in leaving)
 
     def _may_go(self, columns: tuple[str, ...]) -> bool:
         """Whether at least one member-level and one claim-level column remain."""

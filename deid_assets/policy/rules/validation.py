@@ -21,7 +21,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.dates import date_problems
 from deid_assets.policy.rules.limits import limit_problems
 from deid_assets.policy.sections.counts import count_noise_problems, count_table_problems
-from deid_assets.policy.sections.longitudinal import OTHER_RELEASE_COLUMNS, AnyQuasiIdentifier, AttackGate, Statistic
+from deid_assets.policy.sections.longitudinal import DAYS, OTHER_RELEASE_COLUMNS, AnyQuasiIdentifier, AttackGate, Statistic
 from deid_assets.policy.sections.number_of_claims import number_of_claims_problems
 
 COLUMN_RANGES = {
@@ -348,7 +348,7 @@ def _release_columns(policy: Policy) -> Iterator[Problem]:
 
 def _claims_truncated_has_a_place(policy: Policy) -> Iterator[Problem]:
     """ClaimsTruncated is released with the days in hospital: without both years, only some members would have it."""
-    missing = [year for year in ("days_in_hospital_y2", "days_in_hospital_y3") if not policy.publishes(year)]
+    missing = [year for year in DAYS if not policy.publishes(year)]
     if policy.publishes("claims_truncated") and missing:
         yield Problem(
             ("quasi_identifiers", "members"),
