@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from deid_assets.assessments.kernel_input import kept_at_node
 from deid_assets.errors import RefusedError
 from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE, Node
 from deid_assets.methods.lattice.predictive_tagging import everything_above, everything_below, node_text, parse_node
+from deid_assets.methods.population.longitudinal_data import Dimension
 from deid_assets.policy.models import Policy
 
 
@@ -83,6 +84,37 @@ def nodes_to_try(
         tuple(map(parse_node, useful.loc[reachable, "node"])),
         not_tried,
         int(open_.sum()),
+    )
+
+
+def useful_dimensions(
+    policy: Policy, dimensions: Sequence[Dimension], kept: Mapping[str, np.ndarray], sampled: int
+) -> tuple[Dimension, ...]:
+    """The axes of the lattice without the levels at which a column keeps less than the policy requires.
+
+    A change of the policy is tried at the coarsest node of these: at a coarser one, what passes would be refused as useless.
+
+    Parameters
+    ----------
+    kept, sampled
+        As for `nodes_to_try`.
+
+    Returns
+    -------
+    tuple of Dimension
+        With at least one level each.
+    """
+    fewest = sampled - math.floor(policy.risk.suppression.at_most * sampled)
+
+    def enough(place: int, level: int) -> bool:
+        node = tuple(level if number == place else 0 for number in range(len(dimensions)))
+        columns = {name for name, column in policy.generalized.items() if column in policy.dimensions[place].columns}
+        required = {name: share for name, share in policy.detail_required.items() if name in columns}
+        return enough_detail(kept_at_node(policy, kept, node), required, sampled, fewest)
+
+    return tuple(
+        replace(dimension, levels=max(1, sum(enough(place, level) for level in range(dimension.levels))))
+        for place, dimension in enumerate(dimensions)
     )
 
 

@@ -5,6 +5,7 @@ The lattice is that of El Emam et al. 2012 (Table 4).
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import dagster as dg
@@ -22,7 +23,7 @@ from deid_assets.assessments.kernel_input import (
 )
 from deid_assets.assessments.linked_suppression import flagged_in_linked_releases
 from deid_assets.assessments.no_choice import why_no_choice
-from deid_assets.assessments.nodes_to_try import all_but_pinned, nodes_to_try
+from deid_assets.assessments.nodes_to_try import all_but_pinned, nodes_to_try, useful_dimensions
 from deid_assets.assessments.number_of_claims import claim_bins_of
 from deid_assets.assessments.other_gates import other_gates
 from deid_assets.assessments.reachable_risk import GO_ON_TAG, require_reachable
@@ -35,6 +36,7 @@ from deid_assets.figures.lattice_figures import frontier_figure, lattice_figure
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.methods.disclosure.absence import removed_and_eligible
 from deid_assets.methods.kernel import engine
+from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.choice import choose_generalization
 from deid_assets.methods.lattice.diagnosis import COLUMNS, Demands, diagnose
 from deid_assets.methods.lattice.information_loss import LatticeLoss
@@ -249,10 +251,11 @@ def generalization_choice(
             absent = removed_and_eligible(eligible_members, removed_members)
             never, because = absence_tells_too_much(policy, absent, sampled, before, earlier)
             because = because or what_makes_the_factor(policy, gates, absent[1], before, earlier)
-            # Changes are tried at the coarsest node.
-            never = never or to_try.not_tried.get(top_node(computation.dimensions), "")
+            # Changes are tried at the coarsest node that says enough.
+            useful = useful_dimensions(policy, computation.dimensions, kept, sampled)
+            never = never or to_try.not_tried.get(top_node(useful), "")
             diagnosis = diagnose(
-                computation,
+                NodeComputation(computation.data, useful, computation.k, extract=computation.extract),
                 lambda name: stream_key(context, workplace, f"diagnosis: {name}", number),
                 member_columns(policy),
                 claim_columns(policy),
@@ -267,7 +270,7 @@ def generalization_choice(
                     risk.worst_class_share_at_most,
                 ),
                 _DIAGNOSIS_DRAWS,
-                gates,
+                replace(gates, dimensions=useful),
                 lambda change: changed_sections(policy, change),
                 executor,
                 leaving_together(policy),

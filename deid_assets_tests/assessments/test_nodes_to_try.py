@@ -2,14 +2,17 @@
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from deid_assets.assessments.nodes_to_try import nodes_to_try
+from deid_assets.assessments.kernel_input import lattice_dimensions
+from deid_assets.assessments.nodes_to_try import nodes_to_try, useful_dimensions
 from deid_assets.methods.lattice.candidate_gates import PINNED
 from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal, node_text
 from deid_assets.policy.loading import policy_from
 from deid_assets_tests.policy.policy_texts import example_policy, public_values
+from deid_assets_tests.scenarios.policies import SMALL, changed
 
 DETAIL = policy_from(public_values(risk__suppression={"at_most": 0.03, "prefer": "detail"}))
 EVERY = all_nodes([levels - 1 for levels in DETAIL.dimension_levels])
@@ -74,3 +77,23 @@ def test_a_pinned_node_that_is_known_to_need_more_suppressed_members_is_not_trie
     assert nodes_to_try(DETAIL, searched({TOP: 0.2}, (TOP,)), {}, 20_000, not_again).without_flagged == ()
     still = nodes_to_try(DETAIL, searched({pinned: 0.2}, (pinned,)), {}, 20_000, not_again)
     assert still.as_they_are == still.without_flagged == (pinned,)
+
+
+@pytest.mark.parametrize(
+    ("asked", "levels"),
+    [
+        ({}, (2, 2)),
+        ({"detail_at_least": {"AgeAtFirstClaim": 0.3}}, (2, 2)),
+        ({"detail_at_least": {"AgeAtFirstClaim": 0.31}}, (1, 2)),
+        ({"detail_at_least": {"AgeAtFirstClaim": 0.31, "DaysInHospital_Y2": 0.5}}, (1, 1)),
+        ({"detail_at_least": {"AgeAtFirstClaim": 0.95}}, (1, 2)),
+        ({"detail_at_least": {"AgeAtFirstClaim": 0.31}, "publish_however_coarse": True}, (2, 2)),
+    ],
+    ids=str,
+)
+def test_changes_are_tried_where_every_column_keeps_enough(asked, levels):
+    """Of the levels of age, what is delivered keeps .9 and 20 years .3; one level stays even where none keeps enough."""
+    policy = policy_from(changed(SMALL, **asked))
+    kept = {"AgeAtFirstClaim": np.array([0.9, 0.3]), "DaysInHospital_Y2": np.array([1.0, 0.2])}
+    found = useful_dimensions(policy, lattice_dimensions(policy), kept, 600_000)
+    assert tuple(dimension.levels for dimension in found) == levels
