@@ -338,7 +338,7 @@ def demographics_of_canaries(
         rows = [dict(zip(("member_id", "reason", "sensitive"), (f"removed {n}", *why), strict=True)) for n, *why in gone]
         rows.append({"member_id": "removed for age", "reason": "age", "sensitive": False})
         tables["removed_members"] = plant(file, like["removed_members"], rows, "removed_members")
-        certain = {
+        certain: dict[str, float | None] = {
             DEMOGRAPHIC: (sizes < enough).mean(),
             "smallest_demographic_class": sizes.min(),
             # Half of the eligible members are absent, too.
