@@ -20,12 +20,14 @@ from dagster._core.storage.tags import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.earlier_releases import EarlierRelease, EverReleased
+from deid_assets.assessments.membership_rotation import Leavers
 from deid_assets.errors import PolicyError, StoreError
 from deid_assets.home_identity import require_own_history
 from deid_assets.meter import meter
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import applying_opt_outs, policy_called
+from deid_assets.policy.models import Policy
 from deid_assets.policy.removed_modes import require_runnable
 from deid_assets.release.cumulative import (
     EarlierReleases,
@@ -39,6 +41,7 @@ from deid_assets.release.cumulative import (
 from deid_assets.release.event_log import current_materialization
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import Secret, SigningKey
+from deid_assets.release.leavers import leavers, removed_before
 from deid_assets.release.registry.chain import Registry
 from deid_assets.sources.delivery import Delivery, SourceOptions
 from deid_assets.sources.registration import registered_delivery
@@ -288,6 +291,14 @@ class Workplace:
         """The members of all earlier releases of members and claims."""
         earlier = self._earlier_releases()
         return EverReleased(earlier.tags, earlier.not_comparable)
+
+    def leavers(self, policy: Policy, delivery: str) -> Leavers:
+        """Members of earlier releases who may not be in a release of this delivery, from earlier releases alone."""
+        return leavers(policy, self.releases_made(), self.secret(), self.delivery(delivery).digest())
+
+    def removed_before(self, policy: Policy) -> np.ndarray:
+        """(n,) uint64: tags of members who stay removed, because an earlier release removed them; see `leavers`."""
+        return removed_before(policy, self.releases_made(), self.secret())
 
     def releases_before(self, population: Table, own: str) -> tuple[str, ...]:
         """The earlier releases with members that `released_before` counts, as policy/number."""

@@ -1,8 +1,15 @@
 """The tables of README come from `deid_assets_tests.benchmarks`, which reads what commands print."""
 
+from pathlib import Path
+
 import pytest
 
+import deid_assets
+from deid_assets_tests.benchmarks import rotation
 from deid_assets_tests.benchmarks.__main__ import populations_table
+from deid_assets_tests.benchmarks.rotation import Population
+
+DOCS = Path(deid_assets.__file__).parent / "docs"
 
 
 @pytest.mark.matrix
@@ -19,3 +26,34 @@ def test_the_table_of_populations_has_a_row_for_each_population(capsys):
     assert row[:3] == ["heritage_public", "1,500", "150"]
     assert all(0 <= float(measured) <= 1 for measured in row[3:6]) and float(row[6]) > 1
     assert "unlikely to pass: share at high risk" in row[7]
+
+
+def test_rotation_hides_who_is_newly_sensitive_where_no_rule_and_padding_do_not(capsys):
+    """A tenth of the people of the table in the docs, over five years: a class in it has a dozen missing members."""
+    rotation.table(Population(members=20_000, released=2_000, deliveries=5, classes=12), seed=1)
+    heading, _, *lines = (line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines())
+    assert heading[:4] == ["rule", "pooled by class", "worst class", "known to be a member"]
+    known = {line[0]: float(line[3]) for line in lines}
+    assert set(known) == {"no rule", "fresh sample", "padding to .15", "rotation 0.0572", "rotation 0.08"}
+    assert known["no rule"] > known["padding to .15"] > 0.15 > known["rotation 0.08"] > known["fresh sample"]
+    ever = {line[0]: float(line[6]) for line in lines}
+    assert ever["no rule"] < ever["rotation 0.08"] < ever["fresh sample"]
+
+
+@pytest.mark.matrix
+def test_the_numbers_of_ten_deliveries_are_those_of_the_docs():
+    found = dict(rotation.rows(Population(), seed=1))
+    told = {
+        line.strip("| ").split(" | ")[0]: line.strip("| ").split(" | ")[1:]
+        for line in (DOCS / "benchmarks.md").read_text().splitlines()
+        if line.startswith(("| no rule", "| fresh", "| padding", "| rotation"))
+    }
+    assert set(told) == set(found)
+    for rule, (by_class, worst, known, path, left_out, ever, *_) in told.items():
+        one = found[rule]
+        measured = (one.by_class, one.known, one.path)
+        assert [f"{removed / number:.3f}" for removed, number in measured] == [by_class, known, path]
+        assert (f"{one.worst:.3f}", f"{one.left_out:,}", f"{one.ever:.3f}") == (worst, left_out, ever)
+    shipped = found["rotation 0.08"]
+    assert max(shipped.gate) <= 0.15 and shipped.factor <= 1.25, "every delivery passes both gates"
+    assert min(found["rotation 0.0572"].gate) > 0.15, "the expected share, .01, leaves no room for its upper bound"

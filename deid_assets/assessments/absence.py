@@ -11,6 +11,7 @@ import pandas as pd
 from deid_assets.assessments.earlier_releases import EverReleased, because_of
 from deid_assets.assessments.evidence import FACTOR, Measurement, counted, exact
 from deid_assets.assessments.kernel_input import member_columns
+from deid_assets.assessments.membership_rotation import DISAPPEARANCE_FACTOR
 from deid_assets.assessments.published import Published, written
 from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.numbers import shown
@@ -139,6 +140,7 @@ def report_table(found: Published) -> ReportTable:
         (ABSENCE_PRIOR, "Before any release: members removed for such a condition, of these and the eligible ones"),
         (ABSENCE_FACTOR, "Factor of the odds, in the demographic class where it is largest"),
         (ABSENCE_POSTERIOR, "Given absence: removed members, of all who are absent"),
+        (DISAPPEARANCE_FACTOR, "Factor of the odds of a new condition, at most, for who was in an earlier release and is gone"),
     )
     return ReportTable(
         "absence",

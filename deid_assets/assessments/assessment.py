@@ -11,6 +11,7 @@ import pandas as pd
 from deid_assets.assessments.canaries import CANARIES
 from deid_assets.assessments.earlier_releases import EarlierRelease, EverReleased
 from deid_assets.assessments.evidence import Measurement, Requirement
+from deid_assets.assessments.membership_rotation import Leavers
 from deid_assets.assessments.published import Published
 from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.canaries.planting import Findings
@@ -129,6 +130,9 @@ class History(Protocol):
 
     def rolls(self) -> Iterable[tuple[str, Roll]]:
         """Name and roll of each earlier release that can be compared with this one."""
+
+    def leavers(self) -> Leavers:
+        """Members of earlier releases who may not be in this one; of members and claims only."""
 
     def earlier_releases(self) -> Sequence[EarlierRelease]:
         """Every earlier release, whether it can be compared with this one or not."""

@@ -16,7 +16,19 @@ from deid_assets.assessments.absence import (
     report_table,
     table_by_class,
 )
-from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Image, Limit, Shown, Work, limit_of
+from deid_assets.assessments.assessment import (
+    CANDIDATE,
+    HALF,
+    Assessed,
+    Assessment,
+    Gate,
+    History,
+    Image,
+    Limit,
+    Shown,
+    Work,
+    limit_of,
+)
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.earlier_releases import BECAUSE, EverReleased, because_of
 from deid_assets.assessments.evidence import OF_THE_ABSENT, Measurement, counted, exact
@@ -30,7 +42,19 @@ from deid_assets.assessments.membership_changes import (
     change_refusals,
     changes_measured,
     changes_since,
+    disappearance_at_most,
     present_members,
+)
+from deid_assets.assessments.membership_rotation import (
+    DISAPPEARANCE_FACTOR,
+    NEWLY_SENSITIVE,
+    ROTATION_POSTERIOR,
+    Leavers,
+    NewlySensitive,
+    needed,
+    newly_sensitive,
+    rotation_measurements,
+    rotation_refusals,
 )
 from deid_assets.assessments.number_of_claims import (
     NUMBERED,
@@ -48,6 +72,7 @@ from deid_assets.methods.candidate.released_tables import generalized_members
 from deid_assets.methods.disclosure.absence import NO_BOUND, absence_numbers, absence_posterior, removed_for_claims
 from deid_assets.methods.disclosure.demographic_classes import DemographicRisk, demographic_class_sizes, demographic_risk
 from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
+from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table, write_table, write_view
 
@@ -66,23 +91,24 @@ def assess(work: Work[Policy]) -> Assessed:
     own = original_members(tables["pseudonym_crosswalk"], tables["release_members"])
     before = history.released_before(profiles, own)
     tags = history.tags_in_order
-    risk, measured, changes, absent = measured_demographics(
-        policy, levels, tables, before, tags, history.rolls(), history.ever_released()
-    )
+    found = measured_demographics(policy, levels, tables, before, tags, _before(history))
     canaries = demographics_of_canaries(
-        policy, levels, tables, risk.k, tags,
-        lambda planted, rolls, ever: measured_demographics(policy, levels, planted, 0, tags, rolls, ever)[1],
+        policy, levels, tables, found.risk.k, tags,
+        lambda planted, earlier: measured_demographics(policy, levels, planted, 0, tags, earlier).measured,
     )  # fmt: skip
-    figure = class_size_figure(risk.sizes, risk.k)
+    figure = class_size_figure(found.risk.sizes, found.risk.k)
     shown: dict[str, Shown] = {"class_sizes": Image(figure, "released members by size of their class")}
     if policy.removal.removes_members:
-        shown |= _shown_of_absence(policy, absent)
+        shown |= _shown_of_absence(policy, found.absent)
     if before:
         shown[BECAUSE] = because_of(history.releases_before(profiles, own))
-    reasons = [refusal.text for refusal in change_refusals(policy, changes)]
-    if reasons:
-        shown["reasons"] = reasons
-    return Assessed(measured, canaries, shown=shown)
+    enough = needed(policy, found.newly_sensitive)
+    if enough is not None:
+        shown["rotation_needed"] = enough
+    refused = change_refusals(policy, found.changes) + rotation_refusals(policy, found.newly_sensitive, found.returned)
+    if refused:
+        shown["reasons"] = [refusal.text for refusal in refused]
+    return Assessed(found.measured, canaries, shown=shown)
 
 
 def _shown_of_absence(policy: Policy, absent: AbsentMembers) -> dict[str, Shown]:
@@ -94,15 +120,60 @@ def _shown_of_absence(policy: Policy, absent: AbsentMembers) -> dict[str, Shown]
     return shown
 
 
+@dataclass(frozen=True, eq=False)
+class Before:
+    """Earlier releases, as far as they matter here.
+
+    Attributes
+    ----------
+    rolls
+        Name and roll of each.
+    ever
+        Their members.
+    leavers
+        Those of them who may not be released any more.
+    """
+
+    rolls: Rolls
+    ever: EverReleased
+    leavers: Leavers
+
+
+def _before(history: History) -> Before:
+    return Before(history.rolls(), history.ever_released(), history.leavers())
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredDemographics:
+    """What is found out about the members about to be released.
+
+    Attributes
+    ----------
+    risk
+        Sizes of the demographic classes of released members.
+    measured
+        All measurements.
+    changes
+        Each earlier release beside this one.
+    absent
+        What absence discloses by class.
+    newly_sensitive
+        Members of earlier releases who are newly removed.
+    returned
+        Whether somebody is released who had left for good.
+    """
+
+    risk: DemographicRisk
+    measured: tuple[Measurement, ...]
+    changes: tuple[Change, ...]
+    absent: AbsentMembers
+    newly_sensitive: NewlySensitive
+    returned: bool
+
+
 def measured_demographics(
-    policy: Policy,
-    levels: Mapping[str, int],
-    tables: Mapping[str, Table],
-    before: int,
-    tags: Tags,
-    earlier: Rolls,
-    ever: EverReleased,
-) -> tuple[DemographicRisk, tuple[Measurement, ...], tuple[Change, ...], AbsentMembers]:
+    policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], before: int, tags: Tags, earlier: Before
+) -> MeasuredDemographics:
     """Class sizes of released members, and what they, absence, and membership changes disclose.
 
     Parameters
@@ -113,10 +184,6 @@ def measured_demographics(
         Members of the population in earlier releases.
     tags
         The tag of each member.
-    earlier
-        Name and roll of each earlier release.
-    ever
-        Members of all earlier releases.
     """
     risk = demographics_of(
         policy, tables["member_profiles"], tables["value_domains"], levels,
@@ -126,19 +193,22 @@ def measured_demographics(
     alone = risk.demographics
     absence = absence_numbers(tables["eligible_members"], tables["removed_members"], alone.released + before)
     own = original_members(tables["pseudonym_crosswalk"], tables["release_members"])
-    absent = absent_members(policy, levels, tables, own, ever, tags)
+    absent = absent_members(policy, levels, tables, own, earlier.ever, tags)
     present = present_members(
         policy, levels, tables["member_profiles"], tables["value_domains"],
         removed_for_claims(tables["removed_members"]), own, tags,
     )  # fmt: skip
-    changes = changes_since(earlier, present, policy.safe_class_size)
+    changes = changes_since(earlier.rolls, present, policy.safe_class_size)
+    newly = newly_sensitive(policy, earlier.leavers, present.roll)
     measured = (
         *demographic_measurements(policy, alone, *absence),
         *absence_measurements(policy, absent.by_class),
         *number_of_claims_measurements(policy, risk.with_number_of_claims),
         *changes_measured(policy, changes, alone.released),
+        *rotation_measurements(policy, newly),
     )
-    return alone, measured, changes, absent
+    returned = bool(earlier.leavers.contain(present.released_tags).any())
+    return MeasuredDemographics(alone, measured, changes, absent, newly, returned)
 
 
 @dataclass(frozen=True)
@@ -235,7 +305,7 @@ def demographic_measurements(
 
 def demographics_of_canaries(
     policy: Policy, levels: Mapping[str, int], like: Mapping[str, Table], enough: int, tags: Tags,
-    attack: Callable[[Mapping[str, Table], Rolls, EverReleased], Iterable[Measurement]],
+    attack: Callable[[Mapping[str, Table], Before], Iterable[Measurement]],
 ) -> Findings:  # fmt: skip
     """Whether members in small classes are counted, and whether absence and changes have the known results.
 
@@ -244,6 +314,8 @@ def demographics_of_canaries(
     Absence tells most of the class of plain canaries, of whom four are eligible, two released now and one before. In
     each class that differs from it in one column, two are eligible and one is released, so that whoever overlooks a column
     finds a smaller factor. One who was released before is not eligible any more, and does not count.
+
+    Of four who were released before and had not left, one is not delivered any more, and one of the others is newly removed.
     """
     groups = demographic_groups(member_columns(policy), enough)
     sizes = np.array(released_sizes(groups))
@@ -258,28 +330,36 @@ def demographics_of_canaries(
         others = [f"eligible {number}" for number in range(eligible - len(plain) - len(pairs))]
         someone = [{"member_id": name} for name in (*plain, *pairs, *others)]
         ever = EverReleased(np.unique(tags([f"canary {number}" for number in (2, 4)])))
+        staying, leaving = (np.unique(tags(names)) for names in (["removed 0", "canary 0", "left 1"], ["canary 2"]))
+        leavers = Leavers(np.unique(tags(["left 2"])), staying, leaving)
         tables["eligible_members"] = plant(file, like["eligible_members"], someone, "eligible_members")
         gone = [(number, reason, reason != "age") for number in range(removed) for reason in ("code", "drug")]
         rows = [dict(zip(("member_id", "reason", "sensitive"), (f"removed {n}", *why), strict=True)) for n, *why in gone]
         rows.append({"member_id": "removed for age", "reason": "age", "sensitive": False})
         tables["removed_members"] = plant(file, like["removed_members"], rows, "removed_members")
-        return as_certain(
-            {
-                DEMOGRAPHIC: (sizes < enough).mean(),
-                "smallest_demographic_class": sizes.min(),
-                # Half of the eligible members are absent, too.
-                ABSENCE_POSTERIOR: removed / (removed + eligible / 2),
-                ABSENCE_FACTOR: 4.0 if len(plain) == 4 else NO_BOUND,
-                ABSENCE_PRIOR: removed / (removed + eligible),
-                NUMBERED: ((sizes < enough) | apart).mean(),
-                # In one class, one of the two who are gone was removed; of the two new ones, one was removed, one is
-                # new and unique.
-                DISAPPEARED: 1 / 2,
-                APPEARED: 1 / 2,
-                CAME: 1 / len(sizes),
-            },
-            attack(tables, earlier_rolls(members_of(groups), tags), ever),
-        )
+        certain: dict[str, float | None] = {
+            DEMOGRAPHIC: (sizes < enough).mean(),
+            "smallest_demographic_class": sizes.min(),
+            # Half of the eligible members are absent, too.
+            ABSENCE_POSTERIOR: removed / (removed + eligible / 2),
+            ABSENCE_FACTOR: 4.0 if len(plain) == 4 else NO_BOUND,
+            ABSENCE_PRIOR: removed / (removed + eligible),
+            NUMBERED: ((sizes < enough) | apart).mean(),
+            # In one class, one of the two who are gone was removed; of the two new ones, one was removed, one is
+            # new and unique.
+            DISAPPEARED: 1 / 2,
+            APPEARED: 1 / 2,
+            CAME: 1 / len(sizes),
+        }
+        if policy.rotation is not None:
+            of_three = clopper_pearson_upper_bound(1, 3, policy.risk.gate.confidence)
+            certain |= {
+                NEWLY_SENSITIVE: 1 / 3,
+                ROTATION_POSTERIOR: of_three / (of_three + (1 - of_three) * policy.rotation),
+                DISAPPEARANCE_FACTOR: 1 / policy.rotation,
+            }
+        before = Before(earlier_rolls(members_of(groups), tags), ever, leavers)
+        return as_certain(certain, attack(tables, before))
 
 
 def _members_of_pairs(groups: Sequence[Group]) -> Iterator[int]:
@@ -319,10 +399,19 @@ def _change_posterior(policy: Policy) -> Limit | None:
     return limit_of(policy.removal.change_posterior_at_most)
 
 
+def _by_class(policy: Policy) -> Limit | None:
+    """The limit on those who happen to be missing; None where rotation decides who is."""
+    return limit_of(disappearance_at_most(policy))
+
+
+def _by_rotation(policy: Policy) -> Limit | None:
+    return None if policy.rotation is None else _change_posterior(policy)
+
+
 DEMOGRAPHIC_RISK = Assessment(
     NAME,
     version="8",
-    policy_sections=("demographics", "removal", "number_of_claims"),
+    policy_sections=("demographics", "removal", "number_of_claims", "rotation"),
     inputs=(
         "eligible_members", "removed_members", "member_profiles", "truncated_claims", "value_domains", "pseudonym_crosswalk",
         "chosen_generalization", *CANDIDATE,
@@ -376,7 +465,19 @@ DEMOGRAPHIC_RISK = Assessment(
             "probability.",
             "Probability that a member of an earlier release who is gone from this one has such a condition.",
             1.0,  # everybody in only one of two releases has a sensitive condition
-            _change_posterior,
+            _by_class,
+        ),
+        Gate(
+            ROTATION_POSTERIOR,
+            "rotation_posterior_within_threshold",
+            "Being in an earlier release and absent from this one discloses a new sensitive condition with at most the allowed "
+            "probability, even of somebody who is known not to have left the population.",
+            "Probability that a member of an earlier release who is gone from this one and has not left the population has a "
+            "new sensitive condition, with rotation and the upper bound of the newly sensitive share.",
+            1.0,  # everybody of an earlier release has a new sensitive condition
+            _by_rotation,
+            applies=lambda policy: policy.rotation is not None,
+            remedy="State a larger rotation, or draw other members for each delivery (sample.keyed_by: delivery)",
         ),
         Gate(
             APPEARED,

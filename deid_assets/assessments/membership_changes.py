@@ -124,12 +124,22 @@ def changes_since(earlier: Iterable[tuple[str, Roll]], present: Present, k: int)
     )
 
 
+def disappearance_at_most(policy: Policy) -> float | None:
+    """The limit on what disappearing discloses by class; None with rotation, which limits it whatever the classes are."""
+    return None if policy.rotation is not None else policy.removal.change_posterior_at_most
+
+
 def changes_measured(policy: Policy, changes: Sequence[Change], released: int) -> tuple[Measurement, ...]:
     """The worst of all earlier releases; empty if there are none. `released` counts members about to be released."""
     at_most = policy.removal.change_posterior_at_most
     worst = max((one.in_small_classes for one in changes), default=0)
     return (
-        _counted(DISAPPEARED, "share of members", max((one.disappeared for one in changes), default=0.0), at_most),
+        _counted(
+            DISAPPEARED,
+            "share of members",
+            max((one.disappeared for one in changes), default=0.0),
+            disappearance_at_most(policy),
+        ),
         _counted(APPEARED, "share of members", max((one.appeared for one in changes), default=0.0), at_most),
         _counted(CAME, "share of released members", worst / max(released, 1), 0.0, released),
     )
@@ -137,16 +147,16 @@ def changes_measured(policy: Policy, changes: Sequence[Change], released: int) -
 
 def change_refusals(policy: Policy, changes: Sequence[Change]) -> list[Refusal]:
     """Name the earlier releases beside which the present one would disclose too much about a member."""
-    at_most, k = policy.removal.change_posterior_at_most, policy.safe_class_size
+    at_most, k, gone_at_most = policy.removal.change_posterior_at_most, policy.safe_class_size, disappearance_at_most(policy)
     found = []
     for one in changes:
-        if at_most is not None and not one.disappeared <= at_most:
+        if gone_at_most is not None and not one.disappeared <= gone_at_most:
             text = (
                 f"{one.release}: too many of its members who are missing from this release have, in one demographic class, "
                 "a new sensitive condition, so members who are missing likely have one; publish after more members have left, "
                 "or do not publish this delivery"
             )
-            found.append(Refusal(DISAPPEARED, one.release, one.disappeared, at_most, text, "share of members"))
+            found.append(Refusal(DISAPPEARED, one.release, one.disappeared, gone_at_most, text, "share of members"))
         if at_most is not None and not one.appeared <= at_most:
             text = (
                 f"{one.release}: too many members of this release who are not in it were, in one demographic class, removed "

@@ -18,6 +18,7 @@ from deid_assets.assessments.assessment import CANDIDATE, Assessment, Image, Sho
 from deid_assets.assessments.canaries import canaries_measurement
 from deid_assets.assessments.earlier_releases import EarlierRelease, EverReleased
 from deid_assets.assessments.evidence import Evidence, Measurement, to_frame
+from deid_assets.assessments.membership_rotation import Leavers
 from deid_assets.assessments.registry import LONGITUDINAL
 from deid_assets.assets.counts import earlier_noise, earlier_tables
 from deid_assets.assets.random_streams import stream_key
@@ -121,10 +122,8 @@ class _History:
     tables: Mapping[str, Table]
 
     def try_at(self, levels: Mapping[str, int]) -> Tried:
-        if not isinstance(self.policy, Policy):
-            raise ReleaseError("releases of flat tables and of cohorts have no tries")
         profiles, domains = self.tables["member_profiles"], self.tables["value_domains"]
-        return delivery_tries(self.context, self.policy, self.workplace, profiles, domains).at(levels)
+        return delivery_tries(self.context, self._of_members("tries"), self.workplace, profiles, domains).at(levels)
 
     def released_before(self, population: Table, own: str) -> int:
         return self.workplace.released_before(population, own)
@@ -137,6 +136,15 @@ class _History:
 
     def rolls(self) -> Iterable[tuple[str, Roll]]:
         return comparable_rolls(self.workplace.releases_made(), self.workplace.secret().commitment())
+
+    def leavers(self) -> Leavers:
+        return self.workplace.leavers(self._of_members("members who left"), self.context.partition_key)
+
+    def _of_members(self, what: str) -> Policy:
+        """The policy, which alone can have something."""
+        if not isinstance(self.policy, Policy):
+            raise ReleaseError(f"releases of flat tables and of cohorts have no {what}")
+        return self.policy
 
     def earlier_releases(self) -> Sequence[EarlierRelease]:
         return self.workplace.earlier_of(self.context.partition_key)

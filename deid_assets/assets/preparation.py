@@ -6,11 +6,13 @@ These are sections 1 to 3 of Multimedia Appendix 1 to El Emam et al. 2012.
 from functools import partial
 
 import dagster as dg
+import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.dates import date_columns
 from deid_assets.assessments.kernel_input import claim_columns
 from deid_assets.assessments.long_tail import first_cut_of, members_left
+from deid_assets.assessments.membership_rotation import Leavers
 from deid_assets.assessments.number_of_claims import safe_bins
 from deid_assets.assets.long_tail_cut import cut_long_tail
 from deid_assets.assets.stage_asset import prefix_of, stage_asset
@@ -78,7 +80,11 @@ def pseudonym_crosswalk(
     return pd.concat(frames, ignore_index=True)
 
 
-@stage_asset(policy_sections=["removal", "opt_outs"], version="3", derived_columns={"reason": ["code_book.removal_reason"]})
+@stage_asset(
+    policy_sections=["removal", "opt_outs", "rotation"],
+    version="3",
+    derived_columns={"reason": ["code_book.removal_reason"]},
+)
 def removed_members(
     context: dg.AssetExecutionContext,
     members: Table,
@@ -88,12 +94,24 @@ def removed_members(
     policies: Policies,
     workplace: Workplace,
 ) -> Query:
-    """Members who must not be released, with every reason: a sensitive code, a claim in quarantine, or an opt-out."""
+    """Members who must not be released, with every reason: a sensitive code, a claim in quarantine, or an opt-out.
+
+    With rotation, members whom an earlier release removed for what their claims disclosed stay removed.
+    """
     policy = policies.of(context, Policy)
     opt_outs = policy.opt_outs
     problems = opt_outs.people.problems(partial(opt_out_match, members))
     require_known_opt_outs(context, policy, workplace, LeftOut(problems=problems))
-    return removed_members_query(members, claims, quarantined_rows, code_book, opt_outs.all_members, opt_outs.withdrawn)
+    before = _of_tags(members, workplace.removed_before(policy), workplace)
+    return removed_members_query(members, claims, quarantined_rows, code_book, opt_outs.all_members, opt_outs.withdrawn, before)
+
+
+def _of_tags(members: Table, tags: np.ndarray, workplace: Workplace) -> list[str]:
+    """Identifiers of the delivered members with these tags."""
+    if not len(tags):
+        return []
+    ids = members.query(f"SELECT member_id FROM {members.sql} ORDER BY member_id")["member_id"]
+    return ids[np.isin(workplace.tags_in_order(ids.tolist()), tags)].tolist()
 
 
 @stage_asset(policy_sections=["removal"])
@@ -123,7 +141,7 @@ def exclusion_comparison(
     return exclusion_tables(members, claims, removed_members, seed=int.from_bytes(key[:8], "big"))
 
 
-@stage_asset(policy_sections=["sample"], version="3")
+@stage_asset(policy_sections=["sample", "rotation"], version="3")
 def released_sample(
     context: dg.AssetExecutionContext,
     members: Table,
@@ -135,29 +153,43 @@ def released_sample(
     """The random sample of eligible members that is released. Nobody is drawn if a rule cannot apply.
 
     It is keyed by member, unless the policy says otherwise: deliveries and policies then share as many members as
-    possible. How many are drawn, and who is left out, is random for each policy and delivery.
+    possible. How many are drawn, and who is left out, is random for each policy and delivery. With rotation, nobody is
+    drawn who left for good, earlier or with this delivery; others take their places.
     """
-    sample = policies.of(context, Policy).sample
+    policy = policies.of(context, Policy)
+    sample = policy.sample
     delivery, secret = workplace.delivery(context.partition_key), workplace.secret()
     asked = delivery.parameters.get("release") or sample.members
     # Keyed by content: a delivery under another key would otherwise give a second look at the same members.
     size_of = (prefix_of(context), delivery.digest(), str(asked or sample.fraction))
-    delivered, eligible = members.count(), eligible_members.count()
+    staying = _without_leavers(eligible_members, workplace.leavers(policy, context.partition_key), workplace)
+    delivered, eligible = members.count(), staying.count()
     size = sample_size(delivered, eligible, asked, sample.fraction, secret.derive("sample size", *size_of))
     if size < 1:
         raise dg.Failure(
             f"refused: no member can be released: of {delivered:,} delivered members {eligible:,} are eligible (not removed, "
-            "and with at least one eligible claim), and the policy's sample of them is empty; see removed_members",
+            "with at least one eligible claim, and have not left for good), and the policy's sample of them is empty; see "
+            "removed_members",
             metadata={"refused": False},
             allow_retries=False,
         )
     return released_sample_query(
-        eligible_members,
+        staying,
         size,
         sample_key(secret, sample.keyed_by, prefix_of(context), context.partition_key),
         members_left_out(size, eligible, secret.derive("number left out of the sample", *size_of)),
         secret.derive("left out of the sample", *size_of),
     )
+
+
+def _without_leavers(eligible: Table, leavers: Leavers, workplace: Workplace) -> Table:
+    """The eligible members who may still be released; the table itself if nobody has left."""
+    if not len(leavers.left) + len(leavers.leaving):
+        return eligible
+    ids = eligible.query(f"SELECT member_id FROM {eligible.sql} ORDER BY member_id")
+    staying = Table(eligible.file, "scratch", "staying_members")
+    write_table(staying, ids[~leavers.contain(workplace.tags_in_order(ids["member_id"].tolist()))])
+    return staying
 
 
 @stage_asset(

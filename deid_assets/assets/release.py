@@ -31,6 +31,7 @@ from deid_assets.assessments.kernel_input import (
 )
 from deid_assets.assessments.long_tail import bin_refusals
 from deid_assets.assessments.membership_changes import change_refusals, changes_measured, changes_since, present_members
+from deid_assets.assessments.membership_rotation import newly_sensitive, rotation_measurements, rotation_refusals
 from deid_assets.assessments.number_of_claims import NumberedClaims, number_of_claims_measurements
 from deid_assets.assessments.passed_on_columns import passed_on_leaks
 from deid_assets.assessments.registry import LONGITUDINAL
@@ -65,6 +66,7 @@ from deid_assets.release.derived_keys import pseudonym_key
 from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.kept_file import parquet_of_sorted
+from deid_assets.release.leavers import leavers
 from deid_assets.release.manifest.described_tables import described_tables
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.dictionary import dictionary
@@ -280,7 +282,10 @@ def _against_earlier(
     def held() -> _Earlier:
         earlier = workplace.releases_made()
         changes = changes_since(comparable_rolls(earlier, commitment), present, policy.safe_class_size)
-        refusals = [*change_refusals(policy, changes), *removal_list_refusals(earlier, delivery, list_now)]
+        gone = leavers(policy, earlier, workplace.secret(), delivery)
+        newly, returned = newly_sensitive(policy, gone, present.roll), bool(gone.contain(present.released_tags).any())
+        refusals = [*change_refusals(policy, changes), *rotation_refusals(policy, newly, returned)]
+        refusals += removal_list_refusals(earlier, delivery, list_now)
         again = registry.already_released(policy.name, inputs)
         same = None if again is None else f"{again.policy}/{again.number:04d}"
         before = releases_before(earlier, commitment, delivery)
@@ -288,7 +293,8 @@ def _against_earlier(
         sorted_out = earlier_of(policy, before, present.released_tags)
         refusals += recurring_refusals(policy.releases, staged.claims, workplace.home.releases, sorted_out.of_others, None)
         apart = sorted_out.not_compared(policy)
-        return _Earlier(changes_measured(policy, changes, released), refusals, roll, list_now, apart)
+        measured = (*changes_measured(policy, changes, released), *rotation_measurements(policy, newly))
+        return _Earlier(measured, refusals, roll, list_now, apart)
 
     return held
 

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from deid_assets import interruption
+from deid_assets.assessments.membership_rotation import forecast
 from deid_assets.automation.home_runs import clean_orphans
 from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
 from deid_assets.command_line.progress import Progress
@@ -19,6 +20,7 @@ from deid_assets.errors import PUBLISHED, REFUSED
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
+from deid_assets.resources import Workplace
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets.store.home import Home
@@ -58,6 +60,7 @@ def plan(home: Home, policy: AnyPolicy, delivery: Delivery, lock: StoreLock, pro
     code = summary.exit_code if summary.reasons or summary.failed_checks else PUBLISHED
     if code == PUBLISHED and isinstance(policy, Policy):
         code = _print_reach(console, home, policy, delivery)
+        _print_rotation(console, home, policy, delivery)
     if code == PUBLISHED:
         console.print("This is no guarantee: only `deid run` searches, attacks and judges, on other draws and with more gates.")
     console.print(f"{time.monotonic() - started:.0f} seconds")
@@ -79,3 +82,15 @@ def _print_reach(console: Console, home: Home, policy: AnyPolicy, delivery: Deli
         table.add_row(row.gate, *(f"{number:.4f}" for number in (row.measured, row.least, row.limit)), verdict)
     console.print(table)
     return code
+
+
+def _print_rotation(console: Console, home: Home, policy: Policy, delivery: Delivery) -> None:
+    """Print what later releases with rotation will disclose and cost; nothing without it."""
+    if policy.rotation is None:
+        return
+    workplace, file = Workplace(root=str(home.root)), home.store / policy.name / f"{delivery.key}.duckdb"
+    own, eligible = (
+        workplace.member_tags(table, f"SELECT member_id FROM {table.sql}")
+        for table in (Table(file, STAGE_OF[name], name) for name in ("released_sample", "eligible_members"))
+    )
+    console.print(escape(forecast(policy, own, eligible, workplace.ever_released())))

@@ -220,6 +220,8 @@ class ReleasePolicy(Section, ABC):
             del content["recipients"]["reference_class"]  # so do those from before this key
         if content.get("diagnosis_codes") == "icd9cm":
             del content["diagnosis_codes"]  # so do those from before this key, which meant it
+        if content.get("rotation", "") is None:
+            del content["rotation"]  # and from before this one
         for key in _LATER_KEYS_OF_REMOVAL:
             if content.get("removal", {}).get(key, "") is None:
                 del content["removal"][key]  # and from before these

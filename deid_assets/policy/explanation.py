@@ -388,11 +388,20 @@ def _absence(policy: Policy) -> Iterator[str]:
         )
     else:
         yield "the probability that absence discloses a sensitive condition is measured and reported, but not gated"
-    yield (
-        "being in one of two releases and absent from the other discloses a sensitive condition with probability at most "
-        f"{removal.change_posterior_at_most:g}, for every demographic class and every earlier release; releases of one "
-        "delivery must have the same members removed"
-    )
+    if policy.rotation is None:
+        yield (
+            "being in one of two releases and absent from the other discloses a sensitive condition with probability at most "
+            f"{removal.change_posterior_at_most:g}, for every demographic class and every earlier release; releases of one "
+            "delivery must have the same members removed"
+        )
+    else:
+        yield (
+            f"each member of earlier releases leaves for good with probability {policy.rotation:g} at every later delivery, "
+            "and nobody who disappeared returns: disappearing multiplies the odds of a new sensitive condition by at most "
+            f"{1 / policy.rotation:.1f}, and discloses one with probability at most {removal.change_posterior_at_most:g}, even "
+            "of somebody known not to have left the population; members who were removed once stay removed; releases of one "
+            "delivery must have the same members removed"
+        )
 
 
 def _number_of_claims(policy: Policy) -> Iterator[str]:

@@ -29,6 +29,7 @@ from deid_assets.policy.sections.longitudinal import (
     LongTail,
     NeighborAttack,
     PassedOnColumn,
+    Probability,
     ProviderSuppression,
     QuasiIdentifiers,
     Removal,
@@ -61,6 +62,12 @@ class Policy(ReleasePolicy):
     )
     removal: Removal = Field(description="members and claims that are removed before release")
     sample: Sample = Field(description="how many of the eligible members are released: members or fraction")
+    rotation: Probability | None = Field(
+        None,
+        description="probability with which every member of earlier releases leaves for good at each later delivery, drawn "
+        "before the delivery is read: disappearing multiplies the odds of a new sensitive condition by at most 1 / rotation; "
+        "null: nobody leaves, and the limit on disappearance holds for every class of those who happen to be missing",
+    )
     top_coding: TopCoding = Field(description="percentile from which values are one class")
     grouping: Grouping = Grouping()
     long_tail: LongTail = Field(description="how claims of members with very many claims are cut")

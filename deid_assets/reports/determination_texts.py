@@ -184,6 +184,7 @@ PRECEDENTS: Mapping[str, str] = {
             "absence_posterior",
             "disappearance_posterior",
             "appearance_posterior",
+            "rotation_posterior",
             "newly_released_in_small_classes",
         ),
         OWNERS_DECIDE,

@@ -83,7 +83,7 @@ class Canaries:
         tags = partial(tags_in_order, secret=Secret(bytes(range(32)), "environment"))
         return demographics_of_canaries(
             self.policy, self.levels, tables, smallest_safe_class(self.policy), tags,
-            lambda planted, rolls, ever: measured_demographics(self.policy, self.levels, planted, 0, tags, rolls, ever)[1],
+            lambda planted, earlier: measured_demographics(self.policy, self.levels, planted, 0, tags, earlier).measured,
         )  # fmt: skip
 
     def voter_list_attack(self) -> Findings:

@@ -39,15 +39,24 @@ from deid_assets_tests.policy.policy_texts import public_values
         "demographic class: at most 20 % of its eligible members may ever be released",
         "  - the probability that absence discloses a sensitive condition is measured and reported, but not gated",
         "  - members are drawn in a secret order that is the same for every delivery, as far as they are eligible",
-        "  - being in one of two releases and absent from the other discloses a sensitive condition with probability at most "
-        "0.15, for every demographic class and every earlier release; releases of one delivery must have the same members "
-        "removed",
+        "  - each member of earlier releases leaves for good with probability 0.08 at every later delivery, and nobody who "
+        "disappeared returns: disappearing multiplies the odds of a new sensitive condition by at most 12.5, and discloses one "
+        "with probability at most 0.15, even of somebody known not to have left the population; members who were removed once "
+        "stay removed; releases of one delivery must have the same members removed",
         "  - members who are not in an earlier release share their demographics with at least 20 others who are not in it, and "
         "newcomers with 20 newcomers; otherwise they are left out",
     ],
 )
 def test_the_default_in_plain_words(line):
     assert line in explain(policy_by_name("heritage_public")).splitlines()
+
+
+def test_without_rotation_the_limit_on_disappearance_is_one_by_class():
+    assert (
+        "  - being in one of two releases and absent from the other discloses a sensitive condition with probability at most "
+        "0.3, for every demographic class and every earlier release; releases of one delivery must have the same members "
+        "removed"
+    ) in explain(policy_by_name("desynpuf")).splitlines()
 
 
 def test_terms_of_use_are_quoted_in_full():

@@ -19,6 +19,7 @@ from deid_assets.assessments.longitudinal_risk import (
     exposure_measurements,
     high_risk_measurements,
 )
+from deid_assets.assessments.membership_rotation import ROTATION_POSTERIOR, NewlySensitive, rotation_measurements
 from deid_assets.assessments.neighbor_attack import (
     GIVEN_MEMBERSHIP,
     UNCONDITIONAL,
@@ -221,7 +222,7 @@ class TestRequirements:
             ("demographic_risk", DEMOGRAPHIC): LIMIT,
             ("demographic_risk", ABSENCE_FACTOR): 1.25,
             ("demographic_risk", NUMBERED): LIMIT,
-            ("demographic_risk", membership_changes.DISAPPEARED): 0.15,
+            ("demographic_risk", ROTATION_POSTERIOR): 0.15,
             ("demographic_risk", membership_changes.APPEARED): 0.15,
             ("demographic_risk", membership_changes.CAME): 0.0,
             ("neighbor_attack", UNCONDITIONAL): 0.05,
@@ -254,6 +255,7 @@ class TestRequirements:
             *absence_measurements(POLICY, AbsenceByClass(np.array([500]), np.array([9]), np.array([50]))),
             *number_of_claims_measurements(POLICY, demographic_risk([500], [9], 20)),
             *membership_changes.changes_measured(POLICY, (), 9),
+            *rotation_measurements(POLICY, NewlySensitive(0, 0, 0.99)),
             *cross_release_risk.linked_measurements(POLICY, (), "c" * 64, 1),
             *cross_release_risk.release_measurements(POLICY, cross_release_risk.Earlier((), (), 0), ()),
             *voter_list_measurements(POLICY.voter_list_attack.at_most, None, None, "c" * 64),

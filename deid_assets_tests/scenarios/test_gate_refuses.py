@@ -14,12 +14,15 @@ import pytest
 import yaml
 
 from deid_assets.assessments.evidence import from_frame, to_frame
+from deid_assets.assessments.membership_rotation import Leavers
 from deid_assets.assessments.reachable_risk import GO_ON_TAG
+from deid_assets.assets import release
 from deid_assets.automation.outcomes import RunSummary
 from deid_assets.errors import ERROR, REFUSED
 from deid_assets.methods.kernel.node_computation import DrawnClasses, NodeComputation
 from deid_assets.methods.lattice.diagnosis import best_change
 from deid_assets.policy.withdrawals import OptOutLine, note
+from deid_assets.release.cumulative import tags_in_order
 from deid_assets.release.verdict import verdict_in
 from deid_assets.resources import Workplace
 from deid_assets.stages import STAGES
@@ -193,6 +196,17 @@ def test_attack_1_is_judged_at_the_alpha_of_the_release(pipeline):
     (reason,) = summary.reasons
     assert "neighbor_attack/neighbor_success: with the members that other releases now contain" in reason
     assert pipeline.published_bytes() == before
+
+
+@pytest.mark.matrix
+def test_who_left_for_good_is_not_published_though_they_were_drawn(pipeline, monkeypatch):
+    def everybody(policy, earlier, secret, delivery):
+        ids = pipeline.table(KEY, "eligible_members").frame()["member_id"].tolist()
+        nobody = np.empty(0, dtype=np.uint64)
+        return Leavers(np.unique(tags_in_order(ids, secret)), nobody, nobody)
+
+    monkeypatch.setattr(release, "leavers", everybody)
+    refused(pipeline, "were in an earlier release and have left for good")
 
 
 @pytest.mark.matrix

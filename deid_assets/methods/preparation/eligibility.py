@@ -50,6 +50,7 @@ def removed_members(
     code_book: Table,
     opted_out: Sequence[str],
     withdrawn: Sequence[str] = (),
+    removed_before: Sequence[str] = (),
 ) -> Query:
     """SELECT the members who may not be released, one row per member and reason.
 
@@ -71,6 +72,8 @@ def removed_members(
         Identifiers of members who opted out; `opt_out_match` counts those not in the delivery.
     withdrawn
         Identifiers of members who opted out of all releases of the home; they need not be in the delivery.
+    removed_before
+        Identifiers of members who stay removed, because an earlier release removed them for what their claims disclosed.
 
     Returns
     -------
@@ -103,9 +106,13 @@ def removed_members(
         SELECT member_id, 'withdrew' AS reason, false AS sensitive
         FROM {members.sql}
         WHERE member_id IN (SELECT unnest(?::VARCHAR[]))
+        UNION ALL
+        SELECT member_id, 'an earlier release removed them' AS reason, true AS sensitive
+        FROM {members.sql}
+        WHERE member_id IN (SELECT unnest(?::VARCHAR[]))
         ORDER BY member_id, reason
     """
-    return Query(sql, (list(opted_out), list(withdrawn)))
+    return Query(sql, (list(opted_out), list(withdrawn), list(removed_before)))
 
 
 def _alike(identifier: str) -> str:

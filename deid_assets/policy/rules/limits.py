@@ -224,6 +224,7 @@ NO_LIMIT = {
     "risk.search.draws_at_most": "it chooses a node; the gate judges it",
     "risk.search.enough": "it chooses a node; the gate judges it",
     "risk.search.error": "it chooses a node; the gate judges it",
+    "rotation": "the limit on disappearance is judged with it; a larger one discloses less, and only loses members",
     "sample.fraction": "gates are measured on what it gives; the type bounds it",
     "sample.members": "gates are measured on what it gives",
     "source.records_per_person": "the noise of a count of records is as many times wider, and risk.k must be larger",

@@ -178,6 +178,24 @@ def _absence_is_gated(policy: Policy) -> Iterator[Problem]:
         )
 
 
+def _rotation_can_apply(policy: Policy) -> Iterator[Problem]:
+    """Rotation hides who was newly removed among those who left; it takes both, and a sample that repeats."""
+    if policy.rotation is None:
+        return
+    if not policy.removal.removes_members:
+        yield Problem(
+            ("rotation",),
+            "no member is removed for what claims disclose, so that disappearing discloses nothing that rotation could hide; "
+            "leave rotation out",
+        )
+    if policy.sample.keyed_by == "delivery":
+        yield Problem(
+            ("rotation",),
+            "every delivery has other members where sample.keyed_by is delivery, so that nearly all of them disappear anyway; "
+            "leave rotation out, or draw members by member",
+        )
+
+
 def _not_vacuous(policy: Policy) -> Iterator[Problem]:
     """Gates must be able to fail: checked here if the policy alone determines alpha, and always again by the gate.
 
@@ -600,6 +618,7 @@ RULES: tuple[Rule, ...] = (
     _limits,
     _not_vacuous,
     _absence_is_gated,
+    _rotation_can_apply,
     _attack_gates,
     _enough_draws,
     _known_hierarchies,

@@ -143,6 +143,16 @@ class TestRemovedMembers:
         assert [row[:1] + row[2:] for row in found if row[1] != "opted out"] == [("m2", True)]
         assert {row[0] for row in found} == {"m1", "m2"}
 
+    def test_who_stays_removed_is_removed_for_what_claims_disclosed(self, delivery):
+        made = delivery([claim("c1", "m1"), claim("c2", "m2", diagnosis_1="042"), claim("c3", "m3")])
+        query = removed_members(
+            made.members, made.claims, made.store.table("none", "source_table VARCHAR, raw_row VARCHAR", []), made.book,
+            (), removed_before=["m1", "m2", "not delivered"],
+        )  # fmt: skip
+        found = made.store.rows(query)
+        assert {row[0] for row in found} == {"m1", "m2"} and all(sensitive for _, _, sensitive in found)
+        assert [row[0] for row in found if row[1] == "an earlier release removed them"] == ["m1", "m2"]
+
     def test_an_opted_out_identifier_is_bound_never_written_into_the_text(self, delivery):
         made = delivery([claim("c1", "m1")])
         hostile = "x') OR ('a' = 'a"

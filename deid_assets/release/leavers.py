@@ -1,0 +1,70 @@
+"""Who may not be released any more: members who left a series of releases, and those whom rotation removes now."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from deid_assets.assessments.earlier_releases import LONGITUDINAL
+from deid_assets.assessments.membership_rotation import Leavers
+from deid_assets.methods.disclosure.membership_changes import REMOVED
+from deid_assets.methods.disclosure.rotation import left_for_good, rotated
+from deid_assets.policy.models import Policy
+from deid_assets.release.cumulative import Made, comparable_rolls
+from deid_assets.release.keys import Secret
+
+_NOBODY = np.empty(0, dtype=np.uint64)
+
+
+def leavers(policy: Policy, earlier: Sequence[Made], secret: Secret, delivery_digest: str) -> Leavers:
+    """Find who may not be in a release of a delivery, from earlier releases alone: nothing in the delivery matters.
+
+    Releases of one policy are a series. Where one was made with rotation, nobody returns who disappeared from the series until
+    then, in releases of other policies either. Rotation has one draw for each delivery, whatever the policy: if each policy
+    drew for itself, nearly nobody would leave all of them at once, except those who were removed.
+
+    Parameters
+    ----------
+    earlier
+        `releases_made`, oldest first.
+    secret
+        Under which tags are compared; other releases tell nothing about who was in them.
+    delivery_digest
+        Digest of the delivery about to be released. Releases made before its first one count as the number of its draw, so
+        that another run of it, whatever became of the first, repeats the draw.
+    """
+    own = [made for made in earlier if made.kind == LONGITUDINAL and made.commitment == secret.commitment() and len(made.tags)]
+    left = left_for_good(_rotating_series(policy, own))
+    if policy.rotation is None:
+        return Leavers(left, _NOBODY, _NOBODY)
+    number = next((n for n, made in enumerate(own) if made.delivery_digest == delivery_digest), len(own))
+    others = [made.tags for made in own if made.delivery_digest != delivery_digest]
+    before = np.setdiff1d(np.unique(np.concatenate([_NOBODY, *others])), left)
+    leave = rotated(before, secret.derive("rotation", str(number)), policy.rotation)
+    return Leavers(left, before[~leave], before[leave])
+
+
+def removed_before(policy: Policy, earlier: Sequence[Made], secret: Secret) -> np.ndarray:
+    """(n,) uint64: tags of members who were removed from an earlier release for what their claims disclosed.
+
+    With rotation they stay removed, since appearing would disclose why they were absent. Empty without it.
+    """
+    if policy.rotation is None:
+        return _NOBODY
+    found = [roll.tags[roll.classes == REMOVED] for _, roll in comparable_rolls(earlier, secret.commitment())]
+    return np.unique(np.concatenate([_NOBODY, *found]))
+
+
+def _rotating_series(policy: Policy, earlier: Sequence[Made]) -> list[list[np.ndarray]]:
+    """The members of the releases of each policy, in order, up to the last that was or will be made with rotation."""
+    series = []
+    for name in sorted({made.policy for made in earlier}):
+        of_policy = sorted((made for made in earlier if made.policy == name), key=lambda made: made.number)
+        rotating = [made.policy_content().get("rotation") is not None for made in of_policy]
+        ends = len(of_policy) if name == policy.name and policy.rotation is not None else _last(rotating)
+        series.append([made.tags for made in of_policy[:ends]])
+    return series
+
+
+def _last(flags: Sequence[bool]) -> int:
+    """One more than the position of the last that is true; 0 if none is."""
+    return max((place + 1 for place, flag in enumerate(flags) if flag), default=0)
