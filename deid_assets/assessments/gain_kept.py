@@ -37,8 +37,8 @@ KEPT, LABEL_KEPT, GAIN, LABEL_GAIN, LEAK, LEAK_OF_LABELS = (
 """Of a target: "days_in_hospital/share_of_gain_kept"."""
 UPPER = "_upper_bound"
 """Of a share, the other end of its interval: "days_in_hospital/share_of_gain_kept_upper_bound"."""
-MEMBERS = 10_000
-"""At most so many members are predicted: of twice as many, intervals are 1.4 times as wide, and it takes half the time."""
+MEMBERS = 8_000
+"""At most so many members are predicted, for the time that it takes: of 20,000, intervals would be about .6 times as wide."""
 DAYS_IN_HOSPITAL = "days_in_hospital"
 FREQUENCIES = {"common": 0.3, "middling": 0.1, "rare": 0.02}
 """Share of member-years with a claim of the group; the group with the nearest share, by their ratio, is chosen."""

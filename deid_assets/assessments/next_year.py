@@ -262,14 +262,14 @@ def _coarsest_claims(policy: Policy, levels: Mapping[str, int], domains: Table, 
         )
         replaced.append(f"t{number}.top AS {quoted(name)}")
     shown = f" REPLACE ({', '.join(replaced)})" if replaced else ""
-    made = Table(domains.file, "scratch", "coarsest_claims")
+    made = Table(domains.file, "scratch", "predicted_coarsest")
     write_table(made, f"SELECT c.*{shown} FROM {compared.claims_after.sql} AS c {' '.join(joins)}")
     return made
 
 
 def _delivered_classes(compared: Compared, people: Table) -> Table:
     """The delivered claims of the predicted members with the labels of the released levels, by pseudonyms of members."""
-    made = Table(people.file, "scratch", "delivered_classes")
+    made = Table(people.file, "scratch", "predicted_classes")
     providers = ", ".join(f"NULL::VARCHAR AS {quoted(name)}" for name in PROVIDERS)
     write_table(
         made,

@@ -9,7 +9,7 @@ from deid_assets.assessments.next_year import Plan, measured_scores
 from deid_assets.assessments.planting import planted_store
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.utility.distributions import associations, largest_and_mean_change, total_variation
-from deid_assets.methods.utility.gains import FOLDS, LEAK_AT, REPEATS, Gain, Target, gain_of, member_losses, resampled_losses
+from deid_assets.methods.utility.gains import FOLDS, LEAK_AT, Gain, Target, gain_of, member_losses, resampled_losses
 from deid_assets.methods.utility.prediction import Examples, folds_of
 from deid_assets.store.tables import Table, write_table
 
@@ -60,7 +60,7 @@ def _gains(generator: np.random.Generator) -> Findings:
     event = np.where(member % 20 < 2, 1 - decides, decides).astype(np.float64)
     nothing, told = np.zeros((len(member), 1)), event[:, None]
     feature = decides[:, None].astype(np.float64)
-    folds = np.stack([folds_of(member, FOLDS, generator) for _ in range(REPEATS)])
+    folds = folds_of(member, FOLDS, generator)[None]
 
     def gain(released: np.ndarray) -> Gain:
         target = Target("event", event, event=True)

@@ -1,12 +1,13 @@
 """Figures of what a release keeps: information after every step, bits of each column, and what can still be predicted."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.patches import Patch
 
 from deid_assets.figures.rendering import BLACK, BLUE, GREY, ORANGE, new_figure, plain, rendered, styled
 
-_HATCHED = {"facecolor": "white", "edgecolor": ORANGE, "hatch": "////"}
+_HATCHED: dict[str, Any] = {"facecolor": "white", "edgecolor": ORANGE, "hatch": "////"}
 
 
 @styled()
@@ -117,7 +118,7 @@ def gain_figure(rows: Sequence[tuple[str, Sequence[tuple[float, float, float] | 
     """
     if not rows:
         raise ValueError("a figure of gains needs at least one target")
-    kinds = {"of the gain": {"color": BLUE}, "of what labels of claims add": _HATCHED}
+    kinds: dict[str, dict[str, Any]] = {"of the gain": {"color": BLUE}, "of what labels of claims add": _HATCHED}
     figure, axes = new_figure(4.4, 1.3 + 0.72 * len(rows))
     lowest, highest = 0.0, 100.0
     for place, (_, shares) in enumerate(rows):

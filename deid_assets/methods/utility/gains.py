@@ -243,7 +243,7 @@ def _fitted(features: np.ndarray, target: Target, train: np.ndarray, asked: np.n
         return np.full(len(asked), wanted.mean())
     kind = HistGradientBoostingClassifier if target.event else HistGradientBoostingRegressor
     model = kind(
-        learning_rate=0.13, max_iter=30, max_leaf_nodes=8, min_samples_leaf=_LEAST_ROWS, l2_regularization=1.0, max_bins=32,
+        learning_rate=0.15, max_iter=24, max_leaf_nodes=8, min_samples_leaf=_LEAST_ROWS, l2_regularization=1.0, max_bins=32,
         early_stopping=False, random_state=0,
     ).fit(features[train], wanted)  # fmt: skip
     return np.asarray(model.predict_proba(features[asked])[:, 1] if target.event else model.predict(features[asked]))
