@@ -126,7 +126,7 @@ def gains(
         gain_of(*losses) for losses in resampled_losses(list(zip(asked_of, sums, strict=True)), member, resamples, generator)
     ]
     without = np.hstack([delivered, coarsest])
-    told = {}
+    told: dict[str, Predicted | None] = {}
     for target, gain in zip(asked_of, measured, strict=True):
         of_labels = None
         if gain.leak >= LEAK_AT:
@@ -143,20 +143,20 @@ def gain_measurements(found: Mapping[str, Predicted | None], released: int, comm
     A share is None where nothing can be predicted, or labels of claims add nothing, beyond chance and beyond 25 members.
     """
     for target, predicted in found.items():
-        gain = predicted and predicted.gain
-        yield _part(f"{target}/{GAIN}", PART_OF_LOSS, gain and gain.gain, released, 1, commitment)
-        yield _part(f"{target}/{LABEL_GAIN}", PART_OF_LOSS, gain and gain.label_gain, released, 1, commitment)
-        for name, whole, share in (
-            (KEPT, gain and gain.gain, gain and gain.kept),
-            (LABEL_KEPT, gain and gain.label_gain, gain and gain.label_kept),
-        ):
-            some = share if whole and rounded_down(whole.low, released) > 0 else None
-            yield _part(f"{target}/{name}", PART_OF_GAIN, some, released, _STEPS, commitment)
-            upper = some and rounded_up(some.high, released, _STEPS)
+        gain = None if predicted is None else predicted.gain
+        wholes = (None, None) if gain is None else (gain.gain, gain.label_gain)
+        shares = (None, None) if gain is None else (gain.kept, gain.label_kept)
+        for name, whole in zip((GAIN, LABEL_GAIN), wholes, strict=True):
+            yield _part(f"{target}/{name}", PART_OF_LOSS, whole, released, 1, commitment)
+        for name, whole, share in zip((KEPT, LABEL_KEPT), wholes, shares, strict=True):
+            told = share if whole is not None and rounded_down(whole.low, released) > 0 else None
+            yield _part(f"{target}/{name}", PART_OF_GAIN, told, released, _STEPS, commitment)
+            upper = None if told is None else rounded_up(told.high, released, _STEPS)
             yield counted(
                 f"{target}/{name}{UPPER}", PART_OF_GAIN, upper, None, "gain_kept", _SECTION, None, commitment=commitment
             )
-        for name, number in ((LEAK, gain and gain.leak), (LEAK_OF_LABELS, predicted and predicted.leak_of_labels)):
+        leaks = (None, None) if predicted is None else (predicted.gain.leak, predicted.leak_of_labels)
+        for name, number in zip((LEAK, LEAK_OF_LABELS), leaks, strict=True):
             value = None if number is None else math.ceil(number * 10) / 10
             yield counted(
                 f"{target}/{name}", "standard errors", value, None, "gain_kept", _SECTION, None, commitment=commitment
