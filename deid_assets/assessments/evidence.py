@@ -22,8 +22,11 @@ Statistic = Literal["value", "upper_bound", "lower_bound"]
 INFORMATION = "share of information"
 """Unit of the share of information that a column keeps: rounded like the public certificate's losses."""
 
+PART_OF_LOSS, PART_OF_GAIN = "share of loss", "share of gain"
+"""Units of what a prediction is better than the best constant, as a share of the constant's loss; and of a share of that."""
+
 PLAIN_UNITS = frozenset(
-    {INFORMATION}
+    {INFORMATION, PART_OF_LOSS, PART_OF_GAIN}
     | {"share of draws", "share of trials", "probability", "ratio", "correlation", "bits"}
     | {"draws", "trials", "nodes", "cells", "disagreements", "seconds", "megabytes", "releases"}
     # Numbers that can be counted in the published rows: values in a class, distances of distributions.

@@ -26,6 +26,10 @@ _PREPARED = ClaimColumns(
     ("provider_id", "vendor_id", "pcp_id"),
 )
 """What the prepared claims say, whatever of it the policy publishes."""
+_NUMBERED = [
+    number for number, column in enumerate(_PREPARED.values, start=1) if column in ("length_of_stay", "days_since_first_claim")
+]
+"""The features that count single values of numbers, see `year_features`: their classes and means tell nearly the same."""
 _PASSED_ON = ("Year", "PayDelay")
 _AGE_CLASS = 10
 
@@ -115,32 +119,68 @@ def measured_scores(
     )
 
 
+@dataclass(frozen=True)
+class NextYear:
+    """A row for each released member and year whose next year is known, and what is said about it.
+
+    Attributes
+    ----------
+    people
+        The members: number, identifier and pseudonym.
+    year
+        (n,) int64: the year of the claims; what is predicted is in the next.
+    delivered, released
+        The same rows in the same order, of the delivery and of the release.
+    coarsest
+        (n, f) float64: as released, with all labels of claims at the coarsest level of the policy.
+    with_classes
+        (n, f) float64: as delivered, with the classes of the released levels beside the values: whatever the labels of a
+        release may tell, if each is a function of the value that it stands for.
+    demographics
+        (n,) int64: class of age and sex as delivered.
+    """
+
+    people: Table
+    year: np.ndarray
+    delivered: Examples
+    released: Examples
+    coarsest: np.ndarray
+    with_classes: np.ndarray
+    demographics: np.ndarray
+
+
 def next_year(
     policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], compared: Compared, generator: np.random.Generator
-) -> tuple[Examples, Examples, np.ndarray]:
+) -> NextYear:
     """Released members who were enrolled in the next year: what the delivery says about them, what the release does.
 
     Parameters
     ----------
     tables
         Profiles, grouped claims, domains, crosswalk and the release's tables, by their assets.
-
-    Returns
-    -------
-    delivered, released, demographics
-        The same rows in the same order; (n,) int64 class of age and sex as delivered.
     """
     people = _people(tables, policy.utility.members_at_most, generator)
     rows = _rows(tables, people, compared)
-    if not len(rows["member"]):
-        nothing = Examples(rows["member"], np.empty((0, 0)), rows["member"], np.empty(0))
-        return nothing, nothing, rows["member"]
     member, year = rows["member"], rows["year"]
+    if not len(member):
+        nothing = Examples(member, np.empty((0, 0)), member, np.empty(0))
+        return NextYear(people, year, nothing, nothing, nothing.features, nothing.features, member)
     truth = np.log1p(rows["days"].astype(np.float64))
     of_delivery = people.arrays(year_features(_prepared_claims(tables["grouped_claims"], people), _PREPARED))
-    sql, columns = _released_claims(policy, levels, tables["value_domains"], compared, people)
-    of_release = people.arrays(year_features(sql, columns))
-    shown = _shown_demographics(policy, levels, tables["value_domains"], compared, people, member)
+    domains, tops = tables["value_domains"], coarsest_levels(policy)
+    shown = _shown_demographics(policy, levels, domains, compared, people, member)
+    seen = np.hstack([shown, year[:, None].astype(np.float64)])
+    sides = (
+        (compared.claims_after, levels),
+        (_coarsest_claims(policy, levels, domains, compared), tops),
+        (_delivered_classes(compared, people), levels),
+    )
+    after, coarsest, classes = (
+        feature_matrix(
+            people.arrays(year_features(*_labelled_claims(policy, at, domains, compared, claims, people))), member, year
+        )
+        for claims, at in sides
+    )
     own = np.stack([_filled(rows["age"]), rows["sex"].astype(np.float64), year.astype(np.float64)], axis=1)
     delivered = Examples(
         member,
@@ -148,14 +188,24 @@ def next_year(
         np.unique(rows["days"], return_inverse=True)[1].reshape(-1),
         truth,
     )
-    released = Examples(
-        member,
-        np.hstack([shown, year[:, None].astype(np.float64), feature_matrix(of_release, member, year)]),
-        rows["label"].astype(np.int64),
-        truth,
-    )
+    released = Examples(member, np.hstack([seen, after]), rows["label"].astype(np.int64), truth)
     decades = np.ma.filled(np.ma.asarray(rows["age"]), -_AGE_CLASS).astype(np.int64) // _AGE_CLASS + 1
-    return delivered, released, decades * 3 + rows["sex"].astype(np.int64)
+    counted = np.isin(of_delivery["feature"], _NUMBERED, invert=True)
+    values = feature_matrix({name: of[counted] for name, of in of_delivery.items()}, member, year)
+    return NextYear(
+        people,
+        year,
+        delivered,
+        released,
+        np.hstack([seen, coarsest]),
+        np.hstack([own, shown, values, classes]),
+        decades * 3 + rows["sex"].astype(np.int64),
+    )
+
+
+def coarsest_levels(policy: Policy) -> dict[str, int]:
+    """The coarsest level of every quasi-identifier."""
+    return {qi.column: len(policy.hierarchy_of(qi.column).level_names) - 1 for qi in policy.quasi_identifiers.all}
 
 
 def _people(tables: Mapping[str, Table], at_most: int, generator: np.random.Generator) -> Table:
@@ -199,10 +249,40 @@ def _prepared_claims(grouped: Table, people: Table) -> str:
     return f"SELECT p.number AS member, c.year, {listed} FROM {grouped.sql} AS c JOIN {people.sql} AS p USING (member_id)"
 
 
-def _released_claims(
-    policy: Policy, levels: Mapping[str, int], domains: Table, compared: Compared, people: Table
+def _coarsest_claims(policy: Policy, levels: Mapping[str, int], domains: Table, compared: Compared) -> Table:
+    """The released claims, with the label of each quasi-identifier replaced by the one that it joins at the coarsest level."""
+    replaced, joins = [], []
+    for number, (column, name) in enumerate(policy.quasi_identifiers.claim_names.items()):
+        joins.append(
+            "LEFT JOIN (SELECT coalesce(fine.label, '') AS label, min(coarse.label) AS top"
+            f" FROM {domains.sql} AS fine JOIN {domains.sql} AS coarse USING (quasi_identifier, base_code)"
+            f" WHERE quasi_identifier = '{column}' AND fine.level = {int(levels[column])}"
+            f" AND coarse.level = {coarsest_levels(policy)[column]} GROUP BY ALL) AS t{number}"
+            f" ON t{number}.label = coalesce(c.{quoted(name)}, '')"
+        )
+        replaced.append(f"t{number}.top AS {quoted(name)}")
+    shown = f" REPLACE ({', '.join(replaced)})" if replaced else ""
+    made = Table(domains.file, "scratch", "predicted_coarsest")
+    write_table(made, f"SELECT c.*{shown} FROM {compared.claims_after.sql} AS c {' '.join(joins)}")
+    return made
+
+
+def _delivered_classes(compared: Compared, people: Table) -> Table:
+    """The delivered claims of the predicted members with the labels of the released levels, by pseudonyms of members."""
+    made = Table(people.file, "scratch", "predicted_classes")
+    providers = ", ".join(f"NULL::VARCHAR AS {quoted(name)}" for name in PROVIDERS)
+    write_table(
+        made,
+        f"SELECT c.* REPLACE (p.pseudonym AS member), {providers} FROM {compared.claims_before.sql} AS c"
+        f" JOIN {people.sql} AS p ON p.member_id = c.member",
+    )
+    return made
+
+
+def _labelled_claims(
+    policy: Policy, levels: Mapping[str, int], domains: Table, compared: Compared, claims: Table, people: Table
 ) -> tuple[str, ClaimColumns]:
-    """The released claims; a class of numbers has as its number the mean position of the values in it."""
+    """Claims with labels of these levels; a class of numbers has as its number the mean position of its values."""
     values = [column for column in compared.claim_columns if column not in _PASSED_ON]
     ranks, joins = {"PayDelay_rank": "try_cast(rtrim(c.\"PayDelay\", '+') AS DOUBLE)"}, []
     for number, (column, name) in enumerate(policy.quasi_identifiers.claim_names.items()):
@@ -214,7 +294,7 @@ def _released_claims(
     selects = [f"c.{quoted(column)}" for column in (*values, *PROVIDERS)]
     selects += [f"{sql} AS {quoted(name)}" for name, sql in ranks.items()]
     sql = (
-        f"SELECT p.number AS member, c.year, {', '.join(selects)} FROM {compared.claims_after.sql} AS c"
+        f"SELECT p.number AS member, c.year, {', '.join(selects)} FROM {claims.sql} AS c"
         f" JOIN {people.sql} AS p ON p.pseudonym = c.member {' '.join(joins)}"
     )
     return sql, ClaimColumns(values, list(ranks), PROVIDERS)

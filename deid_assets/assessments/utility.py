@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import CANDIDATE, Assessed, Assessment, Gate, Limit, Work, limit_of
+from deid_assets.assessments.assessment import CANDIDATE, Assessed, Assessment, Gate, Image, Limit, Shown, Work, limit_of
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.compared_tables import (
     Compared,
@@ -21,10 +21,18 @@ from deid_assets.assessments.compared_tables import (
     value_counts,
 )
 from deid_assets.assessments.evidence import INFORMATION, LEFT_OUT, Measurement, counted, exact
+from deid_assets.assessments.gain_kept import (
+    gain_measurements,
+    gains,
+    kept_figure,
+    kept_in_words,
+    predicted_targets,
+    targets_of,
+)
 from deid_assets.assessments.next_year import CONFIDENCE, Plan, Scores, measured_scores, next_year
+from deid_assets.assessments.rounding import rounded, rounded_down, rounded_up
 from deid_assets.assessments.utility_canaries import utility_canaries
 from deid_assets.assessments.why_ledger import released_contents
-from deid_assets.methods.lattice.certificate import rounding_step
 from deid_assets.methods.utility.distributions import (
     associations,
     earth_movers,
@@ -64,17 +72,23 @@ def assess(work: Work[Policy]) -> Assessed:
     released = tables["release_members"].count()
     compared = compared_tables(policy, levels, tables)
     key = work.stream_key("utility")
-    generator = np.random.default_rng(np.frombuffer(key, dtype="<u4"))
     ledger = tables["why_ledger"].frame()
     measured = [
         ledger_measurement(unaccounted(ledger, released_contents(policy, tables), derived_columns(policy))),
         *_lost(policy, tables["member_profiles"], released),
-        *_scores(policy, _predicted(policy, levels, tables, compared, generator), released, work.commitment),
+        *_predicted(policy, levels, tables, compared, key, work.commitment),
         *_distances(policy, levels, tables, compared, released),
         *_questions(tables["analyst_questions"].frame(), released),
         *ledger_measurements(ledger, released),
     ]  # fmt: skip
-    return Assessed(tuple(measured), utility_canaries(_plan(policy), key))
+    return Assessed(tuple(measured), utility_canaries(_plan(policy), key), shown=dict(_shown(measured)))
+
+
+def _shown(measured: Iterable[Measurement]) -> Iterator[tuple[str, Shown]]:
+    """The figure for the UI, if something is predicted."""
+    found = {one.name: one.to_json() for one in measured}
+    if predicted_targets(found):
+        yield "what can still be predicted", Image(kept_figure(found), kept_in_words(found))
 
 
 def _plan(policy: Policy) -> Plan:
@@ -83,19 +97,24 @@ def _plan(policy: Policy) -> Plan:
 
 
 def _predicted(
-    policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], compared: Compared, generator: np.random.Generator
-) -> Scores | None:
+    policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], compared: Compared, key: bytes, commitment: str
+) -> Iterator[Measurement]:
+    """What can be predicted of the next year; nothing if the policy names no model."""
     if policy.utility.model is None:
-        return None
-    delivered, shown, demographics = next_year(policy, levels, tables, compared, generator)
-    return measured_scores(_plan(policy), delivered, shown, demographics, generator)
+        return
+    released = tables["release_members"].count()
+    generator = np.random.default_rng(np.frombuffer(key, dtype="<u4"))
+    found = next_year(policy, levels, tables, compared, generator)
+    scores = measured_scores(_plan(policy), found.delivered, found.released, found.demographics, generator)
+    yield from _scores(policy, scores, released, commitment)
+    targets = targets_of(found, tables["grouped_claims"])
+    gained = gains(targets, found, policy.utility.resamples, generator)
+    yield from gain_measurements(gained, released, commitment)
 
 
 def _scores(policy: Policy, found: Scores | None, released: int, commitment: str) -> Iterator[Measurement]:
     """The scores, rounded; a limit refuses where there are too few members, or where nothing was learned from the delivery."""
     numbers = (found.delivered, found.released, found.constant, found.demographics) if found else (None,) * len(SCORES)
-    if policy.utility.model is None:
-        return
     for name, number in zip(SCORES, numbers, strict=True):
         value = None if number is None else rounded(number, released)
         yield counted(name, _LOG_ERROR, value, None, "next_year", _SECTION, None, commitment=commitment)
@@ -264,45 +283,9 @@ _VALUE_STEPS = STEPS[STEPS.index("withheld") :]
 """Those that change values, after those that leave out rows."""
 
 
-def rounded(number: float, released: int, times: int = 1) -> float:
-    """A number at the precision at which it may be published, see `rounding_step`.
-
-    Examples
-    --------
-    >>> rounded(0.4567, 20_000), rounded(6.4432, 20_000, times=10)
-    (0.456, 6.44)
-    """
-    step = rounding_step(released) * times
-    return round(round(number / step) * step, 9)
-
-
-def rounded_up(number: float, released: int) -> float:
-    """The same, rounded up: a loss never looks smaller than it is.
-
-    Examples
-    --------
-    >>> rounded_up(0.4561, 20_000), rounded_up(0.0, 20_000)
-    (0.458, 0.0)
-    """
-    step = rounding_step(released)
-    return round(math.ceil(number / step - 1e-9) * step, 9)
-
-
-def rounded_down(share: float, released: int) -> float:
-    """The same, rounded down: what is left never looks more than it is.
-
-    Examples
-    --------
-    >>> rounded_down(0.4579, 20_000)
-    0.456
-    """
-    step = rounding_step(released)
-    return round(math.floor(share / step + 1e-9) * step, 9)
-
-
 UTILITY = Assessment(
     NAME,
-    version="3",
+    version="4",
     policy_sections=("utility", "top_coding"),
     inputs=(
         "why_ledger", "analyst_questions", "member_profiles", "eligible_claims", "grouped_claims", "value_domains",

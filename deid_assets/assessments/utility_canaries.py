@@ -9,7 +9,8 @@ from deid_assets.assessments.next_year import Plan, measured_scores
 from deid_assets.assessments.planting import planted_store
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.utility.distributions import associations, largest_and_mean_change, total_variation
-from deid_assets.methods.utility.prediction import Examples
+from deid_assets.methods.utility.gains import FOLDS, LEAK_AT, Gain, Target, gain_of, member_losses, resampled_losses
+from deid_assets.methods.utility.prediction import Examples, folds_of
 from deid_assets.store.tables import Table, write_table
 
 _MEMBERS = 240
@@ -20,7 +21,7 @@ def utility_canaries(plan: Plan, key: bytes) -> Findings:
     """Whether the measuring functions find what was lost in made-up data, and nothing where nothing was."""
     generator = np.random.default_rng(np.frombuffer(key, dtype="<u4"))
     with planted_store() as file:
-        return _predictions(plan, generator) + _tables(file)
+        return _predictions(plan, generator) + _gains(generator) + _tables(file)
 
 
 def _predictions(plan: Plan, generator: np.random.Generator) -> Findings:
@@ -50,6 +51,30 @@ def _predictions(plan: Plan, generator: np.random.Generator) -> Findings:
         merged is not None and merged.released >= merged.constant - 0.05,
     ]
     return Findings(sum(map(bool, right)), len(right))
+
+
+def _gains(generator: np.random.Generator) -> Findings:
+    """A feature decides about an event, for all but a tenth of the members: it is kept, lost, or made from the event."""
+    member = np.arange(2 * _MEMBERS)
+    decides = member % 2
+    event = np.where(member % 20 < 2, 1 - decides, decides).astype(np.float64)
+    nothing, told = np.zeros((len(member), 1)), event[:, None]
+    feature = decides[:, None].astype(np.float64)
+    folds = folds_of(member, FOLDS, generator)[None]
+
+    def gain(released: np.ndarray) -> Gain:
+        target = Target("event", event, event=True)
+        sums = member_losses(target, (nothing, released, feature, np.hstack([feature, released])), member, folds)
+        ((losses, drawn),) = resampled_losses([(target, sums)], member, _RESAMPLES, generator)
+        return gain_of(losses, drawn)
+
+    same, lost, leaking = gain(feature), gain(nothing), gain(told)
+    right = [
+        same.kept is not None and same.kept.value == 1 and same.leak == 0,
+        lost.kept is not None and abs(lost.kept.value) < 0.1 and lost.leak < LEAK_AT,
+        leaking.leak >= LEAK_AT,
+    ]
+    return Findings(sum(right), len(right))
 
 
 def _tables(file: Path) -> Findings:

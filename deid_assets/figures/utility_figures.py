@@ -1,8 +1,13 @@
-"""Figures of what a release keeps: information left after every step, and bits of each column before and after."""
+"""Figures of what a release keeps: information after every step, bits of each column, and what can still be predicted."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from deid_assets.figures.rendering import BLUE, GREY, ORANGE, new_figure, plain, rendered, styled
+from matplotlib.patches import Patch
+
+from deid_assets.figures.rendering import BLACK, BLUE, GREY, ORANGE, new_figure, plain, rendered, styled
+
+_HATCHED: dict[str, Any] = {"facecolor": "white", "edgecolor": ORANGE, "hatch": "////"}
 
 
 @styled()
@@ -89,4 +94,50 @@ def before_and_after_figure(rows: Sequence[tuple[str, float, float]], axis: str)
     axes.xaxis.set_major_formatter(lambda value, _: plain(value))
     axes.set_xlabel(axis)
     axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+    return rendered(figure)
+
+
+@styled()
+def gain_figure(rows: Sequence[tuple[str, Sequence[tuple[float, float, float] | str]]]) -> bytes:
+    """Draw two bars with intervals for each target: the share of its gain that is kept, and that of what labels add.
+
+    Parameters
+    ----------
+    rows
+        (target, the two shares); of a share (value, low, high), or in words why there is none.
+
+    Returns
+    -------
+    bytes
+        SVG or PNG.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows.
+    """
+    if not rows:
+        raise ValueError("a figure of gains needs at least one target")
+    kinds: dict[str, dict[str, Any]] = {"of the gain": {"color": BLUE}, "of what labels of claims add": _HATCHED}
+    figure, axes = new_figure(4.4, 1.3 + 0.72 * len(rows))
+    lowest, highest = 0.0, 100.0
+    for place, (_, shares) in enumerate(rows):
+        for share, look, shift in zip(shares, kinds.values(), (-0.2, 0.2), strict=True):
+            if isinstance(share, str):
+                axes.annotate(share, (0, place + shift), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
+                continue
+            value, low, high = (100 * number for number in share)
+            axes.barh(place + shift, value, height=0.34, **look)
+            axes.errorbar(value, place + shift, xerr=[[value - low], [high - value]], color=BLACK, capsize=3, linewidth=1.2)
+            lowest, highest = min(lowest, low), max(highest, high)
+    axes.axvline(0, color=GREY, linewidth=0.8)
+    axes.axvline(100, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
+    # An interval that goes far beyond none and all is cut: what it says is that nothing is known.
+    axes.set_xlim(max(lowest, -50.0) - 4, min(highest, 150.0) + 4)
+    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("kept by the release [%]")
+    handles = [Patch(label=label, **look) for label, look in kinds.items()]
+    axes.legend(handles=handles, frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1.0))
     return rendered(figure)

@@ -32,7 +32,7 @@ from deid_assets.reports.report import (
     ReportContent,
     ReportFigure,
 )
-from deid_assets.reports.utility_content import utility_figures, utility_tables
+from deid_assets.reports.utility_content import leaks, utility_figures, utility_tables
 
 _OF_THE_GATE: Mapping[str, str] = {
     KEPT: "Share of the column's information that is left, rounded down. The policy sets a minimum, so that the release stays "
@@ -99,7 +99,7 @@ def content_from_manifest(
         disclosure=disclosure_tables(manifest),
         counts=_counts(manifest),
         limits=(*limits, *_of_an_extract(manifest)),
-        notes=(*notes, *_ungated_match(manifest)),
+        notes=(*notes, *leaks(manifest), *_ungated_match(manifest)),
         further=(*_approval(manifest), *tried(manifest), *_cost_of_noise(manifest)),
         files=tuple(FileRow(file["path"], file["sha256"], file["bytes"], file["rows"]) for file in manifest["files"]),
     )

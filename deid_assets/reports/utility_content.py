@@ -5,11 +5,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from deid_assets.assessments import utility
+from deid_assets.assessments.gain_kept import (
+    GAIN,
+    KEPT,
+    LABEL_KEPT,
+    LEAK,
+    LEAK_OF_LABELS,
+    kept_figure,
+    kept_in_words,
+    predicted_targets,
+    share_in_words,
+    target_in_words,
+)
 from deid_assets.assessments.published import Published, written
 from deid_assets.figures.numbers import shown
 from deid_assets.figures.rendering import percent, plain, words
 from deid_assets.figures.tables import ReportTable
 from deid_assets.figures.utility_figures import before_and_after_figure, waterfall_figure
+from deid_assets.methods.utility.gains import LEAK_AT
 from deid_assets.methods.utility.ledger import REASONS
 from deid_assets.policy.sections.longitudinal import PSEUDONYM_COLUMNS
 from deid_assets.reports.report import ReportFigure
@@ -72,7 +85,7 @@ def kept_columns(found: Published) -> tuple[KeptColumn, ...]:
 def utility_tables(manifest: Mapping[str, Any]) -> tuple[ReportTable, ...]:
     """The tables of the section; none for a policy without the assessment."""
     found = measured_use(manifest)
-    tables = (_scores(found), _others(found), _kept(found), _steps(found)) if found else ()
+    tables = (_gains(found), _scores(found), _others(found), _kept(found), _steps(found)) if found else ()
     return tuple(table for table in tables if table.rows)
 
 
@@ -80,6 +93,16 @@ def utility_figures(manifest: Mapping[str, Any]) -> tuple[ReportFigure, ...]:
     """The figures of the section."""
     found = measured_use(manifest)
     figures = []
+    if predicted_targets(found):
+        figures.append(
+            ReportFigure(
+                "What can still be predicted",
+                "How much of what the delivery tells about the next year the release tells as well, and how much of what the "
+                "labels of claims add to the numbers of claims and to age and sex; with 95 % intervals over members.",
+                kept_figure(found),
+                alt=kept_in_words(found),
+            )
+        )
     for kind, title, of in (
         (utility.OF_DELIVERED, "From the delivery to the sample", "the delivered information"),
         (utility.OF_SAMPLED, "From the sample to the release", "the information of the sample"),
@@ -108,6 +131,45 @@ def utility_figures(manifest: Mapping[str, Any]) -> tuple[ReportFigure, ...]:
             )
         )
     return tuple(figures)
+
+
+def leaks(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a reader must know beside the verdict: targets about which labels tell what the delivered claims do not."""
+    found = measured_use(manifest)
+    return tuple(
+        f"The labels of claims tell more about the next year ({target_in_words(target)}) than the delivered claims do, by "
+        f"{_value(found, f'{target}/{LEAK_OF_LABELS}')} standard errors: they were made from what they predict, and what is "
+        "learned from them holds nowhere else."
+        for target in predicted_targets(found)
+        if (found[f"{target}/{LEAK_OF_LABELS}"]["value"] or 0) >= LEAK_AT
+    )
+
+
+def _leak(found: Published, target: str) -> str:
+    """The leak; where there is one, also that of the labels."""
+    of_labels = found[f"{target}/{LEAK_OF_LABELS}"]["value"]
+    return _value(found, f"{target}/{LEAK}") + (f" (labels {plain(of_labels)})" if of_labels is not None else "")
+
+
+def _gains(found: Published) -> ReportTable:
+    return ReportTable(
+        "gains",
+        "What can still be predicted",
+        "Predicted is the next year, by gradient boosting, for members whom the model has not seen: days in hospital, and "
+        "whether there is a claim of a common, a middling and a rare condition group. The gain is what the delivery takes off "
+        "the loss of the best constant. Kept: the share of it that the release keeps, and the share that its labels keep of "
+        "what labels of claims add to their numbers and to age and sex, each with its 95 % interval over members. Where the "
+        "delivery itself predicts nothing beyond chance, there is no share. Leak: by how many standard errors delivery and "
+        f"release together are better than the delivery. From {LEAK_AT:g} on, the release tells what the delivered claims do "
+        "not: which claims were cut or, if that of the labels is as large, labels that were made from what they predict.",
+        (("Predicted", "name"), ("Gain", "number"), ("Kept of it", "number"), ("Kept of what labels add", "number"),
+         ("Leak", "number")),
+        tuple(
+            (target_in_words(target), _value(found, f"{target}/{GAIN}"), share_in_words(found, target, KEPT),
+             share_in_words(found, target, LABEL_KEPT), _leak(found, target))
+            for target in predicted_targets(found)
+        ),
+    )  # fmt: skip
 
 
 def _scores(found: Published) -> ReportTable:

@@ -13,6 +13,7 @@ from deid_assets.assessments.compared_tables import Compared
 from deid_assets.assessments.evidence import LEFT_OUT, PLAIN_UNITS
 from deid_assets.assessments.next_year import Plan, Scores, measured_scores
 from deid_assets.assessments.registry import required_measurements
+from deid_assets.assessments.rounding import rounded, rounded_up
 from deid_assets.assessments.utility import (
     ASSOCIATIONS,
     DISTANCE,
@@ -20,10 +21,9 @@ from deid_assets.assessments.utility import (
     SCORE_LOSS,
     UNACCOUNTED,
     ledger_measurements,
-    rounded,
-    rounded_up,
     unaccounted,
 )
+from deid_assets.methods.utility import gains
 from deid_assets.methods.utility.ledger import ledger_frame, row_account
 from deid_assets.methods.utility.prediction import Examples
 from deid_assets.policy.explanation import explain
@@ -42,7 +42,7 @@ class TestCanaries:
     @pytest.mark.parametrize("model", ["ridge", "gradient_boosting"])
     def test_lost_data_show_their_loss_and_equal_data_none(self, model):
         found = utility_canaries.utility_canaries(replace(PLAN, model=model), KEY)
-        assert found.share == 1 and found.draws == 11
+        assert found.share == 1 and found.draws == 14
 
     @pytest.mark.parametrize(
         ("module", "name", "broken"),
@@ -53,6 +53,9 @@ class TestCanaries:
             (next_year, "out_of_fold", lambda examples, fold, model: examples.truth),
             (next_year, "resampled_differences", lambda *given: np.ones(10)),
             (next_year, "rmsle", lambda predicted, truth: 0.3),
+            (utility_canaries, "member_losses", lambda target, features, member, folds: np.ones((len(member), 5))),
+            (gains, "share_kept", lambda without, released, delivered: np.ones(np.shape(without))),
+            (gains, "standard_errors", lambda difference, drawn: 0.0),
         ],
     )
     def test_a_broken_measure_misses_some(self, monkeypatch, module, name, broken):

@@ -1,16 +1,20 @@
 """What a release is good for, in the report and in the table that `deid kept` prints."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from deid_assets.assessments.gain_kept import Predicted, gain_measurements
 from deid_assets.assessments.utility import ledger_measurements
 from deid_assets.command_line.kept import HEADINGS, kept_rows
 from deid_assets.errors import ReleaseError
 from deid_assets.figures.rendering import markdown_image
-from deid_assets.figures.utility_figures import before_and_after_figure, waterfall_figure
+from deid_assets.figures.utility_figures import before_and_after_figure, gain_figure, waterfall_figure
+from deid_assets.methods.utility.gains import Gain, Interval
 from deid_assets.release.manifest.editions import editions
-from deid_assets.reports.utility_content import in_words, kept_columns, measured_use, utility_figures, utility_tables
+from deid_assets.reports.utility_content import in_words, kept_columns, leaks, measured_use, utility_figures, utility_tables
 from deid_assets_tests.assessments.test_utility import ledger
 from deid_assets_tests.release import making
 from deid_assets_tests.release.test_manifest import PLACE
@@ -23,12 +27,19 @@ NUMBERS = {
 }  # fmt: skip
 
 
-def manifest(asset: str = "utility") -> dict:
+GAIN = Gain(
+    np.zeros(5), Interval(0.1234, 0.1111, 0.13), Interval(0.0567, -0.01, 0.09), Interval(0.7777, 0.7333, 0.8111), None, 0.44
+)
+
+
+def manifest(asset: str = "utility", gain: Predicted | None = None) -> dict:
     measured = [
         making.measurement(name=name, unit=unit, value=value, bound=None, confidence=None, threshold=None, statistic="value",
                            gating=False)
         for name, (unit, value) in NUMBERS.items()
     ]  # fmt: skip
+    gained = gain_measurements({"rare_condition_group_AMI": gain}, 20_000, "c" * 64)
+    measured += gained if gain else ()
     item = making.evidence(*measured, *ledger_measurements(ledger(), 25_000), asset=asset)
     made = making.manifest(PLACE, evidence=(item,))
     return json.loads(editions(made, making.protect).public)
@@ -54,6 +65,24 @@ def test_scores_stand_beside_what_knows_nothing():
 def test_numbers_of_the_public_manifest_are_shown_and_none_is_protected_away():
     assert {one["name"]: one["value"] for one in measured_use(manifest()).values()}["score_loss"] == 0.03
     assert ("largest change of the association of two columns (Cramér's V)", "0.25") in tables()["distributions"].rows
+
+
+def test_what_can_be_predicted_is_a_row_for_each_target_and_a_figure():
+    told = manifest(gain=Predicted(GAIN, None))
+    assert utility_tables(told)[0].rows == (
+        ("rare group AMI", "12.2 %", "77 % (73 to 82)", "labels add nothing", "0.5"),
+    )  # fmt: skip
+    figure = utility_figures(told)[0]
+    assert figure.alt == "rare group AMI: kept of the gain: 77 % (73 to 82), of what labels of claims add: labels add nothing"
+    assert b"rare group" in figure.image and b"AMI" in figure.image and b"labels add nothing" in figure.image
+    assert leaks(told) == ()
+
+
+@pytest.mark.parametrize(("of_labels", "notes"), [(1.2, 0), (4.1, 1)])
+def test_a_leak_of_labels_stands_beside_the_verdict_and_one_of_the_cut_in_the_table(of_labels, notes):
+    told = manifest(gain=Predicted(replace(GAIN, leak=5.4), of_labels))
+    assert utility_tables(told)[0].rows[0][-1] == f"5.4 (labels {of_labels})"
+    assert len(leaks(told)) == notes and all("rare group AMI" in note and "4.1 standard errors" in note for note in leaks(told))
 
 
 def test_each_step_says_why_and_what_is_left():
@@ -131,6 +160,14 @@ class TestFigures:
     def test_before_and_after_have_different_marks_and_names(self):
         image = before_and_after_figure([("Sex", 1.0, 1.0), ("Age", 6.5, 2.2)], "bits")
         assert b"delivered" in image and b"released" in image and b"Age" in image
+
+    def test_shares_of_gains_are_bars_that_differ_without_colour_and_words_where_there_is_none(self):
+        image = gain_figure([("days", [(0.5, 0.4, 0.7), "labels add nothing"]), ("group", [(0.5, -3.0, 9.0), (1.0, 1.0, 1.0)])])
+        assert b"labels add nothing" in image and b"of what labels of claims add" in image and b"<pattern" in image
+
+    def test_a_figure_of_no_target_cannot_be_drawn(self):
+        with pytest.raises(ValueError, match="of gains"):
+            gain_figure([])
 
     @pytest.mark.parametrize("draw", [waterfall_figure, before_and_after_figure])
     def test_nothing_cannot_be_drawn(self, draw):

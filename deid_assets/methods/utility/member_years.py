@@ -10,6 +10,9 @@ from deid_assets.store.tables import quoted
 MOST_VALUES, ROWS_PER_VALUE = 60, 20
 """Most values of a column that have a feature each, the most frequent ones; and rows that there must be for each of them."""
 
+_YEARS = 8
+"""More than the years of a delivery."""
+
 
 @dataclass(frozen=True)
 class ClaimColumns:
@@ -69,7 +72,10 @@ def feature_matrix(found: Mapping[str, np.ndarray], member: np.ndarray, year: np
     member, year
         (n,) the rows wanted.
     """
-    position = {pair: row for row, pair in enumerate(zip(member.tolist(), year.tolist(), strict=True))}
+    wanted_keys, found_keys = (_row_keys(*pair) for pair in ((member, year), (found["member"], found["year"])))
+    order = np.argsort(wanted_keys, kind="stable")
+    nearest = order[np.minimum(np.searchsorted(wanted_keys, found_keys, sorter=order), len(order) - 1)]
+    rows = np.where(wanted_keys[nearest] == found_keys, nearest, -1)
     x = np.ma.filled(np.ma.asarray(found["x"], dtype=np.float64), np.nan)
     keys, of_key = np.unique(
         np.stack([found["feature"].astype(np.uint64), found["value"]], axis=1), axis=0, return_inverse=True
@@ -81,11 +87,12 @@ def feature_matrix(found: Mapping[str, np.ndarray], member: np.ndarray, year: np
         own = np.flatnonzero(keys[:, 0] == feature)
         kept[own[np.lexsort((keys[own, 1], -totals[own]))[:most]]] = True
     place = np.cumsum(kept) - 1
-    rows = np.fromiter(
-        (position.get(pair, -1) for pair in zip(found["member"].tolist(), found["year"].tolist(), strict=True)),
-        dtype=np.int64, count=len(x),
-    )  # fmt: skip
     wanted = (rows >= 0) & kept[of_key] & ~np.isnan(x)
     matrix = np.zeros((len(member), int(kept.sum())))
     matrix[rows[wanted], place[of_key[wanted]]] = np.log1p(np.maximum(x[wanted], 0.0))
     return matrix
+
+
+def _row_keys(member: np.ndarray, year: np.ndarray) -> np.ndarray:
+    """(n,) int64: a number for each member and year."""
+    return np.asarray(member.astype(np.int64) * _YEARS + year.astype(np.int64))

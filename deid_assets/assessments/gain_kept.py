@@ -1,0 +1,228 @@
+"""How much of what the delivery tells about the next year the release keeps, and whether its labels tell more than they may.
+
+Predicted are days in hospital and three condition groups: a common, a middling and a rare one.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deid_assets.assessments.evidence import PART_OF_GAIN, PART_OF_LOSS, Measurement, counted
+from deid_assets.assessments.next_year import NextYear
+from deid_assets.assessments.published import Published
+from deid_assets.assessments.rounding import rounded_down, rounded_up
+from deid_assets.figures.rendering import percent, plain, words
+from deid_assets.figures.utility_figures import gain_figure
+from deid_assets.methods.utility.gains import (
+    CONFIDENCE,
+    FOLDS,
+    LEAK_AT,
+    REPEATS,
+    Gain,
+    Interval,
+    Target,
+    gain_of,
+    member_losses,
+    resampled_losses,
+    standard_errors,
+)
+from deid_assets.methods.utility.prediction import folds_of
+from deid_assets.store.tables import Table
+
+KEPT, LABEL_KEPT, GAIN, LABEL_GAIN, LEAK, LEAK_OF_LABELS = (
+    "share_of_gain_kept", "share_of_label_gain_kept", "gain", "label_gain", "leak", "leak_of_labels",
+)  # fmt: skip
+"""Of a target: "days_in_hospital/share_of_gain_kept"."""
+UPPER = "_upper_bound"
+"""Of a share, the other end of its interval: "days_in_hospital/share_of_gain_kept_upper_bound"."""
+MEMBERS = 8_000
+"""At most so many members are predicted, for the time that it takes: of 20,000, intervals would be about .6 times as wide."""
+DAYS_IN_HOSPITAL = "days_in_hospital"
+FREQUENCIES = {"common": 0.3, "middling": 0.1, "rare": 0.02}
+"""Share of member-years with a claim of the group; the group with the nearest share, by their ratio, is chosen."""
+
+_SECTION = "methods#share-of-the-gain-kept"
+_STEPS = 5
+"""Shares of a gain are rounded to so many times the step of shares."""
+
+
+def condition_group_targets(grouped: Table) -> dict[str, str]:
+    """The condition groups that are predicted: "common", "middling" and "rare", as far as there are so many.
+
+    Shares are of member-years with claims, after the first year, of all members of the delivery.
+    """
+    found = grouped.query(
+        "SELECT condition_group AS name, count(DISTINCT (member_id, year))::DOUBLE AS n"
+        f" FROM {grouped.sql} WHERE year > 1 GROUP BY ALL ORDER BY name NULLS LAST"
+    )
+    years = grouped.query(f"SELECT count(DISTINCT (member_id, year)) AS n FROM {grouped.sql} WHERE year > 1")["n"].iloc[0]
+    left = {row.name: row.n / years for row in found.dropna(subset="name").itertuples(index=False)}
+    chosen = {}
+    for kind, share in FREQUENCIES.items():
+        if left:
+            chosen[kind] = min(left, key=lambda name: abs(np.log(left[name] / share)))
+            del left[chosen[kind]]
+    return chosen
+
+
+def targets_of(found: NextYear, grouped: Table) -> tuple[Target, ...]:
+    """Days in hospital of the next year, and whether it has a claim of each chosen condition group, as delivered."""
+    member, year = found.delivered.member, found.year
+    targets = [Target(DAYS_IN_HOSPITAL, found.delivered.truth, event=False)]
+    for kind, group in condition_group_targets(grouped).items():
+        have = found.people.arrays(
+            f"SELECT DISTINCT p.number::BIGINT AS member, (c.year - 1)::BIGINT AS year FROM {grouped.sql} AS c"
+            f" JOIN {found.people.sql} AS p USING (member_id) WHERE c.year > 1 AND c.condition_group = ?",
+            [group],
+        )
+        truth = np.isin(_row_keys(member, year), _row_keys(have["member"], have["year"]))
+        targets.append(Target(f"{kind}_condition_group_{group}", truth.astype(np.float64), event=True))
+    return tuple(targets)
+
+
+def _row_keys(member: np.ndarray, year: np.ndarray) -> np.ndarray:
+    return np.asarray(member.astype(np.int64) * 8 + year.astype(np.int64))
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What was found of a target.
+
+    Attributes
+    ----------
+    gain
+        The gain and what is kept of it.
+    leak_of_labels
+        The leak beside what the release tells without its labels: numbers of released claims, of which a cut of the long tail
+        may tell something. None where there is no leak.
+    """
+
+    gain: Gain
+    leak_of_labels: float | None
+
+
+def gains(
+    targets: Sequence[Target], found: NextYear, resamples: int, generator: np.random.Generator
+) -> dict[str, Predicted | None]:
+    """What was found of each target, by its name; None of all if there are too few members to hold any out.
+
+    All targets and sources have the same members and folds, and share the bootstrap samples. Of more than `MEMBERS` members, a
+    random sample is predicted.
+    """
+    members, row_member = np.unique(found.delivered.member, return_inverse=True)
+    if len(members) < 2 * FOLDS:
+        return {target.name: None for target in targets}
+    chosen = np.sort(generator.choice(len(members), min(MEMBERS, len(members)), replace=False))
+    asked = np.isin(row_member, chosen)
+    member = np.unique(row_member[asked], return_inverse=True)[1]
+    folds = np.stack([folds_of(member, FOLDS, generator) for _ in range(REPEATS)])
+    coarsest, released, delivered = (of[asked] for of in (found.coarsest, found.released.features, found.with_classes))
+    sources = (coarsest, released, delivered, np.hstack([delivered, released]))
+    asked_of = [Target(target.name, target.truth[asked], target.event) for target in targets]
+    sums = [member_losses(target, sources, member, folds) for target in asked_of]
+    measured = [
+        gain_of(*losses) for losses in resampled_losses(list(zip(asked_of, sums, strict=True)), member, resamples, generator)
+    ]
+    without = np.hstack([delivered, coarsest])
+    told: dict[str, Predicted | None] = {}
+    for target, gain in zip(asked_of, measured, strict=True):
+        of_labels = None
+        if gain.leak >= LEAK_AT:
+            again = member_losses(target, (without, np.hstack([without, released])), member, folds)
+            ((losses, drawn),) = resampled_losses([(target, again)], member, resamples, generator)
+            of_labels = standard_errors(losses[1] - losses[2], drawn[:, 1] - drawn[:, 2])
+        told[target.name] = Predicted(gain, of_labels)
+    return told
+
+
+def gain_measurements(found: Mapping[str, Predicted | None], released: int, commitment: str) -> Iterator[Measurement]:
+    """Of each target: gain, label gain, the shares of them that are kept with the ends of their intervals, and the leak.
+
+    A share is None where nothing can be predicted, or labels of claims add nothing, beyond chance and beyond 25 members.
+    """
+    for target, predicted in found.items():
+        gain = None if predicted is None else predicted.gain
+        wholes = (None, None) if gain is None else (gain.gain, gain.label_gain)
+        shares = (None, None) if gain is None else (gain.kept, gain.label_kept)
+        for name, whole in zip((GAIN, LABEL_GAIN), wholes, strict=True):
+            yield _part(f"{target}/{name}", PART_OF_LOSS, whole, released, 1, commitment)
+        for name, whole, share in zip((KEPT, LABEL_KEPT), wholes, shares, strict=True):
+            told = share if whole is not None and rounded_down(whole.low, released) > 0 else None
+            yield _part(f"{target}/{name}", PART_OF_GAIN, told, released, _STEPS, commitment)
+            upper = None if told is None else rounded_up(told.high, released, _STEPS)
+            yield counted(
+                f"{target}/{name}{UPPER}", PART_OF_GAIN, upper, None, "gain_kept", _SECTION, None, commitment=commitment
+            )
+        leaks = (None, None) if predicted is None else (predicted.gain.leak, predicted.leak_of_labels)
+        for name, number in zip((LEAK, LEAK_OF_LABELS), leaks, strict=True):
+            value = None if number is None else math.ceil(number * 10) / 10
+            yield counted(
+                f"{target}/{name}", "standard errors", value, None, "gain_kept", _SECTION, None, commitment=commitment
+            )
+
+
+def _part(name: str, unit: str, interval: Interval | None, released: int, steps: int, commitment: str) -> Measurement:
+    """The value, rounded down, with the lower end of its two-sided interval."""
+    value, low = (
+        (None, None)
+        if interval is None
+        else (rounded_down(number, released, steps) for number in (interval.value, interval.low))
+    )
+    return Measurement(
+        name, unit, value, low, None, "at_least", "lower_bound", (1 + CONFIDENCE) / 2, "gain_kept", _SECTION, None, commitment,
+        gating=False,
+    )  # fmt: skip
+
+
+def predicted_targets(found: Published) -> tuple[str, ...]:
+    """The targets of which something was measured, in their order."""
+    return tuple(name.removesuffix(f"/{KEPT}") for name in found if name.endswith(f"/{KEPT}"))
+
+
+def target_in_words(target: str, between: str = " ") -> str:
+    """The name of a target; a condition group with what it stands for.
+
+    Examples
+    --------
+    >>> target_in_words("days_in_hospital"), target_in_words("rare_condition_group_AMI")
+    ('days in hospital', 'rare group AMI')
+    """
+    kind, of_group, group = target.partition("_condition_group_")
+    return f"{kind} group{between}{group}" if of_group else words(target)
+
+
+def share_in_words(found: Published, target: str, name: str) -> str:
+    """A share (`KEPT` or `LABEL_KEPT`) with the ends of its interval, or why there is none."""
+    share = _share(found, target, name)
+    return share if isinstance(share, str) else f"{percent(share[0])} ({plain(100 * share[1])} to {plain(100 * share[2])})"
+
+
+def kept_figure(found: Published) -> bytes:
+    """Draw the shares of all targets."""
+    return gain_figure(
+        [
+            (target_in_words(target, "\n"), [_share(found, target, name) for name in (KEPT, LABEL_KEPT)])
+            for target in predicted_targets(found)
+        ]
+    )
+
+
+def kept_in_words(found: Published) -> str:
+    """What the figure shows."""
+    return "; ".join(
+        f"{target_in_words(target)}: kept of the gain: {share_in_words(found, target, KEPT)}, of what labels of claims add: "
+        f"{share_in_words(found, target, LABEL_KEPT)}"
+        for target in predicted_targets(found)
+    )
+
+
+def _share(found: Published, target: str, name: str) -> tuple[float, float, float] | str:
+    """A share with the ends of its interval; in words why there is none."""
+    share, whole = found[f"{target}/{name}"], GAIN if name == KEPT else LABEL_GAIN
+    if share["value"] is not None:
+        return share["value"], share["bound"], found[f"{target}/{name}{UPPER}"]["value"]
+    if found[f"{target}/{whole}"]["value"] is None:
+        return "too few members"
+    return "delivery predicts nothing" if name == KEPT else "labels add nothing"
