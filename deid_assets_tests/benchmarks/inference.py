@@ -3,9 +3,10 @@
     python -m deid_assets_tests.benchmarks.inference [--runs 200] [--members 2000] [--large]
     python -m deid_assets_tests.benchmarks.inference --manifests RELEASE/manifest.json ...
 
-Prints Markdown tables. With `--manifests`: what recipients of releases may guess of all groups together, from the public editions
-of their manifests. Otherwise with made-up data. Members have one to thirty claims, each with one of twelve equally frequent codes and six fields. (Where
-one code is frequent, a model without a channel names it and gains exactly nothing: that would be too easy.) Fields and codes of
+Prints Markdown tables. With `--manifests`: what recipients of releases may guess of all groups together, from the public
+editions of their manifests. Otherwise with made-up data: members have one to thirty claims, each with one of twelve equally
+frequent codes and six fields. (Where one code is frequent, a model without a channel names it and gains exactly nothing: that
+would be too easy.) Fields and codes of
 a member's claims resemble each other: half of them repeat the member's own. Without a channel, fields and codes are otherwise
 independent. With one, a field tells the code of a share of the members. `--large` measures time on 20,000 members with 470,000
 claims in 45 groups, 20 fields, profiles of 200 labels and up to 120 codes for each group.
