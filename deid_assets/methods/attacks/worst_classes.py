@@ -148,7 +148,7 @@ def flagged_by_class(
 def success_by_class(
     computation: NodeComputation, node: Sequence[int], classes: MemberClasses, draws: int, stream_key: bytes
 ) -> np.ndarray:
-    """Return (C, draws) float: I / f of each simulated neighbor who knows somebody of a class, and that they are in the release.
+    """Return (C, draws) float: I / f of each simulated neighbor who knows a member of a class and that they are released.
 
     The average over classes, weighted by their members, is that of attack 1 given membership (El Emam et al. 2012).
 
