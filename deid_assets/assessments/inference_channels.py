@@ -113,7 +113,9 @@ def inference_measurements(
     shares = [measurement for one in found for measurement in _shares(one, section.members_in_group, stream, counted)]
     overall = [one for one in shares if one.name.endswith(f"/{ALL}/{SUREST}") and one.value is not None]
     worst = max(overall, key=lambda one: one.value or 0.0, default=None)
-    measured.append(counted(SUREST, "share of trials", worst and worst.value, sample_size=worst.sample_size if worst else None))
+    measured.append(
+        counted(SUREST, "share of trials", worst.value if worst else None, sample_size=worst.sample_size if worst else None)
+    )
     for one in found:
         rows = _rows(one)
         shown = [name for name, group in rows.items() if _trials_of(group, section.members_in_group)]
