@@ -110,7 +110,7 @@ def guessed_table(manifests: Sequence[Path]) -> None:
                 models = (MAJORITY, "naive_bayes", WITHOUT_IDENTIFIERS, "gradient_boosting")
                 shares = [*(row.shares.get(model) for model in models), row.surest]
                 told = " | ".join("" if share is None else f"{share:.3f}" for share in shares)
-                print(f"| {manifest['release']} | {MEANINGS[row.channel]} | {told} |")
+                print(f"| {path.parent.parent.name}/{path.parent.name} | {MEANINGS[row.channel]} | {told} |")
 
 
 def main() -> None:
