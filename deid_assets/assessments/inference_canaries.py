@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
-from deid_assets.assessments.inference_predictions import Inferred
+from deid_assets.assessments.inference_predictions import WITHOUT_IDENTIFIERS, Inferred
 from deid_assets.assessments.inference_rows import IDENTIFIERS, LINKED, SAMPLE, channels_of
 from deid_assets.assessments.kernel_input import member_columns
 from deid_assets.assessments.planting import plant, planted_store
@@ -56,7 +56,7 @@ def channels_of_canaries(policy: Policy, like: Mapping[str, Table], attack: Atta
             tables = _planted(file, policy, like, people)
             inferred = {one.name: one for one in attack(tables, len(people))}
         for channel in channels_of(policy):
-            found += _compared(channel, inferred[channel.name], _seen(policy, channel, turn), bool(turn))
+            found += _compared(policy, channel, inferred[channel.name], turn)
     return found
 
 
@@ -65,22 +65,17 @@ def _fields(policy: Policy, like: Mapping[str, Table]) -> list[str]:
     return [*member_columns(policy), *(name for name in like[LINKED].columns() if name not in (CLAIM, MEMBER))]
 
 
-def _seen(policy: Policy, channel: Channel, turn: Sequence[str]) -> tuple[int, int, int]:
-    """How many fields give a value of the channel away, how many give none away, and how many make a group of their own."""
-    group = channel.group.partition(".")[2].strip('"') if channel.group else None
-    blanked = IDENTIFIERS[channel.name][1] if channel.name in IDENTIFIERS else None
+def _gives_away(policy: Policy, channel: Channel, field: str, model: str) -> bool:
+    """Whether a model is shown what a field says of the withheld value.
+
+    Of columns of claims, rows of members have the most frequent values of some, and profiles count the labels of all that do
+    not identify a provider.
+    """
+    identifying = field in {released for _, released in IDENTIFIERS.values()}
+    if not channel.of_members:
+        return not (identifying and model == WITHOUT_IDENTIFIERS)
     usual = {policy.quasi_identifier(column).release_as for column in _usual_columns(policy)}
-    told = mute = own = 0
-    for field in turn:
-        if field == group:
-            own += 1
-        elif field == blanked:
-            continue  # not withheld where it is shown
-        elif channel.of_members and field not in {*member_columns(policy), *usual}:
-            mute += 1
-        else:
-            told += 1
-    return told, mute, own
+    return field in {*member_columns(policy), *usual} or (model == "gradient_boosting" and not identifying)
 
 
 def _usual_columns(policy: Policy) -> Iterator[str]:
@@ -88,14 +83,20 @@ def _usual_columns(policy: Policy) -> Iterator[str]:
     return (column for column in columns if policy.publishes(column))
 
 
-def _compared(channel: Channel, found: Inferred, seen: tuple[int, int, int], planted: bool) -> Findings:
-    """Compare groups, and the shares that every model and the baseline guess, with what they must be."""
-    told, mute, own = seen
-    cases = COMMON + OWN * (told + mute if planted else 1)
-    something = told + mute > 0 or not planted
+def _compared(policy: Policy, channel: Channel, found: Inferred, turn: Sequence[str]) -> Findings:
+    """Compare groups, and the shares that every model and the baseline guess, with what they must be.
+
+    The channel's own label makes a group of its own, and where an identifier is shown nothing is withheld.
+    """
+    group = channel.group.partition(".")[2].strip('"') if channel.group else None
+    blanked = IDENTIFIERS[channel.name][1] if channel.name in IDENTIFIERS else None
+    fields, own = [field for field in turn if field not in (group, blanked)], sum(field == group for field in turn)
+    cases = COMMON + OWN * (len(fields) if turn else 1)
+    something = bool(fields) or not turn
     expected: list[float] = [float(something), float(own + (not something))]
     measured: list[float] = [found.groups, found.single]
-    for outcome in found.together.values():
+    for model, outcome in found.together.items():
+        told = sum(_gives_away(policy, channel, field, model) for field in fields)
         expected += [(COMMON + OWN * told) / cases, COMMON / cases]
         measured += [float(outcome.right.mean()), float(outcome.right_by_majority.mean())]
     return compare(expected, measured)

@@ -3,11 +3,14 @@
 After El Emam and Arbuckle 2013, chapter 5, "Correlation of Related Items" (methods#inference). The adversary of this
 assessment has learned from data like the delivery, about other people: a competitor's claims, for instance.
 
+Of several models the best counts, in every group: the largest gain of all is compared with a margin. Its bound is the largest
+of bounds that hold together for every channel, group and model (Bonferroni), so that it accounts for taking the best.
+
 Exact shares of a group's claims would count people, so that the evidence holds the exact gain of the worst group only, which
 the public edition leaves out. All other numbers are shares of random trials, as for simulated attacks.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -29,6 +32,7 @@ from deid_assets.methods.inference.gain import (
     confidence_of_each,
     gain_of,
     resampled,
+    surest_tenth,
     trials,
 )
 from deid_assets.methods.statistics.confidence import confidence_of_try
@@ -37,13 +41,15 @@ from deid_assets.policy.models import Policy
 NAME = "inference_channels"
 SECTION = "methods#inference; El Emam and Arbuckle 2013"
 LARGEST = "largest_inference_gain"
-TRIALS = 500
-"""Of each row of the report: a share of 500 random trials is known to within .022 (one standard deviation), or less."""
-SHOWN_MEMBERS = 200
-"""Fewest members of a row of the report: the share of as many trials would tell how many of fewer members were guessed."""
+SUREST = "surest_tenth_right"
+"""Share right among the tenth of guesses of which a model is surest."""
+TRIALS, FEWER_TRIALS = 2_500, 500
+"""Random trials of each share: of 2,500, it is known to within .01 (one standard deviation) or less; of 500, to within .022."""
+MEMBERS, FEWEST_MEMBERS = 450, 200
+"""Fewest members of a share of as many trials: of fewer members, it would tell how many were guessed, to within four."""
 ALL = "all groups"
 MAJORITY = "most_frequent"
-GROUPS, SINGLE, JUDGED = "groups", "groups_of_one_value", "judged_groups"
+GROUPS, SINGLE, JUDGED, TOO_SMALL = "groups", "groups_of_one_value", "judged_groups", "groups_too_small_to_show"
 
 
 def assess(work: Work[Policy]) -> Assessed:
@@ -73,6 +79,10 @@ def inference_measurements(
 ) -> tuple[Measurement, ...]:
     """The largest gain, which is a gate if the policy sets a margin, and for every channel what models guess by group.
 
+    The bound of the largest gain is the largest of the bounds of all outcomes, each with the confidence with which all of them
+    hold together: it holds for the best model of each group, although that is chosen by the same cases. Of the surest tenth,
+    the model counts that is right most often there; this choice has no bound, and tells too much rather than too little.
+
     Parameters
     ----------
     members
@@ -100,26 +110,45 @@ def inference_measurements(
             gating=gate is not None,
         )
     ]  # fmt: skip
-    trial = stream("trials")
+    shares = [measurement for one in found for measurement in _shares(one, section.members_in_group, stream, counted)]
+    overall = [one for one in shares if one.name.endswith(f"/{ALL}/{SUREST}") and one.value is not None]
+    worst = max(overall, key=lambda one: one.value or 0.0, default=None)
+    measured.append(
+        counted(SUREST, "share of trials", worst.value if worst else None, sample_size=worst.sample_size if worst else None)
+    )
     for one in found:
+        rows = _rows(one)
+        shown = [name for name, group in rows.items() if _trials_of(group, section.members_in_group)]
         measured += [
             counted(f"{one.name}/{GROUPS}", "groups", one.groups, sample_size=None),
             counted(f"{one.name}/{SINGLE}", "groups", one.single, sample_size=None),
             counted(f"{one.name}/{JUDGED}", "groups", len(one.outcomes), sample_size=None),
+            counted(f"{one.name}/{TOO_SMALL}", "groups", len(rows) - len(shown), sample_size=None),
         ]
-        for model in section.models:
+        for model in one.models:
             own = [gain for (channel, _, by), gain in gains.items() if (channel, by) == (one.name, model)]
             measured += [
                 counted(f"{one.name}/{kind}/{model}", "groups", sum(map(is_so, own)), sample_size=None)
                 for kind, is_so in (("better", _is_better), ("shown_better", _is_shown))
             ]
-        for name, group in _shown(one, max(SHOWN_MEMBERS, section.members_in_group)):
-            shares = trials(list(group.values()), TRIALS, trial)
-            measured += [
-                counted(f"{one.name}/{name}/{model}", "share of trials", share, sample_size=TRIALS)
-                for model, share in zip((MAJORITY, *group), shares, strict=True)
-            ]
-    return tuple(measured)
+    return (*measured, *shares)
+
+
+def _shares(one: Inferred, enough: int, stream: Stream, counted: Callable[..., Measurement]) -> Iterator[Measurement]:
+    """Of all groups together, and of each group that is large enough: what every model guesses, and of the surest tenth."""
+    trial, surest = stream(f"trials of {one.name}"), stream(f"surest of {one.name}")
+    for name, group in _rows(one).items():
+        number = _trials_of(group, enough)
+        if not number:
+            continue
+        shares = trials(list(group.values()), number, trial)
+        for model, share in zip((MAJORITY, *group), shares, strict=True):
+            yield counted(f"{one.name}/{name}/{model}", "share of trials", share, sample_size=number)
+        tenths = {model: surest_tenth(outcome, surest) for model, outcome in group.items()}
+        best = max(tenths, key=lambda model: float(tenths[model].right.mean()))
+        number = _trials_of({best: tenths[best]}, 0)
+        right = trials([tenths[best]], number, surest)[1] if number else None
+        yield counted(f"{one.name}/{name}/{SUREST}", "share of trials", right, sample_size=number or None)
 
 
 def _is_better(gain: Gain) -> bool:
@@ -131,21 +160,32 @@ def _is_shown(gain: Gain) -> bool:
     return gain.low > 0
 
 
-def _shown(one: Inferred, enough: int) -> Iterator[tuple[str, Mapping[str, Outcome]]]:
-    """All groups together, and each group, where they are about enough members."""
-    rows = {ALL: one.together, **one.outcomes} if len(one.outcomes) > 1 else {ALL: one.together}
-    for name, group in rows.items():
-        if group and next(iter(group.values())).people >= enough:
-            yield name, group
+def _rows(one: Inferred) -> Mapping[str, Mapping[str, Outcome]]:
+    """All groups together, and each group if there are several."""
+    if not one.outcomes:
+        return {}
+    return {ALL: one.together, **one.outcomes} if len(one.outcomes) > 1 else {ALL: one.together}
+
+
+def _trials_of(group: Mapping[str, Outcome], enough: int) -> int:
+    """How many trials show a share: fewer where it is about few members, none where these are fewer than enough."""
+    people = next(iter(group.values())).people
+    if people < max(FEWEST_MEMBERS, enough):
+        return 0
+    return TRIALS if people >= MEMBERS else FEWER_TRIALS
 
 
 @dataclass(frozen=True)
 class Line:
-    """A row of the report: a channel, a group, and the shares of trials in which the value was guessed, by model."""
+    """A row of the report: a channel, a group, and the shares of trials in which the value was guessed, by model.
+
+    `surest` is that of the surest tenth of guesses; None if it is about too few members.
+    """
 
     channel: str
     group: str
     shares: Mapping[str, float]
+    surest: float | None = None
 
     @property
     def gain(self) -> float:
@@ -165,16 +205,25 @@ def lines(values: Mapping[str, float | None]) -> list[Line]:
     for name, value in values.items():
         channel, _, rest = name.partition("/")
         group, _, model = rest.rpartition("/")
-        if channel in MEANINGS and group and group not in ("better", "shown_better") and value is not None:
+        if channel in MEANINGS and group and group not in ("better", "shown_better") and model != SUREST and value is not None:
             found.setdefault((channel, group), {})[model] = value
-    rows = [Line(channel, group, shares) for (channel, group), shares in found.items() if MAJORITY in shares]
+    rows = [
+        Line(channel, group, shares, values.get(f"{channel}/{group}/{SUREST}"))
+        for (channel, group), shares in found.items()
+        if MAJORITY in shares
+    ]
     order = list(dict.fromkeys(row.channel for row in rows))
     return sorted(rows, key=lambda row: (order.index(row.channel), row.group != ALL, -row.gain))
 
 
+def models_of(rows: Sequence[Line]) -> list[str]:
+    """The baseline and every model of the rows: members have no columns that identify a provider, so no model without them."""
+    return list(dict.fromkeys(name for row in rows for name in row.shares))
+
+
 def inference_figure(rows: Sequence[Line]) -> bytes:
     """Draw what was guessed of a channel, one line for each group."""
-    series = list(rows[0].shares)
+    series = models_of(rows)
     return dots_figure(
         [(row.group, [row.shares.get(name) for name in series]) for row in rows],
         [name.replace("_", " ") for name in series],
@@ -190,10 +239,11 @@ def by_channel(rows: Sequence[Line]) -> dict[str, list[Line]]:
 def inference_metadata(measured: Sequence[Measurement]) -> dict[str, Shown]:
     """What the UI shows: the table, and a figure for every channel with groups."""
     rows = lines({one.name: one.value for one in measured})
+    series = models_of(rows)
     shown: dict[str, Shown] = {
         "guesses": pd.DataFrame(
-            [(MEANINGS[row.channel], row.group, *row.shares.values(), row.gain) for row in rows],
-            columns=["withheld", "group", *(rows[0].shares if rows else ()), "gain"],
+            [(MEANINGS[row.channel], row.group, *map(row.shares.get, series), row.gain, row.surest) for row in rows],
+            columns=["withheld", "group", *series, "gain", "surest tenth"],
         )
     }
     for channel, own in by_channel(rows).items():
@@ -206,16 +256,19 @@ def inference_metadata(measured: Sequence[Measurement]) -> dict[str, Shown]:
 def report_table(found: Published) -> ReportTable:
     """The report's table: what can be inferred, by group."""
     rows = lines({name: one["value"] for name, one in found.items() if isinstance(one["value"], int | float)})
-    models = [name for name in (rows[0].shares if rows else ()) if name != MAJORITY]
+    models = [name for name in models_of(rows) if name != MAJORITY]
     told = []
-    for channel in by_channel(rows):
+    for channel, own in by_channel(rows).items():
         better = " and ".join(
             f"{model.replace('_', ' ')} was right more often in {written(found, f'{channel}/better/{model}')} (beyond chance "
             f"in {written(found, f'{channel}/shown_better/{model}')})"
-            for model in models
+            for model in models_of(own)
+            if model != MAJORITY
         )
         groups, single, judged = (written(found, f"{channel}/{name}") for name in (GROUPS, SINGLE, JUDGED))
-        told.append(f"{MEANINGS[channel].capitalize()}: {_groups(groups, single, judged)} {better}.")
+        small = written(found, f"{channel}/{TOO_SMALL}")
+        hidden = "" if small in ("", "0") else f" Too few members for a row: {small}."
+        told.append(f"{MEANINGS[channel].capitalize()}: {_groups(groups, single, judged)} {better}.{hidden}")
     return ReportTable(
         "inference",
         "What can be inferred",
@@ -223,18 +276,30 @@ def report_table(found: Published) -> ReportTable:
         "guesses the withheld value of a random claim (or member). Most frequent: how often they are right if they always "
         "name the most frequent value of the group, which takes no more than the group. The other columns: how often a model "
         "is right that uses every released field. If it is hardly more often, the fields give nothing away; the difference "
-        "is what they do give away. It says nothing about who a record belongs to. Each number is a share of "
-        f"{TRIALS} random trials, and may be off by about 4 points. {' '.join(told)}",
+        "is what they do give away. The model that is right most often counts. Surest tenth: how often the guesses are right "
+        "of which a model is surest, of the model that does best there; somebody who guesses only then is right so often. It "
+        "says nothing about who a record belongs to. Each number is a share of random trials: of "
+        f"{TRIALS:,}, its standard error is at most 1 point; where fewer than {MEMBERS} members are concerned there are "
+        f"{FEWER_TRIALS} trials, and it is at most 2.2 points. {' '.join(told)}",
         (
             ("Withheld", "name"), ("Within", "name"), ("Most frequent", "number"),
             *((model.replace("_", " ").capitalize(), "number") for model in models),
+            ("Trials", "number"), ("Surest tenth", "number"), ("Trials of the tenth", "number"),
         ),
         tuple(
             (MEANINGS[row.channel], row.group,
-             *(written(found, f"{row.channel}/{row.group}/{name}") for name in (MAJORITY, *models)))
+             *(written(found, f"{row.channel}/{row.group}/{name}") for name in (MAJORITY, *models)),
+             _trials_told(found, f"{row.channel}/{row.group}/{MAJORITY}"),
+             written(found, f"{row.channel}/{row.group}/{SUREST}") if row.surest is not None else "too few members",
+             _trials_told(found, f"{row.channel}/{row.group}/{SUREST}"))
             for row in rows
         ),
     )  # fmt: skip
+
+
+def _trials_told(found: Published, name: str) -> str:
+    number = found[name]["sample_size"] if name in found else None
+    return "" if number is None else f"{number:,}"
 
 
 def _limit(policy: Policy) -> Limit | None:
@@ -244,7 +309,7 @@ def _limit(policy: Policy) -> Limit | None:
 
 INFERENCE_CHANNELS = Assessment(
     NAME,
-    version="1",
+    version="2",
     policy_sections=("inference", "provider_suppression", "top_coding", "dates"),
     inputs=(
         "member_profiles", "eligible_claims", "grouped_claims", "truncated_claims", "value_domains", "pseudonym_crosswalk",

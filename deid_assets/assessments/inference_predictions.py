@@ -1,4 +1,8 @@
-"""Predictions of withheld values: every channel of a policy, group by group, with every model that it names."""
+"""Predictions of withheld values: every channel of a policy, group by group, with every model that it names.
+
+Naive Bayes counts every field as if it told something of its own, so that two fields of many values that tell the same, such
+as a provider and a vendor, mislead it. It guesses with and without the columns that identify a provider: the better counts.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,12 +12,13 @@ import numpy as np
 
 from deid_assets.assessments.inference_rows import ChannelRows
 from deid_assets.methods.inference.boosting import gradient_boosting
-from deid_assets.methods.inference.cases import groups_of
+from deid_assets.methods.inference.cases import Asked, Cases, Guesses, groups_of
 from deid_assets.methods.inference.gain import Model, Outcome, folds_of, joined, predictions
 from deid_assets.methods.inference.naive_bayes import naive_bayes
 from deid_assets.policy.models import Policy
 
 OTHERS, BLANK = "smaller groups", "blank"
+WITHOUT_IDENTIFIERS = "naive_bayes_without_identifiers"
 
 Stream = Callable[[str], np.random.Generator]
 """The random numbers for a purpose."""
@@ -27,6 +32,8 @@ class Inferred:
     ----------
     name
         Of the channel.
+    models
+        Names of the models.
     groups
         Groups in which there was something to predict.
     single
@@ -36,6 +43,7 @@ class Inferred:
     """
 
     name: str
+    models: tuple[str, ...]
     groups: int
     single: int
     outcomes: Mapping[str, Mapping[str, Outcome]]
@@ -43,8 +51,8 @@ class Inferred:
     @property
     def together(self) -> dict[str, Outcome]:
         """All groups together, by model."""
-        models = next(iter(self.outcomes.values()), {})
-        return {model: joined([group[model] for group in self.outcomes.values()]) for model in models}
+        groups = self.outcomes.values()
+        return {model: joined([group[model] for group in groups]) for model in self.models} if groups else {}
 
 
 def inferred(policy: Policy, channels: Sequence[ChannelRows], members: int, stream: Stream) -> list[Inferred]:
@@ -58,9 +66,28 @@ def inferred(policy: Policy, channels: Sequence[ChannelRows], members: int, stre
     section = policy.inference
     folds = folds_of(members, section.folds, stream("folds"))
     seed = int(stream("boosting").integers(2**32))
-    known: dict[str, Model] = {"naive_bayes": naive_bayes, "gradient_boosting": partial(gradient_boosting, seed=seed)}
-    models: dict[str, Model] = {name: known[name] for name in section.models}
-    return [_predicted(rows, folds, models, section.members_in_group, section.codes_at_most) for rows in channels]
+    return [
+        _predicted(rows, folds, _models(section.models, rows, seed), section.members_in_group, section.codes_at_most)
+        for rows in channels
+    ]
+
+
+def _models(names: Sequence[str], rows: ChannelRows, seed: int) -> dict[str, Model]:
+    """The models that a policy names, for the fields of a channel."""
+    models: dict[str, Model] = {}
+    if "naive_bayes" in names:
+        models["naive_bayes"] = naive_bayes
+        if rows.identifying:
+            models[WITHOUT_IDENTIFIERS] = partial(_without, rows.identifying)
+    if "gradient_boosting" in names:
+        models["gradient_boosting"] = partial(gradient_boosting, profiles=rows.profiles, seed=seed)
+    return models
+
+
+def _without(places: Sequence[int], train: Cases, asked: Asked) -> Guesses:
+    """Naive Bayes without some of the fields."""
+    kept = np.setdiff1d(np.arange(len(train.sizes)), places)
+    return naive_bayes(train.with_fields(kept), Asked(asked.features[:, kept], asked.members))
 
 
 def _predicted(
@@ -81,4 +108,4 @@ def _predicted(
             outcomes[rows.labels[group.name] or BLANK] = found
     if small:
         outcomes[OTHERS] = {model: joined([one[model] for one in small]) for model in models}
-    return Inferred(rows.channel.name, groups, single, outcomes)
+    return Inferred(rows.channel.name, tuple(models), groups, single, outcomes)

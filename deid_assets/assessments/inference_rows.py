@@ -1,6 +1,6 @@
 """What a policy asks of inference channels: which values are withheld, and the rows in which they are predicted."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,8 @@ LINKED = "linked_claims"
 SAMPLE = "sampled_members"
 
 IDENTIFIERS = {"provider": ("provider_id", "ProviderID"), "vendor": ("vendor_id", "Vendor"), "pcp": ("pcp_id", "PCP")}
+LABELS_AT_MOST = 512
+"""Labels of a member's profile; those that most members have."""
 _USUAL = ("condition_group", "procedure_group", "place", "specialty")
 """Columns of claims whose most frequent value describes a member."""
 
@@ -53,6 +55,10 @@ class ChannelRows:
         (n,) int: number of the group, number of the withheld value, position of the member.
     fields
         (n,) int of each released field.
+    identifying
+        Positions of the fields that identify a provider.
+    profiles
+        (members, labels) int: how many claims of each member sampled have each released label; see `profiles_of`.
     """
 
     channel: Channel
@@ -61,6 +67,8 @@ class ChannelRows:
     values: np.ndarray
     members: np.ndarray
     fields: Mapping[str, np.ndarray]
+    identifying: Sequence[int]
+    profiles: np.ndarray
 
 
 def channels_of(policy: Policy) -> tuple[Channel, ...]:
@@ -135,7 +143,7 @@ def rows_of(policy: Policy, tables: Mapping[str, Table]) -> list[ChannelRows]:
     shown = profiles_query(policy, tables["release_members"].sql, tables["release_days_in_hospital"].sql)
     crosswalk, delivered = tables["pseudonym_crosswalk"], tables["member_profiles"]
     write_table(profiles, inference_rows.released_profiles_of(sample, crosswalk, shown, linked, usual))
-    channels, found = channels_of(policy), []
+    channels, found, counts = channels_of(policy), [], profiles_of(linked, sample)
     for of_members in (False, True):
         own = [channel for channel in channels if channel.of_members == of_members]
         if not own:
@@ -147,11 +155,31 @@ def rows_of(policy: Policy, tables: Mapping[str, Table]) -> list[ChannelRows]:
             if of_members
             else inference_rows.claim_rows(linked, tables["eligible_claims"], profiles, delivered, own),
         )
-        found += _numbered(made, own)
+        released = {name for _, name in IDENTIFIERS.values()}
+        found += _numbered(made, own, [] if of_members else inference_rows.field_places(linked, released), counts)
     return found
 
 
-def _numbered(made: Table, channels: list[Channel]) -> list[ChannelRows]:
+def profiles_of(linked: Table, sample: Table) -> np.ndarray:
+    """(members, labels) int32: how many released claims each member sampled has, in all and with each released label.
+
+    Columns that identify a provider have no labels here; of more than `LABELS_AT_MOST` labels, those that most members have
+    are counted.
+    """
+    released = {name for _, name in IDENTIFIERS.values()}
+    columns = [name for name in linked.columns() if name not in (CLAIM, MEMBER, *released)]
+    counted = linked.arrays(inference_rows.profile_counts(linked, sample, columns))
+    position, label, number = (np.asarray(counted[name]) for name in ("position", "label", "n"))
+    common = np.argsort(-np.bincount(label), kind="stable")[:LABELS_AT_MOST]
+    places = np.full(label.max(initial=-1) + 1, -1)
+    places[np.sort(common)] = np.arange(len(common))
+    kept = places[label] >= 0
+    found = np.zeros((sample.count(), len(common)), dtype=np.int32)
+    found[position[kept], places[label[kept]]] = number[kept]
+    return found
+
+
+def _numbered(made: Table, channels: list[Channel], identifying: Sequence[int], profiles: np.ndarray) -> list[ChannelRows]:
     arrays = {name: np.asarray(column) for name, column in made.arrays(inference_rows.numbered(made)).items()}
     found = []
     for number, channel in enumerate(channels):
@@ -166,6 +194,8 @@ def _numbered(made: Table, channels: list[Channel]) -> list[ChannelRows]:
                 values[withheld],
                 arrays["position"][withheld],
                 {name: column[withheld] for name, column in arrays.items() if name.startswith("f")},
+                identifying,
+                profiles,
             )
         )
     return found

@@ -1,5 +1,6 @@
 """Attack 1: a nosey neighbor who knows demographics and some claims of one person (methods#attack-1)."""
 
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -15,6 +16,7 @@ from deid_assets.methods.attacks.neighbor_attack import MeanInterval, NeighborAt
 from deid_assets.methods.canaries.checks import neighbors_of_canaries
 from deid_assets.methods.candidate.released_tables import generalized_claims
 from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.population.longitudinal_data import LongitudinalData
 from deid_assets.methods.population.released_population import released_data
 from deid_assets.methods.statistics.confidence import (
     clopper_pearson_interval,
@@ -32,19 +34,12 @@ UNCONDITIONAL, GIVEN_MEMBERSHIP = "neighbor_success", "neighbor_success_given_me
 def assess(work: Work[Policy]) -> Assessed:
     """Evidence: success of simulated nosey neighbors on the release, for any member and given membership."""
     policy, tables = work.policy, work.tables
-    profiles, crosswalk, domains = tables["member_profiles"], tables["pseudonym_crosswalk"], tables["value_domains"]
-    members, claims, days = (tables[name] for name in CANDIDATE)
+    profiles = tables["member_profiles"]
     levels = chosen_levels(policy, tables["chosen_generalization"])
     tried = work.history.try_at(levels)
-    names = policy.quasi_identifiers.claim_names
-    shown, known = Table(members.file, "scratch", "released_profiles"), Table(members.file, "scratch", "known_claims")
-    released = original_members(crosswalk, members)
-    rows = write_table(shown, profiles_query(policy, members.sql, days.sql))
-    of_claims = {column: levels[column] for column in names}
-    write_table(known, generalized_claims(tables["grouped_claims"], domains, of_claims, members=released))
-    data = released_data(shown, claims, known, crosswalk, tables["adversary_power"], member_columns(policy), names)
-    before = work.history.released_before(profiles, released)
-    alpha = sampling_fraction(policy, rows + before, profiles.count())
+    shown, data = attacked_release(policy, levels, tables)
+    before = work.history.released_before(profiles, original_members(tables["pseudonym_crosswalk"], tables["release_members"]))
+    alpha = sampling_fraction(policy, shown.count() + before, profiles.count())
     trials = policy.neighbor_attack.trials
     neighbors, picks = (work.stream_key(purpose, tried.number) for purpose in ("neighbors", "membership and pick"))
     classes = NodeComputation(data, (), k=1).drawn_classes((), neighbors, trials)
@@ -67,6 +62,29 @@ def assess(work: Work[Policy]) -> Assessed:
         tried,
         {"trials": trials, "attack": Image(figure, "success of simulated neighbors with bounds and thresholds")},
     )
+
+
+def attacked_release(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table]) -> tuple[Table, LongitudinalData]:
+    """Read the release as its own population, with what neighbors may know.
+
+    Parameters
+    ----------
+    tables
+        Those about to be released, grouped claims, crosswalk, domains and power, by name.
+
+    Returns
+    -------
+    tuple
+        MemberID and the released member-level columns; and the data, whose members are in the order of MemberID.
+    """
+    members, claims, days = (tables[name] for name in CANDIDATE)
+    crosswalk, names = tables["pseudonym_crosswalk"], policy.quasi_identifiers.claim_names
+    shown, known = Table(members.file, "scratch", "released_profiles"), Table(members.file, "scratch", "known_claims")
+    write_table(shown, profiles_query(policy, members.sql, days.sql))
+    of_claims = {column: levels[column] for column in names}
+    released = original_members(crosswalk, members)
+    write_table(known, generalized_claims(tables["grouped_claims"], tables["value_domains"], of_claims, members=released))
+    return shown, released_data(shown, claims, known, crosswalk, tables["adversary_power"], member_columns(policy), names)
 
 
 def neighbor_measurements(policy: Policy, attack: NeighborAttack, commitment: str, number: int) -> tuple[Measurement, ...]:

@@ -11,30 +11,38 @@ from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assess
 from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node
 from deid_assets.assessments.evidence import Measurement, exact
 from deid_assets.assessments.kernel_input import PopulationTables, adversary_of, member_columns, node_computation
+from deid_assets.assessments.neighbor_attack import attacked_release, mean_interval
 from deid_assets.assessments.published import Published, written
 from deid_assets.assessments.released_rows import kept_targets
 from deid_assets.cluster.executors import search_executor
 from deid_assets.figures.tables import ReportTable
 from deid_assets.figures.worst_figures import class_shares_figure, member_flags_figure
 from deid_assets.methods.adversary.two_readings import literal_power
+from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
 from deid_assets.methods.attacks.worst_classes import (
     FRESH_DRAWS,
     MOSTLY,
+    NEIGHBORS,
     ClassShares,
     MemberClasses,
     RiskByClass,
     RiskByMember,
+    classes_of_members,
     risk_by_member,
+    success_by_class,
 )
 from deid_assets.methods.canaries.checks import classes_of_canaries
+from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.policy.models import Policy
-from deid_assets.store.tables import Table
+from deid_assets.store.tables import Table, quoted
 
 NAME = "worst_classes"
 WORST, MEMBERS = "worst_class_high_risk_share", "members_mostly_at_high_risk"
 FLAGS = "flags_of_members_mostly_at_high_risk"
+WORST_ATTACK = "worst_class_neighbor_success_given_membership"
 OF_CLASS, FLAGS_ABOVE = "high_risk_share_of_class/", "flags_of_members_above/"
+ATTACK_OF_CLASS = "neighbor_success_of_class/"
 """Names of the distributions: by class, the worst first, named by its labels in the restricted edition; and by member."""
 CLASSES_TOLD = 100
 """Number of classes that are listed, the worst ones."""
@@ -44,11 +52,12 @@ _SECTION = "methods#worst-classes"
 
 
 def assess(work: Work[Policy]) -> Assessed:
-    """Evidence: share at high risk of the worst demographic class, and members who are mostly at high risk.
+    """Evidence: share at high risk and success of neighbors in the worst demographic class; members mostly at high risk.
 
     A class consists of the released members with the same released person-level values. A pilot fixes the number of draws
     of each; fresh draws judge once, and the bounds hold for all classes together. Members who are flagged in about 20 draws get
-    about 200 fresh ones, which estimate their own probability of being at high risk.
+    about 200 fresh ones, which estimate their own probability of being at high risk. Simulated neighbors know a member of each
+    class, and that the member is in the release: attack 1 by class, which is reported and no gate.
     """
     policy, tables = work.policy, work.tables
     chosen, domains = tables["chosen_generalization"], tables["value_domains"]
@@ -68,10 +77,15 @@ def assess(work: Work[Policy]) -> Assessed:
         first, fresh = (work.stream_key(purpose, tried.number) for purpose in ("members once", "members again"))
         members = risk_by_member(computation, node, first, fresh, executor)
     named = class_names(policy, levels, domains, risk.classes)
+    shown, released = attacked_release(policy, levels, tables)
+    neighbors = NodeComputation(released, (), k=1)
+    attacked = classes_of_members(neighbors, ())
+    success = success_by_class(neighbors, (), attacked, NEIGHBORS, work.stream_key("neighbors of classes", tried.number))
     canaries = classes_of_canaries(
         whole.data, whole.generalization(node), whole.k, work.stream_key("canaries of worst classes")
     )
-    measured = worst_measurements(policy, found, named, members, work.commitment, tried.number)
+    attacks = attack_measurements(policy, success, released_class_names(policy, shown, attacked), work.commitment, tried.number)
+    measured = (*worst_measurements(policy, found, named, members, work.commitment, tried.number), *attacks)
     worst = int(np.argmax(found.shares))
     return Assessed(
         measured,
@@ -79,8 +93,12 @@ def assess(work: Work[Policy]) -> Assessed:
         tried,
         {
             "worst_class": named[worst],
+            "worst_attacked_class": attacks[1].name.removeprefix(ATTACK_OF_CLASS),
             "classes": _table(found, named, confidence),
             "by_class": Image(class_figure(measured), "share at high risk of each class, with bounds and the limit"),
+            "attack_by_class": Image(
+                attack_figure(measured), "success of neighbors who know a member of each class, with bounds"
+            ),
             "by_member": Image(
                 member_figure(measured), "share of all flags that members above a probability of their own hold"
             ),
@@ -142,6 +160,58 @@ def worst_measurements(
     )  # fmt: skip
 
 
+def released_class_names(policy: Policy, shown: Table, classes: MemberClasses) -> list[str]:
+    """Name classes of the release as its own population, as `class_names` does.
+
+    Parameters
+    ----------
+    shown
+        MemberID and the released member-level columns, whose labels are numbered in their order, blanks first.
+    """
+    columns, texts = member_columns(policy), []
+    for place, column in enumerate(columns):
+        own = quoted(column)
+        labels = shown.query(f"SELECT DISTINCT {own} AS label FROM {shown.sql} ORDER BY {own} NULLS FIRST")["label"].tolist()
+        released = policy.quasi_identifier(column).release_as
+        texts.append(
+            [f"{released} {'blank' if pd.isna(labels[code]) else labels[code]}" for code in classes.values[:, place].tolist()]
+        )
+    return [", ".join(own) for own in zip(*texts, strict=True)] if texts else ["everybody"] * len(classes)
+
+
+def attack_measurements(
+    policy: Policy, success: np.ndarray, named: Sequence[str], commitment: str, number: int
+) -> tuple[Measurement, ...]:
+    """Attack 1 given membership in the class where it succeeds most often, and in every class, the worst first; no gate.
+
+    Parameters
+    ----------
+    success
+        (C, n) float: I / f of each simulated neighbor. The bounds are empirical Bernstein bounds that hold for all classes
+        together, so that the largest is one of the worst class.
+    number
+        Of the try.
+    """
+    confidence = confidence_of_try(policy.risk.gate.confidence, number)
+    each, (classes, draws) = mean_interval(confidence_of_each(confidence, len(success))), success.shape
+    means, bounds = success.mean(axis=1), [each(own)[1] for own in success]
+
+    def of_class(name: str, unit: str, value: float, bound: float, neighbors: int) -> Measurement:
+        return Measurement(
+            name=name, unit=unit, value=value, bound=bound, threshold=None, comparison="at_most", statistic="upper_bound",
+            confidence=confidence, method="success_by_class", section=_SECTION, sample_size=neighbors,
+            seed_commitment=commitment, gating=False,
+        )  # fmt: skip
+
+    return (
+        of_class(WORST_ATTACK, "probability", means.max(), max(bounds), classes * draws),
+        *(
+            of_class(f"{ATTACK_OF_CLASS}{named[own]}", "share of trials", means[own], bounds[own], draws)
+            for own in np.argsort(-means, kind="stable")[:CLASSES_TOLD].tolist()
+        ),
+    )
+
+
 def _table(found: ClassShares, named: Sequence[str], confidence: float) -> pd.DataFrame:
     rows = zip(named, found.draws.tolist(), found.shares.tolist(), found.bounds(confidence).tolist(), strict=True)
     columns = ["class", "draws", "share at high risk", "joint upper bound"]
@@ -153,18 +223,27 @@ def without_labels(measured: Iterable[Measurement]) -> Iterator[Measurement]:
 
     Recipients need not be told whom to look for first.
     """
-    rank = 0
+    ranks = dict.fromkeys((OF_CLASS, ATTACK_OF_CLASS), 0)
     for found in measured:
-        labelled = found.name.startswith(OF_CLASS)
-        rank += labelled
-        yield replace(found, name=f"{OF_CLASS}{rank}") if labelled else found
+        labelled = next((prefix for prefix in ranks if found.name.startswith(prefix)), None)
+        if labelled:
+            ranks[labelled] += 1
+        yield replace(found, name=f"{labelled}{ranks[labelled]}") if labelled else found
 
 
 def class_figure(measured: Iterable[Any]) -> bytes:
     """Draw the classes, the worst first, from measurements or from those of a public edition."""
     by_name = {found.name: found for found in measured}
     classes = [found for name, found in by_name.items() if name.startswith(OF_CLASS)]
-    return class_shares_figure([(found.value, found.bound) for found in classes], by_name[WORST].threshold)
+    return class_shares_figure(
+        [(found.value, found.bound) for found in classes], by_name[WORST].threshold, "draws at high risk [%]"
+    )
+
+
+def attack_figure(measured: Iterable[Any]) -> bytes:
+    """Draw attack 1 given membership in each class, the worst first, from the same."""
+    classes = [(found.value, found.bound) for found in measured if found.name.startswith(ATTACK_OF_CLASS)]
+    return class_shares_figure(classes, None, "success of neighbors [%]")
 
 
 def member_figure(measured: Iterable[Any]) -> bytes:
@@ -185,6 +264,7 @@ def report_table(found: Published) -> ReportTable:
         ("draws about the worst class that are at high risk", WORST),
         ("released members whose own probability of being at high risk is above one half", MEMBERS),
         ("their part of all draws at high risk", FLAGS),
+        ("success of a neighbor who knows that the person is in the release, in the class where it is largest", WORST_ATTACK),
     )
     return ReportTable(
         "worst-classes",
@@ -204,11 +284,11 @@ def _limit(policy: Policy) -> Limit | None:
 
 WORST_CLASSES = Assessment(
     NAME,
-    version="1",
+    version="2",
     policy_sections=("risk", "adversary"),
     inputs=(
         "member_profiles", "grouped_claims", "truncated_claims", "value_domains", "adversary_power", "chosen_generalization",
-        "suppressed_members", *CANDIDATE,
+        "suppressed_members", "pseudonym_crosswalk", *CANDIDATE,
     ),
     measure=assess,
     draws="judged",

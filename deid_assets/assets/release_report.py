@@ -192,6 +192,13 @@ def _worst_figures(manifest: dict[str, Any]) -> Iterator[ReportFigure]:
             "the worst first, from the measured share to its upper bound. All bounds hold jointly.",
             worst_classes.class_figure(measured),
         )
+        if any(found.name.startswith(worst_classes.ATTACK_OF_CLASS) for found in measured):  # not measured by earlier versions
+            yield ReportFigure(
+                "Attack 1 by class",
+                "How often neighbors succeed who know a member of a class and that they are in the release, the worst class "
+                "first, from the measured probability to its upper bound. All bounds hold jointly; no gate limits them.",
+                worst_classes.attack_figure(measured),
+            )
         yield ReportFigure(
             "Risk by member",
             "Of all simulated adversaries at high risk, the share that members hold whose own probability is above a number. "

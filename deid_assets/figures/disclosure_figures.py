@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from deid_assets.figures.rendering import BLUE, GREY, ORANGE, VERMILION, new_figure, plain, rendered, styled
+from deid_assets.figures.rendering import BLUE, GREEN, GREY, ORANGE, VERMILION, new_figure, plain, rendered, styled
 
-MARKS = ((ORANGE, "s"), (BLUE, "o"), (VERMILION, "D"))
+MARKS = ((ORANGE, "s"), (BLUE, "o"), (VERMILION, "D"), (GREEN, "^"))
 """Colour and shape of each series: shapes differ for those who do not see colours."""
 
 
@@ -18,7 +18,7 @@ def dots_figure(rows: Sequence[tuple[str, Sequence[float | None]]], series: Sequ
     rows
         (name, one share for each series); None or NaN is not drawn.
     series
-        Names of the series; at most three.
+        Names of the series; at most four.
     axis
         Label of the axis, in per cent.
 

@@ -11,8 +11,8 @@ _WIDTH, _HEIGHT = 4.4, 2.9
 
 
 @styled()
-def class_shares_figure(classes: Sequence[tuple[float | None, float | None]], limit: float | None) -> bytes:
-    """Draw the share at high risk of each class with its upper bound, the worst first, and the limit.
+def class_shares_figure(classes: Sequence[tuple[float | None, float | None]], limit: float | None, axis: str) -> bytes:
+    """Draw a share of each class with its upper bound, the worst first, and the limit.
 
     Parameters
     ----------
@@ -20,6 +20,8 @@ def class_shares_figure(classes: Sequence[tuple[float | None, float | None]], li
         (share, bound) of each class; None is not drawn.
     limit
         The policy's limit of the bounds; None for none. Classes above it are drawn hollow.
+    axis
+        What the share is, in per cent.
 
     Returns
     -------
@@ -52,7 +54,7 @@ def class_shares_figure(classes: Sequence[tuple[float | None, float | None]], li
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter(lambda value, _: plain(value))
     axes.set_xlabel("classes, the worst first")
-    axes.set_ylabel("draws at high risk [%]")
+    axes.set_ylabel(axis)
     return rendered(figure)
 
 

@@ -1,5 +1,7 @@
 """Inference channels: what is measured, what refuses, what the public may see, and canaries that a broken model misses."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,8 +9,11 @@ from deid_assets.assessments import inference_predictions, inference_rows
 from deid_assets.assessments.evidence import Measurement
 from deid_assets.assessments.inference_channels import (
     ALL,
+    FEWER_TRIALS,
     INFERENCE_CHANNELS,
     LARGEST,
+    SUREST,
+    TRIALS,
     Line,
     inference_figure,
     inference_measurements,
@@ -16,11 +21,12 @@ from deid_assets.assessments.inference_channels import (
     lines,
     report_table,
 )
-from deid_assets.assessments.inference_predictions import BLANK, OTHERS, inferred
+from deid_assets.assessments.inference_predictions import BLANK, OTHERS, WITHOUT_IDENTIFIERS, Inferred, inferred
 from deid_assets.assessments.inference_rows import ChannelRows, channels_of
 from deid_assets.errors import PolicyError
-from deid_assets.methods.inference.cases import Cases
+from deid_assets.methods.inference.cases import Asked, Cases, Guesses
 from deid_assets.methods.inference.gain import Outcome
+from deid_assets.methods.inference.naive_bayes import naive_bayes
 from deid_assets.methods.inference.rows import Channel
 from deid_assets.policy.explanation import explain
 from deid_assets.policy.loading import policy_by_name, policy_from
@@ -32,6 +38,7 @@ from deid_assets_tests.scenarios.policies import SMALL, changed
 
 EVERY = ["diagnosis", "provider", "vendor", "pcp", "length_of_stay", "age", "claims_truncated"]
 MARGIN = {"at_most": 0.1}
+NO_PROFILES = np.empty((10_000, 0), dtype=np.int32)
 
 
 def policy(**section):
@@ -56,6 +63,8 @@ def channel(members: int, tells: float, groups: int = 1) -> ChannelRows:
         codes,
         people,
         {"f0": field},
+        [],
+        NO_PROFILES[:members],
     )
 
 
@@ -95,10 +104,13 @@ class TestGate:
 
     def test_nothing_that_could_be_predicted_is_no_proof(self):
         own = policy(gain=MARGIN)
-        found = inferred(own, [ChannelRows(Channel("age", ""), ("",), *[np.zeros(3, int)] * 2, np.arange(3), {})], 3, stream)
-        (largest, groups, single, judged, *_) = inference_measurements(own, found, 3, stream, "c" * 64, 1)
+        found = inferred(
+            own, [ChannelRows(Channel("age", ""), ("",), *[np.zeros(3, int)] * 2, np.arange(3), {}, [], NO_PROFILES)], 3, stream
+        )
+        (largest, surest, groups, single, judged, small, *_) = inference_measurements(own, found, 3, stream, "c" * 64, 1)
         assert largest.value is None and largest.gating and not largest.passed
-        assert (groups.value, single.value, judged.value) == (0, 1, 0)
+        assert (surest.name, surest.value) == (SUREST, None)
+        assert (groups.value, single.value, judged.value, small.value) == (0, 1, 0, 0)
 
     def test_without_a_margin_it_is_reported(self):
         assert not measured(300, 0.5)[LARGEST].gating
@@ -115,14 +127,13 @@ class TestGroups:
 
     def test_a_blank_label_has_a_name(self):
         rows = channel(300, 0.5)
-        (found,) = inferred(
-            policy(), [ChannelRows(rows.channel, ("",), rows.groups, rows.values, rows.members, rows.fields)], 300, stream
-        )
+        (found,) = inferred(policy(), [replace(rows, labels=("",))], 300, stream)
         assert set(found.outcomes) == {BLANK}
 
     def test_those_of_few_members_are_not_shown(self):
         told = measured(150, 0.5)
         assert f"diagnosis_3/{ALL}/most_frequent" not in told and LARGEST in told
+        assert told["diagnosis_3/groups_too_small_to_show"].value == 1
 
     @pytest.mark.parametrize(("members", "shown"), [(150, False), (200, True)])
     def test_a_policy_that_judges_smaller_groups_does_not_show_them(self, members, shown):
@@ -147,6 +158,95 @@ def test_both_models_guess_the_same_cases():
     assert other.right.mean() > other.right_by_majority.mean() + 0.2
 
 
+class TestIdentifiers:
+    """Six identifiers that all tell the same, and little: Naive Bayes believes them six times."""
+
+    def rows(self, identifying) -> ChannelRows:
+        rng = np.random.default_rng(2)
+        own = channel(1_000, 0.0)
+        told, misled = (np.where(rng.random(1_000)[own.members] < right, own.values, 1 - own.values) for right in (0.8, 0.6))
+        return replace(own, fields={"f0": told} | {f"f{n}": misled for n in range(1, 7)}, identifying=identifying)
+
+    def test_naive_bayes_guesses_without_them_too_and_the_better_counts(self):
+        (found,) = inferred(policy(), [self.rows([1, 2, 3, 4, 5, 6])], 1_000, stream)
+        assert found.models == ("naive_bayes", WITHOUT_IDENTIFIERS)
+        both = {model: outcome.right.mean() for model, outcome in found.together.items()}
+        assert both[WITHOUT_IDENTIFIERS] > both["naive_bayes"] + 0.1
+        rows = self.rows([])
+        (alone,) = inferred(policy(), [replace(rows, fields={"f0": rows.fields["f0"]})], 1_000, stream)
+        assert alone.models == ("naive_bayes",), "without such columns there is nothing to leave out"
+        assert both[WITHOUT_IDENTIFIERS] == alone.together["naive_bayes"].right.mean()
+        measured = {one.name: one for one in inference_measurements(policy(), [found], 1_000, stream, "c" * 64, 1)}
+        gain = both[WITHOUT_IDENTIFIERS] - found.together["naive_bayes"].right_by_majority.mean()
+        assert measured[LARGEST].value == pytest.approx(gain)
+
+    def test_bounds_are_those_of_as_many_comparisons_as_there_are_models(self):
+        """Else the best of them would be judged as if it had been the only one."""
+        (found,) = inferred(policy(), [channel(1_000, 0.8)], 1_000, stream)
+        (outcome,) = found.together.values()
+        one = Inferred("diagnosis_3", ("a",), 1, 0, {"group": {"a": outcome}})
+        three = Inferred("diagnosis_3", ("a", "b", "c"), 1, 0, {"group": dict.fromkeys(("a", "b", "c"), outcome)})
+        alone, best = (inference_measurements(policy(), [given], 1_000, stream, "c" * 64, 1)[0] for given in (one, three))
+        assert best.value == alone.value and best.bound > alone.bound
+
+
+def test_profiles_tell_boosting_what_no_field_of_a_claim_tells():
+    rows = channel(600, 0.0)
+    profiles = np.bincount(rows.members, weights=rows.values).astype(np.int32)[:, None]
+    own = policy(models=["naive_bayes", "gradient_boosting"])
+    (found,) = inferred(own, [replace(rows, profiles=profiles)], 600, stream)
+    assert found.together["gradient_boosting"].right.all()
+    assert found.together["naive_bayes"].right.mean() < 0.6
+
+
+class TestSurestTenth:
+    def test_it_is_of_all_groups_and_of_each_and_the_model_that_does_best_there_counts(self):
+        rng = np.random.default_rng(1)
+        members, none = np.arange(10_000), np.zeros(10_000, bool)
+        sure = rng.random(10_000)
+        knowing = Outcome(members, rng.random(10_000) < sure**4, none, sure)
+        frequent = Outcome(members, rng.random(10_000) < 0.4, none, np.full(10_000, 0.4))
+        groups = {"a": {"one": knowing, "other": frequent}, "b": {"one": frequent, "other": frequent}}
+        found = Inferred("diagnosis_3", ("one", "other"), 2, 0, groups)
+        told = {one.name: one for one in inference_measurements(policy(), [found], 10_000, stream, "c" * 64, 1)}
+        group, other, both = (told[f"diagnosis_3/{name}/{SUREST}"] for name in ("a", "b", ALL))
+        assert group.value == pytest.approx(np.mean(np.linspace(0.9, 1, 1_000) ** 4), abs=0.05)
+        assert other.value == pytest.approx(0.4, abs=0.05)
+        assert both.value == pytest.approx(np.mean(np.linspace(0.8, 1, 1_000) ** 4), abs=0.05)
+        assert told[SUREST].value == both.value and told[SUREST].sample_size == TRIALS
+        assert not any(one.gating for one in told.values())
+
+    @pytest.mark.parametrize(
+        ("members", "trials"), [(1_900, None), (2_100, FEWER_TRIALS), (4_400, FEWER_TRIALS), (4_600, TRIALS)]
+    )
+    def test_fewer_members_have_fewer_trials_or_no_number(self, members, trials):
+        """2,500 trials would tell how many of forty members were guessed."""
+        outcome = Outcome(
+            np.arange(members), np.arange(members) % 2 == 0, np.zeros(members, bool), np.arange(members) / members
+        )
+        found = Inferred("age", ("one",), 1, 0, {"group": {"one": outcome}})
+        told = {one.name: one for one in inference_measurements(policy(), [found], members, stream, "c" * 64, 1)}
+        tenth = told[f"age/{ALL}/{SUREST}"]
+        assert tenth.sample_size == trials and (tenth.value is None) == (trials is None)
+        assert told[SUREST].value == tenth.value
+        table = report_table({name: one.to_json() for name, one in told.items()})
+        assert table.rows[0][-2:] == (
+            ("too few members", "") if trials is None else (f"{100 * tenth.value:.3g} %", f"{trials:,}")
+        )
+
+
+@pytest.mark.parametrize(("members", "trials"), [(200, 500), (449, 500), (450, 2_500)])
+def test_a_row_says_how_many_trials_it_rests_on(members, trials):
+    told = measured(members, 0.5)
+    assert {one.sample_size for name, one in told.items() if name.startswith(f"diagnosis_3/{ALL}/naive")} == {trials}
+    table = report_table({name: one.to_json() for name, one in told.items()})
+    assert table.rows[0][[heading for heading, _ in table.columns].index("Trials")] == f"{trials:,}"
+
+
+def test_the_standard_error_of_a_share_is_at_most_one_point():
+    assert np.sqrt(0.5 * 0.5 / TRIALS) <= 0.01
+
+
 class TestPublic:
     def test_only_shares_of_trials_and_numbers_of_groups_are_shown(self):
         def nothing(*cell):
@@ -165,7 +265,9 @@ class TestPublic:
         table = report_table(told)
         assert table.rows[0][:2] == ("three-digit diagnosis code", ALL)
         assert {row[1] for row in table.rows} == {ALL, "group 0", "group 1"}
-        assert [heading for heading, _ in table.columns] == ["Withheld", "Within", "Most frequent", "Naive bayes"]
+        assert [heading for heading, _ in table.columns] == [
+            "Withheld", "Within", "Most frequent", "Naive bayes", "Trials", "Surest tenth", "Trials of the tenth",
+        ]  # fmt: skip
         assert "2 groups, of which 0 have a single value. Of the 2 that were judged" in table.text
         assert "naive bayes was right more often in 2 (beyond chance in 2)." in table.text
 
@@ -174,9 +276,10 @@ class TestPublic:
 
     def test_lines_of_names_with_slashes(self):
         found = lines(
-            {"age/0/9/most_frequent": 0.5, "age/0/9/naive_bayes": 0.7, "age/groups": 3.0, "age/better/naive_bayes": 1.0}
-        )
-        assert found == [Line("age", "0/9", {"most_frequent": 0.5, "naive_bayes": 0.7})]
+            {"age/0/9/most_frequent": 0.5, "age/0/9/naive_bayes": 0.7, "age/groups": 3.0, "age/better/naive_bayes": 1.0,
+             f"age/0/9/{SUREST}": 0.9, SUREST: 0.9}
+        )  # fmt: skip
+        assert found == [Line("age", "0/9", {"most_frequent": 0.5, "naive_bayes": 0.7}, 0.9)]
         assert found[0].gain == pytest.approx(0.2)
 
     def test_the_figure_and_the_table_of_the_user_interface(self):
@@ -231,7 +334,7 @@ def canaries():
 class TestCanaries:
     def test_every_channel_is_found_through_every_field(self, canaries):
         found = canaries.inference_channels()
-        assert found.share == 1 and found.draws == 64
+        assert found.share == 1 and found.draws == 88
 
     @pytest.mark.matrix
     def test_gradient_boosting_finds_them_too(self):
@@ -243,30 +346,33 @@ class TestCanaries:
     def test_a_model_that_overlooks_a_field(self, canaries, monkeypatch, field):
         honest = inference_predictions.naive_bayes
 
-        def blind(train: Cases, asked):
+        def blind(train: Cases, asked: Asked):
             # Members have fewer fields than claims.
             kept = np.arange(len(train.sizes)) != field
-            features, seen = train.features * kept, asked * kept
-            return honest(Cases(features, train.sizes, train.codes, train.count, train.members), seen)
+            seen = Asked(asked.features * kept, asked.members)
+            return honest(replace(train, features=train.features * kept), seen)
 
         monkeypatch.setattr(inference_predictions, "naive_bayes", blind)
         assert canaries.inference_channels().share < 1
 
     def test_a_model_that_always_names_the_most_frequent_value(self, canaries, monkeypatch):
-        monkeypatch.setattr(inference_predictions, "naive_bayes", lambda train, asked: np.zeros(len(asked), dtype=np.int32))
+        monkeypatch.setattr(
+            inference_predictions, "naive_bayes", lambda train, asked: Guesses.constant(0, 1.0, len(asked.members))
+        )
         assert canaries.inference_channels().share < 1
 
     def test_a_model_that_has_seen_the_answers(self, canaries, monkeypatch):
         honest = inference_predictions.predictions
 
         def leaking(cases, folds, models):
-            return {
-                name: Outcome(one.members, np.ones_like(one.right), one.right_by_majority)
-                for name, one in honest(cases, folds, models).items()
-            }
+            return {name: replace(one, right=np.ones_like(one.right)) for name, one in honest(cases, folds, models).items()}
 
         monkeypatch.setattr(inference_predictions, "predictions", leaking)
         assert canaries.inference_channels().share < 1, "none is found where there is no channel"
+
+    def test_identifiers_that_are_not_left_out(self, canaries, monkeypatch):
+        monkeypatch.setattr(inference_predictions, "_without", lambda places, train, asked: naive_bayes(train, asked))
+        assert canaries.inference_channels().share < 1
 
     def test_values_joined_to_other_claims(self, canaries, monkeypatch):
         honest = inference_rows.inference_rows.claim_rows

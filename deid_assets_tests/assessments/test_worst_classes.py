@@ -10,30 +10,42 @@ import pytest
 from deid_assets.assessments import worst_classes
 from deid_assets.assessments.discrimination import passes
 from deid_assets.assessments.evidence import Context, Evidence, judge
+from deid_assets.assessments.kernel_input import member_columns
 from deid_assets.assessments.registry import required_measurements
 from deid_assets.assessments.worst_classes import (
+    ATTACK_OF_CLASS,
     FLAGS,
     MEMBERS,
     OF_CLASS,
     WORST,
+    WORST_ATTACK,
     WORST_CLASSES,
+    attack_figure,
+    attack_measurements,
     class_figure,
     member_figure,
+    released_class_names,
     report_table,
     without_labels,
     worst_measurements,
 )
 from deid_assets.methods.attacks import worst_classes as method
 from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
-from deid_assets.methods.attacks.worst_classes import ClassShares, RiskByMember
+from deid_assets.methods.attacks.worst_classes import ClassShares, MemberClasses, RiskByMember
 from deid_assets.methods.canaries import checks
 from deid_assets.methods.canaries.checks import classes_of_canaries
 from deid_assets.methods.kernel.node_computation import NodeComputation
-from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound, confidence_of_try
+from deid_assets.methods.population.released_population import member_codes
+from deid_assets.methods.statistics.confidence import (
+    clopper_pearson_upper_bound,
+    confidence_of_try,
+    empirical_bernstein_upper_bound,
+)
 from deid_assets.policy.explanation import explain
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.manifest.public_numbers import PublicNumbers
 from deid_assets_tests.methods.cases import KEY, middling_case
+from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.scenarios.policies import SMALL, changed
 
 NAMED = ["AgeAtFirstClaim 0-19, Sex F", "AgeAtFirstClaim 80+, Sex blank"]
@@ -138,6 +150,49 @@ class TestToldInPublic:
         told = {one["name"]: one for one in self.public()}
         assert report_table(told).rows[0][1].startswith("4 % (up to 4.")
         assert class_figure(measured([100, 800])).startswith(b"<?xml") and member_figure(measured([0, 0])).startswith(b"<?xml")
+
+
+class TestAttackByClass:
+    success = np.array([[0.5, 0.0] * 2_000, [0.2, 0.2] * 2_000])
+
+    def measured(self, number=1):
+        return attack_measurements(policy(), self.success, NAMED, "c" * 64, number)
+
+    def test_the_worst_class_is_told_with_a_joint_bound_and_gates_nothing(self):
+        worst, first, second = self.measured()
+        each = confidence_of_each(confidence_of_try(0.99, 1), 2)
+        assert (worst.name, worst.value, worst.unit) == (WORST_ATTACK, 0.25, "probability")
+        assert worst.bound == first.bound == empirical_bernstein_upper_bound(self.success[0], 1.0, each)
+        assert (first.name, second.name) == tuple(f"{ATTACK_OF_CLASS}{name}" for name in NAMED)
+        assert second.value == pytest.approx(0.2) and first.sample_size == 4_000 and worst.sample_size == 8_000
+        assert not any(one.gating for one in self.measured()) and self.measured(2)[0].bound > worst.bound
+
+    def test_the_public_edition_ranks_the_classes_and_rounds_the_worst(self):
+        numbers = PublicNumbers(lambda cell, shape, count: count, {})
+        both = (*measured([100, 800]), *self.measured())
+        evidence = Evidence(worst_classes.NAME, "d", "p", "0" * 64, "2", both, 1)
+        told = {one["name"]: one for one in numbers.evidence(evidence, "delivery", ())["measurements"]}
+        assert not any(name in json.dumps(told) for name in NAMED)
+        assert told[f"{ATTACK_OF_CLASS}1"]["value"] == 0.25 and told[f"{OF_CLASS}1"]["value"] == 0.04
+        assert told[WORST_ATTACK]["value"] == 0.25
+        (row,) = [row for row in report_table(told).rows if "neighbor" in row[0]]
+        assert row[1].startswith("25 % (up to ") and attack_figure(self.measured()).startswith(b"<?xml")
+
+    def test_classes_are_named_by_their_released_labels(self):
+        own = policy()
+        with small_store() as store:
+            columns = member_columns(own)
+            names = ", ".join(f'"{column}" VARCHAR' for column in columns)
+            rows = [
+                (n, *(label if place == 0 else None for place in range(len(columns)))) for n, label in enumerate(["b", "a"])
+            ]
+            shown = store.table("shown", f'"MemberID" BIGINT, {names}', rows)
+            _, coded = member_codes(shown, columns)
+            codes = np.stack([own_codes for own_codes, _ in coded], axis=1)
+            named = released_class_names(own, shown, MemberClasses(np.arange(2), codes.astype(np.int64)))
+        released = [own.quasi_identifier(column).release_as for column in columns]
+        rest = "".join(f", {name} blank" for name in released[1:])
+        assert named == [f"{released[0]} {label}{rest}" for label in ("b", "a")]
 
 
 class TestCanaries:

@@ -1,28 +1,38 @@
 """How often inference channels are found that are not there, how often those that are there, and how long it takes.
 
     python -m deid_assets_tests.benchmarks.inference [--runs 200] [--members 2000] [--large]
+    python -m deid_assets_tests.benchmarks.inference --manifests RELEASE/manifest.json ...
 
-Prints Markdown tables. Members have one to thirty claims, each with one of twelve equally frequent codes and six fields. (Where
-one code is frequent, a model without a channel names it and gains exactly nothing: that would be too easy.) Fields and codes of
+Prints Markdown tables. With `--manifests`: what recipients of releases may guess of all groups together, from the public
+editions of their manifests. Otherwise with made-up data: members have one to thirty claims, each with one of twelve equally
+frequent codes and six fields. (Where one code is frequent, a model without a channel names it and gains exactly nothing: that
+would be too easy.) Fields and codes of
 a member's claims resemble each other: half of them repeat the member's own. Without a channel, fields and codes are otherwise
 independent. With one, a field tells the code of a share of the members. `--large` measures time on 20,000 members with 470,000
-claims in 45 groups, 20 fields and up to 120 codes for each group.
+claims in 45 groups, 20 fields, profiles of 200 labels and up to 120 codes for each group.
 """
 
 import argparse
+import json
 import time
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
+from deid_assets.assessments.inference_channels import ALL, MAJORITY, NAME, lines
+from deid_assets.assessments.inference_predictions import WITHOUT_IDENTIFIERS
+from deid_assets.assessments.inference_rows import MEANINGS
 from deid_assets.methods.inference.boosting import gradient_boosting
-from deid_assets.methods.inference.cases import Cases, groups_of
-from deid_assets.methods.inference.gain import Gain, confidence_of_each, folds_of, gain_of, predictions, resampled
+from deid_assets.methods.inference.cases import Cases, Guesses, groups_of
+from deid_assets.methods.inference.gain import Gain, Model, confidence_of_each, folds_of, gain_of, predictions, resampled
 from deid_assets.methods.inference.naive_bayes import naive_bayes
 from deid_assets_tests.benchmarks.__main__ import machine
 
 CODES, FIELDS, LEVELS = 12, 6, 8
-MODELS = {"naive_bayes": naive_bayes, "gradient_boosting": partial(gradient_boosting, seed=1)}
+LABELS = 200
+MODELS: dict[str, Callable[..., Guesses]] = {"naive_bayes": naive_bayes, "gradient_boosting": gradient_boosting}
 CONFIDENCES = (0.95, 0.99)
 GROUPS = 45
 
@@ -42,11 +52,17 @@ def drawn_cases(members: int, told: float, rng: np.random.Generator) -> Cases:
     return Cases(features, np.array([LEVELS + CODES] + [LEVELS] * (FIELDS - 1)), found, CODES, people.astype(np.int32))
 
 
+def model_of(name: str, profiles: np.ndarray) -> Model:
+    """A model, with the profiles that boosting looks at."""
+    return partial(MODELS[name], profiles=profiles, seed=1) if name == "gradient_boosting" else MODELS[name]
+
+
 def gains(members: int, told: float, model: str, seed: int) -> list[Gain]:
     """The gain of a model on fresh members, with bounds of each confidence."""
     rng = np.random.default_rng(seed)
     cases = drawn_cases(members, told, rng)
-    outcome = predictions(cases, folds_of(members, 5, rng), {model: MODELS[model]})[model]
+    profiles = np.empty((members, 0), dtype=np.int32)
+    outcome = predictions(cases, folds_of(members, 5, rng), {model: model_of(model, profiles)})[model]
     draws = resampled(members, rng)
     return [gain_of(outcome, draws, confidence) for confidence in (*CONFIDENCES, confidence_of_each(0.995, GROUPS))]
 
@@ -74,11 +90,27 @@ def time_table() -> None:
     groups = [group for group in groups_of(names, fields, values, people, 256) if group.cases is not None]
     folds = folds_of(members, 5, rng)
     print("\n| model | claims | groups | seconds |\n|---|---|---|---|")
-    for name, model in MODELS.items():
+    profiles = rng.poisson(rng.gamma(0.1, 1, (1, LABELS)), (members, LABELS)).astype(np.int32)
+    for name in MODELS:
         started = time.process_time()
         for group in groups:
-            predictions(group.cases, folds, {name: model})
+            predictions(group.cases, folds, {name: model_of(name, profiles)})
         print(f"| {name.replace('_', ' ')} | {claims:,} | {len(groups)} | {time.process_time() - started:.1f} |", flush=True)
+
+
+def guessed_table(manifests: Sequence[Path]) -> None:
+    """What is guessed in all groups together, by channel, from public manifests."""
+    print("| release | withheld | most frequent | Naive Bayes | without identifiers | boosting | surest tenth right |")
+    print("|---|---|---|---|---|---|---|")
+    for path in manifests:
+        manifest = json.loads(path.read_text())
+        (found,) = [item["measurements"] for item in manifest["evidence"] if item["asset"] == NAME]
+        for row in lines({one["name"]: one["value"] for one in found}):
+            if row.group == ALL:
+                models = (MAJORITY, "naive_bayes", WITHOUT_IDENTIFIERS, "gradient_boosting")
+                shares = [*(row.shares.get(model) for model in models), row.surest]
+                told = " | ".join("" if share is None else f"{share:.3f}" for share in shares)
+                print(f"| {path.parent.parent.name}/{path.parent.name} | {MEANINGS[row.channel]} | {told} |")
 
 
 def main() -> None:
@@ -88,7 +120,11 @@ def main() -> None:
     parser.add_argument("--boosted", type=int, default=20, help="runs with gradient boosting")
     parser.add_argument("--members", type=int, default=2_000)
     parser.add_argument("--large", action="store_true")
+    parser.add_argument("--manifests", type=Path, nargs="+", help="public manifests of releases")
     given = parser.parse_args()
+    if given.manifests:
+        guessed_table(given.manifests)
+        return
     print(f"{machine()}\n")
     found_table(given.runs, given.members, given.boosted)
     if given.large:

@@ -18,6 +18,7 @@ import numpy as np
 from scipy import stats
 
 from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
+from deid_assets.methods.attacks.neighbor_attack import success_given_membership
 from deid_assets.methods.kernel.node_computation import Exemption, NodeComputation
 from deid_assets.methods.population.longitudinal_data import Generalization
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound, wilson_interval
@@ -27,6 +28,9 @@ POWER = 0.9
 PILOT_DRAWS = FEWEST_DRAWS = 8_192
 MOST_DRAWS = 262_144
 """Draws of each class: of the pilot, and at least and at most of the judgement."""
+
+NEIGHBORS = 4_096
+"""Simulated neighbors of each class."""
 
 FIRST_DRAWS, FRESH_DRAWS = 20, 200
 """Mean number of draws of each released member, and of those who were flagged then."""
@@ -139,6 +143,30 @@ def flagged_by_class(
         ],
         dtype=np.int64,
     )
+
+
+def success_by_class(
+    computation: NodeComputation, node: Sequence[int], classes: MemberClasses, draws: int, stream_key: bytes
+) -> np.ndarray:
+    """Return (C, draws) float: I / f of each simulated neighbor who knows a member of a class and that they are released.
+
+    The average over classes, weighted by their members, is that of attack 1 given membership (El Emam et al. 2012).
+
+    Parameters
+    ----------
+    computation
+        Of the release as its own population: f counts released members.
+    draws
+        Of each class, about its members only; all released members may match.
+    stream_key
+        16 bytes. The classes share the stream: each bound holds whatever the others are.
+    """
+    computation.drawn_classes(node, stream_key, 1)  # builds the bit-sets once, for all classes
+    found = (
+        computation.keeping(classes.of_target == number, suppressed_count=True).drawn_classes(node, stream_key, draws)
+        for number in range(len(classes))
+    )
+    return np.stack([success_given_membership(~one.exempt, one.sizes) for one in found])
 
 
 @dataclass(frozen=True, eq=False)

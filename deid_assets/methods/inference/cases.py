@@ -14,6 +14,47 @@ OTHER = -1
 
 
 @dataclass(frozen=True)
+class Asked:
+    """Cases whose codes are to be guessed: what a model is given of them.
+
+    Attributes
+    ----------
+    features
+        (m, f) int32: released fields, numbered as those of the cases that teach.
+    members
+        (m,) int32: position of the member whom the case is about.
+    """
+
+    features: np.ndarray
+    members: np.ndarray
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """What a model says of cases.
+
+    Attributes
+    ----------
+    codes
+        (m,) int32; `OTHER` where it has nothing to say.
+    sureness
+        (m,) float: the probability that the model itself gives to its guess.
+    """
+
+    codes: np.ndarray
+    sureness: np.ndarray
+
+    def __post_init__(self) -> None:
+        if self.codes.shape != self.sureness.shape:
+            raise ValueError("every guess needs its sureness")
+
+    @classmethod
+    def constant(cls, code: int, sureness: float, number: int) -> "Guesses":
+        """The same guess for as many cases."""
+        return cls(np.full(number, code, dtype=np.int32), np.full(number, float(sureness)))
+
+
+@dataclass(frozen=True)
 class Cases:
     """The cases of one group.
 
@@ -52,6 +93,14 @@ class Cases:
     def take(self, rows: np.ndarray) -> "Cases":
         """Some of the cases, by (n,) bool or by their positions."""
         return Cases(self.features[rows], self.sizes, self.codes[rows], self.count, self.members[rows])
+
+    def asked(self, rows: np.ndarray) -> Asked:
+        """Some of the cases, by (n,) bool or by their positions, without their codes."""
+        return Asked(self.features[rows], self.members[rows])
+
+    def with_fields(self, places: np.ndarray) -> "Cases":
+        """The same cases with some of their fields, by (f,) bool or by their positions."""
+        return Cases(self.features[:, places], self.sizes[places], self.codes, self.count, self.members)
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from deid_assets.methods.inference.cases import OTHER, Cases
+from deid_assets.methods.inference.cases import OTHER, Asked, Cases, Guesses
 from deid_assets.methods.inference.naive_bayes import most_frequent
 
-Model = Callable[[Cases, np.ndarray], np.ndarray]
-"""Learns from cases and guesses the codes of others, of which it is given the fields."""
+Model = Callable[[Cases, Asked], Guesses]
+"""Learns from cases and guesses the codes of others."""
 
+TENTH = 10
 RESAMPLES = 1_000
 _BLOCK = 50
 """Resamples that are held in memory at once."""
@@ -32,11 +33,14 @@ class Outcome:
         (n,) int: position of each case's member among the members sampled.
     right, right_by_majority
         (n,) bool.
+    sureness
+        (n,) float: the probability that the model itself gives to its guess.
     """
 
     members: np.ndarray
     right: np.ndarray
     right_by_majority: np.ndarray
+    sureness: np.ndarray
 
     @property
     def people(self) -> int:
@@ -46,9 +50,23 @@ class Outcome:
 
 def joined(outcomes: Sequence[Outcome]) -> Outcome:
     """Several groups taken together."""
-    return Outcome(
-        *(np.concatenate([getattr(one, name) for one in outcomes]) for name in ("members", "right", "right_by_majority"))
-    )
+    names = ("members", "right", "right_by_majority", "sureness")
+    return Outcome(*(np.concatenate([getattr(one, name) for one in outcomes]) for name in names))
+
+
+def surest_tenth(outcome: Outcome, rng: np.random.Generator) -> Outcome:
+    """The tenth of an outcome's cases, rounded up, of whose guesses the model is surest; of equally sure ones, at random.
+
+    Examples
+    --------
+    >>> of = np.arange(20)
+    >>> surest_tenth(Outcome(of, of > 17, of < 0, of / 20), np.random.default_rng(1)).members.tolist()
+    [18, 19]
+    """
+    shuffled = rng.permutation(len(outcome.members))
+    order = shuffled[np.argsort(-outcome.sureness[shuffled], kind="stable")]
+    rows = np.sort(order[: -(-len(order) // TENTH)])
+    return Outcome(outcome.members[rows], outcome.right[rows], outcome.right_by_majority[rows], outcome.sureness[rows])
 
 
 def folds_of(members: int, folds: int, rng: np.random.Generator) -> np.ndarray:
@@ -72,17 +90,18 @@ def predictions(cases: Cases, folds: np.ndarray, models: Mapping[str, Model]) ->
         The outcome of each model, all beside the same baseline: the most frequent code of the same training cases.
     """
     own = folds[cases.members]
-    guesses = {name: np.full(len(cases), OTHER, dtype=np.int32) for name in models}
+    guesses = {name: Guesses.constant(OTHER, 0.0, len(cases)) for name in models}
     majority = np.full(len(cases), OTHER, dtype=np.int32)
     for fold in np.unique(own):
         asked = own == fold
-        train, fields = cases.take(~asked), cases.features[asked]
-        majority[asked] = most_frequent(train, fields)
+        train, unknown = cases.take(~asked), cases.asked(asked)
+        majority[asked] = most_frequent(train, unknown)
         for name, model in models.items():
-            guesses[name][asked] = model(train, fields)
+            said = model(train, unknown)
+            guesses[name].codes[asked], guesses[name].sureness[asked] = said.codes, said.sureness
     known = cases.codes != OTHER
     return {
-        name: Outcome(cases.members, known & (guess == cases.codes), known & (majority == cases.codes))
+        name: Outcome(cases.members, known & (guess.codes == cases.codes), known & (majority == cases.codes), guess.sureness)
         for name, guess in guesses.items()
     }
 

@@ -13,13 +13,13 @@ predictions for a small release.
 
 import numpy as np
 
-from deid_assets.methods.inference.cases import OTHER, Cases
+from deid_assets.methods.inference.cases import OTHER, Asked, Cases, Guesses
 
 SCORES_AT_ONCE = 4_000_000
 """Largest number of scores (cases times codes) that is held in memory."""
 
 
-def most_frequent(train: Cases, asked: np.ndarray) -> np.ndarray:
+def most_frequent(train: Cases, asked: Asked) -> np.ndarray:
     """Guess the most frequent code of the training cases: the baseline.
 
     Parameters
@@ -27,7 +27,7 @@ def most_frequent(train: Cases, asked: np.ndarray) -> np.ndarray:
     train
         Cases whose codes are known.
     asked
-        (m, f) fields of the cases to guess; only their number matters.
+        The m cases to guess; only their number matters.
 
     Returns
     -------
@@ -36,10 +36,10 @@ def most_frequent(train: Cases, asked: np.ndarray) -> np.ndarray:
     """
     occurring = _occurring(train)
     guess = int(occurring.argmax()) if occurring.any() else OTHER
-    return np.full(len(asked), guess, dtype=np.int32)
+    return np.full(len(asked.members), guess, dtype=np.int32)
 
 
-def naive_bayes(train: Cases, asked: np.ndarray) -> np.ndarray:
+def naive_bayes(train: Cases, asked: Asked) -> Guesses:
     """Guess codes with categorical Naive Bayes.
 
     Parameters
@@ -47,12 +47,13 @@ def naive_bayes(train: Cases, asked: np.ndarray) -> np.ndarray:
     train
         Cases whose codes are known. Codes that do not occur among them are never guessed.
     asked
-        (m, f) int32 fields of the cases to guess, numbered as those of `train`.
+        The cases to guess.
 
     Returns
     -------
-    numpy.ndarray
-        (m,) int32 codes; of equal scores, the smaller code. `OTHER` if no training case has a code.
+    Guesses
+        Of equal scores, the smaller code; `OTHER`, with sureness 0, if no training case has a code. The sureness is the
+        posterior probability, exp(score of the guess) / sum over codes of exp(score).
 
     References
     ----------
@@ -64,13 +65,14 @@ def naive_bayes(train: Cases, asked: np.ndarray) -> np.ndarray:
 
     >>> feature = np.array([[1]] * 5 + [[0]] * 5)
     >>> codes = np.array([0] * 6 + [1] * 4, dtype=np.int32)
-    >>> cases = Cases(feature, np.array([2]), codes, 2, np.arange(10))
-    >>> int((naive_bayes(cases, feature) == codes).sum()), int((most_frequent(cases, feature) == codes).sum())
+    >>> cases, all_of_them = Cases(feature, np.array([2]), codes, 2, np.arange(10)), np.arange(10)
+    >>> asked = cases.asked(all_of_them)
+    >>> int((naive_bayes(cases, asked).codes == codes).sum()), int((most_frequent(cases, asked) == codes).sum())
     (9, 6)
     """
     occurring = _occurring(train)
     if not occurring.any():
-        return np.full(len(asked), OTHER, dtype=np.int32)
+        return Guesses.constant(OTHER, 0.0, len(asked.members))
     known = train.codes != OTHER
     offsets = np.concatenate([[0], np.cumsum(train.sizes)])
     cells = (train.features[known] + offsets[:-1]) * train.count + train.codes[known][:, None]
@@ -79,15 +81,18 @@ def naive_bayes(train: Cases, asked: np.ndarray) -> np.ndarray:
     logs = np.log((counts + 1) / (occurring + np.repeat(train.sizes, train.sizes)[:, None]))
     with np.errstate(divide="ignore"):
         prior = np.log(occurring / occurring.sum())
-    guessed = np.empty(len(asked), dtype=np.int32)
+    number = len(asked.members)
+    guessed, sureness = np.empty(number, dtype=np.int32), np.empty(number)
     step = max(1, SCORES_AT_ONCE // train.count)
-    for start in range(0, len(asked), step):
-        block = asked[start : start + step]
+    for start in range(0, number, step):
+        block = asked.features[start : start + step]
         scores = np.repeat(prior[None, :], len(block), axis=0)
         for place, offset in enumerate(offsets[:-1]):
             scores += logs[block[:, place] + offset]
         guessed[start : start + step] = scores.argmax(axis=1)
-    return guessed
+        scores -= scores.max(axis=1, keepdims=True)
+        sureness[start : start + step] = 1 / np.exp(scores, out=scores).sum(axis=1)
+    return Guesses(guessed, sureness)
 
 
 def _occurring(train: Cases) -> np.ndarray:

@@ -4,7 +4,7 @@ Released rows carry no claim_id. They are made a second time, with it, for the m
 delivered, and numbered. All of it stays in the restricted store.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deid_assets.store.tables import Table, quoted
@@ -110,9 +110,42 @@ def _fields(of_claims: Mapping[str, str], profiles: Table) -> Iterator[str]:
         f"p.{quoted(name)}": kind for name, kind in profiles.columns().items() if name not in ("position", "member_id", MEMBER)
     }
     for number, (field, kind) in enumerate((dict(of_claims) | of_members).items()):
-        # A date to the day is held by few: its month says more. Whole numbers of a release are days since the first service.
-        value = {"DATE": f"strftime({field}, '%Y-%m')", "INTEGER": f"{field} // 30"}.get(kind, field)
-        yield f"{value} AS f{number}"
+        yield f"{_value(field, kind)} AS f{number}"
+
+
+def _value(field: str, kind: str) -> str:
+    """SQL for a field's level."""
+    # A date to the day is held by few: its month says more. Whole numbers of a release are days since the first service.
+    return {"DATE": f"strftime({field}, '%Y-%m')", "INTEGER": f"{field} // 30"}.get(kind, field)
+
+
+def profile_counts(linked: Table, sample: Table, columns: Sequence[str]) -> str:
+    """SELECT how many claims of each member have each released label, as position | label | n.
+
+    Labels are numbered from 0 over all columns; one more, the first, is the number of claims. A blank is no label.
+
+    Parameters
+    ----------
+    linked, sample
+        As for `released_profiles_of`.
+    columns
+        Released columns of claims.
+    """
+    kinds = linked.columns()
+    values = ["''", *(f"({_value(f'l.{quoted(name)}', kinds[name])})::VARCHAR" for name in columns)]
+    counted = " UNION ALL ".join(
+        f"""SELECT s.position, {place} AS place, {value} AS value, count(*) AS n
+        FROM {linked.sql} AS l JOIN {sample.sql} AS s USING ("{MEMBER}") WHERE {value} IS NOT NULL GROUP BY ALL"""
+        for place, value in enumerate(values)
+    )
+    return f"""SELECT position, (dense_rank() OVER (ORDER BY place, value) - 1)::INTEGER AS label, n::INTEGER AS n
+        FROM ({counted}) ORDER BY position, label"""
+
+
+def field_places(linked: Table, names: Collection[str]) -> list[int]:
+    """The numbers of the fields of `claim_rows` that are released columns of these names."""
+    own = [name for name in linked.columns() if name not in (CLAIM, MEMBER)]
+    return [number for number, name in enumerate(own) if name in names]
 
 
 def _channels(channels: Sequence[Channel]) -> Iterator[str]:

@@ -216,7 +216,11 @@ class NodeComputation:
         if suppressed_count is None:
             suppressed_count = not self.extract
         if suppressed_count or keep.all():
-            return NodeComputation(kept, self.dimensions, self.k, self.index, self._only_at, self.extract)
+            made = NodeComputation(kept, self.dimensions, self.k, self.index, self._only_at, self.extract)
+            if self._exact is not None:  # its bit-sets are those of the population, which stays
+                made._exact = copy.copy(made)
+                made._exact._made = DrawnBlocks(kept, self._exact.index)
+            return made
         return NodeComputation(kept.released_only(), self.dimensions, self.k, None, self._only_at, self.extract)
 
     def with_power(self, power: Sequence[np.ndarray]) -> "NodeComputation":

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
+from deid_assets.methods.attacks.neighbor_attack import success_given_membership
 from deid_assets.methods.attacks.worst_classes import (
     FEWEST_DRAWS,
     MOST_DRAWS,
@@ -21,6 +22,7 @@ from deid_assets.methods.attacks.worst_classes import (
     draws_for_power,
     flagged_by_class,
     risk_by_member,
+    success_by_class,
 )
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound
@@ -171,6 +173,40 @@ class TestClasses:
         with running_on(name), ThreadPoolExecutor(3) as executor:
             found = flagged_by_class(NodeComputation(data, dimensions, k=20), (0, 0), classes, draws, KEY, executor=executor)
         assert found.tolist() == expected.tolist()
+
+    @pytest.mark.parametrize("seed", range(6))
+    @pytest.mark.parametrize("level", [0, 1])
+    def test_neighbors_succeed_as_often_as_by_brute_force(self, seed, level):
+        """The mean of 1 / f over all that may be known of the members of a class, 0 where truncation took it."""
+        people, demographic_domains, history_domains, dimensions, _ = rich_case(seed)
+        people = [person for person in people if person.released]
+        computation = NodeComputation(data_of(people, demographic_domains, history_domains), dimensions, k=1)
+        node = tuple(min(level, dimension.levels - 1) for dimension in dimensions)
+        at = computation.generalization(node)
+        demographic_maps = [d.levels[own].tolist() for d, own in zip(demographic_domains, at.demographics, strict=True)]
+        history_maps = [d.levels[own].tolist() for d, own in zip(history_domains, at.histories, strict=True)]
+
+        def exact(target) -> float:
+            every = list(oracle.every_knowledge(target))
+            kept = [known for known in every if not oracle.exempt(target, known, history_maps)]
+            sizes = [oracle.class_size(people, target, known, demographic_maps, history_maps) for known in kept]
+            return float(sum(Fraction(1, size) for size in sizes) / len(every))
+
+        classes = classes_of_members(computation, node)
+        found = success_by_class(computation, node, classes, 20_000, KEY)
+        own = np.array([exact(person) for person in people])
+        for number in range(len(classes)):
+            assert found[number].mean() == pytest.approx(own[classes.of_target == number].mean(), abs=0.02)
+
+    def test_the_mean_over_classes_is_attack_1_given_membership(self):
+        data, dimensions = middling_case()
+        computation = NodeComputation(data.released_only(), dimensions, k=1)
+        classes = classes_of_members(computation, (0, 0))
+        success = success_by_class(computation, (0, 0), classes, 20_000, KEY).mean(axis=1)
+        drawn = computation.drawn_classes((0, 0), OTHER_KEY, 60_000)
+        weights = np.bincount(classes.of_target) / len(classes.of_target)
+        whole = success_given_membership(~drawn.exempt, drawn.sizes).mean()
+        assert float(weights @ success) == pytest.approx(whole, rel=0.05) and success.max() > whole
 
     def test_without_demographics_are_one(self):
         data, dimensions = middling_case()

@@ -12,6 +12,7 @@ from deid_assets.methods.inference.gain import (
     joined,
     predictions,
     resampled,
+    surest_tenth,
     trials,
 )
 from deid_assets.methods.inference.naive_bayes import naive_bayes
@@ -53,7 +54,9 @@ class TestPredictions:
         cases = cases_of(members[:, None], members, members=members)
         found = predictions(cases, folds_of(40, 4, rng()), MODELS)["naive_bayes"]
         assert not found.right.any()
-        assert (naive_bayes(cases, cases.features) == cases.codes).all(), "which the same model does, if it saw them"
+        assert (naive_bayes(cases, cases.asked(members >= 0)).codes == cases.codes).all(), (
+            "which the same model does, if it saw them"
+        )
 
     def test_equals_folds_made_by_hand(self):
         generator = rng(5)
@@ -64,13 +67,31 @@ class TestPredictions:
         for fold in range(3):
             asked = folds[members] == fold
             train = cases.take(~asked)
-            assert (found.right[asked] == (naive_bayes(train, cases.features[asked]) == cases.codes[asked])).all()
+            guess = naive_bayes(train, cases.asked(asked))
+            assert (found.right[asked] == (guess.codes == cases.codes[asked])).all()
+            assert (found.sureness[asked] == guess.sureness).all()
             assert (found.right_by_majority[asked] == (cases.codes[asked] == np.bincount(train.codes).argmax())).all()
 
     def test_values_without_a_code_are_never_right(self):
         cases = cases_of([[0]] * 8, [0, 0, 0, 0, OTHER, OTHER, OTHER, 1])
         found = predictions(cases, folds_of(8, 2, rng()), MODELS)["naive_bayes"]
         assert not found.right[4:7].any() and not found.right_by_majority[4:7].any()
+
+    def test_no_member_is_in_two_folds(self):
+        """Whatever teaches, a model is never asked about a member of whom it has seen a claim, nor sees the code."""
+        generator = rng(6)
+        members = generator.integers(0, 50, 400)
+        cases = cases_of(generator.integers(0, 3, (400, 2)), generator.integers(0, 4, 400), members=members)
+        asked_of, times = [], []
+
+        def watched(train, asked):
+            assert not set(train.members) & set(asked.members) and not hasattr(asked, "codes")
+            asked_of.extend(asked.members)
+            times.append(set(asked.members))
+            return naive_bayes(train, asked)
+
+        predictions(cases, folds_of(50, 5, generator), {"watched": watched})
+        assert sorted(asked_of) == sorted(members) and sum(map(len, times)) == len(set(members))
 
     def test_folds_are_of_equal_size(self):
         assert sorted(np.bincount(folds_of(11, 5, rng())).tolist()) == [2, 2, 2, 2, 3]
@@ -79,15 +100,20 @@ class TestPredictions:
 def outcome(members: int, per_member: int, right: float, by_majority: float, generator) -> Outcome:
     """Cases of a member are all alike, so that they are worth one."""
     one = generator.random(members)
-    return Outcome(
+    return plain(
         np.repeat(np.arange(members), per_member), np.repeat(one < right, per_member), np.repeat(one < by_majority, per_member)
     )
+
+
+def plain(members, right, right_by_majority) -> Outcome:
+    """An outcome whose guesses are all equally sure."""
+    return Outcome(members, right, right_by_majority, np.ones(len(members)))
 
 
 class TestBounds:
     def test_accuracy_is_weighted_by_cases(self):
         found = gain_of(
-            Outcome(np.array([0, 0, 0, 1]), np.array([1, 1, 0, 1], bool), np.array([0, 1, 0, 0], bool)),
+            plain(np.array([0, 0, 0, 1]), np.array([1, 1, 0, 1], bool), np.array([0, 1, 0, 0], bool)),
             resampled(2, rng()),
             0.9,
         )
@@ -100,14 +126,14 @@ class TestBounds:
         assert found.gain - found.low == pytest.approx(found.high - found.gain)
 
     def test_nobody_who_shows_a_difference_is_no_proof_that_there_is_none(self):
-        same = Outcome(np.arange(20), np.ones(20, bool), np.ones(20, bool))
+        same = plain(np.arange(20), np.ones(20, bool), np.ones(20, bool))
         found = gain_of(same, resampled(20, rng()), 0.995)
         z = 2.5758
         assert found.gain == 0 and found.high == pytest.approx(z**2 / 20, abs=1e-4) and found.low == -found.high
 
     def test_one_member_with_many_claims_is_one_member(self):
         members = np.concatenate([np.zeros(1_000, dtype=int), np.arange(1, 11)])
-        same = Outcome(members, np.ones(1_010, bool), np.zeros(1_010, bool))
+        same = plain(members, np.ones(1_010, bool), np.zeros(1_010, bool))
         assert gain_of(same, resampled(11, rng()), 0.99).low < 0.2
 
     @pytest.mark.parametrize("true", [0.0, 0.01, 0.02, 0.2])
@@ -124,7 +150,7 @@ class TestBounds:
     def test_without_cases_there_is_no_gain(self):
         nothing = np.empty(0, dtype=bool)
         with pytest.raises(ValueError, match="needs cases"):
-            gain_of(Outcome(np.empty(0, dtype=int), nothing, nothing), resampled(3, rng()), 0.9)
+            gain_of(plain(np.empty(0, dtype=int), nothing, nothing), resampled(3, rng()), 0.9)
 
 
 def test_groups_taken_together_keep_every_case():
@@ -134,8 +160,35 @@ def test_groups_taken_together_keep_every_case():
 
 
 def test_trials_guess_the_same_drawn_cases():
-    one = Outcome(np.arange(1_000), np.arange(1_000) < 700, np.arange(1_000) < 400)
+    one = plain(np.arange(1_000), np.arange(1_000) < 700, np.arange(1_000) < 400)
     by_majority, right = trials([one], 500, rng())
     assert abs(right - 0.7) < 0.07 and abs(by_majority - 0.4) < 0.07 and (right * 500).is_integer()
     assert right != 0.7 or by_majority != 0.4, "not the exact shares"
     assert trials([one, one], 500, rng()) == (by_majority, right, right)
+
+
+class TestSurestTenth:
+    @pytest.mark.parametrize("cases", [1, 10, 11, 95, 400])
+    def test_equals_sorting_by_hand(self, cases):
+        generator = rng(cases)
+        own = Outcome(
+            generator.integers(0, 30, cases), generator.random(cases) < 0.4, generator.random(cases) < 0.2,
+            generator.permutation(cases) / cases,
+        )  # fmt: skip
+        by_hand = sorted(zip(own.sureness.tolist(), own.right.tolist(), own.members.tolist(), strict=True), reverse=True)
+        by_hand = by_hand[: (cases + 9) // 10]
+        found = surest_tenth(own, rng())
+        assert sorted(zip(found.sureness, found.right, found.members, strict=True), reverse=True) == by_hand
+
+    def test_equally_sure_ones_are_drawn_at_random(self):
+        """Their order in the tables, such as that of members, must not choose."""
+        own = Outcome(np.arange(1_000), np.arange(1_000) < 100, np.zeros(1_000, bool), np.full(1_000, 0.5))
+        shares = [surest_tenth(own, rng(seed)).right.mean() for seed in range(50)]
+        assert np.mean(shares) == pytest.approx(0.1, abs=0.02)
+
+    def test_a_model_that_knows_when_it_is_right(self):
+        generator = rng(2)
+        sure = generator.random(20_000)
+        right = generator.random(20_000) < sure
+        found = surest_tenth(Outcome(np.arange(20_000), right, right, sure), rng())
+        assert found.right.mean() == pytest.approx(0.95, abs=0.02) and right.mean() == pytest.approx(0.5, abs=0.02)

@@ -1,13 +1,18 @@
 """Rows of inference channels: exactly the released rows, beside what they withhold."""
 
+import random
+
 import pytest
 
+from deid_assets.assessments import inference_rows
 from deid_assets.methods.inference.rows import (
     Channel,
     claim_rows,
+    field_places,
     labels,
     member_rows,
     numbered,
+    profile_counts,
     released_profiles_of,
     unlinked_rows,
 )
@@ -78,6 +83,36 @@ def test_members_beside_what_is_withheld(store):
     assert store.rows(f"SELECT * FROM {made.sql}") == [
         (0, "0-19", "2", "office", "11", "0-19"), (1, "0-19", "1", None, "17", "0-19")
     ]  # fmt: skip
+
+
+def test_profiles_count_the_claims_of_each_label(store):
+    """In all, then by place, month and thirty days; a blank is no label."""
+    linked, sample, *_ = tables(store)
+    assert field_places(linked, {"Served", "ProviderID"}) == [0, 2]
+    # Labels: number of claims; home, office; January, February; days from 0, from 30.
+    assert store.rows(profile_counts(linked, sample, ["Place", "Served", "Day"])) == [
+        (0, 0, 3), (0, 1, 1), (0, 2, 2), (0, 3, 2), (0, 4, 1), (0, 5, 1), (0, 6, 2), (1, 0, 1)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("most", [4, 100])
+def test_profiles_equal_counting_by_hand(store, monkeypatch, most):
+    rng = random.Random(most)
+    monkeypatch.setattr(inference_rows, "LABELS_AT_MOST", most)
+    rows = [(f"c{n}", rng.randrange(12), rng.randrange(3), rng.choice("abc"), rng.choice(["x", "y", None])) for n in range(80)]
+    linked = store.table("linked", 'claim_id VARCHAR, "MemberID" BIGINT, "PCP" BIGINT, "One" VARCHAR, "Other" VARCHAR', rows)
+    sample = store.table("sample", '"MemberID" BIGINT, position BIGINT', [(member, 11 - member) for member in range(12)])
+    found = inference_rows.profiles_of(linked, sample)
+    labels = [("claims", None), *(("One", value) for value in "abc"), *(("Other", value) for value in "xy")]
+    places = {"One": 3, "Other": 4}
+
+    def count(member: int, column: str, value: str | None) -> int:
+        return sum(claim[1] == member and (column == "claims" or claim[places[column]] == value) for claim in rows)
+
+    by_hand = [[count(11 - position, *label) for label in labels] for position in range(12)]
+    have = [sum(own[place] > 0 for own in by_hand) for place in range(len(labels))]
+    kept = sorted(sorted(range(len(labels)), key=lambda place: -have[place])[:most])
+    assert found.tolist() == [[own[place] for place in kept] for own in by_hand]
 
 
 @pytest.mark.parametrize(
