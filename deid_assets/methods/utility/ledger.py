@@ -280,8 +280,9 @@ def value_account(
     account = _Account(column.table, column.column, column.released_as, quarantined + unreadable + int(numbers.sum()))
     account.step("intake", lost=quarantined)
     account.step("unreadable", lost=unreadable)
-    # A blank that joins a class of the release is a value before, too: otherwise the release would seem to add information.
-    valued = groups.fillna({"v0": ""}) if column.missing_is_value else values
+    # A blank that has a label in the release is a value before, too: otherwise the release would seem to add information.
+    blank_counts = column.missing_is_value and classes is not None and classes.labels.get("") is not None
+    valued = groups.fillna({"v0": ""}) if blank_counts else values
     codes, _ = pd.factorize(valued["v0"])
     left = np.bincount(codes, valued["n"])
     account.bits(_bits(left, column.unique))
@@ -301,7 +302,7 @@ def value_account(
         changed = same & now.notna() & ((now != before) | form.renames)
         _value_step(account, form.step, released["n"], before, now, changed)
         same &= ~changed
-        account.bits(_bits(_counts(now.fillna("") if column.missing_is_value else now, released["n"]), column.unique))
+        account.bits(_bits(_counts(now.fillna("") if blank_counts else now, released["n"]), column.unique))
         before = now
     if classes is not None:
         values_now = before.fillna("") if column.missing_is_value else before
