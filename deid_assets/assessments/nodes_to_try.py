@@ -39,29 +39,23 @@ class NodesToTry:
     left_open: int
 
 
-def nodes_to_try(
-    policy: Policy, nodes: pd.DataFrame, kept: Mapping[str, np.ndarray], sampled: int, not_again: Mapping[Node, str]
-) -> NodesToTry:
+def nodes_to_try(policy: Policy, nodes: pd.DataFrame, useful: Sequence[Dimension], not_again: Mapping[Node, str]) -> NodesToTry:
     """Leave out nodes that keep too little information, and nodes that get no further try.
 
     Parameters
     ----------
     nodes
         Every node with its decision and the lower bound on its share, best first.
-    kept
-        By released column, the share of information kept at each of its levels.
-    sampled
-        Members drawn for the release.
+    useful
+        The axes of the lattice with the levels that keep enough information (`useful_dimensions`).
     not_again
         The reason by node, for nodes that an earlier try or a pinned generalization rules out.
     """
     risk = policy.risk
-    fewest = sampled - math.floor(risk.suppression.at_most * sampled)
-    not_tried = dict(not_again) | {
-        node: TOO_LITTLE
-        for node in (map(parse_node, nodes["node"]) if policy.detail_required else ())
-        if not enough_detail(kept_at_node(policy, kept, node), policy.detail_required, sampled, fewest)
-    }
+    every = [parse_node(text) for text in nodes["node"]]
+    levels = np.array(every).reshape(len(every), len(useful))
+    too_little = (levels >= np.array([dimension.levels for dimension in useful])).any(axis=1)
+    not_tried = dict(not_again) | {every[place]: TOO_LITTLE for place in np.flatnonzero(too_little)}
     useful = nodes[~nodes["node"].isin(map(node_text, not_tried))]
     # A candidate that loses more than an open node may not be the best one that is left, and one that loses as much may lie
     # above it: nothing shows that it is minimal.
@@ -96,13 +90,15 @@ def useful_dimensions(
 
     Parameters
     ----------
-    kept, sampled
-        As for `nodes_to_try`.
+    kept
+        By released column, the share of information kept at each of its levels.
+    sampled
+        Members drawn for the release.
 
     Returns
     -------
     tuple of Dimension
-        With at least one level each.
+        An axis without any level where a column keeps too little even at its finest level.
     """
     fewest = sampled - math.floor(policy.risk.suppression.at_most * sampled)
 
@@ -113,7 +109,7 @@ def useful_dimensions(
         return enough_detail(kept_at_node(policy, kept, node), required, sampled, fewest)
 
     return tuple(
-        replace(dimension, levels=max(1, sum(enough(place, level) for level in range(dimension.levels))))
+        replace(dimension, levels=sum(enough(place, level) for level in range(dimension.levels)))
         for place, dimension in enumerate(dimensions)
     )
 

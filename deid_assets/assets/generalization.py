@@ -211,7 +211,8 @@ def generalization_choice(
         if policy.releases.generalization == "pinned":
             withdrawn = releases_of(workplace).registry.chain().withdrawn
             pinned = all_but_pinned(policy, last_generalization(workplace.releases_made(), policy.name, withdrawn))
-        to_try = nodes_to_try(policy, nodes, kept, sampled, not_again | pinned)
+        useful = useful_dimensions(policy, computation.dimensions, kept, sampled)
+        to_try = nodes_to_try(policy, nodes, useful, not_again | pinned)
         before = workplace.released_before(member_profiles, released_ids(member_profiles))
         gates = other_gates(
             policy,
@@ -251,8 +252,8 @@ def generalization_choice(
             absent = removed_and_eligible(eligible_members, removed_members)
             never, because = absence_tells_too_much(policy, absent, sampled, before, earlier)
             because = because or what_makes_the_factor(policy, gates, absent[1], before, earlier)
-            # Changes are tried at the coarsest node that says enough.
-            useful = useful_dimensions(policy, computation.dimensions, kept, sampled)
+            # Changes are tried at the coarsest node that says enough; where none does, no change that is tried would help.
+            useful = tuple(replace(dimension, levels=max(1, dimension.levels)) for dimension in useful)
             never = never or to_try.not_tried.get(top_node(useful), "")
             diagnosis = diagnose(
                 NodeComputation(computation.data, useful, computation.k, extract=computation.extract),

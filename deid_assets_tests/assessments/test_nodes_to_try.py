@@ -1,6 +1,7 @@
 """Which nodes of a lattice are tried that the search did not decide everywhere."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,13 +9,14 @@ import pytest
 
 from deid_assets.assessments.kernel_input import lattice_dimensions
 from deid_assets.assessments.nodes_to_try import nodes_to_try, useful_dimensions
-from deid_assets.methods.lattice.candidate_gates import PINNED
+from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE
 from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal, node_text
 from deid_assets.policy.loading import policy_from
 from deid_assets_tests.policy.policy_texts import example_policy, public_values
 from deid_assets_tests.scenarios.policies import SMALL, changed
 
 DETAIL = policy_from(public_values(risk__suppression={"at_most": 0.03, "prefer": "detail"}))
+USEFUL = lattice_dimensions(DETAIL)
 EVERY = all_nodes([levels - 1 for levels in DETAIL.dimension_levels])
 TOP = EVERY[-1]
 
@@ -38,7 +40,8 @@ def test_a_candidate_that_loses_as_much_as_an_open_node_is_not_tried_as_it_is():
     """The open node may lie directly below, and nothing would show that the candidate is minimal."""
     rows = [("0,0", 0.1, "candidate", 0.0), ("0,1", 0.2, "open", 0.5), ("1,1", 0.2, "candidate", 0.0)]
     nodes = pd.DataFrame(rows, columns=["node", "loss", "decision", "lower"])
-    found = nodes_to_try(example_policy(), nodes, {}, 20_000, {})
+    policy = policy_from(SMALL)
+    found = nodes_to_try(policy, nodes, lattice_dimensions(policy), {})
     assert found.as_they_are == ((0, 0),) and found.left_open == 1
     assert found.without_flagged == ((0, 0), (1, 1))
 
@@ -47,7 +50,7 @@ def test_if_detail_is_preferred_nodes_are_tried_that_need_no_more_suppressed_mem
     fine = next(node for node in EVERY if sum(node) == 1)
     above = [node for node in EVERY if below_or_equal(fine, node)]
     others = {node: 0.2 for node in EVERY if not below_or_equal(fine, node)}
-    found = nodes_to_try(DETAIL, searched({fine: 0.03} | others), {}, 20_000, {})
+    found = nodes_to_try(DETAIL, searched({fine: 0.03} | others), USEFUL, {})
     assert found.without_flagged == tuple(sorted(above, key=lambda node: (sum(node), node)))
 
 
@@ -55,18 +58,18 @@ def test_nor_is_one_tried_that_loses_as_much_as_one_of_which_nothing_is_known():
     """Nothing is known of the others of the same height."""
     fine = next(node for node in EVERY if sum(node) == 2)
     needs_more = {node: 0.2 for node in EVERY if sum(node) == 1}
-    assert nodes_to_try(DETAIL, searched({fine: 0.01} | needs_more), {}, 20_000, {}).without_flagged == ()
+    assert nodes_to_try(DETAIL, searched({fine: 0.01} | needs_more), USEFUL, {}).without_flagged == ()
 
 
 def test_candidates_are_tried_without_some_members_whatever_they_need():
-    found = nodes_to_try(DETAIL, searched(dict.fromkeys(EVERY, 0.2), (TOP,)), {}, 20_000, {})
+    found = nodes_to_try(DETAIL, searched(dict.fromkeys(EVERY, 0.2), (TOP,)), USEFUL, {})
     assert found.without_flagged == found.as_they_are == (TOP,)
 
 
 @pytest.mark.parametrize("policy", [example_policy(), DETAIL], ids=["members", "detail"])
 def test_a_pinned_node_is_tried_whatever_the_search_left_open(policy):
     pinned = EVERY[len(EVERY) // 2]
-    found = nodes_to_try(policy, searched({}), {}, 20_000, {node: PINNED for node in EVERY if node != pinned})
+    found = nodes_to_try(policy, searched({}), USEFUL, {node: PINNED for node in EVERY if node != pinned})
     assert found.as_they_are == found.without_flagged == (pinned,)
 
 
@@ -74,8 +77,8 @@ def test_a_pinned_node_that_is_known_to_need_more_suppressed_members_is_not_trie
     """The certificate would refuse the release, because a node above the pinned one failed."""
     pinned = EVERY[len(EVERY) // 2]
     not_again = {node: PINNED for node in EVERY if node != pinned}
-    assert nodes_to_try(DETAIL, searched({TOP: 0.2}, (TOP,)), {}, 20_000, not_again).without_flagged == ()
-    still = nodes_to_try(DETAIL, searched({pinned: 0.2}, (pinned,)), {}, 20_000, not_again)
+    assert nodes_to_try(DETAIL, searched({TOP: 0.2}, (TOP,)), USEFUL, not_again).without_flagged == ()
+    still = nodes_to_try(DETAIL, searched({pinned: 0.2}, (pinned,)), USEFUL, not_again)
     assert still.as_they_are == still.without_flagged == (pinned,)
 
 
@@ -86,14 +89,27 @@ def test_a_pinned_node_that_is_known_to_need_more_suppressed_members_is_not_trie
         ({"detail_at_least": {"AgeAtFirstClaim": 0.3}}, (2, 2)),
         ({"detail_at_least": {"AgeAtFirstClaim": 0.31}}, (1, 2)),
         ({"detail_at_least": {"AgeAtFirstClaim": 0.31, "DaysInHospital_Y2": 0.5}}, (1, 1)),
-        ({"detail_at_least": {"AgeAtFirstClaim": 0.95}}, (1, 2)),
+        ({"detail_at_least": {"AgeAtFirstClaim": 0.95}}, (0, 2)),
         ({"detail_at_least": {"AgeAtFirstClaim": 0.31}, "publish_however_coarse": True}, (2, 2)),
     ],
     ids=str,
 )
 def test_changes_are_tried_where_every_column_keeps_enough(asked, levels):
-    """Of the levels of age, what is delivered keeps .9 and 20 years .3; one level stays even where none keeps enough."""
+    """Of the levels of age, what is delivered keeps .9 and 20 years .3; none is left where none keeps enough."""
     policy = policy_from(changed(SMALL, **asked))
     kept = {"AgeAtFirstClaim": np.array([0.9, 0.3]), "DaysInHospital_Y2": np.array([1.0, 0.2])}
     found = useful_dimensions(policy, lattice_dimensions(policy), kept, 600_000)
     assert tuple(dimension.levels for dimension in found) == levels
+
+
+def test_a_node_at_a_level_that_says_too_little_is_not_tried():
+    policy = policy_from(SMALL)
+    nodes = pd.DataFrame(
+        [(text, 0.1 * number, "candidate", 0.0) for number, text in enumerate(("0,0", "0,1", "1,0", "1,1"))],
+        columns=["node", "loss", "decision", "lower"],
+    )
+    useful = [replace(dimension, levels=levels) for dimension, levels in zip(lattice_dimensions(policy), (1, 2), strict=True)]
+    found = nodes_to_try(policy, nodes, useful, {})
+    assert found.as_they_are == ((0, 0), (0, 1)) and found.not_tried == dict.fromkeys([(1, 0), (1, 1)], TOO_LITTLE)
+    nothing = nodes_to_try(policy, nodes, [replace(dimension, levels=0) for dimension in useful], {})
+    assert nothing.as_they_are == () and len(nothing.not_tried) == 4
