@@ -57,7 +57,12 @@ def test_it_is_explained():
 def test_the_detail_that_is_asked_for_is_explained():
     assert "no minimum is set" in explain(policy_from(FLAT))
     text = explain(policy_from(changed(FLAT, detail_at_least={"Town": 0.25})))
-    assert "Town keeps at least 25 % of its information, or nothing is published" in text and "no minimum is set" not in text
+    assert (
+        "Town keeps at least 25 % of its delivered information, or nothing is published" in text
+        and "no minimum is set" not in text
+    )
+    text = explain(policy_from(changed(FLAT, detail_at_least={"Town": 0.25}, publish_however_coarse=True)))
+    assert "Town keeps at least 25 % of its delivered information, or the headline says that it does not" in text
 
 
 def test_reviewed_attributes_are_explained():
