@@ -18,15 +18,20 @@ DELIVERED_AS = {
 """Quasi-identifiers of claims, and the delivered column of each. The others are computed from several columns or rows."""
 
 
-def delivered_bits(policy: Policy, tables: PopulationTables, members: Table, claims: Table) -> dict[str, float]:
+def delivered_bits(
+    policy: Policy, tables: PopulationTables, members: Table, claims: Table, suppressed: Table | None = None
+) -> dict[str, float]:
     """Entropy of a delivered value, in bits, by generalized column, over the rows that the release is made from.
 
-    These are the sampled members and those of their claims that have a value and are left when the long tail has been cut.
+    These are the sampled members who are not suppressed, and those of their claims that have a value and are left when the
+    long tail has been cut.
 
     Parameters
     ----------
     members, claims
         Canonical members, and eligible claims.
+    suppressed
+        Suppressed members, once they are known.
 
     Returns
     -------
@@ -37,7 +42,8 @@ def delivered_bits(policy: Policy, tables: PopulationTables, members: Table, cla
     generalized = set(policy.generalized.values())
     of_members = {name: name for name in members.columns() if name in generalized}
     of_claims = {name: DELIVERED_AS[name] for name in claim_columns(policy) if name in generalized and name in DELIVERED_AS}
-    sampled = f"SELECT member_id FROM {tables.profiles.sql} WHERE released"
+    left_out = "" if suppressed is None else f" AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"
+    sampled = f"SELECT member_id FROM {tables.profiles.sql} WHERE released{left_out}"
     # A missing value of a member is a value, as in the classes; one of a claim is none.
     found = entropies(
         members, f"{members.sql} WHERE member_id IN ({sampled})", {name: (quoted(name), "true") for name in of_members}
@@ -72,16 +78,23 @@ def entropies(table: Table, source: str, values: Mapping[str, tuple[str, str]]) 
 
 
 def kept_by_level(
-    policy: Policy, data: LongitudinalData, tables: PopulationTables, members: Table, claims: Table
+    policy: Policy,
+    data: LongitudinalData,
+    tables: PopulationTables,
+    members: Table,
+    claims: Table,
+    suppressed: Table | None = None,
 ) -> dict[str, np.ndarray]:
     """Share of the delivered information that is kept at each level, by the released name of every generalized column.
 
     Parameters
     ----------
-    members, claims
+    data
+        Its targets are the members who are left.
+    members, claims, suppressed
         As for `delivered_bits`.
     """
-    bits = delivered_bits(policy, tables, members, claims)
+    bits = delivered_bits(policy, tables, members, claims, suppressed)
     of_members, of_claims = member_columns(policy), claim_columns(policy)
 
     def kept(column: str) -> np.ndarray:

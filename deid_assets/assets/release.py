@@ -394,7 +394,8 @@ def _judge(
     )  # fmt: skip
     refusals += disagreements
     refusals += judgement.measurement_refusals("gate", measured)
-    by_level = kept_by_level(policy, computation.data, tables, made["members"], made["eligible_claims"])
+    of_members, of_claims = made["members"], made["eligible_claims"]
+    by_level = kept_by_level(policy, computation.data, tables, of_members, of_claims, made["suppressed_members"])
     kept = kept_at_node(policy, by_level, node)
     detail = detail_measurements(kept, policy.detail_at_least, staged.members.count(), policy.publish_however_coarse)
     refusals += detail_refusals(detail)
