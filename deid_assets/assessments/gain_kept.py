@@ -39,6 +39,8 @@ UPPER = "_upper_bound"
 """Of a share, the other end of its interval: "days_in_hospital/share_of_gain_kept_upper_bound"."""
 MEMBERS = 8_000
 """At most so many members are predicted, for the time that it takes: of 20,000, intervals would be about .6 times as wide."""
+FEWEST = 800
+"""Of fewer members nothing is predicted: shares are rounded to the effect of 25 of them, and would say nothing."""
 DAYS_IN_HOSPITAL = "days_in_hospital"
 FREQUENCIES = {"common": 0.3, "middling": 0.1, "rare": 0.02}
 """Share of member-years with a claim of the group; the group with the nearest share, by their ratio, is chosen."""
@@ -106,13 +108,13 @@ class Predicted:
 def gains(
     targets: Sequence[Target], found: NextYear, resamples: int, generator: np.random.Generator
 ) -> dict[str, Predicted | None]:
-    """What was found of each target, by its name; None of all if there are too few members to hold any out.
+    """What was found of each target, by its name; None of all if there are fewer than `FEWEST` members.
 
     All targets and sources have the same members and folds, and share the bootstrap samples. Of more than `MEMBERS` members, a
     random sample is predicted.
     """
     members, row_member = np.unique(found.delivered.member, return_inverse=True)
-    if len(members) < 2 * FOLDS:
+    if len(members) < FEWEST:
         return {target.name: None for target in targets}
     chosen = np.sort(generator.choice(len(members), min(MEMBERS, len(members)), replace=False))
     asked = np.isin(row_member, chosen)

@@ -6,6 +6,7 @@ import pytest
 from deid_assets.assessments import gain_kept
 from deid_assets.assessments.evidence import PLAIN_UNITS
 from deid_assets.assessments.gain_kept import (
+    FEWEST,
     Predicted,
     condition_group_targets,
     gain_measurements,
@@ -96,8 +97,9 @@ def next_year_of(rows: int, label: np.ndarray) -> NextYear:
 
 class TestGains:
     def test_too_few_members_have_none(self):
-        target = Target("event", np.zeros(3), event=True)
-        assert gains([target], next_year_of(3, np.zeros(3)), 200, np.random.default_rng(0)) == {"event": None}
+        few = FEWEST - 1
+        target = Target("event", np.zeros(few), event=True)
+        assert gains([target], next_year_of(few, np.zeros(few)), 200, np.random.default_rng(0)) == {"event": None}
 
     def test_a_label_made_from_the_event_is_a_leak_of_labels_and_one_by_chance_is_none(self):
         generator = np.random.default_rng(2)
@@ -129,7 +131,7 @@ class TestGains:
 
         monkeypatch.setattr(gain_kept, "member_losses", losses)
         monkeypatch.setattr(gain_kept, "MEMBERS", 60)
-        gains([Target("event", np.zeros(200), event=True)], next_year_of(200, np.zeros(200)), 200, np.random.default_rng(0))
+        gains([Target("event", np.zeros(900), event=True)], next_year_of(900, np.zeros(900)), 200, np.random.default_rng(0))
         assert set(seen) == {(60,) * 6}
 
 
