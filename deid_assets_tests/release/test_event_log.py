@@ -11,11 +11,15 @@ from deid_assets.release.event_log import (
     current_lineage,
     current_materialization,
     data_versions,
+    differing_records,
+    recorded_checks,
+    recorded_lineage,
     recorded_tables,
     stale_inputs,
     stale_stages,
     witness,
 )
+from deid_assets.release.lineage.records import Materialized
 
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 
@@ -297,6 +301,21 @@ def test_the_lineage_names_the_data_version_of_every_asset(log):
     log.run(claims)
     found = data_versions(log.instance, [CLAIMS, CANDIDATE], "first")
     assert found["candidate"] == "unknown" and len(found["claims"]) > 8
+
+
+@dg.asset_check(asset=CANDIDATE, name="newest_delivery_is_recent")
+def of_no_partition() -> dg.AssetCheckResult:
+    """As a check that asks about the newest delivery, whichever that is."""
+    return dg.AssetCheckResult(passed=True)
+
+
+def test_both_records_of_a_check_are_found_whether_it_belongs_to_a_delivery_or_to_none(log):
+    assert log.run(claims, candidate, check(), of_no_partition).success
+    record = current_materialization(log.instance, CANDIDATE, "first")
+    made = Materialized(CANDIDATE.to_user_string(), record.storage_id, record.run_id, "", "first", None, None, {})
+    lineage = recorded_lineage(log.instance, made, ())
+    assert len(recorded_checks(log.instance, lineage)) == 2
+    assert differing_records(log.instance, lineage) == []
 
 
 STAGE = dg.AssetKey(["policy", "candidates"])
