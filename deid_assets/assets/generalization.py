@@ -44,7 +44,7 @@ from deid_assets.methods.lattice.longitudinal_search import Suppression, search_
 from deid_assets.methods.lattice.nodes import nodes_frame
 from deid_assets.methods.lattice.predictive_tagging import node_text, parse_node
 from deid_assets.methods.population.encoding import released_ids
-from deid_assets.methods.population.longitudinal_data import top_node
+from deid_assets.methods.population.longitudinal_data import top_node, without_coarser_levels
 from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.policy.changes import changed_sections, leaving_together
 from deid_assets.policy.domains import value_domains_of
@@ -255,8 +255,9 @@ def generalization_choice(
             # Changes are tried at the coarsest node that says enough; where none does, no change that is tried would help.
             useful = tuple(replace(dimension, levels=max(1, dimension.levels)) for dimension in useful)
             never = never or to_try.not_tried.get(top_node(useful), "")
+            cut = without_coarser_levels(computation.data, useful)
             diagnosis = diagnose(
-                NodeComputation(computation.data, useful, computation.k, extract=computation.extract),
+                NodeComputation(cut, useful, computation.k, extract=computation.extract),
                 lambda name: stream_key(context, workplace, f"diagnosis: {name}", number),
                 member_columns(policy),
                 claim_columns(policy),
@@ -271,7 +272,7 @@ def generalization_choice(
                     risk.worst_class_share_at_most,
                 ),
                 _DIAGNOSIS_DRAWS,
-                replace(gates, dimensions=useful),
+                replace(gates, data=cut, dimensions=useful),
                 lambda change: changed_sections(policy, change),
                 executor,
                 leaving_together(policy),

@@ -11,7 +11,9 @@ from deid_assets.assessments.kernel_input import lattice_dimensions
 from deid_assets.assessments.nodes_to_try import nodes_to_try, useful_dimensions
 from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE
 from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal, node_text
+from deid_assets.methods.population.longitudinal_data import Dimension, generalization_at, top_node, without_coarser_levels
 from deid_assets.policy.loading import policy_from
+from deid_assets_tests.methods.lattice.test_diagnosis import population
 from deid_assets_tests.policy.policy_texts import example_policy, public_values
 from deid_assets_tests.scenarios.policies import SMALL, changed
 
@@ -113,3 +115,13 @@ def test_a_node_at_a_level_that_says_too_little_is_not_tried():
     assert found.as_they_are == ((0, 0), (0, 1)) and found.not_tried == dict.fromkeys([(1, 0), (1, 1)], TOO_LITTLE)
     nothing = nodes_to_try(policy, nodes, [replace(dimension, levels=0) for dimension in useful], {})
     assert nothing.as_they_are == () and len(nothing.not_tried) == 4
+
+
+def test_hierarchies_end_where_the_levels_of_their_dimension_end():
+    data = population(unique=10)
+    dimension = Dimension("common", (), (0,), 2)
+    cut = without_coarser_levels(data, [replace(dimension, levels=1)])
+    assert [domain.height for domain in cut.history_domains] == [0, data.history_domains[1].height]
+    assert top_node([replace(dimension, levels=1)]) == (0,)
+    assert generalization_at(cut, [replace(dimension, levels=1)], (0,)).histories[0] == 0
+    assert without_coarser_levels(data, [dimension]).history_domains[0].sizes == data.history_domains[0].sizes

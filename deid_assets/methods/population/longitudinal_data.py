@@ -9,7 +9,7 @@ is a category with its own code; a missing level-2 value is not knowledge and is
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -286,6 +286,16 @@ def truncated_targets(data: LongitudinalData, history: int) -> np.ndarray:
     D' is a part of D. For all other targets, the knowledge is in their own D' at every node.
     """
     return data.held[history].counts_of(data.targets) != data.known[history].counts
+
+
+def without_coarser_levels(data: LongitudinalData, dimensions: Sequence[Dimension]) -> LongitudinalData:
+    """Return the data with hierarchies that end at the last level of their dimension."""
+    demographics, histories = list(data.demographic_domains), list(data.history_domains)
+    for dimension in dimensions:
+        for domains, places in ((demographics, dimension.demographics), (histories, dimension.histories)):
+            for place in places:
+                domains[place] = Domain(domains[place].levels[: dimension.levels])
+    return replace(data, demographic_domains=tuple(demographics), history_domains=tuple(histories))
 
 
 def generalization_at(data: LongitudinalData, dimensions: Sequence[Dimension], node: Sequence[int]) -> Generalization[int]:
