@@ -56,26 +56,26 @@ def nodes_to_try(policy: Policy, nodes: pd.DataFrame, useful: Sequence[Dimension
     levels = np.array(every).reshape(len(every), len(useful))
     too_little = (levels >= np.array([dimension.levels for dimension in useful])).any(axis=1)
     not_tried = dict(not_again) | {every[place]: TOO_LITTLE for place in np.flatnonzero(too_little)}
-    useful = nodes[~nodes["node"].isin(map(node_text, not_tried))]
+    tried = nodes[~nodes["node"].isin(map(node_text, not_tried))]
     # A candidate that loses more than an open node may not be the best one that is left, and one that loses as much may lie
     # above it: nothing shows that it is minimal.
     open_ = nodes["decision"] == "open"
-    decided = useful["loss"] < nodes.loc[open_, "loss"].min() if open_.any() else True
-    candidate = (useful["decision"] == "candidate") & decided
+    decided = tried["loss"] < nodes.loc[open_, "loss"].min() if open_.any() else True
+    candidate = (tried["decision"] == "candidate") & decided
     if PINNED in not_again.values():
         # There is one node, and it is tried whatever the search has left open, unless the certificate would rule it out.
-        candidate |= useful["decision"] == "open"
-        reachable = candidate | ~_needing(policy, nodes)[1].loc[useful.index]
+        candidate |= tried["decision"] == "open"
+        reachable = candidate | ~_needing(policy, nodes)[1].loc[tried.index]
     elif policy.prefers_detail:
         no_more, more = _needing(policy, nodes)
         left_open = nodes.loc[~(no_more | more), "loss"]
-        reachable = candidate | (no_more & (nodes["loss"] < left_open.min() if len(left_open) else True)).loc[useful.index]
+        reachable = candidate | (no_more & (nodes["loss"] < left_open.min() if len(left_open) else True)).loc[tried.index]
     else:
         # Suppressing a share s of the members lowers the share at high risk by at most s.
-        reachable = candidate | (useful["lower"] <= risk.max_high_risk_share + risk.suppression.at_most)
+        reachable = candidate | (tried["lower"] <= risk.max_high_risk_share + risk.suppression.at_most)
     return NodesToTry(
-        tuple(map(parse_node, useful.loc[candidate, "node"])),
-        tuple(map(parse_node, useful.loc[reachable, "node"])),
+        tuple(map(parse_node, tried.loc[candidate, "node"])),
+        tuple(map(parse_node, tried.loc[reachable, "node"])),
         not_tried,
         int(open_.sum()),
     )
