@@ -40,7 +40,7 @@ def delivered_bits(
         it is computed.
     """
     generalized = set(policy.generalized.values())
-    of_members = {name: name for name in members.columns() if name in generalized}
+    of_members = [name for name in members.columns() if name in generalized]
     of_claims = {name: DELIVERED_AS[name] for name in claim_columns(policy) if name in generalized and name in DELIVERED_AS}
     left_out = "" if suppressed is None else f" AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"
     sampled = f"SELECT member_id FROM {tables.profiles.sql} WHERE released{left_out}"

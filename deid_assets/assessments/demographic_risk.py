@@ -22,7 +22,6 @@ from deid_assets.assessments.assessment import (
     Assessed,
     Assessment,
     Gate,
-    History,
     Image,
     Limit,
     Shown,
@@ -91,7 +90,9 @@ def assess(work: Work[Policy]) -> Assessed:
     own = original_members(tables["pseudonym_crosswalk"], tables["release_members"])
     before = history.released_before(profiles, own)
     tags = history.tags_in_order
-    found = measured_demographics(policy, levels, tables, before, tags, _before(history))
+    found = measured_demographics(
+        policy, levels, tables, before, tags, Before(history.rolls(), history.ever_released(), history.leavers())
+    )
     canaries = demographics_of_canaries(
         policy, levels, tables, found.risk.k, tags,
         lambda planted, earlier: measured_demographics(policy, levels, planted, 0, tags, earlier).measured,
@@ -137,10 +138,6 @@ class Before:
     rolls: Rolls
     ever: EverReleased
     leavers: Leavers
-
-
-def _before(history: History) -> Before:
-    return Before(history.rolls(), history.ever_released(), history.leavers())
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,10 +4,10 @@ A release without information passes every privacy gate. So what it keeps is mea
 compared with the policy's `detail_at_least`.
 """
 
-import math
 from collections.abc import Mapping
 
 from deid_assets.assessments.evidence import INFORMATION, Measurement, Refusal, exact
+from deid_assets.assessments.rounding import down
 from deid_assets.methods.lattice.certificate import rounding_step
 
 KEPT = "information_kept"
@@ -40,7 +40,7 @@ def rounded_down(share: float, people: int) -> float:
 
 
 def _down(share: float, step: float) -> float:
-    return 1.0 if share >= 1 - 1e-9 else round(math.floor(share / step + 1e-9) * step, 9)
+    return 1.0 if share >= 1 - 1e-9 else down(share, step)
 
 
 def enough_detail(kept: Mapping[str, float], at_least: Mapping[str, float], people: int, fewest: int | None = None) -> bool:

@@ -65,13 +65,14 @@ def level_losses(policy: FlatPolicy, table: FlatTable) -> tuple[np.ndarray, ...]
     return LEVEL_LOSSES[kind](table) if kind in LEVEL_LOSSES else None
 
 
-def kept_information(policy: FlatPolicy, table: FlatTable, records: Table, levels: Mapping[str, int]) -> dict[str, float]:
-    """The share of the delivered information that each generalized column keeps at its level, over the delivered records."""
-    return {name: float(kept[levels[name]]) for name, kept in _kept_at_levels(policy, table, records).items()}
+def kept_by_level(policy: FlatPolicy, table: FlatTable, records: Table) -> dict[str, np.ndarray]:
+    """The share of the delivered information that each generalized column keeps, over the delivered records.
 
-
-def _kept_at_levels(policy: FlatPolicy, table: FlatTable, records: Table) -> dict[str, np.ndarray]:
-    """The share that each generalized column keeps at each of its levels, (levels,) float, non-increasing."""
+    Returns
+    -------
+    dict of str to np.ndarray
+        (levels,) float, non-increasing.
+    """
     bits = entropies(records, records.sql, {name: (quoted(name), "true") for name in policy.generalized})
     columns = zip(policy.quasi_identifiers, table.codes.T, table.domains, strict=True)
     return {
@@ -81,12 +82,17 @@ def _kept_at_levels(policy: FlatPolicy, table: FlatTable, records: Table) -> dic
     }
 
 
-def highest_levels(policy: FlatPolicy, table: FlatTable, records: Table) -> Node:
+def highest_levels(policy: FlatPolicy, table: FlatTable, kept: Mapping[str, np.ndarray]) -> Node:
     """The highest level of each quasi-identifier that keeps what the policy requires, however many records are left out.
 
     The finest level, if even that keeps too little: the gate then refuses with the reason.
+
+    Parameters
+    ----------
+    kept
+        `kept_by_level`.
     """
-    kept, required = _kept_at_levels(policy, table, records), policy.detail_required
+    required = policy.detail_required
     fewest = table.records - allowed_records(table, policy.risk.max_suppressed)
 
     def highest(name: str, height: int) -> int:
@@ -136,7 +142,8 @@ def blanks_in_small_classes(policy: FlatPolicy, records: Table, domains: Table) 
     Blanks of these columns join no class there. The coarsest node is that of levels that keep enough detail. The numbers are
     exact and must be protected before they are shown.
     """
-    highest = highest_levels(policy, flat_table(policy, records, domains), records)
+    table = flat_table(policy, records, domains)
+    highest = highest_levels(policy, table, kept_by_level(policy, table, records))
     tops = {qi.release_as: level for qi, level in zip(policy.quasi_identifiers, highest, strict=True)}
     alone = queries.small_records(records, population_of(policy, records), domains, tops, policy.risk.k)
     own = [name for name, top in tops.items() if policy.hierarchy_of(name).missing_label(top) is None]

@@ -23,11 +23,13 @@ from deid_assets.methods.utility.gains import (
     Gain,
     Interval,
     Target,
+    can_split,
     gain_of,
     member_losses,
     resampled_losses,
     standard_errors,
 )
+from deid_assets.methods.utility.member_years import row_keys
 from deid_assets.methods.utility.prediction import folds_of
 from deid_assets.store.tables import Table
 
@@ -79,13 +81,9 @@ def targets_of(found: NextYear, grouped: Table) -> tuple[Target, ...]:
             f" JOIN {found.people.sql} AS p USING (member_id) WHERE c.year > 1 AND c.condition_group = ?",
             [group],
         )
-        truth = np.isin(_row_keys(member, year), _row_keys(have["member"], have["year"]))
+        truth = np.isin(row_keys(member, year), row_keys(have["member"], have["year"]))
         targets.append(Target(f"{kind}_condition_group_{group}", truth.astype(np.float64), event=True))
     return tuple(targets)
-
-
-def _row_keys(member: np.ndarray, year: np.ndarray) -> np.ndarray:
-    return np.asarray(member.astype(np.int64) * 8 + year.astype(np.int64))
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,7 @@ def gains(
     member = np.unique(row_member[asked], return_inverse=True)[1]
     folds = np.stack([folds_of(member, FOLDS, generator) for _ in range(REPEATS)])
     coarsest, released, delivered = (of[asked] for of in (found.coarsest, found.released.features, found.with_classes))
-    sources = (coarsest, released, delivered, np.hstack([delivered, released]))
+    sources = [can_split(of) for of in (coarsest, released, delivered, np.hstack([delivered, released]))]
     asked_of = [Target(target.name, target.truth[asked], target.event) for target in targets]
     sums = [member_losses(target, sources, member, folds) for target in asked_of]
     measured = [
@@ -132,7 +130,7 @@ def gains(
     for target, gain in zip(asked_of, measured, strict=True):
         of_labels = None
         if gain.leak >= LEAK_AT:
-            again = member_losses(target, (without, np.hstack([without, released])), member, folds)
+            again = member_losses(target, [can_split(of) for of in (without, np.hstack([without, released]))], member, folds)
             ((losses, drawn),) = resampled_losses([(target, again)], member, resamples, generator)
             of_labels = standard_errors(losses[1] - losses[2], drawn[:, 1] - drawn[:, 2])
         told[target.name] = Predicted(gain, of_labels)

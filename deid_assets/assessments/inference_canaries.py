@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 
 from deid_assets.assessments.inference_predictions import WITHOUT_IDENTIFIERS, Inferred
-from deid_assets.assessments.inference_rows import IDENTIFIERS, LINKED, SAMPLE, channels_of
+from deid_assets.assessments.inference_rows import IDENTIFIERS, IDENTIFYING, LINKED, SAMPLE, channels_of
 from deid_assets.assessments.kernel_input import member_columns
 from deid_assets.assessments.planting import plant, planted_store
 from deid_assets.methods.canaries.planting import Findings, compare
@@ -71,7 +71,7 @@ def _gives_away(policy: Policy, channel: Channel, field: str, model: str) -> boo
     Of columns of claims, rows of members have the most frequent values of some, and profiles count the labels of all that do
     not identify a provider.
     """
-    identifying = field in {released for _, released in IDENTIFIERS.values()}
+    identifying = field in IDENTIFYING
     if not channel.of_members:
         return not (identifying and model == WITHOUT_IDENTIFIERS)
     usual = {policy.quasi_identifier(column).release_as for column in _usual_columns(policy)}
@@ -109,7 +109,7 @@ def _planted(file: Path, policy: Policy, like: Mapping[str, Table], people: Sequ
     names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.members if qi.column not in IN_DAYS_IN_HOSPITAL}
 
     def shown(field: str | None, name: str, kind: str = "VARCHAR") -> object:
-        if name in {released for _, released in IDENTIFIERS.values()}:
+        if name in IDENTIFYING:
             return 1 if field == name else None
         return _KINDS.get(kind, (1, 2))[field == name]
 

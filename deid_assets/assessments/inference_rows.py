@@ -22,6 +22,9 @@ SAMPLE = "sampled_members"
 IDENTIFIERS = {"provider": ("provider_id", "ProviderID"), "vendor": ("vendor_id", "Vendor"), "pcp": ("pcp_id", "PCP")}
 LABELS_AT_MOST = 512
 """Labels of a member's profile; those that most members have."""
+
+IDENTIFYING = frozenset(released for _, released in IDENTIFIERS.values())
+"""Released columns that identify a provider."""
 _USUAL = ("condition_group", "procedure_group", "place", "specialty")
 """Columns of claims whose most frequent value describes a member."""
 
@@ -143,7 +146,10 @@ def rows_of(policy: Policy, tables: Mapping[str, Table]) -> list[ChannelRows]:
     shown = profiles_query(policy, tables["release_members"].sql, tables["release_days_in_hospital"].sql)
     crosswalk, delivered = tables["pseudonym_crosswalk"], tables["member_profiles"]
     write_table(profiles, inference_rows.released_profiles_of(sample, crosswalk, shown, linked, usual))
-    channels, found, counts = channels_of(policy), [], profiles_of(linked, sample)
+    channels, found = channels_of(policy), []
+    # Only trees look at them.
+    boosted = "gradient_boosting" in policy.inference.models
+    counts = profiles_of(linked, sample) if boosted else np.zeros((sample.count(), 0), dtype=np.int32)
     for of_members in (False, True):
         own = [channel for channel in channels if channel.of_members == of_members]
         if not own:
@@ -155,8 +161,7 @@ def rows_of(policy: Policy, tables: Mapping[str, Table]) -> list[ChannelRows]:
             if of_members
             else inference_rows.claim_rows(linked, tables["eligible_claims"], profiles, delivered, own),
         )
-        released = {name for _, name in IDENTIFIERS.values()}
-        found += _numbered(made, own, [] if of_members else inference_rows.field_places(linked, released), counts)
+        found += _numbered(made, own, [] if of_members else inference_rows.field_places(linked, IDENTIFYING), counts)
     return found
 
 
@@ -166,8 +171,7 @@ def profiles_of(linked: Table, sample: Table) -> np.ndarray:
     Columns that identify a provider have no labels here; of more than `LABELS_AT_MOST` labels, those that most members have
     are counted.
     """
-    released = {name for _, name in IDENTIFIERS.values()}
-    columns = [name for name in linked.columns() if name not in (CLAIM, MEMBER, *released)]
+    columns = [name for name in linked.columns() if name not in (CLAIM, MEMBER, *IDENTIFYING)]
     counted = linked.arrays(inference_rows.profile_counts(linked, sample, columns))
     position, label, number = (np.asarray(counted[name]) for name in ("position", "label", "n"))
     common = np.argsort(-np.bincount(label), kind="stable")[:LABELS_AT_MOST]

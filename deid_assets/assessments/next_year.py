@@ -251,13 +251,13 @@ def _prepared_claims(grouped: Table, people: Table) -> str:
 
 def _coarsest_claims(policy: Policy, levels: Mapping[str, int], domains: Table, compared: Compared) -> Table:
     """The released claims, with the label of each quasi-identifier replaced by the one that it joins at the coarsest level."""
-    replaced, joins = [], []
+    tops, replaced, joins = coarsest_levels(policy), [], []
     for number, (column, name) in enumerate(policy.quasi_identifiers.claim_names.items()):
         joins.append(
             "LEFT JOIN (SELECT coalesce(fine.label, '') AS label, min(coarse.label) AS top"
             f" FROM {domains.sql} AS fine JOIN {domains.sql} AS coarse USING (quasi_identifier, base_code)"
             f" WHERE quasi_identifier = '{column}' AND fine.level = {int(levels[column])}"
-            f" AND coarse.level = {coarsest_levels(policy)[column]} GROUP BY ALL) AS t{number}"
+            f" AND coarse.level = {tops[column]} GROUP BY ALL) AS t{number}"
             f" ON t{number}.label = coalesce(c.{quoted(name)}, '')"
         )
         replaced.append(f"t{number}.top AS {quoted(name)}")

@@ -37,5 +37,15 @@ def rounded_down(share: float, released: int, times: int = 1) -> float:
     >>> rounded_down(0.4579, 20_000)
     0.456
     """
-    step = rounding_step(released) * times
-    return round(math.floor(share / step + 1e-9) * step, 9)
+    return down(share, rounding_step(released) * times)
+
+
+def down(number: float, step: float) -> float:
+    """The largest multiple of a step that is not above a number.
+
+    Examples
+    --------
+    >>> down(0.4579, 0.002), down(0.3, 0.1)
+    (0.456, 0.3)
+    """
+    return round(math.floor(number / step + 1e-9) * step, 9)

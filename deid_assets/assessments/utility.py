@@ -76,7 +76,7 @@ def assess(work: Work[Policy]) -> Assessed:
     measured = [
         ledger_measurement(unaccounted(ledger, released_contents(policy, tables), derived_columns(policy))),
         *_lost(policy, tables["member_profiles"], released),
-        *_predicted(policy, levels, tables, compared, key, work.commitment),
+        *_predicted(work, levels, compared, released, key),
         *_distances(policy, levels, tables, compared, released),
         *_questions(tables["analyst_questions"].frame(), released),
         *ledger_measurements(ledger, released),
@@ -97,19 +97,19 @@ def _plan(policy: Policy) -> Plan:
 
 
 def _predicted(
-    policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], compared: Compared, key: bytes, commitment: str
+    work: Work[Policy], levels: Mapping[str, int], compared: Compared, released: int, key: bytes
 ) -> Iterator[Measurement]:
     """What can be predicted of the next year; nothing if the policy names no model."""
+    policy, tables = work.policy, work.tables
     if policy.utility.model is None:
         return
-    released = tables["release_members"].count()
     generator = np.random.default_rng(np.frombuffer(key, dtype="<u4"))
     found = next_year(policy, levels, tables, compared, generator)
     scores = measured_scores(_plan(policy), found.delivered, found.released, found.demographics, generator)
-    yield from _scores(policy, scores, released, commitment)
+    yield from _scores(policy, scores, released, work.commitment)
     targets = targets_of(found, tables["grouped_claims"])
     gained = gains(targets, found, policy.utility.resamples, generator)
-    yield from gain_measurements(gained, released, commitment)
+    yield from gain_measurements(gained, released, work.commitment)
 
 
 def _scores(policy: Policy, found: Scores | None, released: int, commitment: str) -> Iterator[Measurement]:

@@ -1,7 +1,8 @@
 """The classes and the members at whom simulated adversaries succeed most often, beside the average (methods#worst-classes)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -108,12 +109,20 @@ def assess(work: Work[Policy]) -> Assessed:
 
 def class_names(policy: Policy, levels: Mapping[str, int], domains: Table, classes: MemberClasses) -> list[str]:
     """Name each class by its labels, such as 'AgeAtFirstClaim 40+, Sex F'; a missing value is blank."""
-    columns = member_columns(policy)
-    frame, texts = domains.frame(), []
-    for place, column in enumerate(columns):
+    frame = domains.frame()
+
+    def labels(column: str) -> Mapping[int, Any]:
         own = frame[(frame["quasi_identifier"] == column) & (frame["level"] == levels[column])]
-        labels = dict(zip(own["level_code"].tolist(), own["label"].tolist(), strict=True))
-        released = policy.quasi_identifier(column).release_as
+        return dict(zip(own["level_code"].tolist(), own["label"].tolist(), strict=True))
+
+    return _names(policy, classes, labels)
+
+
+def _names(policy: Policy, classes: MemberClasses, labels_of: Callable[[str], Mapping[int, Any]]) -> list[str]:
+    """Name each class by its labels, which a column's codes stand for."""
+    texts = []
+    for place, column in enumerate(member_columns(policy)):
+        labels, released = labels_of(column), policy.quasi_identifier(column).release_as
         texts.append(
             [f"{released} {'blank' if pd.isna(labels[code]) else labels[code]}" for code in classes.values[:, place].tolist()]
         )
@@ -132,31 +141,37 @@ def worst_measurements(
     mostly, flags = members.above(MOSTLY)
     total = int(members.flags.sum())
 
-    def of_draws(name: str, unit: str, value: float, bound: float, draws: int, at_most: float | None) -> Measurement:
-        return Measurement(
-            name=name, unit=unit, value=value, bound=bound, threshold=at_most, comparison="at_most",
-            statistic="upper_bound", confidence=confidence, method=NAME, section=_SECTION, sample_size=draws,
-            seed_commitment=commitment, gating=at_most is not None,
-        )  # fmt: skip
-
     def of_flags(name: str, value: float) -> Measurement:
         return exact(
             name, "share of trials", value, None, "risk_by_member", _SECTION, total, gating=False, seed_commitment=commitment
         )
 
+    of_draws = partial(_bounded, confidence, NAME, commitment)
     worst_first = np.argsort(-shares, kind="stable")[:CLASSES_TOLD].tolist()
     return (
-        of_draws(WORST, "share of draws", shares.max(), bounds.max(), int(found.draws.sum()), limit),
+        of_draws(WORST, "share of draws", shares.max(), bounds.max(), int(found.draws.sum()), at_most=limit),
         exact(
             MEMBERS, "share of released members", mostly, None, "risk_by_member", _SECTION, len(members.share),
             gating=False, seed_commitment=commitment,
         ),
         of_flags(FLAGS, flags),
         *(
-            of_draws(f"{OF_CLASS}{named[own]}", "share of trials", shares[own], bounds[own], int(found.draws[own]), None)
+            of_draws(f"{OF_CLASS}{named[own]}", "share of trials", shares[own], bounds[own], int(found.draws[own]))
             for own in worst_first
         ),
         *(of_flags(f"{FLAGS_ABOVE}{share:g}", members.above(share)[1]) for share in PROBABILITIES),
+    )  # fmt: skip
+
+
+def _bounded(
+    confidence: float, method: str, commitment: str, name: str, unit: str, value: float, bound: float, trials: int,
+    at_most: float | None = None,
+) -> Measurement:  # fmt: skip
+    """A share of trials with its upper bound; a gate if it has a limit."""
+    return Measurement(
+        name=name, unit=unit, value=value, bound=bound, threshold=at_most, comparison="at_most", statistic="upper_bound",
+        confidence=confidence, method=method, section=_SECTION, sample_size=trials, seed_commitment=commitment,
+        gating=at_most is not None,
     )  # fmt: skip
 
 
@@ -168,15 +183,13 @@ def released_class_names(policy: Policy, shown: Table, classes: MemberClasses) -
     shown
         MemberID and the released member-level columns, whose labels are numbered in their order, blanks first.
     """
-    columns, texts = member_columns(policy), []
-    for place, column in enumerate(columns):
+
+    def labels(column: str) -> Mapping[int, Any]:
         own = quoted(column)
-        labels = shown.query(f"SELECT DISTINCT {own} AS label FROM {shown.sql} ORDER BY {own} NULLS FIRST")["label"].tolist()
-        released = policy.quasi_identifier(column).release_as
-        texts.append(
-            [f"{released} {'blank' if pd.isna(labels[code]) else labels[code]}" for code in classes.values[:, place].tolist()]
-        )
-    return [", ".join(own) for own in zip(*texts, strict=True)] if texts else ["everybody"] * len(classes)
+        found = shown.query(f"SELECT DISTINCT {own} AS label FROM {shown.sql} ORDER BY {own} NULLS FIRST")
+        return dict(enumerate(found["label"].tolist()))
+
+    return _names(policy, classes, labels)
 
 
 def attack_measurements(
@@ -195,14 +208,7 @@ def attack_measurements(
     confidence = confidence_of_try(policy.risk.gate.confidence, number)
     each, (classes, draws) = mean_interval(confidence_of_each(confidence, len(success))), success.shape
     means, bounds = success.mean(axis=1), [each(own)[1] for own in success]
-
-    def of_class(name: str, unit: str, value: float, bound: float, neighbors: int) -> Measurement:
-        return Measurement(
-            name=name, unit=unit, value=value, bound=bound, threshold=None, comparison="at_most", statistic="upper_bound",
-            confidence=confidence, method="success_by_class", section=_SECTION, sample_size=neighbors,
-            seed_commitment=commitment, gating=False,
-        )  # fmt: skip
-
+    of_class = partial(_bounded, confidence, "success_by_class", commitment)
     return (
         of_class(WORST_ATTACK, "probability", means.max(), max(bounds), classes * draws),
         *(

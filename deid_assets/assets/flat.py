@@ -13,7 +13,7 @@ from deid_assets.assessments.flat_table import (
     chosen_frame,
     flat_table,
     highest_levels,
-    kept_information,
+    kept_by_level,
     level_losses,
     level_names_of,
     pinned_node,
@@ -99,7 +99,8 @@ def record_lattice(
         withdrawn = releases_of(workplace).registry.chain().withdrawn
         with guarded(context):
             pinned = pinned_node(policy, last_generalization(workplace.releases_made(), policy.name, withdrawn))
-    found = search(policy, table, highest_levels(policy, table, records), pinned)
+    tops = highest_levels(policy, table, kept_by_level(policy, table, records))
+    found = search(policy, table, tops, pinned)
     names = [qi.release_as for qi in policy.quasi_identifiers]
     nodes = nodes_frame(found, names, table.records)
     label = LOSS_LABELS[policy.risk.loss]
@@ -271,10 +272,11 @@ def release(
                 tuple(levels[qi.release_as] for qi in policy.quasi_identifiers),
                 flat_table(policy, records, record_domains),
             )
-            kept = kept_information(policy, table, records, levels)
+            by_level = kept_by_level(policy, table, records)
+            kept = {name: float(shares[levels[name]]) for name, shares in by_level.items()}
             detail = detail_measurements(kept, policy.detail_at_least, staged.count(), policy.publish_however_coarse)
             refusals += detail_refusals(detail)
-            losses, tops = level_losses(policy, table), highest_levels(policy, table, records)
+            losses, tops = level_losses(policy, table), highest_levels(policy, table, by_level)
             proof = flat_certificate(policy, record_lattice, chosen, records.count(), losses, tops)
             table_of_people = people_of_records(policy, records, suppressed_records, record_domains, levels)
             released = table_of_people.released_tags(workplace.tags_in_order)

@@ -89,6 +89,10 @@ class AbsenceByClass:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(self.released > 0, self.eligible / np.maximum(self.eligible - self.released, 0), 1.0)
 
+    def excess(self, factor_at_most: float) -> np.ndarray:
+        """(c,) int64: how many more of each class were released than `releasable`; negative where there is room."""
+        return self.released - releasable(self.eligible, factor_at_most)
+
     @property
     def largest(self) -> float:
         """The largest factor of any class; 1 if there is no class."""

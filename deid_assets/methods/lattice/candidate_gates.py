@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from deid_assets.methods.disclosure.absence import NO_BOUND, AbsenceByClass, absence_by_class, releasable
+from deid_assets.methods.disclosure.absence import NO_BOUND, AbsenceByClass, absence_by_class
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, LongitudinalData, generalization_at, top_node
 from deid_assets.methods.statistics.confidence import range_on_fresh_trials
@@ -181,7 +181,7 @@ class OtherGates:
         if self.absence is None:
             return False
         found = self.absent(node, np.zeros(len(self.sampled), dtype=bool))
-        excess = found.released - releasable(found.eligible, self.absence.factor_at_most)
+        excess = found.excess(self.absence.factor_at_most)
         earlier = self.absent(node, np.ones(len(self.sampled), dtype=bool)).released
         return bool((excess > found.released - earlier).any() or excess.clip(0).sum() > share * len(self.sampled))
 
@@ -203,7 +203,7 @@ class OtherGates:
         if self.absence is None:
             return chosen
         found = self.absent(node, chosen)
-        excess = found.released - releasable(found.eligible, self.absence.factor_at_most)
+        excess = found.excess(self.absence.factor_at_most)
         new = np.flatnonzero(~self.absence.before[self.sampled] & self.absence.eligible[self.sampled])
         order = np.random.default_rng(np.frombuffer(stream_key, dtype="<u4")).permutation(new)
         class_of = self._demographic_class(node)[self.sampled[order]]

@@ -101,7 +101,7 @@ def member_losses(target: Target, features: Sequence[np.ndarray], row_member: np
     Parameters
     ----------
     features
-        (n, f) float of each source; for a `Gain` those of `SOURCES` after the constant.
+        (n, f) float of each source; for a `Gain` those of `SOURCES` after the constant. Those that `can_split` are enough.
     row_member
         (n,) int64: position of the member of each row, 0 .. m - 1.
     folds
@@ -111,15 +111,14 @@ def member_losses(target: Target, features: Sequence[np.ndarray], row_member: np
     import sklearn.ensemble  # noqa: F401
     from threadpoolctl import threadpool_limits
 
-    used = [can_split(of) for of in features]
-    found = np.zeros((len(target.truth), 1 + len(used)))
+    found = np.zeros((len(target.truth), 1 + len(features)))
     # On one thread: threads that wait for each other on a busy machine take thirty times as long.
     with threadpool_limits(1, user_api="openmp"):
         for fold in folds:
             for own in np.unique(fold):
                 held, train = np.flatnonzero(fold == own), np.flatnonzero(fold != own)
                 constant = np.full(len(held), target.truth[train].mean())
-                predicted = [constant, *(_fitted(of, target, train, held) for of in used)]
+                predicted = [constant, *(_fitted(of, target, train, held) for of in features)]
                 for place, numbers in enumerate(predicted):
                     found[held, place] += _loss(numbers, target, held, len(train)) / len(folds)
     members = int(row_member.max(initial=-1)) + 1

@@ -72,7 +72,7 @@ def feature_matrix(found: Mapping[str, np.ndarray], member: np.ndarray, year: np
     member, year
         (n,) the rows wanted.
     """
-    wanted_keys, found_keys = (_row_keys(*pair) for pair in ((member, year), (found["member"], found["year"])))
+    wanted_keys, found_keys = (row_keys(*pair) for pair in ((member, year), (found["member"], found["year"])))
     order = np.argsort(wanted_keys, kind="stable")
     nearest = order[np.minimum(np.searchsorted(wanted_keys, found_keys, sorter=order), len(order) - 1)]
     rows = np.where(wanted_keys[nearest] == found_keys, nearest, -1)
@@ -93,6 +93,6 @@ def feature_matrix(found: Mapping[str, np.ndarray], member: np.ndarray, year: np
     return matrix
 
 
-def _row_keys(member: np.ndarray, year: np.ndarray) -> np.ndarray:
+def row_keys(member: np.ndarray, year: np.ndarray) -> np.ndarray:
     """(n,) int64: a number for each member and year."""
     return np.asarray(member.astype(np.int64) * _YEARS + year.astype(np.int64))

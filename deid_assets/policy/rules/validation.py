@@ -484,7 +484,8 @@ def detail_problems(policy: ReleasePolicy) -> Iterator[Problem]:
     """A requirement on a column that is missing or never generalized would falsely suggest that it protects utility."""
     if policy.publish_however_coarse and not policy.detail_at_least:
         yield Problem(
-            ("publish_however_coarse",), "nothing is too coarse without detail_at_least: remove the key, or state there"
+            ("publish_however_coarse",),
+            "nothing is too coarse without detail_at_least: remove the key, or say there what columns must keep",
         )
     for name in policy.detail_at_least:
         if name not in policy.generalized:

@@ -33,8 +33,10 @@ CLAIM_COLUMNS: tuple[str, ...] = get_args(ClaimColumn)
 See Tables 2 and 3 of El Emam et al. 2012.
 """
 
-DATE_COLUMNS: tuple[str, ...] = get_args(DateColumn)
 DAYS = ("days_in_hospital_y2", "days_in_hospital_y3")
+"""Days in hospital, by year."""
+
+DATE_COLUMNS: tuple[str, ...] = get_args(DateColumn)
 """What an adversary may know about the dates of claims if a policy releases dates."""
 
 PSEUDONYM_COLUMNS = ("MemberID", "ProviderID", "Vendor", "PCP")
