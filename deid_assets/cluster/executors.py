@@ -249,7 +249,8 @@ class ClusterExecutor(ThreadPoolExecutor):
                         self._sent[name] = self._ask(
                             self._client.scatter, self._arrays[name], workers=list(self._workers()), hash=False
                         )
-                    except (OSError, ValueError, RuntimeError) as error:
+                    # As in `_asked`: a worker that dies while Dask looks it up makes the scheduler raise a KeyError.
+                    except Exception as error:
                         raise _Lost(f"of {type(error).__name__}") from None
             return [self._sent[name] for name in names]
 

@@ -210,6 +210,22 @@ class TestWhatTravels:
 
 
 class TestDeath:
+    def test_a_worker_that_dies_while_it_is_sent_an_array_costs_time_not_correctness(
+        self, computation, two_workers, every_array_is_large, monkeypatch
+    ):
+        with ClusterExecutor(two_workers.scheduler_address) as executor:
+            scatter, failed = executor._client.scatter, []
+
+            def without_a_worker(array, **options):
+                if not failed:
+                    failed.append(array)
+                    raise KeyError("tcp://a.worker:1")  # What Dask's scheduler raises for a worker that is just gone.
+                return scatter(array, **options)
+
+            monkeypatch.setattr(executor._client, "scatter", without_a_worker)
+            measured = computation.measure((0, 0), KEY, 30_000, executor=executor)
+        assert failed and measured.flagged == computation.measure((0, 0), KEY, 30_000).flagged
+
     def test_a_worker_killed_half_way_costs_time_not_correctness(self, computation, two_workers, every_array_is_large):
         draws = 1_000_000
         with ClusterExecutor(two_workers.scheduler_address) as executor:
