@@ -63,7 +63,15 @@ def _all_or_some(left_open: int) -> str:
 
 
 def _advice(diagnosis: pd.DataFrame, suppress_at_most: float) -> str:
-    """What passed when tried; if nothing did, what failed it."""
+    """What passed when tried; if nothing did, what failed it; and how many members would do."""
+    needed = "".join(
+        f" By the share at high risk alone, the coarsest node needs {what}."
+        for what in diagnosis.loc[diagnosis["kind"] == "population", "what"]
+    )
+    return _changes_tried(diagnosis, suppress_at_most) + needed
+
+
+def _changes_tried(diagnosis: pd.DataFrame, suppress_at_most: float) -> str:
     tried = f"with at most {suppress_at_most:g} of the sampled members suppressed unless said otherwise"
     passed = [
         f"{row.kind} {row.what} (share at high risk {row.share:.4f} before suppression, at most {row.threshold:.4f}; "

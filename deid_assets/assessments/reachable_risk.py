@@ -10,6 +10,7 @@ from deid_assets.errors import RefusedError
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.candidate_gates import ATTACK, DEMOGRAPHICS, FACTOR, OtherGates
 from deid_assets.methods.lattice.choice import HIGH_RISK
+from deid_assets.methods.lattice.members_needed import MembersNeeded
 from deid_assets.methods.lattice.reachable_risk import (
     ABSENCE,
     ERROR,
@@ -26,7 +27,6 @@ GO_ON_TAG = "deid/go_on"
 """Tag of a run that searches although no generalization can pass: `deid run --go-on`."""
 
 _REMEDIES = {
-    HIGH_RISK: "a larger population, fewer or coarser quasi-identifiers",
     DEMOGRAPHICS: "fewer or coarser quasi-identifiers of members",
     ATTACK: "more released members, fewer or coarser quasi-identifiers",
 }
@@ -89,9 +89,24 @@ def _against_absence(policy: Policy, removed_and_eligible: tuple[int, int], befo
     return found
 
 
-def reached_frame(policy: Policy, found: Sequence[Reach], removed_and_eligible: tuple[int, int], before: int) -> pd.DataFrame:
-    """The table `reachable_risk`: one row per gate; parameters as in `reaches`."""
+def reached_frame(
+    policy: Policy,
+    found: Sequence[Reach],
+    removed_and_eligible: tuple[int, int],
+    before: int,
+    needed: Callable[[], MembersNeeded | None],
+) -> pd.DataFrame:
+    """The table `reachable_risk`: one row per gate; parameters as in `reaches`.
+
+    Parameters
+    ----------
+    needed
+        Returns how many members the share at high risk needs; asked only where that gate is ruled out.
+    """
     remedies = _REMEDIES | _against_absence(policy, removed_and_eligible, before)
+    if any(reach.gate == HIGH_RISK and reach.ruled_out for reach in found):
+        larger = needed()
+        remedies[HIGH_RISK] = f"a larger population{f': {larger}' if larger else ''}; fewer or coarser quasi-identifiers"
     suppressed = policy.risk.suppression.at_most
     rows = [
         (

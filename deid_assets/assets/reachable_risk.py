@@ -1,5 +1,8 @@
 """Lower bounds on risk for every generalization of the policy, computed before the search, which takes long."""
 
+import math
+from functools import partial
+
 import dagster as dg
 import pandas as pd
 
@@ -11,6 +14,7 @@ from deid_assets.assessments.reachable_risk import notice, reached_frame, reache
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.methods.disclosure.absence import removed_and_eligible
+from deid_assets.methods.lattice.members_needed import members_needed
 from deid_assets.methods.population.encoding import released_ids
 from deid_assets.methods.population.longitudinal_data import top_node
 from deid_assets.policy.models import Policy
@@ -20,7 +24,7 @@ from deid_assets.store.tables import Table
 _SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demographics", "number_of_claims", "removal"]
 
 
-@stage_asset(policy_sections=_SECTIONS, version="4", kinds=("duckdb", "numpy"))
+@stage_asset(policy_sections=_SECTIONS, version="5", kinds=("duckdb", "numpy"))
 def reachable_risk(
     context: dg.AssetExecutionContext,
     eligible_members: Table,
@@ -55,8 +59,11 @@ def reachable_risk(
         ),
     )
     absent = removed_and_eligible(eligible_members, removed_members)
-    found = reaches(policy, computation, gates, absent, before, lambda purpose: stream_key(context, workplace, purpose))
-    reached = reached_frame(policy, found, absent, before)
+    keys = partial(stream_key, context, workplace)
+    found = reaches(policy, computation, gates, absent, before, keys)
+    left_out = math.floor(policy.risk.suppression.at_most * len(computation.data.targets))
+    limit = policy.risk.max_high_risk_share
+    reached = reached_frame(policy, found, absent, before, lambda: members_needed(computation, keys, left_out, limit))
     if said := notice(reached):
         context.add_output_metadata({"notice": said})
     return reached

@@ -223,6 +223,10 @@ class NodeComputation:
             return made
         return NodeComputation(kept.released_only(), self.dimensions, self.k, None, self._only_at, self.extract)
 
+    def among(self, members: np.ndarray) -> "NodeComputation":
+        """Return the computation over some members of the population, (N,) bool, and those of them who are released."""
+        return NodeComputation(self.data.among(members), self.dimensions, self.k, None, self._only_at, self.extract)
+
     def with_power(self, power: Sequence[np.ndarray]) -> "NodeComputation":
         """Return the computation with another adversary power, such as p recomputed on generalized data."""
         return NodeComputation(self.data.with_power(power), self.dimensions, self.k, self.index, self._only_at, self.extract)

@@ -2,10 +2,10 @@
 
 Measurements are made at the coarsest node: what fails there fails everywhere below. There are two kinds of rows. Some locate
 the risk: a quasi-identifier made coarser by one level, which merges the classes of its coarsest level in pairs; kinds of
-members; a population m times as large, which multiplies every class, so that F < k becomes F < k/m. The others are possible
-policy changes: a quasi-identifier left out, or more members suppressed. Changes are evaluated in the same way as nodes are
-chosen: in both readings, with the gate's number of draws, with suppression, against every gate. Only changes that pass are
-recommended. The release fraction is not a possible change: 1/F does not depend on it (methods#population).
+members; how many members a population needs. The others are possible policy changes: a quasi-identifier left out, or more
+members suppressed. Changes are evaluated in the same way as nodes are chosen: in both readings, with the gate's number of
+draws, with suppression, against every gate. Only changes that pass are recommended. The release fraction is not a possible
+change: 1/F does not depend on it (methods#population).
 """
 
 import math
@@ -23,12 +23,12 @@ from deid_assets.methods.adversary.two_readings import Adversary
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.candidate_gates import OtherGates
 from deid_assets.methods.lattice.choice import HIGH_RISK, choose_generalization
+from deid_assets.methods.lattice.members_needed import members_needed
 from deid_assets.methods.long_tail.number_of_claims import truncate_within_classes
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData, top_node
 
 COLUMNS = ("kind", "what", "share", "threshold", "suppressed", "against", "would_pass", "change")
 _CLAIM_BANDS = ((1, 1), (2, 5), (6, 20), (21, 100), (101, None))
-_LARGER = (2, 5, 10)
 _MOST_SUPPRESSED = 0.2  # beyond it the release is no longer a random sample of the members
 NOT_TRIED = "not tried"
 NOT_A_POLICY = "no policy can say it"
@@ -120,10 +120,11 @@ def diagnose(
         if own.any():
             text = f"{low} claim" if low == high == 1 else f"{low} to {high} claims" if high else f"over {low - 1} claims"
             rows.append(remedies.told("members with", text, float(at_risk[own].mean())))
-    # If classes are estimated from the sample, k depends on alpha: a larger population lowers it without any gain.
-    for times in () if computation.extract else _LARGER:
-        share = float((~classes.exempt & (classes.sizes < computation.k / times)).mean())
-        rows.append(remedies.told("population", f"{times} times as large", share))
+    left_out = math.floor(demands.suppress_at_most * len(computation.data.targets))
+    if found.share > demands.max_high_risk_share and (
+        needed := members_needed(computation, keys, left_out, demands.max_high_risk_share, executor)
+    ):
+        rows.append(remedies.told("population", str(needed), found.share))
     rows.append(remedies.more_suppression(found.share))
     return pd.DataFrame(rows, columns=list(COLUMNS))
 

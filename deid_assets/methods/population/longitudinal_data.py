@@ -270,6 +270,22 @@ class LongitudinalData:
             targets=np.arange(len(self.targets)),
         )
 
+    def among(self, members: np.ndarray) -> "LongitudinalData":
+        """Return the data with some members as the population, and those of them who are released.
+
+        Parameters
+        ----------
+        members
+            (N,) bool over the population.
+        """
+        kept = self.keeping(members[self.targets])
+        rows = np.flatnonzero(members)
+        return kept._with(
+            demographics=kept.demographics[rows],
+            held=tuple(histories.take(rows) for histories in kept.held),
+            targets=np.searchsorted(rows, kept.targets),
+        )
+
     def _with(
         self, **changes: np.ndarray | tuple[Histories, ...] | tuple[Domain, ...] | tuple[np.ndarray, ...]
     ) -> "LongitudinalData":

@@ -10,8 +10,10 @@ from deid_assets.methods.adversary.two_readings import Adversary
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.candidate_gates import ATTACK, DEMOGRAPHICS, OtherGates
 from deid_assets.methods.lattice.diagnosis import ALLOWED, COLUMNS, NOT_A_POLICY, NOT_TRIED, Demands, best_change, diagnose
+from deid_assets.methods.lattice.members_needed import members_needed
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets_tests.methods.cases import KEY, flat
+from deid_assets_tests.methods.lattice.test_members_needed import people
 
 DRAWS, MAX_SHARE = 8_192, 0.01
 MEMBERS, RELEASED = 120, 60
@@ -106,15 +108,18 @@ def test_every_member_counts_under_the_number_of_his_claims(found):
     assert not members["would_pass"].any(), "members with many claims are no change of the policy"
 
 
-def test_a_population_m_times_as_large_multiplies_every_class():
-    data = population(unique=10)  # ten members stand alone; of the others 110 share a value, 55 of each sex
-    computation, frame = diagnosis(data, k=60)
-    shares = frame[frame["kind"] == "population"].set_index("what")["share"]
-    classes = computation.drawn_classes((1,), WHERE, DRAWS, exemption="once")
-    for times in (2, 5, 10):
-        expected = float((~classes.exempt & (classes.sizes * times < 60)).mean())
-        assert shares[f"{times} times as large"] == expected
-    assert shares.is_monotonic_decreasing
+def test_how_many_members_are_needed_is_told_where_the_share_at_high_risk_is_too_large():
+    computation = people(np.random.default_rng(5), np.full(400, 8))
+    adversary = Adversary(computation.data.known[0].counts, 1, "nearest")
+
+    def needed(limit: float, k: int = 20) -> list[str]:
+        of_k = NodeComputation(computation.data, computation.dimensions, k)
+        demands = Demands(limit, DRAWS, 0.9, 0.0, 0.8)
+        frame = diagnose(of_k, keys, ["group"], ["own"], adversary, demands, DRAWS)
+        return frame.loc[frame["kind"] == "population", "what"].tolist()
+
+    assert needed(0.01) == [str(members_needed(computation, keys, 0, 0.01))]
+    assert needed(0.01, k=2) == [], "nothing is at high risk"
 
 
 def test_the_share_to_suppress_is_that_of_the_members_flagged():

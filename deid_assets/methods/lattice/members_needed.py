@@ -1,0 +1,116 @@
+"""How many members a population needs so that the coarsest node passes the gate on the share at high risk.
+
+It is told from the class sizes of this population, and from how much they differ between halves of it
+(`statistics.larger_population`). The people to come are taken to be like those who are there.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import numpy as np
+
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice.reachable_risk import least_without
+from deid_assets.methods.population.longitudinal_data import top_node
+from deid_assets.methods.statistics.larger_population import independent_trials, shares_in_larger, size_shares
+
+DRAWS = 16_384
+TIMES_AT_MOST = 64
+"""Beyond it nothing is said: the people of a much larger population are hardly like these."""
+_HALVINGS, _FEWEST = 8, 400
+_TIMES = 2.0 ** np.arange(0, math.log2(TIMES_AT_MOST) + 0.01, 0.125)
+
+
+@dataclass(frozen=True)
+class MembersNeeded:
+    """Sizes of a population, rounded outwards to two digits.
+
+    Attributes
+    ----------
+    now
+        Members of this population.
+    at_least
+        With fewer the gate fails; None if it fails with `TIMES_AT_MOST` times as many.
+    enough
+        With as many the gate passes; None if this population cannot tell.
+    """
+
+    now: int
+    at_least: int | None
+    enough: int | None
+
+    def __str__(self) -> str:
+        """What a person is told."""
+        if self.at_least is None:
+            return f"not even {TIMES_AT_MOST} times as many members as these {self.now:,}"
+        enough = f"{self.enough:,} are enough" if self.enough else "how many are enough cannot be told from these"
+        least = f"at least {self.at_least:,}" if self.at_least > self.now else f"more than these {self.now:,}"
+        return f"{least} members of the same kind of people; {enough} (95 % interval from the class sizes of {self.now:,})"
+
+
+def members_needed(
+    computation: NodeComputation,
+    keys: Callable[[str], bytes],
+    left_out: int,
+    limit: float,
+    executor: Executor | None = None,
+) -> MembersNeeded | None:
+    """Return how many members are needed; None where it cannot be told.
+
+    It cannot where classes are estimated from the release, or where fewer than 400 members are released.
+
+    Parameters
+    ----------
+    computation
+        Whose coarsest node has too many draws at high risk.
+    keys
+        Returns the 16-byte key of a named stream.
+    left_out
+        Number of released members who may be suppressed. The lower end takes the fewest flagged draws that this leaves, the
+        upper end does without it.
+    limit
+        MaxSup.
+    """
+    data, top = computation.data, top_node(computation.dimensions)
+    members = len(data.targets)
+    if computation.extract or members < _FEWEST:
+        return None
+    generator = np.random.Generator(np.random.Philox(key=int.from_bytes(keys("halves of the population"), "big")))
+    halves = []
+    for number in range(_HALVINGS):
+        first = generator.permutation(data.members) % 2 == 0
+        key = keys(f"half of the population: {number}")
+        halves.append([_shares(computation.among(half), top, key, executor) for half in (first, ~first)])
+    shares = _shares(computation, top, keys("a larger population"), executor)
+    trials = min(independent_trials(np.array(halves), members), DRAWS)
+
+    def first_passing(end: int, left_out: int) -> float | None:
+        # No end rises with the population.
+        place = bisect_left(
+            _TIMES,
+            True,
+            key=lambda time: (
+                least_without(shares_in_larger(shares, trials, computation.k, time)[end] * members, members, left_out) <= limit
+            ),
+        )
+        return data.members * _TIMES[place] if place < len(_TIMES) else None
+
+    at_least, enough = first_passing(0, left_out), first_passing(1, 0)
+    return MembersNeeded(
+        data.members,
+        None if at_least is None else max(data.members, _rounded(at_least, math.floor)),
+        None if enough is None else _rounded(enough, math.ceil),
+    )
+
+
+def _shares(computation: NodeComputation, top: tuple[int, ...], key: bytes, executor: Executor | None) -> np.ndarray:
+    found = computation.drawn_classes(top, key, DRAWS, exemption="once", executor=executor)
+    return size_shares(np.where(found.exempt, 0, found.sizes))
+
+
+def _rounded(members: float, away: Callable[[float], int]) -> int:
+    step = 10 ** max(0, math.floor(math.log10(members)) - 1)
+    return away(members / step) * step
