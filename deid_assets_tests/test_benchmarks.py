@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import deid_assets
-from deid_assets_tests.benchmarks import rotation
-from deid_assets_tests.benchmarks.__main__ import populations_table
+from deid_assets_tests.benchmarks import releases, rotation
+from deid_assets_tests.benchmarks.__main__ import Run, populations_table
 from deid_assets_tests.benchmarks.rotation import Population
 
 DOCS = Path(deid_assets.__file__).parent / "docs"
@@ -26,6 +26,33 @@ def test_the_table_of_populations_has_a_row_for_each_population(capsys):
     assert row[:3] == ["heritage_public", "1,500", "150"]
     assert all(0 <= float(measured) <= 1 for measured in row[3:6]) and float(row[6]) > 1
     assert "unlikely to pass: share at high risk" in row[7]
+
+
+def test_tables_of_releases_show_what_the_public_manifest_measures(capsys):
+    values = {
+        "Sex/information_kept": 1.0, "rare_condition_group_CHF/share_of_gain_kept": 0.5,
+        "rare_condition_group_CHF/share_of_gain_kept_upper_bound": 0.7, "days_in_hospital/share_of_label_gain_kept": None,
+        "diagnosis_3/all groups/most_frequent": 0.25, "diagnosis_3/all groups/naive_bayes": 0.5,
+    }  # fmt: skip
+    measured = [{"name": name, "value": value} for name, value in values.items()]
+    gates = {"high_risk_share": ("0.0061", "0.0072", "0.008", "passed"), "absence_factor": ("1.3", "", "1.25", "FAILED")}
+    found = releases.Released("ours", Run(0, 1.0, 1.0, {}, {}, gates, {"evidence": [{"measurements": measured}]}))
+    releases.outcome_row(found)
+    releases.kept_table([found])
+    releases.guessed_table([found])
+    assert capsys.readouterr().out.splitlines() == [
+        "| ours | published | 0.0072 |  |  |  | **1.3000** |",
+        "| delivery | of | kept |",
+        "|---|---|---|",
+        "| ours | Sex | 1.000 of the information |",
+        "| ours | rare condition group CHF | 0.50 to 0.70 of the gain |",
+        "| ours | days in hospital | not told of what labels add |",
+        "| delivery | withheld | most frequent | Naive Bayes | without identifiers | boosting | surest tenth right |",
+        "|---|---|---|---|---|---|---|",
+        "| ours | three-digit diagnosis code | 0.250 | 0.500 |  |  |  |",
+    ]
+    refused = releases.Released("ours", Run(2, 1.0, 1.0, {}, {}, gates, None))
+    assert refused.measured == {}
 
 
 def test_rotation_hides_who_is_newly_sensitive_where_no_rule_and_padding_do_not(capsys):

@@ -1,11 +1,11 @@
 """Whole runs of `deid run`, each in a new home: prints tables of README and docs, with the machine they were made on.
 
 python -m deid_assets_tests.benchmarks [--large]
-python -m deid_assets_tests.benchmarks --desynpuf FOLDER
 python -m deid_assets_tests.benchmarks --populations heritage_public 5000 20000 200000
 """
 
 import argparse
+import json
 import os
 import platform
 import re
@@ -16,20 +16,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
-from deid_assets.policy.loading import shipped_policies
 from deid_assets.stages import STAGES
 
 OUTCOMES = {0: "published", 2: "refused", 1: "error"}
-SHOWN = (
-    "high_risk_share",
-    "high_risk_share_literal",
-    "neighbor_success_given_membership",
-    "demographic_high_risk_share",
-    "absence_factor",
-)
-"""Gates that the tables show, in this order."""
 
 _GATE = re.compile(r"^│ (\w+) +│ +(\S*) +│ +(\S*) +│ +(\S*) +│ (\w+)")
 _REACH = re.compile(r"^│ ([a-z ]+?) +│ +([\d.]+) │ +([\d.]+) │ +([\d.]+) │ ([a-z ]+?) +│")
@@ -38,7 +27,10 @@ _ROWS = re.compile(r"^ +(?:[a-z]+ +)?(\w+) +([\d,]+) rows(?: +([\d.]+) s)?")
 
 @dataclass(frozen=True)
 class Run:
-    """What one run printed: exit code, wall time in seconds, peak memory in GB, rows and seconds by asset, gates by name."""
+    """What one run printed: exit code, wall time in seconds, peak memory in GB, rows and seconds by asset, gates by name.
+
+    And the public manifest of what it published, or None.
+    """
 
     exit_code: int
     seconds: float
@@ -46,6 +38,7 @@ class Run:
     rows: dict[str, str]
     seconds_of: dict[str, float]
     gates: dict[str, tuple[str, ...]]
+    manifest: dict | None
 
     @property
     def outcome(self) -> str:
@@ -74,6 +67,7 @@ def run(*arguments: str) -> Run:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.monotonic() - started
+        manifests = [json.loads(path.read_text()) for path in Path(home).glob("releases/*/*/manifest.json")]
     lines = printed.splitlines()
     gates = [found.groups() for line in lines if (found := _GATE.match(line))]
     rows = [found.groups() for line in lines if (found := _ROWS.match(line))]
@@ -84,6 +78,7 @@ def run(*arguments: str) -> Run:
         {name: count for name, count, _ in rows},
         {name: float(spent or 0) for name, _, spent in rows},
         {name: rest for name, *rest in gates},
+        manifests[0] if manifests else None,
     )
 
 
@@ -154,36 +149,10 @@ def synthetic_table(large: bool) -> None:
         )
 
 
-def desynpuf_table(folder: Path) -> None:
-    """The outcome of every folder of DE-SynPUF samples, and of all of them as one delivery, with the numbers that gate.
-
-    Each is run with the shipped policy, and with a copy of it that publishes a release however coarse it is.
-    """
-    names = ("outcome", *(name.replace("_", " ") for name in SHOWN))
-    print(f"| delivery | {' | '.join(names)} |\n|{'---|' * (1 + len(names))}", flush=True)
-    samples = sorted(
-        path for path in folder.iterdir() if path.is_dir() and list(path.glob("*Beneficiary_Summary*Sample_[1-9]*"))
-    )
-    with tempfile.TemporaryDirectory() as place:
-        coarse = Path(place) / "however_coarse.yaml"
-        values = yaml.safe_load(next(file for file in shipped_policies() if file.stem == "desynpuf").read_text())
-        coarse.write_text(yaml.safe_dump(values | {"policy": coarse.stem, "publish_however_coarse": True}))
-        for delivery in [*([sample] for sample in samples), samples]:
-            paths = [argument for path in delivery for argument in ("--delivery", str(path))]
-            name = ", ".join(path.name.removeprefix("sample-") for path in delivery)
-            for policy, said in (("desynpuf", ""), (str(coarse), ", however coarse")):
-                made = run("--policy", policy, *paths, "--key", "benchmark")
-                gates = (made.gate(gate) for gate in SHOWN)
-                print(f"| {name}{said} | {' | '.join((made.outcome, *gates))} |", flush=True)
-                if made.exit_code == 0:
-                    break
-
-
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--large", action="store_true", help="also 1,130,000 members, which takes about ten minutes")
-    parser.add_argument("--desynpuf", type=Path, help="only this: a folder with a folder for each DE-SynPUF sample")
     parser.add_argument(
         "--populations",
         nargs="+",
@@ -195,9 +164,6 @@ def main() -> None:
     if asked.populations:
         policy, *sizes = asked.populations
         populations_table(policy, [int(size) for size in sizes])
-        return
-    if asked.desynpuf:
-        desynpuf_table(asked.desynpuf)
         return
     synthetic_table(asked.large)
 

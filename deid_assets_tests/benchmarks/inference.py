@@ -1,10 +1,8 @@
 """How often inference channels are found that are not there, how often those that are there, and how long it takes.
 
     python -m deid_assets_tests.benchmarks.inference [--runs 200] [--members 2000] [--large]
-    python -m deid_assets_tests.benchmarks.inference --manifests RELEASE/manifest.json ...
 
-Prints Markdown tables. With `--manifests`: what recipients of releases may guess of all groups together, from the public
-editions of their manifests. Otherwise with made-up data: members have one to thirty claims, each with one of twelve equally
+Prints Markdown tables, with made-up data: members have one to thirty claims, each with one of twelve equally
 frequent codes and six fields. (Where one code is frequent, a model without a channel names it and gains exactly nothing: that
 would be too easy.) Fields and codes of
 a member's claims resemble each other: half of them repeat the member's own. Without a channel, fields and codes are otherwise
@@ -13,15 +11,13 @@ claims in 45 groups, 20 fields, profiles of 200 labels and up to 120 codes for e
 """
 
 import argparse
-import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
-from deid_assets.assessments.inference_channels import ALL, MAJORITY, NAME, lines
+from deid_assets.assessments.inference_channels import ALL, MAJORITY, lines
 from deid_assets.assessments.inference_predictions import WITHOUT_IDENTIFIERS
 from deid_assets.assessments.inference_rows import MEANINGS
 from deid_assets.methods.inference.boosting import gradient_boosting
@@ -98,19 +94,19 @@ def time_table() -> None:
         print(f"| {name.replace('_', ' ')} | {claims:,} | {len(groups)} | {time.process_time() - started:.1f} |", flush=True)
 
 
-def guessed_table(manifests: Sequence[Path]) -> None:
-    """What is guessed in all groups together, by channel, from public manifests."""
-    print("| release | withheld | most frequent | Naive Bayes | without identifiers | boosting | surest tenth right |")
-    print("|---|---|---|---|---|---|---|")
-    for path in manifests:
-        manifest = json.loads(path.read_text())
-        (found,) = [item["measurements"] for item in manifest["evidence"] if item["asset"] == NAME]
-        for row in lines({one["name"]: one["value"] for one in found}):
-            if row.group == ALL:
-                models = (MAJORITY, "naive_bayes", WITHOUT_IDENTIFIERS, "gradient_boosting")
-                shares = [*(row.shares.get(model) for model in models), row.surest]
-                told = " | ".join("" if share is None else f"{share:.3f}" for share in shares)
-                print(f"| {path.parent.parent.name}/{path.parent.name} | {MEANINGS[row.channel]} | {told} |")
+def guessed_rows(values: Mapping[str, float | None]) -> Iterator[tuple[str, ...]]:
+    """What is guessed in all groups together, by channel: what is withheld, shares right by model, and of the surest tenth.
+
+    Parameters
+    ----------
+    values
+        Values of the measurements of a public manifest, by name.
+    """
+    for row in lines(values):
+        if row.group == ALL:
+            models = (MAJORITY, "naive_bayes", WITHOUT_IDENTIFIERS, "gradient_boosting")
+            shares = [*(row.shares.get(model) for model in models), row.surest]
+            yield MEANINGS[row.channel], *("" if share is None else f"{share:.3f}" for share in shares)
 
 
 def main() -> None:
@@ -120,11 +116,7 @@ def main() -> None:
     parser.add_argument("--boosted", type=int, default=20, help="runs with gradient boosting")
     parser.add_argument("--members", type=int, default=2_000)
     parser.add_argument("--large", action="store_true")
-    parser.add_argument("--manifests", type=Path, nargs="+", help="public manifests of releases")
     given = parser.parse_args()
-    if given.manifests:
-        guessed_table(given.manifests)
-        return
     print(f"{machine()}\n")
     found_table(given.runs, given.members, given.boosted)
     if given.large:
