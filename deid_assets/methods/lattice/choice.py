@@ -20,7 +20,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from deid_assets.methods.adversary.two_readings import Adversary, BothReadings, both_readings, literal_power
-from deid_assets.methods.attacks.worst_classes import FRESH_DRAWS, ClassShares, RiskByClass, classes_of_members
+from deid_assets.methods.attacks.worst_classes import (
+    FRESH_DRAWS,
+    ClassShares,
+    MemberClasses,
+    RiskByClass,
+    classes_of_members,
+)
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.candidate_gates import FACTOR, OtherGates
 from deid_assets.methods.lattice.flagged_members import (
@@ -47,6 +53,30 @@ QUICK_DRAWS = 100_000
 """Number of draws of measurements that only decide whether a full one is worthwhile."""
 
 ROUNDS = 6
+
+
+@dataclass(frozen=True)
+class WorstClass:
+    """The class that adversaries find most often at a node that fails for its sake.
+
+    Attributes
+    ----------
+    values
+        The code of each person-level quasi-identifier of the class, at the node's level.
+    share
+        Share of the draws about it that are at high risk.
+    """
+
+    values: tuple[int, ...]
+    share: float
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why a node does not pass: the gate, and the worst class if it is the limit on that class."""
+
+    gate: str
+    worst_class: WorstClass | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +111,7 @@ def choose_generalization(
     other_gates: OtherGates | None = None,
     prefer_detail: bool = False,
     worst_class_at_most: float | None = None,
-) -> tuple[Choice | None, dict[Node, str]]:
+) -> tuple[Choice | None, dict[Node, str], dict[Node, WorstClass]]:
     """Choose the node with the least loss among those that hold on fresh draws.
 
     Parameters
@@ -110,48 +140,53 @@ def choose_generalization(
 
     Returns
     -------
-    (Choice or None, dict of Node to str)
-        None if no node holds; and the nodes evaluated before, each with the gate that it would fail.
+    (Choice or None, dict of Node to str, dict of Node to WorstClass)
+        None if no node holds; the nodes evaluated before, each with the gate that it would fail; and the worst class of those
+        that fail the limit on it.
     """
     nobody = np.zeros(len(computation.data.targets), dtype=bool)
     passed_over: dict[Node, str] = {}
+    worst_classes: dict[Node, WorstClass] = {}
     everywhere = other_gates.failing_everywhere(suppress_at_most) if other_gates else None
     if everywhere is not None:
-        return None, dict.fromkeys([*candidates, *with_suppression], everywhere)
+        return None, dict.fromkeys([*candidates, *with_suppression], everywhere), {}
 
-    def as_it_is(node: Node) -> Choice | str:
+    def as_it_is(node: Node) -> Choice | Failed:
         gate = other_gates.failing(node, nobody) if other_gates else None
         if gate == FACTOR and suppress_at_most > 0:
-            return rest_of(node, FACTOR)
+            return rest_of(node)
         if gate is not None:
-            return gate
+            return Failed(gate)
         readings = both_readings(computation, node, adversary, keys("confirmation"), draws, executor)
         if not readings.hold(max_high_risk_share, confidence, aim):
-            return HIGH_RISK
+            return Failed(HIGH_RISK)
         if worst_class_at_most is None:
             return Choice(node, readings, nobody)
         by_class = _by_class(computation, node, adversary, keys, "", worst_class_at_most, confidence, executor)
         if not _too_high(by_class, worst_class_at_most, confidence).any():
             return Choice(node, readings, nobody)
-        return rest_of(node, WORST_CLASS) if suppress_at_most > 0 else WORST_CLASS
+        worst = _failed_for(classes_of_members(computation, node), by_class.shares)
+        found = rest_of(node) if suppress_at_most > 0 else worst
+        # On average the node holds with everybody: what fails without some of them fails for the worst class.
+        return worst if found == Failed(HIGH_RISK) else found
 
-    def without_flagged(node: Node) -> Choice | str:
+    def without_flagged(node: Node) -> Choice | Failed:
         gate = other_gates.failing_however_suppressed(node, suppress_at_most) if other_gates else None
         if gate is not None:
-            return gate
+            return Failed(gate)
         if _is_hopeless(computation, node, keys, aim * max_high_risk_share, suppress_at_most, executor):
-            return HIGH_RISK
-        return rest_of(node, HIGH_RISK)
+            return Failed(HIGH_RISK)
+        return rest_of(node)
 
-    def rest_of(node: Node, otherwise: str) -> Choice | str:
+    def rest_of(node: Node) -> Choice | Failed:
         found = suppress_flagged(
             computation, node, adversary, keys, max_high_risk_share, draws, confidence, suppress_at_most, aim, executor,
             worst_class_at_most, other_gates.in_excess(node, keys("in excess")) if other_gates else nobody,
         )  # fmt: skip
-        if found is None:
-            return otherwise
+        if isinstance(found, Failed):
+            return found
         gate = other_gates.failing(node, found[1]) if other_gates else None
-        return Choice(node, *found) if gate is None else gate
+        return Choice(node, *found) if gate is None else Failed(gate)
 
     tries = [(as_it_is, node) for node in candidates]
     tries += [(without_flagged, node) for node in with_suppression if suppress_at_most > 0]
@@ -162,9 +197,11 @@ def choose_generalization(
     for way, node in tries:
         tried = way(node)
         if isinstance(tried, Choice):
-            return tried, passed_over
-        passed_over[node] = tried
-    return None, passed_over
+            return tried, passed_over, worst_classes
+        passed_over[node] = tried.gate
+        if tried.worst_class:
+            worst_classes[node] = tried.worst_class
+    return None, passed_over, worst_classes
 
 
 def suppress_flagged(
@@ -180,8 +217,8 @@ def suppress_flagged(
     executor: Executor | None = None,
     worst_class_at_most: float | None = None,
     in_excess: np.ndarray | None = None,
-) -> tuple[BothReadings, np.ndarray] | None:
-    """Suppress flagged members until the rest holds on fresh draws; None if `at_most` is not enough.
+) -> tuple[BothReadings, np.ndarray] | Failed:
+    """Suppress flagged members until the rest holds on fresh draws, unless `at_most` is not enough.
 
     Suppressed members leave the release but not the population: they still count in every class, unless classes are those of
     the release itself. In that case, the other members of their classes are at higher risk and are flagged in the next round.
@@ -198,8 +235,10 @@ def suppress_flagged(
 
     Returns
     -------
-    (BothReadings, np.ndarray) or None
-        The full measurement of the rest, and (n,) bool of the suppressed members.
+    (BothReadings, np.ndarray) or Failed
+        The full measurement of the rest, and (n,) bool of the suppressed members. Otherwise what requires more of them: the
+        average, if its goal alone does; else the worst class, if its goal does; else those in excess. After the last round,
+        what the rest still failed.
     """
     members = len(computation.data.targets)
     goal = target = aim * max_high_risk_share
@@ -208,6 +247,7 @@ def suppress_flagged(
     classes = classes_of_members(computation, node)
     class_goals = np.full(len(classes), CLASS_AIM * (worst_class_at_most or 0))
     for number in range(ROUNDS):
+        failed = Failed(HIGH_RISK)
         flags = judged.flagged_targets(node, keys(f"suppression {number}"), DRAWS_A_MEMBER * len(asked), executor=executor)
         drawn[asked] += flags.drawn
         flagged[asked] += flags.flagged
@@ -219,7 +259,11 @@ def suppress_flagged(
         suppressed = np.zeros(members, dtype=bool) if in_excess is None else in_excess.copy()
         suppressed[chosen] = True
         if suppressed.sum() > at_most * members:
-            return None
+            if len(members_to_suppress(drawn, flagged, goal)) > at_most * members:
+                return failed
+            if len(chosen) <= at_most * members:
+                return Failed(FACTOR)
+            return _failed_for(classes, _shares_of_classes(classes, drawn, flagged))
         rest, rest_adversary = computation.keeping(~suppressed), adversary.of(~suppressed)
         if computation.extract:
             asked, judged = np.flatnonzero(~suppressed), rest
@@ -235,11 +279,24 @@ def suppress_flagged(
                 if not high.any():
                     return full, suppressed
                 left = np.unique(classes.of_target[~suppressed])[high]  # in the order of the classes of the rest
+                failed = _failed_for(classes_of_members(rest, node), by_class.shares)
                 class_goals[left] *= np.minimum(0.9, CLASS_AIM * worst_class_at_most / by_class.shares[high])
                 continue
             share = max(full.fixed.share, full.literal.share)
         goal *= min(0.9, target / share)
-    return None
+    return failed
+
+
+def _failed_for(classes: MemberClasses, shares: np.ndarray) -> Failed:
+    """Fail for the class with the largest share, (C,) float."""
+    worst = int(np.argmax(shares))
+    return Failed(WORST_CLASS, WorstClass(tuple(classes.values[worst].tolist()), float(shares[worst])))
+
+
+def _shares_of_classes(classes: MemberClasses, drawn: np.ndarray, flagged: np.ndarray) -> np.ndarray:
+    """Return (C,) float: share of the draws of each class that were flagged."""
+    of_class = [np.bincount(classes.of_target, counts, len(classes)) for counts in (drawn, flagged)]
+    return np.asarray(of_class[1] / np.maximum(of_class[0], 1))
 
 
 def _own_shares(
