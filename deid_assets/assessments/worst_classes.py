@@ -127,24 +127,22 @@ def class_names(policy: Policy, levels: Mapping[str, int], domains: Table, class
     return _names(policy, classes, labels)
 
 
-def worst_class_text(
-    policy: Policy, computation: NodeComputation, node: tuple[int, ...], worst: WorstClass, domains: Table
-) -> str:
-    """Name the class for which a node failed, with its share at high risk and the limit, in a sentence.
+def worst_class_text(policy: Policy, computation: NodeComputation, worst: WorstClass, domains: Table) -> str:
+    """Name the class for which its node failed, with its share at high risk and the limit, in a sentence.
 
     A class that is too small in the population is not named: its labels may be those of one person.
     """
-    data, levels = computation.data, computation.generalization(node).demographics
+    data, levels = computation.data, computation.generalization(worst.node).demographics
     places = zip(data.demographic_domains, levels, data.demographics.T, worst.values, strict=True)
     same = [domain.levels[level][own] == value for domain, level, own, value in places]
     least = smallest_safe_class(policy)
     if np.all(same, axis=0).sum() >= least:
         only = MemberClasses(np.zeros(1, dtype=np.int64), np.array([worst.values]))
-        (named,) = class_names(policy, levels_at(policy, node), domains, only)
+        (named,) = class_names(policy, levels_at(policy, worst.node), domains, only)
     else:
         named = f"one of fewer than {least} members of the population"
     return (
-        f"The worst class at {node_text(node)}, the first node that failed for it, is {named}: "
+        f"The worst class at {node_text(worst.node)}, the first node that failed for it, is {named}: "
         f"{rounded_up(worst.share, len(data.targets)):g} of the draws about it are at high risk, and "
         f"risk.worst_class_share_at_most is {policy.risk.worst_class_share_at_most:g}."
     )

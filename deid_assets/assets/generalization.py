@@ -227,7 +227,7 @@ def generalization_choice(
                 policy, member_profiles, eligible_members, workplace.ever_released(), workplace.tags_in_order
             ),
         )
-        choice, passed_over, worst_classes = choose_generalization(
+        choice, passed_over, worst_class = choose_generalization(
             computation,
             to_try.as_they_are,
             to_try.without_flagged,
@@ -291,7 +291,7 @@ def generalization_choice(
         "passed_over_nodes",
     )
     if choice is None:
-        worst = next((worst_class_text(policy, computation, *own, value_domains) for own in worst_classes.items()), "")
+        worst = worst_class_text(policy, computation, worst_class, value_domains) if worst_class else ""
         raise dg.Failure(
             why_no_choice(passed_over, diagnosis, risk.suppression.at_most, because, to_try.left_open, worst),
             metadata={"refused": True, "nodes_passed_over": len(passed_over)},

@@ -217,7 +217,7 @@ class TestAttackByClass:
         with small_store() as store:
             columns = "quasi_identifier VARCHAR, level INTEGER, level_code BIGINT, label VARCHAR"
             domains = store.table("domains", columns, rows)
-            text = worst_class_text(policy(), computation, (1, 0), WorstClass((0, 1, 0), 0.1413), domains)
+            text = worst_class_text(policy(), computation, WorstClass((1, 0), (0, 1, 0), 0.1413), domains)
         assert named in text and text.endswith("risk.worst_class_share_at_most is 0.05.")
 
 

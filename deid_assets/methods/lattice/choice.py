@@ -16,6 +16,7 @@ Where more of a demographic class were drawn than its factor of absence allows, 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -31,12 +32,13 @@ from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.candidate_gates import FACTOR, OtherGates
 from deid_assets.methods.lattice.flagged_members import (
     DRAWS_A_MEMBER,
+    fewest_to_suppress,
     members_of_classes_to_suppress,
     members_to_suppress,
 )
+from deid_assets.methods.lattice.predictive_tagging import FAILS, Node, Tagging, below_or_equal
 
 StreamKeys = Callable[[str], bytes]
-Node = tuple[int, ...]
 
 HIGH_RISK = "share at high risk"
 WORST_CLASS = "share at high risk of the worst class"
@@ -61,12 +63,15 @@ class WorstClass:
 
     Attributes
     ----------
+    node
+        The node at which it was measured.
     values
         The code of each person-level quasi-identifier of the class, at the node's level.
     share
         Share of the draws about it that are at high risk.
     """
 
+    node: Node
     values: tuple[int, ...]
     share: float
 
@@ -111,7 +116,7 @@ def choose_generalization(
     other_gates: OtherGates | None = None,
     prefer_detail: bool = False,
     worst_class_at_most: float | None = None,
-) -> tuple[Choice | None, dict[Node, str], dict[Node, WorstClass]]:
+) -> tuple[Choice | None, dict[Node, str], WorstClass | None]:
     """Choose the node with the least loss among those that hold on fresh draws.
 
     Parameters
@@ -140,16 +145,17 @@ def choose_generalization(
 
     Returns
     -------
-    (Choice or None, dict of Node to str, dict of Node to WorstClass)
-        None if no node holds; the nodes evaluated before, each with the gate that it would fail; and the worst class of those
-        that fail the limit on it.
+    (Choice or None, dict of Node to str, WorstClass or None)
+        None if no node holds; the nodes evaluated before, each with the gate that it would fail; and the worst class of the
+        first of them that fails the limit on it.
     """
-    nobody = np.zeros(len(computation.data.targets), dtype=bool)
+    members = len(computation.data.targets)
+    nobody = np.zeros(members, dtype=bool)
     passed_over: dict[Node, str] = {}
-    worst_classes: dict[Node, WorstClass] = {}
+    worst_class: WorstClass | None = None
     everywhere = other_gates.failing_everywhere(suppress_at_most) if other_gates else None
     if everywhere is not None:
-        return None, dict.fromkeys([*candidates, *with_suppression], everywhere), {}
+        return None, dict.fromkeys([*candidates, *with_suppression], everywhere), None
 
     def as_it_is(node: Node) -> Choice | Failed:
         gate = other_gates.failing(node, nobody) if other_gates else None
@@ -165,18 +171,26 @@ def choose_generalization(
         by_class = _by_class(computation, node, adversary, keys, "", worst_class_at_most, confidence, executor)
         if not _too_high(by_class, worst_class_at_most, confidence).any():
             return Choice(node, readings, nobody)
-        worst = _failed_for(classes_of_members(computation, node), by_class.shares)
+        worst = _failed_for(node, classes_of_members(computation, node), by_class.shares)
         found = rest_of(node) if suppress_at_most > 0 else worst
         # On average the node holds with everybody: what fails without some of them fails for the worst class.
         return worst if found == Failed(HIGH_RISK) else found
 
-    def without_flagged(node: Node) -> Choice | Failed:
-        gate = other_gates.failing_however_suppressed(node, suppress_at_most) if other_gates else None
+    def failing_at_and_below(node: Node) -> Failed | None:
+        gate = other_gates.failing_at_and_below(node, suppress_at_most) if other_gates else None
         if gate is not None:
             return Failed(gate)
-        if _is_hopeless(computation, node, keys, aim * max_high_risk_share, suppress_at_most, executor):
-            return Failed(HIGH_RISK)
-        return rest_of(node)
+        goals = aim * max_high_risk_share, worst_class_at_most
+        return _failing_however_suppressed(computation, node, keys, *goals, suppress_at_most * members, executor)
+
+    ruled_out = _RuledOut(with_suppression, failing_at_and_below)
+
+    def without_flagged(node: Node) -> Choice | Failed:
+        failed = ruled_out.why(node)
+        if failed is not None:
+            return failed
+        gate = other_gates.failing_however_suppressed(node, suppress_at_most) if other_gates else None
+        return rest_of(node) if gate is None else Failed(gate)
 
     def rest_of(node: Node) -> Choice | Failed:
         found = suppress_flagged(
@@ -197,11 +211,10 @@ def choose_generalization(
     for way, node in tries:
         tried = way(node)
         if isinstance(tried, Choice):
-            return tried, passed_over, worst_classes
+            return tried, passed_over, worst_class
         passed_over[node] = tried.gate
-        if tried.worst_class:
-            worst_classes[node] = tried.worst_class
-    return None, passed_over, worst_classes
+        worst_class = worst_class or tried.worst_class
+    return None, passed_over, worst_class
 
 
 def suppress_flagged(
@@ -263,7 +276,7 @@ def suppress_flagged(
                 return failed
             if len(chosen) <= at_most * members:
                 return Failed(FACTOR)
-            return _failed_for(classes, _shares_of_classes(classes, drawn, flagged))
+            return _failed_for(node, classes, _shares_of_classes(classes, drawn, flagged))
         rest, rest_adversary = computation.keeping(~suppressed), adversary.of(~suppressed)
         if computation.extract:
             asked, judged = np.flatnonzero(~suppressed), rest
@@ -279,7 +292,7 @@ def suppress_flagged(
                 if not high.any():
                     return full, suppressed
                 left = np.unique(classes.of_target[~suppressed])[high]  # in the order of the classes of the rest
-                failed = _failed_for(classes_of_members(rest, node), by_class.shares)
+                failed = _failed_for(node, classes_of_members(rest, node), by_class.shares)
                 class_goals[left] *= np.minimum(0.9, CLASS_AIM * worst_class_at_most / by_class.shares[high])
                 continue
             share = max(full.fixed.share, full.literal.share)
@@ -287,10 +300,10 @@ def suppress_flagged(
     return failed
 
 
-def _failed_for(classes: MemberClasses, shares: np.ndarray) -> Failed:
+def _failed_for(node: Node, classes: MemberClasses, shares: np.ndarray) -> Failed:
     """Fail for the class with the largest share, (C,) float."""
     worst = int(np.argmax(shares))
-    return Failed(WORST_CLASS, WorstClass(tuple(classes.values[worst].tolist()), float(shares[worst])))
+    return Failed(WORST_CLASS, WorstClass(node, tuple(classes.values[worst].tolist()), float(shares[worst])))
 
 
 def _shares_of_classes(classes: MemberClasses, drawn: np.ndarray, flagged: np.ndarray) -> np.ndarray:
@@ -335,21 +348,69 @@ def _too_high(by_class: ClassShares, at_most: float, confidence: float) -> np.nd
     return (by_class.bounds(confidence) > at_most) | (by_class.shares > CLASS_ROOM * at_most)
 
 
-def _is_hopeless(
+class _RuledOut:
+    """Nodes that fail because a coarser one fails, and does so for every finer node.
+
+    Parameters
+    ----------
+    nodes
+        The nodes to be asked for, best first.
+    failing_at_and_below
+        Returns why a node and every finer one fail; None if it does not fail in this way, nor any coarser one.
+    """
+
+    def __init__(self, nodes: Sequence[Node], failing_at_and_below: Callable[[Node], Failed | None]):
+        self._nodes, self._failing = nodes, failing_at_and_below
+        self._failed: dict[Node, Failed] = {}
+
+    def why(self, node: Node) -> Failed | None:
+        """Return why the node fails; None if nothing rules it out."""
+        if self._tagging.decide(node) != FAILS:
+            return None
+        return next(failed for upper, failed in self._failed.items() if below_or_equal(node, upper))
+
+    @cached_property
+    def _tagging(self) -> Tagging:
+        """Of the nodes that are not coarser than all those asked for; chains prefer nodes that are asked for early."""
+        order = np.full(tuple(max(levels) + 1 for levels in zip(*self._nodes, strict=True)), len(self._nodes))
+        for place, node in enumerate(self._nodes):
+            order[node] = place
+        return Tagging(order, self._passes)
+
+    def _passes(self, node: Node) -> bool:
+        failed = self._failing(node)
+        if failed is not None:
+            self._failed[node] = failed
+        return failed is None
+
+
+def _failing_however_suppressed(
     computation: NodeComputation,
     node: Node,
     keys: StreamKeys,
     goal: float,
-    suppress_at_most: float,
+    worst_class_at_most: float | None,
+    most: float,
     executor: Executor | None,
-) -> bool:
-    """Whether even draws that judge what they chose require more suppressed members than allowed.
+) -> Failed | None:
+    """Return why more members would have to go than `most`, whoever they are, even by draws that judge what they chose.
 
-    Few draws are tried first: they favour the rest more than many draws do, so a node that fails on them fails on all.
+    The draws are those of the first round of `suppress_flagged`, after few others that favour the rest more. On the same draws
+    no member is flagged more often at a coarser node, and a class there consists of whole classes of every finer one. So what
+    is too many here is too many at every finer node.
     """
-    members = len(computation.data.targets)
-    for draws in (PROSPECT_DRAWS, DRAWS_A_MEMBER * members):
-        flags = computation.flagged_targets(node, keys("prospect"), draws, executor=executor)
-        if len(members_to_suppress(flags.drawn, flags.flagged, goal)) > suppress_at_most * members:
-            return True
-    return False
+    flags = computation.flagged_targets(node, keys("prospect"), PROSPECT_DRAWS, executor=executor)
+    if fewest_to_suppress(flags.drawn, flags.flagged, goal) > most:
+        return Failed(HIGH_RISK)
+    draws = DRAWS_A_MEMBER * len(computation.data.targets)
+    flags = computation.flagged_targets(node, keys("suppression 0"), draws, executor=executor)
+    if fewest_to_suppress(flags.drawn, flags.flagged, goal) > most:
+        return Failed(HIGH_RISK)
+    if worst_class_at_most is None:
+        return None
+    classes = classes_of_members(computation, node)
+    groups = (np.flatnonzero(classes.of_target == number) for number in range(len(classes)))
+    class_goal = CLASS_AIM * worst_class_at_most
+    if sum(fewest_to_suppress(flags.drawn[own], flags.flagged[own], class_goal) for own in groups) > most:
+        return _failed_for(node, classes, _shares_of_classes(classes, flags.drawn, flags.flagged))
+    return None
