@@ -16,7 +16,7 @@ Where more of a demographic class were drawn than its factor of absence allows, 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -192,6 +192,7 @@ def choose_generalization(
         gate = other_gates.failing_however_suppressed(node, suppress_at_most) if other_gates else None
         return rest_of(node) if gate is None else Failed(gate)
 
+    @cache  # a candidate is tried again among the nodes without flagged members, on the same draws
     def rest_of(node: Node) -> Choice | Failed:
         found = suppress_flagged(
             computation, node, adversary, keys, max_high_risk_share, draws, confidence, suppress_at_most, aim, executor,
