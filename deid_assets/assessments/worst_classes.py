@@ -43,6 +43,7 @@ from deid_assets.methods.canaries.checks import classes_of_canaries
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.choice import WorstClass
 from deid_assets.methods.lattice.predictive_tagging import node_text
+from deid_assets.methods.population.longitudinal_data import generalization_at
 from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table, quoted
@@ -132,7 +133,8 @@ def worst_class_text(policy: Policy, computation: NodeComputation, worst: WorstC
 
     A class that is too small in the population is not named: its labels may be those of one person.
     """
-    data, levels = computation.data, computation.generalization(worst.node).demographics
+    data = computation.data
+    levels = generalization_at(data, computation.dimensions, worst.node).demographics
     places = zip(data.demographic_domains, levels, data.demographics.T, worst.values, strict=True)
     same = [domain.levels[level][own] == value for domain, level, own, value in places]
     least = smallest_safe_class(policy)

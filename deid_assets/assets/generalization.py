@@ -157,7 +157,7 @@ _CHOICE_SECTIONS = [
         "lattice_diagnosis": {
             "description": "Filled only if no node passes: which columns and members carry the risk at the coarsest node, and "
             "which changes of the policy passed when they were tried there.",
-            "metadata": asset_metadata("lattice_diagnosis", _CHOICE_SECTIONS, "6"),
+            "metadata": asset_metadata("lattice_diagnosis", _CHOICE_SECTIONS, "7"),
             "kinds": {"duckdb", "numpy"},
         },
         "passed_over_nodes": {
@@ -169,13 +169,13 @@ _CHOICE_SECTIONS = [
         "chosen_generalization": {
             "description": "The node of least loss among those that pass on fresh draws, in the reading of the search and in "
             "that of the appendix. One row per dimension, with its level and the level's name.",
-            "metadata": asset_metadata("chosen_generalization", _CHOICE_SECTIONS, "6"),
+            "metadata": asset_metadata("chosen_generalization", _CHOICE_SECTIONS, "7"),
             "kinds": {"duckdb", "numpy"},
         },
         "suppressed_members": {
             "description": "Sampled members who are left out because they were flagged, in this release or in earlier ones "
             "linked with it, or would stand out beside an earlier release. They stay in the population.",
-            "metadata": asset_metadata("suppressed_members", _CHOICE_SECTIONS, "8"),
+            "metadata": asset_metadata("suppressed_members", _CHOICE_SECTIONS, "9"),
             "kinds": {"duckdb", "numpy"},
         },
     }
