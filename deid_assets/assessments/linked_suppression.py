@@ -11,7 +11,7 @@ from deid_assets.assessments.cross_release_risk import earlier_of
 from deid_assets.assessments.earlier_releases import EarlierRelease, rows_of
 from deid_assets.assessments.kept_rows import Tags, released_tags, write_kept_rows
 from deid_assets.assessments.kernel_input import class_size_needed, sampling_fraction
-from deid_assets.methods.lattice.choice import StreamKeys, suppress_flagged
+from deid_assets.methods.lattice.choice import Failed, StreamKeys, suppress_flagged
 from deid_assets.methods.releases.meet import linked_members
 from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.policy.models import Policy
@@ -81,7 +81,7 @@ def flagged_in_linked_releases(
                 policy.risk.max_high_risk_share, policy.risk.gate.draws, confidence_of_try(policy.risk.gate.confidence, number),
                 allowed / int(kept.sum()), policy.risk.search.aim, executor,
             )  # fmt: skip
-            if chosen is not None:
+            if not isinstance(chosen, Failed):
                 left_out = np.concatenate([left_out, found.tags[kept][chosen[1]]])
         ids = profiles.query(f"SELECT member_id FROM {profiles.sql} WHERE released ORDER BY member_number")[
             "member_id"

@@ -19,6 +19,7 @@ def why_no_choice(
     suppress_at_most: float,
     because: str,
     left_open: int = 0,
+    worst_class: str = "",
 ) -> str:
     """The refusal if no node passes: which gates failed how many nodes, and what passed when tried.
 
@@ -28,6 +29,8 @@ def why_no_choice(
         About absence, if it is why nothing can pass; else empty.
     left_open
         Number of nodes that the search left open.
+    worst_class
+        Which class is the worst one, with its share and the limit, where a node failed for it; else empty.
     """
     gates = Counter(passed_over.values())
     against = ", ".join(f"{gate} at {count} node{'s' * (count != 1)}" for gate, count in gates.items())
@@ -36,6 +39,7 @@ def why_no_choice(
     return (
         f"refused: {_all_or_some(left_open)} passes. Failed gates: {against}. "
         f"{_advice(diagnosis, suppress_at_most)}{f' For absence: {because}.' if because else ''}"
+        f"{f' {worst_class}' if worst_class else ''}"
         + (
             " Nodes that keep less information than detail_at_least requires were not tried; lower it to try them, or "
             "publish the release however coarse it is (publish_however_coarse: true), which its headline then says."

@@ -9,12 +9,19 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Image, Limit, Work
-from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node
+from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node, levels_at
 from deid_assets.assessments.evidence import Measurement, exact
-from deid_assets.assessments.kernel_input import PopulationTables, adversary_of, member_columns, node_computation
+from deid_assets.assessments.kernel_input import (
+    PopulationTables,
+    adversary_of,
+    member_columns,
+    node_computation,
+    smallest_safe_class,
+)
 from deid_assets.assessments.neighbor_attack import attacked_release, mean_interval
 from deid_assets.assessments.published import Published, written
 from deid_assets.assessments.released_rows import kept_targets
+from deid_assets.assessments.rounding import rounded_up
 from deid_assets.cluster.executors import search_executor
 from deid_assets.figures.tables import ReportTable
 from deid_assets.figures.worst_figures import class_shares_figure, member_flags_figure
@@ -34,6 +41,9 @@ from deid_assets.methods.attacks.worst_classes import (
 )
 from deid_assets.methods.canaries.checks import classes_of_canaries
 from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice.choice import WorstClass
+from deid_assets.methods.lattice.predictive_tagging import node_text
+from deid_assets.methods.population.longitudinal_data import generalization_at
 from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table, quoted
@@ -116,6 +126,28 @@ def class_names(policy: Policy, levels: Mapping[str, int], domains: Table, class
         return dict(zip(own["level_code"].tolist(), own["label"].tolist(), strict=True))
 
     return _names(policy, classes, labels)
+
+
+def worst_class_text(policy: Policy, computation: NodeComputation, worst: WorstClass, domains: Table) -> str:
+    """Name the class for which its node failed, with its share at high risk and the limit, in a sentence.
+
+    A class that is too small in the population is not named: its labels may be those of one person.
+    """
+    data = computation.data
+    levels = generalization_at(data, computation.dimensions, worst.node).demographics
+    places = zip(data.demographic_domains, levels, data.demographics.T, worst.values, strict=True)
+    same = [domain.levels[level][own] == value for domain, level, own, value in places]
+    least = smallest_safe_class(policy)
+    if np.all(same, axis=0).sum() >= least:
+        only = MemberClasses(np.zeros(1, dtype=np.int64), np.array([worst.values]))
+        (named,) = class_names(policy, levels_at(policy, worst.node), domains, only)
+    else:
+        named = f"one of fewer than {least} members of the population"
+    return (
+        f"The worst class at {node_text(worst.node)}, where it failed first, is {named}: "
+        f"{rounded_up(worst.share, len(data.targets)):g} of the draws about it are at high risk, and "
+        f"risk.worst_class_share_at_most is {policy.risk.worst_class_share_at_most:g}."
+    )
 
 
 def _names(policy: Policy, classes: MemberClasses, labels_of: Callable[[str], Mapping[int, Any]]) -> list[str]:

@@ -27,6 +27,7 @@ from deid_assets.assessments.nodes_to_try import all_but_pinned, nodes_to_try, u
 from deid_assets.assessments.number_of_claims import claim_bins_of
 from deid_assets.assessments.other_gates import other_gates
 from deid_assets.assessments.reachable_risk import GO_ON_TAG, require_reachable
+from deid_assets.assessments.worst_classes import worst_class_text
 from deid_assets.assets.publishing import releases_of
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, stage_asset, stage_assets
@@ -156,25 +157,25 @@ _CHOICE_SECTIONS = [
         "lattice_diagnosis": {
             "description": "Filled only if no node passes: which columns and members carry the risk at the coarsest node, and "
             "which changes of the policy passed when they were tried there.",
-            "metadata": asset_metadata("lattice_diagnosis", _CHOICE_SECTIONS, "6"),
+            "metadata": asset_metadata("lattice_diagnosis", _CHOICE_SECTIONS, "7"),
             "kinds": {"duckdb", "numpy"},
         },
         "passed_over_nodes": {
             "description": "Nodes that were tried and failed on fresh draws, each with the gate that it failed, and nodes that "
             "were not tried, with the reason.",
-            "metadata": asset_metadata("passed_over_nodes", _CHOICE_SECTIONS, "4"),
+            "metadata": asset_metadata("passed_over_nodes", _CHOICE_SECTIONS, "5"),
             "kinds": {"duckdb", "numpy"},
         },
         "chosen_generalization": {
             "description": "The node of least loss among those that pass on fresh draws, in the reading of the search and in "
             "that of the appendix. One row per dimension, with its level and the level's name.",
-            "metadata": asset_metadata("chosen_generalization", _CHOICE_SECTIONS, "6"),
+            "metadata": asset_metadata("chosen_generalization", _CHOICE_SECTIONS, "7"),
             "kinds": {"duckdb", "numpy"},
         },
         "suppressed_members": {
             "description": "Sampled members who are left out because they were flagged, in this release or in earlier ones "
             "linked with it, or would stand out beside an earlier release. They stay in the population.",
-            "metadata": asset_metadata("suppressed_members", _CHOICE_SECTIONS, "8"),
+            "metadata": asset_metadata("suppressed_members", _CHOICE_SECTIONS, "9"),
             "kinds": {"duckdb", "numpy"},
         },
     }
@@ -226,7 +227,7 @@ def generalization_choice(
                 policy, member_profiles, eligible_members, workplace.ever_released(), workplace.tags_in_order
             ),
         )
-        choice, passed_over = choose_generalization(
+        choice, passed_over, worst_class = choose_generalization(
             computation,
             to_try.as_they_are,
             to_try.without_flagged,
@@ -290,8 +291,9 @@ def generalization_choice(
         "passed_over_nodes",
     )
     if choice is None:
+        worst = worst_class_text(policy, computation, worst_class, value_domains) if worst_class else ""
         raise dg.Failure(
-            why_no_choice(passed_over, diagnosis, risk.suppression.at_most, because, to_try.left_open),
+            why_no_choice(passed_over, diagnosis, risk.suppression.at_most, because, to_try.left_open, worst),
             metadata={"refused": True, "nodes_passed_over": len(passed_over)},
             allow_retries=False,
         )

@@ -3,6 +3,7 @@
 import pandas as pd
 
 from deid_assets.assessments.no_choice import why_no_choice
+from deid_assets.methods.lattice.choice import WORST_CLASS
 from deid_assets.methods.lattice.diagnosis import COLUMNS, NOT_TRIED
 
 
@@ -23,6 +24,13 @@ def test_a_refusal_offers_what_passed_with_its_threshold_and_nothing_else():
     none = why_no_choice({}, pd.DataFrame(rows[:2], columns=list(COLUMNS)), 0.03, "they are in ours/0001")
     assert "None of the changes" in none and "(attack given membership against 1)" in none
     assert none.endswith("For absence: they are in ours/0001.")
+
+
+def test_a_refusal_for_the_worst_class_says_which_one_it_is():
+    nothing = pd.DataFrame(columns=[*COLUMNS]).astype({"would_pass": "bool"})
+    text = why_no_choice({(1,): WORST_CLASS}, nothing, 0.03, "", worst_class="The worst class at 1 is ages 80+.")
+    assert "Failed gates: share at high risk of the worst class at 1 node." in text
+    assert text.endswith("The worst class at 1 is ages 80+.")
 
 
 def test_a_refusal_says_nothing_of_nodes_that_the_search_left_open():

@@ -27,6 +27,7 @@ from deid_assets.assessments.worst_classes import (
     released_class_names,
     report_table,
     without_labels,
+    worst_class_text,
     worst_measurements,
 )
 from deid_assets.methods.attacks import worst_classes as method
@@ -35,6 +36,8 @@ from deid_assets.methods.attacks.worst_classes import ClassShares, MemberClasses
 from deid_assets.methods.canaries import checks
 from deid_assets.methods.canaries.checks import classes_of_canaries
 from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice.choice import WorstClass
+from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets.methods.population.released_population import member_codes
 from deid_assets.methods.statistics.confidence import (
     clopper_pearson_upper_bound,
@@ -193,6 +196,29 @@ class TestAttackByClass:
         released = [own.quasi_identifier(column).release_as for column in columns]
         rest = "".join(f", {name} blank" for name in released[1:])
         assert named == [f"{released[0]} {label}{rest}" for label in ("b", "a")]
+
+    @pytest.mark.parametrize(("members", "named"), [
+        (20, "is AgeAtFirstClaim 20-39, Sex F, DaysInHospital_Y2 blank: 0.209 of"),
+        (19, "is one of fewer than 20 members of the population: 0.209 of"),
+    ])  # fmt: skip
+    def test_a_refusal_names_the_class_unless_it_is_small_in_the_population(self, members, named):
+        """In the second column, codes are of sex; the first is coarser at level 1, where ages 25 and 30 are one class."""
+        age = Domain((np.arange(3), np.array([0, 0, 1])))
+        codes = np.array([[n % 2, 1, 0] for n in range(members)] + [[2, 1, 0]] * (100 - members) + [[0, 0, 0]] * 20)
+        whole = Domain((np.arange(2), np.arange(2)))
+        known = Histories.of([[0]] * len(codes))
+        data = LongitudinalData(
+            codes, (age, Domain((np.arange(2),)), whole), (known,), (Domain((np.zeros(1, int),)),), np.arange(len(codes)),
+            (known,), (np.ones(len(codes), np.int8),),
+        )  # fmt: skip
+        computation = NodeComputation(data, [Dimension("age", (0,), (), 2), Dimension("days", (2,), (), 2)], k=20)
+        labels = {("age", 1): ["20-39", "40+"], ("sex", 0): ["M", "F"], ("days_in_hospital_y2", 0): [None, "0"]}
+        rows = [(*key, code, label) for key, own in labels.items() for code, label in enumerate(own)]
+        with small_store() as store:
+            columns = "quasi_identifier VARCHAR, level INTEGER, level_code BIGINT, label VARCHAR"
+            domains = store.table("domains", columns, rows)
+            text = worst_class_text(policy(), computation, WorstClass((1, 0), (0, 1, 0), 0.1413), domains)
+        assert named in text and text.endswith("risk.worst_class_share_at_most is 0.05.")
 
 
 class TestCanaries:

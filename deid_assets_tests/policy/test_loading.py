@@ -60,7 +60,9 @@ class TestShippedPolicies:
         changed = {section for section in paper if paper[section] != default[section]}
         assert changed == {
             "policy", "title", "description", "hierarchies", "quasi_identifiers", "risk", "number_of_claims", "dimensions",
+            "detail_at_least",
         }  # fmt: skip
+        assert paper["detail_at_least"].items() < default["detail_at_least"].items(), "of what only the default generalizes"
         assert paper["number_of_claims"] is None, "fewer claims are published where too few members have so many"
 
         truncated = paper["quasi_identifiers"]["members"].pop(4)

@@ -143,10 +143,7 @@ class OtherGates:
         ratios = [self.small_class_share(node, nobody) / self.max_high_risk_share]
         if self.absence is not None:
             ratios.append(min(self.absent(node, nobody).largest, NO_BOUND) / self.absence.factor_at_most)
-        ratios += [
-            float(self._successes(gate, node, nobody, attack.trials).mean()) / attack.at_most
-            for gate, attack in self._attacks.items()
-        ]
+        ratios += [float(self._successes_of_all(gate, node).mean()) / attack.at_most for gate, attack in self._attacks.items()]
         return sum(max(0.0, ratio - 1) for ratio in ratios)
 
     def failing_everywhere(self, share: float) -> str | None:
@@ -158,13 +155,29 @@ class OtherGates:
 
     def failing_however_suppressed(self, node: Node, share: float) -> str | None:
         """Return the gate that fails for every suppression of a share of the members, who add at most that share to a mean."""
-        nobody = np.zeros(len(self.sampled), dtype=bool)
         if self.small_classes_however_suppressed(node, share):
             return DEMOGRAPHICS
         if self.absence_however_suppressed(node, share):
             return FACTOR
         for gate, attack in self._attacks.items():
-            if float(self._successes(gate, node, nobody, attack.trials).mean()) > attack.at_most + share:
+            if float(self._successes_of_all(gate, node).mean()) > attack.at_most + share:
+                return gate
+        return None
+
+    def failing_at_and_below(self, node: Node, share: float) -> str | None:
+        """Return the gate that fails at the node and at every finer one for every suppression of a share of the members.
+
+        On the same draws, a neighbor's class is no larger at a finer node. More of their knowledge may be truncated there, and
+        most is at the finest node: it is left out of the success.
+        """
+        if self.small_classes_however_suppressed(node, share):
+            return DEMOGRAPHICS
+        if self.absence_however_suppressed(node, share):
+            return FACTOR
+        finest = (0,) * len(self.dimensions)
+        for gate, attack in self._attacks.items():
+            lost = self._whole[gate].drawn_classes(finest, self.stream_key, attack.trials).exempt
+            if float(np.where(lost, 0.0, self._successes_of_all(gate, node)).mean()) > attack.at_most + share:
                 return gate
         return None
 
@@ -288,6 +301,10 @@ class OtherGates:
                 ),
             )  # fmt: skip
         return NodeComputation(data, self.dimensions, k=1)
+
+    def _successes_of_all(self, gate: str, node: Node) -> np.ndarray:
+        """Return as many successes as the gate has trials, with nobody suppressed."""
+        return self._successes(gate, node, np.zeros(len(self.sampled), dtype=bool), self._attacks[gate].trials)
 
     def _successes(self, gate: str, node: Node, suppressed: np.ndarray, trials: int) -> np.ndarray:
         """Return (trials,) float: the probability that each simulated neighbor picks the target."""

@@ -16,21 +16,29 @@ Where more of a demographic class were drawn than its factor of absence allows, 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import cache, cached_property
 
 import numpy as np
 
 from deid_assets.methods.adversary.two_readings import Adversary, BothReadings, both_readings, literal_power
-from deid_assets.methods.attacks.worst_classes import FRESH_DRAWS, ClassShares, RiskByClass, classes_of_members
+from deid_assets.methods.attacks.worst_classes import (
+    FRESH_DRAWS,
+    ClassShares,
+    MemberClasses,
+    RiskByClass,
+    classes_of_members,
+)
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.candidate_gates import FACTOR, OtherGates
 from deid_assets.methods.lattice.flagged_members import (
     DRAWS_A_MEMBER,
+    fewest_to_suppress,
     members_of_classes_to_suppress,
     members_to_suppress,
 )
+from deid_assets.methods.lattice.predictive_tagging import FAILS, Node, Tagging, below_or_equal
 
 StreamKeys = Callable[[str], bytes]
-Node = tuple[int, ...]
 
 HIGH_RISK = "share at high risk"
 WORST_CLASS = "share at high risk of the worst class"
@@ -47,6 +55,33 @@ QUICK_DRAWS = 100_000
 """Number of draws of measurements that only decide whether a full one is worthwhile."""
 
 ROUNDS = 6
+
+
+@dataclass(frozen=True)
+class WorstClass:
+    """The class that adversaries find most often at a node that fails for its sake.
+
+    Attributes
+    ----------
+    node
+        The node at which it was measured.
+    values
+        The code of each person-level quasi-identifier of the class, at the node's level.
+    share
+        Share of the draws about it that are at high risk.
+    """
+
+    node: Node
+    values: tuple[int, ...]
+    share: float
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why a node does not pass: the gate, and the worst class if it is the limit on that class."""
+
+    gate: str
+    worst_class: WorstClass | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +116,7 @@ def choose_generalization(
     other_gates: OtherGates | None = None,
     prefer_detail: bool = False,
     worst_class_at_most: float | None = None,
-) -> tuple[Choice | None, dict[Node, str]]:
+) -> tuple[Choice | None, dict[Node, str], WorstClass | None]:
     """Choose the node with the least loss among those that hold on fresh draws.
 
     Parameters
@@ -110,48 +145,63 @@ def choose_generalization(
 
     Returns
     -------
-    (Choice or None, dict of Node to str)
-        None if no node holds; and the nodes evaluated before, each with the gate that it would fail.
+    (Choice or None, dict of Node to str, WorstClass or None)
+        None if no node holds; the nodes evaluated before, each with the gate that it would fail; and the worst class of the
+        first of them that fails the limit on it.
     """
-    nobody = np.zeros(len(computation.data.targets), dtype=bool)
+    members = len(computation.data.targets)
+    nobody = np.zeros(members, dtype=bool)
     passed_over: dict[Node, str] = {}
+    worst_class: WorstClass | None = None
     everywhere = other_gates.failing_everywhere(suppress_at_most) if other_gates else None
     if everywhere is not None:
-        return None, dict.fromkeys([*candidates, *with_suppression], everywhere)
+        return None, dict.fromkeys([*candidates, *with_suppression], everywhere), None
 
-    def as_it_is(node: Node) -> Choice | str:
+    def as_it_is(node: Node) -> Choice | Failed:
         gate = other_gates.failing(node, nobody) if other_gates else None
         if gate == FACTOR and suppress_at_most > 0:
-            return rest_of(node, FACTOR)
+            return rest_of(node)
         if gate is not None:
-            return gate
+            return Failed(gate)
         readings = both_readings(computation, node, adversary, keys("confirmation"), draws, executor)
         if not readings.hold(max_high_risk_share, confidence, aim):
-            return HIGH_RISK
+            return Failed(HIGH_RISK)
         if worst_class_at_most is None:
             return Choice(node, readings, nobody)
         by_class = _by_class(computation, node, adversary, keys, "", worst_class_at_most, confidence, executor)
         if not _too_high(by_class, worst_class_at_most, confidence).any():
             return Choice(node, readings, nobody)
-        return rest_of(node, WORST_CLASS) if suppress_at_most > 0 else WORST_CLASS
+        worst = _failed_for(node, classes_of_members(computation, node), by_class.shares)
+        found = rest_of(node) if suppress_at_most > 0 else worst
+        # On average the node holds with everybody: what fails without some of them fails for the worst class.
+        return worst if found == Failed(HIGH_RISK) else found
 
-    def without_flagged(node: Node) -> Choice | str:
-        gate = other_gates.failing_however_suppressed(node, suppress_at_most) if other_gates else None
+    def failing_at_and_below(node: Node) -> Failed | None:
+        gate = other_gates.failing_at_and_below(node, suppress_at_most) if other_gates else None
         if gate is not None:
-            return gate
-        if _is_hopeless(computation, node, keys, aim * max_high_risk_share, suppress_at_most, executor):
-            return HIGH_RISK
-        return rest_of(node, HIGH_RISK)
+            return Failed(gate)
+        goals = aim * max_high_risk_share, worst_class_at_most
+        return _failing_however_suppressed(computation, node, keys, *goals, suppress_at_most * members, executor)
 
-    def rest_of(node: Node, otherwise: str) -> Choice | str:
+    ruled_out = _RuledOut(with_suppression, failing_at_and_below)
+
+    def without_flagged(node: Node) -> Choice | Failed:
+        failed = ruled_out.why(node)
+        if failed is not None:
+            return failed
+        gate = other_gates.failing_however_suppressed(node, suppress_at_most) if other_gates else None
+        return rest_of(node) if gate is None else Failed(gate)
+
+    @cache  # a candidate is tried again among the nodes without flagged members, on the same draws
+    def rest_of(node: Node) -> Choice | Failed:
         found = suppress_flagged(
             computation, node, adversary, keys, max_high_risk_share, draws, confidence, suppress_at_most, aim, executor,
             worst_class_at_most, other_gates.in_excess(node, keys("in excess")) if other_gates else nobody,
         )  # fmt: skip
-        if found is None:
-            return otherwise
+        if isinstance(found, Failed):
+            return found
         gate = other_gates.failing(node, found[1]) if other_gates else None
-        return Choice(node, *found) if gate is None else gate
+        return Choice(node, *found) if gate is None else Failed(gate)
 
     tries = [(as_it_is, node) for node in candidates]
     tries += [(without_flagged, node) for node in with_suppression if suppress_at_most > 0]
@@ -162,9 +212,10 @@ def choose_generalization(
     for way, node in tries:
         tried = way(node)
         if isinstance(tried, Choice):
-            return tried, passed_over
-        passed_over[node] = tried
-    return None, passed_over
+            return tried, passed_over, worst_class
+        passed_over[node] = tried.gate
+        worst_class = worst_class or tried.worst_class
+    return None, passed_over, worst_class
 
 
 def suppress_flagged(
@@ -180,8 +231,8 @@ def suppress_flagged(
     executor: Executor | None = None,
     worst_class_at_most: float | None = None,
     in_excess: np.ndarray | None = None,
-) -> tuple[BothReadings, np.ndarray] | None:
-    """Suppress flagged members until the rest holds on fresh draws; None if `at_most` is not enough.
+) -> tuple[BothReadings, np.ndarray] | Failed:
+    """Suppress flagged members until the rest holds on fresh draws, unless `at_most` is not enough.
 
     Suppressed members leave the release but not the population: they still count in every class, unless classes are those of
     the release itself. In that case, the other members of their classes are at higher risk and are flagged in the next round.
@@ -198,8 +249,10 @@ def suppress_flagged(
 
     Returns
     -------
-    (BothReadings, np.ndarray) or None
-        The full measurement of the rest, and (n,) bool of the suppressed members.
+    (BothReadings, np.ndarray) or Failed
+        The full measurement of the rest, and (n,) bool of the suppressed members. Otherwise what requires more of them: the
+        average, if its goal alone does; else the worst class, if its goal does; else those in excess. After the last round,
+        what the rest still failed.
     """
     members = len(computation.data.targets)
     goal = target = aim * max_high_risk_share
@@ -208,6 +261,7 @@ def suppress_flagged(
     classes = classes_of_members(computation, node)
     class_goals = np.full(len(classes), CLASS_AIM * (worst_class_at_most or 0))
     for number in range(ROUNDS):
+        failed = Failed(HIGH_RISK)
         flags = judged.flagged_targets(node, keys(f"suppression {number}"), DRAWS_A_MEMBER * len(asked), executor=executor)
         drawn[asked] += flags.drawn
         flagged[asked] += flags.flagged
@@ -219,7 +273,11 @@ def suppress_flagged(
         suppressed = np.zeros(members, dtype=bool) if in_excess is None else in_excess.copy()
         suppressed[chosen] = True
         if suppressed.sum() > at_most * members:
-            return None
+            if len(members_to_suppress(drawn, flagged, goal)) > at_most * members:
+                return failed
+            if len(chosen) <= at_most * members:
+                return Failed(FACTOR)
+            return _failed_for(node, classes, _shares_of_classes(classes, drawn, flagged))
         rest, rest_adversary = computation.keeping(~suppressed), adversary.of(~suppressed)
         if computation.extract:
             asked, judged = np.flatnonzero(~suppressed), rest
@@ -235,11 +293,24 @@ def suppress_flagged(
                 if not high.any():
                     return full, suppressed
                 left = np.unique(classes.of_target[~suppressed])[high]  # in the order of the classes of the rest
+                failed = _failed_for(node, classes_of_members(rest, node), by_class.shares)
                 class_goals[left] *= np.minimum(0.9, CLASS_AIM * worst_class_at_most / by_class.shares[high])
                 continue
             share = max(full.fixed.share, full.literal.share)
         goal *= min(0.9, target / share)
-    return None
+    return failed
+
+
+def _failed_for(node: Node, classes: MemberClasses, shares: np.ndarray) -> Failed:
+    """Fail for the class with the largest share, (C,) float."""
+    worst = int(np.argmax(shares))
+    return Failed(WORST_CLASS, WorstClass(node, tuple(classes.values[worst].tolist()), float(shares[worst])))
+
+
+def _shares_of_classes(classes: MemberClasses, drawn: np.ndarray, flagged: np.ndarray) -> np.ndarray:
+    """Return (C,) float: share of the draws of each class that were flagged."""
+    of_class = [np.bincount(classes.of_target, counts, len(classes)) for counts in (drawn, flagged)]
+    return np.asarray(of_class[1] / np.maximum(of_class[0], 1))
 
 
 def _own_shares(
@@ -278,21 +349,69 @@ def _too_high(by_class: ClassShares, at_most: float, confidence: float) -> np.nd
     return (by_class.bounds(confidence) > at_most) | (by_class.shares > CLASS_ROOM * at_most)
 
 
-def _is_hopeless(
+class _RuledOut:
+    """Nodes that fail because a coarser one fails, and does so for every finer node.
+
+    Parameters
+    ----------
+    nodes
+        The nodes to be asked for, best first.
+    failing_at_and_below
+        Returns why a node and every finer one fail; None if it does not fail in this way, nor any coarser one.
+    """
+
+    def __init__(self, nodes: Sequence[Node], failing_at_and_below: Callable[[Node], Failed | None]):
+        self._nodes, self._failing = nodes, failing_at_and_below
+        self._failed: dict[Node, Failed] = {}
+
+    def why(self, node: Node) -> Failed | None:
+        """Return why the node fails; None if nothing rules it out."""
+        if self._tagging.decide(node) != FAILS:
+            return None
+        return next(failed for upper, failed in self._failed.items() if below_or_equal(node, upper))
+
+    @cached_property
+    def _tagging(self) -> Tagging:
+        """Of the nodes that are not coarser than all those asked for; chains prefer nodes that are asked for early."""
+        order = np.full(tuple(max(levels) + 1 for levels in zip(*self._nodes, strict=True)), len(self._nodes))
+        for place, node in enumerate(self._nodes):
+            order[node] = place
+        return Tagging(order, self._passes)
+
+    def _passes(self, node: Node) -> bool:
+        failed = self._failing(node)
+        if failed is not None:
+            self._failed[node] = failed
+        return failed is None
+
+
+def _failing_however_suppressed(
     computation: NodeComputation,
     node: Node,
     keys: StreamKeys,
     goal: float,
-    suppress_at_most: float,
+    worst_class_at_most: float | None,
+    most: float,
     executor: Executor | None,
-) -> bool:
-    """Whether even draws that judge what they chose require more suppressed members than allowed.
+) -> Failed | None:
+    """Return why more members would have to go than `most`, whoever they are, even by draws that judge what they chose.
 
-    Few draws are tried first: they favour the rest more than many draws do, so a node that fails on them fails on all.
+    The draws are those of the first round of `suppress_flagged`, after few others that favour the rest more. On the same draws
+    no member is flagged more often at a coarser node, and a class there consists of whole classes of every finer one. So what
+    is too many here is too many at every finer node.
     """
-    members = len(computation.data.targets)
-    for draws in (PROSPECT_DRAWS, DRAWS_A_MEMBER * members):
-        flags = computation.flagged_targets(node, keys("prospect"), draws, executor=executor)
-        if len(members_to_suppress(flags.drawn, flags.flagged, goal)) > suppress_at_most * members:
-            return True
-    return False
+    flags = computation.flagged_targets(node, keys("prospect"), PROSPECT_DRAWS, executor=executor)
+    if fewest_to_suppress(flags.drawn, flags.flagged, goal) > most:
+        return Failed(HIGH_RISK)
+    draws = DRAWS_A_MEMBER * len(computation.data.targets)
+    flags = computation.flagged_targets(node, keys("suppression 0"), draws, executor=executor)
+    if fewest_to_suppress(flags.drawn, flags.flagged, goal) > most:
+        return Failed(HIGH_RISK)
+    if worst_class_at_most is None:
+        return None
+    classes = classes_of_members(computation, node)
+    groups = (np.flatnonzero(classes.of_target == number) for number in range(len(classes)))
+    class_goal = CLASS_AIM * worst_class_at_most
+    if sum(fewest_to_suppress(flags.drawn[own], flags.flagged[own], class_goal) for own in groups) > most:
+        return _failed_for(node, classes, _shares_of_classes(classes, flags.drawn, flags.flagged))
+    return None

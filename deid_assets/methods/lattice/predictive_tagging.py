@@ -95,6 +95,38 @@ def everything_below(node: Node) -> tuple[slice | EllipsisType, ...]:
     return (*(slice(level + 1) for level in node), ...)
 
 
+class Tagging:
+    """The tags of a lattice, as far as they are known; the coarsest node is tested first, because if it fails, all do.
+
+    Parameters
+    ----------
+    order, passes
+        As in `tagged_lattice`.
+
+    Attributes
+    ----------
+    tags
+        Array of the lattice's shape, int8: `PASSES`, `FAILS` or `OPEN`.
+    """
+
+    def __init__(self, order: np.ndarray, passes: Callable[[Node], bool]):
+        self.tags = np.zeros(order.shape, dtype=np.int8)
+        self._order, self._passes = order, passes
+        self._test(tuple(size - 1 for size in order.shape))
+
+    def decide(self, node: Node) -> int:
+        """Return the tag of a node; if it is open, bisect a chain of open nodes from it upwards."""
+        if self.tags[node] == OPEN:
+            bisect.bisect_left(_chain_of_open_nodes(self.tags, self._order, node), True, key=self._test)
+        return int(self.tags[node])
+
+    def _test(self, node: Node) -> bool:
+        good = self._passes(node)
+        related = self.tags[everything_above(node) if good else everything_below(node)]
+        related[related == OPEN] = PASSES if good else FAILS
+        return good
+
+
 def tagged_lattice(order: np.ndarray, passes: Callable[[Node], bool], enough: int | None = None) -> np.ndarray:
     """Tag the nodes of a lattice, testing as few as the tags allow.
 
@@ -119,16 +151,8 @@ def tagged_lattice(order: np.ndarray, passes: Callable[[Node], bool], enough: in
     >>> tagged_lattice(np.array([[0, 1], [2, 3]]), lambda node: node[1] == 1, enough=1).tolist()
     [[-1, 1], [0, 1]]
     """
-    tags = np.zeros(order.shape, dtype=np.int8)
-
-    def test(node: Node) -> bool:
-        good = passes(node)
-        related = tags[everything_above(node) if good else everything_below(node)]
-        related[related == OPEN] = PASSES if good else FAILS
-        return good
-
-    # If the coarsest node fails, all do.
-    test(tuple(size - 1 for size in order.shape))
+    tagging = Tagging(order, passes)
+    tags = tagging.tags
     while True:
         wanted = tags == OPEN
         passing = order[tags == PASSES]
@@ -139,8 +163,7 @@ def tagged_lattice(order: np.ndarray, passes: Callable[[Node], bool], enough: in
         if not len(places):
             return tags
         first = places[np.argmin(order.ravel()[places])]
-        chain = _chain_of_open_nodes(tags, order, tuple(int(level) for level in np.unravel_index(first, order.shape)))
-        bisect.bisect_left(chain, True, key=test)
+        tagging.decide(tuple(int(level) for level in np.unravel_index(first, order.shape)))
 
 
 def _chain_of_open_nodes(tags: np.ndarray, order: np.ndarray, node: Node) -> list[Node]:

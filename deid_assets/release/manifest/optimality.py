@@ -78,12 +78,12 @@ def _certificate_of(policy: Policy, nodes: pd.DataFrame, node: Node, passed: Map
         failed=failed_antichain(failed),
         neighbors=tuple(measured[below] for below in lower_neighbors(node) if below in measured),
     )
-    # Of the nodes that a pinned generalization rules out, only those count that nothing else does.
+    # Of the nodes that a pinned generalization or too little detail rules out, only those count that nothing else does.
     ruled_out = proof.ruled_out()
     told = {
         own: gate
         for own, gate in passed.items()
-        if own != node and (gate != PINNED or (loss[own] <= loss[node] and not ruled_out[own]))
+        if own != node and (gate not in (PINNED, TOO_LITTLE) or (loss[own] <= loss[node] and not ruled_out[own]))
     }
     return replace(proof, passed_over=told).with_rest()
 

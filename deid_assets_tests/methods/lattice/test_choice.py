@@ -13,7 +13,7 @@ from deid_assets.methods.adversary.two_readings import Adversary
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice import choice
 from deid_assets.methods.lattice.candidate_gates import DEMOGRAPHICS, FACTOR
-from deid_assets.methods.lattice.choice import choose_generalization, suppress_flagged
+from deid_assets.methods.lattice.choice import HIGH_RISK, WORST_CLASS, Failed, choose_generalization, suppress_flagged
 from deid_assets.methods.lattice.flagged_members import fewest_to_suppress, members_of_classes_to_suppress, members_to_suppress
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 
@@ -72,7 +72,7 @@ def tried(computation, candidates, others=(), suppress_at_most=0.0, other_gates=
     return choose_generalization(
         computation, candidates, others, adversary_of(computation.data), keys, MAX_SHARE, DRAWS, CONFIDENCE,
         suppress_at_most, aim=0.8, other_gates=other_gates, prefer_detail=prefer_detail,
-    )  # fmt: skip
+    )[:2]  # fmt: skip
 
 
 def choose(computation, candidates, **settings):
@@ -90,6 +90,9 @@ class Refusing:
 
     def failing_however_suppressed(self, node, share):
         return "another gate" if node in self.nodes and self.whoever else None
+
+    def failing_at_and_below(self, node, share):
+        return self.failing_however_suppressed(node, share)
 
     def failing_everywhere(self, share):
         return DEMOGRAPHICS if COARSEST in self.nodes else None
@@ -286,7 +289,7 @@ class TestWorstClass:
         return choose_generalization(
             computation, list(candidates), [], adversary_of(computation.data), keys, MAX_SHARE, DRAWS, CONFIDENCE,
             suppress_at_most, aim=0.8, worst_class_at_most=at_most, **settings,
-        )  # fmt: skip
+        )[:2]  # fmt: skip
 
     def test_without_a_limit_by_class_the_average_hides_it(self):
         choice, _ = self.chosen(self.computation(), None, 0.05)
@@ -306,6 +309,27 @@ class TestWorstClass:
         for allowed in (0.0, 1 / 1_200):
             choice, passed_over = self.chosen(self.computation(), 0.005, allowed)
             assert choice is None and passed_over == {(0,): "share at high risk of the worst class"}
+
+    @pytest.mark.parametrize(("allowed", "without_flagged"), [(0.0, False), (1 / 1_200, False), (1 / 1_200, True)])
+    def test_the_class_is_told_with_its_share(self, allowed, without_flagged):
+        """Whether the node was a candidate or not: on average it holds, and the class does not."""
+        computation = self.computation()
+        tries = ([], [(0,)]) if without_flagged else ([(0,)], [])
+        _, passed_over, worst = choose_generalization(
+            computation, *tries, adversary_of(computation.data), keys, MAX_SHARE, DRAWS, CONFIDENCE, allowed, aim=0.8,
+            worst_class_at_most=0.005,
+        )  # fmt: skip
+        assert passed_over == {(0,): WORST_CLASS} and worst.node == (0,) and worst.values == (1,)
+        of_class = computation.keeping(computation.data.demographics[:, 0] == 1).measure((0,), keys("other"), 50_000).share
+        assert worst.share == pytest.approx(of_class, rel=0.2) and of_class > 0.005
+
+    def test_a_node_that_fails_on_average_does_not_fail_for_its_worst_class(self):
+        computation = self.computation(rare=100)
+        _, passed_over, worst = choose_generalization(
+            computation, [(0,)], [(0,)], adversary_of(computation.data), keys, 0.01, DRAWS, CONFIDENCE, 0.02, aim=0.8,
+            worst_class_at_most=0.05,
+        )  # fmt: skip
+        assert passed_over == {(0,): HIGH_RISK} and not worst
 
     def test_a_coarser_candidate_is_next(self):
         choice, passed_over = self.chosen(self.computation(), 0.005, 0.0, candidates=[(0,), (2,)])
@@ -388,7 +412,7 @@ class TestExtract:
         computation = NodeComputation(data, [Dimension("history", (), (0,), 2)], k=4, extract=True)
         adversary = Adversary(values.counts, 3, "nearest")
         found = suppress_flagged(computation, (0,), adversary, keys, 0.008, DRAWS, CONFIDENCE, at_most=0.1, aim=0.9)
-        assert found is not None
+        assert not isinstance(found, Failed)
         readings, suppressed = found
         assert np.flatnonzero(suppressed).tolist() == [100, 101, 102, 103], "the last two held a value with those who went"
         assert readings.fixed.share == 0
@@ -416,7 +440,7 @@ def test_where_the_allowed_share_does_not_suffice_there_is_no_result():
     found = suppress_flagged(
         computation_of(data), (0,), adversary_of(data), keys, MAX_SHARE, DRAWS, CONFIDENCE, at_most=0.01, aim=0.8
     )
-    assert found is None
+    assert found == Failed(HIGH_RISK)
 
 
 @pytest.mark.parametrize("number", range(choice.ROUNDS))

@@ -1,0 +1,137 @@
+"""Nodes that are ruled out by a coarser one, which fails as every finer one does: brute force on small lattices."""
+
+import hashlib
+import itertools
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from deid_assets.methods.adversary.two_readings import Adversary
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice import choice
+from deid_assets.methods.lattice.candidate_gates import ATTACK, DEMOGRAPHICS, FACTOR, Absence, OtherGates
+from deid_assets.methods.lattice.choice import (
+    HIGH_RISK,
+    WORST_CLASS,
+    Failed,
+    choose_generalization,
+    suppress_flagged,
+)
+from deid_assets.methods.lattice.predictive_tagging import below_or_equal
+from deid_assets_tests.methods.cases import data_of, flat, rich_case, short_blocks
+
+CASES = 24
+
+
+@dataclass
+class Case:
+    """A small lattice with what is demanded of a node, drawn at random, and every node in the order of some losses."""
+
+    seed: int
+
+    def __post_init__(self):
+        people, demographics, histories, dimensions, k = rich_case(self.seed)
+        if not demographics:
+            people, demographics = [replace(person, demographics=(0,)) for person in people], (flat(1),)
+        generator = np.random.default_rng(self.seed)
+        whole = data_of(people, demographics, histories)
+        extract = bool(generator.random() < 0.2)
+        data = whole.released_only() if extract else whole
+        self.computation = NodeComputation(data, dimensions, 1 + k // 2, extract=extract)
+        losses = [np.cumsum(generator.random(dimension.levels)) for dimension in dimensions]
+        every = itertools.product(*(range(dimension.levels) for dimension in dimensions))
+        self.nodes = sorted(every, key=lambda node: sum(own[level] for own, level in zip(losses, node, strict=True)))
+        released = len(data.targets)
+        self.adversary = Adversary(np.full(released, 2), 2, "nearest")
+        self.share, self.suppressed = generator.choice([0.1, 0.3, 0.6]), generator.choice([0.2, 0.4, 0.6])
+        self.worst = generator.choice([None, 0.05, 0.6])
+        eligible, before = generator.random(len(people)) < 0.9, generator.random(len(people)) < 0.05
+        factor = float(generator.choice([1.25, 3.0, 20.0]))
+        self.gates = OtherGates(
+            data, dimensions, whole.demographics, whole.targets, int(generator.integers(1, 4)),
+            float(generator.choice([0.1, 0.6])), float(generator.choice([0.2, 0.5, 1.0])), 200, None, b"gates of a case ",
+            absence=Absence(factor, eligible, before) if generator.random() < 0.5 else None,
+        )  # fmt: skip
+
+    def key(self, name: str) -> bytes:
+        return hashlib.sha256(f"{name} of {self.seed}".encode()).digest()[:16]
+
+    def chosen(self):
+        return choose_generalization(
+            self.computation, [], self.nodes, self.adversary, self.key, self.share, 512, 0.9, self.suppressed, 0.95,
+            other_gates=self.gates, worst_class_at_most=self.worst,
+        )  # fmt: skip
+
+    def failing_however_suppressed(self, node) -> Failed | None:
+        gate = self.gates.failing_at_and_below(node, self.suppressed)
+        most = self.suppressed * len(self.computation.data.targets)
+        return Failed(gate) if gate else choice._failing_however_suppressed(
+            self.computation, node, self.key, 0.95 * self.share, self.worst, most, None
+        )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch):
+    for name, draws in (("PROSPECT_DRAWS", 128), ("QUICK_DRAWS", 256)):
+        monkeypatch.setattr(choice, name, draws)
+    monkeypatch.setattr("deid_assets.methods.attacks.worst_classes.PILOT_DRAWS", 128)
+    monkeypatch.setattr("deid_assets.methods.attacks.worst_classes.FEWEST_DRAWS", 128)
+    monkeypatch.setattr("deid_assets.methods.attacks.worst_classes.MOST_DRAWS", 512)
+    with short_blocks():
+        yield
+
+
+def test_the_same_node_is_chosen_as_without_ruling_out(monkeypatch):
+    """The node, and whoever is suppressed; what is ruled out unseen would have failed by itself."""
+    chosen, seen, looked_at = 0, 0, []
+    honest = OtherGates.failing_at_and_below
+    for seed in range(CASES):
+        case = Case(seed)
+        with monkeypatch.context() as patch:
+            patch.setattr(OtherGates, "failing_at_and_below", lambda *args: looked_at.append(1) or honest(*args))
+            found, passed_over, _ = case.chosen()
+        with monkeypatch.context() as patch:
+            patch.setattr(choice._RuledOut, "why", lambda self, node: self._failing(node))
+            by_hand, all_passed_over, _ = case.chosen()
+        assert (found and found.node) == (by_hand and by_hand.node)
+        assert list(passed_over) == list(all_passed_over), "the nodes before it"
+        assert found is None or np.array_equal(found.suppressed, by_hand.suppressed)
+        chosen += found is not None
+        seen += len(passed_over) + (found is not None)
+    assert CASES / 5 <= chosen < CASES and len(looked_at) < 0.8 * seen, "something is chosen, and something is ruled out"
+
+
+def test_what_fails_however_suppressed_fails_at_every_finer_node():
+    """Whichever gate it is."""
+    gates = dict.fromkeys((HIGH_RISK, WORST_CLASS, DEMOGRAPHICS, FACTOR, ATTACK), 0)
+    for seed in range(2 * CASES):
+        case = Case(seed)
+        failing = {node: case.failing_however_suppressed(node) for node in case.nodes}
+        for upper, failed in failing.items():
+            if failed:
+                gates[failed.gate] += 1
+                assert all(failing[node] for node in case.nodes if below_or_equal(node, upper)), (seed, upper, failed)
+    assert min(gates.values()) > 0, gates
+
+
+def test_what_fails_however_suppressed_is_not_saved_by_suppression(monkeypatch):
+    """The first round of suppression draws the same, and asks for at least as many members."""
+    seen = 0
+    for seed in range(CASES):
+        case = Case(seed)
+        most = case.suppressed * len(case.computation.data.targets)
+        for node in case.nodes:
+            goals = 0.95 * case.share, case.worst
+            # What few draws of another stream say is no proof, so the same stream is asked.
+            failed = choice._failing_however_suppressed(
+                case.computation, node, lambda name, case=case: case.key("suppression 0"), *goals, most, None
+            )
+            if failed is None:
+                continue
+            seen += 1
+            found = suppress_flagged(
+                case.computation, node, case.adversary, case.key, case.share, 512, 0.9, case.suppressed, 0.95, None, case.worst
+            )
+            assert isinstance(found, Failed), (seed, node)
+    assert seen >= CASES
