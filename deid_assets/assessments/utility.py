@@ -273,8 +273,8 @@ def ledger_measurements(ledger: pd.DataFrame, released: int) -> Iterator[Measure
 
 
 STEPS = (
-    "newborn", "no_procedure", "opted_out", "withdrew", "sensitive", "claim_in_quarantine", "no_eligible_claim", "sample",
-    "long_tail", "suppression", "withheld", "grouping", "top_coding", "dates", "provider_suppression", "pseudonyms",
+    "newborn", "no_procedure", "opted_out", "withdrew", "sensitive", "unread_code", "claim_in_quarantine", "no_eligible_claim",
+    "sample", "long_tail", "suppression", "withheld", "grouping", "top_coding", "dates", "provider_suppression", "pseudonyms",
     "generalization",
 )  # fmt: skip
 """The steps of the ledger in the order of a waterfall."""
@@ -285,7 +285,7 @@ _VALUE_STEPS = STEPS[STEPS.index("withheld") :]
 
 UTILITY = Assessment(
     NAME,
-    version="4",
+    version="5",
     policy_sections=("utility", "top_coding"),
     inputs=(
         "why_ledger", "analyst_questions", "member_profiles", "eligible_claims", "grouped_claims", "value_domains",

@@ -19,6 +19,7 @@ from deid_assets.store.tables import Table
     policy_sections=[
         "removal", "quasi_identifiers", "hierarchies", "dimensions", "top_coding", "provider_suppression", "dates",
     ],
+    version="2",
     kinds=("duckdb", "numpy"),
     inputs=(*INPUTS.values(), "grouped_claims", "value_domains", "chosen_generalization"),
 )  # fmt: skip

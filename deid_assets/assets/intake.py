@@ -17,7 +17,7 @@ _SECTIONS = ["source", "intake"]
 
 @stage_assets(
     {
-        name: {"description": text, "metadata": asset_metadata(name, _SECTIONS, "5"), "kinds": {"duckdb"}}
+        name: {"description": text, "metadata": asset_metadata(name, _SECTIONS, "6"), "kinds": {"duckdb"}}
         for name, text in (
             ("members", "One row per delivered member: the population in which risk is measured."),
             ("claims", "The claims of the delivered members, in canonical form."),

@@ -82,7 +82,7 @@ def pseudonym_crosswalk(
 
 @stage_asset(
     policy_sections=["removal", "opt_outs", "rotation"],
-    version="3",
+    version="4",
     derived_columns={"reason": ["code_book.removal_reason"]},
 )
 def removed_members(
@@ -94,8 +94,9 @@ def removed_members(
     policies: Policies,
     workplace: Workplace,
 ) -> Query:
-    """Members who must not be released, with every reason: a sensitive code, a claim in quarantine, or an opt-out.
+    """Members who must not be released, with every reason.
 
+    Reasons are a sensitive code, a code that cannot be read, a claim in quarantine, and an opt-out.
     With rotation, members whom an earlier release removed for what their claims disclosed stay removed.
     """
     policy = policies.of(context, Policy)
@@ -103,7 +104,10 @@ def removed_members(
     problems = opt_outs.people.problems(partial(opt_out_match, members))
     require_known_opt_outs(context, policy, workplace, LeftOut(problems=problems))
     before = _of_tags(members, workplace.removed_before(policy), workplace)
-    return removed_members_query(members, claims, quarantined_rows, code_book, opt_outs.all_members, opt_outs.withdrawn, before)
+    kinds = policy.removal.listed_kinds
+    return removed_members_query(
+        members, claims, quarantined_rows, code_book, opt_outs.all_members, kinds, opt_outs.withdrawn, before
+    )
 
 
 def _of_tags(members: Table, tags: np.ndarray, workplace: Workplace) -> list[str]:

@@ -6,9 +6,9 @@ import dagster as dg
 
 from deid_assets.assets.stage_asset import own_key
 from deid_assets.methods.population.encoding import sorted_released_ids
+from deid_assets.methods.preparation.eligibility import UNREADABLE
 from deid_assets.release.derived_keys import gate_purpose, stream_key_of
 from deid_assets.resources import Workplace, sibling
-from deid_assets.sources.rules import UNREADABLE
 from deid_assets.store.digests import combined_digest, rows_digest
 from deid_assets.store.tables import Table, connect
 
@@ -35,14 +35,15 @@ def taken_in_digest(context: dg.AssetExecutionContext, workplace: Workplace) -> 
 def _digest_of_taken_in(run_id: str, *tables: Table) -> str:
     """Digest of the tables, computed once per run, because every stream has its own name.
 
-    How many diagnoses of a claim are blank does not count: earlier versions did not keep it, and whoever has the same members
+    How many codes of a claim cannot be read does not count: earlier versions did not keep it, and whoever has the same members
     and claims under another version must not get fresh draws.
     """
+    counted = ", ".join(f"'{column}'" for column in UNREADABLE.values())
     (file,) = {table.file for table in tables}
     with connect(file) as connection:
         return combined_digest(
             {
-                table.name: rows_digest(connection, f"SELECT COLUMNS(lambda c: c <> '{UNREADABLE}') FROM {table.sql}")
+                table.name: rows_digest(connection, f"SELECT COLUMNS(lambda c: c NOT IN ({counted})) FROM {table.sql}")
                 for table in tables
             }
         )

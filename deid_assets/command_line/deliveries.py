@@ -148,15 +148,15 @@ def purge(home: Home, expired: Expired, reason: str) -> None:
     try:
         note_purge(releases_of(Workplace(str(home.root))), expired.policy, expired.delivery)
         record_removal(home, PURGED, expired.policy, expired.delivery, reason)
+        _forgotten(home, expired.delivery, but_of=expired.policy)
         _remove_store(home, expired.policy, expired.delivery)
-        _forgotten(home, expired.delivery)
     finally:
         lock.release()
 
 
-def _forgotten(home: Home, key: str) -> bool:
-    """Whether no policy has a store of a delivery any more; then its copy goes, if it was fetched from a URL."""
-    if any(home.store.glob(f"*/{key}.duckdb")):
+def _forgotten(home: Home, key: str, but_of: str = "") -> bool:
+    """Whether no policy, but this one, has a store of a delivery any more; then its copy goes, if it was fetched from a URL."""
+    if any(file.parent.name != but_of for file in home.store.glob(f"*/{key}.duckdb")):
         return False
     if delivery_file(home, key).exists():
         forget_fetched(home, registered_delivery(home, key).paths)
@@ -164,13 +164,14 @@ def _forgotten(home: Home, key: str) -> bool:
 
 
 def _remove_store(home: Home, policy: str, delivery: str) -> None:
-    for ending in ("duckdb", "duckdb.wal", "refused.html"):
-        (home.store / policy / f"{delivery}.{ending}").unlink(missing_ok=True)
+    """Remove a store and what was made beside it; last the file by which it is found, so that a crash leaves nothing behind."""
     for key in (home.store / policy).glob(f"{delivery}.expert-review-*.json"):
         key.unlink(missing_ok=True)
     copied = home.deliveries / policy / delivery  # of upstream assets
     if copied.is_dir():
         shutil.rmtree(copied)
+    for ending in ("refused.html", "duckdb.wal", "duckdb"):
+        (home.store / policy / f"{delivery}.{ending}").unlink(missing_ok=True)
 
 
 def _released(home: Home, policy: str) -> list[tuple[int, str | None]]:

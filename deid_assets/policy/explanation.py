@@ -12,7 +12,7 @@ from deid_assets.policy.disclosure_explanation import attribute_gates, attribute
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy, smallest_at_least
-from deid_assets.policy.rules.needs import LISTED, needs_of
+from deid_assets.policy.rules.needs import needs_of
 from deid_assets.policy.sections.dates import Dates
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, MEMBER_COLUMNS, PASSED_ON_COLUMNS, AttackGate, Statistic
 
@@ -154,6 +154,7 @@ def _removed(policy: Policy) -> Iterator[str]:
             "searched columns: the procedure, the place and all diagnoses of each claim that the source section maps, "
             "diagnosis_1 to diagnosis_25 and admitting_diagnosis"
         )
+        yield f"members with a code that cannot be read ({', '.join(removal.listed_kinds)}): it may be a sensitive one"
     if policy.opt_outs.all_members:
         yield (
             f"members who opted out: {len(policy.opt_outs.all_members)}; the delivery is refused if it contains fewer than "
@@ -175,7 +176,7 @@ def _removed(policy: Policy) -> Iterator[str]:
 def _needs(policy: Policy) -> Iterator[str]:
     yield from (need.stated for need in needs_of(policy))
     coded = policy.removal.coded_claims_at_least
-    lacking = [kind for kind in LISTED if policy.removal.removes_members and getattr(coded, kind) is None]
+    lacking = [kind for kind in policy.removal.listed_kinds if getattr(coded, kind) is None]
     if lacking:
         yield f"stated by the policy: a delivery may lack codes of {' and '.join(lacking)}, and no list searches them"
 

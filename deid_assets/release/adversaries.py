@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deid_assets.assessments.evidence import Evidence, Refusal
+from deid_assets.assessments.inference_channels import SUREST
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.home_rules import rules_of
 from deid_assets.store.home import Home
@@ -16,6 +17,8 @@ _NO_RISK = re.compile(
     r"recall|published_formula|not_in_the_file|max_sup_like|most_frequent|_least_of_four|suppressed_share|canaries|risk_of_safe"
 )
 """Shares that are no chance of an adversary: of people whom an attack cannot reach, of a comparison, of what is left out."""
+_PARTS = ("share of trials", "share of information")
+"""Units of shares by class or group, of which the assessment tells the worst by itself, and of what is kept."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ def _is_risk(one: Mapping[str, Any]) -> bool:
         isinstance(value, int | float)
         and not isinstance(value, bool)
         and value == value
-        and (unit == "probability" or (unit.startswith("share of") and unit not in ("share of trials", "share of information")))
+        and (unit == "probability" or one["name"] == SUREST or (unit.startswith("share of") and unit not in _PARTS))
         and one["comparison"] == "at_most"
         and not _NO_RISK.search(str(one["name"]))
     )

@@ -48,7 +48,8 @@ def attrition(policy: Policy, delivery: Delivery, tables: Mapping[str, Table]) -
         ),
         (
             "members_not_removed", delivered - int(opted_out["all_removed"]),
-            "sensitive codes, rare and visible diseases, claims in quarantine", shape(policy, *remaining),
+            "sensitive codes, rare and visible diseases, codes that cannot be read, claims in quarantine",
+            shape(policy, *remaining),
         ),
         ("eligible_members", tables["eligible_members"].count(), "no eligible claim", shape(policy, *remaining)),
         (

@@ -236,13 +236,15 @@ def restore(file: Path, identity: bytes, home: Home, told: Iterable[str], time: 
             "the releases of this home go to another folder: restore into a new home with DEID_PUBLISHED unset, and move the "
             "restored folder `releases` there afterwards, as the page on deployment says"
         )
-    draft = root.with_name(f".{root.name}.restoring")
+    draft = home.restoring
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True, mode=0o700)
     try:
         listing = _unpack(file, _identity(identity), draft)
         restored = Home(draft)
         _require_whole(restored, "the backup is not restored", with_witnesses=True)
+        for replaced in home.replaced[-1:]:  # one that a restore moved away, and was interrupted, knows what it knew
+            require_not_behind(restored, Home(replaced), ())
         kept = None
         if root.is_dir() and any(root.iterdir()):
             kept = root.with_name(f"{root.name}.replaced-{time}")

@@ -3,6 +3,7 @@
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, Column
 
+from deid_assets.methods.preparation.eligibility import UNREADABLE
 from deid_assets.schemas.contract import Role, column, contract, days
 
 _DIAGNOSIS = Check.str_matches(r"^(V[0-9]{2}|E[0-9]{3}|[0-9]{3})[0-9]{0,2}$", error="dotless ICD-9-CM code")
@@ -63,9 +64,16 @@ CLAIMS = contract(
             _DIAGNOSES,
             nullable=True,
         ),
-        "unreadable_diagnoses": column(
-            dt.int32, Role.OTHER, "diagnoses that cannot be read, and are blank", Check.ge(0, error="at least 0"), unit="codes"
-        ),
+        **{
+            name: column(
+                dt.int32,
+                Role.OTHER,
+                f"codes of the kind {kind} that cannot be read, and are blank",
+                Check.ge(0, error="at least 0"),
+                unit="codes",
+            )
+            for kind, name in UNREADABLE.items()
+        },
     },
     unique=["claim_id"],
 )

@@ -313,7 +313,9 @@ class DesynpufSource(_Model):
 
     kind: Literal["desynpuf"] = "desynpuf"
     unknown_codes: UnknownCodes = Field(
-        "blank", description="whether a row with an unknown code is quarantined, or the code becomes NULL and is counted"
+        "blank",
+        description="whether a row with an unknown code is quarantined, or the code becomes NULL and is counted; either "
+        "way, who has one is not released where members are removed for codes of its kind",
     )
 
 
@@ -335,7 +337,8 @@ class TablesSource(_Model):
     sex_values
         How this source codes sex, if not as F, M, female or male: their value -> F or M.
     unknown_codes
-        Treatment of a row with an unknown code: quarantine the row, or convert the code to NULL.
+        Treatment of a row with an unknown code: quarantine the row, or convert the code to NULL. Either way, who has one is
+        not released where members are removed for codes of its kind.
     """
 
     kind: Literal["tables"] = "tables"

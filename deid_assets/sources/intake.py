@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
+from deid_assets.methods.preparation.eligibility import UNREADABLE
 from deid_assets.reference.known_codes import Kind
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
@@ -38,7 +39,6 @@ from deid_assets.sources.rules import (
     DUPLICATE_CLAIM,
     DUPLICATE_MEMBER,
     MEMBER_RULES,
-    UNREADABLE,
     claim_rules,
 )
 from deid_assets.sources.tables import lay_out_synthetic, lay_out_tables
@@ -363,7 +363,8 @@ def _claims_select(quarantine: Quarantine, given: frozenset[str], blank: Sequenc
             columns.append(f"nullif(concat_ws(' ', {further}), '')::VARCHAR AS {FURTHER}")
         else:
             columns.append(f"{value(column)} AS {column}")
-    unread = [f"({blanked[column]})::INTEGER" for column in CODE_COLUMNS["diagnosis"] if column in blanked]
-    columns.append(f"({' + '.join(f'coalesce({one}, 0)' for one in unread) or '0'})::INTEGER AS {UNREADABLE}")
+    for kind, name in UNREADABLE.items():
+        unread = [f"coalesce(({blanked[column]})::INTEGER, 0)" for column in CODE_COLUMNS[kind] if column in blanked]
+        columns.append(f"({' + '.join(unread) or '0'})::INTEGER AS {name}")
     join = " LEFT JOIN first_claims AS f ON f.member_id = t.member_id AND f.year = t.year" if derive_days else ""
     return f"SELECT {', '.join(columns)} FROM typed_claims AS t{join} WHERE {quarantine.kept('claims')}"

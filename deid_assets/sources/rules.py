@@ -22,9 +22,6 @@ CODE_COLUMNS = {
     "specialty": ("specialty",),
 }
 
-UNREADABLE = "unreadable_diagnoses"
-"""Column of the claims: how many of its diagnoses cannot be read, and are blank."""
-
 CLAIM_CODE_COLUMNS = CODE_COLUMNS | {"diagnosis": (*DIAGNOSES, FURTHER)}
 """The columns of the claims for each kind of code."""
 

@@ -80,17 +80,27 @@ def take_lock(path: Path, wait: bool) -> int | None:
     int or None
         A descriptor that holds the lock until `os.close`; None if another process holds it and `wait` is false.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            # flock, not lockf: a POSIX lock is lost as soon as its process closes any descriptor of the file.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if _is_at(path, descriptor):
+                return descriptor
+            os.close(descriptor)  # while this waited, another file took its place: a backup was restored here
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
     try:
-        # flock, not lockf: a POSIX lock is lost as soon as its process closes any descriptor of the file.
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+        return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ environment of a process says.
 """
 
 import contextlib
+import glob
 import hashlib
 import os
 import re
@@ -107,6 +108,16 @@ class Home:
     def keys(self) -> Path:
         """The folder of the secret and the signing key."""
         return self.root / "keys"
+
+    @property
+    def restoring(self) -> Path:
+        """Beside it, while a backup takes its place: what was unpacked."""
+        return self.root.with_name(f".{self.root.name}.restoring")
+
+    @property
+    def replaced(self) -> list[Path]:
+        """Beside it, the homes that lay in its place when backups were restored, oldest first."""
+        return sorted(self.root.parent.glob(f"{glob.escape(self.root.name)}.replaced-*"))
 
     def holds(self, folder: Path) -> bool:
         """Whether a folder is in the home or in its folder of releases; links are followed."""

@@ -67,7 +67,7 @@ def refused(folder: Path, policy: Policy, store: Path) -> set[str]:
     book = Table(file, "preparation", "code_book")
     write_table(book, code_book(claims.query(distinct_codes(claims)), removal.code_list, removal.rare_visible_diseases))
     removed = Table(file, "preparation", "removed_members")
-    write_table(removed, removed_members_query(members, claims, quarantined, book, ()))
+    write_table(removed, removed_members_query(members, claims, quarantined, book, (), removal.listed_kinds))
     found = need_refusals(policy, members, claims, codes, removed)
     assert all(refusal.rule == "rule_cannot_apply" and refusal.name.split(":")[0] in refusal.text for refusal in found)
     return {refusal.name for refusal in found}

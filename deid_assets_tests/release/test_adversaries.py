@@ -3,6 +3,7 @@
 import pytest
 
 from deid_assets.assessments.evidence import Evidence, Measurement
+from deid_assets.assessments.inference_channels import SUREST
 from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.adversaries import acceptance_refusals, worst_numbers
@@ -52,6 +53,15 @@ def test_each_adversary_is_told_with_the_worst_number_first_and_whether_it_is_ga
         0.05,
         "a gate of the policy (team:privacy)",
     )
+
+
+def test_who_guesses_withheld_values_is_told_with_the_cases_of_which_they_are_surest():
+    guessed = evidence(
+        "inference_channels", number("largest_inference_gain", None, "share of claims"),
+        number("diagnosis/CHF/naive_bayes", 1.0, "share of trials"), number(SUREST, 0.78, "share of trials"),
+    )  # fmt: skip
+    (told,) = worst_numbers([guessed.to_json()], {})
+    assert (told.measurement, told.value, told.threshold) == (SUREST, 0.78, None)
 
 
 def test_who_accepts_it_is_named_with_the_reason():

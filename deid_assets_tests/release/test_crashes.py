@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,22 @@ def test_a_lock_is_free_once_its_holder_let_go(tmp_path):
     again = durable.take_lock(tmp_path / "lock", wait=False)
     assert again is not None
     os.close(again)
+
+
+def test_a_lock_on_a_folder_that_was_replaced_meanwhile_is_that_of_the_new_one(tmp_path):
+    """As if a backup were restored while another process waits to decide something."""
+    home, file = tmp_path / "home", tmp_path / "home" / "lock"
+    home.mkdir()
+    held = durable.take_lock(file, wait=False)
+    with ThreadPoolExecutor() as threads:
+        waits = threads.submit(durable.take_lock, file, wait=True)
+        assert wait([waits], timeout=0.2).not_done
+        home.rename(tmp_path / "kept")
+        home.mkdir()
+        os.close(held)
+        got = waits.result(timeout=WAIT)
+    assert durable.take_lock(file, wait=False) is None, "whoever comes later waits for the one that waited"
+    os.close(got)
 
 
 def test_a_write_that_the_system_cuts_short_is_continued(tmp_path, monkeypatch):

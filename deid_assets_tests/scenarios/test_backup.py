@@ -182,6 +182,23 @@ class TestRefused:
         assert code == ERROR and f"lacks lines that the witness {witness} knows" in printed, printed
         assert not home.root.exists()
 
+    def test_a_restore_that_was_interrupted_is_done_again_before_anything_is_decided(self, home, backup, owner, tmp_path):
+        """Killed when the home was moved away, and the backup not yet in its place."""
+        assert deid_here(home.root, "member", "opt-out", "M000000002", "--reason", "asked")[0] == PUBLISHED
+        newer = tmp_path / "newer.age"
+        assert deid_here(home.root, "backup", newer, "--to", public(owner))[0] == PUBLISHED
+        os.rename(home.root, home.root.with_name(f"{home.root.name}.replaced-20261126T000000"))
+        home.restoring.mkdir()
+        for command in (("member", "opt-out", "M000000003", "--reason", "asked"), ("home", "upgrade", "--yes")):
+            code, printed = deid_here(home.root, *command)
+            assert code == ERROR and "`deid restore` it again" in unwrapped(printed), printed
+        assert not (home.store / "journal.jsonl").exists()
+        shutil.rmtree(home.root)
+        code, printed = restored(home, backup, owner)
+        assert code == ERROR and "has decided more since the backup was made" in printed, printed
+        assert restored(home, newer, owner)[0] == PUBLISHED and not home.restoring.exists()
+        assert deid_here(home.root, "member", "opt-out", "M000000003", "--reason", "asked")[0] == PUBLISHED
+
     def test_one_of_another_home(self, home, owner, tmp_path):
         other, file = tmp_path / "other", tmp_path / "other.age"
         assert deid_here(other, "member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")[0] == PUBLISHED

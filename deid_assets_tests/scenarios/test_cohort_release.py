@@ -399,6 +399,22 @@ class TestAttributes:
         refused(summary, "column Copied: ")
         assert "somebody" not in " ".join(summary.reasons)
 
+    @pytest.mark.parametrize("approval", [None, {"by": ["Team Privacy"]}, {"by": ["Anna Muster"]}])
+    def test_what_looks_like_an_identifier_needs_a_second_person(self, tmp_path, approval):
+        names = [f"Person{chr(65 + number % 26)} Family{chr(65 + number // 26)}" for number in range(len(people()))]
+        cohort = [person | {"extra": name} for person, name in zip(people(), names, strict=True)]
+        policy = with_level(
+            attributes=[{"column": "extra", "release_as": "Extra"}],
+            reviewed_attributes={"Extra": "The recipients know everybody in the cohort by name."},
+            approval=approval,
+        )
+        summary = made(tmp_path / "deid", policy, deliver(tmp_path / "in", cohort))
+        if approval == {"by": ["Anna Muster"]}:
+            assert summary.exit_code == PUBLISHED and summary.waiting and summary.release is None, summary
+        else:
+            refused(summary, "column Extra: ")
+            refused(summary, "a second person has to approve the release, too")
+
     @pytest.mark.matrix
     def test_a_year_that_implies_an_age_over_89(self, tmp_path):
         years = [str(2008 - person["age"]) for person in people()]

@@ -1,13 +1,17 @@
 """A delivery of ICD-10-CM is refused whatever the policy says of unknown codes and lists: nothing would be found in it."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
 import pytest
 
 from deid_assets.sources.synthetic.delivery import write_delivery
+from deid_assets.stages import STAGES
 from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import ERROR, deid_here, unwrapped
+from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
 from deid_assets_tests.scenarios.tables_delivery import TABLES, tables_of_synthetic
 
@@ -15,15 +19,19 @@ DOTLESS = ("E119", "E785", "E039", "I10", "J449", "F1020")
 """Codes of ICD-10-CM, of which the first three have the form of external causes in ICD-9-CM."""
 
 
-@pytest.fixture(scope="module", params=[1, 50], ids=["all", "two per cent"])
+@pytest.fixture(scope="module", params=[1, 2, 11, 50], ids=["all", "half", "nine per cent", "two per cent"])
 def delivery(request, tmp_path_factory) -> Path:
-    """Of all claims, or of every fiftieth, the diagnosis is one of ICD-10-CM."""
-    folder = tmp_path_factory.mktemp("icd10")
-    write_delivery(folder / "made", 600, 3)
+    """Of all claims, or of some, the diagnosis is one of ICD-10-CM."""
+    return with_icd10(tmp_path_factory.mktemp("icd10"), 600, request.param)
+
+
+def with_icd10(folder: Path, members: int, every: int) -> Path:
+    """A delivery in which the diagnosis of every so manyth claim is one of ICD-10-CM; returns its folder."""
+    write_delivery(folder / "made", members, 3)
     tables = tables_of_synthetic(folder / "made", folder / "tables")
     codes = ", ".join(f"'{code}'" for code in DOTLESS)
     code = f"list_extract([{codes}], 1 + (hash(no) % {len(DOTLESS)})::INTEGER)"
-    replaced = f"* REPLACE (CASE WHEN no::BIGINT % {request.param} = 0 THEN {code} ELSE dx END AS dx)"
+    replaced = f"* REPLACE (CASE WHEN no::BIGINT % {every} = 0 THEN {code} ELSE dx END AS dx)"
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE claims AS SELECT {replaced} FROM read_csv('{tables}/claims.csv', all_varchar = true)")
         connection.execute(f"COPY claims TO '{tables}/claims.csv' (HEADER)")
@@ -32,12 +40,15 @@ def delivery(request, tmp_path_factory) -> Path:
 
 def test_no_remedy_publishes_it_and_all_are_told_the_same(delivery, tmp_path):
     said = set()
+    nobody = {"code_list": None, "rare_visible_diseases": False}
     for number, (unknown, lists, quarantined) in enumerate(
         [
             ("quarantine", {}, 0.05),
             ("quarantine", {}, 0.2),
+            ("quarantine", nobody, 0.2),
             ("blank", {}, 0.05),
-            ("blank", {"code_list": None, "rare_visible_diseases": False}, 0.2),
+            ("blank", {"code_list": None}, 0.2),
+            ("blank", nobody, 0.2),
         ]
     ):
         home = Home(tmp_path / f"{number}" / "deid").create()
@@ -51,3 +62,48 @@ def test_no_remedy_publishes_it_and_all_are_told_the_same(delivery, tmp_path):
         assert not list(home.releases.glob("*/0*"))
         said.add(told)
     assert len(said) == 1, said
+
+
+@pytest.mark.matrix
+class TestOfFewerThanOneInAHundred:
+    """They may be sensitive ones, which no list finds: whoever has one is not released while others are removed for codes."""
+
+    @pytest.mark.parametrize(
+        ("unknown", "reason"), [("blank", "a code that cannot be read"), ("quarantine", "a claim in quarantine")]
+    )
+    def test_their_members_are_left_out_whatever_becomes_of_the_codes(self, few, tmp_path, unknown, reason):
+        with prepared(tmp_path, few, changed(TABLES, source__unknown_codes=unknown)) as ask:
+            having = set(ask(f"SELECT DISTINCT member FROM read_csv('{few}/claims.csv') WHERE dx IN {DOTLESS}"))
+            removed = ask("SELECT DISTINCT member_id FROM preparation.removed_members")
+            for_it = ask(f"SELECT member_id FROM preparation.removed_members WHERE reason = '{reason}' AND NOT sensitive")
+            drawn = ask("SELECT member_id FROM preparation.released_sample")
+        assert len(having) > 50 and having <= set(removed) and len(having & set(for_it)) > 0.9 * len(having)
+        assert len(drawn) > 500 and not having & set(drawn)
+
+    def test_where_nobody_is_removed_groups_and_the_index_are_blank(self, few, tmp_path):
+        values = changed(TABLES, source__unknown_codes="blank", removal__code_list=None, removal__rare_visible_diseases=False)
+        with prepared(tmp_path, few, values) as ask:
+            removed = ask("SELECT member_id FROM preparation.removed_members WHERE reason <> 'a claim in quarantine'")
+            claims = ask(
+                "SELECT (condition_group, charlson) FROM preparation.grouped_claims"
+                " WHERE claim_id IN (SELECT claim_id FROM intake.claims WHERE unreadable_diagnoses = 1)"
+            )
+        assert not removed and len(claims) > 50 and set(claims) == {(None, None)}
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory) -> Path:
+    """Nine claims in a thousand have a diagnosis of ICD-10-CM."""
+    return with_icd10(tmp_path_factory.mktemp("few"), 3_000, 111)
+
+
+@contextmanager
+def prepared(folder: Path, delivery: Path, values: dict) -> Iterator[Callable[[str], list]]:
+    """Members of the delivery are drawn, and claims grouped; yields what reads the first column of a query on the store."""
+    with pipeline_in(folder / "deid", "tables") as pipeline:
+        write_policy(pipeline.home.policies, values)
+        pipeline.register("few", "tables", delivery)
+        made = pipeline.run("few", [*STAGES["intake"], *STAGES["preparation"]], stages=False).rows
+        assert {"released_sample", "grouped_claims"} <= set(made)
+        with duckdb.connect(pipeline.store_file("few"), read_only=True) as connection:
+            yield lambda sql: [row[0] for row in connection.execute(sql).fetchall()]

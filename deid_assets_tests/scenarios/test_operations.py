@@ -1,6 +1,7 @@
 """Operating a home: re-releases on a schedule, deliveries that are removed, stores past their retention."""
 
 import os
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -10,6 +11,7 @@ from deid_assets.automation.freshness import freshness_check
 from deid_assets.automation.housekeeping import PURGED, REMOVED, removals
 from deid_assets.automation.in_use import state_use
 from deid_assets.automation.rereleases import BECAUSE_TAG, due_for, release_schedule
+from deid_assets.command_line import deliveries
 from deid_assets.definitions import build_definitions
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policies_in
@@ -161,6 +163,22 @@ class TestPurge:
         (line,) = removals(home.home)
         assert (line.what, line.reason) == (PURGED, "contract ended")
         assert home.published_bytes() == before, "releases stay"
+
+    def test_one_that_a_crash_interrupted_is_done_again(self, home, monkeypatch):
+        state_use(home.home, "small", retention_days=30)
+        os.utime(home.store_file(KEY), (1, 1))
+        copied = home.home.deliveries / "small" / KEY
+        copied.mkdir(parents=True)
+
+        def interrupted(folder: Path) -> None:
+            raise RuntimeError("killed")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(deliveries.shutil, "rmtree", interrupted)
+            assert deid_here(home.home.root, "purge", "--yes")[0] == ERROR
+        assert copied.exists()
+        assert deid_here(home.home.root, "purge", "--yes")[0] == PUBLISHED
+        assert not copied.exists() and not home.store_file(KEY).exists()
 
 
 class TestOutcome:

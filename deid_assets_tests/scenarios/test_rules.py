@@ -4,12 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid_here, unwrapped
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of
-from deid_assets_tests.scenarios.policies import write_policy
+from deid_assets_tests.scenarios.policies import SMALL, write_policy
 from deid_assets_tests.scenarios.test_approval import ANNA, BEN, NAME, POLICY, staged
-from deid_assets_tests.scenarios.test_flat_release import people, write_people
+from deid_assets_tests.scenarios.test_cohort_release import SAFE_HARBOR
+from deid_assets_tests.scenarios.test_flat_release import FLAT, people, write_people
 
 __all__ = ["staged"]
 
@@ -114,6 +117,36 @@ def test_without_rules_too_nothing_is_published_past_a_release_that_waits(staged
         assert pipeline.releases == []
         assert deid_here(home.root, "reject", NAME, "--by", ANNA, "--reason", "the policy changed")[0] == PUBLISHED
         assert deid_here(home.root, *run)[0] == PUBLISHED and pipeline.releases == ["flat_table/0002"]
+
+
+LIMITS = {
+    "longitudinal": {"risk.threshold": {"at_most": 0.01}},
+    "flat": {"risk.k": {"at_least": 1000}},
+    "cohort": {"releases.differing_at_least": {"at_least": 50}},
+}
+
+
+@pytest.mark.parametrize("values", [SMALL, FLAT, SAFE_HARBOR], ids=LIMITS)
+def test_a_laxer_policy_of_each_kind_is_neither_run_nor_adopted(values, tmp_path):
+    home = Home(tmp_path / "deid").create()
+    policy = write_policy(tmp_path / "new", values)
+    write_policy(home.policies, values)
+    kind, recipients = getattr(policy, "kind", "longitudinal"), policy.recipients.recipient_class
+    others = [one for one in LIMITS if one != kind]
+    for rules, said in (
+        ({"approvers": [ANNA]}, "every release needs the approval of a person"),
+        ({"recipient_classes": ["students"]}, f"recipients.recipient_class: {recipients!r} is not allowed (students)"),
+        ({"kinds": others}, f"policies of the kind {kind} are not allowed"),
+        ({"laxest": {recipients: LIMITS[kind]}}, f"{next(iter(LIMITS[kind]))}: "),
+        ({"laxest": {"*": LIMITS[kind]}}, f"{next(iter(LIMITS[kind]))}: "),
+        ({"laxest": {"students": LIMITS[kind]}}, f"the rules state limits for students, and none for {recipients!r}"),
+    ):
+        (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules))
+        assert deid_here(home.root, "rules", "set", tmp_path / "rules.yaml", "--by", ANNA)[0] == PUBLISHED
+        for command in (("run", "--policy", policy.name), ("policy", "adopt", tmp_path / "new" / f"{policy.name}.yaml")):
+            code, printed = deid_here(home.root, *command)
+            assert code == ERROR and said in unwrapped(printed) and "is laxer than" in unwrapped(printed), printed
+    assert not (home.policies / policy.name).exists() and not list(home.releases.glob("*/0*"))
 
 
 @pytest.mark.parametrize("harm", ["changed", "removed"])

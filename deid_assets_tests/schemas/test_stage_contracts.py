@@ -2,6 +2,7 @@
 
 import pytest
 
+from deid_assets.methods.preparation.eligibility import UNREADABLE
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.reference.condition_groups import condition_groups
 from deid_assets.reference.known_codes import known_codes
@@ -13,7 +14,6 @@ from deid_assets.schemas.candidate import release_contracts
 from deid_assets.schemas.contract import Role, violations
 from deid_assets.schemas.preparation import CONDITION_GROUPS, PLACE_GROUPS, PROCEDURE_GROUPS, SPECIALTY_GROUPS
 from deid_assets.sources.delivery import CLAIM_COLUMNS, MEMBER_COLUMNS
-from deid_assets.sources.rules import UNREADABLE
 from deid_assets.stages import STAGE_OF
 from deid_assets.store.tables import Query, Table, write_table
 from deid_assets_tests.policy.policy_texts import public_values
@@ -31,6 +31,7 @@ CLAIM = {
     "days_since_first_claim": "0::INTEGER", "diagnosis_1": "'4280'", "diagnosis_2": "'V5789'",
     "diagnosis_3": "'E8889'", "diagnosis_4": "NULL::VARCHAR",
     "further_diagnoses": "'042 V501 E8889'", "unreadable_diagnoses": "0::INTEGER",
+    "unreadable_procedures": "0::INTEGER", "unreadable_places": "0::INTEGER",
 }  # fmt: skip
 
 
@@ -67,7 +68,7 @@ def test_contracts_are_of_assets_that_exist():
 
 def test_canonical_tables_have_the_columns_that_sources_deliver():
     assert tuple(CONTRACTS["members"].columns) == MEMBER_COLUMNS
-    assert tuple(CONTRACTS["claims"].columns) == (*CLAIM_COLUMNS, UNREADABLE)
+    assert tuple(CONTRACTS["claims"].columns) == (*CLAIM_COLUMNS, *UNREADABLE.values())
 
 
 class TestIntake:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from deid_assets.errors import DeliveryError
+from deid_assets.methods.preparation.eligibility import UNREADABLE
 from deid_assets.reference.known_codes import known_codes
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
@@ -176,12 +177,12 @@ def test_tables_have_canonical_columns_and_types(tmp_path):
     taken = take_in(write_tables(tmp_path / "in", [member("m1")], [claim("c1")]))
     members = Table(taken.store, "intake", "members").columns()
     claims = Table(taken.store, "intake", "claims").columns()
-    assert tuple(members) == MEMBER_COLUMNS and tuple(claims) == (*CLAIM_COLUMNS, "unreadable_diagnoses")
+    assert tuple(members) == MEMBER_COLUMNS and tuple(claims) == (*CLAIM_COLUMNS, *UNREADABLE.values())
     assert {name: members[name] for name in ("member_id", "sex", "age", "birth_date", "death_date")} == {
         "member_id": "VARCHAR", "sex": "VARCHAR", "age": "INTEGER", "birth_date": "DATE",
         "death_date": "DATE",
     }  # fmt: skip
-    integers = {"unreadable_diagnoses", "year", "length_of_stay", "pay_delay", "days_since_first_claim"}
+    integers = {*UNREADABLE.values(), "year", "length_of_stay", "pay_delay", "days_since_first_claim"}
     assert {name for name, kind in claims.items() if kind == "INTEGER"} == integers
     assert {name for name, kind in claims.items() if kind == "DATE"} == {"service_date"}
 
@@ -193,14 +194,18 @@ def test_days_since_the_first_claim_pass_over_quarantined_claims(tmp_path):
 
 
 def test_unknown_codes_may_be_blanked_and_are_counted(tmp_path):
-    claims = [claim("c1", cpt="ABCDE", diagnosis_1="heart"), claim("c2", diagnosis_1="428.0", diagnosis_2="heart")]
+    claims = [
+        claim("c1", cpt="ABCDE", diagnosis_1="heart"),
+        claim("c2", diagnosis_1="428.0", diagnosis_2="heart", place="98"),
+    ]
     source = SOURCE.model_copy(update={"unknown_codes": "blank"})
     taken = take_in(write_tables(tmp_path / "in", [member("m1")], claims), source)
     assert taken.report.quarantined == ()
-    assert taken.report.blanked_codes == {"diagnosis_1": 1, "diagnosis_2": 1, "cpt": 1}
+    assert taken.report.blanked_codes == {"diagnosis_1": 1, "diagnosis_2": 1, "cpt": 1, "place": 1}
     kept = taken.frame("claims", "claim_id")
     assert kept["diagnosis_1"].isna().tolist() == [True, False]
     assert kept["unreadable_diagnoses"].tolist() == [1, 1]
+    assert kept["unreadable_procedures"].tolist() == [1, 0] and kept["unreadable_places"].tolist() == [0, 1]
     assert kept["cpt"].isna().all() and kept["diagnosis_2"].isna().all()
 
 

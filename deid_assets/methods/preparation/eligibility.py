@@ -9,7 +9,12 @@ from deid_assets.methods.preparation.rule_figures import may_be_newborn
 from deid_assets.store.tables import Query, Table
 
 DIAGNOSES = ("diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4")
+UNREADABLE = {"diagnosis": "unreadable_diagnoses", "procedure": "unreadable_procedures", "place": "unreadable_places"}
+"""By kind of code in lists: the column of the claims that counts the codes which cannot be read, and are blank."""
 _FURTHER = "string_split(further_diagnoses, ' ')"
+
+UNREAD_CODE = "a code that cannot be read"
+"""Reason to remove a member, in a policy that removes members for codes."""
 
 
 def codes_of_claims(claims: Table) -> str:
@@ -49,6 +54,7 @@ def removed_members(
     quarantined: Table,
     code_book: Table,
     opted_out: Sequence[str],
+    listed_kinds: Sequence[str],
     withdrawn: Sequence[str] = (),
     removed_before: Sequence[str] = (),
 ) -> Query:
@@ -58,7 +64,8 @@ def removed_members(
     infer what was deleted. Members who opted out are removed too; their absence discloses only that. Members with a claim in
     quarantine are also removed, because its content is not known to be harmless. If such a claim names no member exactly, it
     may belong to members whose identifier differs only in case, white space, quotes or leading zeros. (A line that could not
-    be split into fields names nobody and removes nobody.)
+    be split into fields names nobody and removes nobody.) A code that cannot be read may be a sensitive one, so that members
+    with one are removed, too, where codes of its kind are looked for.
 
     Parameters
     ----------
@@ -70,6 +77,8 @@ def removed_members(
         Distinct codes with `removal_reason`, null if the code is no reason for removal.
     opted_out
         Identifiers of members who opted out; `opt_out_match` counts those not in the delivery.
+    listed_kinds
+        Kinds of codes (keys of `UNREADABLE`) in the lists by which members are removed.
     withdrawn
         Identifiers of members who opted out of all releases of the home; they need not be in the delivery.
     removed_before
@@ -80,6 +89,7 @@ def removed_members(
     Query
         member_id, reason, sensitive (whether the reason is in the member's claims).
     """
+    unread = " OR ".join(f"{UNREADABLE[kind]} > 0" for kind in listed_kinds) or "false"
     sql = f"""
         WITH named AS (
             -- A row in quarantine is as it was delivered; identifiers of members have no surrounding blanks.
@@ -98,6 +108,8 @@ def removed_members(
           OR {_alike("member_id")} IN (
             SELECT {_alike("id")} FROM named WHERE id NOT IN (SELECT member_id FROM {members.sql})
           )
+        UNION ALL
+        SELECT DISTINCT member_id, '{UNREAD_CODE}' AS reason, false AS sensitive FROM {claims.sql} WHERE {unread}
         UNION ALL
         SELECT member_id, 'opted out' AS reason, false AS sensitive
         FROM {members.sql}

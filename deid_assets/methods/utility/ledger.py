@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from deid_assets.methods.preparation.eligibility import is_no_newborn, is_procedure
+from deid_assets.methods.preparation.eligibility import UNREAD_CODE, is_no_newborn, is_procedure
 from deid_assets.store.tables import Query, Table, quoted
 
 RELEASED, UNACCOUNTED = "released", "unaccounted"
 
-_OF_MEMBERS = ("opted_out", "withdrew", "sensitive", "claim_in_quarantine")
+_OF_MEMBERS = ("opted_out", "withdrew", "sensitive", "unread_code", "claim_in_quarantine")
 MEMBER_STEPS = (*_OF_MEMBERS, "no_eligible_claim", "sample", "long_tail", "suppression")
 CLAIM_STEPS = ("newborn", "no_procedure", *_OF_MEMBERS, "sample", "long_tail", "suppression")
 """The steps that leave out rows, in the order in which the first that applies counts."""
@@ -32,6 +32,7 @@ REASONS: Mapping[str, str] = {
     "opted_out": "the member opted out",
     "withdrew": "the member opted out of all releases",
     "sensitive": "the member has a sensitive code, or a rare and visible disease",
+    "unread_code": "the member has a code that cannot be read, and may be a sensitive one",
     "claim_in_quarantine": "the member has a claim in quarantine",
     "no_eligible_claim": "the member has no eligible claim",
     "sample": "the member was not drawn for the random sample",
@@ -88,6 +89,7 @@ def member_fates(tables: LedgerTables) -> str:
         WITH removed AS (
             SELECT member_id, CASE WHEN bool_or(reason = 'opted out') THEN 'opted_out'
                 WHEN bool_or(reason = 'withdrew') THEN 'withdrew' WHEN bool_or(sensitive) THEN 'sensitive'
+                WHEN bool_or(reason = '{UNREAD_CODE}') THEN 'unread_code'
                 WHEN bool_or(reason = 'a claim in quarantine') THEN 'claim_in_quarantine'
                 ELSE '{UNACCOUNTED}' END AS fate
             FROM {t.removed.sql} GROUP BY member_id)

@@ -32,8 +32,6 @@ from deid_assets.sources.rules import CLAIM_CODE_COLUMNS
 
 CHANCE = 0.01
 """A number of matches less probable than this is not attributed to chance."""
-LISTED = ("diagnosis", "procedure", "place")
-"""Kinds of codes in the lists of sensitive codes."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,7 @@ def _lists(policy: Policy) -> Iterator[Need]:
     removal = policy.removal
     if removal.removes_members:
         rule = "removal.code_list" if removal.code_list is not None else "removal.rare_visible_diseases"
-        for kind in LISTED if removal.code_list is not None else ("diagnosis",):
+        for kind in removal.listed_kinds:
             yield from _codes(policy, rule, kind)
 
 

@@ -198,6 +198,10 @@ class CodedClaims(Section):
     place: CodedShare | None = Field(0.5, description="share of claims with a place of service; null: claims may have none")
 
 
+LISTED = ("diagnosis", "procedure", "place")
+"""Kinds of codes in the lists of sensitive codes."""
+
+
 class Removal(Section):
     """Members and claims that are never released, and what a delivery must contain for that (methods#removal)."""
 
@@ -251,6 +255,13 @@ class Removal(Section):
     def removes_members(self) -> bool:
         """Whether members are removed because of what their claims reveal."""
         return self.code_list is not None or self.rare_visible_diseases
+
+    @property
+    def listed_kinds(self) -> tuple[str, ...]:
+        """Kinds of codes in the lists by which members are removed."""
+        if self.code_list is not None:
+            return LISTED
+        return ("diagnosis",) if self.rare_visible_diseases else ()
 
     @property
     def factor_at_most(self) -> float | None:

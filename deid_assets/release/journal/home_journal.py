@@ -108,6 +108,8 @@ class HomeJournal:
             named = self._named_heads()
             if named:
                 return [Loss(GONE, _gone(named))]
+            if self.home.restoring.exists():
+                return [Loss(GONE, self._interrupted)]
             return [] if self._is_new() else [Loss(NOT_BEGUN, UPGRADE)]
         if journal.problem:
             return [Loss(JOURNAL, f"{journal.problem}; put the newest journal back from a backup")]
@@ -200,6 +202,8 @@ class HomeJournal:
         named = [*self._named_heads(), *told_elsewhere]
         if named:
             raise ReleaseError(_gone(named))
+        if self.home.restoring.exists():
+            raise ReleaseError(self._interrupted)
 
     def begin_copy(self, key: SigningKey) -> None:
         """Begin the journal of a temporary copy of a home, whose releases name the journal of the home.
@@ -253,6 +257,13 @@ class HomeJournal:
         folders = (folder for folder in release_folders(self.home.releases) if _journal_head(folder))
         named += [f"the manifest of release {folder.parent.name}/{folder.name}" for folder in folders]
         return named + [f"the witness {place}" for place in given_witness() if read_head(place) is not None]
+
+    @property
+    def _interrupted(self) -> str:
+        return (
+            "a backup was being restored here when it was interrupted: `deid restore` it again, or remove "
+            f"{self.home.restoring} to begin a home that remembers nothing"
+        )
 
     def _of_journal(self, journal: Journal, with_witnesses: bool) -> Iterator[Loss]:
         kept = self.file.kept_head()

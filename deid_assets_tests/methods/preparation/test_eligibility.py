@@ -11,6 +11,7 @@ from deid_assets.methods.preparation.eligibility import (
     eligible_members,
     removed_members,
 )
+from deid_assets.policy.sections.longitudinal import LISTED
 from deid_assets.reference.code_book import code_book as code_book_of
 from deid_assets.reference.sensitive import sensitive_codes
 from deid_assets.reference.tables import read_table
@@ -18,7 +19,8 @@ from deid_assets_tests.methods.small_tables import small_store
 
 CLAIM = (
     "claim_id VARCHAR, member_id VARCHAR, service_date DATE, specialty VARCHAR, place VARCHAR, cpt VARCHAR,"
-    " diagnosis_1 VARCHAR, diagnosis_2 VARCHAR, diagnosis_3 VARCHAR, diagnosis_4 VARCHAR, further_diagnoses VARCHAR"
+    " diagnosis_1 VARCHAR, diagnosis_2 VARCHAR, diagnosis_3 VARCHAR, diagnosis_4 VARCHAR, further_diagnoses VARCHAR,"
+    " unreadable_diagnoses INTEGER, unreadable_procedures INTEGER, unreadable_places INTEGER"
 )
 MEMBER = "member_id VARCHAR, birth_date DATE, age INTEGER"
 BORN = datetime.date(2001, 1, 31)
@@ -28,7 +30,8 @@ def claim(name: str, member: str, **values):
     """A claim with nothing in it but what is named."""
     diagnoses = ("diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4", "further_diagnoses")
     names = ("service_date", "specialty", "place", "cpt", *diagnoses)
-    return (name, member, *(values.get(column) for column in names))
+    unreadable = ("unreadable_diagnoses", "unreadable_procedures", "unreadable_places")
+    return (name, member, *(values.get(column) for column in names), *(values.get(column, 0) for column in unreadable))
 
 
 class Delivery:
@@ -46,12 +49,12 @@ class Delivery:
             "book", "kind VARCHAR, code VARCHAR, group_name VARCHAR, is_procedure BOOLEAN, removal_reason VARCHAR", rows
         )
 
-    def query(self, opted_out=(), quarantined=()):
+    def query(self, opted_out=(), quarantined=(), kinds=LISTED):
         rows = self.store.table("quarantined", "source_table VARCHAR, raw_row VARCHAR", quarantined)
-        return removed_members(self.members, self.claims, rows, self.book, opted_out)
+        return removed_members(self.members, self.claims, rows, self.book, opted_out, kinds)
 
-    def removed(self, opted_out=(), quarantined=()):
-        return self.store.rows(self.query(opted_out, quarantined))
+    def removed(self, opted_out=(), quarantined=(), kinds=LISTED):
+        return self.store.rows(self.query(opted_out, quarantined, kinds))
 
     def kept_claims(self, newborn_days=28, drop_non_procedures=True):
         query = eligible_claims(self.members, self.claims, self.book, newborn_days, drop_non_procedures)
@@ -147,7 +150,7 @@ class TestRemovedMembers:
         made = delivery([claim("c1", "m1"), claim("c2", "m2", diagnosis_1="042"), claim("c3", "m3")])
         query = removed_members(
             made.members, made.claims, made.store.table("none", "source_table VARCHAR, raw_row VARCHAR", []), made.book,
-            (), removed_before=["m1", "m2", "not delivered"],
+            (), LISTED, removed_before=["m1", "m2", "not delivered"],
         )  # fmt: skip
         found = made.store.rows(query)
         assert {row[0] for row in found} == {"m1", "m2"} and all(sensitive for _, _, sensitive in found)
@@ -179,6 +182,17 @@ class TestRemovedMembers:
             ("m3", "a claim in quarantine", False),
         ]
         assert len(found) == 3
+
+    @pytest.mark.parametrize(
+        ("kinds", "left"), [(LISTED, ["d", "p", "s"]), (("diagnosis",), ["d"]), ((), [])], ids=["all", "diagnoses", "none"]
+    )
+    def test_a_code_that_cannot_be_read_removes_its_member_where_codes_of_its_kind_are_looked_for(self, delivery, kinds, left):
+        """It may be a sensitive one; but no list found it."""
+        rows = [
+            claim("c1", "d", unreadable_diagnoses=1), claim("c2", "d", unreadable_diagnoses=2), claim("c3", "k"),
+            claim("c4", "p", unreadable_procedures=1), claim("c5", "s", unreadable_places=1),
+        ]  # fmt: skip
+        assert delivery(rows).removed(kinds=kinds) == [(name, "a code that cannot be read", False) for name in left]
 
     def test_members_without_any_code_stay(self, delivery):
         assert delivery([claim("c1", "m1")]).removed() == []

@@ -22,7 +22,7 @@ from deid_assets.methods.utility.ledger import (
 )
 from deid_assets_tests.methods.small_tables import SmallStore, small_store
 
-MEMBERS = ("opted", "withdrew", "sensitive", "quarantine", "nobody", "undrawn", "cut", "flagged", "kept")
+MEMBERS = ("opted", "withdrew", "sensitive", "unread", "quarantine", "nobody", "undrawn", "cut", "flagged", "kept")
 """One member for each fate."""
 
 
@@ -31,8 +31,9 @@ def tables(store: SmallStore, **changes) -> LedgerTables:
     eligible = [member for member in MEMBERS if member != "nobody"]
     removed = [("opted", "opted out", False), ("opted", "HIV", True), ("withdrew", "withdrew", False),
                ("sensitive", "HIV", True), ("sensitive", "a claim in quarantine", False),
+               ("unread", "a code that cannot be read", False), ("unread", "a claim in quarantine", False),
                ("quarantine", "a claim in quarantine", False)]  # fmt: skip
-    not_removed = [member for member in eligible if member not in MEMBERS[:4]]
+    not_removed = [member for member in eligible if member not in MEMBERS[:5]]
     drawn = [member for member in not_removed if member != "undrawn"]
     claims = [(f"of {member}", member, None if member == "nobody" else "99213") for member in MEMBERS]
     claims += [("no procedure", "kept", "X"), ("long tail", "kept", "99213")]
@@ -69,8 +70,8 @@ class TestFates:
         assert found == dict(
             zip(
                 MEMBERS,
-                ("opted_out", "withdrew", "sensitive", "claim_in_quarantine", "no_eligible_claim", "sample", "long_tail",
-                 "suppression", RELEASED),
+                ("opted_out", "withdrew", "sensitive", "unread_code", "claim_in_quarantine", "no_eligible_claim",
+                 "sample", "long_tail", "suppression", RELEASED),
                 strict=True,
             )
         )  # fmt: skip
@@ -81,7 +82,8 @@ class TestFates:
             found = claims_of(store, tables(store))
         assert found == {
             "of opted": "opted_out", "of withdrew": "withdrew", "of sensitive": "sensitive",
-            "of quarantine": "claim_in_quarantine", "of nobody": "newborn", "of undrawn": "sample", "of cut": "long_tail",
+            "of unread": "unread_code", "of quarantine": "claim_in_quarantine", "of nobody": "newborn",
+            "of undrawn": "sample", "of cut": "long_tail",
             "of flagged": "suppression", "of kept": RELEASED, "no procedure": "no_procedure", "long tail": "long_tail",
         }  # fmt: skip
         assert {*found.values()} == {*CLAIM_STEPS, RELEASED}
