@@ -227,6 +227,8 @@ class ReleasePolicy(Section, ABC):
                 del content["removal"][key]  # and from before these
         if content.get("risk", {}).get("worst_class_share_at_most", "") is None:
             del content["risk"]["worst_class_share_at_most"]  # and those from before this one
+        if (content.get("dates") or {}).get("ordered_services_at_most", "") is None:
+            del content["dates"]["ordered_services_at_most"]  # and those from before this one
         for name, spec in self.hierarchies.items() if "hierarchies" in content else ():
             if isinstance(spec, CsvSpec):
                 content["hierarchies"][name]["rows"] = [list(row) for row in spec.rows]

@@ -2,8 +2,11 @@
 
 import pytest
 
+from deid_assets.assessments.ordered_services import HIGH_RISK
+from deid_assets.assessments.registry import required_measurements
 from deid_assets.policy.explanation import explain
 from deid_assets.policy.loading import policy_by_name, policy_from
+from deid_assets.release.public_cells import shape
 from deid_assets_tests.policy.policy_texts import public_values, refusal
 
 DATES = {"derived": "recompute"}
@@ -143,3 +146,16 @@ class TestDates:
         changes["dates"] = {}
         (found,) = refusal(**changes)
         assert "dates.derived" in found and "is missing" in found
+
+    def test_a_limit_on_ordered_services_is_a_gate_and_its_absence_changes_no_hash(self):
+        silent, limited = (
+            policy_from(public_values(**with_dates(**changes))) for changes in ({}, {"ordered_services_at_most": 0.1})
+        )
+        assert "ordered_services_at_most" not in silent.content()["dates"]
+        assert silent.hash != limited.hash
+        gates = [{r.measurement: r.threshold for r in required_measurements(one)} for one in (silent, limited)]
+        assert HIGH_RISK not in gates[0] and gates[1][HIGH_RISK] == 0.1
+        assert shape(silent, "dates") == shape(limited, "dates"), "a limit that only refuses draws no fresh noise"
+        assert "of the members may share demographics and any three consecutive" in explain(limited)
+        (found,) = refusal(**with_dates(ordered_services_at_most=0.5))
+        assert "ordered_services_at_most: 0.5 is not allowed" in found

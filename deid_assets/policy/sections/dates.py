@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Section
+from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Probability, Section
 
 Width = Annotated[int, Field(ge=2, le=366)]
 
@@ -36,6 +36,11 @@ class Dates(Section):
     derived: Literal["recompute", "drop"] = Field(
         description="whether length of stay, payment delay and days since first claim are computed again from the released "
         "dates, or not released: their true values would undo the drawing"
+    )
+    ordered_services_at_most: Probability | None = Field(
+        None,
+        description="highest share of released members whose demographics and most dangerous three consecutive services, in "
+        "order, are shared by too few members of the population; null: measured and reported",
     )
 
     @model_validator(mode="after")
