@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -384,9 +383,9 @@ def demographics_of_canaries(
             }
         before = Before(earlier_rolls(members_of(groups), tags), ever, leavers)
         found = as_certain(certain, attack(tables, before))
-    return (
-        found + ordered_services_of_canaries(policy, levels, like, partial(attack, earlier=before)) if policy.dates else found
-    )
+    if policy.dates is None:
+        return found
+    return found + ordered_services_of_canaries(policy, levels, like, lambda planted: attack(planted, before))
 
 
 def _members_of_pairs(groups: Sequence[Group]) -> Iterator[int]:

@@ -1,6 +1,6 @@
 """Three consecutive services in order as something that an adversary knows, where dates are released."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -28,6 +28,11 @@ METHOD = "ordered_services"
 INTERVAL = "service_interval"
 
 
+def _told(policy: Policy) -> list[str]:
+    """The columns of a claim that are known besides the intervals between services."""
+    return [column for column in claim_columns(policy) if column not in (INTERVAL, "service_order")]
+
+
 def ordered_services_risk(
     policy: Policy, levels: Mapping[str, int], population: Table, released: Table, tables: Mapping[str, Table]
 ) -> OrderedRisk:
@@ -44,7 +49,7 @@ def ordered_services_risk(
     """
     own, names = tables["truncated_claims"], policy.quasi_identifiers.claim_names
     ((stored, shown),) = released_date_columns(policy).items()
-    told = [column for column in claim_columns(policy) if column != INTERVAL]
+    told = _told(policy)
     of_claims = generalized_claims(own, tables["value_domains"], {column: levels[column] for column in names}, [stored])
     demographics, k = member_columns(policy), smallest_safe_class(policy)
     sizes = population.arrays(
@@ -92,7 +97,7 @@ def ordered_services_of_canaries(
     found: list[tuple[int, float, float]] = []
 
     def add(
-        services: list[dict[str, object]], size: int, own: Mapping[str, object], risky: float, released: bool = True
+        services: Sequence[Mapping[str, object]], size: int, own: Mapping[str, object], risky: float, released: bool = True
     ) -> None:
         claims.extend(PlantedClaim(len(members), told, day=10 * place) for place, told in enumerate(services))
         members.append(PlantedMember(own, own, released))
@@ -101,7 +106,7 @@ def ordered_services_of_canaries(
 
     for number in range(enough - 1):
         add([plain] * CONSECUTIVE, enough, {}, 0, released=number < 2)
-    for column in claim_columns(policy):
+    for column in (INTERVAL, *_told(policy)):
         alone, shared = ({column: next(values)} for _ in range(2))
         add([plain, alone, plain], 1, {}, 1)
         add([plain, plain, alone], 1, {}, 1)

@@ -115,8 +115,9 @@ class TestWorkingAttacks:
     def test_find_them_at_coarser_levels(self, canaries, attack):
         assert getattr(canaries, attack)().share == 1
 
-    def test_days_without_dates_have_an_order_too(self, store):
-        dated = dated_policy()
+    @pytest.mark.parametrize("in_order", [False, True])
+    def test_days_without_dates_have_an_order_too(self, store, in_order):
+        dated = dated_policy(in_order)
         dated["dates"]["format"] = "days_since_first_service"
         del dated["quasi_identifiers"]["claims"][1]
         assert Canaries(store, policy_from(dated)).demographic_risk().share == 1

@@ -147,6 +147,20 @@ class TestDates:
         (found,) = refusal(**changes)
         assert "dates.derived" in found and "is missing" in found
 
+    def test_the_order_of_intervals_is_judged_where_a_policy_says_that_it_is_known(self):
+        order = {"column": "service_order", "release_as": "LastTwoIntervals", "hierarchy": "as_it_is"}
+        silent = policy_from(public_values(**with_dates()))
+        assert "intervals_known" not in silent.content()["dates"]
+        known = policy_from(public_values(**with_dates(judged=[*JUDGED, order], intervals_known="in_order")))
+        assert known.dates.columns == ("service_interval", "service_period", "service_order")
+        assert known.hash != silent.hash and "which interval followed which" in explain(known)
+        (found,) = refusal(**with_dates(intervals_known="in_order"))
+        assert "service_order is missing" in found
+        (found,) = refusal(**with_dates(judged=[*JUDGED, order]))
+        assert "goes with dates.intervals_known: in_order" in found
+        (found,) = refusal(**with_dates(judged=[*JUDGED, order], intervals_known="in_order", width=6))
+        assert "in_order compares pairs of bins" in found and "at least 7 days" in found
+
     def test_a_limit_on_ordered_services_is_a_gate_and_its_absence_changes_no_hash(self):
         silent, limited = (
             policy_from(public_values(**with_dates(**changes))) for changes in ({}, {"ordered_services_at_most": 0.1})

@@ -26,16 +26,20 @@ from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 KEY = "synthetic-3000-1"
 
 
-def dated_policy() -> dict:
-    """The small policy with dates instead of places and stays: as precise as so few members allow."""
+def dated_policy(in_order: bool = False) -> dict:
+    """The small policy with dates instead of places and stays: as precise as so few members allow, whose order is not known."""
     claims = [
         {"column": "service_interval", "release_as": "DaysSinceLastService", "hierarchy": "as_it_is"},
         {"column": "service_period", "release_as": "ServicePeriod", "hierarchy": "as_it_is"},
     ]
+    dates = {"anchor": "year", "width": 364, "derived": "drop", "narrower": {"width": 300, "class_size_at_least": 100}}
+    if in_order:
+        claims.append({"column": "service_order", "release_as": "LastTwoIntervals", "hierarchy": "as_it_is"})
+        dates["intervals_known"] = "in_order"
     return changed(
         SMALL,
         long_tail={"method": "bins", "width": 5, "risk": 0.1, "unit": "member", "score": "balanced"},
-        dates={"anchor": "year", "width": 364, "derived": "drop", "narrower": {"width": 300, "class_size_at_least": 100}},
+        dates=dates,
         quasi_identifiers__claims=claims,
         hierarchies__as_it_is={"kind": "fixed"},
     )
@@ -195,6 +199,18 @@ def test_ordered_services_refuse_where_the_policy_limits_them(tmp_path):
         summary = pipeline.run(KEY)
         assert summary.exit_code == REFUSED and summary.release is None
         assert any(check.startswith("ordered_services_risk_within_threshold") for check in summary.failed_checks), summary
+
+
+@pytest.mark.matrix
+def test_dates_that_pass_without_the_order_of_intervals_are_refused_where_it_is_known(tmp_path):
+    root = tmp_path / "deid"
+    write_policy(Home(root).create().policies, dated_policy(in_order=True))
+    with pipeline_in(root) as pipeline:
+        pipeline.synthetic(KEY, 3_000, seed=1)
+        summary = pipeline.run(KEY)
+        assert summary.exit_code == REFUSED and "Failed gates: share at high risk" in summary.reasons[0]
+        known = pipeline.table(KEY, "adversary_power")
+        assert "service_order" in known.query(f"SELECT DISTINCT quasi_identifier FROM {known.sql}").iloc[:, 0].tolist()
 
 
 def test_dates_that_were_not_drawn_anew_refuse():

@@ -6,6 +6,9 @@ from deid_assets.policy.hierarchies.specs import FixedSpec
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import DATE_COLUMNS, OTHER_RELEASE_COLUMNS
 
+NARROWEST_IN_ORDER = 7
+"""Days in the narrowest bins whose pairs are fewer than the 32,767 values that a column of the kernel can have."""
+
 
 def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield (path, message) for each problem."""
@@ -26,6 +29,8 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
         path = (*claims, listed[column])
         if dates is None:
             yield (*path, "column"), f"{column} is derived from released dates, but this policy has no section dates"
+        elif column == "service_order" and dates.intervals_known == "alone":
+            yield (*path, "column"), f"{column} goes with dates.intervals_known: in_order, and this policy says alone"
         elif column not in wanted:
             yield (*path, "column"), f"{column} would disclose dates, but format {dates.format} releases none"
         hierarchy = policy.hierarchies.get(policy.quasi_identifiers.claims[listed[column]].hierarchy)
@@ -46,6 +51,12 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
                 "is member_year, but the year of a claim follows from its released date, after the long tail is cut: claims "
                 "change years, so a cut within a year would not hold in the release; with dates, use member"
             ),
+        )
+    if dates.intervals_known == "in_order" and dates.narrowest < NARROWEST_IN_ORDER:
+        yield (
+            ("dates", "intervals_known"),
+            f"in_order compares pairs of bins, of which {dates.narrowest} days make too many: bins need at least "
+            f"{NARROWEST_IN_ORDER} days",
         )
     if dates.study_end == "clip" and dates.derived == "recompute":
         yield (

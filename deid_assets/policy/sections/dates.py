@@ -37,6 +37,11 @@ class Dates(Section):
         description="whether length of stay, payment delay and days since first claim are computed again from the released "
         "dates, or not released: their true values would undo the drawing"
     )
+    intervals_known: Literal["alone", "in_order"] = Field(
+        "alone",
+        description="what an adversary may know of intervals: each alone, or also which followed which, so that service_order, "
+        "the bins of the two intervals before a service, must be listed as a quasi-identifier",
+    )
     ordered_services_at_most: Probability | None = Field(
         None,
         description="highest share of released members whose demographics and most dangerous three consecutive services, in "
@@ -57,4 +62,5 @@ class Dates(Section):
     @property
     def columns(self) -> tuple[str, ...]:
         """The quasi-identifiers by which the dates are judged; without them the dates would be released unjudged."""
-        return ("service_interval", "service_period") if self.format == "dates" else ("service_interval",)
+        period = ("service_period",) if self.format == "dates" else ()
+        return ("service_interval", *period, *(("service_order",) if self.intervals_known == "in_order" else ()))
