@@ -29,7 +29,7 @@ _NAMES_FILES = ("file", "table")
 """Keys of a source or a table of people that name a file: file names may contain names of people."""
 
 
-_LATER_KEYS_OF_DATES = {"ordered_services_at_most": None, "intervals_known": "alone"}
+_LATER_KEYS_OF_DATES: Mapping[str, Any] = {"ordered_services_at_most": None, "intervals_known": "alone", "connected": []}
 _LATER_KEYS_OF_REMOVAL = ("absence_factor_at_most", "disappearance_posterior_at_most")
 """Keys that policies of earlier versions do not have, and whose null changes nothing."""
 

@@ -161,6 +161,22 @@ class TestDates:
         (found,) = refusal(**with_dates(judged=[*JUDGED, order], intervals_known="in_order", width=6))
         assert "in_order compares pairs of bins" in found and "at least 7 days" in found
 
+    def test_connected_dates_need_a_released_distance_and_a_name_of_their_own(self):
+        discharge = {"offset": "length_of_stay", "release_as": "DischargeDate"}
+        policy = policy_from(
+            public_values(**with_dates(connected=[discharge, {"offset": "pay_delay", "release_as": "PaidDate"}]))
+        )
+        assert [one.release_as for one in policy.dates.connected] == ["DischargeDate", "PaidDate"]
+        assert "connected" not in policy_from(public_values(**with_dates())).content()["dates"]
+        assert "DischargeDate follows the date of service" in explain(policy)
+        without = ("length_of_stay", "days_since_first_claim")
+        for changes in ({"derived": "drop", "without": without}, {"without": without[:1]}):
+            (found,) = refusal(**with_dates(connected=[discharge], **changes))
+            assert "dates.connected[0].offset: length_of_stay is not released" in found
+        for name in ("LengthOfStay", "ServiceDate", "paydelay"):
+            (found,) = refusal(**with_dates(connected=[discharge | {"release_as": name}]))
+            assert f"the release already has a column {name}" in found
+
     def test_a_limit_on_ordered_services_is_a_gate_and_its_absence_changes_no_hash(self):
         silent, limited = (
             policy_from(public_values(**with_dates(**changes))) for changes in ({}, {"ordered_services_at_most": 0.1})

@@ -45,6 +45,28 @@ def dated_policy(in_order: bool = False) -> dict:
     )
 
 
+def connected_policy() -> dict:
+    """The small policy with dates of service, discharge and payment, and an adversary who knows one value of each column."""
+    policy = dated_policy()
+    policy["dates"] |= {
+        "derived": "recompute",
+        "connected": [
+            {"offset": "length_of_stay", "release_as": "DischargeDate"},
+            {"offset": "pay_delay", "release_as": "PaidDate"},
+        ],
+    }
+    policy["quasi_identifiers"]["claims"].append(
+        {"column": "length_of_stay", "release_as": "LengthOfStay", "hierarchy": "length_of_stay"}
+    )
+    levels = [{"name": "days", "width": 1}, {"name": "two classes", "starts": [0, 300], "labels": ["under 300", "300+"]}]
+    policy["hierarchies"]["length_of_stay"] = {"kind": "intervals", "from": 0, "levels": levels}
+    policy["dimensions"].append({"name": "length_of_stay", "columns": ["length_of_stay"]})
+    policy["adversary"] = {"power": 1}
+    policy["neighbor_attack"]["given_membership"]["at_most"] = 0.3
+    policy["risk"]["max_high_risk_share"] = 0.1
+    return policy
+
+
 @pytest.fixture(scope="module")
 def released(tmp_path_factory) -> Iterator[tuple[Pipeline, Path]]:
     root = tmp_path_factory.mktemp("dated") / "deid"
@@ -211,6 +233,31 @@ def test_dates_that_pass_without_the_order_of_intervals_are_refused_where_it_is_
         assert summary.exit_code == REFUSED and "Failed gates: share at high risk" in summary.reasons[0]
         known = pipeline.table(KEY, "adversary_power")
         assert "service_order" in known.query(f"SELECT DISTINCT quasi_identifier FROM {known.sql}").iloc[:, 0].tolist()
+
+
+@pytest.mark.matrix
+def test_connected_dates_follow_from_what_is_released(tmp_path):
+    root = tmp_path / "deid"
+    write_policy(Home(root).create().policies, connected_policy())
+    with pipeline_in(root) as pipeline:
+        pipeline.synthetic(KEY, 3_000, seed=1)
+        summary = pipeline.run(KEY)
+        assert summary.release is not None and not summary.failed_checks, summary
+        data = summary.release / "data"
+        claims = f"read_csv('{data / 'Claims.csv'}', types = {{'PayDelay': 'VARCHAR', 'LengthOfStay': 'VARCHAR'}})"
+        assert duckdb.sql(f"FROM {claims}").columns[-2:] == ["DischargeDate", "PaidDate"]
+        stays, paid, wrong = duckdb.sql(
+            f"""SELECT count(DischargeDate), count(PaidDate), count_if(
+                    (DischargeDate IS NOT NULL) <> (ServiceDate IS NOT NULL AND coalesce(LengthOfStay = 'under 300', false))
+                    OR coalesce(DischargeDate - ServiceDate NOT BETWEEN 0 AND 299, false)
+                    OR (PaidDate - ServiceDate) IS DISTINCT FROM try_cast(PayDelay AS INTEGER) AND ServiceDate IS NOT NULL)
+                FROM {claims}"""
+        ).fetchall()[0]
+        assert stays > 100 and paid > 1000 and wrong == 0
+        told = json.loads((data / "dates.json").read_text())["connected"]
+        assert told["DischargeDate"] == "drawn within the released length_of_stay"
+        described = json.loads((data / "dictionary.json").read_text())
+        assert "date of discharge" in json.dumps(described)
 
 
 def test_dates_that_were_not_drawn_anew_refuse():

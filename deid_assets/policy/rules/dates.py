@@ -74,8 +74,19 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
                     (f"{column} is dropped by dates.derived: drop; remove the column, or use recompute"),
                 )
     names = {name.lower() for name in (*OTHER_RELEASE_COLUMNS, *(qi.release_as for qi in policy.quasi_identifiers.all))}
-    if dates.release_as.lower() in names:
-        yield ("dates", "release_as"), f"the release already has a column {dates.release_as}"
+    released: list[tuple[tuple[str | int, ...], str]] = [(("dates", "release_as"), dates.release_as)]
+    released += [(("dates", "connected", number, "release_as"), one.release_as) for number, one in enumerate(dates.connected)]
+    for place, name in released:
+        if name.lower() in names:
+            yield place, f"the release already has a column {name}"
+        names.add(name.lower())
+    for number, one in enumerate(dates.connected):
+        if dates.derived == "drop" or (one.offset == "length_of_stay" and one.offset not in listed):
+            yield (
+                ("dates", "connected", number, "offset"),
+                f"{one.offset} is not released, so that a date connected by it would tell more than what is judged; use "
+                "derived: recompute, and list length_of_stay as a quasi-identifier, or remove the date",
+            )
     delivered = policy.source.claims if policy.source.kind == "tables" else None
     if delivered is not None and "service_date" not in delivered.columns:
         yield ("source", "claims", "columns"), "service_date is not delivered, so no dates can be released"

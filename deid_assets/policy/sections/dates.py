@@ -18,6 +18,16 @@ class NarrowerBins(Section):
     )
 
 
+class ConnectedDate(Section):
+    """A second date of a claim, which keeps its released distance to the date of service."""
+
+    offset: Literal["length_of_stay", "pay_delay"] = Field(
+        description="its distance to the date of service, as far as the release shows it: the length of stay gives the "
+        "discharge, the payment delay the payment"
+    )
+    release_as: ColumnName = Field(description="name of the column in the release")
+
+
 class Dates(Section):
     """Dates of service, redrawn within generalized intervals around an anchor."""
 
@@ -36,6 +46,10 @@ class Dates(Section):
     derived: Literal["recompute", "drop"] = Field(
         description="whether length of stay, payment delay and days since first claim are computed again from the released "
         "dates, or not released: their true values would undo the drawing"
+    )
+    connected: tuple[ConnectedDate, ...] = Field(
+        (),
+        description="dates connected to that of service; each follows from the released distance and tells nothing beyond it",
     )
     intervals_known: Literal["alone", "in_order"] = Field(
         "alone",
