@@ -6,6 +6,8 @@ The candidate's assets materialize them; the gate compares the staged files with
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from deid_assets.assessments.released_rows import released_date_columns
 from deid_assets.methods.candidate import released_tables
 from deid_assets.methods.candidate.provider_suppression import (
@@ -20,6 +22,10 @@ from deid_assets.store.tables import Table
 
 Levels = Mapping[str, int]
 """Level of every quasi-identifier at the chosen node."""
+
+
+_DAYS_AT_MOST = 3 * 366
+"""Days of three years: a label that holds so many has no end."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ def claims_query(
 
     With claim_id, which is never released, its rows can be compared with what was delivered.
     """
-    return released_tables.release_claims(
+    rows = released_tables.release_claims(
         identified_claims(policy, claims.truncated, claims.grouped),
         profiles,
         suppressed,
@@ -85,3 +91,23 @@ def claims_query(
         released_date_columns(policy),
         with_claim_id,
     )
+    if policy.dates is None:
+        return rows
+    names = policy.quasi_identifiers.claim_names
+    connected = {
+        one.release_as: ("PayDelay", None)
+        if one.offset == "pay_delay"
+        else (names[one.offset], days_of_labels(policy, one.offset, levels[one.offset]))
+        for one in policy.dates.connected
+    }
+    return released_tables.with_connected_dates(rows, policy.dates.release_as, connected)
+
+
+def days_of_labels(policy: Policy, column: str, level: int) -> dict[str, tuple[int, int]]:
+    """Fewest and most days of each label of a level; labels without an end are not among them."""
+    hierarchy, days = policy.hierarchy_of(column), np.arange(_DAYS_AT_MOST + 1)
+    days = days[hierarchy.rule.covers(days)]
+    found: dict[str, tuple[int, int]] = {}
+    for day, label in zip(days.tolist(), hierarchy.labels(days.tolist(), level).tolist(), strict=True):
+        found[label] = found.get(label, (day, day))[0], day
+    return {label: (low, high) for label, (low, high) in found.items() if high < _DAYS_AT_MOST}

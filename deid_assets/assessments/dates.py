@@ -19,7 +19,9 @@ def date_columns(policy: Policy, eligible: Table) -> dated.DateColumns:
     """Properties of the columns derived from dates under this policy and delivery."""
     dates = policy.dates_section
     first_year, _ = dated.delivered_years(eligible)
-    return dated.DateColumns(dates.narrowest, dates.anchor, dates.format != "dates", dates.derived, first_year)
+    return dated.DateColumns(
+        dates.narrowest, dates.anchor, dates.format != "dates", dates.derived, first_year, "service_order" in dates.columns
+    )
 
 
 def redrawing(policy: Policy, eligible: Table) -> Redrawing:

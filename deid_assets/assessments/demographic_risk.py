@@ -61,6 +61,13 @@ from deid_assets.assessments.number_of_claims import (
     number_of_claims_measurements,
     number_of_claims_risk,
 )
+from deid_assets.assessments.ordered_services import (
+    HIGH_RISK,
+    METHOD,
+    ordered_services_measurements,
+    ordered_services_of_canaries,
+    ordered_services_risk,
+)
 from deid_assets.assessments.planted_members import PlantedClaim, PlantedMember, members_of, plant_members
 from deid_assets.assessments.planting import Group, as_certain, demographic_groups, plant, planted_store, released_sizes
 from deid_assets.assessments.released_rows import original_members, profiles_query
@@ -71,6 +78,7 @@ from deid_assets.methods.candidate.released_tables import generalized_members
 from deid_assets.methods.disclosure.absence import NO_BOUND, absence_numbers, absence_posterior, removed_for_claims
 from deid_assets.methods.disclosure.demographic_classes import DemographicRisk, demographic_class_sizes, demographic_risk
 from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
+from deid_assets.methods.disclosure.ordered_services import OrderedRisk
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table, write_table, write_view
@@ -185,7 +193,7 @@ def measured_demographics(
     risk = demographics_of(
         policy, tables["member_profiles"], tables["value_domains"], levels,
         tables["release_members"].sql, tables["release_days_in_hospital"].sql,
-        NumberedClaims(tables["truncated_claims"], tables["release_claims"]),
+        tables,
     )  # fmt: skip
     alone = risk.demographics
     absence = absence_numbers(tables["eligible_members"], tables["removed_members"], alone.released + before)
@@ -200,7 +208,7 @@ def measured_demographics(
     measured = (
         *demographic_measurements(policy, alone, *absence),
         *absence_measurements(policy, absent.by_class),
-        *number_of_claims_measurements(policy, risk.with_number_of_claims),
+        *measurements_with_claims(policy, risk),
         *changes_measured(policy, changes, alone.released),
         *rotation_measurements(policy, newly),
     )
@@ -218,16 +226,20 @@ class MemberRisk:
         By demographics alone.
     with_number_of_claims
         By demographics and the bin of the number of claims.
+    with_ordered_services
+        By demographics and three consecutive services, if dates are released.
     """
 
     demographics: DemographicRisk
     with_number_of_claims: DemographicRisk
+    with_ordered_services: OrderedRisk | None = None
 
 
 def demographics_of(
-    policy: Policy, profiles: Table, domains: Table, levels: Mapping[str, int], members: str, days: str, claims: NumberedClaims
-) -> MemberRisk:
-    """Sizes of the demographic classes of released rows, counted in the population; also with the number of claims."""
+    policy: Policy, profiles: Table, domains: Table, levels: Mapping[str, int], members: str, days: str,
+    tables: Mapping[str, Table],
+) -> MemberRisk:  # fmt: skip
+    """Sizes of the demographic classes of released rows, counted in the population; also with what `tables` say of claims."""
     columns = member_columns(policy)
     of_members = {column: levels[column] for column in columns}
     file = profiles.file
@@ -236,7 +248,19 @@ def demographics_of(
     write_table(released, profiles_query(policy, members, days))
     sizes = population.arrays(demographic_class_sizes(population, released, columns))
     alone = demographic_risk(sizes["population_size"], sizes["released_size"], smallest_safe_class(policy))
-    return MemberRisk(alone, number_of_claims_risk(policy, population, released, claims))
+    claims = NumberedClaims(tables["truncated_claims"], tables["release_claims"])
+    return MemberRisk(
+        alone,
+        number_of_claims_risk(policy, population, released, claims),
+        ordered_services_risk(policy, levels, population, released, tables) if policy.dates else None,
+    )
+
+
+def measurements_with_claims(policy: Policy, risk: MemberRisk) -> tuple[Measurement, ...]:
+    """What demographics disclose together with the number of claims, and with ordered services if dates are released."""
+    ordered = risk.with_ordered_services
+    numbered = number_of_claims_measurements(policy, risk.with_number_of_claims)
+    return numbered if ordered is None else (*numbered, *ordered_services_measurements(policy, ordered))
 
 
 def demographic_measurements(
@@ -313,6 +337,8 @@ def demographics_of_canaries(
     finds a smaller factor. One who was released before is not eligible any more, and does not count.
 
     Of four who were released before and had not left, one is not delivered any more, and one of the others is newly removed.
+
+    Where dates are released, those of `ordered_services_of_canaries` follow.
     """
     groups = demographic_groups(member_columns(policy), enough)
     sizes = np.array(released_sizes(groups))
@@ -356,7 +382,10 @@ def demographics_of_canaries(
                 DISAPPEARANCE_FACTOR: 1 / policy.rotation,
             }
         before = Before(earlier_rolls(members_of(groups), tags), ever, leavers)
-        return as_certain(certain, attack(tables, before))
+        found = as_certain(certain, attack(tables, before))
+    if policy.dates is None:
+        return found
+    return found + ordered_services_of_canaries(policy, levels, like, lambda planted: attack(planted, before))
 
 
 def _members_of_pairs(groups: Sequence[Group]) -> Iterator[int]:
@@ -407,15 +436,16 @@ def _by_rotation(policy: Policy) -> Limit | None:
 
 DEMOGRAPHIC_RISK = Assessment(
     NAME,
-    version="8",
-    policy_sections=("demographics", "removal", "number_of_claims", "rotation"),
+    version="9",
+    policy_sections=("demographics", "removal", "number_of_claims", "rotation", "dates"),
     inputs=(
         "eligible_members", "removed_members", "member_profiles", "truncated_claims", "value_domains", "pseudonym_crosswalk",
         "chosen_generalization", *CANDIDATE,
     ),
     measure=assess,
     report_table=report_table,
-    shaped_by={"demographic_risk": ("demographics",), "number_of_claims": ("demographics", "number_of_claims")},
+    shaped_by={"demographic_risk": ("demographics",), "number_of_claims": ("demographics", "number_of_claims"),
+               METHOD: ("demographics",)},
     gates=(
         Gate(
             DEMOGRAPHIC,
@@ -434,6 +464,18 @@ DEMOGRAPHIC_RISK = Assessment(
             "population.",
             HALF,
             lambda policy: None if policy.number_of_claims is None else _max_sup(policy),
+        ),
+        Gate(
+            HIGH_RISK,
+            "ordered_services_risk_within_threshold",
+            "At most the allowed share of the released members share demographics and their most dangerous three consecutive "
+            "services, in order, with too few members of the population.",
+            "Released members whose demographics and most dangerous three consecutive services, in order and with the bins of "
+            "the intervals between them, are shared by too few members of the population.",
+            HALF,
+            lambda policy: limit_of(policy.dates_section.ordered_services_at_most),
+            applies=lambda policy: policy.dates is not None,
+            remedy="Make dates.width or dates.anchor coarser, or a column of the claims; no level of the lattice changes dates",
         ),
         Gate(
             ABSENCE_POSTERIOR,

@@ -10,6 +10,7 @@ from deid_assets.assessments.demographic_risk import DEMOGRAPHIC
 from deid_assets.assessments.evidence import Measurement, counted
 from deid_assets.assessments.membership_changes import CAME
 from deid_assets.assessments.number_of_claims import NUMBERED
+from deid_assets.assessments.ordered_services import METHOD, ORDERED
 from deid_assets.assessments.population_estimates import SMALL_CLASSES
 from deid_assets.assessments.provider_graph_attack import AFTER, BEFORE, KINDS, SHOWN
 from deid_assets.assessments.record_risk import flat_measurements
@@ -42,6 +43,7 @@ def _named(policy: Policy) -> Iterator[tuple[str, str, str]]:
     yield DEMOGRAPHIC, _RELEASED, "demographic_risk"
     yield "smallest_demographic_class", "members", "demographic_risk"
     yield NUMBERED, _RELEASED, "number_of_claims"
+    yield from ((name, _RELEASED, METHOD) for name in (ORDERED if policy.dates else ()))
     yield CAME, _RELEASED, "membership_changes"
     yield "voter_list_not_in_the_file", _RELEASED, "marketer_risk"
     yield "inpatient_not_in_the_file", _RELEASED, "marketer_risk"

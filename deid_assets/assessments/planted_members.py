@@ -1,10 +1,12 @@
 """Canaries in the tables of a longitudinal delivery and its release: members, claims, labels at their levels."""
 
+import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from deid_assets.assessments.planting import PLAIN, Group, plant
+from deid_assets.assessments.released_rows import released_date_columns
 from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table
@@ -17,7 +19,7 @@ IDENTIFIERS = {"provider": ("provider_id", "ProviderID"), "vendor": ("vendor_id"
 
 @dataclass(frozen=True)
 class PlantedClaim:
-    """A claim: values by column, default PLAIN, and whether it is released."""
+    """A claim: values by column, default PLAIN, and whether it is released; with its day, if the policy releases dates."""
 
     member: int
     values: Mapping[str, object]
@@ -25,6 +27,7 @@ class PlantedClaim:
     provider: str | None = None
     charlson: str = "0"
     released: bool = True
+    day: int | None = None
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,7 @@ def _claims(policy: Policy, claims: Sequence[PlantedClaim]) -> list[dict[str, ob
     return [
         {"claim_id": f"claim {number}", "member_id": _member_id(claim.member), "year": claim.year}
         | {column: _value(claim.values, column) for column in columns}
+        | {column: _day(policy, claim.day) for column in released_date_columns(policy)}
         | {identifier: claim.provider for identifier, _ in IDENTIFIERS.values()}
         for number, claim in enumerate(claims)
     ]
@@ -170,7 +174,14 @@ def _release_claims(policy: Policy, levels: Mapping[str, int], claims: Sequence[
     return [
         {"MemberID": PSEUDONYM + claim.member, "Year": f"Y{claim.year}", "CharlsonIndex": claim.charlson}
         | {qi.release_as: label(_value(claim.values, qi.column), levels[qi.column]) for qi in listed}
+        | {column: _day(policy, claim.day) for column in released_date_columns(policy).values()}
         | {identifier: providers.get(claim.provider) for _, identifier in IDENTIFIERS.values()}
         for claim in claims
         if claim.released
     ]
+
+
+def _day(policy: Policy, day: int | None) -> datetime.date | int | None:
+    """A day of service as tables show it."""
+    dated = day is not None and policy.dates_section.format == "dates"
+    return datetime.date(2000, 1, 1) + datetime.timedelta(day) if dated and day is not None else day

@@ -36,7 +36,8 @@ def release_lineage(policy: Policy) -> dict[str, dict[str, list[str]]]:
             "SupLOS": ["truncated_claims.length_of_stay"],
         }
         | {qi.release_as: [f"truncated_claims.{qi.column}"] for qi in columns.claims}
-        | {name: [f"truncated_claims.{column}"] for column, name in released_date_columns(policy).items()},
+        | {name: [f"truncated_claims.{column}"] for column, name in released_date_columns(policy).items()}
+        | {one.release_as: [f"truncated_claims.{one.offset}"] for one in (policy.dates.connected if policy.dates else ())},
     }
 
 

@@ -26,7 +26,8 @@ from deid_assets.store.tables import Table, write_table
     policy_sections=["dates"],
     kinds=("duckdb", "numpy"),
     derived_columns={
-        column: ["eligible_claims.service_date"] for column in ("service_day", "service_interval", "service_period")
+        column: ["eligible_claims.service_date"]
+        for column in ("service_day", "service_interval", "service_period", "service_order")
     },
 )
 def dated_claims(

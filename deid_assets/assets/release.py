@@ -17,7 +17,7 @@ from deid_assets.assessments.cross_release_risk import cross_release_refusals, e
 from deid_assets.assessments.cumulative_attacks import cumulative_refusals, naming_releases
 from deid_assets.assessments.dates import date_refusals, released_dates
 from deid_assets.assessments.delivered_values import kept_by_level
-from deid_assets.assessments.demographic_risk import demographic_measurements, demographics_of
+from deid_assets.assessments.demographic_risk import demographic_measurements, demographics_of, measurements_with_claims
 from deid_assets.assessments.detail import detail_measurements, detail_refusals
 from deid_assets.assessments.earlier_releases import EverReleased
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
@@ -32,7 +32,6 @@ from deid_assets.assessments.kernel_input import (
 from deid_assets.assessments.long_tail import bin_refusals
 from deid_assets.assessments.membership_changes import change_refusals, changes_measured, changes_since, present_members
 from deid_assets.assessments.membership_rotation import newly_sensitive, rotation_measurements, rotation_refusals
-from deid_assets.assessments.number_of_claims import NumberedClaims, number_of_claims_measurements
 from deid_assets.assessments.passed_on_columns import passed_on_leaks
 from deid_assets.assessments.registry import LONGITUDINAL
 from deid_assets.assessments.released_rows import kept_targets, original_members, profiles_query
@@ -367,7 +366,7 @@ def _judge(
 
     risk = demographics_of(
         policy, tables.profiles, tables.domains, levels, staged.members.sql, staged.days_in_hospital.sql,
-        NumberedClaims(tables.held, staged.claims),
+        {"truncated_claims": tables.held, "value_domains": tables.domains, "release_claims": staged.claims},
     )  # fmt: skip
     alone = risk.demographics
     refusals += judgement.demographic_refusals(alone, staged.members.count())
@@ -378,7 +377,7 @@ def _judge(
     )  # fmt: skip
     measured = [*demographic_measurements(policy, alone, *absence), *absence_measurements(policy, absent.by_class)]
     measured += standing.earlier.measured
-    measured += number_of_claims_measurements(policy, risk.with_number_of_claims)
+    measured += measurements_with_claims(policy, risk)
 
     computation = node_computation(policy, tables, node).keeping(keep)
     adversary = adversary_of(policy, tables.profiles).of(keep)

@@ -27,6 +27,7 @@ from deid_assets.assessments.inference_channels import by_channel, inference_fig
 from deid_assets.assessments.inference_rows import MEANINGS
 from deid_assets.assessments.kernel_input import smallest_safe_class
 from deid_assets.assessments.number_of_claims import NUMBERED
+from deid_assets.assessments.ordered_services import HIGH_RISK, RANDOM_HIGH_RISK, RANDOM_SINGLED_OUT, SINGLED_OUT
 from deid_assets.errors import ReleaseError
 from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.figures.heritage import exposure_comparison, heritage_comparison, table_7_comparison
@@ -155,7 +156,14 @@ def report_of(
     )
     limits = (*content.limits, *_number_of_claims(policy, manifest, sensitivity))
     return render_report(
-        replace(content, dates=dates, limits=limits, levels=levels_table(columns), rare=rare[0], joined=rare[1])
+        replace(
+            content,
+            dates=(*dates, *_ordered_services(policy, manifest)),
+            limits=limits,
+            levels=levels_table(columns),
+            rare=rare[0],
+            joined=rare[1],
+        )
     )
 
 
@@ -244,6 +252,19 @@ def _number_of_claims(policy: Policy, manifest: dict[str, Any], rows: Sequence[t
         f"the release depends on how well they know the number: {by_width}. "
         + ("No gate limits it." if known.with_values is None else f"The gate uses bins of {known.width}.")
     )
+
+
+def _ordered_services(policy: Policy, manifest: dict[str, Any]) -> Iterator[str]:
+    """What an adversary finds who knows three consecutive services; from the public edition's numbers."""
+    found = {one.name: shown(one.value, "share of members") for one in _measured(manifest, demographic_risk.NAME)}
+    if HIGH_RISK in found:
+        yield (
+            "An adversary may know demographics, one claim of each of three consecutive days with services, their order, and "
+            f"the bins of the intervals between them. By their most dangerous three {found[HIGH_RISK]} of the released members "
+            f"are among fewer than {smallest_safe_class(policy)} members of the delivery, and {found[SINGLED_OUT]} are alone; "
+            f"by a random three, {found[RANDOM_HIGH_RISK]} and {found[RANDOM_SINGLED_OUT]}. "
+            + ("No gate limits it." if policy.dates_section.ordered_services_at_most is None else "The first share is a gate.")
+        )
 
 
 def _certificate(

@@ -29,6 +29,7 @@ _NAMES_FILES = ("file", "table")
 """Keys of a source or a table of people that name a file: file names may contain names of people."""
 
 
+_LATER_KEYS_OF_DATES: Mapping[str, Any] = {"ordered_services_at_most": None, "intervals_known": "alone", "connected": []}
 _LATER_KEYS_OF_REMOVAL = ("absence_factor_at_most", "disappearance_posterior_at_most")
 """Keys that policies of earlier versions do not have, and whose null changes nothing."""
 
@@ -227,6 +228,9 @@ class ReleasePolicy(Section, ABC):
                 del content["removal"][key]  # and from before these
         if content.get("risk", {}).get("worst_class_share_at_most", "") is None:
             del content["risk"]["worst_class_share_at_most"]  # and those from before this one
+        for key, meant in _LATER_KEYS_OF_DATES.items():
+            if (content.get("dates") or {}).get(key, ...) == meant:
+                del content["dates"][key]  # and those from before these
         for name, spec in self.hierarchies.items() if "hierarchies" in content else ():
             if isinstance(spec, CsvSpec):
                 content["hierarchies"][name]["rows"] = [list(row) for row in spec.rows]

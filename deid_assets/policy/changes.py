@@ -9,7 +9,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.methods.lattice.diagnosis import Change
 from deid_assets.policy.loading import with_sections
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections.longitudinal import DATE_COLUMNS, DAYS
+from deid_assets.policy.sections.longitudinal import DAYS
 
 
 def changed_sections(policy: Policy, change: Change) -> str | None:
@@ -26,7 +26,7 @@ def changed_sections(policy: Policy, change: Change) -> str | None:
         for dimension in sections["dimensions"]:
             dimension["columns"] = [column for column in dimension["columns"] if column not in change.without]
         sections["dimensions"] = [dimension for dimension in sections["dimensions"] if dimension["columns"]]
-        if policy.dates is not None and set(change.without) >= set(DATE_COLUMNS):
+        if policy.dates is not None and set(change.without) >= set(policy.dates.columns):
             sections["dates"] = None
         left = {entry["release_as"] for part in listed.values() for entry in part}
         required = {name: share for name, share in policy.detail_at_least.items() if name in left}
@@ -49,7 +49,8 @@ def leaving_together(policy: Policy) -> dict[str, tuple[str, ...]]:
     if policy.publishes("claims_truncated"):
         found |= dict.fromkeys(DAYS, ("claims_truncated",))
     if policy.dates is not None:
-        found |= {column: tuple(other for other in DATE_COLUMNS if other != column) for column in DATE_COLUMNS}
+        judged = policy.dates.columns
+        found |= {column: tuple(other for other in judged if other != column) for column in judged}
     return found
 
 

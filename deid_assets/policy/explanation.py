@@ -247,6 +247,15 @@ def _dates(dates: Dates) -> Iterator[str]:
         )
     ends = {"redraw": "drawn again, and in the end squeezed within their bins", "clip": "set to the first or last day"}
     yield f"dates that leave the years of the delivery are {ends[dates.study_end]}"
+    for one in dates.connected:
+        yield f"{one.release_as} follows the date of service by a random number of days within the released {one.offset}"
+    if dates.intervals_known == "in_order":
+        yield "an adversary may know which interval followed which"
+    if dates.ordered_services_at_most is not None:
+        yield (
+            f"at most {_share(dates.ordered_services_at_most)} of the members may share demographics and any three consecutive "
+            "services, in order, with too few others"
+        )
     made = {"recompute": "computed again from released dates", "drop": "not released"}
     yield f"length of stay, payment delay and days since first claim are {made[dates.derived]}"
 

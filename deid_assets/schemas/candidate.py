@@ -73,6 +73,7 @@ def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
             nullable=True,
         ),
         "SupLOS": column(dt.int8, Role.OTHER, "1 if a length of stay is withheld", Check.isin([0, 1], error="0 or 1")),
+        **_connected(policy),
     }
     return {
         "release_members": contract({"MemberID": _member(), **members}, unique=["MemberID"]),
@@ -99,6 +100,21 @@ def _dates(policy: Policy) -> dict[str, Column]:
     if policy.dates.format == "dates":
         return {policy.dates.release_as: column(dt.date, Role.QUASI_IDENTIFIER, "date of service, redrawn", nullable=True)}
     return {policy.dates.release_as: contract_days(Role.QUASI_IDENTIFIER, "days since the member's first service, redrawn")}
+
+
+def _connected(policy: Policy) -> dict[str, Column]:
+    """The columns of dates that are connected to the date of service."""
+    ends = {"length_of_stay": "discharge", "pay_delay": "payment"}
+    found = {}
+    for one in policy.dates.connected if policy.dates else ():
+        text = f"{ends[one.offset]}: the date of service and a random distance within the released one"
+        days = contract_days(Role.QUASI_IDENTIFIER, f"days from the member's first service to the {text}")
+        found[one.release_as] = (
+            column(dt.date, Role.QUASI_IDENTIFIER, f"date of {text}", nullable=True)
+            if policy.dates_section.format == "dates"
+            else days
+        )
+    return found
 
 
 def _member() -> Column:

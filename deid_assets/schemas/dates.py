@@ -9,6 +9,7 @@ from deid_assets.schemas.contract import Role, column, contract, days
 from deid_assets.schemas.preparation import grouped_claims_columns
 
 _INTERVAL = Check.str_matches(r"^([0-9]+|[0-9]+-[0-9]+)$", error="days, or first and last day of a bin")
+_ORDER = Check.str_matches(r"^([0-9]+|[0-9]+-[0-9]+) then ([0-9]+|[0-9]+-[0-9]+)$", error="two bins, the earlier one first")
 _PERIOD = Check.str_matches(r"^[0-9]{4}(-[0-9]{2}|-Q[1-4]|-H[12])?$", error="a month, quarter, half year or year")
 
 
@@ -31,6 +32,15 @@ def date_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
         ),
         "service_period": column(dt.string, Role.QUASI_IDENTIFIER, "period of the service", _PERIOD, nullable=True),
     }
+    if "service_order" in policy.dates.columns:
+        columns["service_order"] = column(
+            dt.string,
+            Role.QUASI_IDENTIFIER,
+            "bins of the two intervals before the service, the earlier one first",
+            _ORDER,
+            nullable=True,
+            unit="days",
+        )
     # Rows of `truncated_claims` and of `grouped_claims`; the latter's contract checks the key.
     return {"dated_claims": contract(columns), "known_claims": contract(columns)} | adversary.contracts_with(
         policy.dates.columns

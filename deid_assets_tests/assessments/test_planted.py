@@ -1,6 +1,7 @@
 """Every attack that reads tables finds its canaries, whatever the policy publishes; one that is broken does not."""
 
 import itertools
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from deid_assets.assessments import (
     matching,
     membership_changes,
     number_of_claims,
+    ordered_services,
     population_estimates,
     provider_graph_attack,
     registry,
@@ -41,6 +43,7 @@ from deid_assets.store.tables import Table, connect
 from deid_assets_tests.assessments.planted_layouts import Canaries, FlatCanaries
 from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.scenarios.policies import SMALL, changed
+from deid_assets_tests.scenarios.test_dates import dated_policy
 from deid_assets_tests.scenarios.test_flat_release import FLAT
 
 ATTACKS = (
@@ -111,6 +114,13 @@ class TestWorkingAttacks:
     @pytest.mark.parametrize("attack", [*(a for a in ATTACKS if a != SLOWEST), pytest.param(SLOWEST, marks=pytest.mark.matrix)])
     def test_find_them_at_coarser_levels(self, canaries, attack):
         assert getattr(canaries, attack)().share == 1
+
+    @pytest.mark.parametrize("in_order", [False, True])
+    def test_days_without_dates_have_an_order_too(self, store, in_order):
+        dated = dated_policy(in_order)
+        dated["dates"]["format"] = "days_since_first_service"
+        del dated["quasi_identifiers"]["claims"][1]
+        assert Canaries(store, policy_from(dated)).demographic_risk().share == 1
 
     @pytest.mark.parametrize("known", [1, 2, 5])
     def test_however_many_patterns_are_known(self, store, known):
@@ -208,6 +218,31 @@ class TestBrokenAttacks:
             number_of_claims, "with_bins", lambda *of: f"SELECT * REPLACE (1 AS number_of_claims) FROM ({honest(*of)})"
         )
         self.broken(canaries, "demographic_risk")
+
+    @pytest.mark.parametrize(
+        ("part", "instead"),
+        [
+            (r" AND w(\d)\.place = w0\.place \+ \d", r" AND w\1.place <> w0.place"),
+            (r"w0\.place \+ \d", "w0.place + 1"),
+            (r"w\d\.gap AS", "1 AS"),
+            (r"w\d\.claim AS", "1 AS"),
+            (r"ORDER BY d0, .*?\) AS cell", "ORDER BY 1) AS cell"),
+            (r"count\(\*\) FILTER \(NOT shown\)", "count(*)"),
+            (r"min\(s\.members\)", "max(s.members)"),
+            (r"s\.members < \d+", "s.members < 1"),
+        ],
+    )
+    def test_ordered_services_of_which_something_is_overlooked(self, store, monkeypatch, part, instead):
+        """Such as their order, the intervals or the claims."""
+        honest = ordered_services.ordered_class_sizes
+
+        def broken(*of):
+            found, times = re.subn(part, instead, honest(*of))
+            assert times
+            return found
+
+        monkeypatch.setattr(ordered_services, "ordered_class_sizes", broken)
+        self.broken(Canaries(store, policy("claims_dates")), "demographic_risk")
 
     def test_absence_that_counts_nobody(self, canaries, monkeypatch):
         monkeypatch.setattr(demographic_risk, "absence_numbers", constant((0.0, 0.5)))

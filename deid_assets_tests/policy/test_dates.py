@@ -2,8 +2,11 @@
 
 import pytest
 
+from deid_assets.assessments.ordered_services import HIGH_RISK
+from deid_assets.assessments.registry import required_measurements
 from deid_assets.policy.explanation import explain
 from deid_assets.policy.loading import policy_by_name, policy_from
+from deid_assets.release.public_cells import shape
 from deid_assets_tests.policy.policy_texts import public_values, refusal
 
 DATES = {"derived": "recompute"}
@@ -143,3 +146,46 @@ class TestDates:
         changes["dates"] = {}
         (found,) = refusal(**changes)
         assert "dates.derived" in found and "is missing" in found
+
+    def test_the_order_of_intervals_is_judged_where_a_policy_says_that_it_is_known(self):
+        order = {"column": "service_order", "release_as": "LastTwoIntervals", "hierarchy": "as_it_is"}
+        silent = policy_from(public_values(**with_dates()))
+        assert "intervals_known" not in silent.content()["dates"]
+        known = policy_from(public_values(**with_dates(judged=[*JUDGED, order], intervals_known="in_order")))
+        assert known.dates.columns == ("service_interval", "service_period", "service_order")
+        assert known.hash != silent.hash and "which interval followed which" in explain(known)
+        (found,) = refusal(**with_dates(intervals_known="in_order"))
+        assert "service_order is missing" in found
+        (found,) = refusal(**with_dates(judged=[*JUDGED, order]))
+        assert "goes with dates.intervals_known: in_order" in found
+        (found,) = refusal(**with_dates(judged=[*JUDGED, order], intervals_known="in_order", width=6))
+        assert "in_order compares pairs of bins" in found and "at least 7 days" in found
+
+    def test_connected_dates_need_a_released_distance_and_a_name_of_their_own(self):
+        discharge = {"offset": "length_of_stay", "release_as": "DischargeDate"}
+        policy = policy_from(
+            public_values(**with_dates(connected=[discharge, {"offset": "pay_delay", "release_as": "PaidDate"}]))
+        )
+        assert [one.release_as for one in policy.dates.connected] == ["DischargeDate", "PaidDate"]
+        assert "connected" not in policy_from(public_values(**with_dates())).content()["dates"]
+        assert "DischargeDate follows the date of service" in explain(policy)
+        without = ("length_of_stay", "days_since_first_claim")
+        for changes in ({"derived": "drop", "without": without}, {"without": without[:1]}):
+            (found,) = refusal(**with_dates(connected=[discharge], **changes))
+            assert "dates.connected[0].offset: length_of_stay is not released" in found
+        for name in ("LengthOfStay", "ServiceDate", "paydelay"):
+            (found,) = refusal(**with_dates(connected=[discharge | {"release_as": name}]))
+            assert f"the release already has a column {name}" in found
+
+    def test_a_limit_on_ordered_services_is_a_gate_and_its_absence_changes_no_hash(self):
+        silent, limited = (
+            policy_from(public_values(**with_dates(**changes))) for changes in ({}, {"ordered_services_at_most": 0.1})
+        )
+        assert "ordered_services_at_most" not in silent.content()["dates"]
+        assert silent.hash != limited.hash
+        gates = [{r.measurement: r.threshold for r in required_measurements(one)} for one in (silent, limited)]
+        assert HIGH_RISK not in gates[0] and gates[1][HIGH_RISK] == 0.1
+        assert shape(silent, "dates") == shape(limited, "dates"), "a limit that only refuses draws no fresh noise"
+        assert "of the members may share demographics and any three consecutive" in explain(limited)
+        (found,) = refusal(**with_dates(ordered_services_at_most=0.5))
+        assert "ordered_services_at_most: 0.5 is not allowed" in found

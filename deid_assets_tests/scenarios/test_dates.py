@@ -1,6 +1,7 @@
 """A release of dates from the delivery to the published files, and what the gate does when dates were not drawn anew."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,30 +9,62 @@ import duckdb
 import numpy as np
 import pytest
 
+from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.dates import date_refusals
+from deid_assets.assessments.evidence import from_frame
+from deid_assets.assessments.ordered_services import ORDERED
 from deid_assets.errors import REFUSED
+from deid_assets.methods.candidate.released_tables import generalized_members
 from deid_assets.methods.dates.as_delivered import ReleasedDates
 from deid_assets.methods.dates.intervals import Events, Redrawing, redraw
+from deid_assets.policy.loading import policy_from
 from deid_assets.store.home import Home
+from deid_assets_tests.methods.disclosure.test_ordered_services import windows
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
 KEY = "synthetic-3000-1"
 
 
-def dated_policy() -> dict:
-    """The small policy with dates instead of places and stays: as precise as so few members allow."""
+def dated_policy(in_order: bool = False) -> dict:
+    """The small policy with dates instead of places and stays: as precise as so few members allow, whose order is not known."""
     claims = [
         {"column": "service_interval", "release_as": "DaysSinceLastService", "hierarchy": "as_it_is"},
         {"column": "service_period", "release_as": "ServicePeriod", "hierarchy": "as_it_is"},
     ]
+    dates = {"anchor": "year", "width": 364, "derived": "drop", "narrower": {"width": 300, "class_size_at_least": 100}}
+    if in_order:
+        claims.append({"column": "service_order", "release_as": "LastTwoIntervals", "hierarchy": "as_it_is"})
+        dates["intervals_known"] = "in_order"
     return changed(
         SMALL,
         long_tail={"method": "bins", "width": 5, "risk": 0.1, "unit": "member", "score": "balanced"},
-        dates={"anchor": "year", "width": 364, "derived": "drop", "narrower": {"width": 300, "class_size_at_least": 100}},
+        dates=dates,
         quasi_identifiers__claims=claims,
         hierarchies__as_it_is={"kind": "fixed"},
     )
+
+
+def connected_policy() -> dict:
+    """The small policy with dates of service, discharge and payment, and an adversary who knows one value of each column."""
+    policy = dated_policy()
+    policy["dates"] |= {
+        "derived": "recompute",
+        "connected": [
+            {"offset": "length_of_stay", "release_as": "DischargeDate"},
+            {"offset": "pay_delay", "release_as": "PaidDate"},
+        ],
+    }
+    policy["quasi_identifiers"]["claims"].append(
+        {"column": "length_of_stay", "release_as": "LengthOfStay", "hierarchy": "length_of_stay"}
+    )
+    levels = [{"name": "days", "width": 1}, {"name": "two classes", "starts": [0, 300], "labels": ["under 300", "300+"]}]
+    policy["hierarchies"]["length_of_stay"] = {"kind": "intervals", "from": 0, "levels": levels}
+    policy["dimensions"].append({"name": "length_of_stay", "columns": ["length_of_stay"]})
+    policy["adversary"] = {"power": 1}
+    policy["neighbor_attack"]["given_membership"]["at_most"] = 0.3
+    policy["risk"]["max_high_risk_share"] = 0.1
+    return policy
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +156,108 @@ def test_columns_are_traced_to_the_claims_with_released_dates(released):
     lineage = pipeline.materialization("release_claims", KEY).metadata["dagster/column_lineage"].value.deps_by_column
     assert {dep.asset_key.path[-1] for dep in lineage["ServiceDate"]} == {"dated_claims"}
     assert "truncated_claims" not in {dep.asset_key.path[-1] for deps in lineage.values() for dep in deps}
+
+
+@pytest.mark.matrix
+def test_ordered_services_are_counted_and_told(released):
+    """Counted again by loops over all windows, of the published claims and of those of the delivery with released dates."""
+    pipeline, folder = released
+    data, chosen = folder / "data", pipeline.table(KEY, "chosen_generalization")
+    (evidence,) = from_frame(pipeline.table(KEY, "demographic_risk").frame())
+    found = {one.name: one for one in evidence.measurements if one.name in ORDERED}
+    policy = policy_from(dated_policy())
+    levels = chosen_levels(policy, chosen)
+    own = ("age", "sex", "days_in_hospital_y2")
+    profiles = pipeline.table(KEY, "member_profiles")
+    people = profiles.query(generalized_members(profiles, pipeline.table(KEY, "value_domains"), {c: levels[c] for c in own}))
+    population = {row.member_id: tuple(getattr(row, name) for name in own) for row in people.fillna("").itertuples()}
+    shown = duckdb.sql(
+        f"""SELECT m.MemberID, AgeAtFirstClaim, Sex, DaysInHospital FROM '{data / "Members.parquet"}' m
+            LEFT JOIN '{data / "DaysInHospital_Y2.parquet"}' USING (MemberID)"""
+    ).df()
+    files = {row[0]: tuple(row[1:]) for row in shown.fillna("").itertuples(index=False)}
+    columns = "service_date::VARCHAR AS day, service_interval, service_period FROM"
+    dated = pipeline.table(KEY, "dated_claims")
+    held = dated.query(f"SELECT DISTINCT member_id, {columns} {dated.sql} WHERE service_date IS NOT NULL")
+    released_claims = duckdb.sql(
+        f"""SELECT DISTINCT MemberID, ServiceDate::VARCHAR, DaysSinceLastService, ServicePeriod
+            FROM '{data / "Claims.parquet"}' WHERE ServiceDate IS NOT NULL"""
+    ).df()
+    of_files, of_population = (
+        {who: windows(list(rows.iloc[:, 1:].fillna("").itertuples(index=False, name=None))) for who, rows in frame.groupby(by)}
+        for frame, by in ((released_claims, "MemberID"), (held, "member_id"))
+    )
+    nobody = windows([])
+    sizes = Counter(
+        (population[who], length, window)
+        for who in population
+        for length, own in of_population.get(who, nobody)[0].items()
+        for window in set(own)
+    )
+    smallest, risky = [], []
+    for who, demographics in files.items():
+        by_length, length = of_files.get(who, nobody)
+        own_sizes = [sizes[demographics, length, window] for window in by_length[length]]
+        smallest.append(min(own_sizes))
+        risky.append([np.mean([size < 20 for size in own_sizes]), np.mean([size <= 1 for size in own_sizes])])
+    expected = [np.mean(np.array(smallest) < 20), np.mean(np.array(smallest) <= 1), *np.mean(risky, axis=0)]
+    assert [found[name].value for name in ORDERED] == pytest.approx(expected)
+    assert min(smallest) >= 1 and 0 < expected[3] < expected[0] < 1
+    told = [m for item in json.loads((folder / "manifest.json").read_text())["evidence"] for m in item["measurements"]]
+    for name in ORDERED:
+        of_assessment, of_gate = (one for one in told if one["name"] == name)
+        assert of_assessment == of_gate and of_gate["protected"] and not of_gate["gating"]
+    assert "one claim of each of three consecutive days with services" in (folder / "report.html").read_text()
+
+
+@pytest.mark.matrix
+def test_ordered_services_refuse_where_the_policy_limits_them(tmp_path):
+    root = tmp_path / "deid"
+    policy = dated_policy()
+    policy["dates"]["ordered_services_at_most"] = 0.01
+    write_policy(Home(root).create().policies, policy)
+    with pipeline_in(root) as pipeline:
+        pipeline.synthetic(KEY, 3_000, seed=1)
+        summary = pipeline.run(KEY)
+        assert summary.exit_code == REFUSED and summary.release is None
+        assert any(check.startswith("ordered_services_risk_within_threshold") for check in summary.failed_checks), summary
+
+
+@pytest.mark.matrix
+def test_dates_that_pass_without_the_order_of_intervals_are_refused_where_it_is_known(tmp_path):
+    root = tmp_path / "deid"
+    write_policy(Home(root).create().policies, dated_policy(in_order=True))
+    with pipeline_in(root) as pipeline:
+        pipeline.synthetic(KEY, 3_000, seed=1)
+        summary = pipeline.run(KEY)
+        assert summary.exit_code == REFUSED and "Failed gates: share at high risk" in summary.reasons[0]
+        known = pipeline.table(KEY, "adversary_power")
+        assert "service_order" in known.query(f"SELECT DISTINCT quasi_identifier FROM {known.sql}").iloc[:, 0].tolist()
+
+
+@pytest.mark.matrix
+def test_connected_dates_follow_from_what_is_released(tmp_path):
+    root = tmp_path / "deid"
+    write_policy(Home(root).create().policies, connected_policy())
+    with pipeline_in(root) as pipeline:
+        pipeline.synthetic(KEY, 3_000, seed=1)
+        summary = pipeline.run(KEY)
+        assert summary.release is not None and not summary.failed_checks, summary
+        data = summary.release / "data"
+        claims = f"read_csv('{data / 'Claims.csv'}', types = {{'PayDelay': 'VARCHAR', 'LengthOfStay': 'VARCHAR'}})"
+        assert duckdb.sql(f"FROM {claims}").columns[-2:] == ["DischargeDate", "PaidDate"]
+        stays, paid, wrong = duckdb.sql(
+            f"""SELECT count(DischargeDate), count(PaidDate), count_if(
+                    (DischargeDate IS NOT NULL) <> (ServiceDate IS NOT NULL AND coalesce(LengthOfStay = 'under 300', false))
+                    OR coalesce(DischargeDate - ServiceDate NOT BETWEEN 0 AND 299, false)
+                    OR (PaidDate - ServiceDate) IS DISTINCT FROM try_cast(PayDelay AS INTEGER) AND ServiceDate IS NOT NULL)
+                FROM {claims}"""
+        ).fetchall()[0]
+        assert stays > 100 and paid > 1000 and wrong == 0
+        told = json.loads((data / "dates.json").read_text())["connected"]
+        assert told["DischargeDate"] == "drawn within the released length_of_stay"
+        described = json.loads((data / "dictionary.json").read_text())
+        assert "date of discharge" in json.dumps(described)
 
 
 def test_dates_that_were_not_drawn_anew_refuse():

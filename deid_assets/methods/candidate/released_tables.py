@@ -113,6 +113,41 @@ def passed_on(pay_delay: TopCode | None) -> dict[str, str]:
     return {"Year": "'Y' || c.year", "PayDelay": delay, "CharlsonIndex": "c.charlson", "SupLOS": "0::TINYINT"}
 
 
+def with_connected_dates(
+    claims: str, date: str, connected: Mapping[str, tuple[str, Mapping[str, tuple[int, int]] | None]]
+) -> str:
+    """SELECT released claims with dates that are connected to the date of service (methods#dates).
+
+    A connected date is the date of service and a number of days within its released distance, drawn uniformly by a hash of what
+    the row shows: it follows from the other columns, and rows that show the same show the same date. A distance that is blank
+    or open-ended gives no date.
+
+    Parameters
+    ----------
+    claims
+        A SELECT of `release_claims`.
+    date
+        Released name of the date, or day, of service.
+    connected
+        By released name of the connected date: the released name of the distance, and fewest and most days of each of its
+        labels that has an end; None if labels are numbers of days.
+    """
+    shown = []
+    for name, (distance, labels) in connected.items():
+        label = f"r.{quoted(distance)}"
+        days = f"try_cast({label} AS INTEGER)"
+        if labels is not None:
+            drawn = f"md5_number_lower(concat_ws('|', r.\"MemberID\", r.{quoted(date)}, {label}))"
+            cases = [f"WHEN {_text(one)} THEN {low} + {drawn} % {high - low + 1}" for one, (low, high) in labels.items()]
+            days = f"(CASE {label} {' '.join(cases)} END)::INTEGER" if cases else "NULL::INTEGER"
+        shown.append(f", r.{quoted(date)} + {days} AS {quoted(name)}")
+    return f"SELECT r.*{''.join(shown)} FROM ({claims}) AS r ORDER BY ALL" if shown else claims
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
 def release_claims(
     claims: str,
     profiles: Table,

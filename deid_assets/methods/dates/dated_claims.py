@@ -5,9 +5,10 @@ The method is that of El Emam & Arbuckle 2013, ch. 5.
 Year, days since the first claim of the year and length of stay are recomputed from released dates, or dropped: compared with
 redrawn dates, their true values would undo the redrawing. A payment keeps its distance to its service.
 
-Two columns represent what an adversary may know about dates, with the precision of the release: the bin of the interval since
-the member's previous service (`service_interval`), and the period of a service (`service_period`). Both are claim-level
-quasi-identifiers like any other, so a release of dates is measured and gated on them.
+Columns represent what an adversary may know about dates, with the precision of the release: the bin of the interval since
+the member's previous service (`service_interval`), the period of a service (`service_period`), and for an adversary who knows
+the order of events, the bins of the two intervals before a service, the earlier one first (`service_order`). They are
+claim-level quasi-identifiers like any other, so a release of dates is measured and gated on them.
 """
 
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ class DateColumns:
         Whether length of stay, payment delay and days since the first claim are recomputed, or dropped.
     first_year
         Calendar year of year 1.
+    in_order
+        Whether the adversary knows which interval followed which: then there is a column `service_order`.
     """
 
     bin_width: int
@@ -45,6 +48,7 @@ class DateColumns:
     relative: bool
     derived: Literal["recompute", "drop"]
     first_year: int
+    in_order: bool = False
 
 
 def numbers_of(members: Table) -> str:
@@ -172,8 +176,12 @@ def delivered_dates(claims: Table, dates: Table, columns: DateColumns) -> str:
 def _with_date_columns(found: str, columns: DateColumns, stay: str) -> str:
     """SELECT claims that have a date `released_on`, with the columns derived from it."""
     width, months = int(columns.bin_width), MONTHS[columns.period]
-    below = f"(gap - 1) // {width} * {width}"
-    interval = f"CASE WHEN gap <= 1 THEN gap::VARCHAR ELSE greatest(2, {below} + 1) || '-' || ({below} + {width}) END"
+
+    def bin_of(gap: str) -> str:
+        below = f"({gap} - 1) // {width} * {width}"
+        return f"CASE WHEN {gap} <= 1 THEN {gap}::VARCHAR ELSE greatest(2, {below} + 1) || '-' || ({below} + {width}) END"
+
+    order = f"({bin_of('gap_before')}) || ' then ' || ({bin_of('gap')}) AS service_order," if columns.in_order else ""
     number = f"((date_part('month', released_on) - 1) // {months} + 1)::INTEGER"
     within = {
         "month": f"'-' || lpad({number}::VARCHAR, 2, '0')", "quarter": f"'-Q' || {number}",
@@ -195,18 +203,20 @@ def _with_date_columns(found: str, columns: DateColumns, stay: str) -> str:
         service_days AS (SELECT DISTINCT member_id, released_on FROM found WHERE released_on IS NOT NULL),
         gaps AS (
             SELECT member_id, released_on,
-                   released_on - lag(released_on) OVER (PARTITION BY member_id ORDER BY released_on) AS gap,
+                   released_on - lag(released_on) OVER days AS gap,
+                   lag(released_on) OVER days - lag(released_on, 2) OVER days AS gap_before,
                    min(released_on) OVER (PARTITION BY member_id) AS first_on
-            FROM service_days),
+            FROM service_days WINDOW days AS (PARTITION BY member_id ORDER BY released_on)),
         joined AS (
-            SELECT f.*, g.gap, g.first_on FROM found f
+            SELECT f.*, g.gap, g.gap_before, g.first_on FROM found f
             LEFT JOIN gaps g ON g.member_id = f.member_id AND g.released_on = f.released_on),
         years AS (SELECT *, ({year})::INTEGER AS released_year FROM joined)
-        SELECT * EXCLUDE ({"released_stay, " if "released_stay" in found else ""}released_on, gap, first_on, released_year)
+        SELECT * EXCLUDE ({"released_stay, " if "released_stay" in found else ""}released_on, gap, gap_before, first_on,
+                          released_year)
                  REPLACE (released_year AS year, {replaced}),
                released_on AS service_date,
                (released_on - first_on)::INTEGER AS service_day,
-               CASE WHEN gap IS NOT NULL THEN {interval} END AS service_interval,
+               CASE WHEN gap IS NOT NULL THEN {bin_of("gap")} END AS service_interval, {order}
                CASE WHEN released_on IS NOT NULL THEN date_part('year', released_on)::INTEGER || {within} END AS service_period
         FROM years"""
 

@@ -6,6 +6,9 @@ from deid_assets.policy.hierarchies.specs import FixedSpec
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import DATE_COLUMNS, OTHER_RELEASE_COLUMNS
 
+NARROWEST_IN_ORDER = 7
+"""Days in the narrowest bins whose pairs are fewer than the 32,767 values that a column of the kernel can have."""
+
 
 def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield (path, message) for each problem."""
@@ -26,6 +29,8 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
         path = (*claims, listed[column])
         if dates is None:
             yield (*path, "column"), f"{column} is derived from released dates, but this policy has no section dates"
+        elif column == "service_order" and dates.intervals_known == "alone":
+            yield (*path, "column"), f"{column} goes with dates.intervals_known: in_order, and this policy says alone"
         elif column not in wanted:
             yield (*path, "column"), f"{column} would disclose dates, but format {dates.format} releases none"
         hierarchy = policy.hierarchies.get(policy.quasi_identifiers.claims[listed[column]].hierarchy)
@@ -47,6 +52,12 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
                 "change years, so a cut within a year would not hold in the release; with dates, use member"
             ),
         )
+    if dates.intervals_known == "in_order" and dates.narrowest < NARROWEST_IN_ORDER:
+        yield (
+            ("dates", "intervals_known"),
+            f"in_order compares pairs of bins, of which {dates.narrowest} days make too many: bins need at least "
+            f"{NARROWEST_IN_ORDER} days",
+        )
     if dates.study_end == "clip" and dates.derived == "recompute":
         yield (
             ("dates", "study_end"),
@@ -63,8 +74,19 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
                     (f"{column} is dropped by dates.derived: drop; remove the column, or use recompute"),
                 )
     names = {name.lower() for name in (*OTHER_RELEASE_COLUMNS, *(qi.release_as for qi in policy.quasi_identifiers.all))}
-    if dates.release_as.lower() in names:
-        yield ("dates", "release_as"), f"the release already has a column {dates.release_as}"
+    released: list[tuple[tuple[str | int, ...], str]] = [(("dates", "release_as"), dates.release_as)]
+    released += [(("dates", "connected", number, "release_as"), one.release_as) for number, one in enumerate(dates.connected)]
+    for place, name in released:
+        if name.lower() in names:
+            yield place, f"the release already has a column {name}"
+        names.add(name.lower())
+    for number, one in enumerate(dates.connected):
+        if dates.derived == "drop" or (one.offset == "length_of_stay" and one.offset not in listed):
+            yield (
+                ("dates", "connected", number, "offset"),
+                f"{one.offset} is not released, so that a date connected by it would tell more than what is judged; use "
+                "derived: recompute, and list length_of_stay as a quasi-identifier, or remove the date",
+            )
     delivered = policy.source.claims if policy.source.kind == "tables" else None
     if delivered is not None and "service_date" not in delivered.columns:
         yield ("source", "claims", "columns"), "service_date is not delivered, so no dates can be released"

@@ -123,6 +123,7 @@ LONGITUDINAL = (
     Limit("long_tail.percentile", "beyond it, hardly any claim would be cut", most=99.9),
     Limit("long_tail.risk", _THRESHOLD, most=THIRD),
     Limit("dates.narrower.class_size_at_least", _CLASS, least=3),
+    Limit("dates.ordered_services_at_most", _SUCCESS, most=THIRD),
     Limit("risk.threshold", _THRESHOLD, most=THIRD),
     Limit("risk.max_high_risk_share", _MAX_SUP, most=0.1),
     Limit("risk.worst_class_share_at_most", _SUCCESS, most=THIRD),

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Section
+from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Probability, Section
 
 Width = Annotated[int, Field(ge=2, le=366)]
 
@@ -16,6 +16,16 @@ class NarrowerBins(Section):
     class_size_at_least: ClassSize = Field(
         description="number of members of the delivery with the same sex and the same ten years of age that makes a class large"
     )
+
+
+class ConnectedDate(Section):
+    """A second date of a claim, which keeps its released distance to the date of service."""
+
+    offset: Literal["length_of_stay", "pay_delay"] = Field(
+        description="its distance to the date of service, as far as the release shows it: the length of stay gives the "
+        "discharge, the payment delay the payment"
+    )
+    release_as: ColumnName = Field(description="name of the column in the release")
 
 
 class Dates(Section):
@@ -37,6 +47,20 @@ class Dates(Section):
         description="whether length of stay, payment delay and days since first claim are computed again from the released "
         "dates, or not released: their true values would undo the drawing"
     )
+    connected: tuple[ConnectedDate, ...] = Field(
+        (),
+        description="dates connected to that of service; each follows from the released distance and tells nothing beyond it",
+    )
+    intervals_known: Literal["alone", "in_order"] = Field(
+        "alone",
+        description="what an adversary may know of intervals: each alone, or also which followed which, so that service_order, "
+        "the bins of the two intervals before a service, must be listed as a quasi-identifier",
+    )
+    ordered_services_at_most: Probability | None = Field(
+        None,
+        description="highest share of released members whose demographics and most dangerous three consecutive services, in "
+        "order, are shared by too few members of the population; null: measured and reported",
+    )
 
     @model_validator(mode="after")
     def _narrower_is_narrower(self) -> "Dates":
@@ -52,4 +76,5 @@ class Dates(Section):
     @property
     def columns(self) -> tuple[str, ...]:
         """The quasi-identifiers by which the dates are judged; without them the dates would be released unjudged."""
-        return ("service_interval", "service_period") if self.format == "dates" else ("service_interval",)
+        period = ("service_period",) if self.format == "dates" else ()
+        return ("service_interval", *period, *(("service_order",) if self.intervals_known == "in_order" else ()))

@@ -23,7 +23,7 @@ ClaimColumn = Literal[
     "days_since_first_claim",
     "condition_group",
 ]
-DateColumn = Literal["service_interval", "service_period"]
+DateColumn = Literal["service_interval", "service_period", "service_order"]
 PassedOnColumn = Literal["Year", "PayDelay", "CharlsonIndex", "SupLOS"]
 
 MEMBER_COLUMNS: tuple[str, ...] = get_args(MemberColumn)

@@ -59,6 +59,11 @@ def described_dates(
         },
         "leaving_the_years": dates.study_end,
         "derived_columns": dates.derived,
+        **(
+            {"connected": {one.release_as: f"drawn within the released {one.offset}" for one in dates.connected}}
+            if dates.connected
+            else {}
+        ),
         "bias": {
             "where": "intervals that lie at the lower edges of their bins grow",
             "example": _grown(np.array(_AT_LOWER_EDGES), _WEEK),

@@ -1,6 +1,7 @@
 """Claims with released dates, and what an adversary may know of them (methods#dates)."""
 
 import datetime
+import itertools
 from itertools import zip_longest
 
 import numpy as np
@@ -9,7 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.dates.dated_claims import DateColumns, class_sizes_of, dated_claims, events, known_claims, misplaced
+from deid_assets.methods.attacks.sql_class_sizes import class_sizes, held_values
+from deid_assets.methods.dates.dated_claims import (
+    DateColumns,
+    class_sizes_of,
+    dated_claims,
+    delivered_dates,
+    events,
+    known_claims,
+    misplaced,
+)
 from deid_assets.methods.dates.intervals import Events, Redrawing, redraw
 from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import SmallStore, small_store
@@ -243,3 +253,46 @@ def test_classes_for_local_recoding_share_sex_and_ten_years_of_age():
         rows = [(name, None, None, sex, age) for name, sex, age in zip("abcde", "FFFMF", (30, 39, 40, 30, 31), strict=True)]
         members = store.table("members", MEMBERS, rows)
         assert [n for _, n in store.rows(class_sizes_of(members))] == [3, 3, 1, 1, 3]
+
+
+def binned(gap: int, width: int) -> str:
+    below = (gap - 1) // width * width
+    return str(gap) if gap <= 1 else f"{max(2, below + 1)}-{below + width}"
+
+
+@settings(deadline=None, max_examples=examples.of(8))
+@given(drawn_claims, st.sampled_from([7, 30]))
+def test_the_order_is_that_of_the_two_intervals_before_a_service(claims, width):
+    columns = DateColumns(width, "month", False, "recompute", 2008, in_order=True)
+    with small_store() as store:
+        made = Made(store, claims)
+        found = dict(store.rows(f"SELECT claim_id, service_order FROM ({delivered_dates(made.grouped, made.dates, columns)})"))
+        alone = store.write("alone", delivered_dates(made.grouped, made.dates, COLUMNS))
+        assert "service_order" not in alone.columns()
+    days = {m: sorted({d for own, d, *_ in claims if own == m and d is not None}) for m in range(3)}
+    for number, (member, day, *_) in enumerate(claims):
+        place = -1 if day is None else days[member].index(day)
+        own = days[member][place - 2 : place + 1] if place >= 2 else []
+        expected = " then ".join(binned(later - earlier, width) for earlier, later in itertools.pairwise(own)) or None
+        assert found[f"c{number}"] == expected
+
+
+@pytest.mark.parametrize(("known", "size"), [("service_interval", 2), ("service_order", 1)])
+def test_only_who_knows_the_order_tells_members_of_the_same_intervals_apart(known, size):
+    """One gets better, one gets worse: their intervals are the same set, which is what is known where order is not."""
+    columns = DateColumns(7, "month", False, "drop", 2008, in_order=True)
+    steps = {"better": [10, 20, 30, 40], "worse": [40, 30, 20, 10]}
+    claims = [(who, day) for who, own in steps.items() for day in np.cumsum([0, *own]).tolist()]
+    with small_store() as store:
+        grouped = store.table("grouped", CLAIMS, [(f"c{i}", who, 1, None, 0, 0) for i, (who, _) in enumerate(claims)])
+        days = [(f"c{i}", date_of(day)) for i, (_, day) in enumerate(claims)]
+        dates = store.table("eligible", "claim_id VARCHAR, service_date DATE", days)
+        shown = store.write("shown", delivered_dates(grouped, dates, columns))
+        people = store.table("people", "member_id VARCHAR, sex VARCHAR", [(who, "F") for who in steps])
+        draws = store.table("draws", "draw_id INTEGER, sex VARCHAR", [(0, "F")])
+        told = f"SELECT 0 AS draw_id, '{known}' AS quasi_identifier, {known} AS value, count(*) AS times"
+        knowledge = store.write(
+            "knowledge", f"{told} FROM {shown.sql} WHERE member_id = 'better' AND {known} IS NOT NULL GROUP BY ALL"
+        )
+        held = store.write("held", held_values(shown, [known]))
+        assert store.rows(class_sizes(draws, knowledge, people, held, ["sex"], 2)) == [(0, size)]
