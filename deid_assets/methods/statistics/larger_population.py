@@ -93,11 +93,11 @@ def shares_in_larger(shares: np.ndarray, trials: float, k: int, times: float, co
         ranges = np.array([wilson_interval(round(share * number), number, level) for share in shares[: len(_LARGEST)]])
         rows, limits = np.concatenate([explained, -explained]), np.concatenate([ranges[:, 1], -ranges[:, 0]])
         solved = optimize.linprog(objective, rows, limits, np.ones((1, len(_MEANS))), [shares.sum()])
-        return float(solved.fun) if solved.success else None
+        return float(solved.fun or 0.0) if solved.success else None
 
     number = max(1, int(trials))
     while number > 1 and extreme(np.zeros(len(_MEANS)), number) is None:
         number //= 2
-    small = stats.poisson.cdf(k - 2, times * _MEANS)
+    small = np.asarray(stats.poisson.cdf(k - 2, times * _MEANS))
     least, largest = (sign * (extreme(sign * small, number) or 0.0) for sign in (1, -1))
     return min(max(least, 0.0), 1.0), min(max(largest, 0.0), 1.0)
