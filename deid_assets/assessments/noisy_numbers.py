@@ -14,6 +14,7 @@ from deid_assets.assessments.ordered_services import METHOD, ORDERED
 from deid_assets.assessments.population_estimates import SMALL_CLASSES
 from deid_assets.assessments.provider_graph_attack import AFTER, BEFORE, KINDS, SHOWN
 from deid_assets.assessments.record_risk import flat_measurements
+from deid_assets.assessments.worst_classes import MEMBERS
 from deid_assets.methods.disclosure.leak_limits import SINGLED_OUT
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
@@ -44,6 +45,7 @@ def _named(policy: Policy) -> Iterator[tuple[str, str, str]]:
     yield "smallest_demographic_class", "members", "demographic_risk"
     yield NUMBERED, _RELEASED, "number_of_claims"
     yield from ((name, _RELEASED, METHOD) for name in (ORDERED if policy.dates else ()))
+    yield MEMBERS, _RELEASED, "risk_by_member"
     yield CAME, _RELEASED, "membership_changes"
     yield "voter_list_not_in_the_file", _RELEASED, "marketer_risk"
     yield "inpatient_not_in_the_file", _RELEASED, "marketer_risk"

@@ -60,7 +60,8 @@ def _shaping(policy: ReleasePolicy, name: str, section: object) -> object:
     if name in ("removal", "opt_outs") and isinstance(section, Mapping):
         return {key: value for key, value in section.items() if not key.endswith(_REFUSING)}
     if name == "dates" and isinstance(section, Mapping):
-        return {key: value for key, value in section.items() if key != "connected" and not key.endswith("_at_most")}
+        words = ("connected", "release_as")
+        return {key: value for key, value in section.items() if key not in words and not key.endswith("_at_most")}
     if name == "quasi_identifiers":
         return _with_structures(policy, section)
     if name == "hierarchies":
