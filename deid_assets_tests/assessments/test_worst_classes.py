@@ -218,7 +218,9 @@ class TestAttackByClass:
             columns = "quasi_identifier VARCHAR, level INTEGER, level_code BIGINT, label VARCHAR"
             domains = store.table("domains", columns, rows)
             text = worst_class_text(policy(), computation, WorstClass((1, 0), (0, 1, 0), 0.1413), domains)
+            every = worst_class_text(policy(), computation, WorstClass((1, 0), (0, 1, 0), 0.99), domains)
         assert named in text and text.endswith("risk.worst_class_share_at_most is 0.05.")
+        assert ": 1 of the draws" in every, "rounded up, but no share is above 1"
 
 
 class TestCanaries:
