@@ -301,5 +301,5 @@ def what_helps_against_absence(removed: int, eligible: int, before: int, posteri
     return (
         f"{removed:,} of {removed + eligible:,} members were removed for what their claims disclose, which is too many "
         "however few others are released; removed_members gives the reasons, and names members left out for a claim in "
-        "quarantine, whom a corrected file would bring back"
+        "quarantine or a code that cannot be read, whom a corrected file would bring back"
     )

@@ -104,10 +104,14 @@ def claims_query(
 
 
 def days_of_labels(policy: Policy, column: str, level: int) -> dict[str, tuple[int, int]]:
-    """Fewest and most days of each label of a level; labels without an end are not among them."""
+    """Fewest and most days of each label of a level; labels without an end are not among them.
+
+    A stay that ends on its first day counts as one day, as the length of stay does.
+    """
     hierarchy, days = policy.hierarchy_of(column), np.arange(_DAYS_AT_MOST + 1)
     days = days[hierarchy.rule.covers(days)]
     found: dict[str, tuple[int, int]] = {}
     for day, label in zip(days.tolist(), hierarchy.labels(days.tolist(), level).tolist(), strict=True):
         found[label] = found.get(label, (day, day))[0], day
-    return {label: (low, high) for label, (low, high) in found.items() if high < _DAYS_AT_MOST}
+    # A list of days may end before what its last label means.
+    return {label: (max(low, min(high, 1)), high) for label, (low, high) in found.items() if high < days.max(initial=0)}

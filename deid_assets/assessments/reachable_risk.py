@@ -106,7 +106,8 @@ def reached_frame(
     remedies = _REMEDIES | _against_absence(policy, removed_and_eligible, before)
     if any(reach.gate == HIGH_RISK and reach.ruled_out for reach in found):
         larger = needed()
-        remedies[HIGH_RISK] = f"a larger population{f': {larger}' if larger else ''}; fewer or coarser quasi-identifiers"
+        more = f"a larger population ({larger.least})" if larger else "a larger population"
+        remedies[HIGH_RISK] = f"{more}, fewer or coarser quasi-identifiers"
     suppressed = policy.risk.suppression.at_most
     rows = [
         (

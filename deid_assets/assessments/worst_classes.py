@@ -144,8 +144,8 @@ def worst_class_text(policy: Policy, computation: NodeComputation, worst: WorstC
     else:
         named = f"one of fewer than {least} members of the population"
     return (
-        f"The worst class at {node_text(worst.node)}, where it failed first, is {named}: "
-        f"{min(1.0, rounded_up(worst.share, len(data.targets))):g} of the draws about it are at high risk, and "
+        f"The class that fails {node_text(worst.node)}, the first of these nodes, is {named}: "
+        f"{min(100 * rounded_up(worst.share, len(data.targets)), 100):g} % of the draws about it are at high risk, and "
         f"risk.worst_class_share_at_most is {policy.risk.worst_class_share_at_most:g}."
     )
 

@@ -161,8 +161,8 @@ _CHOICE_SECTIONS = [
             "kinds": {"duckdb", "numpy"},
         },
         "passed_over_nodes": {
-            "description": "Nodes that were tried and failed on fresh draws, each with the gate that it failed, and nodes that "
-            "were not tried, with the reason.",
+            "description": "Nodes that failed, tried on fresh draws or ruled out by a coarser one, each with the gate, and "
+            "nodes that were not tried, with the reason.",
             "metadata": asset_metadata("passed_over_nodes", _CHOICE_SECTIONS, "5"),
             "kinds": {"duckdb", "numpy"},
         },

@@ -198,8 +198,8 @@ class TestAttackByClass:
         assert named == [f"{released[0]} {label}{rest}" for label in ("b", "a")]
 
     @pytest.mark.parametrize(("members", "named"), [
-        (20, "is AgeAtFirstClaim 20-39, Sex F, DaysInHospital_Y2 blank: 0.209 of"),
-        (19, "is one of fewer than 20 members of the population: 0.209 of"),
+        (20, "is AgeAtFirstClaim 20-39, Sex F, DaysInHospital_Y2 blank: 20.9 % of"),
+        (19, "is one of fewer than 20 members of the population: 20.9 % of"),
     ])  # fmt: skip
     def test_a_refusal_names_the_class_unless_it_is_small_in_the_population(self, members, named):
         """In the second column, codes are of sex; the first is coarser at level 1, where ages 25 and 30 are one class."""
@@ -220,7 +220,7 @@ class TestAttackByClass:
             text = worst_class_text(policy(), computation, WorstClass((1, 0), (0, 1, 0), 0.1413), domains)
             every = worst_class_text(policy(), computation, WorstClass((1, 0), (0, 1, 0), 0.99), domains)
         assert named in text and text.endswith("risk.worst_class_share_at_most is 0.05.")
-        assert ": 1 of the draws" in every, "rounded up, but no share is above 1"
+        assert ": 100 % of the draws" in every, "rounded up, but no share is above 1"
 
 
 class TestCanaries:

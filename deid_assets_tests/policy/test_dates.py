@@ -186,6 +186,9 @@ class TestDates:
         gates = [{r.measurement: r.threshold for r in required_measurements(one)} for one in (silent, limited)]
         assert HIGH_RISK not in gates[0] and gates[1][HIGH_RISK] == 0.1
         assert shape(silent, "dates") == shape(limited, "dates"), "a limit that only refuses draws no fresh noise"
+        twice = [{"offset": "pay_delay", "release_as": name} for name in ("Paid", "PaidAgain")]
+        (found,) = refusal(**with_dates(connected=twice))
+        assert "dates.connected[1].offset: another connected date has pay_delay" in found
         renamed = policy_from(public_values(**with_dates(release_as="DayOfService")))
         assert shape(silent, "dates") == shape(renamed, "dates"), "nor does another name"
         assert "of the members may share demographics and any three consecutive" in explain(limited)

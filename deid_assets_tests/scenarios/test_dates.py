@@ -255,7 +255,7 @@ def test_connected_dates_follow_from_what_is_released(tmp_path):
         ).fetchall()[0]
         assert stays > 100 and paid > 1000 and wrong == 0
         told = json.loads((data / "dates.json").read_text())["connected"]
-        assert told["DischargeDate"] == "drawn within the released length_of_stay"
+        assert told["DischargeDate"] == "drawn within the released length_of_stay; may pass the next service, or the years"
         described = json.loads((data / "dictionary.json").read_text())
         assert "date of discharge" in json.dumps(described)
 

@@ -329,7 +329,7 @@ def test_a_class_of_which_too_many_are_at_high_risk_refuses_whatever_the_average
     summary = pipeline.run(KEY, STAGES["generalization"])
     assert summary.exit_code == REFUSED and "no generalization of this policy passes" in summary.reasons[0], summary.reasons
     (reason,) = summary.reasons
-    assert "share at high risk of the worst class at 2 nodes" in reason and "where it failed first, is " in reason
+    assert "share at high risk of the worst class at 2 nodes" in reason and "The class that fails " in reason
     assert reason.endswith("risk.worst_class_share_at_most is 0.0005.")
     assert pipeline.published_bytes() == before
 

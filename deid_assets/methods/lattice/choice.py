@@ -277,7 +277,9 @@ def suppress_flagged(
                 return failed
             if len(chosen) <= at_most * members:
                 return Failed(FACTOR)
-            return _failed_for(node, classes, _shares_of_classes(classes, drawn, flagged))
+            return _failed_for(
+                node, classes, _shares_of_classes(classes, drawn, flagged), _to_suppress(classes, drawn, flagged, class_goals)
+            )
         rest, rest_adversary = computation.keeping(~suppressed), adversary.of(~suppressed)
         if computation.extract:
             asked, judged = np.flatnonzero(~suppressed), rest
@@ -301,9 +303,18 @@ def suppress_flagged(
     return failed
 
 
-def _failed_for(node: Node, classes: MemberClasses, shares: np.ndarray) -> Failed:
-    """Fail for the class with the largest share, (C,) float."""
-    worst = int(np.argmax(shares))
+def _failed_for(node: Node, classes: MemberClasses, shares: np.ndarray, needed: np.ndarray | None = None) -> Failed:
+    """Fail for a class.
+
+    Parameters
+    ----------
+    shares
+        (C,) float: share of the draws of each class that were flagged. The class with the largest fails.
+    needed
+        (C,) int: how many members of each class have to go. If given, the class with most of them fails: it is why they are
+        too many.
+    """
+    worst = int(np.argmax(shares if needed is None else needed))
     return Failed(WORST_CLASS, WorstClass(node, tuple(classes.values[worst].tolist()), float(shares[worst])))
 
 
@@ -311,6 +322,12 @@ def _shares_of_classes(classes: MemberClasses, drawn: np.ndarray, flagged: np.nd
     """Return (C,) float: share of the draws of each class that were flagged."""
     of_class = [np.bincount(classes.of_target, counts, len(classes)) for counts in (drawn, flagged)]
     return np.asarray(of_class[1] / np.maximum(of_class[0], 1))
+
+
+def _to_suppress(classes: MemberClasses, drawn: np.ndarray, flagged: np.ndarray, goals: np.ndarray) -> np.ndarray:
+    """Return (C,) int: the fewest members of each class without whom its share is at most its goal."""
+    groups = [np.flatnonzero(classes.of_target == number) for number in range(len(classes))]
+    return np.array([fewest_to_suppress(drawn[own], flagged[own], goal) for own, goal in zip(groups, goals, strict=True)])
 
 
 def _own_shares(
@@ -396,22 +413,24 @@ def _failing_however_suppressed(
 ) -> Failed | None:
     """Return why more members would have to go than `most`, whoever they are, even by draws that judge what they chose.
 
-    The draws are those of the first round of `suppress_flagged`, after few others that favour the rest more. On the same draws
+    The draws are those of the first round of `suppress_flagged`; of many members, few others are tried first, which favour the
+    rest more than many draws do. On the same draws
     no member is flagged more often at a coarser node, and a class there consists of whole classes of every finer one. So what
     is too many here is too many at every finer node.
     """
-    flags = computation.flagged_targets(node, keys("prospect"), PROSPECT_DRAWS, executor=executor)
-    if fewest_to_suppress(flags.drawn, flags.flagged, goal) > most:
-        return Failed(HIGH_RISK)
     draws = DRAWS_A_MEMBER * len(computation.data.targets)
+    if draws > PROSPECT_DRAWS:
+        flags = computation.flagged_targets(node, keys("prospect"), PROSPECT_DRAWS, executor=executor)
+        if fewest_to_suppress(flags.drawn, flags.flagged, goal) > most:
+            return Failed(HIGH_RISK)
     flags = computation.flagged_targets(node, keys("suppression 0"), draws, executor=executor)
     if fewest_to_suppress(flags.drawn, flags.flagged, goal) > most:
         return Failed(HIGH_RISK)
     if worst_class_at_most is None:
         return None
     classes = classes_of_members(computation, node)
-    groups = (np.flatnonzero(classes.of_target == number) for number in range(len(classes)))
-    class_goal = CLASS_AIM * worst_class_at_most
-    if sum(fewest_to_suppress(flags.drawn[own], flags.flagged[own], class_goal) for own in groups) > most:
-        return _failed_for(node, classes, _shares_of_classes(classes, flags.drawn, flags.flagged))
+    goals = np.full(len(classes), CLASS_AIM * worst_class_at_most)
+    needed = _to_suppress(classes, flags.drawn, flags.flagged, goals)
+    if needed.sum() > most:
+        return _failed_for(node, classes, _shares_of_classes(classes, flags.drawn, flags.flagged), needed)
     return None

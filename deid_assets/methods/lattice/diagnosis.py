@@ -124,7 +124,8 @@ def diagnose(
     if found.share > demands.max_high_risk_share and (
         needed := members_needed(computation, keys, left_out, demands.max_high_risk_share, executor)
     ):
-        rows.append(remedies.told("population", str(needed), found.share))
+        share = found.share if needed.at_least is None else demands.max_high_risk_share
+        rows.append(remedies.told("population", str(needed), share))
     rows.append(remedies.more_suppression(found.share))
     return pd.DataFrame(rows, columns=list(COLUMNS))
 

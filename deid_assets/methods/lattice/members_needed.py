@@ -15,7 +15,7 @@ import numpy as np
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.reachable_risk import least_without
 from deid_assets.methods.population.longitudinal_data import top_node
-from deid_assets.methods.statistics.larger_population import independent_trials, shares_in_larger, size_shares
+from deid_assets.methods.statistics.larger_population import LARGEST_SIZE, independent_trials, shares_in_larger, size_shares
 
 DRAWS = 16_384
 TIMES_AT_MOST = 64
@@ -45,10 +45,17 @@ class MembersNeeded:
     def __str__(self) -> str:
         """What a person is told."""
         if self.at_least is None:
-            return f"not even {TIMES_AT_MOST} times as many members as these {self.now:,}"
+            return self.least
         enough = f"{self.enough:,} are enough" if self.enough else "how many are enough cannot be told from these"
+        return f"{self.least}; {enough} (95 % interval from the class sizes of {self.now:,})"
+
+    @property
+    def least(self) -> str:
+        """With how many at least, in words."""
+        if self.at_least is None:
+            return f"more than {TIMES_AT_MOST} times these {self.now:,} members, if any number would do"
         least = f"at least {self.at_least:,}" if self.at_least > self.now else f"more than these {self.now:,}"
-        return f"{least} members of the same kind of people; {enough} (95 % interval from the class sizes of {self.now:,})"
+        return f"{least} members of the same kind of people"
 
 
 def members_needed(
@@ -60,7 +67,8 @@ def members_needed(
 ) -> MembersNeeded | None:
     """Return how many members are needed; None where it cannot be told.
 
-    It cannot where classes are estimated from the release, or where fewer than 400 members are released.
+    It cannot where classes are estimated from the release, where fewer than 400 members are released, or where classes have to
+    be larger than the largest sizes that are told apart.
 
     Parameters
     ----------
@@ -76,7 +84,7 @@ def members_needed(
     """
     data, top = computation.data, top_node(computation.dimensions)
     members = len(data.targets)
-    if computation.extract or members < _FEWEST:
+    if computation.extract or members < _FEWEST or computation.k > LARGEST_SIZE:
         return None
     generator = np.random.Generator(np.random.Philox(key=int.from_bytes(keys("halves of the population"), "big")))
     halves = []
@@ -87,8 +95,8 @@ def members_needed(
     shares = _shares(computation, top, keys("a larger population"), executor)
     trials = min(independent_trials(np.array(halves), members), DRAWS)
 
-    def first_passing(end: int, left_out: int) -> float | None:
-        # No end rises with the population.
+    def first_passing(end: int, left_out: int) -> int | None:
+        # Neither end rises with the population.
         place = bisect_left(
             _TIMES,
             True,
@@ -96,9 +104,12 @@ def members_needed(
                 least_without(shares_in_larger(shares, trials, computation.k, time)[end] * members, members, left_out) <= limit
             ),
         )
-        return data.members * _TIMES[place] if place < len(_TIMES) else None
+        return place if place < len(_TIMES) else None
 
-    at_least, enough = first_passing(0, left_out), first_passing(1, 0)
+    least_place, enough_place = first_passing(0, left_out), first_passing(1, 0)
+    # Somewhere between the last that fails and the first that passes the truth is.
+    at_least = None if least_place is None else data.members * _TIMES[max(least_place - 1, 0)]
+    enough = None if enough_place is None else data.members * _TIMES[enough_place]
     return MembersNeeded(
         data.members,
         None if at_least is None else max(data.members, _rounded(at_least, math.floor)),

@@ -15,6 +15,8 @@ from deid_assets.methods.statistics.confidence import wilson_interval
 
 _LARGEST = np.array([1, 2, 3, 5, 8, 13, 20, 32, 50, 80, 128, 200])
 """Largest class size of each group of sizes; one more group has no end and no range."""
+LARGEST_SIZE = 200
+"""Sizes above it are not told apart."""
 _MEANS = np.concatenate([[0.0], np.geomspace(1e-3, 2_000, 240)])
 
 
@@ -89,15 +91,16 @@ def shares_in_larger(shares: np.ndarray, trials: float, k: int, times: float, co
     explained = np.diff(stats.poisson.cdf(_LARGEST[:, None] - 1, _MEANS), axis=0, prepend=0.0)
     level = 1 - (1 - confidence) / len(_LARGEST)
 
-    def extreme(objective: np.ndarray, number: int) -> float | None:
+    def feasible(objective: np.ndarray, number: int) -> float | None:
         ranges = np.array([wilson_interval(round(share * number), number, level) for share in shares[: len(_LARGEST)]])
         rows, limits = np.concatenate([explained, -explained]), np.concatenate([ranges[:, 1], -ranges[:, 0]])
         solved = optimize.linprog(objective, rows, limits, np.ones((1, len(_MEANS))), [shares.sum()])
-        return float(solved.fun or 0.0) if solved.success else None
+        return float(solved.fun) if solved.success and solved.fun is not None else None
 
     number = max(1, int(trials))
-    while number > 1 and extreme(np.zeros(len(_MEANS)), number) is None:
+    while number > 1 and feasible(np.zeros(len(_MEANS)), number) is None:
         number //= 2
     small = np.asarray(stats.poisson.cdf(k - 2, times * _MEANS))
-    least, largest = (sign * (extreme(sign * small, number) or 0.0) for sign in (1, -1))
-    return min(max(least, 0.0), 1.0), min(max(largest, 0.0), 1.0)
+    least, largest = feasible(small, number), feasible(-small, number)
+    # What the solver leaves open is anything from 0 to 1.
+    return (0.0 if least is None else min(max(least, 0.0), 1.0)), (1.0 if largest is None else min(max(-largest, 0.0), 1.0))

@@ -80,6 +80,10 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
         if name.lower() in names:
             yield place, f"the release already has a column {name}"
         names.add(name.lower())
+    offsets = [one.offset for one in dates.connected]
+    for number, offset in enumerate(offsets):
+        if offset in offsets[:number]:
+            yield ("dates", "connected", number, "offset"), f"another connected date has {offset}: both would be the same date"
     for number, one in enumerate(dates.connected):
         if dates.derived == "drop" or (one.offset == "length_of_stay" and one.offset not in listed):
             yield (

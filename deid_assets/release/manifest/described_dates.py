@@ -60,7 +60,12 @@ def described_dates(
         "leaving_the_years": dates.study_end,
         "derived_columns": dates.derived,
         **(
-            {"connected": {one.release_as: f"drawn within the released {one.offset}" for one in dates.connected}}
+            {
+                "connected": {
+                    one.release_as: f"drawn within the released {one.offset}; may pass the next service, or the years"
+                    for one in dates.connected
+                }
+            }
             if dates.connected
             else {}
         ),

@@ -11,7 +11,7 @@ from deid_assets.policy.loading import policy_by_name
 from deid_assets_tests.methods.small_tables import small_store
 
 COLUMNS = '"MemberID" BIGINT, "ServiceDate" DATE, "LengthOfStay" VARCHAR, "PayDelay" VARCHAR'
-LABELS = {"1 day": (0, 1), "it's 2": (2, 2), "3-30": (3, 30)}
+LABELS = {"1 day": (1, 1), "it's 2": (2, 2), "3-30": (3, 30)}
 CONNECTED = {"Discharge": ("LengthOfStay", LABELS), "Paid": ("PayDelay", None)}
 
 
@@ -62,7 +62,7 @@ def test_rows_that_show_the_same_show_the_same_date_whatever_was_delivered():
 
 @pytest.mark.parametrize(
     ("level", "expected"),
-    [(1, {"1 day": (0, 1), "2-3 days": (2, 3)}), (2, {"1 day": (0, 1)}), (3, {})],
+    [(1, {"1 day": (1, 1), "2-3 days": (2, 3)}), (2, {"1 day": (1, 1)}), (3, {})],
 )
 def test_labels_without_an_end_give_no_distance(level, expected):
     assert days_of_labels(policy_by_name("heritage_public"), "length_of_stay", level) == expected

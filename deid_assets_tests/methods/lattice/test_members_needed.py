@@ -63,7 +63,7 @@ def test_people_who_stay_alone_need_more_than_can_be_told():
     alone = people(random, np.concatenate([np.ones(600, dtype=int), [600]]))
     found = members_needed(alone, keys_of(2), 0, LIMIT)
     assert found.at_least is None and found.enough is None
-    assert str(found) == f"not even {TIMES_AT_MOST} times as many members as these 1,200"
+    assert str(found) == f"more than {TIMES_AT_MOST} times these 1,200 members, if any number would do"
 
 
 @pytest.mark.parametrize("of", ["an extract", "too few members"])
@@ -79,7 +79,7 @@ def test_nothing_is_told_of(of):
     [
         (MembersNeeded(2_500, 5_000, 24_000), "at least 5,000 members of the same kind of people; 24,000 are enough (95 %"),
         (MembersNeeded(2_500, 2_500, None), "more than these 2,500 members of the same kind of people; how many are enough"),
-        (MembersNeeded(2_500, None, None), f"not even {TIMES_AT_MOST} times as many members as these 2,500"),
+        (MembersNeeded(2_500, None, None), f"more than {TIMES_AT_MOST} times these 2,500 members, if any"),
     ],
 )
 def test_what_a_person_is_told(needed, text):
