@@ -3,6 +3,7 @@
 These are sections 1 to 3 of Multimedia Appendix 1 to El Emam et al. 2012.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 import dagster as dg
@@ -80,6 +81,14 @@ def pseudonym_crosswalk(
     return pd.concat(frames, ignore_index=True)
 
 
+def _of_identifiers(members: Table, listed: Sequence[str]) -> tuple[str, ...]:
+    """Those of some identifiers that delivered members have."""
+    found = members.query(
+        "SELECT member_id FROM " + members.sql + " WHERE member_id IN (SELECT unnest(?::VARCHAR[]))", [listed]
+    )
+    return tuple(found["member_id"])
+
+
 @stage_asset(
     policy_sections=["removal", "opt_outs", "rotation"],
     version="4",
@@ -102,7 +111,8 @@ def removed_members(
     policy = policies.of(context, Policy)
     opt_outs = policy.opt_outs
     problems = opt_outs.people.problems(partial(opt_out_match, members))
-    require_known_opt_outs(context, policy, workplace, LeftOut(problems=problems))
+    people = _of_identifiers(members, [*opt_outs.all_members, *opt_outs.withdrawn])
+    require_known_opt_outs(context, policy, workplace, LeftOut(people, problems))
     before = _of_tags(members, workplace.removed_before(policy), workplace)
     kinds = policy.removal.listed_kinds
     return removed_members_query(

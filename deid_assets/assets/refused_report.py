@@ -87,7 +87,7 @@ def write_refused_report(
         figures=tuple(_figures(home, policy, tables)),
         disclosure=disclosure_tables(manifest),
         limits=LIMITS[:2] if isinstance(policy, Policy) else FLAT_LIMITS,
-        notes=(RESTRICTED, *tried(manifest), *unmatched_notes(policy, home, secret_of(home))),
+        notes=(RESTRICTED, *tried(manifest), *unmatched_notes(policy, delivery, home, secret_of(home))),
         reasons=(
             *(f"The check failed: {text}" for text in failed_checks),
             *(text.removeprefix("refused: ") for text in reasons),

@@ -6,7 +6,7 @@ from deid_assets.assets.publishing import inputs_digest
 from deid_assets.errors import RefusedError
 from deid_assets.methods.preparation.eligibility import LeftOut
 from deid_assets.policy.kinds import AnyPolicy
-from deid_assets.release.known_people import known_people, remember, share_problems
+from deid_assets.release.known_people import elsewhere_note, known_people, remember, remember_delivery, share_problems
 from deid_assets.resources import INPUTS_TAG, Workplace
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import require_same_content
@@ -51,6 +51,7 @@ def require_known_opt_outs(
         return
     secret = workplace.secret()
     remember(workplace.home, left_out.people, secret)
+    remember_delivery(workplace.home, policy.name, context.partition_key, left_out.people, secret)
     known = known_people(workplace.home, listed, secret)
     remember(workplace.home, known.matched, secret)
     if known.unmatched(listed):
@@ -58,6 +59,11 @@ def require_known_opt_outs(
         context.log.warning(
             "some identifiers on lists of opt-outs are those of no person of any delivery here, and leave nobody out: `deid "
             "run` and the restricted report of a refusal say how many"
+        )
+    if elsewhere_note(policy, context.partition_key, workplace.home, secret):
+        context.log.warning(
+            "some identifiers on the home's list of opt-outs are those of people whom other deliveries have, and leave nobody "
+            "out of this one: `deid run` and the restricted report of a refusal say how many"
         )
     problems = (*left_out.problems, *share_problems(policy, known))
     if problems:

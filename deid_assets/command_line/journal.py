@@ -1,6 +1,5 @@
 """`deid journal`: the journal of the home, and where its head is kept. `deid home upgrade` begins one."""
 
-import os
 import sys
 
 import click
@@ -27,13 +26,11 @@ def journal_head(place: str | None) -> None:
     Nothing is decided while a head that was kept this way is missing, or names lines that the journal lacks.
     """
     from deid_assets.release.journal.chain import Head
-    from deid_assets.release.journal.witnesses import place_of
+    from deid_assets.release.journal.witnesses import outside
 
     releases = releases_here()
     if place is not None:
-        kept_at = place_of(place)
-        if "://" not in kept_at and os.path.realpath(kept_at).startswith(os.path.realpath(releases.home.root) + os.sep):
-            raise ReleaseError(f"{place} is in the home, whose loss it could not show: name a file or URL elsewhere")
+        kept_at = outside(releases.home, place)
         with releases.deciding() as found:
             found.add_witness(kept_at, releases.key)
     now = releases.journal.file.read()

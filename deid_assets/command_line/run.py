@@ -172,7 +172,7 @@ def _release_or_unchanged(
                     if report := report_refusal(home, policy, delivery.key, summary):
                         progress.console.print(f"[bold]Report of the refusal[/bold] (restricted)  {report}", soft_wrap=True)
             return summary.exit_code if interruption.received() is None else interruption.say()
-    unmatched = unmatched_notes(policy, home, secret_of(home))
+    unmatched = unmatched_notes(policy, delivery.key, home, secret_of(home))
     if isinstance(earlier, Waiting):
         return _say_waiting(earlier, policy, delivery, progress, as_json, unmatched)
     verified = verify(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")

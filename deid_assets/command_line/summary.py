@@ -88,7 +88,7 @@ def summary_json(
         "verdict": [] if verdict is None else list(verdict.sentences),
         "reasons": [text.removeprefix("refused: ") for text in summary.reasons],
         "failed_checks": list(summary.failed_checks),
-        "opt_outs": list(unmatched_notes(policy, home, secret_of(home))),
+        "opt_outs": list(unmatched_notes(policy, delivery.key, home, secret_of(home))),
         "rows": summary.rows,
         "gates": [
             {name: _finite(value) if isinstance(value, float) else value for name, value in asdict(gate).items()}
@@ -142,7 +142,7 @@ def print_summary(
         )
     else:
         console.print("[bold]Nothing was published.[/bold]")
-    for text in unmatched_notes(policy, home, secret_of(home)):
+    for text in unmatched_notes(policy, delivery.key, home, secret_of(home)):
         console.print(text, soft_wrap=True)
     if detail is not Detail.QUIET:
         console.print(f"{seconds:.0f} seconds, at most {summary.peak_memory_gb:.2f} GB of memory")

@@ -24,7 +24,10 @@ from deid_assets.store.reading import TEXT_AT_MOST, regular_bytes
 from deid_assets.store.tables import connect, owner_only, quoted
 
 FILE = "opt_outs_matched.txt"
-"""In the restricted store: keyed digests of people on lists of opt-outs whom a delivery had, one to a line."""
+"""In the restricted store: keyed digests of people on lists of opt-outs whom a delivery had, one to a line.
+
+Each person has one of their own and one for each policy and delivery, which have one themselves.
+"""
 
 _LOCK = ".opt_outs_matched.lock"
 _PEOPLE = (("members", "member_id"), ("records", "_person"), ("cohort_people", "person"))
@@ -102,12 +105,27 @@ def remember(home: Home, people: Iterable[str], secret: Secret) -> None:
     ReleaseError, StoreError
         If the file cannot be read or written.
     """
-    new = {_digest(one, secret) for one in people} - _remembered(home)
+    _write(home, {_digest(one, secret) for one in people})
+
+
+def _write(home: Home, digests: set[str]) -> None:
+    new = digests - _remembered(home)
     if new:
         owner_only(home.store)
         with durable.locked(home.store / _LOCK):
             lines = sorted(new | _remembered(home))
             durable.replace(home.store / FILE, "".join(f"{line}\n" for line in lines).encode(), 0o600)
+
+
+def remember_delivery(home: Home, policy: str, delivery: str, people: Iterable[str], secret: Secret) -> None:
+    """Remember which people on lists of opt-outs a delivery has as a policy reads it.
+
+    Raises
+    ------
+    ReleaseError, StoreError
+        If the file cannot be read or written.
+    """
+    _write(home, {_digest_here(one, policy, delivery, secret) for one in ("", *people)})
 
 
 def share_problems(policy: ReleasePolicy, known: Known) -> tuple[str, ...]:
@@ -124,9 +142,39 @@ def share_problems(policy: ReleasePolicy, known: Known) -> tuple[str, ...]:
     )
 
 
-def unmatched_notes(policy: ReleasePolicy, home: Home, secret: Secret) -> tuple[str, ...]:
-    """How many people on each list of opt-outs match nobody, in sentences; for the operator only, because they count people."""
-    return unmatched_on(policy.opt_outs.all_members, policy.opt_outs.withdrawn, home, secret)
+def unmatched_notes(policy: ReleasePolicy, delivery: str, home: Home, secret: Secret) -> tuple[str, ...]:
+    """How many people on each list of opt-outs match nobody, in sentences; for the operator only, because they count people.
+
+    Parameters
+    ----------
+    delivery
+        Key of the delivery, which may lack people whom others have.
+    """
+    elsewhere = elsewhere_note(policy, delivery, home, secret)
+    return (
+        *unmatched_on(policy.opt_outs.all_members, policy.opt_outs.withdrawn, home, secret),
+        *([elsewhere] if elsewhere else []),
+    )
+
+
+def elsewhere_note(policy: ReleasePolicy, delivery: str, home: Home, secret: Secret) -> str | None:
+    """How many people on the home's list other deliveries have, and this one has not, as its policy reads it.
+
+    They may have left. Or the policy reads another column, or identifiers are written in another way, and nobody is left out.
+    """
+    remembered, listed = _remembered(home), policy.opt_outs.withdrawn
+    if _digest_here("", policy.name, delivery, secret) not in remembered:
+        return None
+    known = [one for one in listed if _digest(one, secret) in remembered]
+    missing = sum(_digest_here(one, policy.name, delivery, secret) not in remembered for one in known)
+    if not missing:
+        return None
+    all_of_them = ", all that others have" if missing == len(known) else ""
+    return (
+        f"Opt-outs: {missing:,} of {len(listed):,} identifiers on the home's list{all_of_them}, are those of people whom other "
+        "deliveries have, and leave nobody out of this one; unless these people left, look whether the policy names the right "
+        "column of the person, and whether this delivery writes identifiers as the others do."
+    )
 
 
 def unmatched_on(listed: Collection[str], withdrawn: Collection[str], home: Home, secret: Secret) -> tuple[str, ...]:
@@ -158,6 +206,11 @@ def _unread_said(known: Known) -> str:
 
 def _digest(identifier: str, secret: Secret) -> str:
     return secret.keyed_digest("person who opted out and was delivered", identifier)
+
+
+def _digest_here(identifier: str, policy: str, delivery: str, secret: Secret) -> str:
+    """Of a person in a delivery; of the delivery itself without an identifier."""
+    return secret.keyed_digest("person who opted out and is in a delivery", policy, delivery, identifier)
 
 
 def _remembered(home: Home) -> frozenset[str]:

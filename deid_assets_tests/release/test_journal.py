@@ -346,7 +346,7 @@ class TestWitnesses:
             read_head(url)
 
     def test_the_environment_s_is_recorded_and_an_empty_name_is_an_error(self, releases, tmp_path, monkeypatch):
-        place = tmp_path / "elsewhere.head"
+        place = tmp_path.with_name(f"{tmp_path.name}.head")
         monkeypatch.setenv("DEID_WITNESS", str(place))
         publish(releases, "first", with_tables=False)
         assert Remembered.of(releases.journal.file.read()).witnesses == [str(place)]
@@ -354,6 +354,9 @@ class TestWitnesses:
         assert read_head(str(place)) == Head.of(releases.journal.file.read())
         monkeypatch.setenv("DEID_WITNESS", " ")
         with pytest.raises(ReleaseError, match="DEID_WITNESS is empty"):
+            publish(releases, "second", with_tables=False)
+        monkeypatch.setenv("DEID_WITNESS", str(releases.home.keys / "own.head"))
+        with pytest.raises(ReleaseError, match="is in the home, whose loss it could not show"):
             publish(releases, "second", with_tables=False)
 
     def test_one_that_cannot_be_written_is_said(self, releases, tmp_path):

@@ -399,7 +399,14 @@ class TestAttributes:
         refused(summary, "column Copied: ")
         assert "somebody" not in " ".join(summary.reasons)
 
-    @pytest.mark.parametrize("approval", [None, {"by": ["Team Privacy"]}, {"by": ["Anna Muster"]}])
+    @pytest.mark.parametrize(
+        "approval",
+        [
+            pytest.param(None, marks=pytest.mark.matrix),
+            pytest.param({"by": ["Team Privacy"]}, marks=pytest.mark.matrix),
+            {"by": ["Anna Muster"]},
+        ],
+    )
     def test_what_looks_like_an_identifier_needs_a_second_person(self, tmp_path, approval):
         names = [f"Person{chr(65 + number % 26)} Family{chr(65 + number // 26)}" for number in range(len(people()))]
         cohort = [person | {"extra": name} for person, name in zip(people(), names, strict=True)]
@@ -528,7 +535,11 @@ def test_a_second_release_that_shows_the_same_or_is_of_another_delivery_is_publi
     [
         (lambda rows: [*rows, people(1, seed=3)[0] | {"person": "a later patient"}], "new_people"),
         (lambda rows: [rows[0] | {"likes": "water"}, *rows[1:]], "changed_values"),
-        (lambda rows: [rows[0] | {"state": "ME" if rows[0]["state"] == "WA" else "WA"}, *rows[1:]], "changed_values"),
+        pytest.param(
+            lambda rows: [rows[0] | {"state": "ME" if rows[0]["state"] == "WA" else "WA"}, *rows[1:]],
+            "changed_values",
+            marks=pytest.mark.matrix,
+        ),
         (lambda rows: [one | {"state": "ME"} for one in rows], "linked_classes"),
         (lambda rows: [one | {"person": f"0{one['person']}"} for one in rows], "record_releases_not_compared"),
     ],

@@ -20,6 +20,9 @@ TOO_FEW = (
 )
 
 
+MISSING = "are those of people whom other deliveries have, and leave nobody out of this one"
+
+
 class OfClaims:
     """Where the runs take long; the next delivery has other members."""
 
@@ -127,7 +130,9 @@ class TestWhoeverWasDelivered:
         for file in home.store.glob("*/*.duckdb"):
             file.unlink()
         code, printed = kind.run(home, 5)
-        assert TOO_FEW not in unwrapped(printed) and "identifiers on" not in printed, printed
+        assert TOO_FEW not in unwrapped(
+            printed
+        ) and "1 of 1 identifiers on the home's list, all that others have," in unwrapped(printed), printed
         (home.store / FILE).unlink()
         code, printed = kind.run(home, 6)
         assert code == REFUSED and TOO_FEW in unwrapped(printed), "what is forgotten counts as unmatched"
@@ -136,7 +141,28 @@ class TestWhoeverWasDelivered:
         assert opt_out(home, kind.known)[0] == PUBLISHED
         assert kind.run(home, 1 if isinstance(kind, OfClaims) else 0)[0] == PUBLISHED
         content = (home.store / FILE).read_text()
-        assert len(content.split()) == 1 and kind.known not in content
+        assert len(content.split()) == 3 and kind.known not in content, "the person, the delivery, and both"
+
+
+class TestWhoeverIsMissing:
+    """Somebody who was delivered is known; that they leave nobody out of another delivery must be said all the same."""
+
+    def test_from_another_delivery_is_told_with_the_run(self, home, kind):
+        assert opt_out(home, kind.known)[0] == PUBLISHED
+        present = 1 if isinstance(kind, OfClaims) else 0
+        assert MISSING not in unwrapped(kind.run(home, present)[1])
+        if not isinstance(kind, OfClaims):  # the synthetic members of every delivery have the same identifiers
+            assert f"1 of 1 identifiers on the home's list, all that others have, {MISSING}" in unwrapped(kind.run(home, 5)[1])
+
+    @pytest.mark.parametrize("kind", [OfFlatTables], indirect=True)
+    def test_because_another_policy_reads_another_column_is_told_with_the_run(self, home, kind):
+        assert opt_out(home, kind.known)[0] == PUBLISHED
+        assert kind.run(home, 0)[0] == PUBLISHED
+        rows = [[*row[:4], f"number {number}"] for number, row in enumerate(people(600, 0))]
+        write_policy(home.policies, changed(kind.values, policy="other_column"))
+        delivery = write_people(home.root.with_name("other"), rows)
+        _, printed = deid_here(home.root, "run", "--policy", "other_column", "--delivery", delivery)
+        assert f"all that others have, {MISSING}" in unwrapped(printed), printed
 
 
 @pytest.mark.matrix

@@ -141,7 +141,7 @@ class HomeJournal:
         self.settle(despite)
         self.record(key)
         recorded = Remembered.of(self.file.read()).witnesses
-        for place in given_witness():
+        for place in given_witness(self.home):
             if place not in recorded:
                 self.add_witness(place, key)
 
@@ -216,7 +216,7 @@ class HomeJournal:
         """Write the newest head to all witnesses; return what to say where that failed."""
         journal = self.file.read()
         problems = []
-        for place in dict.fromkeys([*Remembered.of(journal).witnesses, *given_witness()]):
+        for place in dict.fromkeys([*Remembered.of(journal).witnesses, *given_witness(self.home)]):
             try:
                 write_head(place, journal)
             except DeidError as error:
@@ -256,7 +256,7 @@ class HomeJournal:
         named = [f"keys/{HEAD_FILE}"] if os.path.lexists(self.file.head_path) else []
         folders = (folder for folder in release_folders(self.home.releases) if _journal_head(folder))
         named += [f"the manifest of release {folder.parent.name}/{folder.name}" for folder in folders]
-        return named + [f"the witness {place}" for place in given_witness() if read_head(place) is not None]
+        return named + [f"the witness {place}" for place in given_witness(self.home) if read_head(place) is not None]
 
     @property
     def _interrupted(self) -> str:
@@ -273,7 +273,7 @@ class HomeJournal:
         elif kept is not None and not journal.reaches(kept.head):
             yield Loss(JOURNAL, cut(name))
         if with_witnesses:
-            yield from against_witnesses(journal, Remembered.of(journal).witnesses, given_witness())
+            yield from against_witnesses(journal, Remembered.of(journal).witnesses, given_witness(self.home))
 
     def _require_own(self, key: SigningKey) -> None:
         """Refuse a journal whose next line this key does not sign; of a rotation it may not have been told yet."""

@@ -13,6 +13,7 @@ from deid_assets.errors import DeidError, ReleaseError
 from deid_assets.release.journal.chain import Head, Journal
 from deid_assets.release.journal.comparison import JOURNAL, WITNESSES, Loss, cut
 from deid_assets.store import durable
+from deid_assets.store.home import Home
 from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
 from deid_assets.store.remote import RemoteFolder
 
@@ -20,17 +21,36 @@ VARIABLE = "DEID_WITNESS"
 """Names one more witness, a file or URL, in the environment: nobody who can only write to the home can change it."""
 
 
-def given_witness() -> list[str]:
-    """The witness that the environment names, if it names one."""
+def given_witness(home: Home) -> list[str]:
+    """The witness that the environment names, if it names one.
+
+    Raises
+    ------
+    ReleaseError
+        If the variable is empty, or names a place in the home.
+    """
     named = os.environ.get(VARIABLE)
     if named is not None and not named.strip():
         raise ReleaseError(f"{VARIABLE} is empty: set it to a file or URL, or unset it")
-    return [] if named is None else [place_of(named)]
+    return [] if named is None else [outside(home, named)]
 
 
 def place_of(named: str) -> str:
     """A witness as it is recorded: a URL as it is, a file by its whole path."""
     return named if "://" in named else str(Path(named).absolute())
+
+
+def outside(home: Home, named: str) -> str:
+    """`place_of` a new witness.
+
+    Raises
+    ------
+    ReleaseError
+        If it is in the home, with which it would be put back.
+    """
+    if "://" not in named and home.holds(Path(named)):
+        raise ReleaseError(f"{named} is in the home, whose loss it could not show: name a file or URL elsewhere")
+    return place_of(named)
 
 
 def read_head(place: str) -> Head | None:
