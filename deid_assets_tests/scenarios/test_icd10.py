@@ -19,7 +19,11 @@ DOTLESS = ("E119", "E785", "E039", "I10", "J449", "F1020")
 """Codes of ICD-10-CM, of which the first three have the form of external causes in ICD-9-CM."""
 
 
-@pytest.fixture(scope="module", params=[1, 2, 11, 50], ids=["all", "half", "nine per cent", "two per cent"])
+@pytest.fixture(
+    scope="module",
+    params=[1, *(pytest.param(every, marks=pytest.mark.matrix) for every in (2, 11)), 50],
+    ids=["all", "half", "nine per cent", "two per cent"],
+)
 def delivery(request, tmp_path_factory) -> Path:
     """Of all claims, or of some, the diagnosis is one of ICD-10-CM."""
     return with_icd10(tmp_path_factory.mktemp("icd10"), 600, request.param)

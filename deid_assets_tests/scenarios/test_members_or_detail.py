@@ -14,6 +14,8 @@ from deid_assets_tests.scenarios.conftest import KEY, MEMBERS
 from deid_assets_tests.scenarios.pipeline import folder_of, pipeline_in, verified
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 
+pytestmark = pytest.mark.matrix
+
 AGE = {
     "kind": "intervals",
     "from": 0,

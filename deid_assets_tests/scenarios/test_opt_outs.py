@@ -56,7 +56,7 @@ def run_folder(home: Home, policy: str, seed: int, write: Callable[[Path], Path]
     return deid_here(home.root, "run", "--policy", policy, "--delivery", delivery)
 
 
-@pytest.fixture(params=[OfFlatTables, OfCohorts, pytest.param(OfClaims, marks=pytest.mark.matrix)])
+@pytest.fixture(params=[OfFlatTables, *(pytest.param(kind, marks=pytest.mark.matrix) for kind in (OfCohorts, OfClaims))])
 def kind(request):
     return request.param()
 
@@ -122,7 +122,7 @@ class TestAShareThatMatchesNobody:
 
 
 class TestWhoeverWasDelivered:
-    @pytest.mark.parametrize("kind", [OfFlatTables, OfCohorts], indirect=True)
+    @pytest.mark.parametrize("kind", [OfFlatTables, pytest.param(OfCohorts, marks=pytest.mark.matrix)], indirect=True)
     def test_is_remembered_when_the_store_is_purged_and_later_deliveries_have_them_no_longer(self, home, kind):
         assert opt_out(home, kind.known)[0] == PUBLISHED
         code, printed = kind.run(home, 0)

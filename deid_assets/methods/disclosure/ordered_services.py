@@ -145,7 +145,7 @@ def ordered_risk(smallest: ArrayLike, at_risk: ArrayLike, alone: ArrayLike, k: i
 
     Examples
     --------
-    >>> ordered_risk([1, 19, 20], [0.5, 0.1, 0.0], [0.25, 0.0, 0.0], k=20).random_high_risk
+    >>> round(ordered_risk([1, 19, 20], [0.5, 0.1, 0.0], [0.25, 0.0, 0.0], k=20).random_high_risk, 3)
     0.2
     """
     sizes = np.asarray(smallest)
