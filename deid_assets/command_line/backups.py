@@ -51,7 +51,10 @@ def backup(file: Path, recipient: str) -> None:
 @click.option(
     "--identity", "key_file", required=True, type=click.Path(path_type=Path), help="File of the private key, of age or SSH."
 )
-def restore(file: Path, key_file: Path) -> None:
+@click.option(
+    "--without-witness", is_flag=True, help="Restore although a witness is missing; `deid journal forget` does without it then."
+)
+def restore(file: Path, key_file: Path, without_witness: bool) -> None:
     """Put a home back from `deid backup`, in the place of DEID_HOME; a home that lies there is kept beside it.
 
     Refused if the backup is damaged, or older than the home in its place or than a witness of its journal.
@@ -65,7 +68,8 @@ def restore(file: Path, key_file: Path) -> None:
     except OSError as error:
         raise StoreError(f"the private key {key_file} cannot be read: {error.strerror}") from None
     now = clock.now(None)
-    listing, kept = restore_home(file, identity, home, _told_by_event_log(home), now[:19].replace(":", "").replace("-", ""))
+    kept_as = now[:19].replace(":", "").replace("-", "")
+    listing, kept = restore_home(file, identity, home, _told_by_event_log(home), kept_as, without_witness)
     home.create()
     click.echo(f"{home.root} is the home of {listing.created} again, with {len(listing.files):,} files.")
     if kept is not None:

@@ -20,6 +20,7 @@ from typing import BinaryIO
 import pyrage
 
 from deid_assets.errors import ReleaseError, StoreError
+from deid_assets.release.journal.comparison import WITNESSES
 from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.recovery import LOCK, REGISTRY
@@ -207,8 +208,15 @@ def _pack(folder: Path, names: list[str], target: BinaryIO, recipient: object) -
 
 # Restore
 
+_WITHOUT_WITNESS = (
+    ". Where the home and the witness are both lost, restore it with --without-witness, and then forget the witness in the "
+    "restored home; nothing shows then that this backup is the newest"
+)
 
-def restore(file: Path, identity: bytes, home: Home, told: Iterable[str], time: str) -> tuple[Listing, Path | None]:
+
+def restore(
+    file: Path, identity: bytes, home: Home, told: Iterable[str], time: str, without_witness: bool = False
+) -> tuple[Listing, Path | None]:
     """Put a home back from a backup; a home that lies there is kept beside it.
 
     Parameters
@@ -219,6 +227,8 @@ def restore(file: Path, identity: bytes, home: Home, told: Iterable[str], time: 
         Heads of the journal that the event log of the home in its place names.
     time
         Part of the name under which a home in its place is kept.
+    without_witness
+        Whether a witness may be missing; one that is there is compared all the same.
 
     Returns
     -------
@@ -242,7 +252,7 @@ def restore(file: Path, identity: bytes, home: Home, told: Iterable[str], time: 
     try:
         listing = _unpack(file, _identity(identity), draft)
         restored = Home(draft)
-        _require_whole(restored, "the backup is not restored", with_witnesses=True)
+        _require_whole(restored, "the backup is not restored", with_witnesses=True, without_witness=without_witness)
         for replaced in home.replaced[-1:]:  # one that a restore moved away, and was interrupted, knows what it knew
             require_not_behind(restored, Home(replaced), ())
         kept = None
@@ -263,14 +273,16 @@ def restore(file: Path, identity: bytes, home: Home, told: Iterable[str], time: 
     return listing, kept
 
 
-def _require_whole(home: Home, otherwise: str, with_witnesses: bool) -> None:
+def _require_whole(home: Home, otherwise: str, with_witnesses: bool, without_witness: bool = False) -> None:
     """Refuse a home that lacks anything that its journal, registry or manifests know."""
     journal = HomeJournal(home)
     if not journal.file.read().lines:
         raise ReleaseError(f"{otherwise}: it has no journal of what the home decided")
-    missing = [*(loss.text for loss in journal.missing(with_witnesses)), *incomplete(home)]
+    losses = [loss for loss in journal.missing(with_witnesses) if not (without_witness and loss.what == WITNESSES)]
+    missing = [*(loss.text for loss in losses), *incomplete(home)]
     if missing:
-        raise ReleaseError(f"{otherwise}: {'; '.join(missing)}")
+        lost = any(loss.what == WITNESSES for loss in losses)
+        raise ReleaseError(f"{otherwise}: {'; '.join(missing)}{_WITHOUT_WITNESS if lost else ''}")
 
 
 def require_not_behind(restored: Home, present: Home, told: Iterable[str]) -> None:

@@ -182,6 +182,21 @@ class TestRefused:
         assert code == ERROR and f"lacks lines that the witness {witness} knows" in printed, printed
         assert not home.root.exists()
 
+    def test_one_whose_witness_is_lost_with_the_home_unless_its_owner_says_so(self, home, owner, tmp_path):
+        witness, file = tmp_path / "elsewhere" / "head", tmp_path / "witnessed.age"
+        assert deid_here(home.root, "journal", "head", "--to", witness)[0] == PUBLISHED
+        assert deid_here(home.root, "backup", file, "--to", public(owner))[0] == PUBLISHED
+        shutil.rmtree(home.root)
+        witness.unlink()
+        code, printed = restored(home, file, owner)
+        assert code == ERROR and "with --without-witness" in unwrapped(printed) and not home.root.exists(), printed
+        assert deid_here(home.root, "restore", file, "--identity", owner, "--without-witness")[0] == PUBLISHED
+        opt_out = ("member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")
+        code, printed = deid_here(home.root, *opt_out)
+        assert code == ERROR and "journal forget" in printed, printed
+        assert deid_here(home.root, "journal", "forget", witness)[0] == PUBLISHED
+        assert deid_here(home.root, *opt_out)[0] == PUBLISHED
+
     def test_a_restore_that_was_interrupted_is_done_again_before_anything_is_decided(self, home, backup, owner, tmp_path):
         """Killed when the home was moved away, and the backup not yet in its place."""
         assert deid_here(home.root, "member", "opt-out", "M000000002", "--reason", "asked")[0] == PUBLISHED
