@@ -153,31 +153,24 @@ class OtherGates:
             return DEMOGRAPHICS
         return FACTOR if self.absence_however_suppressed(top, share) else None
 
-    def failing_however_suppressed(self, node: Node, share: float) -> str | None:
-        """Return the gate that fails for every suppression of a share of the members, who add at most that share to a mean."""
-        if self.small_classes_however_suppressed(node, share):
-            return DEMOGRAPHICS
-        if self.absence_however_suppressed(node, share):
-            return FACTOR
-        for gate, attack in self._attacks.items():
-            if float(self._successes_of_all(gate, node).mean()) > attack.at_most + share:
-                return gate
-        return None
+    def failing_however_suppressed(self, node: Node, share: float, and_below: bool = False) -> str | None:
+        """Return the gate that fails for every suppression of a share of the members, who add at most that share to a mean.
 
-    def failing_at_and_below(self, node: Node, share: float) -> str | None:
-        """Return the gate that fails at the node and at every finer one for every suppression of a share of the members.
-
-        On the same draws, a neighbor's class is no larger at a finer node. More of their knowledge may be truncated there, and
-        most is at the finest node: it is left out of the success.
+        Parameters
+        ----------
+        and_below
+            Whether it has to fail at every finer node, too. On the same draws, a neighbor's class is no larger there. More of
+            their knowledge may be truncated, and most is at the finest node: it is left out of the success.
         """
         if self.small_classes_however_suppressed(node, share):
             return DEMOGRAPHICS
         if self.absence_however_suppressed(node, share):
             return FACTOR
-        finest = (0,) * len(self.dimensions)
         for gate, attack in self._attacks.items():
-            lost = self._whole[gate].drawn_classes(finest, self.stream_key, attack.trials).exempt
-            if float(np.where(lost, 0.0, self._successes_of_all(gate, node)).mean()) > attack.at_most + share:
+            successes = self._successes_of_all(gate, node)
+            if and_below:
+                successes = np.where(self._lost_at_the_finest[gate], 0.0, successes)
+            if float(successes.mean()) > attack.at_most + share:
                 return gate
         return None
 
@@ -301,6 +294,15 @@ class OtherGates:
                 ),
             )  # fmt: skip
         return NodeComputation(data, self.dimensions, k=1)
+
+    @cached_property
+    def _lost_at_the_finest(self) -> dict[str, np.ndarray]:
+        """(trials,) bool by gate: neighbors some of whose knowledge is truncated at the finest node."""
+        finest = (0,) * len(self.dimensions)
+        return {
+            gate: self._whole[gate].drawn_classes(finest, self.stream_key, attack.trials).exempt
+            for gate, attack in self._attacks.items()
+        }
 
     def _successes_of_all(self, gate: str, node: Node) -> np.ndarray:
         """Return as many successes as the gate has trials, with nobody suppressed."""

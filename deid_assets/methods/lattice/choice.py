@@ -177,7 +177,7 @@ def choose_generalization(
         return worst if found == Failed(HIGH_RISK) else found
 
     def failing_at_and_below(node: Node) -> Failed | None:
-        gate = other_gates.failing_at_and_below(node, suppress_at_most) if other_gates else None
+        gate = other_gates.failing_however_suppressed(node, suppress_at_most, and_below=True) if other_gates else None
         if gate is not None:
             return Failed(gate)
         goals = aim * max_high_risk_share, worst_class_at_most
@@ -414,9 +414,8 @@ def _failing_however_suppressed(
     """Return why more members would have to go than `most`, whoever they are, even by draws that judge what they chose.
 
     The draws are those of the first round of `suppress_flagged`; of many members, few others are tried first, which favour the
-    rest more than many draws do. On the same draws
-    no member is flagged more often at a coarser node, and a class there consists of whole classes of every finer one. So what
-    is too many here is too many at every finer node.
+    rest more than many draws do. On the same draws no member is flagged more often at a coarser node, and a class there
+    consists of whole classes of every finer one. So what is too many here is too many at every finer node.
     """
     draws = DRAWS_A_MEMBER * len(computation.data.targets)
     if draws > PROSPECT_DRAWS:

@@ -88,11 +88,8 @@ class Refusing:
     def failing(self, node, suppressed):
         return "another gate" if node in self.nodes else None
 
-    def failing_however_suppressed(self, node, share):
+    def failing_however_suppressed(self, node, share, and_below=False):
         return "another gate" if node in self.nodes and self.whoever else None
-
-    def failing_at_and_below(self, node, share):
-        return self.failing_however_suppressed(node, share)
 
     def failing_everywhere(self, share):
         return DEMOGRAPHICS if COARSEST in self.nodes else None

@@ -64,7 +64,7 @@ class Case:
         )  # fmt: skip
 
     def failing_however_suppressed(self, node) -> Failed | None:
-        gate = self.gates.failing_at_and_below(node, self.suppressed)
+        gate = self.gates.failing_however_suppressed(node, self.suppressed, and_below=True)
         most = self.suppressed * len(self.computation.data.targets)
         return Failed(gate) if gate else choice._failing_however_suppressed(
             self.computation, node, self.key, 0.95 * self.share, self.worst, most, None
@@ -85,11 +85,16 @@ def few_draws(monkeypatch):
 def test_the_same_node_is_chosen_as_without_ruling_out(monkeypatch):
     """The node, and whoever is suppressed; what is ruled out unseen would have failed by itself."""
     chosen, seen, looked_at = 0, 0, []
-    honest = OtherGates.failing_at_and_below
+    honest = OtherGates.failing_however_suppressed
+
+    def counted(gates, node, share, and_below=False):
+        looked_at.extend([1] * and_below)
+        return honest(gates, node, share, and_below)
+
     for seed in range(CASES):
         case = Case(seed)
         with monkeypatch.context() as patch:
-            patch.setattr(OtherGates, "failing_at_and_below", lambda *args: looked_at.append(1) or honest(*args))
+            patch.setattr(OtherGates, "failing_however_suppressed", counted)
             found, passed_over, _ = case.chosen()
         with monkeypatch.context() as patch:
             patch.setattr(choice._RuledOut, "why", lambda self, node: self._failing(node))
