@@ -1,6 +1,5 @@
 """Lower bounds on risk for every generalization of the policy, computed before the search, which takes long."""
 
-import math
 from functools import partial
 
 import dagster as dg
@@ -61,9 +60,8 @@ def reachable_risk(
     absent = removed_and_eligible(eligible_members, removed_members)
     keys = partial(stream_key, context, workplace)
     found = reaches(policy, computation, gates, absent, before, keys)
-    left_out = math.floor(policy.risk.suppression.at_most * len(computation.data.targets))
-    limit = policy.risk.max_high_risk_share
-    reached = reached_frame(policy, found, absent, before, lambda: members_needed(computation, keys, left_out, limit))
+    limits = policy.risk.suppression.at_most, policy.risk.max_high_risk_share
+    reached = reached_frame(policy, found, absent, before, lambda: members_needed(computation, keys, *limits))
     if said := notice(reached):
         context.add_output_metadata({"notice": said})
     return reached

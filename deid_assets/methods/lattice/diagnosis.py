@@ -120,9 +120,8 @@ def diagnose(
         if own.any():
             text = f"{low} claim" if low == high == 1 else f"{low} to {high} claims" if high else f"over {low - 1} claims"
             rows.append(remedies.told("members with", text, float(at_risk[own].mean())))
-    left_out = math.floor(demands.suppress_at_most * len(computation.data.targets))
     if found.share > demands.max_high_risk_share and (
-        needed := members_needed(computation, keys, left_out, demands.max_high_risk_share, executor)
+        needed := members_needed(computation, keys, demands.suppress_at_most, demands.max_high_risk_share, executor)
     ):
         share = found.share if needed.at_least is None else demands.max_high_risk_share
         rows.append(remedies.told("population", str(needed), share))

@@ -15,7 +15,7 @@ import numpy as np
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.reachable_risk import least_without
 from deid_assets.methods.population.longitudinal_data import top_node
-from deid_assets.methods.statistics.larger_population import LARGEST_SIZE, independent_trials, shares_in_larger, size_shares
+from deid_assets.methods.statistics.larger_population import LARGEST_SIZE, Explained, independent_trials, size_shares
 
 DRAWS = 16_384
 TIMES_AT_MOST = 64
@@ -61,7 +61,7 @@ class MembersNeeded:
 def members_needed(
     computation: NodeComputation,
     keys: Callable[[str], bytes],
-    left_out: int,
+    suppress_at_most: float,
     limit: float,
     executor: Executor | None = None,
 ) -> MembersNeeded | None:
@@ -76,8 +76,8 @@ def members_needed(
         Whose coarsest node has too many draws at high risk.
     keys
         Returns the 16-byte key of a named stream.
-    left_out
-        Number of released members who may be suppressed. The lower end takes the fewest flagged draws that this leaves, the
+    suppress_at_most
+        Share of the released members who may be suppressed. The lower end takes the fewest flagged draws that this leaves, the
         upper end does without it.
     limit
         MaxSup.
@@ -92,21 +92,20 @@ def members_needed(
         first = generator.permutation(data.members) % 2 == 0
         key = keys(f"half of the population: {number}")
         halves.append([_shares(computation.among(half), top, key, executor) for half in (first, ~first)])
-    shares = _shares(computation, top, keys("a larger population"), executor)
-    trials = min(independent_trials(np.array(halves), members), DRAWS)
+    explained = Explained.of(
+        _shares(computation, top, keys("a larger population"), executor),
+        min(independent_trials(np.array(halves), members), DRAWS),
+    )
 
-    def first_passing(end: int, left_out: int) -> int | None:
-        # Neither end rises with the population.
-        place = bisect_left(
-            _TIMES,
-            True,
-            key=lambda time: (
-                least_without(shares_in_larger(shares, trials, computation.k, time)[end] * members, members, left_out) <= limit
-            ),
-        )
+    def first_passing(share: Callable[[int, float], float], left_out: int) -> int | None:
+        def passes(times: float) -> bool:
+            return least_without(share(computation.k, times) * members, members, left_out) <= limit
+
+        place = bisect_left(_TIMES, True, key=passes)  # no share rises with the population
         return place if place < len(_TIMES) else None
 
-    least_place, enough_place = first_passing(0, left_out), first_passing(1, 0)
+    least_place = first_passing(explained.least, math.floor(suppress_at_most * members))
+    enough_place = first_passing(explained.largest, 0)
     # Somewhere between the last that fails and the first that passes the truth is.
     at_least = None if least_place is None else data.members * _TIMES[max(least_place - 1, 0)]
     enough = None if enough_place is None else data.members * _TIMES[enough_place]

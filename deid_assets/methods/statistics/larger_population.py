@@ -8,6 +8,9 @@ considered: a linear program finds the least and the largest share among them (E
 share of each group of sizes in place of its value).
 """
 
+from dataclasses import dataclass, replace
+from functools import cached_property
+
 import numpy as np
 from scipy import optimize, stats
 
@@ -63,44 +66,77 @@ def independent_trials(halves: np.ndarray, released: int) -> float:
     return float(released / (1 + 2 * max(0.0, released / 2 / worth - 1)))
 
 
-def shares_in_larger(shares: np.ndarray, trials: float, k: int, times: float, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the least and the largest share of draws in classes smaller than k, in a larger population of like people.
+@dataclass(frozen=True, eq=False)
+class Explained:
+    """Every distribution of classes that explains the shares of sizes which a population has.
 
-    Parameters
+    Attributes
     ----------
     shares
         (13,) float64, see `size_shares`.
     trials
-        Number of independent draws that the shares are worth. It is halved until some distribution of classes explains them:
-        classes that are more alike than those of random people are explained by none.
-    k
-        Class size below which risk is high.
-    times
-        How many times as large the population is.
-    confidence
-        Probability that the shares of all groups of sizes are within the ranges used.
-
-    Examples
-    --------
-    Ten thousand people in classes of about ten, which are about twenty if there are twice as many:
-
-    >>> shares = size_shares(1 + np.random.default_rng(1).poisson(9, 10_000))
-    >>> [[round(end, 1) for end in shares_in_larger(shares, 10_000, 20, times)] for times in (1, 2, 4)]
-    [[1.0, 1.0], [0.5, 0.6], [0.0, 0.0]]
+        Number of independent draws that the shares are taken to be worth, so that some distribution explains them.
     """
-    explained = np.diff(stats.poisson.cdf(_LARGEST[:, None] - 1, _MEANS), axis=0, prepend=0.0)
-    level = 1 - (1 - confidence) / len(_LARGEST)
 
-    def feasible(objective: np.ndarray, number: int) -> float | None:
-        ranges = np.array([wilson_interval(round(share * number), number, level) for share in shares[: len(_LARGEST)]])
-        rows, limits = np.concatenate([explained, -explained]), np.concatenate([ranges[:, 1], -ranges[:, 0]])
-        solved = optimize.linprog(objective, rows, limits, np.ones((1, len(_MEANS))), [shares.sum()])
+    shares: np.ndarray
+    trials: int
+    confidence: float
+
+    @classmethod
+    def of(cls, shares: np.ndarray, trials: float, confidence: float = 0.95) -> "Explained":
+        """Return the distributions that explain the shares, each group of sizes within its range.
+
+        Parameters
+        ----------
+        shares
+            (13,) float64, see `size_shares`.
+        trials
+            Number of independent draws that the shares are worth. It is halved until some distribution of classes explains
+            them: classes that are more alike than those of random people are explained by none.
+        confidence
+            Probability that the shares of all groups of sizes are within the ranges used.
+        """
+        found = cls(shares, max(1, int(trials)), confidence)
+        while found.trials > 1 and found._minimum(np.zeros(len(_MEANS))) is None:
+            found = replace(found, trials=found.trials // 2)
+        return found
+
+    def least(self, k: int, times: float) -> float:
+        """Return the least share of draws in classes smaller than k in a population so many times as large, of like people.
+
+        Examples
+        --------
+        Ten thousand people in classes of about ten, which are about twenty if there are twice as many:
+
+        >>> shares = size_shares(1 + np.random.default_rng(1).poisson(9, 10_000))
+        >>> found = Explained.of(shares, 10_000)
+        >>> [[round(end(20, times), 1) for end in (found.least, found.largest)] for times in (1, 2, 4)]
+        [[1.0, 1.0], [0.5, 0.6], [0.0, 0.0]]
+        """
+        found = self._minimum(_smaller(k, times))
+        return 0.0 if found is None else min(max(found, 0.0), 1.0)
+
+    def largest(self, k: int, times: float) -> float:
+        """Return the largest such share."""
+        found = self._minimum(-_smaller(k, times))
+        return 1.0 if found is None else min(max(-found, 0.0), 1.0)
+
+    def _minimum(self, objective: np.ndarray) -> float | None:
+        """Return the least mean of a number for each of `_MEANS` over the distributions; None if the solver finds none."""
+        solved = optimize.linprog(objective, *self._ranges, np.ones((1, len(_MEANS))), [self.shares.sum()])
         return float(solved.fun) if solved.success and solved.fun is not None else None
 
-    number = max(1, int(trials))
-    while number > 1 and feasible(np.zeros(len(_MEANS)), number) is None:
-        number //= 2
-    small = np.asarray(stats.poisson.cdf(k - 2, times * _MEANS))
-    least, largest = feasible(small, number), feasible(-small, number)
-    # What the solver leaves open is anything from 0 to 1.
-    return (0.0 if least is None else min(max(least, 0.0), 1.0)), (1.0 if largest is None else min(max(-largest, 0.0), 1.0))
+    @cached_property
+    def _ranges(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and limits: the share of each group of sizes is within its range."""
+        level = 1 - (1 - self.confidence) / len(_LARGEST)
+        ranges = np.array(
+            [wilson_interval(round(share * self.trials), self.trials, level) for share in self.shares[: len(_LARGEST)]]
+        )
+        explained = np.diff(stats.poisson.cdf(_LARGEST[:, None] - 1, _MEANS), axis=0, prepend=0.0)
+        return np.concatenate([explained, -explained]), np.concatenate([ranges[:, 1], -ranges[:, 0]])
+
+
+def _smaller(k: int, times: float) -> np.ndarray:
+    """Return the probability that a class is smaller than k, by its mean now."""
+    return np.asarray(stats.poisson.cdf(k - 2, times * _MEANS))

@@ -4,9 +4,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from deid_assets.methods.statistics.larger_population import independent_trials, shares_in_larger, size_shares
+from deid_assets.methods.statistics.larger_population import Explained, independent_trials, size_shares
 
 K, TIMES = 20, [1.0, 2.0, 4.0, 16.0]
+
+
+def shares_in_larger(shares: np.ndarray, trials: float, times: float, confidence: float = 0.95) -> tuple[float, float]:
+    found = Explained.of(shares, trials, confidence)
+    return found.least(K, times), found.largest(K, times)
 
 
 def test_shares_of_sizes_leave_out_draws_that_are_never_at_risk():
@@ -22,14 +27,14 @@ def test_the_share_of_every_mixture_is_within_the_bounds(seed):
     drawn = random.choice(means, 20_000, p=weights)
     shares = size_shares(1 + random.poisson(drawn))
     for time in TIMES:
-        low, high = shares_in_larger(shares, 20_000, K, time, confidence=0.999)
+        low, high = shares_in_larger(shares, 20_000, time, confidence=0.999)
         truth = float((weights * stats.poisson.cdf(K - 2, time * means)).sum())
         assert low - 1e-9 <= truth <= high + 1e-9
 
 
 def test_more_people_never_raise_a_bound_and_more_trials_never_widen_the_bounds():
     shares = size_shares(1 + np.random.default_rng(1).poisson(np.random.default_rng(2).exponential(15, 5_000)))
-    few, many = (np.array([shares_in_larger(shares, trials, K, time) for time in TIMES]).T for trials in (100, 5_000))
+    few, many = (np.array([shares_in_larger(shares, trials, time) for time in TIMES]).T for trials in (100, 5_000))
     for ends in (*few, *many):
         assert (np.diff(ends) <= 1e-9).all()
     assert (few[0] <= many[0] + 1e-9).all() and (many[1] <= few[1] + 1e-9).all()
@@ -45,5 +50,5 @@ def test_members_of_a_class_are_worth_fewer_independent_ones(of_a_kind):
 
 def test_classes_more_alike_than_those_of_random_people_have_wide_bounds():
     equal = size_shares(np.full(1_000_000, 19))
-    (least, largest), (fewer, more) = (shares_in_larger(equal, 1_000_000, K, time) for time in (1.0, 1.5))
+    (least, largest), (fewer, more) = (shares_in_larger(equal, 1_000_000, time) for time in (1.0, 1.5))
     assert least < 0.9 < largest and fewer < 0.1 < more
