@@ -98,7 +98,7 @@ def claims_query(
         one.release_as: ("PayDelay", None)
         if one.offset == "pay_delay"
         else (names[one.offset], days_of_labels(policy, one.offset, levels[one.offset]))
-        for one in policy.dates.connected
+        for one in policy.connected_dates
     }
     return released_tables.with_connected_dates(rows, policy.dates.release_as, connected)
 

@@ -95,7 +95,7 @@ def _unjudged(policy: Policy, staged: Table) -> list[Refusal]:
     """Columns of the staged claims that are not measured."""
     judged = {*PSEUDONYM_COLUMNS, *PASSED_ON_COLUMNS, *released_date_columns(policy).values()}
     judged |= {qi.release_as for qi in policy.quasi_identifiers.claims}
-    judged |= {one.release_as for one in policy.dates.connected} if policy.dates else set()  # they follow from the others
+    judged |= {one.release_as for one in policy.connected_dates}  # they follow from the others
     return [
         Refusal("unjudged_column", name, None, None, f"release_claims: nothing measures what column {name} discloses")
         for name in staged.columns()

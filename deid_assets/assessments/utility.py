@@ -244,7 +244,7 @@ def ledger_measurement(differing: int) -> Measurement:
 
 def derived_columns(policy: Policy) -> frozenset[str]:
     """Released columns that are computed from several delivered values."""
-    connected = (one.release_as for one in (policy.dates.connected if policy.dates else ()))
+    connected = (one.release_as for one in policy.connected_dates)
     of_dates = (qi.release_as for qi in policy.quasi_identifiers.claims if qi.column in DATE_COLUMNS)
     return frozenset({"CharlsonIndex", *of_dates, *connected})
 

@@ -37,7 +37,7 @@ def release_lineage(policy: Policy) -> dict[str, dict[str, list[str]]]:
         }
         | {qi.release_as: [f"truncated_claims.{qi.column}"] for qi in columns.claims}
         | {name: [f"truncated_claims.{column}"] for column, name in released_date_columns(policy).items()}
-        | {one.release_as: [f"truncated_claims.{one.offset}"] for one in (policy.dates.connected if policy.dates else ())},
+        | {one.release_as: [f"truncated_claims.{one.offset}"] for one in policy.connected_dates},
     }
 
 

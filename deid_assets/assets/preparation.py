@@ -83,9 +83,7 @@ def pseudonym_crosswalk(
 
 def _of_identifiers(members: Table, listed: Sequence[str]) -> tuple[str, ...]:
     """Those of some identifiers that delivered members have."""
-    found = members.query(
-        "SELECT member_id FROM " + members.sql + " WHERE member_id IN (SELECT unnest(?::VARCHAR[]))", [listed]
-    )
+    found = members.query(f"SELECT member_id FROM {members.sql} WHERE member_id IN (SELECT unnest(?::VARCHAR[]))", [listed])
     return tuple(found["member_id"])
 
 

@@ -50,7 +50,6 @@ def require_known_opt_outs(
     if not listed:
         return
     secret = workplace.secret()
-    remember(workplace.home, left_out.people, secret)
     remember_delivery(workplace.home, policy.name, context.partition_key, left_out.people, secret)
     known = known_people(workplace.home, listed, secret)
     remember(workplace.home, known.matched, secret)

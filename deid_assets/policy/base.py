@@ -28,13 +28,26 @@ NOT_SHOWN = "not shown"
 _NAMES_FILES = ("file", "table")
 """Keys of a source or a table of people that name a file: file names may contain names of people."""
 
-
-_LATER_KEYS_OF_DATES: Mapping[str, Any] = {"ordered_services_at_most": None, "intervals_known": "alone", "connected": []}
-_LATER_KEYS_OF_REMOVAL = ("absence_factor_at_most", "disappearance_posterior_at_most")
-"""Keys that policies of earlier versions do not have, and whose null changes nothing."""
+_LATER_SECTIONS: Mapping[str, Any] = {
+    "approval": None, "accepted_risks": {}, "publish_however_coarse": False, "diagnosis_codes": "icd9cm", "rotation": None,
+}  # fmt: skip
+_LATER_KEYS: Mapping[str, Mapping[str, Any]] = {
+    "recipients": {"reference_class": None},
+    "removal": {"absence_factor_at_most": None, "disappearance_posterior_at_most": None},
+    "risk": {"worst_class_share_at_most": None},
+    "dates": {"ordered_services_at_most": None, "intervals_known": "alone", "connected": []},
+}
+"""What policies of earlier versions do not have, by section, with what it means where it is missing: they keep their hashes."""
 
 TAKEN = ("errors", "manifests")
 """Folders of the restricted store that do not belong to a policy; each policy has a folder there under its name."""
+
+
+def _leave_out(content: dict[str, Any], meant: Mapping[str, Any]) -> None:
+    """Remove keys that say what is meant without them."""
+    for key, value in meant.items():
+        if content.get(key, ...) == value:
+            del content[key]
 
 
 def _not_taken(name: str) -> str:
@@ -211,26 +224,9 @@ class ReleasePolicy(Section, ABC):
             )
         chosen = sections or tuple(type(self).model_fields)
         content = self.model_dump(mode="json", by_alias=True, include=set(chosen))
-        if self.approval is None:
-            content.pop("approval", None)  # policies from before this section keep their hashes
-        if not self.accepted_risks:
-            content.pop("accepted_risks", None)
-        if not self.publish_however_coarse:
-            content.pop("publish_however_coarse", None)
-        if content.get("recipients", {}).get("reference_class", "") is None:
-            del content["recipients"]["reference_class"]  # so do those from before this key
-        if content.get("diagnosis_codes") == "icd9cm":
-            del content["diagnosis_codes"]  # so do those from before this key, which meant it
-        if content.get("rotation", "") is None:
-            del content["rotation"]  # and from before this one
-        for key in _LATER_KEYS_OF_REMOVAL:
-            if content.get("removal", {}).get(key, "") is None:
-                del content["removal"][key]  # and from before these
-        if content.get("risk", {}).get("worst_class_share_at_most", "") is None:
-            del content["risk"]["worst_class_share_at_most"]  # and those from before this one
-        for key, meant in _LATER_KEYS_OF_DATES.items():
-            if (content.get("dates") or {}).get(key, ...) == meant:
-                del content["dates"][key]  # and those from before these
+        _leave_out(content, _LATER_SECTIONS)
+        for section, keys in _LATER_KEYS.items():
+            _leave_out(content.get(section) or {}, keys)
         for name, spec in self.hierarchies.items() if "hierarchies" in content else ():
             if isinstance(spec, CsvSpec):
                 content["hierarchies"][name]["rows"] = [list(row) for row in spec.rows]

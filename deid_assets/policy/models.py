@@ -10,7 +10,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.sections.counts import Counts
-from deid_assets.policy.sections.dates import Dates
+from deid_assets.policy.sections.dates import ConnectedDate, Dates
 from deid_assets.policy.sections.disclosure import (
     SENSITIVE_BY_DEFAULT,
     AttributeDisclosure,
@@ -122,6 +122,11 @@ class Policy(ReleasePolicy):
         return {name: section.table for name, section in sections.items() if section.table is not None}
 
     # Sections that not every policy has, for what is only made where they are
+
+    @property
+    def connected_dates(self) -> tuple[ConnectedDate, ...]:
+        """The dates that follow from the date of service; none if the policy releases no dates."""
+        return () if self.dates is None else self.dates.connected
 
     @property
     def dates_section(self) -> Dates:

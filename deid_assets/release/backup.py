@@ -12,7 +12,7 @@ import shutil
 import sqlite3
 import tarfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -252,7 +252,9 @@ def restore(
     try:
         listing = _unpack(file, _identity(identity), draft)
         restored = Home(draft)
-        _require_whole(restored, "the backup is not restored", with_witnesses=True, without_witness=without_witness)
+        _require_whole(
+            restored, "the backup is not restored", with_witnesses=True, despite=[WITNESSES] if without_witness else []
+        )
         for replaced in home.replaced[-1:]:  # one that a restore moved away, and was interrupted, knows what it knew
             require_not_behind(restored, Home(replaced), ())
         kept = None
@@ -273,12 +275,12 @@ def restore(
     return listing, kept
 
 
-def _require_whole(home: Home, otherwise: str, with_witnesses: bool, without_witness: bool = False) -> None:
-    """Refuse a home that lacks anything that its journal, registry or manifests know."""
+def _require_whole(home: Home, otherwise: str, with_witnesses: bool, despite: Collection[str] = ()) -> None:
+    """Refuse a home that lacks anything that its journal, registry or manifests know, but what may be missing (`Loss.what`)."""
     journal = HomeJournal(home)
     if not journal.file.read().lines:
         raise ReleaseError(f"{otherwise}: it has no journal of what the home decided")
-    losses = [loss for loss in journal.missing(with_witnesses) if not (without_witness and loss.what == WITNESSES)]
+    losses = [loss for loss in journal.missing(with_witnesses) if loss.what not in despite]
     missing = [*(loss.text for loss in losses), *incomplete(home)]
     if missing:
         lost = any(loss.what == WITNESSES for loss in losses)

@@ -108,24 +108,17 @@ def remember(home: Home, people: Iterable[str], secret: Secret) -> None:
     _write(home, {_digest(one, secret) for one in people})
 
 
-def _write(home: Home, digests: set[str]) -> None:
-    new = digests - _remembered(home)
-    if new:
-        owner_only(home.store)
-        with durable.locked(home.store / _LOCK):
-            lines = sorted(new | _remembered(home))
-            durable.replace(home.store / FILE, "".join(f"{line}\n" for line in lines).encode(), 0o600)
-
-
 def remember_delivery(home: Home, policy: str, delivery: str, people: Iterable[str], secret: Secret) -> None:
-    """Remember which people on lists of opt-outs a delivery has as a policy reads it.
+    """`remember` people on lists of opt-outs whom a delivery has, and that it has them as a policy reads it.
 
     Raises
     ------
     ReleaseError, StoreError
         If the file cannot be read or written.
     """
-    _write(home, {_digest_here(one, policy, delivery, secret) for one in ("", *people)})
+    found = set(people)
+    here = {_digest_here(one, policy, delivery, secret) for one in ("", *found)}
+    _write(home, here | {_digest(one, secret) for one in found})
 
 
 def share_problems(policy: ReleasePolicy, known: Known) -> tuple[str, ...]:
@@ -202,6 +195,15 @@ def _unread_said(known: Known) -> str:
     return f" ({known.unread:,} stores could not be looked at: a run is at work on them, or they are damaged)" * bool(
         known.unread
     )
+
+
+def _write(home: Home, digests: set[str]) -> None:
+    new = digests - _remembered(home)
+    if new:
+        owner_only(home.store)
+        with durable.locked(home.store / _LOCK):
+            lines = sorted(new | _remembered(home))
+            durable.replace(home.store / FILE, "".join(f"{line}\n" for line in lines).encode(), 0o600)
 
 
 def _digest(identifier: str, secret: Secret) -> str:

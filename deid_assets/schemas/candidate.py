@@ -106,7 +106,7 @@ def _connected(policy: Policy) -> dict[str, Column]:
     """The columns of dates that are connected to the date of service."""
     ends = {"length_of_stay": "discharge", "pay_delay": "payment"}
     found = {}
-    for one in policy.dates.connected if policy.dates else ():
+    for one in policy.connected_dates:
         text = f"{ends[one.offset]}: the date of service and a random distance within the released one"
         days = contract_days(Role.QUASI_IDENTIFIER, f"days from the member's first service to the {text}")
         found[one.release_as] = (

@@ -41,6 +41,17 @@ def quoted(name: str) -> str:
     return f'"{name}"'
 
 
+def literal(text: str) -> str:
+    """Return text of ours, or a label of a policy's hierarchy, as an SQL literal where it cannot be bound.
+
+    Examples
+    --------
+    >>> print(literal("it's"))
+    'it''s'
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
 @dataclass(frozen=True)
 class Query:
     """A SELECT with bound parameters: text from a delivery or a policy is bound, never written into `sql`."""

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from deid_assets.methods.population.value_domains import label_joins
 from deid_assets.methods.preparation.top_coding import TopCode
-from deid_assets.store.tables import Table, quoted
+from deid_assets.store.tables import Table, literal, quoted
 
 
 def generalized_members(profiles: Table, domains: Table, levels: Mapping[str, int]) -> str:
@@ -138,14 +138,10 @@ def with_connected_dates(
         days = f"try_cast({label} AS INTEGER)"
         if labels is not None:
             drawn = f"md5_number_lower(concat_ws('|', r.\"MemberID\", r.{quoted(date)}, {label}))"
-            cases = [f"WHEN {_text(one)} THEN {low} + {drawn} % {high - low + 1}" for one, (low, high) in labels.items()]
+            cases = [f"WHEN {literal(one)} THEN {low} + {drawn} % {high - low + 1}" for one, (low, high) in labels.items()]
             days = f"(CASE {label} {' '.join(cases)} END)::INTEGER" if cases else "NULL::INTEGER"
         shown.append(f", r.{quoted(date)} + {days} AS {quoted(name)}")
     return f"SELECT r.*{''.join(shown)} FROM ({claims}) AS r ORDER BY ALL" if shown else claims
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
 
 
 def release_claims(

@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from deid_assets.store.tables import literal
+
 _SIGNS = r"=+\-@" + "\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u207a\u207b\u207c\u208a\u208b\u208c\u2212"
 """Start of a formula; includes full-width, small, superscript and subscript signs, which some spreadsheets normalize."""
 _SKIPPED = ' \u00a0\u00ad\u034f\u061c\u180e\u1680\u2000-\u200f\u202f\u205f-\u2064\u3000"`\u201c\u201d\u201e\u201f'
@@ -64,12 +66,12 @@ def broken_rules_sql(text: str) -> dict[str, str]:
     return {
         BEGINS: _is_formula_sql(f"({pieces})[1]"),
         CONTINUES: f"len(list_filter({pieces}[2:], lambda piece: {_is_formula_sql('piece')})) > 0",
-        **{rule: f"regexp_matches({text}, {_literal(pattern)})" for rule, pattern in ANYWHERE.items()},
+        **{rule: f"regexp_matches({text}, {literal(pattern)})" for rule, pattern in ANYWHERE.items()},
     }
 
 
 def _is_formula_sql(text: str) -> str:
-    return f"(regexp_matches({text}, {_literal(FORMULA)}) AND NOT regexp_full_match({text}, {_literal(NUMBER)}))"
+    return f"(regexp_matches({text}, {literal(FORMULA)}) AND NOT regexp_full_match({text}, {literal(NUMBER)}))"
 
 
 def neutralized_sql(text: str) -> str:
@@ -84,8 +86,3 @@ def neutralized_sql(text: str) -> str:
     """
     bare = f"string_split(ltrim({text}, ''''), ';')[1]"
     return f"CASE WHEN {_is_formula_sql(bare)} THEN concat('''', {text}) ELSE {text} END"
-
-
-def _literal(pattern: str) -> str:
-    """Return a pattern of this module as an SQL literal."""
-    return "'" + pattern.replace("'", "''") + "'"

@@ -14,7 +14,7 @@ from deid_assets.methods.safe_harbor.identifiers import ELEMENT_OF, FREE, IDENTI
 from deid_assets.methods.safe_harbor.rules import NO_AREA, OLDEST, TOP, plain_text, years
 from deid_assets.methods.safe_harbor.scan import Found, scan
 from deid_assets.reference.states import states
-from deid_assets.store.tables import Table, quoted
+from deid_assets.store.tables import Table, literal, quoted
 
 SUPPRESSED = "*"
 """Label of a value that a generalization withholds entirely."""
@@ -194,4 +194,4 @@ def _coarse_places() -> set[str]:
 
 def _quoted_texts(texts: Collection[str]) -> str:
     """SQL of a list of our own texts."""
-    return ", ".join("'" + one.replace("'", "''") + "'" for one in sorted(texts))
+    return ", ".join(map(literal, sorted(texts)))
