@@ -46,6 +46,7 @@ class KeptEventLog(SqliteEventLogStorage):
     def __init__(self, base_dir: str, inst_data: Any = None) -> None:
         self._engines = Engines()
         self._has_table = functools.cache(super().has_table)  # asked for before almost every query of an asset
+        self._known_partitions: set[tuple[str, str]] = set()
         super().__init__(base_dir, inst_data)
 
     @contextlib.contextmanager
@@ -61,6 +62,18 @@ class KeptEventLog(SqliteEventLogStorage):
     def has_table(self, table_name: str) -> bool:
         """Whether the file of all runs has a table. Tables come with Dagster's version, never while an instance is open."""
         return self._has_table(table_name)
+
+    def has_dynamic_partition(self, partitions_def_name: str, partition_key: str) -> bool:
+        """Whether a delivery has a partition. Dagster asks before each step and each input; a yes stays one while a run goes on."""
+        partition = (partitions_def_name, partition_key)
+        if partition not in self._known_partitions and super().has_dynamic_partition(*partition):
+            self._known_partitions.add(partition)
+        return partition in self._known_partitions
+
+    def delete_dynamic_partition(self, partitions_def_name: str, partition_key: str) -> None:
+        """Delete a partition."""
+        self._known_partitions.discard((partitions_def_name, partition_key))
+        super().delete_dynamic_partition(partitions_def_name, partition_key)
 
     def dispose(self) -> None:
         """Close the connections with the instance."""

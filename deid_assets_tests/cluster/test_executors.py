@@ -424,6 +424,7 @@ class TestRefused:
         ):
             ClusterExecutor(cluster.scheduler_address)
 
+    @pytest.mark.matrix
     def test_a_worker_that_comes_later_is_looked_at_too(self, computation, monkeypatch):
         here = {"processes": False, "protocol": "tcp://"}
         with local_cluster(1, **here) as cluster, ClusterExecutor(cluster.scheduler_address) as executor:

@@ -522,6 +522,7 @@ def within(told, days):
     return canonical_json(policy).decode()
 
 
+@pytest.mark.matrix
 def test_a_crash_at_some_system_calls_leaves_it_waiting_published_or_rejected(tmp_path):
     leaves_it_waiting_published_or_rejected(tmp_path, every=69)
 

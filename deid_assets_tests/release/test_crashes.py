@@ -19,6 +19,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 ENVIRONMENT = os.environ | {"PYTHONPATH": ROOT, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
+@pytest.mark.matrix
 def test_a_crash_at_some_system_calls_leaves_no_release_or_a_whole_one(tmp_path):
     leaves_no_release_or_a_whole_one(tmp_path, every=39)
 
@@ -55,6 +56,7 @@ DECISIONS = (
 )
 
 
+@pytest.mark.matrix
 def test_a_crash_at_some_system_calls_of_a_decision_forgets_nothing(tmp_path):
     forgets_nothing(tmp_path, 59, DECISIONS)
 
@@ -101,6 +103,7 @@ def test_everything_is_flushed_before_the_rename_and_the_registry_after_it(tmp_p
     assert calls[moment + 2] == ("fsync", str(released.parent.parent / "registry.jsonl"))
 
 
+@pytest.mark.matrix
 def test_staging_of_a_killed_process_is_removed_and_of_a_living_one_kept(tmp_path):
     program = (
         "import sys, pathlib\n"
@@ -124,6 +127,7 @@ def test_staging_of_a_killed_process_is_removed_and_of_a_living_one_kept(tmp_pat
     assert publish(releases, "first").entry.number == 1
 
 
+@pytest.mark.matrix
 def test_processes_publish_side_by_side(tmp_path):
     program = (
         "import sys, pathlib\n"

@@ -301,6 +301,7 @@ def state_after(home: Home, old: PublicKey, lost: bool) -> str:
     return "old" if key in (old, None) else "new"
 
 
+@pytest.mark.matrix
 def test_a_crash_at_some_system_calls_leaves_the_old_key_or_the_new_one_with_its_entry(tmp_path):
     leaves_the_old_key_or_the_new_one_with_its_entry(tmp_path, every=12)
 

@@ -263,6 +263,7 @@ def test_a_line_that_was_removed_breaks_the_chain_after_it(releases):
     assert read_chain(releases.registry.path).problem.startswith("line 1 ")
 
 
+@pytest.mark.matrix
 def test_a_cut_line_is_repaired_and_written_again(releases):
     publish(releases, None, "first")
     before, journal = releases.registry.path.read_bytes(), releases.journal.file

@@ -57,6 +57,7 @@ def outcome_tag(pipeline: Pipeline) -> str:
     return run.tags[OUTCOME_TAG]
 
 
+@pytest.mark.matrix
 def test_its_store_is_not_purged_before_a_person_decided(pipeline):
     root, store = pipeline.home.root, pipeline.store_file(KEY)
     assert deid_here(root, "policy", "adopt", "flat_table", "--retention", 30)[0] == PUBLISHED
@@ -107,6 +108,7 @@ def test_the_same_delivery_is_not_judged_twice_while_its_release_waits(pipeline)
     assert code == PUBLISHED and NAME in printed and "Awaiting approval" in printed, printed
 
 
+@pytest.mark.matrix
 def test_an_approved_release_verifies_and_its_audit_is_in_order(pipeline, tmp_path):
     root = pipeline.home.root
     code, printed = deid_here(root, "approvals")

@@ -254,6 +254,7 @@ class TestReleaseUnderSafeHarbor:
     def rows(self, released: Pipeline) -> list[dict[str, str]]:
         return released_rows(released.home.root)
 
+    @pytest.mark.matrix
     def test_holds_everybody_with_the_labels_of_safe_harbor(self, released):
         def label(age: int) -> str:
             return "90+" if age >= 90 else str(age)
@@ -553,6 +554,7 @@ def test_a_difference_of_two_tables_that_would_be_one_persons_row_is_refused(rel
         assert pipeline.releases == ["cohort/0001"]
 
 
+@pytest.mark.matrix
 def test_a_statement_that_people_are_others_is_refused_if_their_rows_recur(released, tmp_path):
     """The same people under other identifiers, with another reason to think so."""
     stated = SAFE_HARBOR | {"releases": {"other_people": {"cohort": "These people live in another town."}}}

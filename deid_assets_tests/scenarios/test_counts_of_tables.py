@@ -197,6 +197,7 @@ def test_masks_hide_how_few_were_left_out_from_who_counts_the_released_rows(pipe
     assert {step["stage"]: step["rows_out"] for step in manifest["attrition"]}[before] == "H"
 
 
+@pytest.mark.matrix
 def test_small_classes_are_masked_unless_the_files_tell_them(pipeline, kind):
     """Readers of a flat table do not know who was left out; of a cohort, everybody is in its files."""
     fine = {"Town": "town", "Age": "years"} if kind is FLAT else {"Age": "1 year, 90+"}

@@ -197,6 +197,7 @@ class TestWhatAPersonOverrules:
         code, printed = deid_here(home, "run", "--policy", "overruled", "--delivery", delivered)
         return code, unwrapped(printed)
 
+    @pytest.mark.matrix
     def test_attributes_that_single_out_together_are_refused(self, delivered, tmp_path):
         code, printed = self.ran(tmp_path / "deid", self.policy("age", "area", "sign", "trade"), delivered)
         assert code == REFUSED and "together they single out more than 5% of the records" in printed, printed
@@ -228,6 +229,7 @@ class TestWhatAPersonOverrules:
         code, printed = self.ran(tmp_path / "deid", values, delivered)
         assert code == REFUSED and "section approval, which names nobody who is an owner" in printed, printed
 
+    @pytest.mark.matrix
     @pytest.mark.parametrize("column", ["fullname", "ssn_digits", "patient_code"])
     def test_so_do_names_and_numbers_of_persons(self, delivered, tmp_path, column):
         made = {
@@ -243,6 +245,7 @@ class TestWhatAPersonOverrules:
         code, printed = self.ran(tmp_path / "deid", values, delivered)
         assert code == REFUSED and "a second person has to approve the release, too" in printed, printed
 
+    @pytest.mark.matrix
     def test_it_waits_for_that_person_and_says_what_it_discloses(self, delivered, tmp_path):
         approval = {"by": ["Anna Muster"], "within_days": 7}
         values = self.policy("ssn", reviewed_attributes={"Ssn": self.REASON}, approval=approval)

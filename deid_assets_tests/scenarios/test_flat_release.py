@@ -177,6 +177,7 @@ class TestBrokenAttacks:
 
 
 class TestPublished:
+    @pytest.mark.matrix
     def test_it_is_audited_drafted_and_made_again(self, released, tmp_path):
         root = released[0].home.root
         code, printed = deid_here(root, "audit", "flat_table/0001")
@@ -278,6 +279,7 @@ class TestDetail:
 
     UPSTREAM = (*FLAT_STAGES["generalization"], *FLAT_STAGES["candidate"], *FLAT_STAGES["counts"], *FLAT_STAGES["assessment"])
 
+    @pytest.mark.matrix
     def test_the_search_takes_the_best_node_that_keeps_what_the_policy_requires(self, pipeline):
         write_policy(pipeline.home.policies, changed(FLAT, detail_at_least={"Town": 0.9}))
         summary = pipeline.run(KEY, [*self.UPSTREAM, "release"])
@@ -419,6 +421,7 @@ def likes_by_class(rows: list[dict[str, str]]) -> dict[tuple, Counter]:
     return found
 
 
+@pytest.mark.matrix
 def test_limits_on_attribute_disclosure_gate(pipeline):
     """Limits that the release keeps publish it; one that it breaks is refused by its check, with the number counted."""
     kept = {"homogeneous_share_at_most": 0.3, "l_at_least": 1.5, "l_kind": "entropy", "t_at_most": 0.4999}
@@ -500,6 +503,7 @@ def test_a_few_values_that_no_hierarchy_covers_go_to_quarantine(tmp_path):
 WITH_PERSONS = changed(FLAT, source={"kind": "flat", "file": "people.csv", "person": "secret"})
 
 
+@pytest.mark.matrix
 def test_people_who_opted_out_are_left_out_and_the_same_delivery_is_not_released_again_without_others(tmp_path):
     """The difference of both releases would be their records. A later delivery is released without them."""
     rows = [[*row[:4], f"person {number}"] for number, row in enumerate(people())]

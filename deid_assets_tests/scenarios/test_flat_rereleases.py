@@ -76,6 +76,7 @@ def smallest_pair(pipeline: Pipeline, first: str, second: str) -> int:
     return min(map(pairs.count, set(pairs)))
 
 
+@pytest.mark.matrix
 def test_other_levels_for_the_same_people_are_refused(tmp_path):
     rows = numbered(people())
     with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
@@ -176,6 +177,7 @@ def test_where_nothing_identifies_people_a_second_release_needs_a_statement(tmp_
         assert linked_numbers(pipeline, SECOND)["releases_stated_to_be_of_other_people"] == 1
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("persons", [True, pytest.param(False, marks=pytest.mark.matrix)])
 def test_a_statement_is_refused_if_what_was_delivered_recurs(tmp_path, persons):
     """Published rows are too coarse to recur alone; delivered ones are not."""

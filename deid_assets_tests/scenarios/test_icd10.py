@@ -21,7 +21,7 @@ DOTLESS = ("E119", "E785", "E039", "I10", "J449", "F1020")
 
 @pytest.fixture(
     scope="module",
-    params=[1, *(pytest.param(every, marks=pytest.mark.matrix) for every in (2, 11)), 50],
+    params=[1, *(pytest.param(every, marks=pytest.mark.matrix) for every in (2, 11, 50))],
     ids=["all", "half", "nine per cent", "two per cent"],
 )
 def delivery(request, tmp_path_factory) -> Path:

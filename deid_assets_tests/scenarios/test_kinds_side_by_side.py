@@ -49,6 +49,7 @@ def test_a_table_of_the_members_is_linked_with_their_claims(beside_claims, tmp_p
     assert told.startswith("linked_classes_within_threshold: measured 1, threshold 0")
 
 
+@pytest.mark.matrix
 def test_a_table_of_others_stands_beside_claims(beside_claims, tmp_path):
     pipeline, _ = beside_claims
     write_policy(pipeline.home.policies, WITH_PERSONS)

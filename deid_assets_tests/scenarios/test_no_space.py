@@ -33,6 +33,7 @@ def run_with(limit: int, home: Path, *arguments: str) -> subprocess.CompletedPro
     )  # fmt: skip
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "limit",
     [60_000, *(pytest.param(limit, marks=pytest.mark.matrix) for limit in (0, 30_000, 120_000, 250_000, 700_000))],

@@ -63,6 +63,7 @@ class TestWhatTheDaemonAsksFor:
         assert [status for status, _ in ticks] == ["SKIPPED", "SUCCESS", "SKIPPED"]
         assert "1 without _SUCCESS is not complete yet" in ticks[0][1]
 
+    @pytest.mark.matrix
     def test_a_delivery_whose_run_the_daemon_could_not_request_is_not_forgotten(self, home, tmp_path, monkeypatch):
         """Dagster has added the partition by then."""
         state_use(home.home, "small", deliveries=str(tmp_path))
@@ -79,6 +80,7 @@ class TestWhatTheDaemonAsksFor:
         daemon.sensors()
         assert len(runs_of(home.home, SECOND)) == 1
 
+    @pytest.mark.matrix
     def test_a_tick_of_the_schedule_queues_a_run_when_something_changed(self, home):
         state_use(home.home, "small", schedule="0 6 * * 1", fresh_days=35)
         daemon = Daemon(home.home, executes=False)

@@ -90,6 +90,7 @@ class TestAShareThatMatchesNobody:
         (report,) = home.store.rglob("*.refused.html")
         assert "2 of 3 identifiers on the home&#39;s list" in report.read_text() and "x-1" not in report.read_text()
 
+    @pytest.mark.matrix
     def test_counts_those_that_were_said_to_be_expected(self, home, kind):
         """Whoever enters them is told which policies refuse from now on."""
         assert kind.run(home, 1)[0] == PUBLISHED
@@ -106,6 +107,7 @@ class TestAShareThatMatchesNobody:
         code, printed = kind.run(home, 2)
         assert TOO_FEW not in printed and "1 of 2 identifiers on the home's list" in unwrapped(printed), printed
 
+    @pytest.mark.matrix
     def test_may_be_as_large_as_the_policy_says(self, home, kind):
         write_policy(home.policies, changed(kind.values, opt_outs={"matched_at_least": 0}))
         assert opt_out(home, "x-1")[0] == PUBLISHED
@@ -147,6 +149,7 @@ class TestWhoeverWasDelivered:
 class TestWhoeverIsMissing:
     """Somebody who was delivered is known; that they leave nobody out of another delivery must be said all the same."""
 
+    @pytest.mark.matrix
     def test_from_another_delivery_is_told_with_the_run(self, home, kind):
         assert opt_out(home, kind.known)[0] == PUBLISHED
         present = 1 if isinstance(kind, OfClaims) else 0
@@ -154,6 +157,7 @@ class TestWhoeverIsMissing:
         if not isinstance(kind, OfClaims):  # the synthetic members of every delivery have the same identifiers
             assert f"1 of 1 identifiers on the home's list, all that others have, {MISSING}" in unwrapped(kind.run(home, 5)[1])
 
+    @pytest.mark.matrix
     @pytest.mark.parametrize("kind", [OfFlatTables], indirect=True)
     def test_because_another_policy_reads_another_column_is_told_with_the_run(self, home, kind):
         assert opt_out(home, kind.known)[0] == PUBLISHED
@@ -197,6 +201,7 @@ class TestEveryRun:
         code, printed = deid_here(home.root, *run, "--json", "--quiet")
         assert code == PUBLISHED and said in json.loads(printed[printed.index("{") :])["opt_outs"][0]
 
+    @pytest.mark.matrix
     def test_the_audit_says_so_and_no_published_file_does(self, home, kind):
         write_policy(home.policies, changed(kind.values, opt_outs={"members": ["x-2"], "matched_at_least": 0}))
         assert opt_out(home, "x-1")[0] == PUBLISHED
@@ -224,6 +229,7 @@ class TestEveryRun:
             given, printed = opt_out(home, f"somebody {code}")
             assert given == code and says in printed, printed
 
+    @pytest.mark.matrix
     def test_a_store_at_work_is_no_proof_that_nobody_is_there(self, home, kind):
         assert kind.run(home, 0)[0] == PUBLISHED
         (file,) = home.store.glob("flat_table/*.duckdb")

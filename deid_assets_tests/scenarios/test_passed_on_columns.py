@@ -61,6 +61,7 @@ def test_a_payment_delay_of_each_members_own_is_refused(pipeline):
     assert any(text.startswith("column PayDelay: its values single people out") for text in refusals)
 
 
+@pytest.mark.matrix
 def test_columns_that_single_claims_out_together_are_refused_unless_all_are_reviewed(pipeline):
     assert leaks(pipeline, policy_from(SMALL))[0]["all_attributes_singled_out"].gating
     put_ages(pipeline, "p.member_number % 90")

@@ -15,6 +15,7 @@ def nothing_is_published(home: Path) -> bool:
     return not list(home.glob("releases/*/*"))
 
 
+@pytest.mark.matrix
 def test_what_sizes_prove_ends_with_2_before_any_search(tmp_path):
     code, printed = deid_here(tmp_path / "deid", "plan", "--policy", "heritage", "--members", 1_000, "--release", 100)
     said = unwrapped(printed)

@@ -104,6 +104,7 @@ def test_a_laxer_policy_is_not_taken_into_use(pipeline, tmp_path):
     assert not (pipeline.home.policies / "laxer").exists()
 
 
+@pytest.mark.matrix
 def test_without_rules_too_nothing_is_published_past_a_release_that_waits(staged, tmp_path):
     without = {key: value for key, value in POLICY.items() if key != "approval"}
     with copy_of(staged, tmp_path / "deid", "flat_table") as pipeline:

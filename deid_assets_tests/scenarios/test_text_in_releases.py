@@ -40,6 +40,7 @@ def test_formulas_in_attributes_are_refused(tmp_path):
         assert not list(pipeline.home.releases.glob("*/0*"))
 
 
+@pytest.mark.matrix
 def test_formulas_in_attributes_are_neutralized_if_the_policy_says_so(tmp_path):
     with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
         write_policy(

@@ -76,6 +76,7 @@ def refused(kind: Kind, pipeline: Pipeline, *because: str) -> RunSummary:
     return summary
 
 
+@pytest.mark.matrix
 def test_a_release_is_published_only_from_stages_of_checked_and_current_tables(home):
     """The attacks one after another: each is refused, and the next begins where the one before left off."""
     kind, pipeline = home
