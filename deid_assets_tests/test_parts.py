@@ -23,6 +23,7 @@ def collected(folder: Path, **variables: str) -> set[str]:
     return {line for line in ran.stdout.splitlines() if "::" in line}
 
 
+@pytest.mark.matrix
 def test_every_test_is_in_one_part(tmp_path):
     (tmp_path / "conftest.py").write_text(HOOKS)
     for name, size in {"a": 5, "b": 3, "c": 2, "d": 1}.items():

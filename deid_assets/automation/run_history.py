@@ -64,7 +64,7 @@ class KeptEventLog(SqliteEventLogStorage):
         return self._has_table(table_name)
 
     def has_dynamic_partition(self, partitions_def_name: str, partition_key: str) -> bool:
-        """Whether a delivery has a partition. Dagster asks before each step and each input; a yes stays one while a run goes on."""
+        """Whether a delivery has a partition. Dagster asks at each step and each input; a yes stays one during a run."""
         partition = (partitions_def_name, partition_key)
         if partition not in self._known_partitions and super().has_dynamic_partition(*partition):
             self._known_partitions.add(partition)

@@ -75,11 +75,13 @@ class TestBrokenMeasures:
         monkeypatch.setattr(cohort_risk, "codes_of_labels", blind)
         assert found(store).share < 1
 
+    @pytest.mark.matrix
     def test_risks_that_are_always_none(self, store, monkeypatch):
         nothing = Risks(np.zeros((1, 2)), np.zeros((1, 2)), np.zeros((1, 2)))
         monkeypatch.setattr(cohort_risk, "bounded_risks", lambda *args: nothing)
         assert found(store).share < 1
 
+    @pytest.mark.matrix
     def test_a_reference_that_is_far_too_risky(self, store, monkeypatch):
         monkeypatch.setattr(cohort_risk, "risks_at", lambda classes, measures, groups: np.full((len(measures), groups), 1e9))
         assert found(store).share < 1

@@ -226,6 +226,7 @@ class TestDeath:
             measured = computation.measure((0, 0), KEY, 30_000, executor=executor)
         assert failed and measured.flagged == computation.measure((0, 0), KEY, 30_000).flagged
 
+    @pytest.mark.matrix
     def test_a_worker_killed_half_way_costs_time_not_correctness(self, computation, two_workers, every_array_is_large):
         draws = 1_000_000
         with ClusterExecutor(two_workers.scheduler_address) as executor:

@@ -202,6 +202,7 @@ class TestGate:
 
 
 class TestDiscovery:
+    @pytest.mark.matrix
     def test_what_it_finds_passes_the_gate_and_nothing_finer_is_listed(self, files, document):
         words = files(*KNOWN)
         found = document(*words, "--discover")["alternatives"]
@@ -393,6 +394,7 @@ class TestPct12:
 
     RACE = ("--race", "race", "--race-value", "1=White", "--race-value", "2=Black", "--race-value")
 
+    @pytest.mark.matrix
     def test_a_synthetic_table_is_told_everywhere(self, pct12, cohort, run, tmp_path):
         code, printed = run(cohort, *self.RACE, "3=Other", "--population", pct12, "--out", tmp_path / "out")
         said = "synthetic_pct12.csv is synthetic: its numbers are not a census"
@@ -400,6 +402,7 @@ class TestPct12:
         assert said in (tmp_path / "out" / "report.html").read_text()
         assert json.loads((tmp_path / "out" / "result.json").read_text())["warnings"][0] == said
 
+    @pytest.mark.matrix
     def test_races_as_named_joined_or_left_out(self, pct12, cohort, document):
         """A cohort that tells fewer races apart lies in larger classes."""
         words = (cohort, "--population", pct12)

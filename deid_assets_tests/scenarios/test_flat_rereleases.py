@@ -129,6 +129,7 @@ def test_a_new_person_with_a_rare_pair_of_common_records_is_left_out(tmp_path):
         assert released(pipeline, SECOND) == released(pipeline, FIRST)
 
 
+@pytest.mark.matrix
 def test_who_alone_has_another_value_is_left_out_though_the_column_was_renamed(tmp_path):
     """Otherwise both tables would differ in this person's row only."""
     renamed = policy(attributes=[{"column": "drinks", "release_as": "Drinks"}])

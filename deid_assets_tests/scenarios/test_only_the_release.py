@@ -165,6 +165,7 @@ def test_a_broken_delivery_is_an_error_and_no_refusal(tmp_path, instance):
     assert instance.get_latest_materialization_event(RELEASE) is None
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("is_requested", [False, True])
 def test_a_release_that_another_one_overtook_in_the_home_is_made_again_by_the_project(
     tmp_path, instance, monkeypatch, is_requested

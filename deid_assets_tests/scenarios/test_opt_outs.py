@@ -124,6 +124,7 @@ class TestAShareThatMatchesNobody:
 
 
 class TestWhoeverWasDelivered:
+    @pytest.mark.matrix
     @pytest.mark.parametrize("kind", [OfFlatTables, pytest.param(OfCohorts, marks=pytest.mark.matrix)], indirect=True)
     def test_is_remembered_when_the_store_is_purged_and_later_deliveries_have_them_no_longer(self, home, kind):
         assert opt_out(home, kind.known)[0] == PUBLISHED

@@ -132,6 +132,7 @@ class TestOneRelease:
         for path in [*folder.rglob("*"), pipeline.home.releases / "registry.jsonl"]:
             assert NAME not in path.name and (path.is_dir() or NAME.encode() not in path.read_bytes()), path.name
 
+    @pytest.mark.matrix
     def test_who_has_the_home_finds_the_delivery_again(self, release):
         pipeline, folder = release
         (entry,) = pipeline.registry.chain().entries
@@ -142,6 +143,7 @@ class TestOneRelease:
         report = verify(folder, None, pipeline.home.releases / "registry.jsonl")
         assert [check.name for check in report.failures] == ["the signer is trusted"]
 
+    @pytest.mark.matrix
     def test_what_the_files_tell_is_told_once_and_exactly(self, release):
         _, folder = release
         manifest = json.loads((folder / "manifest.json").read_text())

@@ -56,6 +56,7 @@ def test_columns_that_change_before_the_release_are_named(prepared, tmp_path, ch
         assert sentence in reason
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("removed", ["sex", "days_in_hospital_y2"])
 def test_members_columns_that_are_removed_before_the_release_are_named(published, tmp_path, removed):
     kept = [one for one in SMALL["quasi_identifiers"]["members"] if one["column"] != removed]
