@@ -22,6 +22,7 @@ from deid_assets.release.journal.comparison import (
     Remembered,
     beginning,
     cut,
+    head_told,
     losses,
     restated,
     unrecorded,
@@ -29,13 +30,14 @@ from deid_assets.release.journal.comparison import (
 from deid_assets.release.journal.witnesses import against_witnesses, given_witness, read_head, write_head
 from deid_assets.release.keyring import accepted_commitment, has_released, secret_of
 from deid_assets.release.keys import Secret, SigningKey
+from deid_assets.release.publication.copies import against_copies
 from deid_assets.release.publication.recovery import REGISTRY, release_folders, signer_in_force
 from deid_assets.release.publication.verification import MANIFEST
 from deid_assets.release.publication.waiting import FOLDER, RECORD, waiting_folders
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Chain, Registry
 from deid_assets.release.registry.entries import KeyRotation
-from deid_assets.store.digests import Json, bytes_digest, parse_json
+from deid_assets.store.digests import Json, bytes_digest
 from deid_assets.store.home import Home
 from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
 from deid_assets.store.tables import owner_only
@@ -96,7 +98,7 @@ class HomeJournal:
         Parameters
         ----------
         with_witnesses
-            Whether witnesses are looked at. They may know more than a copy of an earlier moment.
+            Whether witnesses and copies of releases are looked at. They may know more than a copy of an earlier moment.
 
         Raises
         ------
@@ -110,11 +112,13 @@ class HomeJournal:
                 return [Loss(GONE, _gone(named))]
             if self.home.restoring.exists():
                 return [Loss(GONE, self._interrupted)]
-            return [] if self._is_new() else [Loss(NOT_BEGUN, UPGRADE)]
         if journal.problem:
             return [Loss(JOURNAL, f"{journal.problem}; put the newest journal back from a backup")]
         found = self.found()
-        return [*self._of_journal(journal, with_witnesses), *losses(journal, found, self._secret(journal, found))]
+        copies = against_copies(self.home, journal, found) if with_witnesses else ()
+        if not journal.lines:
+            return [*copies, *([] if self._is_new() else [Loss(NOT_BEGUN, UPGRADE)])]
+        return [*self._of_journal(journal, with_witnesses), *losses(journal, found, self._secret(journal, found)), *copies]
 
     def settle(self, despite: Iterable[str] = ()) -> None:
         """Begin the journal of a new home, mend what a crash left of it, and tell it what it was not told.
@@ -204,6 +208,8 @@ class HomeJournal:
             raise ReleaseError(_gone(named))
         if self.home.restoring.exists():
             raise ReleaseError(self._interrupted)
+        for loss in against_copies(self.home, journal, self.found()):
+            raise ReleaseError(loss.text)
 
     def begin_copy(self, key: SigningKey) -> None:
         """Begin the journal of a temporary copy of a home, whose releases name the journal of the home.
@@ -323,19 +329,12 @@ class HomeJournal:
             content = regular_bytes(self.home.releases / policy / f"{number:04d}" / MANIFEST)
         except ReleaseError:
             return None
-        return _head_told(content) if bytes_digest(content) == manifest_digest else None
+        return head_told(content) if bytes_digest(content) == manifest_digest else None
 
 
 def _journal_head(folder: Path) -> str:
     """The head of the journal that the manifest in a folder names; empty if it names none."""
     try:
-        return _head_told(regular_bytes(folder / MANIFEST))
+        return head_told(regular_bytes(folder / MANIFEST))
     except ReleaseError:
-        return ""
-
-
-def _head_told(content: bytes) -> str:
-    try:
-        return str(parse_json(content).get("journal_head") or "")
-    except (ReleaseError, AttributeError):
         return ""
