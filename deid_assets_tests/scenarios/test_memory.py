@@ -471,6 +471,26 @@ class TestWitness:
         assert code == ERROR and "cannot be written" in unwrapped(printed), printed
 
 
+class TestNewHome:
+    """A home that was renamed is not there, and whoever decides begins another."""
+
+    OPT_OUT = ("member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")
+
+    def test_it_is_said_that_one_was_begun_and_what_lies_beside_it(self, tmp_path):
+        home = tmp_path / "deid"
+        code, printed = deid_here(home, *self.OPT_OUT)
+        assert code == PUBLISHED and f"note: a new home was begun in {home}; it knows of nothing" in unwrapped(printed), printed
+        assert "Beside it" not in printed and "new home" not in deid_here(home, *self.OPT_OUT)[1]
+        os.rename(home, tmp_path / "deid.replaced-20261126T000000")
+        for name in ("deid", "typo"):
+            code, printed = deid_here(tmp_path / name, *self.OPT_OUT)
+            assert code == PUBLISHED and "deid.replaced-20261126T000000: if one of these is your home" in unwrapped(printed)
+
+    def test_nothing_is_said_where_nothing_is_decided(self, tmp_path):
+        code, printed = deid_here(tmp_path / "deid", "releases")
+        assert code == PUBLISHED and "new home" not in printed
+
+
 class TestUpgrade:
     @pytest.fixture
     def before_journals(self, staged, tmp_path) -> Iterator[Pipeline]:

@@ -19,7 +19,6 @@ from deid_assets.store import durable
 from deid_assets.store.digests import Json, canonical_json, is_digest, parse_json
 from deid_assets.store.reading import REGISTRY_AT_MOST, SMALL_AT_MOST, regular_bytes
 
-FILE = "journal.jsonl"
 HEAD_FILE = "journal.head"
 HEAD_FORMAT = "deid_assets journal head 1"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from deid_assets.errors import DeidError, ReleaseError
 from deid_assets.policy.withdrawals import FILE as OPT_OUTS
 from deid_assets.policy.withdrawals import withdrawn_members
-from deid_assets.release.journal.chain import BEGUN, COPIED, FILE, HEAD_FILE, SECRET, WITNESS, Journal, JournalFile
+from deid_assets.release.journal.chain import BEGUN, COPIED, HEAD_FILE, SECRET, WAITS, WITNESS, Journal, JournalFile
 from deid_assets.release.journal.comparison import (
     FOREIGN,
     GONE,
@@ -33,7 +33,7 @@ from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.publication.copies import against_copies
 from deid_assets.release.publication.recovery import REGISTRY, release_folders, signer_in_force
 from deid_assets.release.publication.verification import MANIFEST
-from deid_assets.release.publication.waiting import FOLDER, RECORD, waiting_folders
+from deid_assets.release.publication.waiting import FOLDER, RECORD, read_waiting, waiting_folders
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Chain, Registry
 from deid_assets.release.registry.entries import KeyRotation
@@ -73,7 +73,7 @@ class HomeJournal:
     @property
     def file(self) -> JournalFile:
         """Where it is."""
-        return JournalFile(self.home.store / FILE, self.home.keys / HEAD_FILE)
+        return JournalFile(self.home.journal, self.home.keys / HEAD_FILE)
 
     @property
     def head(self) -> str:
@@ -150,12 +150,16 @@ class HomeJournal:
                 self.add_witness(place, key)
 
     def record(self, key: SigningKey) -> None:
-        """Tell the journal what the home has and it was not told yet, such as what was just decided; begin it if it is new."""
+        """Tell the journal what the home has and it was not told yet, such as what was just decided; begin it if it is new.
+
+        What lies among the releases that wait, and was not staged here, is none; `deid approvals` says so.
+        """
         if not self.file.read().lines:
             self._begin(key)
         journal, found = self.file.read(), self.found()
         for event, about in unrecorded(journal, found, self._secret(journal, found)):
-            self._append(event, about, key)
+            if event != WAITS or self._was_staged(str(about["release"]), key):
+                self._append(event, about, key)
 
     def note(self, event: str, about: Mapping[str, Json], key: SigningKey) -> None:
         """Tell the journal of a decision that no other file of the home shows."""
@@ -323,6 +327,12 @@ class HomeJournal:
             except ReleaseError:
                 continue  # then the journal misses it, if it knows it
             yield f"{folder.parent.name}/{folder.name}", bytes_digest(content)
+
+    def _was_staged(self, release: str, key: SigningKey) -> bool:
+        try:
+            return read_waiting(self._waiting / release, key.public).name == release
+        except ReleaseError:
+            return False
 
     def _head_in(self, policy: str, number: int, manifest_digest: str) -> str | None:
         try:
