@@ -35,7 +35,8 @@ PEOPLE, FOLDERS, REGISTRY, WAITING, JOURNAL = "people", "folders", "registry", "
 JOURNAL_HEAD = "journal_head"
 """Key of the journal's head in manifests and in the event log."""
 
-NOT_BEGUN, GONE, OTHER_SECRET, WITNESSES, RULES_LOST = "not begun", "gone", "other secret", "witnesses", "rules"
+NOT_BEGUN, GONE, OTHER_SECRET, RULES_LOST = "not begun", "gone", "other secret", "rules"
+WITNESSES, COPIES = "witnesses", "copies"
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,17 @@ class Loss:
     Attributes
     ----------
     what
-        `PEOPLE`, `FOLDERS`, `REGISTRY`, `WAITING`, `JOURNAL`, `NOT_BEGUN`, `GONE`, `WITNESSES`, `RULES_LOST` or `OTHER_SECRET`.
+        `PEOPLE`, `FOLDERS`, `REGISTRY`, `WAITING`, `JOURNAL`, `NOT_BEGUN`, `GONE`, `OTHER_SECRET`, `RULES_LOST`, `WITNESSES` or
+        `COPIES`.
     text
         What is missing, and how to go on; without a full stop. It names nobody.
+    place
+        Of `WITNESSES`: which one.
     """
 
     what: str
     text: str
+    place: str = ""
 
 
 @dataclass

@@ -27,7 +27,7 @@ from deid_assets.release.journal.comparison import (
     restated,
     unrecorded,
 )
-from deid_assets.release.journal.witnesses import against_witnesses, given_witness, read_head, write_head
+from deid_assets.release.journal.witnesses import against_witnesses, given_witness, read_head, told_head, write_head
 from deid_assets.release.keyring import accepted_commitment, has_released, secret_of
 from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.publication.copies import against_copies
@@ -223,11 +223,13 @@ class HomeJournal:
         self._append(COPIED, beginning(self.found(), None), key)
 
     def tell_witnesses(self) -> dict[str, str]:
-        """Write the newest head to all witnesses; return what to say where that failed."""
+        """Write the newest head to all witnesses; return what to say where that failed. One that is missing stays so."""
         journal = self.file.read()
+        recorded = Remembered.of(journal).witnesses
         problems = []
-        for place in dict.fromkeys([*Remembered.of(journal).witnesses, *given_witness(self.home)]):
+        for place in dict.fromkeys([*recorded, *given_witness(self.home)]):
             try:
+                told_head(place, recorded)
                 write_head(place, journal)
             except DeidError as error:
                 problems.append(str(error))

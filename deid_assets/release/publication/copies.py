@@ -16,7 +16,7 @@ from pathlib import Path
 
 from deid_assets.errors import DeidError, ReleaseError, StoreError
 from deid_assets.release.journal.chain import Journal
-from deid_assets.release.journal.comparison import JOURNAL, WITNESSES, Found, Loss, cut, head_told
+from deid_assets.release.journal.comparison import COPIES, JOURNAL, Found, Loss, cut, head_told
 from deid_assets.release.keys import PublicKey
 from deid_assets.release.publication.recovery import REGISTRY
 from deid_assets.release.publication.verification import MANIFEST, verify
@@ -123,7 +123,7 @@ def against_copies(home: Home, journal: Journal, found: Found) -> Iterator[Loss]
         manifests = {release: target.read(f"{release}/{MANIFEST}") for release in lacking}
     except DeidError as error:
         yield Loss(
-            WITNESSES,
+            COPIES,
             f"the copies in {VARIABLE} cannot be compared: {error}; let the folder be reachable, or do without it: unset "
             f"{VARIABLE}",
         )
