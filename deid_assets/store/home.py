@@ -170,7 +170,7 @@ class Home:
         except OSError as error:
             raise StoreError(
                 f"the home {self.root} cannot be used: {folder.name} is not a folder that you can write to "
-                f"({error.strerror}); name another one with DEID_HOME"
+                f"({error.strerror}); put the folder back, such as from a backup, or name another one with DEID_HOME"
             ) from None
         return self
 

@@ -198,6 +198,17 @@ class TestWhoIsKnown:
         assert said in unwrapped(printed) and "somebody" not in printed
 
 
+@pytest.mark.parametrize("file", ["releases/registry.jsonl", "store/rules.yaml"])
+def test_a_link_or_folder_in_the_place_of_a_file_is_named_with_a_remedy(tmp_path, file):
+    home = Home(tmp_path / "deid").create()
+    path = home.root / file
+    for put in (path.mkdir, lambda: path.symlink_to(tmp_path / "nowhere")):
+        put()
+        code, printed = deid_here(home.root, "member", "opt-out", "somebody", "--reason", "asked")
+        assert code == ERROR and path.name in printed and "put the file itself in its place" in unwrapped(printed), printed
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
 class TestRegistry:
     def test_a_withdrawal_that_was_cut(self, home):
         assert deid_here(home.root, "release", "withdraw", "small/0001", "--reason", "a column is odd")[0] == PUBLISHED

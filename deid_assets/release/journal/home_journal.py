@@ -39,10 +39,11 @@ from deid_assets.release.registry.chain import Chain, Registry
 from deid_assets.release.registry.entries import KeyRotation
 from deid_assets.store.digests import Json, bytes_digest
 from deid_assets.store.home import Home
-from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
+from deid_assets.store.reading import SMALL_AT_MOST, kept_bytes, regular_bytes
 from deid_assets.store.tables import owner_only
 
 RULES_FILE = "rules.yaml"
+RULES_NAME = f"the rules of the home (store/{RULES_FILE})"
 """The rules of the home, in its restricted store."""
 
 UPGRADE = (
@@ -88,7 +89,7 @@ class HomeJournal:
             for one in chain.entries
         }
         rules = self.home.store / RULES_FILE
-        digest = bytes_digest(regular_bytes(rules, SMALL_AT_MOST)) if os.path.lexists(rules) else ""
+        digest = bytes_digest(kept_bytes(rules, RULES_NAME, SMALL_AT_MOST)) if os.path.lexists(rules) else ""
         opted_out, signer = withdrawn_members([self.home.policies]), self._signer(chain)
         return Found(chain, opted_out, dict(self._records()), manifests, digest, signer)
 
