@@ -52,14 +52,19 @@ def backup(file: Path, recipient: str) -> None:
     "--identity", "key_file", required=True, type=click.Path(path_type=Path), help="File of the private key, of age or SSH."
 )
 @click.option(
-    "--without-witness", is_flag=True, help="Restore although a witness is missing; `deid journal forget` does without it then."
+    "--without-witness",
+    "without",
+    metavar="PLACE",
+    multiple=True,
+    help="Restore although this witness is missing; `deid journal forget PLACE` does without it then. Can be repeated.",
 )
-def restore(file: Path, key_file: Path, without_witness: bool) -> None:
+def restore(file: Path, key_file: Path, without: tuple[str, ...]) -> None:
     """Put a home back from `deid backup`, in the place of DEID_HOME; a home that lies there is kept beside it.
 
     Refused if the backup is damaged, or older than the home in its place or than a witness of its journal.
     """
     from deid_assets.release.backup import restore as restore_home
+    from deid_assets.release.journal.witnesses import place_of
     from deid_assets.release.registry import clock
 
     home = Home.here()
@@ -69,7 +74,8 @@ def restore(file: Path, key_file: Path, without_witness: bool) -> None:
         raise StoreError(f"the private key {key_file} cannot be read: {error.strerror}") from None
     now = clock.now(None)
     kept_as = now[:19].replace(":", "").replace("-", "")
-    listing, kept = restore_home(file, identity, home, _told_by_event_log(home), kept_as, without_witness)
+    lost = [place_of(named) for named in without]
+    listing, kept = restore_home(file, identity, home, _told_by_event_log(home), kept_as, lost)
     home.create()
     click.echo(f"{home.root} is the home of {listing.created} again, with {len(listing.files):,} files.")
     if kept is not None:

@@ -16,7 +16,13 @@ from deid_assets.command_line.approvals import approvals, approve, reject
 from deid_assets.command_line.auditing import audit, determination, kept, lineage, reproduce
 from deid_assets.command_line.backups import backup, restore
 from deid_assets.command_line.counts import counts
-from deid_assets.command_line.deciding import absent_history, releases_here, say_witnesses, telling_what_is_missing
+from deid_assets.command_line.deciding import (
+    absent_history,
+    releases_here,
+    say_witnesses,
+    telling_of_a_new_home,
+    telling_what_is_missing,
+)
 from deid_assets.command_line.demographics import demographics
 from deid_assets.command_line.expert_review import expert_review
 from deid_assets.command_line.journal import home_group, journal
@@ -53,7 +59,7 @@ class Command(click.Group):
         try:
             home = Home.here()
             note = absent_history(home)
-            with _usage_errors(), without_values("deid", home.store, passing):
+            with telling_of_a_new_home(home, context), _usage_errors(), without_values("deid", home.store, passing):
                 return super().invoke(context)
         except DeidError as error:
             click.echo(f"error: {error}", err=True)

@@ -209,13 +209,13 @@ def _pack(folder: Path, names: list[str], target: BinaryIO, recipient: object) -
 # Restore
 
 _WITHOUT_WITNESS = (
-    ". Where the home and the witness are both lost, restore it with --without-witness, and then forget the witness in the "
-    "restored home; nothing shows then that this backup is the newest"
+    ". Where the home and a witness are both lost, name each that is lost with --without-witness PLACE, and then forget it in "
+    "the restored home, whose journal records that; nothing shows then that this backup is the newest"
 )
 
 
 def restore(
-    file: Path, identity: bytes, home: Home, told: Iterable[str], time: str, without_witness: bool = False
+    file: Path, identity: bytes, home: Home, told: Iterable[str], time: str, without: Collection[str] = ()
 ) -> tuple[Listing, Path | None]:
     """Put a home back from a backup; a home that lies there is kept beside it.
 
@@ -227,8 +227,8 @@ def restore(
         Heads of the journal that the event log of the home in its place names.
     time
         Part of the name under which a home in its place is kept.
-    without_witness
-        Whether a witness may be missing; one that is there is compared all the same.
+    without
+        Which witnesses may be missing; one that is there is compared all the same.
 
     Returns
     -------
@@ -252,9 +252,7 @@ def restore(
     try:
         listing = _unpack(file, _identity(identity), draft)
         restored = Home(draft)
-        _require_whole(
-            restored, "the backup is not restored", with_witnesses=True, despite=[WITNESSES] if without_witness else []
-        )
+        _require_whole(restored, "the backup is not restored", with_witnesses=True, without=without)
         for replaced in home.replaced[-1:]:  # one that a restore moved away, and was interrupted, knows what it knew
             require_not_behind(restored, Home(replaced), ())
         kept = None
@@ -275,12 +273,12 @@ def restore(
     return listing, kept
 
 
-def _require_whole(home: Home, otherwise: str, with_witnesses: bool, despite: Collection[str] = ()) -> None:
-    """Refuse a home that lacks anything that its journal, registry or manifests know, but what may be missing (`Loss.what`)."""
+def _require_whole(home: Home, otherwise: str, with_witnesses: bool, without: Collection[str] = ()) -> None:
+    """Refuse a home that lacks anything that its journal, registry or manifests know, but the witnesses that may be missing."""
     journal = HomeJournal(home)
     if not journal.file.read().lines:
         raise ReleaseError(f"{otherwise}: it has no journal of what the home decided")
-    losses = [loss for loss in journal.missing(with_witnesses) if loss.what not in despite]
+    losses = [loss for loss in journal.missing(with_witnesses) if loss.what != WITNESSES or loss.place not in without]
     missing = [*(loss.text for loss in losses), *incomplete(home)]
     if missing:
         lost = any(loss.what == WITNESSES for loss in losses)

@@ -17,7 +17,7 @@ from deid_assets.policy.sections.approval import PersonName
 from deid_assets.policy.sections.longitudinal import Said, Section
 from deid_assets.release.journal.chain import RULES
 from deid_assets.release.journal.comparison import RULES_LOST, Remembered
-from deid_assets.release.journal.home_journal import RULES_FILE
+from deid_assets.release.journal.home_journal import RULES_FILE, RULES_NAME
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.recovery import REGISTRY
 from deid_assets.release.publication.waiting import FOLDER, numbers_of
@@ -25,7 +25,7 @@ from deid_assets.release.registry.chain import Registry
 from deid_assets.store import durable
 from deid_assets.store.digests import bytes_digest
 from deid_assets.store.home import Home
-from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
+from deid_assets.store.reading import SMALL_AT_MOST, kept_bytes
 from deid_assets.store.tables import owner_only
 
 Kind = Literal["longitudinal", "flat", "cohort"]
@@ -138,7 +138,7 @@ def rules_of(home: Home) -> HomeRules:
     file = home.store / RULES_FILE
     if not os.path.lexists(file):
         return HomeRules()
-    return rules_from(regular_bytes(file, SMALL_AT_MOST), f"the rules of the home ({file})")
+    return rules_from(kept_bytes(file, RULES_NAME, SMALL_AT_MOST), f"the rules of the home ({file})")
 
 
 def require_rules(home: Home, policy: AnyPolicy) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deid_assets.errors import ReleaseError
-from deid_assets.release.journal.chain import FILE as JOURNAL
 from deid_assets.release.keys import (
     GENERATED,
     SECRET_FILE,
@@ -157,7 +156,7 @@ def has_released(home: Home) -> bool:
 
 def has_signed(home: Home) -> bool:
     """Whether the signing key was used: there is a trace of a release, or a journal."""
-    return has_released(home) or os.path.lexists(home.store / JOURNAL)
+    return has_released(home) or os.path.lexists(home.journal)
 
 
 def locked_keys(home: Home) -> contextlib.AbstractContextManager:

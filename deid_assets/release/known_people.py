@@ -4,7 +4,6 @@ Stores are purged, and those of flat tables and cohorts keep nobody whom they le
 remembers who was found. Without it, people count as unmatched until a delivery has them again.
 """
 
-import os
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -20,7 +19,7 @@ from deid_assets.release.publication.recovery import REGISTRY
 from deid_assets.release.registry.chain import Registry
 from deid_assets.store import durable
 from deid_assets.store.home import Home
-from deid_assets.store.reading import TEXT_AT_MOST, regular_bytes
+from deid_assets.store.reading import TEXT_AT_MOST, kept_bytes
 from deid_assets.store.tables import connect, owner_only, quoted
 
 FILE = "opt_outs_matched.txt"
@@ -216,9 +215,7 @@ def _digest_here(identifier: str, policy: str, delivery: str, secret: Secret) ->
 
 
 def _remembered(home: Home) -> frozenset[str]:
-    if not os.path.lexists(home.store / FILE):
-        return frozenset()
-    return frozenset(regular_bytes(home.store / FILE, TEXT_AT_MOST).decode("ascii", "replace").split())
+    return frozenset(kept_bytes(home.store / FILE, f"store/{FILE}", TEXT_AT_MOST).decode("ascii", "replace").split())
 
 
 def _delivered_with_releases(home: Home, secret: Secret) -> Iterator[np.ndarray]:

@@ -119,6 +119,17 @@ class Home:
         """Beside it, the homes that lay in its place when backups were restored, oldest first."""
         return sorted(self.root.parent.glob(f"{glob.escape(self.root.name)}.replaced-*"))
 
+    @property
+    def journal(self) -> Path:
+        """The journal of what the home decided."""
+        return self.store / "journal.jsonl"
+
+    @property
+    def beside(self) -> list[Path]:
+        """Other homes in the same folder, those in whose place a backup was restored among them."""
+        found = (path.parent.parent for path in self.root.parent.glob("*/store/journal.jsonl"))
+        return sorted(path for path in found if path != self.root)
+
     def holds(self, folder: Path) -> bool:
         """Whether a folder is in the home or in its folder of releases; links are followed."""
         return any(folder.resolve().is_relative_to(one) for one in self._own)
@@ -159,7 +170,7 @@ class Home:
         except OSError as error:
             raise StoreError(
                 f"the home {self.root} cannot be used: {folder.name} is not a folder that you can write to "
-                f"({error.strerror}); name another one with DEID_HOME"
+                f"({error.strerror}); put the folder back, such as from a backup, or name another one with DEID_HOME"
             ) from None
         return self
 

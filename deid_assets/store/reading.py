@@ -78,6 +78,25 @@ def regular_bytes(path: Path, at_most: int = TEXT_AT_MOST) -> bytes:
     return content
 
 
+def kept_bytes(path: Path, name: str, at_most: int) -> bytes:
+    """The bytes of a file that a home keeps; none if it is not there.
+
+    Parameters
+    ----------
+    name
+        What the file is, at the beginning of a sentence on it.
+
+    Raises
+    ------
+    ReleaseError
+        As `regular_bytes`, with what it is and how to go on.
+    """
+    try:
+        return regular_bytes(path, at_most) if os.path.lexists(path) else b""
+    except ReleaseError as error:
+        raise ReleaseError(f"{name} cannot be used: {error}; put the file itself in its place, such as from a backup") from None
+
+
 def regular_digest(path: Path, size: int) -> str:
     """SHA-256 of a regular file that must have this length.
 

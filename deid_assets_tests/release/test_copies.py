@@ -1,13 +1,20 @@
 """Copies of releases elsewhere: what verifies, whole or not at all, and never over something else."""
 
 import json
+import os
+import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from deid_assets.command_line.deciding import missing_in
 from deid_assets.errors import ReleaseError, StoreError
+from deid_assets.policy.withdrawals import OptOutLine
+from deid_assets.release.journal.chain import Head
 from deid_assets.release.keyring import signing_key_of
+from deid_assets.release.opt_outs import enter_opt_out
 from deid_assets.release.publication.copies import copy_published, copy_releases, read_back
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify
@@ -16,7 +23,7 @@ from deid_assets.store.home import Home
 from deid_assets.store.remote import RemoteFolder
 from deid_assets_tests.buckets import CREDENTIALS, needs_s3, s3_bucket
 from deid_assets_tests.release.making import publish
-from deid_assets_tests.scenarios.command_line import deid_here
+from deid_assets_tests.scenarios.command_line import deid_here, unwrapped
 
 
 @pytest.fixture
@@ -168,6 +175,77 @@ def test_a_registry_that_was_cut_here_is_found_out(home, there):
     registry.write_bytes(registry.read_bytes().splitlines(keepends=True)[0])
     with pytest.raises(ReleaseError, match="is another home's, was changed, or is newer"):
         copy(home, there.as_uri())
+
+
+class TestBeforeADecision:
+    """What the copies in DEID_COPY_TO know, the home must know, too."""
+
+    @pytest.fixture(autouse=True)
+    def copied(self, home, there, monkeypatch):
+        monkeypatch.setenv("DEID_SECRET", "a secret of tests, which is long enough")
+        opt_out(home, "m1")
+        publish(releases_of(home), "third", with_tables=False)
+        copy(home, there.as_uri())
+        monkeypatch.setenv("DEID_COPY_TO", there.as_uri())
+        assert missing_in(home) == []
+
+    def refused(self, home: Home, said: str) -> None:
+        before = content(home.root)
+        with pytest.raises(ReleaseError, match=said):
+            publish(releases_of(home), "fourth", with_tables=False)
+        assert content(home.root) == before and any(re.search(said, text) for text in missing_in(home))
+
+    def test_a_home_that_was_cut_back_everywhere_is_refused(self, home):
+        cut_back(home, lines=3, registered=2)
+        shutil.rmtree(home.releases / "heritage" / "0003")
+        self.refused(home, "the registry in .*there is not the beginning of this home's: .* is newer")
+
+    def test_a_cut_journal_is_known_to_the_manifest_of_a_copy(self, home):
+        """The release was withdrawn, so that nobody misses its folder."""
+        releases_of(home).withdraw("heritage", 3, "a mistake")
+        cut_back(home, lines=3)
+        shutil.rmtree(home.releases / "heritage" / "0003")
+        self.refused(home, "lacks lines that the manifest of release heritage/0003 in .*there knows")
+
+    def test_a_home_that_begins_anew_is_refused(self, home, tmp_path):
+        os.rename(home.root, tmp_path / "renamed")
+        home.create()
+        before = content(home.root)
+        for command in (("member", "opt-out", "m2", "--reason", "asked", "--unmatched-ok"), ("home", "upgrade", "--yes")):
+            code, printed = deid_here(home.root, *command)
+            assert code == 1 and "is not the beginning of this home's" in unwrapped(printed), printed
+        assert {name for name in content(home.root) if name.startswith(("store", "policies"))} <= set(before)
+
+    def test_copies_that_cannot_be_read_are_no_yes(self, home, there, monkeypatch):
+        there.rename(there.with_name("moved"))
+        self.refused(home, "the copies that were made in .*there are not there")
+        (there / "registry.jsonl").mkdir(parents=True)
+        self.refused(home, "the copies in DEID_COPY_TO cannot be compared: .*there cannot be read")
+        monkeypatch.setenv("DEID_COPY_TO", "nowhere")
+        self.refused(home, "the copies in DEID_COPY_TO cannot be compared: .*it must be like s3://bucket/folder")
+        monkeypatch.delenv("DEID_COPY_TO")
+        assert missing_in(home) == []
+
+    def test_copies_of_another_home_are_found_out(self, home, tmp_path):
+        other = Home(tmp_path / "other").create()
+        with pytest.raises(ReleaseError, match="is not the beginning of this home's"):
+            publish(releases_of(other), "another", policy="other", with_tables=False)
+        assert not other.releases.joinpath("registry.jsonl").exists()
+
+
+def opt_out(home: Home, member: str) -> None:
+    assert enter_opt_out(releases_of(home), OptOutLine(member, True, "asked", "2026-11-26T10:00:00+00:00"))
+
+
+def cut_back(home: Home, lines: int, registered: int | None = None) -> None:
+    """Cut the journal back to some lines, its kept head, too, and the opt-outs that it then lacks; and the registry."""
+    file = home.store / "journal.jsonl"
+    kept = file.read_bytes().splitlines(keepends=True)[:lines]
+    file.write_bytes(b"".join(kept))
+    (home.keys / "journal.head").write_bytes(Head.of(releases_of(home).journal.file.read()).to_json())
+    (home.policies / "opt_outs.jsonl").unlink()
+    registry = home.releases / "registry.jsonl"
+    registry.write_bytes(b"".join(registry.read_bytes().splitlines(keepends=True)[:registered]))
 
 
 def test_where_nothing_was_released_nothing_is_copied(tmp_path, there):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from deid_assets.errors import ReleaseError
 from deid_assets.policy.withdrawals import OptOutLine, note
 from deid_assets.release.journal.chain import PURGED, Head, JournalFile, JournalLine
-from deid_assets.release.journal.comparison import Remembered, person_digest
+from deid_assets.release.journal.comparison import WAITING, Remembered, person_digest
 from deid_assets.release.journal.witnesses import read_head, write_head
 from deid_assets.release.keyring import accept_given_secret, secret_of, signing_key_of
 from deid_assets.release.keys import SigningKey
@@ -133,7 +134,9 @@ class TestChain:
         file = of_three(tmp_path)
         os.rename(file.path, tmp_path / "elsewhere")
         file.path.symlink_to(tmp_path / "elsewhere")
-        with pytest.raises(ReleaseError, match="the home's journal cannot be used"):
+        with pytest.raises(
+            ReleaseError, match=r"\(store/journal.jsonl\) cannot be used: .* link.*; put the file itself in its place"
+        ):
             file.read()
 
 
@@ -278,6 +281,21 @@ class TestHome:
         assert "release heritage/0001 waits for approval according to the journal" in refusal(releases)
         record.unlink()
         assert "release heritage/0001 waits for approval according to the journal" in refusal(releases)
+
+    def test_what_was_not_staged_here_is_not_recorded_as_waiting(self, releases):
+        wait(releases)
+        of_policy = releases.waiting / "heritage"
+        shutil.copytree(of_policy / "0001", of_policy / "0002")
+        (of_policy / "0003").mkdir()
+        (of_policy / "0003" / RECORD).write_text("{}")
+        with releases.deciding() as journal:
+            assert set(Remembered.of(journal.file.read()).waiting) == {"heritage/0001"}
+        record = of_policy / "0001" / RECORD
+        record.chmod(0o600)
+        record.write_text("{}")
+        with releases.deciding(despite=[WAITING]):
+            pass
+        assert "release heritage/0001 waits for approval according to the journal" in refusal(releases), "still"
 
     def test_an_earlier_version_s_home_begins_one_when_a_person_says_so(self, releases):
         wait(releases)

@@ -1,5 +1,6 @@
 """A home is put back from an encrypted backup, and is the same home; nothing that is older or partial takes its place."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -183,19 +184,32 @@ class TestRefused:
         assert not home.root.exists()
 
     def test_one_whose_witness_is_lost_with_the_home_unless_its_owner_says_so(self, home, owner, tmp_path):
-        witness, file = tmp_path / "elsewhere" / "head", tmp_path / "witnessed.age"
-        assert deid_here(home.root, "journal", "head", "--to", witness)[0] == PUBLISHED
+        file = tmp_path / "witnessed.age"
+        witness, another = tmp_path / "elsewhere" / "head", tmp_path / "elsewhere" / "another"
+        for place in (witness, another):
+            assert deid_here(home.root, "journal", "head", "--to", place)[0] == PUBLISHED
         assert deid_here(home.root, "backup", file, "--to", public(owner))[0] == PUBLISHED
         shutil.rmtree(home.root)
         witness.unlink()
+        another.unlink()
         code, printed = restored(home, file, owner)
-        assert code == ERROR and "with --without-witness" in unwrapped(printed) and not home.root.exists(), printed
-        assert deid_here(home.root, "restore", file, "--identity", owner, "--without-witness")[0] == PUBLISHED
+        assert code == ERROR and "with --without-witness PLACE" in unwrapped(printed) and not home.root.exists(), printed
+        lost = ("--without-witness", witness)
+        code, printed = deid_here(home.root, "restore", file, "--identity", owner, *lost)
+        assert code == ERROR and f"the witness {another} is missing" in unwrapped(printed) and not home.root.exists(), printed
+        assert f"the witness {witness}" not in unwrapped(printed), "its owner said so"
+        lost += ("--without-witness", another)
+        assert deid_here(home.root, "restore", file, "--identity", owner, *lost)[0] == PUBLISHED
         opt_out = ("member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")
         code, printed = deid_here(home.root, *opt_out)
         assert code == ERROR and "journal forget" in printed, printed
-        assert deid_here(home.root, "journal", "forget", witness)[0] == PUBLISHED
+        for place in (witness, another):
+            assert deid_here(home.root, *opt_out)[0] == ERROR
+            assert deid_here(home.root, "journal", "forget", place)[0] == PUBLISHED
         assert deid_here(home.root, *opt_out)[0] == PUBLISHED
+        told = [json.loads(line) for line in (home.store / "journal.jsonl").read_text().splitlines()]
+        forgotten = [line["about"]["to"] for line in told if line["event"] == "witness" and not line["about"]["listed"]]
+        assert forgotten == [str(witness), str(another)], "the journal names each that its owner does without"
 
     def test_a_restore_that_was_interrupted_is_done_again_before_anything_is_decided(self, home, backup, owner, tmp_path):
         """Killed when the home was moved away, and the backup not yet in its place."""

@@ -198,6 +198,17 @@ class TestWhoIsKnown:
         assert said in unwrapped(printed) and "somebody" not in printed
 
 
+@pytest.mark.parametrize("file", ["releases/registry.jsonl", "store/rules.yaml"])
+def test_a_link_or_folder_in_the_place_of_a_file_is_named_with_a_remedy(tmp_path, file):
+    home = Home(tmp_path / "deid").create()
+    path = home.root / file
+    for put in (path.mkdir, lambda: path.symlink_to(tmp_path / "nowhere")):
+        put()
+        code, printed = deid_here(home.root, "member", "opt-out", "somebody", "--reason", "asked")
+        assert code == ERROR and path.name in printed and "put the file itself in its place" in unwrapped(printed), printed
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
 class TestRegistry:
     def test_a_withdrawal_that_was_cut(self, home):
         assert deid_here(home.root, "release", "withdraw", "small/0001", "--reason", "a column is odd")[0] == PUBLISHED
@@ -469,6 +480,26 @@ class TestWitness:
     def test_one_that_cannot_be_written_is_said(self, home):
         code, printed = deid_here(home.root, "journal", "head", "--to", Path("/proc/none/journal.head"))
         assert code == ERROR and "cannot be written" in unwrapped(printed), printed
+
+
+class TestNewHome:
+    """A home that was renamed is not there, and whoever decides begins another."""
+
+    OPT_OUT = ("member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")
+
+    def test_it_is_said_that_one_was_begun_and_what_lies_beside_it(self, tmp_path):
+        home = tmp_path / "deid"
+        code, printed = deid_here(home, *self.OPT_OUT)
+        assert code == PUBLISHED and f"note: a new home was begun in {home}; it knows of nothing" in unwrapped(printed), printed
+        assert "Beside it" not in printed and "new home" not in deid_here(home, *self.OPT_OUT)[1]
+        os.rename(home, tmp_path / "deid.replaced-20261126T000000")
+        for name in ("deid", "typo"):
+            code, printed = deid_here(tmp_path / name, *self.OPT_OUT)
+            assert code == PUBLISHED and "deid.replaced-20261126T000000: if one of these is your home" in unwrapped(printed)
+
+    def test_nothing_is_said_where_nothing_is_decided(self, tmp_path):
+        code, printed = deid_here(tmp_path / "deid", "releases")
+        assert code == PUBLISHED and "new home" not in printed
 
 
 class TestUpgrade:

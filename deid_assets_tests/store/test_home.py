@@ -68,7 +68,9 @@ class TestHome:
         in_the_way.parent.mkdir(parents=True, exist_ok=True)
         in_the_way.write_text("a file")
         root = in_the_way / "below" if name == "below" else tmp_path / "deid"
-        with pytest.raises(StoreError, match="the home .* cannot be used: .*; name another one with DEID_HOME") as caught:
+        with pytest.raises(
+            StoreError, match="the home .* cannot be used: .*; put the folder back, .*name another one with DEID_HOME"
+        ) as caught:
             Home(root).create()
         assert caught.value.__cause__ is None
 

@@ -17,9 +17,8 @@ from deid_assets.release.registry.clock import parse_time
 from deid_assets.release.registry.entries import SignedByOne
 from deid_assets.store import durable
 from deid_assets.store.digests import Json, canonical_json, is_digest, parse_json
-from deid_assets.store.reading import REGISTRY_AT_MOST, SMALL_AT_MOST, regular_bytes
+from deid_assets.store.reading import REGISTRY_AT_MOST, SMALL_AT_MOST, kept_bytes, regular_bytes
 
-FILE = "journal.jsonl"
 HEAD_FILE = "journal.head"
 HEAD_FORMAT = "deid_assets journal head 1"
 
@@ -183,10 +182,7 @@ class JournalFile:
         ReleaseError
             If it is not a regular file, or cannot be read.
         """
-        try:
-            content = regular_bytes(self.path, REGISTRY_AT_MOST) if os.path.lexists(self.path) else b""
-        except ReleaseError as error:
-            raise ReleaseError(f"the home's journal cannot be used: {error}") from None
+        content = kept_bytes(self.path, "the home's journal (store/journal.jsonl)", REGISTRY_AT_MOST)
         *texts, tail = content.split(b"\n")
         lines: list[JournalLine] = []
         key = ""

@@ -29,13 +29,14 @@ from deid_assets.release.keys import Secret
 from deid_assets.release.lineage.records import RecordedRelease
 from deid_assets.release.registry.chain import GENESIS, Chain
 from deid_assets.release.registry.entries import Entry, KeyRotation, Line, Rejection, Withdrawal
-from deid_assets.store.digests import Json
+from deid_assets.store.digests import Json, parse_json
 
 PEOPLE, FOLDERS, REGISTRY, WAITING, JOURNAL = "people", "folders", "registry", "waiting", "journal"
 JOURNAL_HEAD = "journal_head"
 """Key of the journal's head in manifests and in the event log."""
 
-NOT_BEGUN, GONE, OTHER_SECRET, WITNESSES, RULES_LOST = "not begun", "gone", "other secret", "witnesses", "rules"
+NOT_BEGUN, GONE, OTHER_SECRET, RULES_LOST = "not begun", "gone", "other secret", "rules"
+WITNESSES, COPIES = "witnesses", "copies"
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,17 @@ class Loss:
     Attributes
     ----------
     what
-        `PEOPLE`, `FOLDERS`, `REGISTRY`, `WAITING`, `JOURNAL`, `NOT_BEGUN`, `GONE`, `WITNESSES`, `RULES_LOST` or `OTHER_SECRET`.
+        `PEOPLE`, `FOLDERS`, `REGISTRY`, `WAITING`, `JOURNAL`, `NOT_BEGUN`, `GONE`, `OTHER_SECRET`, `RULES_LOST`, `WITNESSES` or
+        `COPIES`.
     text
         What is missing, and how to go on; without a full stop. It names nobody.
+    place
+        Of `WITNESSES`: which one.
     """
 
     what: str
     text: str
+    place: str = ""
 
 
 @dataclass
@@ -214,6 +219,14 @@ def cut(witness: str) -> str:
         f"the home's journal (store/journal.jsonl) lacks lines that {witness} knows: its end was cut off, an older one was put "
         "back, or another home wrote there; put the newest journal back from a backup"
     )
+
+
+def head_told(manifest: bytes) -> str:
+    """The head of the journal that a manifest names; empty if it names none."""
+    try:
+        return str(parse_json(manifest).get(JOURNAL_HEAD) or "")
+    except (ReleaseError, AttributeError):
+        return ""
 
 
 def unknown_to(journal: Journal, recorded: Iterable[RecordedRelease]) -> list[str]:

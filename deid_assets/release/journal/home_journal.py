@@ -11,7 +11,7 @@ from pathlib import Path
 from deid_assets.errors import DeidError, ReleaseError
 from deid_assets.policy.withdrawals import FILE as OPT_OUTS
 from deid_assets.policy.withdrawals import withdrawn_members
-from deid_assets.release.journal.chain import BEGUN, COPIED, FILE, HEAD_FILE, SECRET, WITNESS, Journal, JournalFile
+from deid_assets.release.journal.chain import BEGUN, COPIED, HEAD_FILE, SECRET, WAITS, WITNESS, Journal, JournalFile
 from deid_assets.release.journal.comparison import (
     FOREIGN,
     GONE,
@@ -22,25 +22,28 @@ from deid_assets.release.journal.comparison import (
     Remembered,
     beginning,
     cut,
+    head_told,
     losses,
     restated,
     unrecorded,
 )
-from deid_assets.release.journal.witnesses import against_witnesses, given_witness, read_head, write_head
+from deid_assets.release.journal.witnesses import against_witnesses, given_witness, read_head, told_head, write_head
 from deid_assets.release.keyring import accepted_commitment, has_released, secret_of
 from deid_assets.release.keys import Secret, SigningKey
+from deid_assets.release.publication.copies import against_copies
 from deid_assets.release.publication.recovery import REGISTRY, release_folders, signer_in_force
 from deid_assets.release.publication.verification import MANIFEST
-from deid_assets.release.publication.waiting import FOLDER, RECORD, waiting_folders
+from deid_assets.release.publication.waiting import FOLDER, RECORD, read_waiting, waiting_folders
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Chain, Registry
 from deid_assets.release.registry.entries import KeyRotation
-from deid_assets.store.digests import Json, bytes_digest, parse_json
+from deid_assets.store.digests import Json, bytes_digest
 from deid_assets.store.home import Home
-from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
+from deid_assets.store.reading import SMALL_AT_MOST, kept_bytes, regular_bytes
 from deid_assets.store.tables import owner_only
 
 RULES_FILE = "rules.yaml"
+RULES_NAME = f"the rules of the home (store/{RULES_FILE})"
 """The rules of the home, in its restricted store."""
 
 UPGRADE = (
@@ -71,7 +74,7 @@ class HomeJournal:
     @property
     def file(self) -> JournalFile:
         """Where it is."""
-        return JournalFile(self.home.store / FILE, self.home.keys / HEAD_FILE)
+        return JournalFile(self.home.journal, self.home.keys / HEAD_FILE)
 
     @property
     def head(self) -> str:
@@ -86,7 +89,7 @@ class HomeJournal:
             for one in chain.entries
         }
         rules = self.home.store / RULES_FILE
-        digest = bytes_digest(regular_bytes(rules, SMALL_AT_MOST)) if os.path.lexists(rules) else ""
+        digest = bytes_digest(kept_bytes(rules, RULES_NAME, SMALL_AT_MOST)) if os.path.lexists(rules) else ""
         opted_out, signer = withdrawn_members([self.home.policies]), self._signer(chain)
         return Found(chain, opted_out, dict(self._records()), manifests, digest, signer)
 
@@ -96,7 +99,7 @@ class HomeJournal:
         Parameters
         ----------
         with_witnesses
-            Whether witnesses are looked at. They may know more than a copy of an earlier moment.
+            Whether witnesses and copies of releases are looked at. They may know more than a copy of an earlier moment.
 
         Raises
         ------
@@ -110,11 +113,13 @@ class HomeJournal:
                 return [Loss(GONE, _gone(named))]
             if self.home.restoring.exists():
                 return [Loss(GONE, self._interrupted)]
-            return [] if self._is_new() else [Loss(NOT_BEGUN, UPGRADE)]
         if journal.problem:
             return [Loss(JOURNAL, f"{journal.problem}; put the newest journal back from a backup")]
         found = self.found()
-        return [*self._of_journal(journal, with_witnesses), *losses(journal, found, self._secret(journal, found))]
+        copies = against_copies(self.home, journal, found) if with_witnesses else ()
+        if not journal.lines:
+            return [*copies, *([] if self._is_new() else [Loss(NOT_BEGUN, UPGRADE)])]
+        return [*self._of_journal(journal, with_witnesses), *losses(journal, found, self._secret(journal, found)), *copies]
 
     def settle(self, despite: Iterable[str] = ()) -> None:
         """Begin the journal of a new home, mend what a crash left of it, and tell it what it was not told.
@@ -146,12 +151,16 @@ class HomeJournal:
                 self.add_witness(place, key)
 
     def record(self, key: SigningKey) -> None:
-        """Tell the journal what the home has and it was not told yet, such as what was just decided; begin it if it is new."""
+        """Tell the journal what the home has and it was not told yet, such as what was just decided; begin it if it is new.
+
+        What lies among the releases that wait, and was not staged here, is none; `deid approvals` says so.
+        """
         if not self.file.read().lines:
             self._begin(key)
         journal, found = self.file.read(), self.found()
         for event, about in unrecorded(journal, found, self._secret(journal, found)):
-            self._append(event, about, key)
+            if event != WAITS or self._was_staged(str(about["release"]), key):
+                self._append(event, about, key)
 
     def note(self, event: str, about: Mapping[str, Json], key: SigningKey) -> None:
         """Tell the journal of a decision that no other file of the home shows."""
@@ -204,6 +213,8 @@ class HomeJournal:
             raise ReleaseError(_gone(named))
         if self.home.restoring.exists():
             raise ReleaseError(self._interrupted)
+        for loss in against_copies(self.home, journal, self.found()):
+            raise ReleaseError(loss.text)
 
     def begin_copy(self, key: SigningKey) -> None:
         """Begin the journal of a temporary copy of a home, whose releases name the journal of the home.
@@ -213,11 +224,13 @@ class HomeJournal:
         self._append(COPIED, beginning(self.found(), None), key)
 
     def tell_witnesses(self) -> dict[str, str]:
-        """Write the newest head to all witnesses; return what to say where that failed."""
+        """Write the newest head to all witnesses; return what to say where that failed. One that is missing stays so."""
         journal = self.file.read()
+        recorded = Remembered.of(journal).witnesses
         problems = []
-        for place in dict.fromkeys([*Remembered.of(journal).witnesses, *given_witness(self.home)]):
+        for place in dict.fromkeys([*recorded, *given_witness(self.home)]):
             try:
+                told_head(place, recorded)
                 write_head(place, journal)
             except DeidError as error:
                 problems.append(str(error))
@@ -318,24 +331,23 @@ class HomeJournal:
                 continue  # then the journal misses it, if it knows it
             yield f"{folder.parent.name}/{folder.name}", bytes_digest(content)
 
+    def _was_staged(self, release: str, key: SigningKey) -> bool:
+        try:
+            return read_waiting(self._waiting / release, key.public).name == release
+        except ReleaseError:
+            return False
+
     def _head_in(self, policy: str, number: int, manifest_digest: str) -> str | None:
         try:
             content = regular_bytes(self.home.releases / policy / f"{number:04d}" / MANIFEST)
         except ReleaseError:
             return None
-        return _head_told(content) if bytes_digest(content) == manifest_digest else None
+        return head_told(content) if bytes_digest(content) == manifest_digest else None
 
 
 def _journal_head(folder: Path) -> str:
     """The head of the journal that the manifest in a folder names; empty if it names none."""
     try:
-        return _head_told(regular_bytes(folder / MANIFEST))
+        return head_told(regular_bytes(folder / MANIFEST))
     except ReleaseError:
-        return ""
-
-
-def _head_told(content: bytes) -> str:
-    try:
-        return str(parse_json(content).get("journal_head") or "")
-    except (ReleaseError, AttributeError):
         return ""

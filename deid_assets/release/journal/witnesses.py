@@ -6,7 +6,7 @@ itself are noticed as soon as somebody looks.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from deid_assets.errors import DeidError, ReleaseError
@@ -72,6 +72,20 @@ def read_head(place: str) -> Head | None:
         raise ReleaseError(f"the witness {place} cannot be read: {error}") from None
 
 
+def told_head(place: str, recorded: Collection[str]) -> Head | None:
+    """The head at a witness; None if there is none yet, which only one that the journal does not know may say.
+
+    Raises
+    ------
+    ReleaseError, StoreError
+        As `read_head`, or if it is missing although the journal knows it.
+    """
+    known = read_head(place)
+    if known is None and place in recorded:
+        raise ReleaseError(f"the witness {place} is missing")
+    return known
+
+
 def write_head(place: str, journal: Journal) -> None:
     """Write the head of a journal to a witness, which must not know of lines that the journal lacks.
 
@@ -96,7 +110,7 @@ def write_head(place: str, journal: Journal) -> None:
         raise ReleaseError(f"the witness {place} cannot be written: {error.strerror}") from None
 
 
-def against_witnesses(journal: Journal, recorded: Iterable[str], given: Iterable[str]) -> Iterator[Loss]:
+def against_witnesses(journal: Journal, recorded: Collection[str], given: Collection[str]) -> Iterator[Loss]:
     """What the journal lacks according to its witnesses.
 
     Parameters
@@ -108,11 +122,11 @@ def against_witnesses(journal: Journal, recorded: Iterable[str], given: Iterable
     """
     for place in dict.fromkeys([*recorded, *given]):
         try:
-            known = read_head(place)
-            if known is None and place in recorded:
-                raise ReleaseError(f"the witness {place} is missing")
+            known = told_head(place, recorded)
         except DeidError as error:
-            yield Loss(WITNESSES, f"{error}; put it back, or do without it from now on with `deid journal forget {place}`")
+            ways = [f"`deid journal forget {place}`"] * (place in recorded) + [f"unset {VARIABLE}"] * (place in given)
+            text = f"{error}; put it back, or do without it from now on: {', and '.join(ways)}"
+            yield Loss(WITNESSES, text, place)
             continue
         if known is not None and not journal.reaches(known.head):
             yield Loss(JOURNAL, cut(f"the witness {place}"))

@@ -3,21 +3,25 @@
 A release is published in the home first, where it becomes visible by one rename. A copy never decides anything: it is made of
 a release that verifies, file by file, each read back and compared, and its manifest is written last. A folder without a
 manifest is no release, so that a copy is visible whole or not at all, on storage that cannot rename. The registry follows, if
-the one that is there is the beginning of ours.
+the one that is there is the beginning of ours. So copies are witnesses of what the home published: before every decision, it
+must know what the copies in DEID_COPY_TO know.
 """
 
 import json
 import os
 import random
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deid_assets.errors import DeidError, ReleaseError, StoreError
+from deid_assets.release.journal.chain import Journal
+from deid_assets.release.journal.comparison import COPIES, JOURNAL, Found, Loss, cut, head_told
 from deid_assets.release.keys import PublicKey
 from deid_assets.release.publication.recovery import REGISTRY
 from deid_assets.release.publication.verification import MANIFEST, verify
 from deid_assets.release.registry import clock
-from deid_assets.release.registry.chain import Registry
+from deid_assets.release.registry.chain import Chain, Registry
 from deid_assets.release.registry.entries import Entry
 from deid_assets.store import durable
 from deid_assets.store.digests import file_digest
@@ -88,13 +92,9 @@ def copy_releases(home: Home, key: PublicKey, url: str) -> list[Copied]:
         chain = Registry(registry).chain()
         if not chain.lines:
             return []
-        ours = b"".join(line.line for line in chain.lines)
-        theirs = target.read(REGISTRY) or b""
+        ours, theirs = _content(chain), target.read(REGISTRY) or b""
         if not ours.startswith(theirs):
-            raise ReleaseError(
-                f"the registry in {target.address} is not the beginning of this home's: it is another home's, was changed, or "
-                "is newer. Copy to a folder of this home's own, or find out what happened"
-            )
+            raise ReleaseError(_more_in(target))
         copied = [
             _copied(home, entry, key, target)
             for entry in chain.entries
@@ -103,6 +103,48 @@ def copy_releases(home: Home, key: PublicKey, url: str) -> list[Copied]:
         if theirs != ours:
             target.write(REGISTRY, ours)
     return copied
+
+
+def against_copies(home: Home, journal: Journal, found: Found) -> Iterator[Loss]:
+    """What a home lacks according to the copies of its releases in DEID_COPY_TO; nothing if the variable is not set.
+
+    The registry there must be the beginning of the home's. Of a release whose manifest the home lacks, such as one that was
+    withdrawn, the manifest there says which line the journal had. Copies that cannot be read are a loss, too.
+    """
+    url = os.environ.get(VARIABLE)
+    if url is None:
+        return
+    try:
+        target = RemoteFolder.at(url)
+        theirs = target.read(REGISTRY)
+        if theirs is None and any(one.to == target.address for one in _recorded(home)):
+            raise StoreError(f"the copies that were made in {target.address} are not there")
+        lacking = [release for release, head in found.manifests.items() if head is None]
+        manifests = {release: target.read(f"{release}/{MANIFEST}") for release in lacking}
+    except DeidError as error:
+        yield Loss(
+            COPIES,
+            f"the copies in {VARIABLE} cannot be compared: {error}; let the folder be reachable, or do without it: unset "
+            f"{VARIABLE}",
+        )
+        return
+    if not _content(found.chain).startswith(theirs or b""):
+        yield Loss(JOURNAL, _more_in(target))
+    for release, manifest in manifests.items():
+        head = head_told(manifest or b"")
+        if head and not journal.reaches(head):
+            yield Loss(JOURNAL, cut(f"the manifest of release {release} in {target.address}"))
+
+
+def _content(chain: Chain) -> bytes:
+    return b"".join(line.line for line in chain.lines)
+
+
+def _more_in(target: RemoteFolder) -> str:
+    return (
+        f"the registry in {target.address} is not the beginning of this home's: it is another home's, was changed, or is newer "
+        "(this home was put back as it was before). Put the newest home back from a backup, or name a folder of this home's own"
+    )
 
 
 def read_back(home: Home, url: str, at_most: int = SAMPLE) -> tuple[int, int]:
@@ -191,6 +233,14 @@ def _copied(home: Home, entry: Entry, key: PublicKey, target: RemoteFolder) -> C
     done = Copied(name, target.address, entry.manifest_digest, clock.now(None))
     _record(home, done)
     return done
+
+
+def _recorded(home: Home) -> list[Copied]:
+    file = home.store / FILE
+    try:
+        return [Copied(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
+    except (OSError, TypeError, ValueError):
+        raise StoreError(f"store/{FILE}, which says what was copied, is damaged: put it back from a backup") from None
 
 
 def _record(home: Home, done: Copied) -> None:

@@ -24,7 +24,7 @@ from deid_assets.release.registry.entries import (
     line_of,
 )
 from deid_assets.store import durable
-from deid_assets.store.reading import REGISTRY_AT_MOST, regular_bytes
+from deid_assets.store.reading import REGISTRY_AT_MOST, kept_bytes
 
 GENESIS = "0" * 64
 """The previous hash in the first entry."""
@@ -132,10 +132,7 @@ def read_chain(path: Path) -> Chain:
     ReleaseError
         If the path is not a regular file, or the file cannot be read.
     """
-    try:
-        content = regular_bytes(path, REGISTRY_AT_MOST) if os.path.lexists(path) else b""
-    except ReleaseError as error:
-        raise ReleaseError(f"the registry {path.name} cannot be used: {error}") from None
+    content = kept_bytes(path, f"the registry {path.name}", REGISTRY_AT_MOST)
     *texts, tail = content.split(b"\n")
     lines: list[Line] = []
     rules = _Rules()
