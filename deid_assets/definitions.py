@@ -33,7 +33,7 @@ from deid_assets.assets import (
     release,
     rule_needs,
 )
-from deid_assets.assets.stage_asset import StageAsset
+from deid_assets.assets.stage_asset import StageAsset, made_from
 from deid_assets.assets.whole_stage import whole_stages
 from deid_assets.automation.deliveries import Watched, delivery_sensor
 from deid_assets.automation.freshness import freshness_of, freshness_policy
@@ -277,11 +277,14 @@ def specialize(
     threshold does not make the intake stale.
     """
     metadata = spec.metadata
-    # Guesses could be tested against a plain digest of who opted out; the keyed one of `made_under` covers it.
-    sections = [section for section in metadata["policy_sections"] if section not in RESTRICTED_SECTIONS]
     name = spec.key.path[-1]
+    read = list(metadata["policy_sections"] if PUBLISHED in metadata else made_from(policy, name)[1])
+    # Guesses could be tested against a plain digest of who opted out; the keyed one of `made_under` covers it.
+    sections = [section for section in read if section not in RESTRICTED_SECTIONS]
     # The columns of a published table are those of its dictionary, which is known when it is made.
-    described: dict[str, object] = {} if PUBLISHED in metadata else {"dagster/column_schema": column_schema(contracts[name])}
+    described: dict[str, object] = {"policy_sections": read}
+    if PUBLISHED not in metadata:
+        described["dagster/column_schema"] = column_schema(contracts[name])
     derived = candidate.release_lineage(policy).get(name) if isinstance(policy, Policy) else None
     if derived:
         renamed = renamed_inputs(policy, [name])

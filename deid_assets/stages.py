@@ -32,6 +32,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         "generalization_lattice",
         "lattice_diagnosis",
         "passed_over_nodes",
+        "compared_nodes",
         "chosen_generalization",
         "suppressed_members",
     ),

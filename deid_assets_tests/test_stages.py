@@ -175,6 +175,15 @@ class TestCodeVersions:
         untouched = {*STAGES["intake"], *STAGES["preparation"], *STAGES["adversary"], "value_domains"} - {"truncated_claims"}
         assert not changed & untouched
 
+    @pytest.mark.parametrize(("mode", "stale"), [(None, False), ("choose", True)])
+    def test_the_choice_reads_what_makes_the_rows_only_if_it_compares_them(self, tmp_path, mode, stale):
+        blanked = {"providers_at_least": 30, "estimator": "counted"}
+        before = self.versions(tmp_path, risk__nodes_by_gain=mode)
+        after = self.versions(tmp_path, risk__nodes_by_gain=mode, provider_suppression=blanked)
+        assert before["release_claims"] != after["release_claims"]
+        for asset in ("chosen_generalization", "passed_over_nodes", "compared_nodes", "suppressed_members"):
+            assert (before[asset] != after[asset]) == stale
+
     @pytest.mark.parametrize(
         ("section", "assets"),
         [

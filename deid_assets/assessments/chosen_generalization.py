@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.kernel_input import kept_at_node
+from deid_assets.figures.rendering import words
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table
@@ -48,6 +49,14 @@ def level_names_of_dimensions(policy: Policy, chosen: Table) -> dict[str, str]:
 def chosen_levels(policy: Policy, chosen: Table) -> dict[str, int]:
     """The level of every quasi-identifier at the chosen node."""
     return levels_at(policy, chosen_node(policy, chosen))
+
+
+def named(policy: Policy, node: tuple[int, ...]) -> str:
+    """A node as the names of its levels."""
+    return "; ".join(
+        f"{words(dimension.name)}: {policy.hierarchy_of(dimension.columns[0]).level_names[level]}"
+        for dimension, level in zip(policy.dimensions, node, strict=True)
+    )
 
 
 def levels_at(policy: Policy, node: tuple[int, ...]) -> dict[str, int]:

@@ -1,7 +1,8 @@
 """Members and claims of the prepared delivery and of the release, in the same columns and with the same labels."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -64,23 +65,48 @@ def compared_tables(policy: Policy, levels: Mapping[str, int], tables: Mapping[s
     )
     del shown[CONSTANT]
     selects = ", ".join(f"({sql})::VARCHAR AS {quoted(name)}" for name, sql in shown.items())
-    released = ", ".join(f"{quoted(name)}::VARCHAR AS {quoted(name)}" for name in shown)
     of_members = {column: levels[column] for column in columns}
     own = ", ".join(quoted(column) for column in columns)
-    identifiers = ", ".join(quoted(name) for name in PROVIDERS)
     contents = {
         "members_before": f"SELECT member_id AS member, {own} FROM ({generalized_members(profiles, domains, of_members)})",
+        "claims_before": f"SELECT c.member_id AS member, c.year, {selects} FROM {grouped.sql} AS c {joins}",
+    }
+    made = {name: _written(file, name, sql) for name, sql in contents.items()}
+    return Compared(**made, **_released(policy, tables, file, tuple(shown)), member_columns=columns, claim_columns=tuple(shown))
+
+
+def with_another_release(policy: Policy, compared: Compared, tables: Mapping[str, Table]) -> Compared:
+    """The same delivery, with the members and claims of another release in place of those of the first.
+
+    What came before stays as it is, with the labels of the first release.
+
+    Parameters
+    ----------
+    tables
+        The tables of the other release, by their assets.
+    """
+    made = _released(policy, tables, compared.members_before.file, compared.claim_columns)
+    return replace(compared, members_after=made["members_after"], claims_after=made["claims_after"])
+
+
+def _released(policy: Policy, tables: Mapping[str, Table], file: Path, claim_columns: Sequence[str]) -> dict[str, Table]:
+    """The members and claims of a release."""
+    own = ", ".join(quoted(column) for column in member_columns(policy))
+    released = ", ".join(f"{quoted(name)}::VARCHAR AS {quoted(name)}" for name in claim_columns)
+    identifiers = ", ".join(quoted(name) for name in PROVIDERS)
+    contents = {
         "members_after": f'SELECT "MemberID" AS member, {own} FROM '
         f"({profiles_query(policy, tables['release_members'].sql, tables['release_days_in_hospital'].sql)})",
-        "claims_before": f"SELECT c.member_id AS member, c.year, {selects} FROM {grouped.sql} AS c {joins}",
         "claims_after": f'SELECT "MemberID" AS member, substr("Year", 2)::INTEGER AS year, {released}, {identifiers}'
         f" FROM {tables['release_claims'].sql}",
     }
-    made = {}
-    for name, sql in contents.items():
-        made[name] = Table(file, "scratch", f"compared_{name}")
-        write_table(made[name], sql)
-    return Compared(**made, member_columns=columns, claim_columns=tuple(shown))
+    return {name: _written(file, name, sql) for name, sql in contents.items()}
+
+
+def _written(file: Path, name: str, sql: str) -> Table:
+    made = Table(file, "scratch", f"compared_{name}")
+    write_table(made, sql)
+    return made
 
 
 def value_counts(before: Table, after: Table, column: str) -> pd.DataFrame:

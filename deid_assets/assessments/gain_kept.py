@@ -15,6 +15,7 @@ from deid_assets.assessments.published import Published
 from deid_assets.assessments.rounding import rounded_down, rounded_up
 from deid_assets.figures.rendering import percent, plain, words
 from deid_assets.figures.utility_figures import gain_figure
+from deid_assets.methods.lattice.certificate import STEPS_OF_GAIN
 from deid_assets.methods.utility.gains import (
     CONFIDENCE,
     FOLDS,
@@ -48,8 +49,6 @@ FREQUENCIES = {"common": 0.3, "middling": 0.1, "rare": 0.02}
 """Share of member-years with a claim of the group; the group with the nearest share, by their ratio, is chosen."""
 
 _SECTION = "methods#share-of-the-gain-kept"
-_STEPS = 5
-"""Shares of a gain are rounded to so many times the step of shares."""
 
 
 def condition_group_targets(grouped: Table) -> dict[str, str]:
@@ -150,8 +149,8 @@ def gain_measurements(found: Mapping[str, Predicted | None], released: int, comm
             yield _part(f"{target}/{name}", PART_OF_LOSS, whole, released, 1, commitment)
         for name, whole, share in zip((KEPT, LABEL_KEPT), wholes, shares, strict=True):
             told = share if whole is not None and rounded_down(whole.low, released) > 0 else None
-            yield _part(f"{target}/{name}", PART_OF_GAIN, told, released, _STEPS, commitment)
-            upper = None if told is None else rounded_up(told.high, released, _STEPS)
+            yield _part(f"{target}/{name}", PART_OF_GAIN, told, released, STEPS_OF_GAIN, commitment)
+            upper = None if told is None else rounded_up(told.high, released, STEPS_OF_GAIN)
             yield counted(
                 f"{target}/{name}{UPPER}", PART_OF_GAIN, upper, None, "gain_kept", _SECTION, None, commitment=commitment
             )

@@ -176,10 +176,7 @@ def next_year(
         (_delivered_classes(compared, people), levels),
     )
     after, coarsest, classes = (
-        feature_matrix(
-            people.arrays(year_features(*_labelled_claims(policy, at, domains, compared, claims, people))), member, year
-        )
-        for claims, at in sides
+        _claims_features(policy, at, domains, compared, claims, people, member, year) for claims, at in sides
     )
     own = np.stack([_filled(rows["age"]), rows["sex"].astype(np.float64), year.astype(np.float64)], axis=1)
     delivered = Examples(
@@ -201,6 +198,24 @@ def next_year(
         np.hstack([own, shown, values, classes]),
         decades * 3 + rows["sex"].astype(np.int64),
     )
+
+
+def released_features(
+    policy: Policy, levels: Mapping[str, int], domains: Table, compared: Compared, found: NextYear
+) -> np.ndarray:
+    """(n, f) float64: what another release of the same members says about the rows of `found`.
+
+    Parameters
+    ----------
+    levels
+        Level of every quasi-identifier in that release.
+    compared
+        With the members and claims of that release.
+    """
+    people, member, year = found.people, found.delivered.member, found.year
+    shown = _shown_demographics(policy, levels, domains, compared, people, member)
+    after = _claims_features(policy, levels, domains, compared, compared.claims_after, people, member, year)
+    return np.hstack([shown, year[:, None].astype(np.float64), after])
 
 
 def coarsest_levels(policy: Policy) -> dict[str, int]:
@@ -277,6 +292,21 @@ def _delivered_classes(compared: Compared, people: Table) -> Table:
         f" JOIN {people.sql} AS p ON p.member_id = c.member",
     )
     return made
+
+
+def _claims_features(
+    policy: Policy,
+    levels: Mapping[str, int],
+    domains: Table,
+    compared: Compared,
+    claims: Table,
+    people: Table,
+    member: np.ndarray,
+    year: np.ndarray,
+) -> np.ndarray:
+    """(n, f) float64: what claims with labels of these levels say about each row."""
+    labelled = _labelled_claims(policy, levels, domains, compared, claims, people)
+    return feature_matrix(people.arrays(year_features(*labelled)), member, year)
 
 
 def _labelled_claims(

@@ -30,6 +30,7 @@ from deid_assets.assessments.gain_kept import (
     targets_of,
 )
 from deid_assets.assessments.next_year import CONFIDENCE, Plan, Scores, measured_scores, next_year
+from deid_assets.assessments.nodes_by_gain import node_measurements
 from deid_assets.assessments.rounding import rounded, rounded_down, rounded_up
 from deid_assets.assessments.utility_canaries import utility_canaries
 from deid_assets.assessments.why_ledger import released_contents
@@ -81,6 +82,7 @@ def assess(work: Work[Policy]) -> Assessed:
         *_questions(tables["analyst_questions"].frame(), released),
         *ledger_measurements(ledger, released),
     ]  # fmt: skip
+    measured += node_measurements(tables["compared_nodes"].frame(), released, work.commitment)
     return Assessed(tuple(measured), utility_canaries(_plan(policy), key), shown=dict(_shown(measured)))
 
 
@@ -291,7 +293,7 @@ UTILITY = Assessment(
     policy_sections=("utility", "top_coding"),
     inputs=(
         "why_ledger", "analyst_questions", "member_profiles", "eligible_claims", "grouped_claims", "value_domains",
-        "chosen_generalization", "pseudonym_crosswalk", *CANDIDATE,
+        "compared_nodes", "chosen_generalization", "pseudonym_crosswalk", *CANDIDATE,
     ),
     measure=assess,
     draws="reported",

@@ -4,11 +4,12 @@ The lattice is that of El Emam et al. 2012 (Table 4).
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import dagster as dg
+import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.absence import absence_in_search, absence_tells_too_much, what_makes_the_factor
@@ -23,6 +24,7 @@ from deid_assets.assessments.kernel_input import (
 )
 from deid_assets.assessments.linked_suppression import flagged_in_linked_releases
 from deid_assets.assessments.no_choice import why_no_choice
+from deid_assets.assessments.nodes_by_gain import Kept, compared_frame, gain_kept_at, reported_frame
 from deid_assets.assessments.nodes_to_try import all_but_pinned, nodes_to_try, useful_dimensions
 from deid_assets.assessments.number_of_claims import claim_bins_of
 from deid_assets.assessments.other_gates import other_gates
@@ -38,12 +40,13 @@ from deid_assets.figures.rendering import markdown_image
 from deid_assets.methods.disclosure.absence import removed_and_eligible
 from deid_assets.methods.kernel import engine
 from deid_assets.methods.kernel.node_computation import NodeComputation
-from deid_assets.methods.lattice.choice import choose_generalization
+from deid_assets.methods.lattice.candidate_gates import COARSER, COMPARED_AT_MOST, KEEPS_NO_MORE
+from deid_assets.methods.lattice.choice import Choice, choose_generalization
 from deid_assets.methods.lattice.diagnosis import COLUMNS, Demands, diagnose
 from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.longitudinal_search import Suppression, search_lattice
 from deid_assets.methods.lattice.nodes import nodes_frame
-from deid_assets.methods.lattice.predictive_tagging import node_text, parse_node
+from deid_assets.methods.lattice.predictive_tagging import Node, node_text, parse_node
 from deid_assets.methods.population.encoding import released_ids
 from deid_assets.methods.population.longitudinal_data import top_node, without_coarser_levels
 from deid_assets.methods.statistics.confidence import confidence_of_try
@@ -53,7 +56,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.release.cumulative import last_generalization
 from deid_assets.release.standing_out import standing_out
 from deid_assets.resources import Policies, Workplace
-from deid_assets.store.tables import Table
+from deid_assets.store.tables import Table, drop_schema
 
 _DIAGNOSIS_DRAWS = 100_000
 
@@ -150,6 +153,8 @@ _CHOICE_SECTIONS = [
     "dimensions", "risk", "adversary", "neighbor_attack", "demographics", "number_of_claims", "detail_at_least",
     "publish_however_coarse", "releases", "removal",
 ]  # fmt: skip
+_COMPARED_SECTIONS = ["quasi_identifiers", "hierarchies", "top_coding", "provider_suppression", "dates", "utility"]
+"""What the rows of a release are made by, and how they are predicted from: read where releases are compared."""
 
 
 @stage_assets(
@@ -163,19 +168,26 @@ _CHOICE_SECTIONS = [
         "passed_over_nodes": {
             "description": "Nodes that failed, tried on fresh draws or ruled out by a coarser one, each with the gate, and "
             "nodes that were not tried, with the reason.",
-            "metadata": asset_metadata("passed_over_nodes", _CHOICE_SECTIONS, "5"),
+            "metadata": asset_metadata("passed_over_nodes", _CHOICE_SECTIONS, "5", if_compared=_COMPARED_SECTIONS),
+            "kinds": {"duckdb", "numpy"},
+        },
+        "compared_nodes": {
+            "description": "Filled only if the policy compares generalizations that pass by what their releases keep of the "
+            "gain (`risk.nodes_by_gain`). Each with its loss and its share; that of least loss first.",
+            "metadata": asset_metadata("compared_nodes", _CHOICE_SECTIONS, "1", if_compared=_COMPARED_SECTIONS),
             "kinds": {"duckdb", "numpy"},
         },
         "chosen_generalization": {
             "description": "The node of least loss among those that pass on fresh draws, in the reading of the search and in "
-            "that of the appendix. One row per dimension, with its level and the level's name.",
-            "metadata": asset_metadata("chosen_generalization", _CHOICE_SECTIONS, "7"),
+            "that of the appendix; or, if the policy says so, the one among them that keeps most of the gain. One row per "
+            "dimension, with its level and the level's name.",
+            "metadata": asset_metadata("chosen_generalization", _CHOICE_SECTIONS, "7", if_compared=_COMPARED_SECTIONS),
             "kinds": {"duckdb", "numpy"},
         },
         "suppressed_members": {
             "description": "Sampled members who are left out because they were flagged, in this release or in earlier ones "
             "linked with it, or would stand out beside an earlier release. They stay in the population.",
-            "metadata": asset_metadata("suppressed_members", _CHOICE_SECTIONS, "9"),
+            "metadata": asset_metadata("suppressed_members", _CHOICE_SECTIONS, "9", if_compared=_COMPARED_SECTIONS),
             "kinds": {"duckdb", "numpy"},
         },
     }
@@ -192,6 +204,7 @@ def generalization_choice(
     eligible_claims: Table,
     eligible_members: Table,
     removed_members: Table,
+    pseudonym_crosswalk: Table,
     policies: Policies,
     workplace: Workplace,
 ) -> Iterator[dg.Output[object]]:
@@ -227,7 +240,7 @@ def generalization_choice(
                 policy, member_profiles, eligible_members, workplace.ever_released(), workplace.tags_in_order
             ),
         )
-        choice, passed_over, worst_class = choose_generalization(
+        passing, passed_over, worst_class = choose_generalization(
             computation,
             to_try.as_they_are,
             to_try.without_flagged,
@@ -242,7 +255,21 @@ def generalization_choice(
             gates,
             policy.prefers_detail,
             risk.worst_class_share_at_most,
+            COMPARED_AT_MOST if risk.nodes_by_gain else 1,
         )
+        made_of = {
+            "member_profiles": member_profiles, "grouped_claims": grouped_claims, "truncated_claims": truncated_claims,
+            "eligible_claims": eligible_claims, "value_domains": value_domains,
+        }  # fmt: skip
+        choice, compared = next(iter(passing), None), compared_frame((), Kept(), {}, 0)
+        if choice is not None and risk.nodes_by_gain:
+            context.log.info(f"comparing {len(passing)} generalizations that pass by what their releases keep of the gain")
+            key = stream_key(context, workplace, "nodes by gain", number)
+            losses = dict(zip(map(parse_node, nodes["node"]), nodes["loss"] / (nodes["loss"].max() or 1.0), strict=True))
+            compared = _compared(policy, passing, made_of | {"pseudonym_crosswalk": pseudonym_crosswalk}, losses, key)
+            choice = passing[int(compared["chosen"].argmax())]
+            by_gain = risk.nodes_by_gain == "choose" and bool(compared["share_of_gain_kept"].notna().all())
+            passed_over = _passed_over(passed_over, passing, choice.node, losses, by_gain)
         if choice is not None:
             tries.require_not_refused(levels_at(policy, choice.node))
         passed_over |= to_try.not_tried
@@ -290,6 +317,11 @@ def generalization_choice(
         ),
         "passed_over_nodes",
     )
+    yield dg.Output(
+        compared,
+        "compared_nodes",
+        metadata={"kept": markdown_table(reported_frame(policy, compared, sampled))} if len(compared) else {},
+    )
     if choice is None:
         worst = worst_class_text(policy, computation, worst_class, value_domains) if worst_class else ""
         raise dg.Failure(
@@ -320,10 +352,6 @@ def generalization_choice(
     levels, made = levels_at(policy, choice.node), workplace.releases_made()
     standing = ids["member_id"].isin(standing_out(policy, levels, member_profiles, value_domains, made, workplace.secret()))
     left_out = choice.suppressed | standing.to_numpy()
-    made_of = {
-        "member_profiles": member_profiles, "grouped_claims": grouped_claims, "truncated_claims": truncated_claims,
-        "eligible_claims": eligible_claims, "value_domains": value_domains,
-    }  # fmt: skip
     with guarded(context), search_executor() as executor:
         flagged = flagged_in_linked_releases(
             policy, levels, made_of, ids["member_id"][left_out].tolist(),
@@ -331,6 +359,38 @@ def generalization_choice(
             partial(stream_key, context, workplace), number, executor,
         )  # fmt: skip
     yield dg.Output(ids[left_out | ids["member_id"].isin(flagged).to_numpy()].reset_index(drop=True), "suppressed_members")
+
+
+def _compared(
+    policy: Policy, passing: Sequence[Choice], tables: Mapping[str, Table], losses: Mapping[Node, float], stream_key: bytes
+) -> pd.DataFrame:
+    """The table of the nodes that pass; nothing else of the comparison stays in the store."""
+    try:
+        kept = gain_kept_at(policy, passing, tables, np.random.default_rng(np.frombuffer(stream_key, dtype="<u4")))
+    finally:
+        drop_schema(tables["member_profiles"].file, "scratch")
+    return compared_frame(passing, kept, losses, kept.most if policy.risk.nodes_by_gain == "choose" else 0)
+
+
+def _passed_over(
+    passed_over: Mapping[Node, str], passing: Sequence[Choice], chosen: Node, losses: Mapping[Node, float], by_gain: bool
+) -> dict[Node, str]:
+    """Why nodes are passed over, where several pass.
+
+    Parameters
+    ----------
+    passed_over
+        Why each does not pass, or was not tried, of all that were looked at.
+    by_gain
+        Whether the chosen node is the one that keeps most. Otherwise those that pass lose more, and are not passed over.
+    """
+    others = {one.node for one in passing} - {chosen}
+    told = {
+        node: gate
+        for node, gate in passed_over.items()
+        if node not in others and (gate != COARSER or losses[node] < losses[chosen])
+    }
+    return told | (dict.fromkeys(others, KEEPS_NO_MORE) if by_gain else {})
 
 
 class Progress:

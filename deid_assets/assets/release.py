@@ -95,8 +95,8 @@ _SECTIONS = sorted(
 _INPUTS = (
     "members", "claims", "delivered_codes", "removed_members", "eligible_members", "eligible_claims", "released_sample",
     "grouped_claims", "truncated_claims", "member_profiles", "pseudonym_crosswalk", "adversary_power", "value_domains",
-    "generalization_lattice", "passed_over_nodes", "chosen_generalization", "suppressed_members", *STAGES["candidate"],
-    "published_counts", *STAGES["assessment"],
+    "generalization_lattice", "passed_over_nodes", "compared_nodes", "chosen_generalization", "suppressed_members",
+    *STAGES["candidate"], "published_counts", *STAGES["assessment"],
 )  # fmt: skip
 
 
@@ -127,7 +127,11 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
             refusals += standing.earlier.refusals
             refusals += need_refusals(policy, made["members"], made["claims"], made["delivered_codes"], made["removed_members"])
             proof = longitudinal_certificate(
-                policy, made["generalization_lattice"], made["chosen_generalization"], made["passed_over_nodes"]
+                policy,
+                made["generalization_lattice"],
+                made["chosen_generalization"],
+                made["passed_over_nodes"],
+                made["compared_nodes"],
             )
             refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
             if refusals:

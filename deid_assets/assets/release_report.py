@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -22,7 +23,7 @@ from deid_assets.assessments import (
 )
 from deid_assets.assessments.attack_sensitivity import figure_limits, number_known, table_rows
 from deid_assets.assessments.canaries import CANARIES
-from deid_assets.assessments.chosen_generalization import chosen_node
+from deid_assets.assessments.chosen_generalization import chosen_node, named
 from deid_assets.assessments.inference_channels import by_channel, inference_figure, lines
 from deid_assets.assessments.inference_rows import MEANINGS
 from deid_assets.assessments.kernel_input import smallest_safe_class
@@ -44,7 +45,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.reports.manifest_content import content_from_manifest
 from deid_assets.reports.report import CertificateRow, ReportFigure, render_report
 from deid_assets.reports.retained import levels_table, released_columns, retained_rows, retained_sentences
-from deid_assets.reports.utility_content import kept_columns, measured_use
+from deid_assets.reports.utility_content import kept_columns, measured_use, nodes_figures, nodes_table
 from deid_assets.store.tables import Table
 
 _CELLS_AT_MOST = 500
@@ -158,6 +159,8 @@ def report_of(
     return render_report(
         replace(
             content,
+            figures=(*content.figures, *nodes_figures(manifest, levels_by_number(policy))),
+            utility=(*content.utility, *(table for table in [nodes_table(manifest, partial(named, policy))] if table.rows)),
             dates=(*dates, *_ordered_services(policy, manifest)),
             limits=limits,
             levels=levels_table(columns),
@@ -301,14 +304,6 @@ def _twice(policy: Policy) -> str:
     if "original" not in section.variants or power not in section.powers:
         return ""
     return f": original, {power}, repeats the attack of the figure above, and may differ from it by chance"
-
-
-def named(policy: Policy, node: tuple[int, ...]) -> str:
-    """A node as the names of its levels."""
-    return "; ".join(
-        f"{words(dimension.name)}: {policy.hierarchy_of(dimension.columns[0]).level_names[level]}"
-        for dimension, level in zip(policy.dimensions, node, strict=True)
-    )
 
 
 def levels_by_number(policy: Policy) -> str:

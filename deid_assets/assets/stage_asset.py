@@ -13,6 +13,7 @@ import pandas as pd
 from deid_assets.errors import REFUSED_MARK, RefusedError, ReleaseError
 from deid_assets.meter import meter
 from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.policy.models import Policy
 from deid_assets.release.public_cells import shapes_of_measurements
 from deid_assets.resources import PUBLISHED, Keys, RestrictedStore, Workplace, asset_key_of, note_own_input, policy_name
 from deid_assets.sources.delivery import Delivery
@@ -20,8 +21,9 @@ from deid_assets.stages import RELEASE, STAGE_OF, stages_of
 from deid_assets.store.guard import without_values
 from deid_assets.store.tables import held_open
 
-_MADE_FROM: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
-"""Declared method version and policy sections of every asset, by the kind of policy ('': the only one) and the name."""
+_MADE_FROM: dict[tuple[str, str], tuple[str, tuple[str, ...], tuple[str, ...]]] = {}
+"""Of every asset, by the kind of policy ('': the only one) and the name: declared method version, policy sections, and those
+that are read besides if the policy compares nodes."""
 
 _MAKE_ROWS = ("intake", "preparation", "adversary", "generalization", "candidate")
 """Stages that make the rows of a release; later stages only measure them."""
@@ -209,9 +211,13 @@ def asset_metadata(
     version: str,
     derived_columns: Mapping[str, Sequence[str]] | None = None,
     of_kind: str = "",
+    if_compared: Sequence[str] = (),
 ) -> dict[str, object]:
-    """Metadata from which `definitions.specialize` gives an asset its group and code version for one policy."""
-    _MADE_FROM[of_kind, name] = (version, tuple(policy_sections))
+    """Metadata from which `definitions.specialize` gives an asset its group and code version for one policy.
+
+    `if_compared` are sections that it reads besides under a policy that compares nodes by what their releases keep.
+    """
+    _MADE_FROM[of_kind, name] = (version, tuple(policy_sections), tuple(if_compared))
     return {
         "stage": STAGE_OF[name],
         "policy_sections": list(policy_sections),
@@ -221,9 +227,11 @@ def asset_metadata(
 
 
 def made_from(policy: AnyPolicy, name: str) -> tuple[str, tuple[str, ...]]:
-    """Declared method version and policy sections of a policy's asset."""
+    """Declared method version of a policy's asset, and the policy sections that it reads."""
     kind = getattr(policy, "kind", "")
-    return _MADE_FROM[(kind, name) if (kind, name) in _MADE_FROM else ("", name)]
+    version, sections, if_compared = _MADE_FROM[(kind, name) if (kind, name) in _MADE_FROM else ("", name)]
+    compares = isinstance(policy, Policy) and policy.risk.nodes_by_gain is not None
+    return version, sections + (if_compared if compares else ())
 
 
 def shapes_of(policy: AnyPolicy, delivery: Delivery, levels: Mapping[str, int]) -> dict[str, str]:

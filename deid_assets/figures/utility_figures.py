@@ -141,3 +141,39 @@ def gain_figure(rows: Sequence[tuple[str, Sequence[tuple[float, float, float] | 
     handles = [Patch(label=label, **look) for label, look in kinds.items()]
     axes.legend(handles=handles, frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1.0))
     return rendered(figure)
+
+
+@styled()
+def nodes_figure(rows: Sequence[tuple[str, tuple[float, float, float], bool]]) -> bytes:
+    """Draw the share of the gain that releases keep at several nodes, with its interval; a filled dot is published.
+
+    Parameters
+    ----------
+    rows
+        (node, (value, low, high), whether it is published).
+
+    Returns
+    -------
+    bytes
+        SVG or PNG.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows.
+    """
+    if not rows:
+        raise ValueError("a figure of nodes needs at least one node")
+    figure, axes = new_figure(4.4, 1.0 + 0.4 * len(rows))
+    for place, (_, share, published) in enumerate(rows):
+        value, low, high = (100 * number for number in share)
+        axes.errorbar(
+            value, place, xerr=[[value - low], [high - value]], fmt="o", color=BLUE, ecolor=BLACK, capsize=3, linewidth=1.2,
+            markersize=7, markerfacecolor=BLUE if published else "white", markeredgewidth=1.6,
+        )  # fmt: skip
+    axes.axvline(100, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
+    axes.set_yticks(range(len(rows)), [name for name, *_ in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("kept of the gain [%]")
+    return rendered(figure)

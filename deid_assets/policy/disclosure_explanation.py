@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from deid_assets.methods.disclosure.identifier_patterns import named_as_identifier
 from deid_assets.methods.disclosure.leak_limits import LIMITS, MADE_OF, REFINEMENT, SINGLED_OUT, SURE, TOGETHER_AT_MOST
+from deid_assets.methods.lattice.candidate_gates import COMPARED_AT_MOST
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 
@@ -49,6 +50,12 @@ def utility_limits(policy: Policy) -> Iterator[str]:
         f"of two columns {_at_most(use.association_change_at_most)}; sampled members left out "
         f"{_at_most(use.members_lost_at_most)}"
     )
+    if policy.risk.nodes_by_gain is not None:
+        published = "that which keeps most" if policy.risk.nodes_by_gain == "choose" else "that of least loss"
+        yield (
+            f"up to {COMPARED_AT_MOST} generalizations that pass, compared by what they keep of the gain; {published} is "
+            "published"
+        )
 
 
 def attribute_limits(policy: Policy | FlatPolicy) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """What a release is good for, in tables and figures, from the public edition of its manifest."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +17,13 @@ from deid_assets.assessments.gain_kept import (
     share_in_words,
     target_in_words,
 )
+from deid_assets.assessments.nodes_by_gain import COMPARED, LOSS, LOWER, OTHER_NODE, PUBLISHED_NODE, SHARE, UPPER
 from deid_assets.assessments.published import Published, written
 from deid_assets.figures.numbers import shown
 from deid_assets.figures.rendering import percent, plain, words
 from deid_assets.figures.tables import ReportTable
-from deid_assets.figures.utility_figures import before_and_after_figure, waterfall_figure
+from deid_assets.figures.utility_figures import before_and_after_figure, nodes_figure, waterfall_figure
+from deid_assets.methods.lattice.predictive_tagging import Node, parse_node
 from deid_assets.methods.utility.gains import LEAK_AT
 from deid_assets.methods.utility.ledger import REASONS
 from deid_assets.policy.sections.longitudinal import PSEUDONYM_COLUMNS
@@ -131,6 +133,99 @@ def utility_figures(manifest: Mapping[str, Any]) -> tuple[ReportFigure, ...]:
             )
         )
     return tuple(figures)
+
+
+@dataclass(frozen=True)
+class ReportedNode:
+    """A node that passes, and what its release would keep of the gain.
+
+    Attributes
+    ----------
+    text
+        The node as a list of levels.
+    published
+        Whether it is that of the release.
+    loss
+        As a part of the largest loss; rounded.
+    share
+        The share on fresh folds with the ends of its interval; None if nothing is predicted.
+    """
+
+    text: str
+    published: bool
+    loss: float
+    share: tuple[float, float, float] | None
+
+
+def reported_nodes(manifest: Mapping[str, Any]) -> tuple[ReportedNode, ...]:
+    """The nodes that are reported, that of least loss first; none if the policy does not compare them."""
+    found, nodes = measured_use(manifest), []
+    for name, one in found.items():
+        kind, _, rest = name.partition("/")
+        text, _, what = rest.partition("/")
+        if kind in (PUBLISHED_NODE, OTHER_NODE) and what == LOSS:
+            value, low, high = (found[f"{kind}/{text}/{end}"]["value"] for end in (SHARE, LOWER, UPPER))
+            share = None if value is None else (value, low, high)
+            nodes.append(ReportedNode(text, kind == PUBLISHED_NODE, one["value"], share))
+    return tuple(nodes)
+
+
+def nodes_table(manifest: Mapping[str, Any], named: Callable[[Node], str]) -> ReportTable:
+    """The reported nodes; without rows if there are none.
+
+    Parameters
+    ----------
+    named
+        A node as the names of its levels.
+    """
+    nodes = reported_nodes(manifest)
+    compared = measured_use(manifest).get(COMPARED, {}).get("value")
+    return ReportTable(
+        "nodes",
+        "What other generalizations would keep",
+        f"Generalizations that pass: that of least loss, and those that keep most of the gain; {plain(compared or 0)} were "
+        "compared, none coarser than another. The gain is that of the table above, of all predicted targets together. The "
+        "shares are from fresh folds, not from those that ranked them, with 95 % intervals over members; all of the same "
+        "members. Loss is a part of the largest.",
+        (("Generalization", "name"), ("Loss", "number"), ("Kept of the gain", "number"), ("", "name")),
+        tuple(
+            (named(parse_node(node.text)), plain(node.loss), _share_of(node), "published" if node.published else "")
+            for node in nodes
+        ),
+    )
+
+
+def _share_of(node: ReportedNode) -> str:
+    if node.share is None:
+        return "delivery predicts nothing"
+    value, low, high = node.share
+    return f"{percent(value)} ({plain(100 * low)} to {plain(100 * high)})"
+
+
+def nodes_figures(manifest: Mapping[str, Any], levels: str) -> tuple[ReportFigure, ...]:
+    """The shares of the reported nodes; no figure where there is none.
+
+    Parameters
+    ----------
+    levels
+        What the numbers of levels mean.
+    """
+    nodes = [node for node in reported_nodes(manifest) if node.share is not None]
+    if not nodes:
+        return ()
+    rows = [(f"{node.text}\nloss {plain(node.loss)}", node.share, node.published) for node in nodes if node.share]
+    return (
+        ReportFigure(
+            "What other generalizations would keep",
+            "Share of the gain that the release keeps, at the generalization of least loss and at those that keep most; the "
+            f"filled one is published. {levels}",
+            nodes_figure(rows),
+            alt="; ".join(
+                f"{node.text}{' (published)' if node.published else ''}: loss {plain(node.loss)}, {_share_of(node)}"
+                for node in nodes
+            ),
+        ),
+    )
 
 
 def leaks(manifest: Mapping[str, Any]) -> tuple[str, ...]:

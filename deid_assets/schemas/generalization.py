@@ -6,8 +6,10 @@ from pandera.ibis import Check, Column, DataFrameSchema
 from deid_assets.methods.disclosure.absence import NO_BOUND
 from deid_assets.methods.lattice.candidate_gates import (
     ATTACK,
+    COARSER,
     DEMOGRAPHICS,
     FACTOR,
+    KEEPS_NO_MORE,
     NOT_COARSER,
     NUMBER,
     PINNED,
@@ -70,10 +72,59 @@ PASSED_OVER_NODES = contract(
             Role.OTHER,
             "the gate that the node failed, or why it was not tried",
             Check.isin(
-                [HIGH_RISK, WORST_CLASS, DEMOGRAPHICS, FACTOR, ATTACK, NUMBER, TOO_LITTLE, REFUSED, NOT_COARSER, PINNED],
-                error="one of the 10 reasons",
+                [
+                    HIGH_RISK,
+                    WORST_CLASS,
+                    DEMOGRAPHICS,
+                    FACTOR,
+                    ATTACK,
+                    NUMBER,
+                    TOO_LITTLE,
+                    REFUSED,
+                    NOT_COARSER,
+                    PINNED,
+                    KEEPS_NO_MORE,
+                    COARSER,
+                ],
+                error="one of the 12 reasons",
             ),
         ),
+    },
+    unique=["node"],
+)
+
+_FINITE = "a number"
+
+COMPARED_NODES = contract(
+    {
+        "node": column(dt.string, Role.OTHER, "the levels of a node that passes, in the order of the dimensions"),
+        "loss": column(
+            dt.float64,
+            Role.MEASUREMENT,
+            "information lost, as a part of the largest loss in the lattice",
+            Check.in_range(0, 1, error="0 to 1"),
+            unit="share",
+        ),
+        **{
+            name: column(
+                dt.float64,
+                Role.MEASUREMENT,
+                what,
+                Check.in_range(-1e6, 1e6, error=_FINITE),
+                unit="share of gain",
+                nullable=True,
+            )
+            for name, what in (
+                (
+                    "share_of_gain_kept",
+                    "share of the gain that the release keeps on the folds that choose; blank if nothing is predicted",
+                ),
+                ("judged", "the same on fresh folds; blank if the node is not reported"),
+                ("judged_lower", "lower end of its 95 % interval"),
+                ("judged_upper", "upper end of its 95 % interval"),
+            )
+        },
+        "chosen": column(dt.boolean, Role.OTHER, "the node to be published"),
     },
     unique=["node"],
 )
@@ -113,6 +164,7 @@ CONTRACTS = {
     "reachable_risk": REACHABLE_RISK,
     "lattice_diagnosis": LATTICE_DIAGNOSIS,
     "passed_over_nodes": PASSED_OVER_NODES,
+    "compared_nodes": COMPARED_NODES,
     "suppressed_members": SUPPRESSED_MEMBERS,
 }
 

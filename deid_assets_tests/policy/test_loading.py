@@ -135,7 +135,7 @@ class TestMessages:
             "probability of re-identification",
             f"  line {line_of(text, 'treshold:')}, risk.treshold: unknown key; did you mean threshold?; allowed: "
             "threshold, max_high_risk_share, worst_class_share_at_most, class_size, population_size, search, gate, "
-            "suppression, loss",
+            "suppression, loss, nodes_by_gain",
             f"  line {line_of(text, 'max_high')}, risk.max_high_risk_share: 1.5 is not allowed: it must be below 1: "
             "share of released members that may be at high risk (MaxSup)",
             "  (rules across several sections are checked once these problems are fixed)",

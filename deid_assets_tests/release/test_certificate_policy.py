@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from deid_assets.errors import ReleaseError
-from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE
+from deid_assets.methods.lattice.candidate_gates import COARSER, KEEPS_NO_MORE, PINNED, TOO_LITTLE
 from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate
 from deid_assets.policy.loading import policies_in, policy_from
 from deid_assets.release.manifest.certificate_policy import StatedLattice
@@ -100,6 +100,23 @@ def test_a_policy_passes_nodes_over_only_for_reasons_that_it_has(reason, section
     )
     assert stated.problems(proof) == [f"nodes are passed over for a reason that the policy does not have: {reason}"]
     assert having.problems(proof) == []
+
+
+@pytest.mark.parametrize("reason", [KEEPS_NO_MORE, COARSER])
+def test_only_a_policy_that_chooses_by_the_gain_passes_nodes_over_that_keep_no_more(reason):
+    told = SHIPPED["heritage"].public_content()
+    proofs = {}
+    for mode in (None, "report", "choose"):
+        stated = StatedLattice.of(json.dumps(told | {"risk": told["risk"] | ({"nodes_by_gain": mode} if mode else {})}))
+        names, heights = zip(*stated.dimensions, strict=True)
+        proof = replace(
+            PROOF, dimensions=names, heights=heights, criterion=stated.criteria[0], passed_over={(0,) * len(heights): reason}
+        )
+        proofs[mode] = stated.problems(proof)
+    refused = [f"nodes are passed over for a reason that the policy does not have: {reason}"]
+    assert proofs == {None: refused, "report": refused, "choose": []}
+    flat = StatedLattice.of(json.dumps(policy_from(FLAT).public_content()))
+    assert reason in flat.never and reason in StatedLattice.of(json.dumps(SHIPPED["heritage"].public_content())).never
 
 
 @pytest.mark.parametrize("text", ["", "opt_outs: withheld", "[]", "{}", '{"kind": "flat"}', '{"risk": 3}', '{"a": 1, "a": 2}'])

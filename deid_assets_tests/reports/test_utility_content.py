@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from deid_assets.assessments.gain_kept import Predicted, gain_measurements
+from deid_assets.assessments.nodes_by_gain import Kept, compared_frame, node_measurements
 from deid_assets.assessments.utility import ledger_measurements
 from deid_assets.command_line.kept import HEADINGS, kept_rows
 from deid_assets.errors import ReleaseError
@@ -14,7 +16,16 @@ from deid_assets.figures.rendering import markdown_image
 from deid_assets.figures.utility_figures import before_and_after_figure, gain_figure, waterfall_figure
 from deid_assets.methods.utility.gains import Gain, Interval
 from deid_assets.release.manifest.editions import editions
-from deid_assets.reports.utility_content import in_words, kept_columns, leaks, measured_use, utility_figures, utility_tables
+from deid_assets.reports.utility_content import (
+    in_words,
+    kept_columns,
+    leaks,
+    measured_use,
+    nodes_figures,
+    nodes_table,
+    utility_figures,
+    utility_tables,
+)
 from deid_assets_tests.assessments.test_utility import ledger
 from deid_assets_tests.release import making
 from deid_assets_tests.release.test_manifest import PLACE
@@ -83,6 +94,23 @@ def test_a_leak_of_labels_stands_beside_the_verdict_and_one_of_the_cut_in_the_ta
     told = manifest(gain=Predicted(replace(GAIN, leak=5.4), of_labels))
     assert utility_tables(told)[0].rows[0][-1] == f"5.4 (labels {of_labels})"
     assert len(leaks(told)) == notes and all("rare group AMI" in note and "4.1 standard errors" in note for note in leaks(told))
+
+
+def test_compared_nodes_are_a_table_and_a_figure_that_marks_the_published_one():
+    nodes = [SimpleNamespace(node=node) for node in ((0, 2), (1, 1))]
+    kept = Kept((0.5, 0.8), {0: Interval(0.5, 0.4, 0.6), 1: Interval(0.75, 0.7, 0.8)})
+    compared = compared_frame(nodes, kept, {(0, 2): 0.2, (1, 1): 0.4}, 1)
+    item = making.evidence(*node_measurements(compared, 20_000, "c" * 64), asset="utility")
+    told = json.loads(editions(making.manifest(PLACE, evidence=(item,)), making.protect).public)
+    table = nodes_table(told, lambda node: f"levels {node}")
+    assert table.rows == (
+        ("levels (0, 2)", "0.2", "50 % (40 to 60)", ""), ("levels (1, 1)", "0.4", "75 % (70 to 80)", "published"),
+    )  # fmt: skip
+    assert "2 were compared" in table.text
+    (figure,) = nodes_figures(told, "Levels.")
+    assert figure.alt == "0,2: loss 0.2, 50 % (40 to 60); 1,1 (published): loss 0.4, 75 % (70 to 80)"
+    assert b"1,1" in figure.image
+    assert nodes_table(manifest(), str).rows == () and nodes_figures(manifest(), "") == ()
 
 
 def test_each_step_says_why_and_what_is_left():

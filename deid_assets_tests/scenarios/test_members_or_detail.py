@@ -63,7 +63,7 @@ def test_it_is_verified_and_the_certificate_says_which_nodes_need_more_suppresse
 
 def test_a_certificate_that_allows_more_suppressed_members_is_not_of_this_policy(released):
     policy = policy_from(PREFERRING_DETAIL)
-    made = ("generalization_lattice", "chosen_generalization", "passed_over_nodes")
+    made = ("generalization_lattice", "chosen_generalization", "passed_over_nodes", "compared_nodes")
     proof = longitudinal_certificate(policy, *(released.table(KEY, name) for name in made))
     stated = StatedLattice.of(json.dumps(policy.public_content()))
     assert proof.problems() == stated.problems(proof) == []

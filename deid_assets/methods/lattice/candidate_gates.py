@@ -30,6 +30,12 @@ NOT_COARSER = "not coarser than what was refused by chance"
 """Reason for nodes not tried because a further try considers only nodes above those of earlier tries."""
 PINNED = "not the pinned generalization"
 """Reason for nodes not tried because the policy repeats the generalization of its last release."""
+KEEPS_NO_MORE = "keeps no more of the gain"
+"""Reason for nodes that pass every gate, where the policy chooses by what their releases keep of the gain."""
+COARSER = "coarser than one that keeps no more"
+"""Reason for nodes not tried there because a finer one passes, which says as much in every column."""
+COMPARED_AT_MOST = 12
+"""Nodes that are compared at most: each is judged as the gate judges it, and its release is made and learned from."""
 
 MORE_TRIALS = (1, 4, 16)
 """Numbers of trials, as multiples of the gate's, used in turn until the result is clear."""

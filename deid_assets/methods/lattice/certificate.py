@@ -16,7 +16,8 @@ from typing import Literal
 
 import numpy as np
 
-from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbors, node_text, sums_of_losses
+from deid_assets.methods.lattice.candidate_gates import COARSER, COMPARED_AT_MOST, KEEPS_NO_MORE
+from deid_assets.methods.lattice.predictive_tagging import Node, below_or_equal, lower_neighbors, node_text, sums_of_losses
 from deid_assets.methods.statistics.confidence import wilson_interval
 from deid_assets.methods.statistics.sequential_decision import SequentialRule
 
@@ -130,6 +131,9 @@ class OptimalityCertificate:
         Smallest loss among the nodes that are neither chosen, nor below a failed node, nor passed over: the best node that
         was never evaluated. None if there is none. If `losses` is None: the smallest in `no_better` except for the chosen
         node; nodes above the others lose no less.
+    kept_less
+        If nodes were compared by the share of the gain that they keep, and the chosen one keeps most: by how much less each of
+        the others keeps. Empty if the chosen node is the one of least loss that passes.
 
     Examples
     --------
@@ -157,6 +161,7 @@ class OptimalityCertificate:
     no_better: tuple[tuple[Node, float], ...] = ()
     neighbors: tuple[MeasuredNode, ...] = ()
     rest_loss: float | None = None
+    kept_less: Mapping[Node, float] = field(default_factory=dict)
 
     def problems(self) -> list[str]:
         """Return the defects of the proof; empty if it holds; nodes are named by their levels."""
@@ -175,7 +180,7 @@ class OptimalityCertificate:
             and measured.of is not None
             and not _same(measured.share, measured.flagged / measured.of)
         ]
-        found += self._problems_below()
+        found += [*self._problems_below(), *self._problems_of_gain()]
         if self.ruled_out()[self.chosen]:
             found.append("the chosen node lies below a node that failed")
         better, rest = self._what_is_left()
@@ -237,6 +242,7 @@ class OptimalityCertificate:
             no_better=no_better,
             failed=tuple(told(measured) for measured in self.failed),
             neighbors=tuple(told(measured) for measured in self.neighbors),
+            kept_less={node: _down(less, step * STEPS_OF_GAIN) for node, less in self.kept_less.items()},
         )
         rest = public._what_is_left()[1]
         return replace(public, rest_loss=None if rest is None else round(rest, 12))
@@ -249,7 +255,7 @@ class OptimalityCertificate:
             return ["what losses are rounded to, or the threshold, is out of range"]
         if math.prod(height + 1 for height in self.heights) > LARGEST_LATTICE:
             return [f"the lattice has more than {LARGEST_LATTICE:,} nodes"]
-        nodes = [self.chosen, *self.passed_over, *(node for node, _ in self.no_better)]
+        nodes = [self.chosen, *self.passed_over, *self.kept_less, *(node for node, _ in self.no_better)]
         nodes += [measured.node for measured in (*self.failed, *self.neighbors)]
         if not all(self._in_lattice(node) for node in nodes):
             return ["a node does not lie in the lattice"]
@@ -281,6 +287,23 @@ class OptimalityCertificate:
             if not self.criterion.fails(measured)
             and not (ruled_out[measured.node] and self.criterion.is_open(measured))
             and measured.node not in self.passed_over
+        ]
+
+    def _problems_of_gain(self) -> list[str]:
+        """Check that no compared node keeps more than the chosen one, and that those not tried lie above one of them."""
+        compared = [node for node, gate in self.passed_over.items() if gate == KEEPS_NO_MORE]
+        if set(self.kept_less) != set(compared):
+            return ["by how much less of the gain a node keeps is missing, or is stated of a node that was not compared"]
+        if len(compared) >= COMPARED_AT_MOST:
+            return [f"more than {COMPARED_AT_MOST} nodes are said to be compared"]
+        return [
+            f"a node that is passed over keeps more of the gain than the chosen one: {node_text(node)}"
+            for node, less in self.kept_less.items()
+            if not less >= 0
+        ] + [
+            f"a node is passed over, but does not lie above one that keeps no more: {node_text(node)}"
+            for node, gate in self.passed_over.items()
+            if gate == COARSER and not any(below_or_equal(finer, node) for finer in compared)
         ]
 
     def _what_is_left(self) -> tuple[Node | None, float | None]:
@@ -375,6 +398,8 @@ def _same(one: float | None, other: float | None) -> bool:
     return math.isclose(one, other, rel_tol=_ROUND_OFF, abs_tol=_ROUND_OFF)
 
 
+STEPS_OF_GAIN = 5
+"""Shares of a gain are rounded to so many times the step of shares."""
 _LEAST_STEP = 0.001
 _PEOPLE_PER_STEP = 25
 

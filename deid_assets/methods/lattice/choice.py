@@ -29,7 +29,7 @@ from deid_assets.methods.attacks.worst_classes import (
     classes_of_members,
 )
 from deid_assets.methods.kernel.node_computation import NodeComputation
-from deid_assets.methods.lattice.candidate_gates import FACTOR, OtherGates
+from deid_assets.methods.lattice.candidate_gates import COARSER, FACTOR, OtherGates
 from deid_assets.methods.lattice.flagged_members import (
     DRAWS_A_MEMBER,
     fewest_to_suppress,
@@ -55,6 +55,9 @@ QUICK_DRAWS = 100_000
 """Number of draws of measurements that only decide whether a full one is worthwhile."""
 
 ROUNDS = 6
+
+FURTHER_TRIES = 24
+"""Number of nodes to try after the first that passes, if more than one is asked for: each try may take as long as the gate."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +119,12 @@ def choose_generalization(
     other_gates: OtherGates | None = None,
     prefer_detail: bool = False,
     worst_class_at_most: float | None = None,
-) -> tuple[Choice | None, dict[Node, str], WorstClass | None]:
-    """Choose the node with the least loss among those that hold on fresh draws.
+    most: int = 1,
+) -> tuple[tuple[Choice, ...], dict[Node, str], WorstClass | None]:
+    """Choose the node with the least loss among those that hold on fresh draws, and find others that hold.
+
+    Others are not coarser than one that holds: they would say no more in any column. They hold in the way of the first, with
+    everybody or without some, unless detail is preferred.
 
     Parameters
     ----------
@@ -142,12 +149,14 @@ def choose_generalization(
     worst_class_at_most
         Limit of the share at high risk in each class; None for none. A candidate that fails it is tried again without the
         members who are found most often, if any may be suppressed.
+    most
+        Number of nodes to find. For further ones, at most `FURTHER_TRIES` nodes are tried.
 
     Returns
     -------
-    (Choice or None, dict of Node to str, WorstClass or None)
-        None if no node holds; the nodes evaluated before, each with the gate that it would fail; and the worst class of the
-        first of them that fails the limit on it.
+    (tuple of Choice, dict of Node to str, WorstClass or None)
+        The nodes that hold, best first; the other nodes looked at, each with the gate that it would fail, or `COARSER` if it
+        was not tried because a finer one holds; and the worst class of the first of them that fails the limit on it.
     """
     members = len(computation.data.targets)
     nobody = np.zeros(members, dtype=bool)
@@ -155,7 +164,7 @@ def choose_generalization(
     worst_class: WorstClass | None = None
     everywhere = other_gates.failing_everywhere(suppress_at_most) if other_gates else None
     if everywhere is not None:
-        return None, dict.fromkeys([*candidates, *with_suppression], everywhere), None
+        return (), dict.fromkeys([*candidates, *with_suppression], everywhere), None
 
     def as_it_is(node: Node) -> Choice | Failed:
         gate = other_gates.failing(node, nobody) if other_gates else None
@@ -209,13 +218,29 @@ def choose_generalization(
         # The sort is stable: of a node, everybody is tried first.
         order = {node: place for place, node in enumerate(dict.fromkeys([*with_suppression, *candidates]))}
         tries.sort(key=lambda one: order[one[1]])
+    holding: list[Choice] = []
+    left = FURTHER_TRIES
+    way_of_first = as_it_is
     for way, node in tries:
+        if holding:
+            if any(one.node == node for one in holding) or (not prefer_detail and way is not way_of_first):
+                continue
+            if any(below_or_equal(one.node, node) for one in holding):
+                passed_over.setdefault(node, COARSER)
+                continue
+            if left == 0:
+                break
+            left -= 1
         tried = way(node)
-        if isinstance(tried, Choice):
-            return tried, passed_over, worst_class
-        passed_over[node] = tried.gate
-        worst_class = worst_class or tried.worst_class
-    return None, passed_over, worst_class
+        if isinstance(tried, Failed):
+            passed_over[node] = tried.gate
+            worst_class = worst_class or tried.worst_class
+            continue
+        way_of_first = way if not holding else way_of_first
+        holding.append(tried)
+        if len(holding) == most:
+            break
+    return tuple(holding), passed_over, worst_class
 
 
 def suppress_flagged(

@@ -251,12 +251,12 @@ class _Remedies:
             return 0.0, demands.never
         if share > demands.max_high_risk_share + at_most:
             return 0.0, HIGH_RISK
-        choice, passed_over, _ = choose_generalization(
+        found, passed_over, _ = choose_generalization(
             self._left(change), [()] if share <= demands.max_high_risk_share else [], [()], self.adversary,
             lambda name: self.keys(f"tried: {name}"), demands.max_high_risk_share, demands.draws, demands.confidence, at_most,
             demands.aim, self.executor, self._gates_left(change), worst_class_at_most=demands.worst_class_at_most,
         )  # fmt: skip
-        return (float(choice.suppressed.mean()), "") if choice else (0.0, passed_over.get((), HIGH_RISK))
+        return (float(found[0].suppressed.mean()), "") if found else (0.0, passed_over.get((), HIGH_RISK))
 
     @cached_property
     def _data(self) -> LongitudinalData:

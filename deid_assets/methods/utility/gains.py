@@ -199,6 +199,46 @@ def gain_of(losses: np.ndarray, drawn: np.ndarray) -> Gain:
     return Gain(losses, gain, label_gain, kept, label_kept, standard_errors(delivered - both, whole - joined))
 
 
+def shares_of_all_gains(losses: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[Interval, ...]:
+    """Share of the gain of all targets together that each of some releases keeps.
+
+    A target's gain is a part of the loss of its best constant, so that targets of other units add up, and one that is hardly
+    predicted hardly counts. Targets whose gain is not above 0 by its interval do not count at all.
+
+    Parameters
+    ----------
+    losses
+        Of each target: (2 + k,) float64, by the best constant, the delivery and each of the k releases; and (resamples, 2 + k)
+        of members drawn with replacement, the same for all targets.
+
+    Returns
+    -------
+    tuple of Interval
+        Of each release; empty if the delivery predicts no target.
+
+    Examples
+    --------
+    >>> of_days, of_group = np.array([1.0, 0.9, 0.95, 1.0]), np.array([0.5, 0.4, 0.4, 0.45])
+    >>> found = shares_of_all_gains([(one, one[None].repeat(9, axis=0)) for one in (of_days, of_group)])
+    >>> [round(share.value, 3) for share in found]
+    [0.833, 0.333]
+    """
+    wholes = [_relative_gains(*own) for own in losses]
+    counted = [own for own in wholes if _interval(own[0][0], own[1][:, 0]).low > 0]
+    if not counted:
+        return ()
+    values = np.sum([value for value, _ in counted], axis=0)
+    drawn = np.sum([several for _, several in counted], axis=0)
+    drawn = drawn[drawn[:, 0] > 0]
+    shares, of_draws = values[1:] / values[0], drawn[:, 1:] / drawn[:, :1]
+    return tuple(_interval(float(share), own) for share, own in zip(shares, of_draws.T, strict=True))
+
+
+def _relative_gains(losses: np.ndarray, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """By how much each source after the first is better than the first, as a part of its loss; of draws, too."""
+    return (losses[0] - losses[1:]) / losses[0], (drawn[:, :1] - drawn[:, 1:]) / drawn[:, :1]
+
+
 def standard_errors(difference: float, drawn: np.ndarray) -> float:
     """A paired difference in standard errors, of the differences of members drawn with replacement; 0 if none ever differs."""
     error = float(np.std(drawn, ddof=1))

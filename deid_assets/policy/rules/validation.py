@@ -613,6 +613,16 @@ def _utility(policy: Policy) -> Iterator[Problem]:
         )
 
 
+def _nodes_by_gain(policy: Policy) -> Iterator[Problem]:
+    """The shares that compare nodes also choose, so that what is published about the choice must be measured again."""
+    if policy.risk.nodes_by_gain is not None and policy.utility.model is None:
+        yield Problem(
+            ("risk", "nodes_by_gain"),
+            "nothing is predicted from the release (utility.model: null), so nothing would be said about what the chosen "
+            "generalization keeps: name a model, or remove the key",
+        )
+
+
 RULES: tuple[Rule, ...] = (
     secret_list_problems,
     _population,
@@ -632,6 +642,7 @@ RULES: tuple[Rule, ...] = (
     _inferred_columns,
     detail_problems,
     _utility,
+    _nodes_by_gain,
     _dates,
     _preferred_detail,
     _number_of_claims,

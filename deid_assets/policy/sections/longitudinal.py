@@ -486,6 +486,12 @@ class Risk(Section):
     loss: Literal["entropy_normalised", "entropy_raw"] = Field(
         "entropy_normalised", description="information loss for choosing among candidate nodes"
     )
+    nodes_by_gain: Literal["report", "choose"] | None = Field(
+        None,
+        description="whether generalizations that pass, at most twelve, are compared by what their releases keep of the gain. "
+        "report: the three that keep most are reported beside the one of least loss, which is published. choose: the one that "
+        "keeps most is published. null: they are not compared, which takes less time",
+    )
 
 
 class AttackGate(Section):

@@ -20,7 +20,7 @@ BY_CLASS = "by_class"
 """The part of a certificate of an earlier version about levels by class. They were removed, and it is not checked any more."""
 
 
-_LISTS = ("dimensions", "directly_below", "failed", "passed_over", "no_better")
+_LISTS = ("dimensions", "directly_below", "failed", "passed_over", "no_better", "kept_less_of_gain")
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,11 @@ def nodes_passed_over(content: bytes) -> int:
     return len(_from_json(parse_json(content)).passed_over)
 
 
+def nodes_that_keep_less(content: bytes) -> int:
+    """Number of nodes that pass and keep no more of the gain than the chosen one; for a certificate without problems."""
+    return len(_from_json(parse_json(content)).kept_less)
+
+
 def certificate_problems(content: bytes, policy: str, number: int, stated: StatedLattice | None = None) -> list[str]:
     """Return what is wrong with a certificate of this release; never raises because of the text's content.
 
@@ -110,6 +115,7 @@ def names_exact_edition(public: bytes, exact: bytes) -> bool:
 
 
 def _to_json(proof: OptimalityCertificate) -> dict:
+    less = [{"node": node, "less": less} for node, less in sorted(proof.kept_less.items())]
     return {
         "dimensions": [
             {"name": name, "highest_level": height} for name, height in zip(proof.dimensions, proof.heights, strict=True)
@@ -128,7 +134,7 @@ def _to_json(proof: OptimalityCertificate) -> dict:
         "passed_over": [{"node": node, "gate": gate} for node, gate in sorted(proof.passed_over.items())],
         "no_better": [{"node": node, "loss": loss} for node, loss in proof.no_better],
         "least_loss_never_evaluated": proof.rest_loss,
-    }
+    } | ({"kept_less_of_gain": less} if less else {})
 
 
 def _measured_to_json(measured: MeasuredNode) -> dict:
@@ -137,7 +143,7 @@ def _measured_to_json(measured: MeasuredNode) -> dict:
 
 def _from_json(stored: Mapping[str, Json]) -> OptimalityCertificate:
     # Earlier certificates name these nodes "passing": all of them pass, and they lose no less than the chosen one.
-    told: dict[str, Json] = {"no_better": stored.get("passing"), **stored}
+    told: dict[str, Json] = {"no_better": stored.get("passing"), "kept_less_of_gain": [], **stored}
     if not all(isinstance(told[key], list) for key in _LISTS):
         raise TypeError("not a list")
     criterion = told["criterion"]
@@ -167,6 +173,7 @@ def _from_json(stored: Mapping[str, Json]) -> OptimalityCertificate:
         no_better=tuple((_node(found["node"]), float(found["loss"])) for found in told["no_better"]),
         neighbors=tuple(_measured_from_json(measured) for measured in told["directly_below"]),
         rest_loss=None if rest is None else float(rest),
+        kept_less={_node(found["node"]): float(found["less"]) for found in told["kept_less_of_gain"]},
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deid_assets.errors import ReleaseError
-from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE
+from deid_assets.methods.lattice.candidate_gates import COARSER, KEEPS_NO_MORE, PINNED, TOO_LITTLE
 from deid_assets.methods.lattice.certificate import Criterion, OptimalityCertificate
 from deid_assets.store.digests import parse_json
 
@@ -39,7 +39,7 @@ class StatedLattice:
     criteria: tuple[Criterion, ...]
     losses_by_level: bool = True
     by_class: bool = False
-    never: frozenset[str] = frozenset({PINNED, TOO_LITTLE})
+    never: frozenset[str] = frozenset({PINNED, TOO_LITTLE, KEEPS_NO_MORE, COARSER})
 
     @classmethod
     def of(cls, policy: str) -> "StatedLattice":
@@ -115,7 +115,10 @@ def _longitudinal(told: Mapping) -> StatedLattice:
 
 def _never(told: Mapping) -> frozenset[str]:
     """Reasons to pass a node over that the policy does not have."""
+    by_gain = told["risk"].get("nodes_by_gain") == "choose"
     has = {
+        KEEPS_NO_MORE: by_gain,
+        COARSER: by_gain,
         PINNED: (told.get("releases") or {}).get("generalization") == "pinned",
         TOO_LITTLE: bool(told.get("detail_at_least")) and not told.get("publish_however_coarse"),
     }

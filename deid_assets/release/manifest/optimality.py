@@ -8,7 +8,7 @@ import pandas as pd
 
 from deid_assets.assessments.chosen_generalization import chosen_node
 from deid_assets.assessments.evidence import Refusal
-from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE
+from deid_assets.methods.lattice.candidate_gates import COARSER, KEEPS_NO_MORE, PINNED, TOO_LITTLE
 from deid_assets.methods.lattice.certificate import (
     Criterion,
     MeasuredNode,
@@ -23,17 +23,23 @@ from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table
 
 
-def longitudinal_certificate(policy: Policy, lattice: Table, chosen: Table, passed_over: Table) -> OptimalityCertificate:
+def longitudinal_certificate(
+    policy: Policy, lattice: Table, chosen: Table, passed_over: Table, compared: Table
+) -> OptimalityCertificate:
     """Why every node that would lose less than the chosen one is ruled out.
 
     A node that passes as it is takes precedence over one that passes without flagged members. If the chosen one passes
     as it is, the certificate rules out nodes that the sequential rule did not find below the search's aim, and
     candidates that failed on fresh draws or at another gate. If it passes without flagged members, it rules out nodes
     whose share is too high even if as many members as allowed are suppressed, and those that were tried and failed. If the
-    policy prefers detail, no node takes precedence, and nodes are ruled out that would need more suppressed members.
+    policy prefers detail, no node takes precedence, and nodes are ruled out that would need more suppressed members. If it
+    chooses by the gain, the nodes that were compared and keep no more are passed over, and the certificate says how much less.
     """
     passed = {parse_node(row.node): row.gate for row in passed_over.frame().itertuples()}
-    return _certificate_of(policy, lattice.frame(), chosen_node(policy, chosen), passed)
+    node = chosen_node(policy, chosen)
+    kept = {parse_node(row.node): float(row.share_of_gain_kept) for row in compared.frame().itertuples()}
+    less = {own: kept[node] - kept[own] for own, gate in passed.items() if gate == KEEPS_NO_MORE}
+    return replace(_certificate_of(policy, lattice.frame(), node, passed), kept_less=less)
 
 
 def _certificate_of(policy: Policy, nodes: pd.DataFrame, node: Node, passed: Mapping[Node, str]) -> OptimalityCertificate:
@@ -78,12 +84,12 @@ def _certificate_of(policy: Policy, nodes: pd.DataFrame, node: Node, passed: Map
         failed=failed_antichain(failed),
         neighbors=tuple(measured[below] for below in lower_neighbors(node) if below in measured),
     )
-    # Of the nodes that a pinned generalization or too little detail rules out, only those count that nothing else does.
+    # Of the nodes that were not tried for one of these reasons, only those count that nothing else rules out.
     ruled_out = proof.ruled_out()
     told = {
         own: gate
         for own, gate in passed.items()
-        if own != node and (gate not in (PINNED, TOO_LITTLE) or (loss[own] <= loss[node] and not ruled_out[own]))
+        if own != node and (gate not in (PINNED, TOO_LITTLE, COARSER) or (loss[own] <= loss[node] and not ruled_out[own]))
     }
     return replace(proof, passed_over=told).with_rest()
 

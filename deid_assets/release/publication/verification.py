@@ -22,6 +22,7 @@ from deid_assets.release.manifest.certificate import (
     is_by_class,
     names_exact_edition,
     nodes_passed_over,
+    nodes_that_keep_less,
 )
 from deid_assets.release.manifest.certificate_policy import StatedLattice
 from deid_assets.release.manifest.editions import FORMAT
@@ -281,6 +282,9 @@ def _public_certificate(name: str, content: bytes, problems: str) -> Check:
     found = f"every node that loses less, by more than {tolerance:.3g} of the largest loss, failed"
     passed_over = nodes_passed_over(content)
     found += f" or is among the {passed_over:,} passed over" if passed_over else ""
+    keep_less = nodes_that_keep_less(content)
+    if keep_less:
+        found += f", of which {keep_less} pass{'es' * (keep_less == 1)} and keep{'s' * (keep_less == 1)} no more of the gain"
     if is_by_class(content):
         found += (
             ", among nodes that are the same for all classes; the release has levels by class, which were removed: what the "

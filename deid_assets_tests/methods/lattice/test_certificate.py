@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deid_assets.methods.lattice.candidate_gates import COARSER, COMPARED_AT_MOST, KEEPS_NO_MORE
 from deid_assets.methods.lattice.certificate import (
     LARGEST_LATTICE,
     Criterion,
@@ -212,6 +213,54 @@ class TestItFails:
     def test_where_the_lattice_would_fill_the_memory(self, proof):
         vast = replace(proof, dimensions=("a", "b"), heights=(LARGEST_LATTICE, 1))
         assert vast.problems() == [f"the lattice has more than {LARGEST_LATTICE:,} nodes"]
+
+
+class TestByGain:
+    """A lattice of two axes in which (0, 2) and (2, 0) pass as well as what lies above, and (2, 0) keeps more."""
+
+    @pytest.fixture
+    def proof(self):
+        below = {node: 100 if node[0] == 2 or node[1] == 2 else 900 - sum(node) for node in all_nodes((2, 2))}
+        best = proof_of((2, 2), ((0.0, 1.0, 5.0), (0.0, 1.0, 3.0)), below)[0]
+        assert best.chosen == (0, 2)
+        return replace(
+            best,
+            chosen=(2, 0),
+            chosen_loss=5.0,
+            neighbors=(MeasuredNode((1, 0), 0.899, 899, RECORDS),),
+            passed_over={(0, 2): KEEPS_NO_MORE, (1, 2): COARSER},
+            kept_less={(0, 2): 0.123},
+        ).with_rest()
+
+    def test_it_holds_and_so_it_does_when_rounded(self, proof):
+        assert proof.problems() == [] and proof.rest_loss == 6.0
+        assert proof.rounded(0.01, hide_counts=False).problems() == []
+        assert proof.rounded(0.01, hide_counts=False).kept_less == {(0, 2): 0.1}
+
+    @pytest.mark.parametrize(
+        ("changes", "problem"),
+        [
+            ({"kept_less": {(0, 2): -0.001}}, "keeps more of the gain than the chosen one: 0,2"),
+            ({"kept_less": {(0, 2): float("nan")}}, "keeps more of the gain than the chosen one: 0,2"),
+            ({"kept_less": {}}, "is missing"),
+            ({"kept_less": {(0, 2): 0.1, (1, 2): 0.1}}, "of a node that was not compared"),
+            ({"kept_less": {(0, 9): 0.1}}, "does not lie in the lattice"),
+            ({"passed_over": {(0, 2): KEEPS_NO_MORE}}, "neither ruled out nor passed over: 1,2"),
+            ({"passed_over": {(0, 2): "other", (1, 2): COARSER}, "kept_less": {}}, "does not lie above one that keeps no more"),
+        ],
+    )
+    def test_it_fails(self, proof, changes, problem):
+        assert problem in "; ".join(replace(proof, **changes).problems())
+
+    def test_no_more_are_said_to_be_compared_than_are(self, proof):
+        heights, many = (COMPARED_AT_MOST, 0), COMPARED_AT_MOST
+        compared = {(level, 0): KEEPS_NO_MORE for level in range(many)}
+        less = dict.fromkeys(compared, 0.1)
+        wide = replace(
+            proof, heights=heights, losses=(tuple(map(float, range(many + 1))), (0.0,)), chosen=(many, 0),
+            chosen_loss=float(many), passed_over=compared, kept_less=less, failed=(), neighbors=(),
+        ).with_rest()  # fmt: skip
+        assert f"more than {many} nodes" in "; ".join(wide.problems())
 
 
 class TestCriterion:

@@ -69,10 +69,11 @@ def adversary_of(data: LongitudinalData) -> Adversary:
 
 
 def tried(computation, candidates, others=(), suppress_at_most=0.0, other_gates=None, prefer_detail=False):
-    return choose_generalization(
+    found, passed_over, _ = choose_generalization(
         computation, candidates, others, adversary_of(computation.data), keys, MAX_SHARE, DRAWS, CONFIDENCE,
         suppress_at_most, aim=0.8, other_gates=other_gates, prefer_detail=prefer_detail,
-    )[:2]  # fmt: skip
+    )  # fmt: skip
+    return next(iter(found), None), passed_over
 
 
 def choose(computation, candidates, **settings):
@@ -283,10 +284,11 @@ class TestWorstClass:
 
     @staticmethod
     def chosen(computation, at_most, suppress_at_most, candidates=((0,),), **settings):
-        return choose_generalization(
+        found, passed_over, _ = choose_generalization(
             computation, list(candidates), [], adversary_of(computation.data), keys, MAX_SHARE, DRAWS, CONFIDENCE,
             suppress_at_most, aim=0.8, worst_class_at_most=at_most, **settings,
-        )[:2]  # fmt: skip
+        )  # fmt: skip
+        return next(iter(found), None), passed_over
 
     def test_without_a_limit_by_class_the_average_hides_it(self):
         choice, _ = self.chosen(self.computation(), None, 0.05)

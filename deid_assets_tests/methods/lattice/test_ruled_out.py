@@ -10,7 +10,7 @@ import pytest
 from deid_assets.methods.adversary.two_readings import Adversary
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice import choice
-from deid_assets.methods.lattice.candidate_gates import ATTACK, DEMOGRAPHICS, FACTOR, Absence, OtherGates
+from deid_assets.methods.lattice.candidate_gates import ATTACK, COARSER, DEMOGRAPHICS, FACTOR, Absence, OtherGates
 from deid_assets.methods.lattice.choice import (
     HIGH_RISK,
     WORST_CLASS,
@@ -58,9 +58,13 @@ class Case:
         return hashlib.sha256(f"{name} of {self.seed}".encode()).digest()[:16]
 
     def chosen(self):
+        found, passed_over, worst = self.holding(self.nodes)
+        return next(iter(found), None), passed_over, worst
+
+    def holding(self, nodes, most: int = 1, candidates=(), prefer_detail: bool = False):
         return choose_generalization(
-            self.computation, [], self.nodes, self.adversary, self.key, self.share, 512, 0.9, self.suppressed, 0.95,
-            other_gates=self.gates, worst_class_at_most=self.worst,
+            self.computation, candidates, nodes, self.adversary, self.key, self.share, 512, 0.9, self.suppressed, 0.95,
+            other_gates=self.gates, worst_class_at_most=self.worst, most=most, prefer_detail=prefer_detail,
         )  # fmt: skip
 
     def failing_however_suppressed(self, node) -> Failed | None:
@@ -105,6 +109,65 @@ def test_the_same_node_is_chosen_as_without_ruling_out(monkeypatch):
         chosen += found is not None
         seen += len(passed_over) + (found is not None)
     assert CASES / 5 <= chosen < CASES and len(looked_at) < 0.8 * seen, "something is chosen, and something is ruled out"
+
+
+MOST = 3
+
+
+def lenient_case(seed: int) -> Case:
+    """A case in which some nodes hold and some do not: only the average is limited, by the median of all nodes."""
+    case = Case(seed)
+    shares = [case.computation.measure(node, case.key("of the limit"), 512).share for node in case.nodes]
+    case.gates, case.worst, case.share, case.suppressed = None, None, float(np.median(shares)) + 0.02, 0.05
+    return case
+
+
+@pytest.mark.parametrize("way", ["suppressing", "as they are", "preferring detail"])
+def test_several_are_found_as_by_trying_each_alone(way):
+    """In the order of their loss, none coarser than another, until there are enough."""
+    several = skipped = 0
+    for seed in range(CASES):
+        case = lenient_case(seed)
+        tries = {
+            "suppressing": lambda nodes: {"nodes": nodes},
+            "as they are": lambda nodes: {"nodes": [], "candidates": nodes},
+            "preferring detail": lambda nodes: {"nodes": nodes, "candidates": nodes, "prefer_detail": True},
+        }[way]
+        alone = {node: found[0] for node in case.nodes if (found := case.holding(**tries([node]))[0])}
+        expected, coarser = [], set()
+        for node in case.nodes:
+            if any(below_or_equal(one, node) for one in expected):
+                coarser.add(node)
+            elif node in alone:
+                expected.append(node)
+            if len(expected) == MOST:
+                break
+        found, passed_over, _ = case.holding(most=MOST, **tries(case.nodes))
+        assert [one.node for one in found] == expected, seed
+        assert all(np.array_equal(one.suppressed, alone[one.node].suppressed) for one in found)
+        assert {node for node, gate in passed_over.items() if gate == COARSER} == coarser
+        several += len(found) > 1
+        skipped += len(coarser)
+    assert several >= 2 and skipped > 3
+
+
+def test_one_that_holds_with_everybody_is_not_compared_with_one_that_holds_without_some():
+    seen = 0
+    for seed in range(CASES):
+        case = lenient_case(seed)
+        with_everybody, _, _ = case.holding([], most=9, candidates=case.nodes)
+        both, _, _ = case.holding(case.nodes, most=9, candidates=case.nodes)
+        if with_everybody:
+            seen += 1
+            assert [one.node for one in both] == [one.node for one in with_everybody]
+    assert seen > 3
+
+
+def test_only_so_many_further_nodes_are_tried(monkeypatch):
+    monkeypatch.setattr(choice, "FURTHER_TRIES", 0)
+    for seed in range(CASES):
+        case = lenient_case(seed)
+        assert len(case.holding(case.nodes, most=9)[0]) <= 1
 
 
 def test_what_fails_however_suppressed_fails_at_every_finer_node():

@@ -18,6 +18,7 @@ from deid_assets.methods.utility.gains import (
     member_losses,
     resampled,
     share_kept,
+    shares_of_all_gains,
 )
 from deid_assets.methods.utility.prediction import folds_of
 
@@ -228,3 +229,39 @@ class TestLeak:
 
 def test_the_sources_are_told_apart_by_their_place():
     assert SOURCES == ("constant", "coarsest", "released", "delivered", "both")
+
+
+class TestSharesOfAllGains:
+    """Of three releases, for two targets that are predicted and one that is not."""
+
+    @staticmethod
+    def losses(seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        generator = np.random.default_rng(seed)
+        told = []
+        for whole, gain in ((0.6, 0.1), (2.0, 0.5), (0.3, 0.0)):
+            kept = generator.random(3)
+            losses = np.array([whole, whole - gain, *(whole - gain * kept)])
+            told.append((losses, losses + generator.normal(0, 0.02 * whole, size=(199, 5))))
+        return told
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_they_are_those_of_loops(self, seed):
+        told = self.losses(seed)
+        predicted = [
+            (losses, drawn)
+            for losses, drawn in told
+            if sorted((one[0] - one[1]) / one[0] for one in drawn)[int(0.025 * 198)] > 0
+        ]
+        assert len(predicted) == 2, "the third target is not predicted"
+
+        def share(of, place: int) -> float:
+            return sum((one[0] - one[2 + place]) / one[0] for one in of) / sum((one[0] - one[1]) / one[0] for one in of)
+
+        found = shares_of_all_gains(told)
+        for place, one in enumerate(found):
+            drawn = sorted(share([drawn[number] for _, drawn in predicted], place) for number in range(199))
+            assert one.value == pytest.approx(share([losses for losses, _ in predicted], place))
+            assert one.low == pytest.approx(drawn[4], abs=1e-9) and one.high == pytest.approx(drawn[194], abs=1e-9)
+
+    def test_there_is_none_where_nothing_is_predicted(self):
+        assert shares_of_all_gains(self.losses(0)[2:]) == ()
