@@ -42,20 +42,21 @@ def absent_history(home: Home) -> str | None:
 
 @contextlib.contextmanager
 def telling_of_a_new_home(home: Home, context: click.Context) -> Iterator[None]:
-    """Say that a command began a new home, and which homes are beside it: it may be one of them under another name."""
+    """Say that a command began a new home beside others: it may be one of them, under another name."""
     was_there = os.path.exists(home.journal)
     try:
         yield
     finally:
         # Those that put a home back, or begin the journal of an earlier version's, say so themselves.
-        if not was_there and os.path.exists(home.journal) and context.invoked_subcommand not in ("restore", "home"):
-            said = f"a new home was begun in {home.root}; it knows of nothing that was released or decided elsewhere"
-            if home.beside:
-                said += (
-                    f". Beside it are {', '.join(path.name for path in home.beside)}: if one of these is your home, name it in "
-                    "DEID_HOME, and decide there again what was decided here"
-                )
-            click.echo(f"note: {said}", err=True)
+        begun = not was_there and os.path.exists(home.journal) and context.invoked_subcommand not in ("restore", "home")
+        if begun and home.beside:
+            beside = ", ".join(path.name for path in home.beside)
+            click.echo(
+                f"note: a new home was begun in {home.root}; it knows of nothing that was released or decided elsewhere. "
+                f"Beside it are {beside}: if one of these is your home, name it in DEID_HOME, and decide there again "
+                "what was decided here",
+                err=True,
+            )
 
 
 def missing_in(home: Home) -> list[str]:

@@ -207,6 +207,16 @@ class TestBeforeADecision:
         shutil.rmtree(home.releases / "heritage" / "0003")
         self.refused(home, "lacks lines that the manifest of release heritage/0003 in .*there knows")
 
+    def test_a_withdrawn_release_whose_folder_is_gone_is_no_loss(self, home):
+        releases_of(home).withdraw("heritage", 3, "a mistake")
+        shutil.rmtree(home.releases / "heritage" / "0003")
+        assert missing_in(home) == []
+
+    def test_a_damaged_list_of_copies_is_no_yes(self, home, there):
+        there.rename(there.with_name("moved"))
+        (home.store / "copies.jsonl").write_text("{")
+        self.refused(home, "cannot be compared: store/copies.jsonl, which says what was copied, is damaged")
+
     def test_a_home_that_begins_anew_is_refused(self, home, tmp_path):
         os.rename(home.root, tmp_path / "renamed")
         home.create()

@@ -300,6 +300,14 @@ def test_what_a_certificate_says_of_levels_by_class_is_said_to_be_unchecked(publ
     assert "is not checked" not in _public_certificate(CERTIFIED, canonical_json(told), "").reason
 
 
+@pytest.mark.parametrize(("nodes", "said"), [(1, "of which 1 passes and keeps no"), (2, "of which 2 pass and keep no")])
+def test_nodes_that_keep_less_of_the_gain_are_counted(published, nodes, said):
+    told = json.loads((published.folder / "certificate.json").read_bytes())
+    less = [{"node": [number] * len(told["chosen"]["node"]), "less": 0.1} for number in range(nodes)]
+    assert said in _public_certificate(CERTIFIED, canonical_json(told | {"kept_less_of_gain": less}), "").reason
+    assert "more of the gain" not in _public_certificate(CERTIFIED, canonical_json(told), "").reason
+
+
 def test_a_certificate_rounded_until_it_proves_nothing_is_not_said_to_hold(releases, published):
     """Losses of two dimensions rounded to halves: no node can lose less by more than all there is to lose."""
     recertify(releases, published.folder, lambda told: told.update(rounded_down_to=0.5))

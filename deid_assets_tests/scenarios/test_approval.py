@@ -83,7 +83,7 @@ def waiting_files(pipeline: Pipeline) -> Path:
 
 def test_a_staged_release_is_seen_by_nobody_and_its_run_succeeded(pipeline, staged):
     code, printed = json.loads((staged.parent / "said.json").read_text())
-    told, _ = json.JSONDecoder().raw_decode(printed[printed.index("{") :])
+    told = json.loads(printed[printed.index("{") :])
     assert code == PUBLISHED and told["outcome"] == AWAITING and told["waiting"] == NAME and told["release"] is None, printed
     (run,) = pipeline.instance.get_runs()
     assert run.is_success and run.tags[OUTCOME_TAG].endswith(AWAITING)
