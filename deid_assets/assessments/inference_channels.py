@@ -36,6 +36,7 @@ from deid_assets.methods.inference.gain import (
     trials,
 )
 from deid_assets.methods.statistics.confidence import confidence_of_try
+from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.models import Policy
 
 NAME = "inference_channels"
@@ -58,7 +59,7 @@ def assess(work: Work[Policy]) -> Assessed:
     tried = work.history.try_at(chosen_levels(policy, work.tables["chosen_generalization"]))
 
     def stream(purpose: str) -> np.random.Generator:
-        return np.random.default_rng(np.frombuffer(work.stream_key(f"inference: {purpose}", tried.number), dtype="<u4"))
+        return generator_of(work.stream_key(f"inference: {purpose}", tried.number))
 
     tables, members = linked_tables(policy, work.tables, stream("members"))
     found = inferred(policy, rows_of(policy, tables), members, stream)

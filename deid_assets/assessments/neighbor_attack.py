@@ -23,6 +23,7 @@ from deid_assets.methods.statistics.confidence import (
     confidence_of_try,
     empirical_bernstein_upper_bound,
 )
+from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import AttackGate
 from deid_assets.store.tables import Table, write_table
@@ -43,7 +44,7 @@ def assess(work: Work[Policy]) -> Assessed:
     trials = policy.neighbor_attack.trials
     neighbors, picks = (work.stream_key(purpose, tried.number) for purpose in ("neighbors", "membership and pick"))
     classes = NodeComputation(data, (), k=1).drawn_classes((), neighbors, trials)
-    uniform = np.random.default_rng(np.frombuffer(picks, dtype="<u4"))
+    uniform = generator_of(picks)
     confidence = confidence_of_try(attack_confidence(policy), tried.number)
     attack = neighbor_attack(
         ~classes.exempt,

@@ -19,6 +19,7 @@ from deid_assets.methods.attacks import provider_graph
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.candidate.provider_suppression import PATTERN
 from deid_assets.methods.candidate.released_tables import generalized_claims
+from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table, quoted, write_table, write_view
 
@@ -154,7 +155,7 @@ def _recognized(
     """How well the providers of some claims are recognized, by the adversary's knowledge."""
     settings, enough = policy.provider_graph, policy.provider_suppression.providers_at_least
     shown = claims.arrays(provider_graph.shown_patterns(claims.sql, identifier, patterns, pattern, columns))
-    generator = np.random.default_rng(np.frombuffer(key, dtype="<u4"))
+    generator = generator_of(key)
     found = {
         knowledge: provider_graph.recognized_by_patterns(
             register, shown["provider"], shown["number"], known, draws, generator, enough

@@ -34,6 +34,7 @@ from deid_assets.assessments.nodes_by_gain import node_measurements
 from deid_assets.assessments.rounding import rounded, rounded_down, rounded_up
 from deid_assets.assessments.utility_canaries import utility_canaries
 from deid_assets.assessments.why_ledger import released_contents
+from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.methods.utility.distributions import (
     associations,
     earth_movers,
@@ -105,7 +106,7 @@ def _predicted(
     policy, tables = work.policy, work.tables
     if policy.utility.model is None:
         return
-    generator = np.random.default_rng(np.frombuffer(key, dtype="<u4"))
+    generator = generator_of(key)
     found = next_year(policy, levels, tables, compared, generator)
     scores = measured_scores(_plan(policy), found.delivered, found.released, found.demographics, generator)
     yield from _scores(policy, scores, released, work.commitment)

@@ -8,6 +8,7 @@ from deid_assets.assessments.compared_tables import Compared, codes_of, value_co
 from deid_assets.assessments.next_year import Plan, measured_scores
 from deid_assets.assessments.planting import planted_store
 from deid_assets.methods.canaries.planting import Findings
+from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.methods.utility.distributions import associations, largest_and_mean_change, total_variation
 from deid_assets.methods.utility.gains import FOLDS, LEAK_AT, Gain, Target, gain_of, member_losses, resampled_losses
 from deid_assets.methods.utility.prediction import Examples, folds_of
@@ -19,7 +20,7 @@ _RESAMPLES = 200
 
 def utility_canaries(plan: Plan, key: bytes) -> Findings:
     """Whether the measuring functions find what was lost in made-up data, and nothing where nothing was."""
-    generator = np.random.default_rng(np.frombuffer(key, dtype="<u4"))
+    generator = generator_of(key)
     with planted_store() as file:
         return _predictions(plan, generator) + _gains(generator) + _tables(file)
 

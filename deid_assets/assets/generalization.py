@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 
 import dagster as dg
-import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.absence import absence_in_search, absence_tells_too_much, what_makes_the_factor
@@ -50,6 +49,7 @@ from deid_assets.methods.lattice.predictive_tagging import Node, node_text, pars
 from deid_assets.methods.population.encoding import released_ids
 from deid_assets.methods.population.longitudinal_data import top_node, without_coarser_levels
 from deid_assets.methods.statistics.confidence import confidence_of_try
+from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.changes import changed_sections, leaving_together
 from deid_assets.policy.domains import value_domains_of
 from deid_assets.policy.models import Policy
@@ -366,7 +366,7 @@ def _compared(
 ) -> pd.DataFrame:
     """The table of the nodes that pass; nothing else of the comparison stays in the store."""
     try:
-        kept = gain_kept_at(policy, passing, tables, np.random.default_rng(np.frombuffer(stream_key, dtype="<u4")))
+        kept = gain_kept_at(policy, passing, tables, generator_of(stream_key))
     finally:
         drop_schema(tables["member_profiles"].file, "scratch")
     return compared_frame(passing, kept, losses, kept.most if policy.risk.nodes_by_gain == "choose" else 0)

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from deid_assets.errors import StoreError
 from deid_assets.methods.inference.expert_review import Condition, Score, conditions, profile_rows, scores
+from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.loading import policies_in
 from deid_assets.policy.models import Policy
 from deid_assets.reference.chapters import CHAPTERS
@@ -90,7 +89,7 @@ def export(home: Home, policy_name: str, delivery: str, reviewers: int, folder: 
     if root.is_relative_to(home.releases.resolve()):
         raise StoreError("the folder of releases contains releases only; choose another folder with --output")
     seed = secret_of(home).derive("expert review", policy_name, delivery, str(reviewers))
-    drawn = np.random.default_rng(np.frombuffer(seed, dtype="<u4")).choice(len(found), wanted, replace=False)
+    drawn = generator_of(seed).choice(len(found), wanted, replace=False)
     members = found["MemberID"].to_numpy()[drawn]
     truth = [Condition.of(found["condition_group"].iloc[row], found["code"].iloc[row]) for row in drawn]
     rows = [

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.methods.dates.intervals import Events, interval_bins
+from deid_assets.methods.statistics.streams import philox_of
 
 INDEPENDENT, SHIFTED, GENERALIZED = "randomized independently", "shifted as a whole", "generalized intervals"
 SHIFTED_AT_MOST = 15
@@ -48,7 +49,7 @@ def shift_sequences(events: Events, at_most: int, seed: bytes) -> np.ndarray:
 
 
 def _uniform(size: int, at_most: int, seed: bytes) -> np.ndarray:
-    generator = np.random.Generator(np.random.Philox(key=int.from_bytes(seed, "big")))
+    generator = philox_of(seed)
     return generator.integers(-at_most, at_most, size=size, endpoint=True)
 
 

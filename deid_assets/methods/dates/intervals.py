@@ -20,6 +20,8 @@ from typing import Literal
 
 import numpy as np
 
+from deid_assets.methods.statistics.streams import philox_of
+
 Anchor = Literal["month", "quarter", "half_year", "year"]
 MONTHS: dict[str, int] = {"month": 1, "quarter": 3, "half_year": 6, "year": 12}
 """Number of months of each period to which an anchor may be generalized."""
@@ -192,7 +194,7 @@ def redraw(events: Events, width: np.ndarray | int, how: Redrawing, seed: bytes)
         raise ValueError(f"{np.count_nonzero(outside)} services lie outside the window")
     firsts = events.firsts
     widths = np.broadcast_to(np.asarray(width, dtype=np.int64), firsts.shape)
-    generator = np.random.Generator(np.random.Philox(key=int.from_bytes(seed, "big")))
+    generator = philox_of(seed)
     days = _drawn(events, widths, how.anchor, generator)
     if how.study_end == "clip":
         # Not only services are clipped: no event may pass the ones it follows or precedes.

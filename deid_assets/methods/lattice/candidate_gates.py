@@ -15,6 +15,7 @@ from deid_assets.methods.disclosure.absence import NO_BOUND, AbsenceByClass, abs
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, LongitudinalData, generalization_at, top_node
 from deid_assets.methods.statistics.confidence import range_on_fresh_trials
+from deid_assets.methods.statistics.streams import generator_of
 
 Node = tuple[int, ...]
 
@@ -217,7 +218,7 @@ class OtherGates:
         found = self.absent(node, chosen)
         excess = found.excess(self.absence.factor_at_most)
         new = np.flatnonzero(~self.absence.before[self.sampled] & self.absence.eligible[self.sampled])
-        order = np.random.default_rng(np.frombuffer(stream_key, dtype="<u4")).permutation(new)
+        order = generator_of(stream_key).permutation(new)
         class_of = self._demographic_class(node)[self.sampled[order]]
         by_class = np.argsort(class_of, kind="stable")
         ordered, classes = order[by_class], class_of[by_class]

@@ -16,6 +16,7 @@ from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.reachable_risk import least_without
 from deid_assets.methods.population.longitudinal_data import top_node
 from deid_assets.methods.statistics.larger_population import LARGEST_SIZE, Explained, independent_trials, size_shares
+from deid_assets.methods.statistics.streams import philox_of
 
 DRAWS = 16_384
 TIMES_AT_MOST = 64
@@ -86,7 +87,7 @@ def members_needed(
     members = len(data.targets)
     if computation.extract or members < _FEWEST or computation.k > LARGEST_SIZE:
         return None
-    generator = np.random.Generator(np.random.Philox(key=int.from_bytes(keys("halves of the population"), "big")))
+    generator = philox_of(keys("halves of the population"))
     halves = []
     for number in range(_HALVINGS):
         first = generator.permutation(data.members) % 2 == 0

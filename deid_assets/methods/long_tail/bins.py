@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from deid_assets.methods.statistics.streams import philox_of
+
 
 @dataclass(frozen=True)
 class Bins:
@@ -126,7 +128,7 @@ def truncate_to_bins(counts: np.ndarray, bins: Bins, m: int, seed: bytes) -> np.
         raise ValueError(f"a bin of at least {m} members protects nobody")
     if len(seed) != 16:
         raise ValueError(f"the seed has {len(seed)} bytes instead of 16")
-    generator = np.random.Generator(np.random.Philox(key=int.from_bytes(seed, "big")))
+    generator = philox_of(seed)
     kept = np.array(counts, dtype=np.int64)
     sizes = bin_sizes(kept, bins)
     # Positions of members by bin; a bin grows if the one above it is too small.

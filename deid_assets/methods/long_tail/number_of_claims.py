@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from deid_assets.methods.long_tail.bins import Bins
 from deid_assets.methods.long_tail.optimal_bins import truncate_to_bins_optimally
+from deid_assets.methods.statistics.streams import philox_of
 from deid_assets.store.tables import quoted
 
 COLUMN = "number_of_claims"
@@ -73,7 +74,7 @@ def truncate_within_classes(
     if len(key) != 16:
         raise ValueError(f"the key has {len(key)} bytes instead of 16")
     bins, several = Bins(width), counts.shape[1] > 1
-    generator = np.random.Generator(np.random.Philox(key=int.from_bytes(key, "big")))
+    generator = philox_of(key)
     shuffled = generator.permutation(len(counts))
     kept, known = counts[shuffled], classes[shuffled]
     for year in range(counts.shape[1]):
