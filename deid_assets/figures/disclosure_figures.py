@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from deid_assets.figures.rendering import BLUE, GREEN, GREY, ORANGE, VERMILION, new_figure, plain, rendered, styled
+from deid_assets.figures.rendering import BLUE, GREEN, GREY, ORANGE, VERMILION, name_rows, new_figure, plain, rendered, styled
 
 MARKS = ((ORANGE, "s"), (BLUE, "o"), (VERMILION, "D"), (GREEN, "^"))
 """Colour and shape of each series: shapes differ for those who do not see colours."""
@@ -47,10 +47,8 @@ def dots_figure(rows: Sequence[tuple[str, Sequence[float | None]]], series: Sequ
             [share for share, _ in drawn], [place for _, place in drawn], marker, color=color, label=name, markersize=7,
             markerfacecolor="white" if number else color, markeredgewidth=1.6, clip_on=False, zorder=4 + number,
         )  # fmt: skip
-    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
-    axes.set_ylim(len(rows) - 0.5, -0.5)
+    name_rows(axes, [name for name, _ in rows])
     axes.set_xlim(left=0)
-    axes.tick_params(axis="y", length=0)
     axes.xaxis.set_major_formatter(lambda value, _: plain(value))
     axes.set_xlabel(axis)
     if len(series) > 1:

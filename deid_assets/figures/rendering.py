@@ -10,7 +10,7 @@ import functools
 import io
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
@@ -77,6 +77,13 @@ def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
     """A white figure with one set of axes; width and height in inches."""
     figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
     return figure, figure.subplots()
+
+
+def name_rows(axes: Axes, names: Sequence[str], **look: Any) -> None:
+    """Name what was drawn at 0, 1, ... from the top; `look` is what else the labels look like."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0, **look)
 
 
 def rendered(figure: Figure, largest: int = LARGEST) -> bytes:

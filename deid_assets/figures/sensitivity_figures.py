@@ -14,6 +14,7 @@ from deid_assets.figures.rendering import (
     PALE,
     THRESHOLD,
     VERMILION,
+    name_rows,
     new_figure,
     plain,
     rendered,
@@ -91,10 +92,8 @@ def _drawn(
                 f"at most {plain(100 * limit)}: {_MARKS[figure_name][2]}", (100 * limit, len(rows) - 0.6), xytext=(-2, 0),
                 textcoords="offset points", rotation=90, ha="right", va="bottom", fontsize=7.5,
             )  # fmt: skip
-    axes.set_yticks(range(len(rows)), names)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
+    name_rows(axes, names, labelsize=8)
     axes.set_xlim(left=0)
-    axes.tick_params(axis="y", length=0, labelsize=8)
     axes.xaxis.set_major_formatter(lambda value, _: plain(value))
     axes.set_xlabel("success of a neighbor [%]: measured, joint upper bound; rows by power")
     handles = [

@@ -5,7 +5,7 @@ from typing import Any
 
 from matplotlib.patches import Patch
 
-from deid_assets.figures.rendering import BLACK, BLUE, GREY, ORANGE, new_figure, plain, rendered, styled
+from deid_assets.figures.rendering import BLACK, BLUE, GREY, ORANGE, name_rows, new_figure, plain, rendered, styled
 
 _HATCHED: dict[str, Any] = {"facecolor": "white", "edgecolor": ORANGE, "hatch": "////"}
 
@@ -87,10 +87,8 @@ def before_and_after_figure(rows: Sequence[tuple[str, float, float]], axis: str)
         [after for _, _, after in rows], places, "o", color=BLUE, markersize=7, markerfacecolor="white", markeredgewidth=1.6,
         label="released", clip_on=False, zorder=5,
     )  # fmt: skip
-    axes.set_yticks(places, [name for name, _, _ in rows])
-    axes.set_ylim(len(rows) - 0.5, -0.5)
+    name_rows(axes, [name for name, _, _ in rows], pad=9)
     axes.set_xlim(left=0)
-    axes.tick_params(axis="y", length=0, pad=9)
     axes.xaxis.set_major_formatter(lambda value, _: plain(value))
     axes.set_xlabel(axis)
     axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
@@ -134,9 +132,7 @@ def gain_figure(rows: Sequence[tuple[str, Sequence[tuple[float, float, float] | 
     axes.axvline(100, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
     # An interval that goes far beyond none and all is cut: what it says is that nothing is known.
     axes.set_xlim(max(lowest, -50.0) - 4, min(highest, 150.0) + 4)
-    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
+    name_rows(axes, [name for name, _ in rows])
     axes.set_xlabel("kept by the release [%]")
     handles = [Patch(label=label, **look) for label, look in kinds.items()]
     axes.legend(handles=handles, frameon=False, loc="lower center", bbox_to_anchor=(0.4, 1.0))
@@ -172,8 +168,6 @@ def nodes_figure(rows: Sequence[tuple[str, tuple[float, float, float], bool]]) -
             markersize=7, markerfacecolor=BLUE if published else "white", markeredgewidth=1.6,
         )  # fmt: skip
     axes.axvline(100, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
-    axes.set_yticks(range(len(rows)), [name for name, *_ in rows])
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
+    name_rows(axes, [name for name, *_ in rows])
     axes.set_xlabel("kept of the gain [%]")
     return rendered(figure)

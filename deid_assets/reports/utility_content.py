@@ -210,10 +210,10 @@ def nodes_figures(manifest: Mapping[str, Any], levels: str) -> tuple[ReportFigur
     levels
         What the numbers of levels mean.
     """
-    nodes = [node for node in reported_nodes(manifest) if node.share is not None]
+    nodes = [(node, node.share) for node in reported_nodes(manifest) if node.share is not None]
     if not nodes:
         return ()
-    rows = [(f"{node.text}\nloss {plain(node.loss)}", node.share, node.published) for node in nodes if node.share]
+    rows = [(f"{node.text}\nloss {plain(node.loss)}", share, node.published) for node, share in nodes]
     return (
         ReportFigure(
             "What other generalizations would keep",
@@ -222,7 +222,7 @@ def nodes_figures(manifest: Mapping[str, Any], levels: str) -> tuple[ReportFigur
             nodes_figure(rows),
             alt="; ".join(
                 f"{node.text}{' (published)' if node.published else ''}: loss {plain(node.loss)}, {_share_of(node)}"
-                for node in nodes
+                for node, _ in nodes
             ),
         ),
     )
