@@ -104,6 +104,7 @@ def test_a_correction_of_the_clock_needs_a_reason(home):
     assert b"it was ahead" in (home.releases / "registry.jsonl").read_bytes()
 
 
+@pytest.mark.matrix
 def test_the_product_asks_the_keyring_for_keys():
     """Elsewhere a missing key would be made without a word."""
     asks = []

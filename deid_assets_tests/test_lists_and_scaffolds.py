@@ -128,6 +128,7 @@ def test_a_new_policy_replaces_no_file(home, tmp_path):
     assert (tmp_path / "ours.yaml").read_text() == "mine"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("words", "offered"), [("deid po", "policy"), ("deid policy ne", "new"), ("deid run --js", "--json")])
 def test_the_shell_completes(tmp_path, words, offered):
     environment = {

@@ -76,6 +76,7 @@ def nodes(ui) -> dict[tuple[str, str], dict]:
 class TestWhatTheUiShows:
     POLICIES = ("heritage_public", "claims_dates", "small")
 
+    @pytest.mark.matrix
     def test_every_asset_of_every_policy_in_use_in_the_group_of_its_stage(self, nodes):
         groups = {key: node["groupName"] for key, node in nodes.items()}
         published = {key: group for key, group in groups.items() if key[1] == "published"}
@@ -116,6 +117,7 @@ class TestWhatTheUiShows:
         assert (tags["dagster/partition"], tags["deid/store"]) == (KEY, f"small/{KEY}")
         assert answer["repositoryOrigin"]["repositoryLocationName"] == "deid_assets"
 
+    @pytest.mark.matrix
     def test_the_delivery_is_a_partition_of_the_job(self, ui):
         answer = ui.ask(
             """{ partitionSetsOrError(

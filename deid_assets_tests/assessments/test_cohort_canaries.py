@@ -46,6 +46,7 @@ def found(store: SmallStore, **changes) -> Findings:
 READ = ("release_people", "cohort_people", "population_cells")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("changes", "attributes"),
     [
@@ -63,11 +64,13 @@ def test_a_person_in_a_class_of_one_or_two_is_found_by_each_attribute_that_is_to
     assert found(store, **changes) == Findings(4 * 2 * attributes, 4 * 2 * attributes)
 
 
+@pytest.mark.matrix
 def test_without_a_comparison_the_largest_risk_is_found(store):
     assert found(store, risk={"no_riskier_than": None, "largest_at_most": 0.1}) == Findings(16, 16)
 
 
 class TestBrokenMeasures:
+    @pytest.mark.matrix
     def test_classes_that_ignore_an_attribute(self, store, monkeypatch):
         def blind(policy, cells, shown):
             return np.where(np.arange(cells.codes.shape[1]) == 3, 0, cells.codes)

@@ -127,6 +127,7 @@ class TestRisk:
         assert found.failed_checks == set()
         assert "80-89" in told and told & {"90-94", "90+"} and "100-109" not in told
 
+    @pytest.mark.matrix
     @pytest.mark.parametrize(("compared", "failed"), [("expected", set()), ("upper_bound", {"no_riskier_than_safe_harbor"})])
     def test_the_model_of_old_ages_in_estimates_may_be_taken_for_the_truth(self, store, tmp_path, compared, failed):
         """Beneficiaries of DE-SynPUF in bands of five years, against the Bureau's estimates."""
@@ -162,6 +163,7 @@ class TestAttributes:
         found = judged(store, values, deliver(tmp_path, cohort))
         assert "year of birth that implies an age over 89" in found.reasons
 
+    @pytest.mark.matrix
     @pytest.mark.parametrize("disguise", DISGUISES)
     def test_identifiers_in_disguise(self, store, tmp_path, disguise):
         values, cohort, because = disguised(disguise)

@@ -104,6 +104,7 @@ def dated_places(number):
     return cells_of_cohort(cohort, people, RACES_JOINED, (date,))[0]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("at_upper_bound", [False, True])
 def test_the_search_over_all_attributes_is_exhaustive(at_upper_bound):
     """Ages, ethnicities, ZIP codes, counties, states, regions, sexes and dates: all combinations, each measured."""

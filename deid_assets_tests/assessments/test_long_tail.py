@@ -88,6 +88,7 @@ def test_the_gate_counts_the_bins_again(method):
     assert refused(tail(method="percentile", percentile=95), counts, counts) == []
 
 
+@pytest.mark.matrix
 def test_the_gate_counts_in_bins_as_wide_as_they_were_made_and_in_each_year():
     counts = [3] * 4 + [8] * 30
     assert refused(tail(), counts, counts) == [], "bins of 8 hold all"
@@ -119,6 +120,7 @@ def cut_twice(section: LongTail, counts, classes, width: int) -> np.ndarray:
     return truncate_within_classes(once[:, None], np.array(classes), width, 20, SEED)[:, 0]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("section", "counts", "classes"),
     [

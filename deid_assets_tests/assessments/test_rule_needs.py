@@ -80,17 +80,20 @@ def mapped_without(values: dict, table: str, *columns: str) -> dict:
     return made
 
 
+@pytest.mark.matrix
 def test_a_delivery_that_holds_everything_is_not_refused(synthetic, tmp_path):
     assert refused(synthetic, policy_from(TABLES), tmp_path) == set()
     assert refused(synthetic, policy_from(BLANK), tmp_path) == set()
 
 
+@pytest.mark.matrix
 def test_diagnoses_that_were_all_blanked_refuse(delivered, tmp_path):
     found = refused(delivered(dx="'?' || coalesce(dx, '1')"), policy_from(BLANK), tmp_path)
     assert {"removal.code_list: coded_claims/diagnosis", "removal.code_list: readable_codes/diagnosis_1"} <= found
     assert "removal.code_list: sensitive_members" not in found, "places and procedures still find some"
 
 
+@pytest.mark.matrix
 def test_a_part_of_them_that_was_blanked_refuses_unless_the_policy_accepts_it(delivered, tmp_path):
     folder = delivered(dx="CASE WHEN hash(no) % 5 = 0 THEN 'X1' ELSE dx END")
     assert refused(folder, policy_from(BLANK), tmp_path) == {"removal.code_list: readable_codes/diagnosis_1"}
@@ -99,6 +102,7 @@ def test_a_part_of_them_that_was_blanked_refuses_unless_the_policy_accepts_it(de
     assert refused(folder, policy_from(lower), tmp_path) == set()
 
 
+@pytest.mark.matrix
 def test_icd_10_refuses_however_low_the_policy_goes(delivered, tmp_path):
     codes = ", ".join(f"'{code}'" for code in ICD10)
     folder = delivered(dx=f"list_extract([{codes}], 1 + (no::BIGINT % {len(ICD10)})::INTEGER)")
@@ -115,6 +119,7 @@ def test_icd_10_refuses_however_low_the_policy_goes(delivered, tmp_path):
                 refused(folder, policy_from(values), tmp_path)
 
 
+@pytest.mark.matrix
 def test_no_diagnosis_is_mapped(synthetic, tmp_path):
     values = mapped_without(TABLES, "claims", "diagnosis_1")
     assert refused(synthetic, policy_from(values), tmp_path) == {"removal.code_list: coded_claims/diagnosis"}
@@ -142,6 +147,7 @@ def test_codes_that_lost_their_leading_zeros_refuse(delivered, tmp_path):
     assert refused(folder, policy_from(BLANK), tmp_path) == {"removal.code_list: readable_codes/diagnosis_1"}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("columns", "needs"),
     [
@@ -153,6 +159,7 @@ def test_no_place_or_procedure_is_mapped(synthetic, tmp_path, columns, needs):
     assert refused(synthetic, policy_from(mapped_without(TABLES, "claims", *columns)), tmp_path) == needs
 
 
+@pytest.mark.matrix
 def test_birth_dates_that_are_not_delivered_refuse_where_a_member_may_be_newborn(delivered, tmp_path):
     values = mapped_without(TABLES, "members", "birth_date")
     values["source"]["members"]["columns"]["age"] = "born"
@@ -169,6 +176,7 @@ def test_adults_need_no_dates_of_birth(delivered, tmp_path):
     assert refused(delivered(born="'40'"), policy_from(values), tmp_path) == set()
 
 
+@pytest.mark.matrix
 def test_codes_that_no_list_finds_refuse_in_a_large_delivery(delivered, tmp_path):
     folder = delivered(dx="'4280'", cpt="'99213'", place="'11'")
     assert refused(folder, policy_from(TABLES), tmp_path) == {"removal.code_list: sensitive_members"}
@@ -177,6 +185,7 @@ def test_codes_that_no_list_finds_refuse_in_a_large_delivery(delivered, tmp_path
     assert refused(folder, policy_from(may), tmp_path) == set()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("sample", "policy"),
     [
@@ -192,6 +201,7 @@ def test_desynpuf_has_what_its_policies_need(sample, policy, tmp_path):
     assert refused(public_data("desynpuf", sample), policy_by_name(policy), tmp_path) == set()
 
 
+@pytest.mark.matrix
 def test_what_cannot_be_read_is_counted_by_column(delivered, tmp_path):
     refused(delivered(dx="CASE WHEN hash(no) % 200 = 0 THEN 'E11.9' ELSE 'heart' END"), policy_from(BLANK), tmp_path)
     table = Table(tmp_path / "store.duckdb", "intake", "delivered_codes").frame("source_column").set_index("source_column")

@@ -39,6 +39,7 @@ FLOORS = {"score_loss_at_most": 0.1, "distance_at_most": 0.2, "association_chang
 
 
 class TestCanaries:
+    @pytest.mark.matrix
     @pytest.mark.parametrize("model", ["ridge", "gradient_boosting"])
     def test_lost_data_show_their_loss_and_equal_data_none(self, model):
         found = utility_canaries.utility_canaries(replace(PLAN, model=model), KEY)

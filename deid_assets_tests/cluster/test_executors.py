@@ -106,6 +106,7 @@ def assert_same_on(executor, case) -> None:
 
 
 class TestSameResults:
+    @pytest.mark.matrix
     def test_the_search_is_the_same_alone_in_threads_and_on_one_worker_or_two(
         self, computation, executor, every_array_is_large
     ):

@@ -231,6 +231,7 @@ def test_noisy_tables_are_not_made_noisier(here):
     assert "have noise already" in deid("protect", "noisy.csv", "--method", "mask", "--no-sums").output
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_command_and_leaves_nothing(here, number, code):
     environment = os.environ | {"DEID_SECRET_COMMAND": "sh -c 'touch started; exec sleep 60'"}

@@ -121,6 +121,7 @@ class TestVerdict:
         assert not riskier(found, "5 year", "total risk") and riskier(found, "5 year", "total risk", "IA")
         assert not {row["policy"]: row["no_riskier"] for row in found["policies"]}["5 year"]
 
+    @pytest.mark.matrix
     def test_the_upper_bound_decides_unless_expected_risks_are_asked_for(self, files, document):
         bands = people_of(["MN"]).assign(age_from=lambda p: p["age_from"] // 5 * 5, age_to=lambda p: p["age_to"] // 5 * 5 + 4)
         words = files((12, 40, "F", "MN"), people=bands.groupby(["state", "sex", "age_from", "age_to"], as_index=False).sum())
@@ -150,6 +151,7 @@ class TestVerdict:
 
 
 class TestGate:
+    @pytest.mark.matrix
     @pytest.mark.parametrize(
         ("words", "code", "outcome"),
         [
@@ -268,6 +270,7 @@ class TestFiles:
         )
         assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
+    @pytest.mark.matrix
     def test_the_cohort_may_be_parquet_or_duckdb(self, files, document, tmp_path):
         csv, *words = files(*KNOWN)
         expected = document(csv, *words)["risks"]

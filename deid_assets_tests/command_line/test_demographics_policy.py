@@ -52,6 +52,7 @@ def document(run):
 
 
 class TestFile:
+    @pytest.mark.matrix
     def test_says_what_thirty_options_would(self, write, document, tmp_path):
         cohort, *file = write(demographics__policy="5_year")
         by_options = document(cohort, "--population", tmp_path / "people.csv", "--population-kind", "tidy")
@@ -66,6 +67,7 @@ class TestFile:
         assert document(*words)["exit_code"] == ERROR
         assert document(*words, "--population", tmp_path / "people.csv")["population"]["files"] == ["people.csv"]
 
+    @pytest.mark.matrix
     @pytest.mark.parametrize(
         ("changes", "outcome"),
         [
@@ -112,6 +114,7 @@ class TestFile:
 class TestOldAges:
     """WI: 11/20 + 1/60 under Safe Harbor; 11/100 + 1/2, + 1/10 and + 1/20 by 1, 5 and 10 years from 90 on."""
 
+    @pytest.mark.matrix
     def test_are_offered_with_verdicts_and_with_what_is_discovered(self, write, document, run):
         words = write()
         found = document(*words, "--discover")
@@ -123,6 +126,7 @@ class TestOldAges:
         assert {row["policy"] for row in found["alternatives"]} & {policy for policy, _ in offered}
         assert "Ages from 90 on" in run(*words)[1]
 
+    @pytest.mark.matrix
     def test_of_the_file_decide(self, write, document):
         """GenEth is riskier as it is, and possible with 90+ where it must be."""
         old = {"by": "state", "levels": ["1 year", "1 year, 90+"]}
@@ -133,6 +137,7 @@ class TestOldAges:
 
 
 class TestWrittenPolicies:
+    @pytest.mark.matrix
     def test_each_loads_and_passes_its_own_gate(self, write, document, run, tmp_path):
         cohort, *file = write()
         code, _ = run(cohort, *file, "--write-policies", tmp_path / "policies")
@@ -204,6 +209,7 @@ class TestDates:
         assert "date" in pd.read_csv(tmp_path / "out" / "alternatives.csv")
         assert re.search(r"<th[^>]*>Date", (tmp_path / "out" / "report.html").read_text())
 
+    @pytest.mark.matrix
     def test_the_day_of_birth_divides_classes_of_age(self, write, document, tmp_path):
         """12 women of 40, one born in each month; of each class of 20, 8 others are born in the month with days/365.25."""
         cohort = persons((12, 40, "F", "MN")).drop(columns="age")
@@ -225,6 +231,7 @@ class TestDates:
 
 
 class TestSafeHarborAndFreeColumns:
+    @pytest.mark.matrix
     def test_counts_by_column_and_never_a_value(self, write, document, run, tmp_path):
         cohort = persons(*KNOWN).assign(note=f"{SECRET}: call 608-555-1234", mail=[f"{SECRET}@example.org"] * 3 + [""] * 21)
         words = write(cohort=cohort)

@@ -17,6 +17,7 @@ POLICIES = pd.DataFrame(
 )
 
 
+@pytest.mark.matrix
 def test_named_policies_are_numbered_by_risk_and_told_apart_without_colour():
     image = risk_and_detail_figure(POLICIES, "Safe Harbor", frozenset({"Safe Harbor", "5 year"}))
     told = re.findall(r"<text[^>]*>([^<]*)</text>", image.decode())

@@ -35,6 +35,7 @@ def test_heritage_lattices_are_sharp_svg_that_fits(sizes: tuple[int, ...]) -> No
         assert len(markdown_image(image, "the lattice")) <= 50_000
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("sizes", "names"),
     [
@@ -240,6 +241,7 @@ def test_same_data_same_bytes() -> None:
     assert neighbor_attack_figure(rows) == neighbor_attack_figure(rows)
 
 
+@pytest.mark.matrix
 def test_pyplot_is_never_loaded() -> None:
     program = (
         "import sys; from deid_assets.figures.figures import neighbor_attack_figure as draw; "

@@ -29,6 +29,7 @@ def drawing(points: int, title: str = "") -> bytes:
     return rendered(figure)
 
 
+@pytest.mark.matrix
 def test_a_small_figure_is_svg_and_a_large_one_png_that_fits() -> None:
     small, large = drawing(10), drawing(3_000)
     assert (media_type(small), media_type(large)) == ("image/svg+xml", "image/png")
@@ -42,6 +43,7 @@ def test_what_fits_in_no_form_is_an_error() -> None:
             rendered(figure, largest=600)
 
 
+@pytest.mark.matrix
 def test_same_drawing_same_bytes_without_date_or_creator() -> None:
     assert drawing(10) == drawing(10)
     assert drawing(3_000) == drawing(3_000)

@@ -22,6 +22,7 @@ def ground(tmp_path_factory) -> Ground:
     return Ground.prepared(tmp_path_factory.mktemp("malformed"))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("title", HANDFUL)
 def test_a_broken_delivery_comes_to_what_it_should(ground, title):
     outcome = ground.tried(BY_TITLE[title])

@@ -65,6 +65,7 @@ def test_rows_digest_is_the_same_for_a_table_a_select_and_bound_values(connectio
         assert rows_digest(store, table) == rows_digest(store, Query("SELECT range AS n FROM range(?)", (1000,)))
 
 
+@pytest.mark.matrix
 def test_rows_digest_spans_many_fetches(connection):
     rows = "SELECT range % 7 AS n FROM range(450_000)"
     assert rows_digest(connection, rows) == rows_digest(connection, f"SELECT * FROM ({rows}) ORDER BY n DESC")

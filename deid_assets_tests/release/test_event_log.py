@@ -219,6 +219,7 @@ class TestWitness:
         log.run(claims, candidate, check())
         assert log.problems() == []
 
+    @pytest.mark.matrix
     def test_a_long_history_is_read_to_its_end(self, log):
         log.run(claims, candidate, check())
         for _ in range(45):

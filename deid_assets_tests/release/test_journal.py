@@ -94,6 +94,7 @@ class TestChain:
         with pytest.raises(ReleaseError, match="does not tell what happened"):
             of_three(tmp_path).append(event, about, KEY, TIME)
 
+    @pytest.mark.matrix
     def test_a_crash_at_any_byte_is_mended(self, tmp_path):
         file = of_three(tmp_path)
         before, head = file.path.read_bytes(), file.head_path.read_bytes()

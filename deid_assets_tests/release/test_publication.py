@@ -268,6 +268,7 @@ def test_releases_in_the_making_at_once_have_different_numbers_and_publish_in_an
     assert all(verify(releases.path("heritage", n), releases.key.public, releases.registry.path).ok for n in (1, 2))
 
 
+@pytest.mark.matrix
 def test_many_publish_at_once(releases):
     failed = []
 

@@ -131,6 +131,7 @@ def test_noise_repeats_for_a_delivery_and_is_drawn_anew_for_another(tables):
     assert sum(first[name] != other[name] for name in first) > 0.6 * len(first)
 
 
+@pytest.mark.matrix
 def test_two_policies_over_one_delivery_have_independent_noise_where_they_count_differently(tables):
     one = policy_with()
     other = policy_from(changed(SMALL, removal__newborn_days=27, title="Another title"))
@@ -423,6 +424,7 @@ def test_a_draw_that_was_published_twice_is_no_second_look():
     assert found == [0, 0, 2]
 
 
+@pytest.mark.matrix
 def test_an_attacker_with_both_tables_names_no_count_that_passes_more_often_than_not():
     """Counts of 1 to 10, each beside its noise: the likeliest count is right in at most half of the pairs that pass."""
     draws = np.random.default_rng(5)
@@ -503,6 +505,7 @@ def store_in(tmp_path: Path) -> Table:
     return Table(tmp_path / "store.duckdb", "counts", "published_counts")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("counts", [{}, {"protection": "masked"}, {"claims_per_member": 100}])
 def test_files_that_hold_what_the_gate_counts_pass(tables, staging: Staging, tmp_path, counts):
     policy = policy_with(**counts)
@@ -516,6 +519,7 @@ def test_files_that_hold_what_the_gate_counts_pass(tables, staging: Staging, tmp
     }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
@@ -552,6 +556,7 @@ def test_a_staged_file_that_is_changed_afterwards_is_refused(tables, staging: St
 # Attackers
 
 
+@pytest.mark.matrix
 def test_nobody_tells_from_repeats_or_another_delivery_whether_one_member_is_in_it():
     """The advantage of the best attacker, who knows all others, over guessing: within the bound that the budget states."""
     policy = policy_with()

@@ -122,6 +122,7 @@ def test_who_opted_out_since_is_on_no_list_of_the_temporary_home(home):
         assert again.opt_outs.withdrawn == ("member 32",)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("text", ["{}", "[]", "no JSON", '{"hierarchies": {}}'])
 def test_a_policy_that_cannot_be_made_again_is_an_error(home, text, monkeypatch):
     write_policy(home.policies, SMALL)
@@ -132,6 +133,7 @@ def test_a_policy_that_cannot_be_made_again_is_an_error(home, text, monkeypatch)
     assert not (home.store / FOLDER).exists()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("ending", ["json", "members"])
 def test_an_earlier_release_that_is_not_known_any_more_is_an_error(home, ending):
     (home.store / "manifests" / "small" / f"0001.{ending}").unlink()

@@ -136,6 +136,7 @@ def test_an_approved_release_verifies_and_its_audit_is_in_order(pipeline, tmp_pa
     assert code == ERROR and "published already" in printed
 
 
+@pytest.mark.matrix
 def test_an_approved_release_is_told_to_a_lineage_endpoint_once(pipeline, monkeypatch):
     with listening() as (url, endpoint):
         monkeypatch.setenv("OPENLINEAGE_URL", url)

@@ -255,6 +255,7 @@ SEEN_BY_DEFAULT = (
 """The others are states of the release that `release/test_verification.py` and `release/test_lineage.py` find, too."""
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "harm", [pytest.param(harm, marks=[] if harm in SEEN_BY_DEFAULT else pytest.mark.matrix) for harm in HARM]
 )
@@ -271,6 +272,7 @@ def test_harm_is_found_and_told(published, tmp_path, harm):
         assert not document["in_order"] and any(sentence in problem for problem in document["problems"])
 
 
+@pytest.mark.matrix
 def test_an_adopted_policy_that_was_changed_is_named(published, tmp_path):
     root = tmp_path / "deid"
     shutil.copytree(published.pipeline.home.root, root)

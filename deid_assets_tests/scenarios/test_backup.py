@@ -69,6 +69,7 @@ def remembered(home: Home) -> dict[str, bytes]:
 
 
 class TestTheSameHome:
+    @pytest.mark.matrix
     def test_it_remembers_everything(self, home, backup, owner):
         before = remembered(home)
         modes = {name: (home.root / name).stat().st_mode for name in before}
@@ -157,6 +158,7 @@ class TestRefused:
         assert deid_here(home.root, "member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")[0] == PUBLISHED
         self.refused(home, "this home has decided more since the backup was made, such as an opt-out", backup, owner)
 
+    @pytest.mark.matrix
     @pytest.mark.parametrize("file", ["releases/registry.jsonl", "keys/journal.head", "store/journal.jsonl"])
     def test_one_of_which_a_damaged_home_cannot_tell_whether_it_is_older(self, home, backup, owner, file, tmp_path):
         assert deid_here(home.root, "member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")[0] == PUBLISHED
@@ -211,6 +213,7 @@ class TestRefused:
         forgotten = [line["about"]["to"] for line in told if line["event"] == "witness" and not line["about"]["listed"]]
         assert forgotten == [str(witness), str(another)], "the journal names each that its owner does without"
 
+    @pytest.mark.matrix
     def test_a_restore_that_was_interrupted_is_done_again_before_anything_is_decided(self, home, backup, owner, tmp_path):
         """Killed when the home was moved away, and the backup not yet in its place."""
         assert deid_here(home.root, "member", "opt-out", "M000000002", "--reason", "asked")[0] == PUBLISHED
@@ -234,6 +237,7 @@ class TestRefused:
         assert deid_here(other, "backup", file, "--to", public(owner))[0] == PUBLISHED
         self.refused(home, "this home has published small/0001, the backup ends at no release", file, owner)
 
+    @pytest.mark.matrix
     @pytest.mark.parametrize("share", [0.1, 0.9, 0.9999])
     def test_one_that_was_cut(self, home, backup, owner, share):
         whole = backup.read_bytes()
@@ -252,6 +256,7 @@ class TestRefused:
         assert code == ERROR and "the list of opt-outs" in unwrapped(printed), printed
         assert not list(tmp_path.glob("*x.age*"))
 
+    @pytest.mark.matrix
     @pytest.mark.parametrize(
         "lost",
         ["store/manifests/small/0001.rows.parquet", "store/manifests/small/0001.members", "releases/small/0001/report.html"],

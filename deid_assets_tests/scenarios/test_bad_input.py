@@ -117,6 +117,7 @@ FAULTS = [*WHOLE_FILES, *ROWS]
 SEEN_BY_DEFAULT = (WHOLE_FILES[0], ROWS[0])
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "fault",
     [pytest.param(fault, id=fault.name, marks=[] if fault in SEEN_BY_DEFAULT else pytest.mark.matrix) for fault in FAULTS],
@@ -130,6 +131,7 @@ def test_a_broken_delivery_is_refused_with_file_column_lines_and_rule(bad_home, 
         assert text in summary.reasons[0], summary.reasons
 
 
+@pytest.mark.matrix
 def test_a_refused_delivery_leaves_the_last_intake_as_it_was(bad_home, tmp_path):
     """The same delivery, sent again and broken: what was taken in before stays."""
     folder = good_tables(tmp_path / "again")
@@ -140,6 +142,7 @@ def test_a_refused_delivery_leaves_the_last_intake_as_it_was(bad_home, tmp_path)
     assert bad_home.table("again", "claims").frame("claim_id").equals(before)
 
 
+@pytest.mark.matrix
 def test_rows_up_to_the_share_allowed_are_quarantined_and_counted(bad_home, tmp_path):
     broken = [claim(100, day=VALUE), claim(101, member=VALUE), claim(102, los="-1"), claim(103, dx=VALUE)]
     rows = [claim(n) for n in range(100)] + broken

@@ -400,6 +400,7 @@ class TestAttributes:
         refused(summary, "column Copied: ")
         assert "somebody" not in " ".join(summary.reasons)
 
+    @pytest.mark.matrix
     @pytest.mark.parametrize(
         "approval",
         [
@@ -449,6 +450,7 @@ class TestTheGate:
         deliver(pipeline.home.deliveries / KEY, [*people(), *UNUSABLE], population(scale=2))
         refused(pipeline.run(KEY, ["release"]), "changed after they were taken in", ERROR)
 
+    @pytest.mark.matrix
     def test_refuses_if_the_stored_population_was_edited(self, pipeline):
         pipeline.edit_store(KEY, "UPDATE intake.population_cells SET people = people * 10")
         refused(pipeline.run(KEY, ["release"]), "population_cells", ERROR)
@@ -457,6 +459,7 @@ class TestTheGate:
         pipeline.edit_store(KEY, """UPDATE candidate.release_people SET "Age" = '40' WHERE "Age" = '90+'""")
         refused(pipeline.run(KEY, ["release"]), "differ from those that the restricted store gives")
 
+    @pytest.mark.matrix
     def test_refuses_labels_of_another_level(self, pipeline):
         pipeline.edit_store(KEY, """UPDATE candidate.release_people SET "Age" = '97' WHERE "Age" = '90+'""")
         summary = pipeline.run(KEY, ["release"])
@@ -531,6 +534,7 @@ def test_a_second_release_that_shows_the_same_or_is_of_another_delivery_is_publi
         assert pipeline.run("later").exit_code == PUBLISHED, "eleven people are new"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("later", "check"),
     [

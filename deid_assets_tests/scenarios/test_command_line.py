@@ -79,6 +79,7 @@ def test_a_refusal_never_recommends_a_smaller_release(refused_run):
         assert word not in printed
 
 
+@pytest.mark.matrix
 def test_a_policy_from_elsewhere_is_run_at_once(tmp_path):
     """It is adopted to where the UI finds it, and its job is there in the very run that brings it."""
     file = tmp_path / "policies" / "tables.yaml"

@@ -113,6 +113,7 @@ def refused(pipeline: Pipeline, because: str, exit_code: int = REFUSED) -> None:
     assert not pipeline.releases
 
 
+@pytest.mark.matrix
 def test_the_files_the_manifest_and_the_report_show_the_same_protected_counts(pipeline, kind):
     summary = pipeline.run(KEY, ["release"])
     assert summary.exit_code == PUBLISHED, summary

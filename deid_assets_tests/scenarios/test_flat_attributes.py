@@ -203,6 +203,7 @@ class TestWhatAPersonOverrules:
         assert code == REFUSED and "together they single out more than 5% of the records" in printed, printed
         assert "Declare those that others may know as quasi-identifiers" in printed
 
+    @pytest.mark.matrix
     def test_a_review_of_all_of_them_is_told_in_the_headline(self, delivered, tmp_path):
         reviews = dict.fromkeys(("Age", "Area", "Sign", "Trade"), self.REASON)
         values = self.policy("age", "area", "sign", "trade", reviewed_attributes=reviews)
@@ -215,6 +216,7 @@ class TestWhatAPersonOverrules:
         assert deid_here(tmp_path / "deid", "key", "export", "--output", key)[0] == PUBLISHED
         assert said in unwrapped(deid_here(tmp_path / "deid", "verify", release, "--key", key)[1])
 
+    @pytest.mark.matrix
     def test_what_looks_like_an_identifier_needs_a_second_person(self, delivered, tmp_path):
         values = self.policy("ssn", reviewed_attributes={"Ssn": self.REASON})
         code, printed = self.ran(tmp_path / "deid", values, delivered)

@@ -60,6 +60,7 @@ def test_six_blanks_refuse_a_table_by_name_and_the_remedy_that_is_told_publishes
     assert min(Counter((row["Town"], row["Age"], row["Sex"]) for row in rows).values()) >= 7
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("joined", [None, "any"])
 def test_search_store_and_brute_force_count_the_same_classes(tmp_path, joined):
     policy = policy_from(joining(joining(FLAT, joined), joined, "age"))

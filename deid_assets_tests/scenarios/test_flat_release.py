@@ -313,11 +313,13 @@ class TestGate:
         pipeline.edit_store(KEY, "INSERT INTO candidate.release_records SELECT 'town 11', '20', 'F', 'tea' FROM range(1)")
         refused(pipeline, "the staged rows differ from those that the restricted store gives")
 
+    @pytest.mark.matrix
     def test_a_candidate_and_evidence_made_of_edited_hierarchies(self, pipeline):
         pipeline.edit_store(KEY, "UPDATE generalization.record_domains SET label = 'x' WHERE quasi_identifier = 'Town'")
         pipeline.run(KEY, ["suppressed_records", "release_records", "record_risk"])
         refused(pipeline, "record_domains: its table is not the one that was materialized", ERROR)
 
+    @pytest.mark.matrix
     def test_members_of_small_classes_who_are_not_suppressed(self, pipeline):
         pipeline.edit_store(KEY, "DELETE FROM generalization.suppressed_records")
         summary = pipeline.run(KEY, ["release_records", "record_risk"])
@@ -446,6 +448,7 @@ def test_limits_on_attribute_disclosure_gate(pipeline):
     assert (fewest >= 3) == (diversity is None) and (diversity is None or float(diversity.split(",")[0]) == fewest)
 
 
+@pytest.mark.matrix
 def test_where_even_the_coarsest_node_fails_the_run_is_refused_with_what_to_change(tmp_path):
     folder = write_people(tmp_path / "in", people(6))
     (tmp_path / "policies").mkdir()

@@ -53,6 +53,7 @@ SEEN_BY_DEFAULT = "a sex, a stay and a provider"
 """An edit of each table; `release/test_judgement.py` states it cell for cell."""
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "edit", [pytest.param(edit, marks=[] if edit == SEEN_BY_DEFAULT else pytest.mark.matrix) for edit in EDITS]
 )
@@ -80,6 +81,7 @@ def tamper(staging: Staging, name: str = "Claims.csv") -> None:
     file.write_bytes(file.read_bytes().replace(b",Y1,", b",Y2,", 1))
 
 
+@pytest.mark.matrix
 def test_all_that_is_wrong_with_the_files_is_named_at_once(pipeline, monkeypatch):
     """A CSV file tampered with, a Parquet file that holds something else, and a formula among the rows."""
     done = tamper_with_claims(monkeypatch)

@@ -268,6 +268,7 @@ def test_evidence_of_an_earlier_candidate_refuses(pipeline):
     refused(pipeline, "it judged rows other than those staged", "made from an earlier release_claims")
 
 
+@pytest.mark.matrix
 def test_a_policy_changed_after_the_assessment_refuses(pipeline):
     """What it asks for now, the gate measures itself, whatever was chosen before."""
     asked = {"AgeAtFirstClaim": 0.9}
@@ -359,6 +360,7 @@ def test_nodes_that_keep_too_little_are_not_chosen(pipeline):
 # A kernel that lies
 
 
+@pytest.mark.matrix
 def test_a_kernel_that_flags_nobody_is_found_by_the_cross_check(pipeline, monkeypatch):
     """Draws that DuckDB counts in classes of fewer than k must be flagged by the kernel, draw for draw."""
     honest = NodeComputation.measure

@@ -42,6 +42,7 @@ def with_icd10(folder: Path, members: int, every: int) -> Path:
     return tables
 
 
+@pytest.mark.matrix
 def test_no_remedy_publishes_it_and_all_are_told_the_same(delivery, tmp_path):
     said = set()
     nobody = {"code_list": None, "rare_visible_diseases": False}

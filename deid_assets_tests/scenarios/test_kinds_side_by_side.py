@@ -38,6 +38,7 @@ def measured(pipeline: Pipeline) -> tuple[dict[str, float], dict]:
     return {one["name"]: one["value"] for one in found["measurements"]}, manifest
 
 
+@pytest.mark.matrix
 def test_a_table_of_the_members_is_linked_with_their_claims(beside_claims, tmp_path):
     """The demographics of both, put together, single too many people out whom neither does."""
     pipeline, ids = beside_claims
@@ -60,6 +61,7 @@ def test_a_table_of_others_stands_beside_claims(beside_claims, tmp_path):
     assert "may only mean that identifiers are spelled otherwise" in manifest["not_compared"][CLAIMS]
 
 
+@pytest.mark.matrix
 def test_where_nothing_identifies_people_it_is_said_first_that_they_were_not_compared(beside_claims, tmp_path):
     pipeline, ids = beside_claims
     write_policy(pipeline.home.policies, changed(FLAT))

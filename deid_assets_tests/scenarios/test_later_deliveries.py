@@ -200,6 +200,7 @@ def test_a_few_newcomers_refuse(pipeline):
     assert "members of their class are new" in judged(pipeline, classes)
 
 
+@pytest.mark.matrix
 def test_an_earlier_release_with_common_members_that_kept_no_rows_refuses(pipeline):
     """As one made by an earlier version of the product: it is not known what both disclose together."""
     members = sorted(released(pipeline, KEY))[:5]
@@ -263,6 +264,7 @@ def test_a_release_of_the_same_delivery_whose_list_is_not_known_refuses(pipeline
     assert summary.exit_code == REFUSED and "it is not known which members were removed" in " ".join(summary.reasons), summary
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("harm", ["edited", *(pytest.param(harm, marks=pytest.mark.matrix) for harm in ("dropped", "emptied"))])
 def test_a_roll_that_is_not_the_one_that_was_kept_lets_nothing_pass(pipeline, harm):
     newly = sensitive(pipeline)[:30]

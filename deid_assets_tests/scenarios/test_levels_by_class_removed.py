@@ -113,6 +113,7 @@ def test_a_policy_file_with_it_is_not_adopted(tmp_path):
     assert not (home.policies / "small").exists()
 
 
+@pytest.mark.matrix
 def test_a_run_from_the_user_interface_is_refused_before_the_first_table(home):
     """Sensors and schedules start the same job."""
     with pipeline_in(home.root) as pipeline:

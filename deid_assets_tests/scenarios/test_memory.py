@@ -81,14 +81,17 @@ class TestOptOuts:
         refused(home, said, "releases")
         refused(home, said, "audit", "small/0001")
 
+    @pytest.mark.matrix
     def test_a_list_that_was_deleted(self, home):
         (home.policies / "opt_outs.jsonl").unlink()
         self.lost(home, 3)
 
+    @pytest.mark.matrix
     def test_a_list_that_was_cut(self, home):
         cut(home.policies / "opt_outs.jsonl", 2)
         self.lost(home, 2)
 
+    @pytest.mark.matrix
     def test_a_person_taken_off_by_hand(self, home):
         with open(home.policies / "opt_outs.jsonl", "a") as file:
             line = {"member_id": PEOPLE[1], "listed": False, "reason": "none", "time": "2026-01-01T00:00:00+00:00"}
@@ -103,12 +106,14 @@ class TestOptOuts:
         file.write_bytes(whole)
         in_order(home)
 
+    @pytest.mark.matrix
     def test_people_who_were_lost_can_be_entered_again(self, home):
         cut(home.policies / "opt_outs.jsonl", 2)
         for person in PEOPLE[1:]:
             assert deid_here(home.root, "member", "opt-out", person, "--reason", "again")[0] == PUBLISHED
         in_order(home)
 
+    @pytest.mark.matrix
     def test_a_list_whose_last_line_a_crash_cut_goes_on(self, home):
         file = home.policies / "opt_outs.jsonl"
         whole = file.read_bytes()
@@ -120,6 +125,7 @@ class TestOptOuts:
             in_order(home)
             assert deid_here(home.root, "member", "opt-in", "M000000004", "--reason", "misspelled")[0] == PUBLISHED
 
+    @pytest.mark.matrix
     @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
     def test_a_list_that_is_no_file(self, home, tmp_path, kind):
         file = home.policies / "opt_outs.jsonl"
@@ -156,6 +162,7 @@ class TestOptOuts:
 class TestWhoIsKnown:
     """An opt-out that matches nobody leaves nobody out."""
 
+    @pytest.mark.matrix
     @pytest.mark.parametrize(
         ("person", "said"),
         [
@@ -183,6 +190,7 @@ class TestWhoIsKnown:
         assert deid_here(home.root, "member", "opt-out", "M000000005", "--reason", "asked")[0] == PUBLISHED
         assert deid_here(home.root, "member", "opt-out", "somebody", "--reason", "asked")[0] == ERROR
 
+    @pytest.mark.matrix
     def test_in_a_home_without_deliveries_it_is_compared_with_the_first(self, tmp_path):
         home = Home(tmp_path / "deid").create()
         write_policy(home.policies, changed(FLAT, source={"kind": "flat", "file": "people.csv", "person": "secret"}))
@@ -210,6 +218,7 @@ def test_a_link_or_folder_in_the_place_of_a_file_is_named_with_a_remedy(tmp_path
 
 
 class TestRegistry:
+    @pytest.mark.matrix
     def test_a_withdrawal_that_was_cut(self, home):
         assert deid_here(home.root, "release", "withdraw", "small/0001", "--reason", "a column is odd")[0] == PUBLISHED
         cut(home.releases / "registry.jsonl", 1)
@@ -266,6 +275,7 @@ class TestFolders:
 class TestKept:
     """What later releases are compared with, and who rejected what."""
 
+    @pytest.mark.matrix
     @pytest.mark.parametrize("name", ["0001.json", "0001.members", "0001.roll", "0001.rows.parquet", "0001.certificate.json"])
     @pytest.mark.parametrize("harm", ["removed", "changed"])
     def test_what_is_kept_of_a_release(self, home, name, harm):
@@ -334,6 +344,7 @@ class TestJournal:
         (home.keys / "journal.head").unlink()
         refused(home, "it is gone: its head is named by the event log", "home", "upgrade", "--yes")
 
+    @pytest.mark.matrix
     @pytest.mark.parametrize("lines", [1, 2, 3])
     def test_one_that_was_cut(self, home, lines):
         """With the list of opt-outs cut to agree with it."""
@@ -382,6 +393,7 @@ class TestJournal:
         ):
             refused(home, "is signed by another key than this home's", *command)
 
+    @pytest.mark.matrix
     def test_an_older_one_than_the_registry(self, home):
         older = {
             file: file.read_bytes() for file in (journal_of(home), home.keys / "journal.head", home.policies / "opt_outs.jsonl")
@@ -422,6 +434,7 @@ class TestWitness:
         shutil.rmtree(home.root)
         shutil.move(older, home.root)
 
+    @pytest.mark.matrix
     def test_an_older_home_that_was_put_back(self, home, witness, older):
         self.put_back(home, older)
         refused(home, f"lacks lines that the witness {witness} knows")
@@ -435,6 +448,7 @@ class TestWitness:
         assert deid_here(home.root, "journal", "forget", witness)[0] == PUBLISHED
         in_order(home)
 
+    @pytest.mark.matrix
     def test_one_that_only_the_environment_names(self, home, witness, older, monkeypatch, tmp_path):
         elsewhere = tmp_path / "kept.head"
         shutil.copy(witness, elsewhere)
@@ -445,6 +459,7 @@ class TestWitness:
         monkeypatch.setenv("DEID_WITNESS", str(elsewhere))
         refused(home, f"lacks lines that the witness {elsewhere} knows")
 
+    @pytest.mark.matrix
     def test_two_homes_at_once(self, home, witness, older):
         second = Home(older)
         refused(
@@ -459,6 +474,7 @@ class TestWitness:
         )
         assert deid_here(home.root, "member", "opt-out", "else", "--unmatched-ok", "--reason", "asked")[0] == PUBLISHED
 
+    @pytest.mark.matrix
     def test_it_follows_every_decision(self, home, witness):
         for command in (
             ("member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked"),

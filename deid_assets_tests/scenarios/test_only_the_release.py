@@ -151,6 +151,7 @@ def test_a_release_that_waits_is_made_in_the_project_after_it_was_approved(tmp_p
     assert instance.get_latest_materialization_event(TABLE).asset_materialization.metadata["number"].value == 1
 
 
+@pytest.mark.matrix
 def test_a_broken_delivery_is_an_error_and_no_refusal(tmp_path, instance):
     """A column is missing: the intake in the home fails, and the step says why."""
     folder = good_tables(tmp_path / "wh" / "2024")

@@ -56,6 +56,7 @@ def test_an_endpoint_that_is_not_there_is_an_error_of_the_command_only(home, mon
     assert home.published_bytes() == before
 
 
+@pytest.mark.matrix
 def test_an_approval_says_what_came_of_it_and_goes_on(home, monkeypatch):
     said = io.StringIO()
     console = Console(file=said, width=300)

@@ -45,6 +45,7 @@ class TestWhatTheDaemonAsksFor:
             state_use(pipeline.home, "heritage_public", retired=True)
             yield pipeline
 
+    @pytest.mark.matrix
     def test_a_tick_of_the_sensor_queues_one_run_of_a_delivery_once_it_is_complete(self, home, tmp_path):
         inbox = tmp_path / "in"
         inbox.mkdir()

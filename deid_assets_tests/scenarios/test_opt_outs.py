@@ -82,6 +82,7 @@ def refused(home: Home, run: tuple[int, str], *texts: str) -> str:
 
 
 class TestAShareThatMatchesNobody:
+    @pytest.mark.matrix
     def test_refuses_a_list_that_was_entered_before_the_first_delivery(self, home, kind):
         for person in ("x-1", "x-2", kind.known):
             assert opt_out(home, person)[0] == PUBLISHED
@@ -114,6 +115,7 @@ class TestAShareThatMatchesNobody:
         code, printed = kind.run(home, 1)
         assert code == PUBLISHED and "1 of 1 identifiers on the home's list" in unwrapped(printed), printed
 
+    @pytest.mark.matrix
     def test_refuses_the_list_of_the_policy_in_the_same_way(self, home, kind):
         write_policy(home.policies, changed(kind.values, opt_outs={"members": ["x-1", "x-2", kind.known]}))
         said = refused(
@@ -140,6 +142,7 @@ class TestWhoeverWasDelivered:
         code, printed = kind.run(home, 6)
         assert code == REFUSED and TOO_FEW in unwrapped(printed), "what is forgotten counts as unmatched"
 
+    @pytest.mark.matrix
     def test_is_remembered_without_an_identifier(self, home, kind):
         assert opt_out(home, kind.known)[0] == PUBLISHED
         assert kind.run(home, 1 if isinstance(kind, OfClaims) else 0)[0] == PUBLISHED
@@ -190,6 +193,7 @@ class TestLookAlikes:
 
 @pytest.mark.parametrize("kind", [OfFlatTables], indirect=True)
 class TestEveryRun:
+    @pytest.mark.matrix
     def test_says_so_in_few_words_and_as_json(self, home, kind):
         write_policy(home.policies, changed(kind.values, opt_outs={"matched_at_least": 0}))
         assert opt_out(home, "x-1")[0] == PUBLISHED

@@ -108,6 +108,7 @@ def restricted_of(pipeline: Pipeline) -> dict:
 
 
 class TestOneRelease:
+    @pytest.mark.matrix
     def test_no_exact_count_follows_from_the_public_files(self, release):
         pipeline, folder = release
         rows = rows_of(folder)

@@ -42,6 +42,7 @@ def put_ages(pipeline, value: str) -> None:
     )
 
 
+@pytest.mark.matrix
 def test_a_payment_delay_that_holds_the_age_is_refused_unless_reviewed(pipeline):
     put_ages(pipeline, "p.age")
     found, refusals = leaks(pipeline, policy_from(SMALL))
@@ -74,6 +75,7 @@ def test_columns_that_single_claims_out_together_are_refused_unless_all_are_revi
     assert not found["all_attributes_singled_out"].gating and refusals == []
 
 
+@pytest.mark.matrix
 def test_every_column_is_judged_and_one_that_is_not_refuses(pipeline):
     found, _ = leaks(pipeline, policy_from(SMALL))
     assert {name.partition("/")[0] for name in found if "/" in name} == set(PASSED_ON_COLUMNS)

@@ -45,6 +45,7 @@ def prepared(tmp_path_factory) -> Path:
     return folder / "deid"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("change", CHANGES)
 def test_columns_that_change_before_the_release_are_named(prepared, tmp_path, change):
     sections, sentence = CHANGES[change]

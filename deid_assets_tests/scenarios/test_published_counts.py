@@ -136,6 +136,7 @@ def test_noise_that_was_narrower_before_is_averaged_as_it_was_and_refused(pipeli
     refused(pipeline, "chance_of_exact_count is not at most its threshold .0.6")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "statement",
     [

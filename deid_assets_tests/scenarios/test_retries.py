@@ -110,6 +110,7 @@ def attacked(pipeline: Pipeline) -> RunSummary:
     return pipeline.run(KEY, [*CHOICE, *STAGES["candidate"], "neighbor_attack"])
 
 
+@pytest.mark.matrix
 def test_a_refusal_by_chance_is_counted_and_what_is_not_coarser_is_not_tried_again(prepared, tmp_path, monkeypatch):
     """In the home that all scenarios share, where nothing is coarser; the matrix has a policy with coarser ones."""
     with copy_of(prepared, tmp_path / "deid") as pipeline:

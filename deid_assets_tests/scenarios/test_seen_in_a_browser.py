@@ -45,6 +45,7 @@ def seen(browser, screenshots, request) -> Iterator[Seen]:
         assert page.complaints == []
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("size", SIZES)
 def test_the_report_shows_its_verdict_first_fits_and_describes_its_figures(published, seen, size):
     seen.opens((published.release / "report.html").as_uri())

@@ -48,6 +48,7 @@ def home(tmp_path):
     return Home(opened("suppressed_values", tmp_path))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

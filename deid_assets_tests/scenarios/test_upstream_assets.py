@@ -126,6 +126,7 @@ def people(*firsts: int) -> list[str]:
     return sorted(f"person-{number}" for first in firsts for number in range(first, first + 10))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "form", ["duckdb", "pandas", *(pytest.param(form, marks=pytest.mark.matrix) for form in ("parquet", "csv", "arrow"))]
 )
@@ -153,6 +154,7 @@ def test_the_lineage_of_the_intake_names_the_projects_assets(tmp_path):
 MONTHS = dg.MonthlyPartitionsDefinition("2024-01-01")
 
 
+@pytest.mark.matrix
 def test_the_months_of_a_delivery_are_those_that_its_mapping_names(tmp_path, instance):
     home, warehouse = Home(tmp_path / "deid"), Warehouse(tmp_path / "wh", "duckdb")
     months = ["2024-01-01", "2024-03-01"]

@@ -136,6 +136,7 @@ def metadata_of(pipeline: Pipeline, kind: Kind, table: str) -> dict[str, dg.Meta
     return events_of(pipeline, Keys(kind.policy).published(table))[0].asset_materialization.metadata
 
 
+@pytest.mark.matrix
 def test_a_failed_check_leaves_its_stage_and_the_release_unmade(home, monkeypatch):
     kind, pipeline = home
     stage = Keys(kind.policy).asset("candidate")

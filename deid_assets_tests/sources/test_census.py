@@ -75,6 +75,7 @@ class TestLayout:
 
 
 class TestReading:
+    @pytest.mark.matrix
     def test_what_was_written_is_read(self, file):
         table = read_census(file)
         people = small_people().people
@@ -112,6 +113,7 @@ class TestReading:
         with pytest.raises(DeliveryError, match="lack the states IL, TN"):
             read_census(file, states=["MN", "TN", "IL"], races=TWO)
 
+    @pytest.mark.matrix
     def test_everybody_of_the_table_without_races(self, file):
         table = read_census(file, races={"": "all"})
         assert table.total() == read_census(file).total() and set(table.people["race"]) == {"all"}
@@ -138,6 +140,7 @@ class TestReading:
 
 
 class TestRefusals:
+    @pytest.mark.matrix
     @pytest.mark.parametrize(
         ("column", "row", "value", "message"),
         [

@@ -149,6 +149,7 @@ class TestSynthetic:
         with pytest.raises(DeliveryError, match="lack the states WA"):
             synthetic_census(ages, bands)
 
+    @pytest.mark.matrix
     def test_of_the_public_estimates(self, tmp_path):
         ages = read_single_years(public_data("census", "st-est00int-agesex.csv"), states=["MN", "WY"])
         bands = read_race_bands(public_data("census", "pop_singlerace_state.csv"), 2020)

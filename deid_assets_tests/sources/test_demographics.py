@@ -26,6 +26,7 @@ def table(spans=SPANS, races=(ALL_RACES,), places=({"state": "MN"},), people=50)
     return pd.DataFrame(rows)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("races", [tuple(RACES.values()), THREE, ()])
 def test_a_published_table_keeps_all_its_people(tmp_path, races):
     path = tmp_path / "synthetic_pct12.csv"

@@ -222,6 +222,7 @@ def test_unknown_codes_are_blanked_or_quarantined_as_the_policy_says(tmp_path):
     assert [(count.column, count.rule) for count in counts] == [("ICD9_DGNS_CD_1", "unknown diagnosis code")]
 
 
+@pytest.mark.matrix
 def test_zip_files_read_as_the_files_in_them(tmp_path):
     files = {"_2008": [beneficiary("A")], "inpatient": [stay("1", "A", "20080601", "20080603", "2")]}
     plain = take(write(tmp_path / "plain" / "in", **files))
@@ -314,6 +315,7 @@ def _inside(day: str) -> bool:
     return day[:4] in ("2008", "2009", "2010")
 
 
+@pytest.mark.matrix
 @needs_public_files
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name == "sample-2" else pytest.mark.matrix) for name in SAMPLES]
@@ -335,6 +337,7 @@ def test_the_public_samples_agree_with_a_plain_count(tmp_path, name):
         assert violations(Table(taken.store, "intake", table), contract) == {}
 
 
+@pytest.mark.matrix
 @needs_public_files
 def test_the_public_outpatient_file_agrees_with_a_plain_count(tmp_path):
     lines = Counter()

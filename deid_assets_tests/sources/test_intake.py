@@ -482,6 +482,7 @@ def test_a_diagnosis_that_was_a_number_is_not_read_as_another_code(tmp_path, wri
     assert taken.frame("quarantined_rows")["rule"].tolist() == ["unknown diagnosis code"]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("written", ["E87.6", "e86.0"])
 def test_a_dot_after_two_digits_shows_a_code_of_icd_10(tmp_path, written):
     """Without it, low potassium would be a misadventure in surgery, and a lack of water a poisoning by alcohol."""

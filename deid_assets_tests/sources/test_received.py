@@ -143,6 +143,7 @@ def test_a_log_beside_a_database_is_refused(tmp_path):
         read(folder, source("d.duckdb", "t"))
 
 
+@pytest.mark.matrix
 def test_the_rows_of_a_database_keep_their_order(tmp_path):
     wide = (
         "SELECT (range * 7919) % 300_000 AS id, 'F' AS sex, 3 AS age, 9 AS year, 'x' AS kind, -1 AS rowid FROM range(300_000)"

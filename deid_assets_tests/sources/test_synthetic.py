@@ -111,6 +111,7 @@ def test_more_burden_never_means_fewer_claims(ranks):
     assert claims.min() >= 1
 
 
+@pytest.mark.matrix
 def test_burden_ranks_are_uniform_over_the_population(delivery):
     """Whatever attributes do to a member's rank, the population keeps the published distribution."""
     mean, median, p95, p99, cut_95, cut_99 = numbers(

@@ -169,6 +169,7 @@ def test_no_columns_no_classes():
         class_sizes("rows", [])
 
 
+@pytest.mark.matrix
 def test_more_people_agree_with_brute_force(store):
     random = np.random.default_rng(5)
     rows = [

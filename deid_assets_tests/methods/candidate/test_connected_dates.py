@@ -20,6 +20,7 @@ def connected(store, rows, columns=COLUMNS):
     return store.rows(with_connected_dates(f"SELECT * FROM {table.sql}", "ServiceDate", CONNECTED))
 
 
+@pytest.mark.matrix
 def test_the_distance_is_within_the_released_one_and_no_other_column_changes():
     generator = np.random.default_rng(1)
     start = datetime.date(2008, 1, 1)

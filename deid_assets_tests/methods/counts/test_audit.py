@@ -212,6 +212,7 @@ def test_a_sum_of_cells_that_are_not_there():
         CountTables((tables.cells[0],) * 2, tables.counts[:2])
 
 
+@pytest.mark.matrix
 def test_ten_thousand_cells_with_their_sums_are_audited():
     draws = np.random.default_rng(1)
     small = draws.random((100, 98)) < 0.05

@@ -43,6 +43,7 @@ def test_the_chance_covers_that_of_averages_of_rounded_noise(repeats):
     assert chance_of_exact_average(repeats) <= chance <= chance_of_exact_average(repeats) + 0.12
 
 
+@pytest.mark.matrix
 def test_no_unbiased_combination_does_better_than_the_estimate():
     tables, draws = two_way(np.array([[20, 30], [7, 5]])), np.random.default_rng(0)
     found = [audited(tables, counts=tables.counts + np.rint(draws.normal(0, SD, len(tables.counts)))) for _ in range(3_000)]

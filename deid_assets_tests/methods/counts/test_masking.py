@@ -127,6 +127,7 @@ def test_zeros_are_shown_or_hidden():
     assert mask(tables, SmallCounts(zeros_shown=False)).shown == (95, "T", "T", 90)
 
 
+@pytest.mark.matrix
 def test_a_medium_table_is_masked_without_a_search_of_all_choices():
     draws = np.random.default_rng(3)
     small = draws.random((15, 12)) < 0.04

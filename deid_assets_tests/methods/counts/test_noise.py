@@ -148,6 +148,7 @@ def attackers_advantage(published: np.ndarray, without: np.ndarray) -> float:
     return max(abs((published >= value).mean() - (without >= value).mean()) for value in values)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("mechanism", [Mechanism.ROUNDED, Mechanism.DISCRETE])
 def test_an_attacker_gains_no_more_than_the_budget_says(mechanism):
     """Somebody is in a delivery (count 8) or not (7). Repeats add nothing; changed deliveries add what their cost says."""

@@ -121,6 +121,7 @@ class TestAdult:
         for node in levels[loss < found.loss]:
             assert (node <= failed).all(axis=1).any()
 
+    @pytest.mark.matrix
     @pytest.mark.parametrize(
         "asked",
         [

@@ -129,6 +129,7 @@ def test_flags_sizes_and_exemptions_are_equal(case, pick):
         on_both(lambda: everything_of(data_of(people, demographic_domains, history_domains), dimensions, k, node, 1100))
 
 
+@pytest.mark.matrix
 @needs_numba
 @pytest.mark.parametrize("k", [2, 100])
 @pytest.mark.parametrize("node", [(0, 0), (1, 1)])

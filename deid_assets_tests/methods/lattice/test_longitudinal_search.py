@@ -195,6 +195,7 @@ def test_without_a_candidate_nodes_that_suppression_cannot_save_are_told_from_th
     assert {result.node for result in found.nodes if result.lower <= 0.1} == {node for node in shares if shares[node] <= 0.1}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("exhaustive", [False, True])
 @pytest.mark.parametrize(("threshold", "at_most"), [(0.01, 0.05), (0.03, 0.1), (0.03, 0.4), (0.3, 0.001)])
 def test_nodes_that_need_no_more_suppressed_members_are_found_as_by_asking_every_node(

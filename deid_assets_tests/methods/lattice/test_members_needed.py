@@ -39,6 +39,7 @@ def truly_needed(shares_of_groups: np.ndarray) -> int:
     raise AssertionError("no such population")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("steepness", [0.0, 0.5, 1.0])
 def test_the_true_number_is_in_the_interval(steepness):
     groups = np.arange(1, 401.0) ** -steepness

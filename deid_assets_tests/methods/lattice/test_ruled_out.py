@@ -86,6 +86,7 @@ def few_draws(monkeypatch):
         yield
 
 
+@pytest.mark.matrix
 def test_the_same_node_is_chosen_as_without_ruling_out(monkeypatch):
     """The node, and whoever is suppressed; what is ruled out unseen would have failed by itself."""
     chosen, seen, looked_at = 0, 0, []

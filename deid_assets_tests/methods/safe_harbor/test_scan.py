@@ -1,6 +1,7 @@
 """Values that look like identifiers, and ordinary ones that do not."""
 
 import pandas as pd
+import pytest
 
 from deid_assets.methods.safe_harbor.scan import KINDS, Found, scan
 from deid_assets.store.tables import Table, write_table
@@ -61,6 +62,7 @@ PLANTED = [
 ]
 
 
+@pytest.mark.matrix
 def test_planted_values_are_counted_by_column_and_kind():
     """One column for each planted value, which two of its records hold."""
     names = [f"c{at}" for at in range(len(PLANTED))]
@@ -108,6 +110,7 @@ def test_ages_and_years_share_no_form():
     assert scanned([str(number) for number in [*range(130), *range(1900, 2030)]]) == ()
 
 
+@pytest.mark.matrix
 def test_all_diagnosis_codes_of_icd9_and_icd10_have_no_certain_kind():
     icd9 = public_data("codes", "CMS30_DESC_LONG_DX.080612.txt").read_text(encoding="latin-1").splitlines()
     icd10 = public_data("codes", "icd10cm-codes-2024.txt").read_text(encoding="latin-1").splitlines()
