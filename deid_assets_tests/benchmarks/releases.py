@@ -2,9 +2,9 @@
 
 python -m deid_assets_tests.benchmarks.releases [--desynpuf FOLDER] [--members 200000 --release 20000]
 
-The synthetic delivery with the policies for members and claims, each folder of DE-SynPUF samples in FOLDER and all of them as one
-delivery with those for DE-SynPUF, each in a new home; then ten simulated yearly deliveries. Tables show the outcome with the
-gates, what a release keeps, what its recipients may guess, and what disappearing between releases discloses.
+The synthetic delivery with the policies for members and claims; each folder of DE-SynPUF samples in FOLDER, and all of them as
+one delivery, with those for DE-SynPUF; each in a new home. Then ten simulated yearly deliveries. Tables show the outcome with
+the gates, what a release keeps, what its recipients may guess, and what disappearing between releases discloses.
 """
 
 import argparse
