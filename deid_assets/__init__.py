@@ -7,8 +7,6 @@ first used: `deid_assets.methods` works without Dagster.
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
-
 _HOMES = {
     "DeidRelease": "deid_assets.components.release",
     "Upstream": "deid_assets.embedding",
@@ -25,6 +23,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("deid_assets.version").version()
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

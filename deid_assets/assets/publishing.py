@@ -92,6 +92,7 @@ from deid_assets.sources.report import delivery_version
 from deid_assets.stages import RELEASE, STAGE_OF, stages_of
 from deid_assets.store.reading import regular_bytes
 from deid_assets.store.tables import Table, fingerprint
+from deid_assets.version import BASE
 
 REQUESTED_BY = frozenset({BACKFILL_ID_TAG, SENSOR_NAME_TAG, SCHEDULE_NAME_TAG, AUTOMATION_CONDITION_TAG, REQUESTED_TAG})
 """Tags of runs that Dagster's daemon started."""
@@ -412,7 +413,7 @@ def inputs_digest(policy: AnyPolicy, secret: Secret, delivery: Delivery, deliver
     """The keyed digest of all inputs of a release: policy, delivery, its parameters, code."""
     return secret.keyed_digest(
         "inputs", policy.hash, delivery_digest, delivery.key, json.dumps(dict(delivery.parameters), sort_keys=True),
-        deid_assets.__version__, json.dumps(dict(METHOD_VERSIONS), sort_keys=True),
+        BASE, json.dumps(dict(METHOD_VERSIONS), sort_keys=True),
     )  # fmt: skip
 
 

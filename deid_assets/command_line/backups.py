@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from deid_assets import __version__
+import deid_assets
 from deid_assets.command_line.deciding import releases_here, say_witnesses
 from deid_assets.errors import StoreError
 from deid_assets.store.home import Home
@@ -35,7 +35,7 @@ def backup(file: Path, recipient: str) -> None:
             heads = {one.head for one in recorded_releases(instance)}
             return all(entry.hash in heads for entry in releases.registry.chain().entries)
 
-        listing = back_up(releases, file, _text_of(recipient), __version__, clock.now(None), is_recorded)
+        listing = back_up(releases, file, _text_of(recipient), deid_assets.__version__, clock.now(None), is_recorded)
     say_witnesses(home)
     published = len(releases.registry.chain().entries)
     click.echo(f"{file} has {len(listing.files):,} files and {published:,} releases, in {file.stat().st_size:,} bytes.")

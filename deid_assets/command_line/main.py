@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from deid_assets import __version__
+import deid_assets
 from deid_assets.command_line.approvals import approvals, approve, reject
 from deid_assets.command_line.auditing import audit, determination, kept, lineage, reproduce
 from deid_assets.command_line.backups import backup, restore
@@ -107,8 +107,17 @@ def _errors_as_json(wanted: bool) -> Iterator[None]:
         raise
 
 
+def _say_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    # Asking the repository takes longer than all that most commands load.
+    if wanted:
+        click.echo(f"deid_assets, version {deid_assets.__version__}")
+        context.exit()
+
+
 @click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="deid_assets")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_say_version, help="Show the version and exit."
+)
 def main() -> None:
     """De-identify longitudinal health claims, and prove that a release is safe."""
 
