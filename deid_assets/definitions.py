@@ -4,6 +4,7 @@
 another home, for instance in tests, or to merge into another project.
 """
 
+import logging
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -55,6 +56,8 @@ from deid_assets.schemas import contracts_of
 from deid_assets.stages import RELEASE, STAGE_OF, renamed_inputs
 from deid_assets.store.home import Home
 
+_LOG = logging.getLogger(__name__)
+
 # `partitions_def` on checks is a preview feature, `data_version` of outputs a beta feature. pyproject.toml pins the
 # version of Dagster with which both were verified.
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
@@ -99,8 +102,7 @@ def build_definitions(
     """
     home = home or Home.here()
     given = dict(policies) if isinstance(policies, Mapping) else {}
-    read = given or (policies_in_use(home) if policies is None else policies_in(home.policies))
-    chosen = [read[name] for name in (read if policies is None else policies)]
+    chosen = list(given.values()) or _chosen(home, policies)
     workplace = Workplace(str(home.root), MappingProxyType(given))
     uses = uses_in(home)
     parts = [PolicyParts.of(policy, Keys(policy.name), fresh_days=_use(uses, policy).fresh_days) for policy in chosen]
@@ -120,6 +122,17 @@ def build_definitions(
         schedules=automated.schedules,
         resources=resources_of(workplace, [part.keys for part in parts] or [Keys("")]),
     )
+
+
+def _chosen(home: Home, names: Collection[str] | None) -> list[AnyPolicy]:
+    """The policies with these names, or all that are in use; the log says which of those cannot be used, and why."""
+    if names is not None:
+        known = policies_in(home.policies)
+        return [known.called(name) for name in names]
+    used = policies_in_use(home)
+    for why in used.unusable.values():
+        _LOG.warning("%s", why)
+    return list(used.values())
 
 
 def _use(uses: Mapping[str, Use], policy: AnyPolicy) -> Use:

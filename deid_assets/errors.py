@@ -31,6 +31,10 @@ class ReleaseError(DeidError):
     """A release cannot be written, found or verified."""
 
 
+class NewerHomeError(ReleaseError):
+    """A home of a later format than this code knows."""
+
+
 class RefusedError(DeidError):
     """Privacy is not protected well enough; assets turn it into a refusal of the run."""
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from dagster._utils.schedules import is_valid_cron_string
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.kinds import AnyPolicy
-from deid_assets.policy.loading import SHIPPED, policies_in
+from deid_assets.policy.loading import SHIPPED, Policies, policies_in
 from deid_assets.release.journal.comparison import Remembered
 from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.store import durable
@@ -110,20 +109,24 @@ def retired_in(home: Home) -> set[str]:
     return stated | Remembered.of(HomeJournal(home).file.read()).retired
 
 
-def policies_in_use(home: Home) -> dict[str, AnyPolicy]:
-    """The policies in use, by name: the default, those of the home, and those that were run or adopted; none retired.
+def policies_in_use(home: Home) -> Policies:
+    """The policies in use: the default, those of the home, and those that were run or adopted; none retired.
 
     Raises
     ------
     PolicyError
-        If a policy is invalid, or two different policies share a name.
+        If what was stated about the use of policies, or the list of members who opted out, cannot be read.
     """
     uses = uses_in(home)
     known = policies_in(home.policies)
     own = {name for name, policy in known.items() if policy.origin.folder.path != SHIPPED.absolute()}
     run = {folder.name for folder in home.store.iterdir() if folder.is_dir()} if home.store.is_dir() else set()
-    wanted = ({DEFAULT_POLICY} | own | run | set(uses)) - retired_in(home)
-    return {name: policy for name, policy in known.items() if name in wanted}
+    retired = retired_in(home)
+    wanted = ({DEFAULT_POLICY} | own | run | set(uses)) - retired
+    return Policies(
+        {name: policy for name, policy in known.items() if name in wanted},
+        {name: why for name, why in known.unusable.items() if name not in retired},
+    )
 
 
 @contextmanager

@@ -90,30 +90,46 @@ def home_group() -> None:
 @home_group.command("upgrade")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def home_upgrade(yes: bool) -> None:
-    """Begin the journal of a home that decided something before there were journals.
+    """Bring a home that an earlier version made to the newest format. A copy of it is kept beside it.
 
-    Who opted out, and what the registry lists, is taken as it is now. Refused where anything names the head of a journal: the
-    home had one, and it has to be put back.
+    A home that decided something before there were journals gets one. Who opted out, and what the registry lists, is taken as
+    it is now. Refused where anything names the head of a journal: the home had one, and it has to be put back. Releases stay
+    as they are: all commands read those of every version.
     """
     from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
+    from deid_assets.release.backup import keep_copy
     from deid_assets.release.event_log import recorded_releases
+    from deid_assets.release.journal.chain import NEWEST, NO_JOURNAL
+    from deid_assets.release.registry import clock
 
     releases = releases_here()
-    prepare_dagster_home(releases.home)
-    with dagster_instance(releases.home) as instance:
-        named = ["the event log"] if any(one.journal is not None for one in recorded_releases(instance)) else []
-    with releases.locked():
-        if releases.journal.file.read().lines:
-            click.echo("The home is up to date.")
-            return
-        releases.journal.require_none(named)
-    found = releases.journal.found()
-    click.echo(
-        f"The journal begins with {len(found.chain.lines):,} lines of the registry, {len(found.opted_out):,} people who opted "
-        f"out, and {len(found.waiting):,} releases that wait. What was lost before is not noticed any more."
-    )
+    before = releases.journal.format
+    if before == NEWEST:
+        click.echo(f"The home is up to date: it has format {NEWEST}.")
+        return
+    named: list[str] = []
+    if before == NO_JOURNAL:
+        prepare_dagster_home(releases.home)
+        with dagster_instance(releases.home) as instance:
+            named = ["the event log"] if any(one.journal is not None for one in recorded_releases(instance)) else []
+        with releases.locked():
+            releases.journal.require_none(named)
+        found = releases.journal.found()
+        click.echo(
+            f"The journal begins with {len(found.chain.lines):,} lines of the registry, {len(found.opted_out):,} people who "
+            f"opted out, and {len(found.waiting):,} releases that wait. What was lost before is not noticed any more."
+        )
     if not yes:
-        click.confirm("Begin it?", abort=True)
-    releases.begin_journal(named)
+        click.confirm(f"Bring the home from format {before} to {NEWEST}?", abort=True)
+    with releases.locked():
+        kept = keep_copy(releases.home, clock.now(None).replace(":", ""))
+    if before == NO_JOURNAL:
+        releases.begin_journal(named)
+        click.echo("The journal has begun: store/journal.jsonl. Keep its head elsewhere with `deid journal head --to FILE`.")
+    else:
+        with releases.deciding() as journal:
+            journal.upgrade(releases.key)
     say_witnesses(releases.home)
-    click.echo("The journal has begun: store/journal.jsonl. Keep its head elsewhere with `deid journal head --to FILE`.")
+    click.echo(
+        f"The home has format {NEWEST}. As it was before, it is kept in {kept}, with its keys: remove it when all is well."
+    )

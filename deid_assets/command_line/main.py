@@ -340,8 +340,12 @@ def policy_list() -> None:
 
     home = Home.here()
     used = policies_in_use(home)
-    for found in policies_in(home.policies).values():
+    known = policies_in(home.policies)
+    for found in known.values():
         click.echo(f"{'*' if found.name in used else ' '} {found.name:24} {found.title}")
+    for name, why in known.unusable.items():
+        click.echo(f"! {name:24} cannot be used")
+        click.echo(why, err=True)
 
 
 @policy.command("pool")
@@ -426,7 +430,8 @@ def policy_retire(name: str) -> None:
     from deid_assets.automation.in_use import policies_in_use
 
     home = Home.here().create()
-    if name not in policies_in_use(home):
+    used = policies_in_use(home)
+    if name not in {*used, *used.unusable}:
         raise PolicyError(f"{name} is not in use; `deid policy list` shows which policies are")
     retire_here(releases_here(home), name)
     say_witnesses(home)

@@ -155,31 +155,49 @@ def files_in(folder: Path) -> Iterator[PolicyText]:
             yield PolicyText(path)
 
 
-def texts_in(folder: Path) -> Iterator[PolicyText]:
-    """Yield the policies of a folder in order: YAML files, and adopted policies.
+@dataclass(frozen=True)
+class NoText:
+    """A folder among those of adopted policies that is none: its record cannot be read, or it has YAML and no record.
 
-    Raises
-    ------
-    PolicyError
-        If a record cannot be read, or if a sub-folder without a record contains YAML, which would never be read.
+    Attributes
+    ----------
+    name
+        Of the folder, which is that of the policy.
+    why
+        What is wrong, and what to do.
     """
+
+    name: str
+    why: str
+
+
+def texts_in(folder: Path) -> Iterator[PolicyText | NoText]:
+    """Yield the policies of a folder in order: YAML files, and adopted policies."""
     yield from files_in(folder)
     for path in _entries(folder):
         if path.suffix in ENDINGS or not path.is_dir():
             continue
         if (path / RECORD).exists() or (path / RECORD).is_symlink():
-            record = record_of(path)
-            if record.policy != path.name:
-                raise PolicyError(
-                    f"adopted policy {path}: its record belongs to another policy; remove the folder, and adopt the policy "
-                    "again"
-                )
-            yield PolicyText(path, record)
+            yield _adopted(path)
         elif any(entry.suffix in ENDINGS for entry in path.iterdir()):
-            raise PolicyError(
+            yield NoText(
+                path.name,
                 f"folder {path} contains YAML files but no adopted policy: put a policy file into {folder} itself, or adopt "
-                "it with `deid run --policy FILE`"
+                "it with `deid run --policy FILE`",
             )
+
+
+def _adopted(path: Path) -> PolicyText | NoText:
+    try:
+        record = record_of(path)
+    except PolicyError as error:
+        return NoText(path.name, str(error))
+    if record.policy != path.name:
+        return NoText(
+            path.name,
+            f"adopted policy {path}: its record belongs to another policy; remove the folder, and adopt the policy again",
+        )
+    return PolicyText(path, record)
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -1,6 +1,7 @@
 """Read policies from files: find them by name, validate them, and report all problems at once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.adopted import PolicyText, files_in, text_at, text_digest, texts_in
+from deid_assets.policy.adopted import NoText, PolicyText, files_in, text_at, text_digest, texts_in
 from deid_assets.policy.base import Origin, ReleasePolicy
 from deid_assets.policy.cohort import CohortPolicy, cohort_problems
 from deid_assets.policy.files import Folder
@@ -43,7 +44,9 @@ _WITHOUT_FILES: dict[tuple[Path, bool, bytes], AnyPolicy] = {}
 _KEPT = 32
 
 
-def _loaded(text: PolicyText) -> AnyPolicy:
+def _loaded(text: PolicyText | NoText) -> AnyPolicy:
+    if isinstance(text, NoText):
+        raise PolicyError(text.why)
     content = text.content()
     known = (text.path.absolute(), text.record is None, content)
     policy = _WITHOUT_FILES.get(known)
@@ -120,16 +123,55 @@ def shipped_policies() -> tuple[Path, ...]:
     return tuple(text.path for text in files_in(SHIPPED))
 
 
-def policies_in(*folders: Path) -> dict[str, AnyPolicy]:
-    """Return the policies that ship and those in the given folders (YAML files and adopted policies), by name.
+@dataclass(frozen=True, eq=False)
+class Policies(Mapping[str, AnyPolicy]):
+    """The policies that ship and those in some folders, YAML files and adopted ones, by name.
+
+    Attributes
+    ----------
+    usable
+        What the mapping has.
+    unusable
+        Why each of the others cannot be used, by its name or, where it has none that can be read, that of its file. One that
+        cannot be used stops no other.
+    """
+
+    usable: Mapping[str, AnyPolicy]
+    unusable: Mapping[str, str]
+
+    def __getitem__(self, name: str) -> AnyPolicy:
+        return self.usable[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.usable)
+
+    def __len__(self) -> int:
+        return len(self.usable)
+
+    def called(self, name: str) -> AnyPolicy:
+        """Return a policy.
+
+        Raises
+        ------
+        PolicyError
+            If it cannot be used, or does not exist.
+        """
+        if name in self:
+            return self[name]
+        raise PolicyError(self.unusable.get(name) or f"there is no policy '{name}'; policies: {', '.join(sorted(self))}")
+
+
+def policies_in(*folders: Path) -> Policies:
+    """Return the policies that ship and those in the given folders.
 
     Raises
     ------
     PolicyError
-        If a policy is invalid, or two different policies share a name, which would make asset keys ambiguous.
+        If the list of members who opted out of all releases cannot be read, which concerns every policy.
     """
     members = withdrawn_members(folders)
-    return {name: _without(members, policy) for name, policy in _by_name(_texts(folders)).items()}
+    found = _by_name(_texts(folders))
+    return Policies({name: _without(members, policy) for name, policy in found.items()}, found.unusable)
 
 
 def applying_opt_outs(policy: AnyPolicy, *folders: Path) -> AnyPolicy:
@@ -157,39 +199,52 @@ def policy_called(name: str, *folders: Path) -> AnyPolicy:
     PolicyError
         If it does not exist, its text is invalid, or two different policies share this name.
     """
-    found = _by_name(text for text in _texts(folders) if _name_in(text) == name)
+    found = _by_name(text for text in _texts(folders) if _name_of(text) == name)
     if name not in found:
-        raise PolicyError(f"policy '{name}' no longer exists; was its file removed or renamed?")
+        raise PolicyError(found.unusable.get(name) or f"policy '{name}' no longer exists; was its file removed or renamed?")
     return applying_opt_outs(found[name], *folders)
 
 
 def is_in(folder: Path, name: str) -> bool:
     """Whether a folder has a policy of this name, as a YAML file or adopted; those that ship do not count."""
-    return any(_name_in(text) == name for text in texts_in(folder))
+    return any(_name_of(text) == name for text in texts_in(folder))
 
 
 def policy_file_called(name: str, folder: Path) -> Path | None:
     """Return the YAML file in a folder whose policy has this name; None if there is none."""
-    return next((text.path for text in files_in(folder) if _name_in(text) == name), None)
+    return next((text.path for text in files_in(folder) if _name_of(text) == name), None)
 
 
-def _name_in(text: PolicyText) -> Any:
+def _name_of(text: PolicyText | NoText) -> str:
+    """The name that a policy states or, where that cannot be read, the name of its file."""
+    if isinstance(text, NoText):
+        return text.name
     if text.record is not None:
         return text.record.policy
-    values = _parsed(text, text.content()).values
-    return values.get("policy") if isinstance(values, Mapping) else None
+    try:
+        values = _parsed(text, text.content()).values
+    except PolicyError:
+        return text.name
+    name = values.get("policy") if isinstance(values, Mapping) else None
+    return name if isinstance(name, str) else text.name
 
 
-def _by_name(texts: Iterable[PolicyText]) -> dict[str, AnyPolicy]:
+def _by_name(texts: Iterable[PolicyText | NoText]) -> Policies:
     found: dict[str, tuple[PolicyText, AnyPolicy]] = {}
+    unusable: dict[str, str] = {}
     for text in texts:
-        policy = _loaded(text)
-        other = found.get(policy.name)
+        name = _name_of(text)
+        try:
+            policy = _loaded(text)
+        except PolicyError as error:
+            unusable[name] = str(error)
+            continue
+        other = found.get(name)
         if other is not None and other[1].hash != policy.hash:
-            places = f"{other[0].path.name} and {text.path.name}"
-            raise PolicyError(f"two policies are called {policy.name}: {places}; rename one")
-        found.setdefault(policy.name, (text, policy))
-    return {name: policy for name, (_, policy) in found.items()}
+            unusable[name] = f"two policies are called {name}: {other[0].path.name} and {text.path.name}; rename one"
+        found.setdefault(name, (text, policy))
+    # A name that stands for more than one text stands for none: nobody could tell which of them decided.
+    return Policies({name: policy for name, (_, policy) in found.items() if name not in unusable}, unusable)
 
 
 def policy_by_name(name: str, extra_folders: Iterable[Path] = ()) -> AnyPolicy:
@@ -215,15 +270,15 @@ def policy_by_name(name: str, extra_folders: Iterable[Path] = ()) -> AnyPolicy:
                 return applying_opt_outs(found, *extra_folders)
             suggestion = f"; did you mean {found.name}?"
     policies = policies_in(*extra_folders)
-    if name in policies:
-        return policies[name]
+    if name in {*policies, *policies.unusable}:
+        return policies.called(name)
     raise PolicyError(
-        f"there is no policy '{name}'{suggestion or did_you_mean(wanted, policies)}; policies: {', '.join(sorted(policies))}, "
-        "or the path of a YAML file"
+        f"there is no policy '{name}'{suggestion or did_you_mean(wanted, policies)}; policies: "
+        f"{', '.join(sorted(policies))}, or the path of a YAML file"
     )
 
 
-def _texts(folders: Iterable[Path]) -> tuple[PolicyText, ...]:
+def _texts(folders: Iterable[Path]) -> tuple[PolicyText | NoText, ...]:
     return (*files_in(SHIPPED), *(text for folder in folders for text in texts_in(folder)))
 
 

@@ -27,6 +27,8 @@ _EXPECTED = {
     "mapping_type": "a table of keys and values",
     "finite_number": "a finite number",
 }
+_RENAMED = {("source", "first_year"): "write years: {first: ...} instead, with the same year"}
+"""Keys that earlier versions had, and what to write instead."""
 _LIMITS = {
     "greater_than": ("must be above", "gt"),
     "greater_than_equal": ("must be at least", "ge"),
@@ -57,6 +59,8 @@ def _problem(found: ErrorDetails, whole: type[BaseModel]) -> Problem:
         return Problem(path, message)
     if kind == "extra_forbidden":
         allowed = _keys(model)
+        if path in _RENAMED:
+            return Problem(path, f"this key of earlier versions is gone; {_RENAMED[path]}")
         message = f"unknown key{did_you_mean(path[-1], allowed)}; allowed: {', '.join(allowed)}"
         return Problem(without_members(path), message)
     if kind == "literal_error":

@@ -206,6 +206,33 @@ def _pack(folder: Path, names: list[str], target: BinaryIO, recipient: object) -
         pyrage.encrypt_io(source, target, [recipient])
 
 
+def keep_copy(home: Home, time: str) -> Path:
+    """Copy everything that a home needs to remain the same home to a folder beside it, not encrypted; return the folder.
+
+    Called under the lock of the folder of releases. The copy appears whole or not at all.
+
+    Parameters
+    ----------
+    time
+        Part of the folder's name.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be written.
+    """
+    to = home.root.with_name(f"{home.root.name}.before-upgrade-{time}")
+    draft = home.root.with_name(f".{home.root.name}.before-upgrade")
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        _copy_home(home, owner_only(draft))
+        os.rename(draft, to)
+        durable.sync(to.parent)
+    except OSError as error:
+        raise StoreError(f"the home cannot be copied to {to}: {error.strerror or error}; nothing was upgraded") from None
+    return to
+
+
 # Restore
 
 _WITHOUT_WITNESS = (

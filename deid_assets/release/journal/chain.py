@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
 
-from deid_assets.errors import ReleaseError
+from deid_assets.errors import NewerHomeError, ReleaseError
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.registry.chain import GENESIS
 from deid_assets.release.registry.clock import parse_time
@@ -22,9 +22,13 @@ from deid_assets.store.reading import REGISTRY_AT_MOST, SMALL_AT_MOST, kept_byte
 HEAD_FILE = "journal.head"
 HEAD_FORMAT = "deid_assets journal head 1"
 
-BEGUN, COPIED, REGISTERED, OPTED_OUT, OPTED_IN, WAITS, APPROVED, ADOPTED, RETIRED, PURGED, SECRET, WITNESS, RULES = (
+NO_JOURNAL, UNSTATED, NEWEST = 1, 2, 3
+"""Formats of a home: without a journal, with one that states no format, and with one that does. This code makes the newest, and
+reads all of them; before anything is decided in a home without a journal, one has to be begun."""
+
+BEGUN, COPIED, REGISTERED, OPTED_OUT, OPTED_IN, WAITS, APPROVED, ADOPTED, RETIRED, PURGED, SECRET, WITNESS, RULES, UPGRADED = (
     "begun", "copied", "registered", "opted out", "opted in", "waits", "approved", "policy adopted", "policy retired", "purged",
-    "secret replaced", "witness", "rules",
+    "secret replaced", "witness", "rules", "upgraded",
 )  # fmt: skip
 FIRST = (BEGUN, COPIED)
 """With which a journal begins: that of a home, and that of a temporary copy, whose releases name the journal of the home."""
@@ -42,8 +46,11 @@ EVENTS: Mapping[str, frozenset[str]] = {
     SECRET: frozenset({"people", "secret"}),
     WITNESS: frozenset({"to", "listed"}),
     RULES: frozenset({"rules", "approvers", "by"}),
+    UPGRADED: frozenset({"format", "version"}),
 }
 """What a line of each event tells."""
+_STATED = frozenset({"format", "version"})
+"""What the first line tells besides, of a journal that states the home's format, and the version of the code that began it."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,9 @@ class JournalLine(SignedByOne):
 
     def require_signed(self) -> None:
         """Refuse a line that is not signed, or does not tell what its event has to."""
-        if not isinstance(self.about, Mapping) or frozenset(self.about) != EVENTS.get(self.event):
+        told = EVENTS.get(self.event, frozenset())
+        allowed = (told, told | _STATED) if self.event == BEGUN else (told,)
+        if not told or not isinstance(self.about, Mapping) or frozenset(self.about) not in allowed:
             raise ReleaseError("does not tell what happened")
         if not self._holds(self.key, self.signature):
             raise ReleaseError("is not signed by the key that it names")
@@ -181,6 +190,8 @@ class JournalFile:
         ------
         ReleaseError
             If it is not a regular file, or cannot be read.
+        NewerHomeError
+            If it states a format that this code does not know.
         """
         content = kept_bytes(self.path, "the home's journal (store/journal.jsonl)", REGISTRY_AT_MOST)
         *texts, tail = content.split(b"\n")
@@ -190,6 +201,8 @@ class JournalFile:
             try:
                 line = _line_of(text)
                 key = _key_after(line, lines, key)
+            except NewerHomeError:
+                raise
             except ReleaseError as error:
                 return Journal(tuple(lines), f"line {position} of the home's journal {error}", tail, key)
             lines.append(line)
@@ -286,8 +299,20 @@ def _line_of(text: bytes) -> JournalLine:
         raise ReleaseError("is not a line of a journal") from None
     if line.line != text + b"\n":
         raise ReleaseError("was changed: its hash is not that of its content")
+    if line.event in (BEGUN, UPGRADED):
+        _require_known(line)
     line.require_signed()
     return line
+
+
+def _require_known(line: JournalLine) -> None:
+    """Refuse a home of a later format, whose journal may tell what this code does not understand."""
+    stated = line.about.get("format", UNSTATED)
+    if isinstance(stated, int) and stated > NEWEST:
+        raise NewerHomeError(
+            f"this home has format {stated}, of deid_assets {line.about.get('version')}; this version knows formats up to "
+            f"{NEWEST}: install that version or a later one"
+        )
 
 
 def _key_after(line: JournalLine, before: list[JournalLine], key: str) -> str:

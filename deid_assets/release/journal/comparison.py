@@ -12,6 +12,7 @@ from deid_assets.errors import ReleaseError
 from deid_assets.policy.withdrawals import FILE as OPT_OUTS
 from deid_assets.release.journal.chain import (
     ADOPTED,
+    BEGUN,
     COPIED,
     FIRST,
     OPTED_IN,
@@ -20,6 +21,8 @@ from deid_assets.release.journal.chain import (
     RETIRED,
     RULES,
     SECRET,
+    UNSTATED,
+    UPGRADED,
     WAITS,
     WITNESS,
     Journal,
@@ -79,6 +82,8 @@ class Remembered:
         Where the head is kept, too.
     adopted, retired
         By name: hash of the policy that was adopted last. Names of those that were retired since.
+    format
+        Number of the home's format.
     rules, approvers
         Digest of the rules of the home that are in force, and who may change them; empty if there are none.
     """
@@ -92,6 +97,7 @@ class Remembered:
     witnesses: list[str] = field(default_factory=list)
     adopted: dict[str, str] = field(default_factory=dict)
     retired: set[str] = field(default_factory=set)
+    format: int = UNSTATED
     rules: str = ""
     approvers: tuple[str, ...] = ()
 
@@ -105,6 +111,8 @@ class Remembered:
 
     def _read(self, line: JournalLine) -> None:
         about: Mapping = line.about
+        if line.event in (BEGUN, UPGRADED):
+            self.format = about.get("format", UNSTATED)
         if line.event == COPIED:
             self.copied_at = about["lines"]
         if line.event in (*FIRST, REGISTERED):

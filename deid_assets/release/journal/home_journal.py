@@ -11,7 +11,19 @@ from pathlib import Path
 from deid_assets.errors import DeidError, ReleaseError
 from deid_assets.policy.withdrawals import FILE as OPT_OUTS
 from deid_assets.policy.withdrawals import withdrawn_members
-from deid_assets.release.journal.chain import BEGUN, COPIED, HEAD_FILE, SECRET, WAITS, WITNESS, Journal, JournalFile
+from deid_assets.release.journal.chain import (
+    BEGUN,
+    COPIED,
+    HEAD_FILE,
+    NEWEST,
+    NO_JOURNAL,
+    SECRET,
+    UPGRADED,
+    WAITS,
+    WITNESS,
+    Journal,
+    JournalFile,
+)
 from deid_assets.release.journal.comparison import (
     FOREIGN,
     GONE,
@@ -41,14 +53,15 @@ from deid_assets.store.digests import Json, bytes_digest
 from deid_assets.store.home import Home
 from deid_assets.store.reading import SMALL_AT_MOST, kept_bytes, regular_bytes
 from deid_assets.store.tables import owner_only
+from deid_assets.version import version
 
 RULES_FILE = "rules.yaml"
 RULES_NAME = f"the rules of the home (store/{RULES_FILE})"
 """The rules of the home, in its restricted store."""
 
 UPGRADE = (
-    "this home has no journal of what it decided: begin one with `deid home upgrade`; if it had one, put store/journal.jsonl "
-    "back from a backup"
+    f"this home has no journal of what it decided: begin one with `deid home upgrade`, which brings it from format {NO_JOURNAL} "
+    f"to {NEWEST}; if it had one, put store/journal.jsonl back from a backup"
 )
 
 
@@ -80,6 +93,14 @@ class HomeJournal:
     def head(self) -> str:
         """Hash of its last line; 64 zeros while there is none."""
         return self.file.read().head
+
+    @property
+    def format(self) -> int:
+        """The format of the home (`chain.NEWEST`); a new one will have the newest."""
+        journal = self.file.read()
+        if not journal.lines:
+            return NEWEST if self._is_new() else NO_JOURNAL
+        return Remembered.of(journal).format
 
     def found(self) -> Found:
         """What the home has, as its files say."""
@@ -202,6 +223,10 @@ class HomeJournal:
         self._begin(key)
         self.catch_up(key)
 
+    def upgrade(self, key: SigningKey) -> None:
+        """Bring a home whose journal has begun to the newest format."""
+        self._append(UPGRADED, {"format": NEWEST, "version": version()}, key)
+
     def require_none(self, told_elsewhere: Iterable[str]) -> None:
         """Refuse what `begin` refuses."""
         self.file.repair()
@@ -240,7 +265,8 @@ class HomeJournal:
 
     def _begin(self, key: SigningKey) -> None:
         found = self.found()
-        self._append(BEGUN, beginning(found, secret_of(self.home) if found.opted_out else None), key)
+        about = beginning(found, secret_of(self.home) if found.opted_out else None)
+        self._append(BEGUN, about | {"format": NEWEST, "version": version()}, key)
 
     def _append(self, event: str, about: Mapping[str, Json], key: SigningKey) -> None:
         owner_only(self.home.store)
