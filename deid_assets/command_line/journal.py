@@ -130,6 +130,4 @@ def home_upgrade(yes: bool) -> None:
         with releases.deciding() as journal:
             journal.upgrade(releases.key)
     say_witnesses(releases.home)
-    click.echo(
-        f"The home has format {NEWEST}. As it was before, it is kept in {kept}, with its keys: remove it when all is well."
-    )
+    click.echo(f"The home has format {NEWEST}. As it was, with its keys, it is kept in {kept}: remove that when all is well.")

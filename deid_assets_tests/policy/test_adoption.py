@@ -138,7 +138,7 @@ class TestNamesThatLeadElsewhere:
         file = naming(home.policies, section, str(stored.relative_to(home.policies)))
         before = content(home.root)
         with pytest.raises(PolicyError, match="is in the folder of an adopted policy"):
-            policies_in(home.policies)
+            policies_in(home.policies).called(file.stem)
         with pytest.raises(PolicyError, match="is in the folder of an adopted policy"):
             bring(home, file)
         assert content(home.root) == before
@@ -287,7 +287,7 @@ class TestWhatWasAdopted:
         file.write_text(file.read_text() + " \n")
         for read in (
             lambda: policy_called("small", home.policies),
-            lambda: policies_in(home.policies),
+            lambda: policies_in(home.policies).called("small"),
             lambda: load_policy(adopted),
         ):
             with pytest.raises(PolicyError, match="not the one that was adopted"):
@@ -308,14 +308,14 @@ class TestWhatWasAdopted:
     def test_a_record_that_cannot_be_read(self, home, adopted, elsewhere, record):
         (adopted / "adopted.json").write_text(record, errors="surrogateescape")
         with pytest.raises(PolicyError, match="adopt the policy again"):
-            policies_in(home.policies)
+            policies_in(home.policies).called("small")
         bring(home, elsewhere / "small.yaml")
         assert "small" in policies_in(home.policies)
 
     def test_a_record_of_another_policy(self, home, adopted):
         adopted.rename(home.policies / "other")
         with pytest.raises(PolicyError, match="its record belongs to another policy"):
-            policies_in(home.policies)
+            policies_in(home.policies).called("other")
 
     def test_a_record_that_leaves_a_file_out(self, home, adopted):
         record = json.loads((adopted / "adopted.json").read_text())
@@ -327,4 +327,4 @@ class TestWhatWasAdopted:
         (home.policies / "mine").mkdir()
         (home.policies / "mine" / "policy.yaml").write_text("policy: mine\n")
         with pytest.raises(PolicyError, match="contains YAML files but no adopted policy"):
-            policies_in(home.policies)
+            policies_in(home.policies).called("mine")

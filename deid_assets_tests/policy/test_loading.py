@@ -391,6 +391,24 @@ class TestByName:
             "heritage_public, or the path of a YAML file"
         )
 
+    @pytest.mark.parametrize(
+        ("text", "why"),
+        [
+            ("policy: broken\nsource: {kind: tables, first_year: 2007}\n", "earlier versions is gone; write years: {first"),
+            ("policy: [", "cannot be used"),
+            ("policy: 5\n", "cannot be used"),
+            ("- a\n", "must contain sections"),
+        ],
+    )
+    def test_one_that_cannot_be_used_stops_no_other(self, tmp_path, text, why):
+        (tmp_path / "broken.yaml").write_text(text)
+        found = policies_in(tmp_path)
+        assert "heritage" in found and "broken" not in found and set(found.unusable) == {"broken"}
+        assert policy_called("heritage", tmp_path) == found["heritage"] == policy_by_name("heritage", [tmp_path])
+        for use in (found.called, lambda name: policy_called(name, tmp_path), lambda name: policy_by_name(name, [tmp_path])):
+            with pytest.raises(PolicyError, match=why):
+                use("broken")
+
     def test_one_name_means_one_policy(self, tmp_path):
         (shipped,) = (path for path in shipped_policies() if path.name == "heritage-public.yaml")
         text = shipped.read_text("utf-8")
@@ -399,7 +417,8 @@ class TestByName:
         (tmp_path / "copy.yaml").write_text(text.replace("power: 5", "power: 4"), "utf-8")
         message = "two policies are called heritage_public: heritage-public.yaml and copy.yaml; rename one"
         with pytest.raises(PolicyError, match=message):
-            policies_in(tmp_path)
+            policies_in(tmp_path).called("heritage_public")
+        assert "heritage_public" not in policies_in(tmp_path) and "heritage" in policies_in(tmp_path)
         with pytest.raises(PolicyError, match=message):
             policy_called("heritage_public", tmp_path)
 

@@ -60,8 +60,8 @@ RULES_NAME = f"the rules of the home (store/{RULES_FILE})"
 """The rules of the home, in its restricted store."""
 
 UPGRADE = (
-    f"this home has no journal of what it decided: begin one with `deid home upgrade`, which brings it from format {NO_JOURNAL} "
-    f"to {NEWEST}; if it had one, put store/journal.jsonl back from a backup"
+    "this home has no journal of what it decided: begin one with `deid home upgrade`, which brings it from format "
+    f"{NO_JOURNAL} to {NEWEST}; if it had one, put store/journal.jsonl back from a backup"
 )
 
 
