@@ -1,10 +1,9 @@
 """What `deid audit` does: read a release, the registry and the event log, compare them, and write what was found."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 
@@ -36,6 +35,7 @@ from deid_assets.release.lineage.witness import (
     check_problems,
     contract_problems,
     delivery_problems,
+    evidence_digests,
     evidence_in,
     evidence_problems,
     lineage_problems,
@@ -174,7 +174,7 @@ class _OfLog:
         delivery = published.restricted["delivery"]
         evidence = evidence_in(published.restricted)
         found += delivery_problems(self.lineage, delivery["key"], delivery_version(delivery["digest"]))
-        found += evidence_problems(self.lineage, evidence)
+        found += evidence_problems(self.lineage, evidence_digests(published.restricted))
         return found + check_problems(self.lineage, self.checks, evidence)
 
 
@@ -182,9 +182,10 @@ def derived_columns_of(published: PublishedRelease, lineage: Lineage | None) -> 
     """What each published column derives from; and why that cannot be said."""
     if lineage is None:
         return (), []
+    if published.without_dictionary:
+        return (), []
     try:
-        dictionary: Mapping[str, Any] = json.loads(regular_bytes(published.folder / DICTIONARY))
-        return derived_columns(lineage, dictionary, json.loads(published.public["policy"]["text"])), []
+        return derived_columns(lineage, published.dictionary(), json.loads(published.public["policy"]["text"])), []
     except (ReleaseError, ValueError, KeyError, TypeError):
         return (), [f"{DICTIONARY} cannot be read, so that it is not known which columns were published"]
 

@@ -38,6 +38,8 @@ def audit(release: Path, key_file: Path | None) -> None:
     click.echo(f"release {published.name} is {'NOT ' if found.problems else ''}in order")
     for note in (*found.opt_outs, NOT_LOOKED_AT):
         click.echo(note)
+    if published.without_dictionary:
+        click.echo(f"{published.without_dictionary}: what its columns derive from is not told.")
     click.echo(f"Audit (restricted)  {page}\n                    {document}")
     if found.problems:
         raise SystemExit(ERROR)
@@ -112,6 +114,8 @@ def lineage(release: Path) -> None:
 
     home, published = _published(release)
     file, sent = write_recorded_event(home, published)
+    if published.without_dictionary:
+        click.echo(f"{published.without_dictionary}: the event names its tables, and no columns.")
     click.echo(f"OpenLineage event  {file}" + ("\nSent to the endpoint." if sent else ""))
 
 

@@ -1,7 +1,7 @@
 """What `deid kept` shows: each column of a release with its level, the information kept, and its bits before and after."""
 
-import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -12,8 +12,9 @@ from deid_assets.assessments.detail import KEPT
 from deid_assets.errors import ReleaseError
 from deid_assets.figures.rendering import plain
 from deid_assets.release.lineage.published import PublishedRelease
-from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
+from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
 from deid_assets.reports.utility_content import kept_columns, measured_use
+from deid_assets.store.digests import parse_json
 from deid_assets.store.reading import regular_bytes
 
 _DAYS = "DaysInHospital"
@@ -95,9 +96,24 @@ def _level(column: Mapping[str, Any] | None, withheld: bool) -> tuple[str, str]:
     return f"{column['level']} ({names.index(column['level']) + 1} of {len(names)})", str(len(column["labels"]))
 
 
+def chosen_levels(folder: Path) -> list[tuple[str, int, int]]:
+    """Name, chosen and highest level of each dimension, from the certificate of a release; none where nothing was searched."""
+    file = folder / CERTIFICATE
+    if not file.is_file():
+        return []
+    told = parse_json(regular_bytes(file))
+    dimensions = zip(told["dimensions"], told["chosen"]["node"], strict=True)
+    return [(one["name"], level, one["highest_level"]) for one, level in dimensions]
+
+
 def print_kept(published: PublishedRelease, console: Console) -> None:
     """Print the table."""
-    dictionary = json.loads(regular_bytes(published.folder / DICTIONARY))
+    if published.without_dictionary:
+        console.print(f"{published.without_dictionary}, so that nothing tells the bits of its columns.", soft_wrap=True)
+        for name, level, highest in chosen_levels(published.folder):
+            console.print(f"  {name}: level {level} of 0 to {highest}, where 0 is the finest", highlight=False)
+        return
+    dictionary = published.dictionary()
     table = RichTable(title=f"What release {published.name} keeps", title_justify="left")
     for place, heading in enumerate(HEADINGS):
         table.add_column(heading, justify="left" if place < 2 else "right", no_wrap=place == 0)

@@ -106,12 +106,17 @@ def _identified(manifest: Mapping[str, Any], policy: Mapping[str, Any], digest: 
     return (
         ("Release", f"{manifest['policy']['name']}, number {_shown(manifest['number'])}"),
         ("Policy", f"{policy['title']} (hash of its public text {manifest['policy']['hash']})"),
-        ("Delivery", f"{manifest['delivery']['key_digest']} (keyed digest of its key)"),
+        ("Delivery", _delivery(manifest["delivery"])),
         ("Made", str(manifest["created"])),
         *_approval(manifest),
         ("Code", f"deid_assets {manifest['code_version']}"),
         ("Manifest", digest),
     )
+
+
+def _delivery(told: Mapping[str, Any]) -> str:
+    """How a manifest names the delivery; the first versions named its key."""
+    return f"{told['key_digest']} (keyed digest of its key)" if "key_digest" in told else str(told["key"])
 
 
 def _approval(manifest: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -15,6 +15,7 @@ from deid_assets.release.lineage.records import Evaluated, Materialized, Recorde
 from deid_assets.release.lineage.witness import (
     check_problems,
     delivery_problems,
+    evidence_digests,
     evidence_in,
     evidence_problems,
     lineage_problems,
@@ -61,6 +62,10 @@ def keyed(name: str, version: str) -> str:
 
 
 MANIFEST = {one.name: keyed(one.name, str(one.data_version)) for one in EVERY if one is not RELEASE}
+
+
+def digests(*evidence: Evidence) -> dict[str, str]:
+    return evidence_digests({"evidence": [item.to_json() for item in evidence]})
 
 
 class TestGraph:
@@ -140,7 +145,7 @@ class TestWitness:
         lineage = whole()
         assert lineage_problems(lineage, MANIFEST, keyed) == []
         assert delivery_problems(lineage, "2024", "version 1") == []
-        assert evidence_problems(lineage, [TOLD, evidence(asset="gate")]) == []
+        assert evidence_problems(lineage, digests(TOLD, evidence(asset="gate"))) == []
         assert check_problems(lineage, [CHECKED], [TOLD]) == []
         assert registry_problems([RecordedRelease(RELEASE, "h", 1, False)], ["h"]) == []
 
@@ -180,8 +185,8 @@ class TestWitness:
 
     def test_other_measurements_in_the_manifest_and_an_assessment_without_record(self):
         better = evidence(measurement(value=0.001, bound=0.002))
-        assert "states other measurements" in str(evidence_problems(whole(), [better]))
-        assert "no record of what it measured" in str(evidence_problems(whole(), [evidence(asset="other_attack")]))
+        assert "states other measurements" in str(evidence_problems(whole(), digests(better)))
+        assert "no record of what it measured" in str(evidence_problems(whole(), digests(evidence(asset="other_attack"))))
 
     def test_a_check_that_failed(self):
         assert "its check within did not pass" in str(check_problems(whole(), [CHECKED, replace(CHECKED, passed=False)], []))

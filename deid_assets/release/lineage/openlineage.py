@@ -19,6 +19,7 @@ from typing import Any
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release.lineage.columns import TABLES, DerivedColumn
+from deid_assets.release.registry.entries import delivery_named
 from deid_assets.sources.flat import RECORDS
 from deid_assets.store.digests import Json
 
@@ -58,7 +59,7 @@ def release_event(
     of_table: dict[str, list[DerivedColumn]] = {}
     for column in columns:
         of_table.setdefault(column.table, []).append(column)
-    delivery = manifest["delivery"]["key_digest"]
+    delivery = delivery_named(manifest["delivery"])
     sources = sorted({_field(delivery, one)["name"] for own in of_table.values() for c in own for one in c.delivered})
     return {
         "eventType": "COMPLETE",

@@ -8,6 +8,7 @@ from typing import Any
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release.cumulative import ROWS
+from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.publication.verification import MANIFEST, verify
 from deid_assets.store.digests import bytes_digest, file_digest, parse_json
 from deid_assets.store.home import Home
@@ -49,6 +50,32 @@ class PublishedRelease:
     def name(self) -> str:
         """Policy and number."""
         return f"{self.policy}/{self.number:04d}"
+
+    @property
+    def without_dictionary(self) -> str:
+        """Why it has no data dictionary, in words; empty if its manifest lists one."""
+        if any(file["path"] == DICTIONARY for file in self.public["files"]):
+            return ""
+        return (
+            f"release {self.name} has no data dictionary, because the version that made it, deid_assets "
+            f"{self.public['code_version']}, wrote none"
+        )
+
+    def dictionary(self) -> Mapping[str, Any]:
+        """The release's data dictionary.
+
+        Raises
+        ------
+        ReleaseError
+            If it has none, or it cannot be read.
+        """
+        if self.without_dictionary:
+            raise ReleaseError(self.without_dictionary)
+        try:
+            found: Mapping[str, Any] = json.loads(regular_bytes(self.folder / DICTIONARY))
+        except (ReleaseError, ValueError):
+            raise ReleaseError(f"{DICTIONARY} cannot be read, so that it is not known which columns were published") from None
+        return found
 
     def required(self) -> Mapping[str, Any]:
         """The restricted edition.

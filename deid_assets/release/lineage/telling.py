@@ -2,17 +2,16 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from deid_assets.errors import DeidError
 from deid_assets.release.lineage.columns import DerivedColumn
 from deid_assets.release.lineage.openlineage import KEY, URL, release_event, send
 from deid_assets.release.lineage.published import PublishedRelease
-from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.store import durable
 from deid_assets.store.home import Home
-from deid_assets.store.reading import regular_bytes
 from deid_assets.store.tables import owner_only
 
 SENT = "Lineage was sent to the endpoint."
@@ -36,8 +35,7 @@ def write_event(home: Home, published: PublishedRelease, columns: Iterable[Deriv
     ReleaseError
         If the endpoint does not take the event. The file is written then, too.
     """
-    dictionary = json.loads(regular_bytes(published.folder / DICTIONARY))
-    event = release_event(published.public, dictionary, columns, run)
+    event = release_event(published.public, _described_tables(published), columns, run)
     file = owner_only(home.store / "manifests" / published.policy) / f"{published.number:04d}.openlineage.json"
     with durable.locked(home.store / "manifests" / ".audit.lock"):
         durable.replace(file, json.dumps(event, indent=1).encode() + b"\n", 0o600)
@@ -45,6 +43,14 @@ def write_event(home: Home, published: PublishedRelease, columns: Iterable[Deriv
     if url:
         send(event, url, os.environ.get(KEY))
     return file, bool(url)
+
+
+def _described_tables(published: PublishedRelease) -> Mapping[str, Any]:
+    """The release's dictionary or, where its version wrote none, the names of its tables, without columns."""
+    if not published.without_dictionary:
+        return published.dictionary()
+    names = {PurePosixPath(file["path"]).stem for file in published.public["files"] if file["rows"] is not None}
+    return {"tables": {name: {"columns": []} for name in sorted(names)}}
 
 
 def problem_of_telling(name: str, tell: Callable[[], object]) -> str | None:

@@ -12,6 +12,7 @@ from deid_assets.assessments.evidence import Evidence, Measurement
 from deid_assets.errors import ReleaseError
 from deid_assets.release.lineage.graph import Lineage
 from deid_assets.release.lineage.records import Evaluated, RecordedRelease
+from deid_assets.store.digests import bytes_digest, canonical_json
 
 GATE = "gate"
 """Evidence of the release itself: it measured the staged files, and has no asset of its own."""
@@ -67,18 +68,29 @@ def delivery_problems(lineage: Lineage, key: str, version: str) -> list[str]:
     return found
 
 
-def evidence_problems(lineage: Lineage, evidence: Iterable[Evidence]) -> list[str]:
-    """Compare each assessment's measurements in the manifest with the digest that its asset left in the log."""
+def evidence_problems(lineage: Lineage, digests: Mapping[str, str]) -> list[str]:
+    """Compare each assessment's measurements in the manifest with the digest that its asset left in the log.
+
+    Parameters
+    ----------
+    digests
+        `evidence_digests` of the manifest.
+    """
     found = []
-    for item in evidence:
-        if item.asset == GATE:
+    for asset, digest in digests.items():
+        if asset == GATE:
             continue
-        made = lineage.named(item.asset)
+        made = lineage.named(asset)
         if made is None or made.evidence_digest is None:
-            found.append(f"{item.asset}: the event log has no record of what it measured")
-        elif made.evidence_digest != item.digest():
-            found.append(f"{item.asset}: the manifest states other measurements than the event log recorded")
+            found.append(f"{asset}: the event log has no record of what it measured")
+        elif made.evidence_digest != digest:
+            found.append(f"{asset}: the manifest states other measurements than the event log recorded")
     return found
+
+
+def evidence_digests(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """By asset: digest of its evidence as the restricted edition of a manifest has it, whichever version wrote it."""
+    return {item["asset"]: bytes_digest(canonical_json(item)) for item in manifest["evidence"]}
 
 
 def check_problems(lineage: Lineage, evaluations: Iterable[Evaluated], evidence: Iterable[Evidence]) -> list[str]:
@@ -137,7 +149,7 @@ def registry_problems(recorded: Iterable[RecordedRelease], hashes: Sequence[str]
 
 
 def evidence_in(manifest: Mapping[str, Any]) -> tuple[Evidence, ...]:
-    """The evidence in the restricted edition of a manifest.
+    """The evidence in the restricted edition of a manifest; before tries were counted, none named a try.
 
     Raises
     ------
@@ -145,6 +157,6 @@ def evidence_in(manifest: Mapping[str, Any]) -> tuple[Evidence, ...]:
         If it is not evidence.
     """
     try:
-        return tuple(Evidence.from_json(item) for item in manifest["evidence"])
+        return tuple(Evidence.from_json({"try_number": None} | item) for item in manifest["evidence"])
     except (KeyError, TypeError):
         raise ReleaseError("the restricted edition of the manifest contains no evidence that can be read") from None

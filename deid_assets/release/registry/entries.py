@@ -109,7 +109,7 @@ class Entry(_Line):
                 {
                     "policy": value["policy"]["name"],
                     "number": value["number"],
-                    "delivery": _delivery(value["delivery"]),
+                    "delivery": delivery_named(value["delivery"]),
                     "inputs_digest": value["inputs_digest"],
                     "manifest_digest": bytes_digest(content),
                     "previous": value["registry_previous"],
@@ -485,6 +485,6 @@ def signed_correction(key: SigningKey, reason: str, previous: str, time: str) ->
     return ClockCorrection(reason, "", previous, time).signed(key)
 
 
-def _delivery(told: Mapping) -> str:
+def delivery_named(told: Mapping) -> str:
     """The delivery as an entry names it; earlier manifests name it by its key."""
     return told["key_digest"] if "key_digest" in told else told["key"]
