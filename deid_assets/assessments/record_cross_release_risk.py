@@ -210,10 +210,15 @@ def _assessed(work: Work[Any], table: PeopleTable) -> Assessed:
         found = compared_with(policy, table.write_kept(tags), earlier.linked) if earlier.linked else []
     finally:
         drop_schema(table.beside.file, "scratch")
-    shown = {"linked_releases": pd.DataFrame(found)} if found else {}
+    measurements = linked_measurements(policy, earlier, found)
+    shown: dict[str, Any] = {"linked_releases": pd.DataFrame(found)} if found else {}
     if releases:
         shown["people_in_common"] = _in_common(releases, released)
-    return Assessed(linked_measurements(policy, earlier, found), canaries_of_people(policy), shown=shown)
+    refused = _refused(policy, earlier, measurements)
+    if refused:
+        # A check of these numbers stops the run before the gate, which says the same.
+        shown["reasons"] = [one.text for one in refused]
+    return Assessed(measurements, canaries_of_people(policy), shown=shown)
 
 
 def _in_common(releases: Sequence[EarlierRelease], released: np.ndarray | None) -> pd.DataFrame:
@@ -302,10 +307,17 @@ def linked_refusals(
     """
     measured = {one.name: one for item in evidence if item.asset == NAME for one in item.measurements}
     earlier = earlier_of(policy, releases, released)
-    found = stale_refusals(NAME, measured[EARLIER].value if EARLIER in measured else None, earlier.every, same)
+    stale = stale_refusals(NAME, measured[EARLIER].value if EARLIER in measured else None, earlier.every, same)
+    return [*stale, *_refused(policy, earlier, measured.values())]
+
+
+def _refused(policy: PeoplePolicy, earlier: Earlier, measurements: Iterable[Measurement]) -> list[Refusal]:
+    """Name the earlier releases beside which this one must not be published, why, and what to do."""
+    found = []
     for one in earlier.unknown:
-        text = f"{one.name}{_levels(one)}: {_why_unknown(policy, one)}; {_UNKNOWN}"
+        text = f"{one.name}{_levels(one)}: {_why_unknown(policy, one)}; {_what_to_do(policy, one)}"
         found.append(Refusal("not_comparable", one.name, None, None, text))
+    measured = {one.name: one for one in measurements}
     names = ", ".join(f"{one.name}{_levels(one)}" for one in earlier.linked)
     for gate in PEOPLE_GATES:
         if gate.measurement != NOT_COMPARED and gate.measurement in measured and not measured[gate.measurement].passed:
@@ -349,6 +361,13 @@ def _why_unknown(policy: PeoplePolicy, one: EarlierRelease) -> str:
     if one.person != own:
         return "another column identified its people, so nothing tells whether they are the same"
     return "it has nobody of this release, which may only mean that identifiers are spelled otherwise now"
+
+
+def _what_to_do(policy: PeoplePolicy, one: EarlierRelease) -> str:
+    """What helps where an earlier release cannot be linked; what was published cannot be taken back."""
+    if one.person is None or one.file is None:
+        return f"only a delivery of other people can follow it: {_OTHERS}"
+    return _UNKNOWN
 
 
 def _levels(one: EarlierRelease) -> str:
@@ -485,10 +504,10 @@ def _rows(planted: Sequence[PlantedPeople], release: int) -> list[tuple]:
     return rows
 
 
+_OTHERS = "if none of its people can be in this delivery, state it with the reason in releases.other_people of the policy"
 _UNKNOWN = (
-    "if none of its people can be in this delivery, state it with the reason in releases.other_people of the policy; otherwise "
-    "this delivery can be released only if both are linked, under one secret and by the same identifiers in the same column "
-    "(source.person)"
+    f"{_OTHERS}; otherwise this delivery can be released only if both are linked, under one secret and by the same identifiers "
+    "in the same column (source.person)"
 )
 _PINNED = (
     "show the columns and levels of the earlier release (releases.generalization: pinned), or allow more suppression "
