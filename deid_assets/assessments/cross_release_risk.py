@@ -337,8 +337,8 @@ def _not_comparable(earlier: Earlier) -> list[Refusal]:
         else:
             text = (
                 f"{one.name} has members of this release, and the version of deid_assets that made it kept no rows, so it is "
-                "not known what both disclose together; release members who are not in it: name those who are in opt_outs of "
-                "the policy"
+                "not known what both disclose together; release members who are not in it: name it, with the reason, in "
+                "releases.left_out of the policy"
             )
         found.append(Refusal("not_comparable", one.name, None, None, text))
     return found

@@ -30,7 +30,7 @@ class Leavers:
     Attributes
     ----------
     left
-        (n,) uint64, ascending: those who left a series of releases before.
+        (n,) uint64, ascending: those who left a series of releases before, and whom the policy leaves out (releases.left_out).
     staying
         (m,) uint64, ascending: members of releases of other deliveries who had not left, and whom rotation keeps now.
     leaving
@@ -125,7 +125,8 @@ def rotation_refusals(policy: Policy, found: NewlySensitive, returned: bool) -> 
     if returned:
         text = (
             "members are about to be released who were in an earlier release and have left for good, so that those who do not "
-            "return would stand out; run the whole job again, which leaves them out"
+            "return would stand out, or whom the policy leaves out (releases.left_out); run the whole job again, which leaves "
+            "them out"
         )
         refusals.append(Refusal(RETURNED, policy.name, None, None, text))
     return refusals

@@ -153,7 +153,7 @@ def exclusion_comparison(
     return exclusion_tables(members, claims, removed_members, seed=int.from_bytes(key[:8], "big"))
 
 
-@stage_asset(policy_sections=["sample", "rotation"], version="3")
+@stage_asset(policy_sections=["sample", "rotation", "releases"], version="4")
 def released_sample(
     context: dg.AssetExecutionContext,
     members: Table,
@@ -166,7 +166,8 @@ def released_sample(
 
     It is keyed by member, unless the policy says otherwise: deliveries and policies then share as many members as
     possible. How many are drawn, and who is left out, is random for each policy and delivery. With rotation, nobody is
-    drawn who left for good, earlier or with this delivery; others take their places.
+    drawn who left for good, earlier or with this delivery; others take their places. Nor is anybody whom the policy leaves
+    out because an earlier release has them.
     """
     policy = policies.of(context, Policy)
     sample = policy.sample

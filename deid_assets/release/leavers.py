@@ -1,4 +1,4 @@
-"""Who may not be released any more: members who left a series of releases, and those whom rotation removes now."""
+"""Who may not be released: who left a series of releases, whom rotation removes now, and whom a policy leaves out."""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from deid_assets.assessments.earlier_releases import LONGITUDINAL
 from deid_assets.assessments.membership_rotation import Leavers
+from deid_assets.errors import PolicyError
 from deid_assets.methods.disclosure.membership_changes import REMOVED
 from deid_assets.methods.disclosure.rotation import left_for_good, rotated
 from deid_assets.policy.models import Policy
@@ -31,9 +32,14 @@ def leavers(policy: Policy, earlier: Sequence[Made], secret: Secret, delivery_di
     delivery_digest
         Digest of the delivery about to be released. Releases made before its first one count as the number of its draw, so
         that another run of it, whatever became of the first, repeats the draw.
+
+    Raises
+    ------
+    PolicyError
+        If the policy leaves out the members of a release that this home does not have, or whose tags have no meaning here.
     """
     own = [made for made in earlier if made.kind == LONGITUDINAL and made.commitment == secret.commitment() and len(made.tags)]
-    left = left_for_good(_rotating_series(policy, own))
+    left = np.union1d(left_for_good(_rotating_series(policy, own)), _left_out(policy, own))
     if policy.rotation is None:
         return Leavers(left, _NOBODY, _NOBODY)
     number = next((n for n, made in enumerate(own) if made.delivery_digest == delivery_digest), len(own))
@@ -41,6 +47,18 @@ def leavers(policy: Policy, earlier: Sequence[Made], secret: Secret, delivery_di
     before = np.setdiff1d(np.unique(np.concatenate([_NOBODY, *others])), left)
     leave = rotated(before, secret.derive("rotation", str(number)), policy.rotation)
     return Leavers(left, before[~leave], before[leave])
+
+
+def _left_out(policy: Policy, own: Sequence[Made]) -> np.ndarray:
+    """(n,) uint64: tags of the members whom the policy leaves out because an earlier release has them."""
+    stated = [made for made in own if policy.releases.leaves_out(made.name)]
+    unknown = set(policy.releases.left_out) - {name for made in stated for name in (made.name, made.policy)}
+    if unknown:
+        raise PolicyError(
+            f"releases.left_out names {', '.join(sorted(unknown))}, and this home has no such release of members and claims "
+            "that was made with its secret: take the name out, or correct it; `deid releases` lists the releases"
+        )
+    return np.unique(np.concatenate([_NOBODY, *(made.tags for made in stated)]))
 
 
 def removed_before(policy: Policy, earlier: Sequence[Made], secret: Secret) -> np.ndarray:

@@ -21,6 +21,7 @@ from deid_assets.assessments.membership_rotation import (
     rotation_measurements,
     rotation_refusals,
 )
+from deid_assets.errors import PolicyError
 from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
 from deid_assets.methods.disclosure.rotation import rotated
 from deid_assets.policy.loading import policy_from
@@ -203,3 +204,36 @@ def test_policies_without_rotation_keep_their_hashes():
 )  # fmt: skip
 def test_rotation_is_refused_where_it_hides_nothing(own, reason):
     assert any(reason in one for one in refusal(**{"rotation": 0.1} | own))
+
+
+class TestLeftOut:
+    """A policy may leave out the members of an earlier release, such as one that no later one can be compared with."""
+
+    @staticmethod
+    def policy(*names: str):
+        return policy_from(public_values(releases={"left_out": dict.fromkeys(names, "Its version kept no rows to compare.")}))
+
+    def test_nobody_of_that_release_is_released_again(self, releases):
+        releases.add("2024", EVERYBODY[:1_000], rotation=None)
+        releases.add("2025", EVERYBODY[500:2_000], rotation=None)
+        found = releases.of("2026", self.policy("heritage_public/0001"))
+        assert found.contain(EVERYBODY).sum() == 1_000 and found.contain(EVERYBODY[:1_000]).all()
+        assert releases.of("2026", self.policy("heritage_public")).contain(EVERYBODY).sum() == 2_000
+        assert not releases.of("2026", PLAIN).contain(EVERYBODY).any()
+
+    def test_somebody_of_it_who_is_released_all_the_same_refuses(self, releases):
+        releases.add("2024", EVERYBODY[:10], rotation=None)
+        found = releases.of("2025", self.policy("heritage_public/0001"))
+        (refused,) = rotation_refusals(self.policy("heritage_public/0001"), None, bool(found.contain(EVERYBODY[9:11]).any()))
+        assert refused.rule == RETURNED and "releases.left_out" in refused.text
+
+    @pytest.mark.parametrize("name", ["heritage_public/0002", "other"])
+    def test_a_release_that_is_not_here_is_an_error(self, releases, name):
+        releases.add("2024", EVERYBODY, rotation=None)
+        releases.add("2024", EVERYBODY, policy="other", rotation=None, commitment="another")
+        with pytest.raises(PolicyError, match=f"releases.left_out names {name}, and this home has no such release"):
+            releases.of("2025", self.policy(name))
+
+    def test_policies_without_it_keep_their_hash(self):
+        assert policy_from(public_values(releases={})).hash == PLAIN.hash
+        assert "left_out" in self.policy("heritage_public").content()["releases"]

@@ -55,6 +55,16 @@ class Releases(OtherPeople):
         "another secret or by a version that kept no rows, each with the reason why none of their members is in this policy's "
         "deliveries; without this statement they refuse every release",
     )
+    left_out: dict[ReleaseName, Said] = Field(
+        {},
+        description="earlier releases, or policies with all of theirs, whose members this policy's releases leave out, each "
+        "with the reason. A release that cannot be compared, because the version that made it kept no rows, can only be "
+        "followed by one without its members",
+    )
+
+    def leaves_out(self, release: str) -> bool:
+        """Whether the members of a release, as policy/number, are left out."""
+        return release in self.left_out or release.partition("/")[0] in self.left_out
 
 
 class CohortReleases(OtherPeople):
