@@ -180,7 +180,7 @@ def compared_frame(passing: Sequence[Choice], kept: Kept, losses: Mapping[Node, 
     return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_COLUMNS)
 
 
-def reported_nodes(compared: pd.DataFrame) -> pd.DataFrame:
+def keeping_most(compared: pd.DataFrame) -> pd.DataFrame:
     """The rows that are reported: the node of least loss, and the three that keep most, best first."""
     shares = compared["share_of_gain_kept"]
     return compared.iloc[[0] if shares.isna().any() else _reported(shares.tolist())]
@@ -188,7 +188,7 @@ def reported_nodes(compared: pd.DataFrame) -> pd.DataFrame:
 
 def reported_frame(policy: Policy, compared: pd.DataFrame, sampled: int) -> pd.DataFrame:
     """The same for the UI, with the names of levels; rounded to the effect of 25 of the sampled members."""
-    told = reported_nodes(compared)
+    told = keeping_most(compared)
     return pd.DataFrame(
         {
             "generalization": [named(policy, parse_node(node)) for node in told["node"]],
@@ -214,7 +214,7 @@ def node_measurements(compared: pd.DataFrame, released: int, commitment: str) ->
     if not len(compared):
         return
     yield counted(COMPARED, "nodes", len(compared), None, _METHOD, _SECTION, None)
-    for row in reported_nodes(compared).itertuples():
+    for row in keeping_most(compared).itertuples():
         name = f"{PUBLISHED_NODE if row.chosen else OTHER_NODE}/{row.node}"
         yield counted(f"{name}/{LOSS}", PART_OF_LOSS, rounded_down(row.loss, released), None, _METHOD, _SECTION, None)
         for end, number, way in (

@@ -12,9 +12,9 @@ from deid_assets.assessments.nodes_by_gain import (
     Kept,
     compared_frame,
     compared_on_folds,
+    keeping_most,
     node_measurements,
     reported_frame,
-    reported_nodes,
 )
 from deid_assets.methods.utility.gains import FOLDS, REPEATS, Interval, Target, mean_losses, member_losses
 from deid_assets.methods.utility.prediction import folds_of
@@ -95,13 +95,13 @@ KEPT = Kept((0.3, 0.9, 0.1, 0.7, 0.5), {place: Interval(0.4567, 0.3333, 0.6111) 
 def test_that_of_least_loss_and_the_best_three_are_reported():
     frame = compared_frame(passing(*NODES), KEPT, LOSSES, 1)
     assert frame["chosen"].tolist() == [False, True, False, False, False]
-    assert reported_nodes(frame)["node"].tolist() == ["0,0", "1,0", "1,1", "2,1"]
+    assert keeping_most(frame)["node"].tolist() == ["0,0", "1,0", "1,1", "2,1"]
     assert frame["judged"].isna().tolist() == [False, False, True, False, False]
 
 
 def test_one_that_is_first_and_among_the_best_is_reported_once():
     kept = Kept((0.9, 0.1), {place: Interval(0.5, 0.4, 0.6) for place in (0, 1)})
-    assert reported_nodes(compared_frame(passing(*NODES[:2]), kept, LOSSES, 0))["node"].tolist() == ["0,0", "1,0"]
+    assert keeping_most(compared_frame(passing(*NODES[:2]), kept, LOSSES, 0))["node"].tolist() == ["0,0", "1,0"]
 
 
 def test_measurements_are_rounded_and_none_is_that_of_the_folds_that_chose():
