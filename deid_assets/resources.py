@@ -60,7 +60,7 @@ JOB_PREFIX = "release_"
 """A policy's main job is named after it."""
 
 POLICY_TAG = "deid/policy"
-"""Tag of a run: the name of its policy."""
+"""Tag of a run, and of a step: the name of its policy."""
 
 STORE_TAG = "deid/store"
 """Tag of a run: the policy and delivery whose store it writes."""

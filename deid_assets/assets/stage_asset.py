@@ -16,7 +16,16 @@ from deid_assets.meter import meter
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.release.public_cells import shapes_of_measurements
-from deid_assets.resources import PUBLISHED, Keys, RestrictedStore, Workplace, asset_key_of, note_own_input, policy_name
+from deid_assets.resources import (
+    POLICY_TAG,
+    PUBLISHED,
+    Keys,
+    RestrictedStore,
+    Workplace,
+    asset_key_of,
+    note_own_input,
+    policy_name,
+)
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import RELEASE, STAGE_OF, stages_of
 from deid_assets.store.guard import without_values
@@ -127,6 +136,7 @@ class StageAsset:
             ins={**ins, **(further or {})},
             deps=read_besides,
             required_resource_keys={keys.resource},
+            op_tags={POLICY_TAG: keys.policy},
         )(run if required else run_or_wait)
         return made
 
