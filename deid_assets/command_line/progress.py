@@ -80,7 +80,7 @@ class Progress:
 
     def _print_until(self, over: threading.Event) -> None:
         while not over.wait(self._every):
-            self.console.print(Text(f"  {self._line()}"), soft_wrap=True)
+            self.console.print(Text("  ") + self.line(), soft_wrap=True)
 
     def follow(self, forecast: Forecast) -> None:
         """A run begins, of which this is the forecast."""
@@ -124,13 +124,10 @@ class Progress:
             self.console.print(f"[bold]note[/bold]  {escape(text)}")
 
     def line(self) -> Text:
-        """The live line; never longer than the terminal is wide, so that it stays one."""
-        line = Text(self._line())
-        line.truncate(max(self.console.width - 4, 10), overflow="ellipsis")
-        return line
+        """Where the run is, when it ends, and how far the step is; what matters most stands first.
 
-    def _line(self) -> str:
-        """Where the run is, when it ends, and how far the step is; what matters most stands first."""
+        Never longer than the terminal is wide, so that it stays one line.
+        """
         now, step = time.monotonic(), self._step
         spent = f"{self._doing} {duration(now - self._since)}"
         if step is None or self._forecast is None:
@@ -139,7 +136,9 @@ class Progress:
             before = self._forecast.last_time(step)
             spent += f" ({before})" if before else ""
             said = [f"{self._forecast.place(step)}: {spent}", self._forecast.end(now) or "", self._told]
-        return ", ".join(one for one in said if one)
+        line = Text(", ".join(one for one in said if one))
+        line.truncate(max(self.console.width - 4, 10), overflow="ellipsis")
+        return line
 
 
 class _Live:
