@@ -19,23 +19,22 @@ SYNTHETIC_DELIVERY = "synthetic_delivery"
 """In TYPICAL: the making of the delivery, which is no step of the run."""
 
 _SECONDS = {
-    "synthetic_delivery": 13.3, "intake": 61.0, "claims_claims_keeps_contract": 9.3, "code_book": 2.1,
-    "pseudonym_crosswalk": 3.7, "eligible_claims": 23.0, "removed_members": 1.6,
-    "eligible_claims_eligible_claims_keeps_contract": 1.8, "grouped_claims": 16.6, "exclusion_comparison": 9.2,
-    "rule_needs": 1.5, "grouped_claims_grouped_claims_keeps_contract": 10.9, "claim_support_scores": 7.6,
-    "released_sample": 1.1, "truncated_claims": 43.1, "value_diversity": 1.8,
-    "truncated_claims_truncated_claims_keeps_contract": 5.4, "member_profiles": 2.9, "reachable_risk": 42.6,
-    "generalization_lattice": 57.6, "generalization_choice": 48.2, "release_claims": 20.8, "why_ledger": 88.9,
-    "analyst_questions": 21.6, "attack_sensitivity": 37.4, "attribute_disclosure": 3.2, "cohort_counts": 2.0,
-    "cross_release_risk": 1.7, "demographic_risk": 6.6, "inference_channels": 260.2, "inpatient_attack": 11.5,
-    "longitudinal_risk": 29.7, "membership_disclosure": 28.9, "neighbor_attack": 20.4, "population_estimates": 3.3,
-    "provider_graph_attack": 53.1, "voter_list_attack": 8.5, "worst_classes": 37.3, "utility": 234.3,
-    "published_counts": 1.9, "count_disclosure_audit": 1.4, "release": 272.6,
+    "synthetic_delivery": 13.3, "intake": 39.1, "claims_claims_keeps_contract": 5.3, "code_book": 1.1,
+    "pseudonym_crosswalk": 4.9, "eligible_claims": 16.5, "eligible_claims_eligible_claims_keeps_contract": 1.5,
+    "grouped_claims": 13.8, "exclusion_comparison": 15.1, "rule_needs": 1.0,
+    "grouped_claims_grouped_claims_keeps_contract": 7.7, "claim_support_scores": 7.8, "released_sample": 1.3,
+    "truncated_claims": 37.2, "value_diversity": 2.0, "truncated_claims_truncated_claims_keeps_contract": 5.5,
+    "member_profiles": 3.2, "reachable_risk": 35.8, "generalization_lattice": 48.9, "generalization_choice": 44.7,
+    "release_claims": 16.9, "why_ledger": 47.1, "analyst_questions": 11.4, "attack_sensitivity": 19.8,
+    "attribute_disclosure": 1.7, "cohort_counts": 1.1, "demographic_risk": 3.5, "inference_channels": 137.9,
+    "inpatient_attack": 6.1, "longitudinal_risk": 15.7, "membership_disclosure": 15.3, "neighbor_attack": 10.8,
+    "population_estimates": 1.7, "provider_graph_attack": 28.1, "voter_list_attack": 4.5, "worst_classes": 19.8,
+    "utility": 124.2, "published_counts": 1.0, "release": 144.5,
 }  # fmt: skip
 TYPICAL: Mapping[str, float] = MappingProxyType(_SECONDS)
 """Steps of a run of the default policy on its default delivery.
 
-`python -m deid_assets_tests.benchmarks.step_times` prints them. Only their ratios matter: a run multiplies them by its speed.
+`python -m deid_assets_tests.benchmarks.step_times` prints them; docs/benchmarks.md says how these were measured. Only their ratios matter: a run multiplies them by its speed.
 """
 
 
