@@ -34,7 +34,8 @@ _SECONDS = {
 TYPICAL: Mapping[str, float] = MappingProxyType(_SECONDS)
 """Steps of a run of the default policy on its default delivery.
 
-`python -m deid_assets_tests.benchmarks.step_times` prints them; docs/benchmarks.md says how these were measured. Only their ratios matter: a run multiplies them by its speed.
+`python -m deid_assets_tests.benchmarks.step_times` prints them; docs/benchmarks.md says how these were measured. Only their
+ratios matter: a run multiplies them by its speed.
 """
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Sequence
 
 import dagster as dg
 from dagster._core.execution.stats import StepEventStatus
@@ -73,7 +74,7 @@ def forecast_of(instance: dg.DagsterInstance, workplace: Workplace, run: dg.Dags
 
 
 def _earlier_times(
-    instance: dg.DagsterInstance, workplace: Workplace, run: dg.DagsterRun, steps: list[str]
+    instance: dg.DagsterInstance, workplace: Workplace, run: dg.DagsterRun, steps: Sequence[str]
 ) -> dict[str, float]:
     """What steps took in the newest runs on deliveries of about this size: of the same policy, else of another one."""
     ended = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED])

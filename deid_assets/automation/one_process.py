@@ -45,7 +45,7 @@ class _OneProcess(dg.Executor):
 
 @dg.executor(
     name="one_process_executor",
-    config_schema=multi_or_in_process_executor.config_schema,
+    config_schema=multi_or_in_process_executor.config_schema.as_field(),
     requirements=multi_or_in_process_executor.get_requirements,
 )
 def one_process_executor(context: InitExecutorContext) -> dg.Executor:
