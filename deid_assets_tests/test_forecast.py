@@ -23,6 +23,12 @@ def test_an_earlier_run_gives_an_estimate_at_once():
     assert told.remaining(115) == pytest.approx(25)
 
 
+def test_what_an_earlier_run_did_not_reach_is_as_much_smaller_as_what_it_reached():
+    told = Forecast(STEPS, {"p__read": 4.0, "p__search": 10.0})
+    assert told.expected["p__judge"] == pytest.approx(6.0)
+    assert told.remaining(0) == pytest.approx(20.0, rel=0.02)
+
+
 def test_without_one_nothing_is_said_until_something_is_known():
     told = Forecast(STEPS)
     told.began("p__read", 0)
@@ -72,7 +78,7 @@ def test_the_announcement_says_what_is_known():
     assert announcement(told, "p__read", 0) == f"{ANNOUNCED}step 1 of 4"
     told = Forecast(STEPS, {"p__read": 30.0})
     told.began("p__read", 0)
-    assert announcement(told, "p__read", 0) == f"{ANNOUNCED}step 1 of 4, last time 30 s, ends in about 3 min"
+    assert announcement(told, "p__read", 0) == f"{ANNOUNCED}step 1 of 4, last time 30 s, ends in about 2.5 min"
 
 
 def test_durations_are_rounded_by_at_most_a_fifth():
