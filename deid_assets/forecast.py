@@ -27,8 +27,8 @@ _SECONDS = {
     "member_profiles": 3.2, "reachable_risk": 35.8, "generalization_lattice": 48.9, "generalization_choice": 44.7,
     "release_claims": 16.9, "why_ledger": 43.6, "analyst_questions": 7.3, "attack_sensitivity": 16.8,
     "demographic_risk": 2.7, "inference_channels": 117.1, "inpatient_attack": 5.2, "longitudinal_risk": 13.4,
-    "membership_disclosure": 13.0, "neighbor_attack": 9.2, "population_estimates": 1.5, "provider_graph_attack": 23.9, "voter_list_attack": 3.8,
-    "worst_classes": 16.8, "utility": 105.4, "release": 122.7,
+    "membership_disclosure": 13.0, "neighbor_attack": 9.2, "population_estimates": 1.5, "provider_graph_attack": 23.9,
+    "voter_list_attack": 3.8, "worst_classes": 16.8, "utility": 105.4, "release": 122.7,
 }  # fmt: skip
 TYPICAL: Mapping[str, float] = MappingProxyType(_SECONDS)
 """Steps of a run of the default policy on its default delivery.
