@@ -13,6 +13,7 @@ _HOMES = {
     "build_release": "deid_assets.embedding",
     "on_new_delivery": "deid_assets.automation.conditions",
     "UnpublishedRun": "deid_assets.automation.alarms",
+    "one_process_executor": "deid_assets.automation.one_process",
     "refusal_sensor": "deid_assets.automation.alarms",
     "CsvFiles": "deid_assets.sources.upstream",
     "DuckDBTable": "deid_assets.sources.upstream",

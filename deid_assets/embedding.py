@@ -72,7 +72,7 @@ def build_release(
     """Build the definitions of a release whose deliveries are assets of this project.
 
     They set no executor. The job of the policy executes its steps in the process of its run; "Materialize" uses the
-    executor of the project, also one that gives each step a process.
+    executor of the project, such as `one_process_executor`, also one that gives each step a process.
 
     Parameters
     ----------

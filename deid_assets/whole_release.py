@@ -7,6 +7,7 @@ step here decides nothing: it passes on what the run in the home has published, 
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from deid_assets.automation.refused_runs import report_refusal
 from deid_assets.definitions import PolicyParts, resources_of
 from deid_assets.errors import PUBLISHED as IS_PUBLISHED
 from deid_assets.errors import REFUSED, REFUSED_MARK, PolicyError, ReleaseError, StoreError
+from deid_assets.forecast import ANNOUNCED
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.resources import (
     PUBLISHED,
@@ -198,6 +200,7 @@ def _run_in_home(
             clean_orphans(home, instance, lock)
             add_partition(instance, policy.name, delivery)
             context.log.info(f"the pipeline of the policy {policy.name} is run {run_id} in the home {home.root}")
+            instance.add_event_listener(run_id, partial(_pass_on, context))
             made = _executed(instance, parts, workplace, delivery, run_id, _requested(context.run))
             tag_outcome(instance, run_id, made.summary)
             _repeat_if_overtaken(context, instance, policy.name, run_id)
@@ -205,6 +208,12 @@ def _run_in_home(
             return made
         finally:
             lock.release()
+
+
+def _pass_on(context: dg.AssetExecutionContext, record: dg.EventLogEntry) -> None:
+    """Say in the project's log, too, how far the run in the home is."""
+    if not record.is_dagster_event and record.user_message.startswith(ANNOUNCED):
+        context.log.info(record.user_message)
 
 
 def _requested(run: dg.DagsterRun) -> dict[str, str]:

@@ -8,6 +8,7 @@ import deid_assets
 from deid_assets_tests.benchmarks import releases, rotation
 from deid_assets_tests.benchmarks.__main__ import Run, populations_table
 from deid_assets_tests.benchmarks.rotation import Population
+from deid_assets_tests.benchmarks.step_times import Alone, foretold
 
 DOCS = Path(deid_assets.__file__).parent / "docs"
 
@@ -53,6 +54,23 @@ def test_tables_of_releases_show_what_the_public_manifest_measures(capsys):
     ]
     refused = releases.Released("ours", Run(2, 1.0, 1.0, {}, {}, gates, None))
     assert refused.measured == {}
+
+
+def test_seconds_alone_leave_out_what_others_had_of_the_machine(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr("time.time", lambda: 0.0)
+    alone = Alone()
+    for at, running in ((10.0, 1), (20.0, 2), (30.0, 4), (40.0, 8)):
+        alone.add(at, running)
+    assert [alone.seconds(at, at + 10) for at in (0.0, 10.0, 20.0, 30.0)] == [10.0, 10.0, 5.0, 2.5]
+    assert alone.seconds(5.0, 25.0) == 17.5
+
+
+def test_what_would_have_been_foretold_after_such_a_run_is_what_was_left(capsys):
+    foretold({"p__first": (1000.0, 1050.0), "p__second": (1050.0, 1200.0)}, 10.0)
+    rows = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [row[0] for row in rows] == ["30", "60", "120", "180"]
+    assert [float(row[3]) for row in rows] == pytest.approx([float(row[1]) for row in rows], rel=0.35)
 
 
 def test_rotation_hides_who_is_newly_sensitive_where_no_rule_and_padding_do_not(capsys):

@@ -104,7 +104,8 @@ def assess(work: Work[Policy]) -> Assessed:
     interval = mean_interval(confidence_of_each(joint, section.cells))
 
     def cells() -> Iterator[Cell]:
-        for variant in variants_of(policy):
+        variants = variants_of(policy)
+        for number, variant in enumerate(variants, 1):
             started = time.monotonic()
             for most in section.powers:
                 key = work.stream_key(f"{variant.name} {most}", tried.number)
@@ -112,7 +113,8 @@ def assess(work: Work[Policy]) -> Assessed:
                     variant.knows, power.of(variant, most), key, section.trials, variant.wrong, width=variant.width
                 )
                 yield cell_of(variant.name, most, found, alpha, interval)
-            work.note(f"{variant.name.replace('_', ' ')}: {time.monotonic() - started:.1f} s")
+            said = f"{number} of {len(variants)} variants"
+            work.note(f"{said}: {variant.name.replace('_', ' ')}: {time.monotonic() - started:.1f} s")
 
     measured = sensitivity_measurements(policy, list(cells()), work.commitment, tried.number)
     kinds = dict.fromkeys(variant.knows for variant in variants_of(policy))

@@ -62,8 +62,15 @@ def assess(work: Work[Policy]) -> Assessed:
         return generator_of(work.stream_key(f"inference: {purpose}", tried.number))
 
     tables, members = linked_tables(policy, work.tables, stream("members"))
-    found = inferred(policy, rows_of(policy, tables), members, stream)
+    found = inferred(
+        policy,
+        rows_of(policy, tables),
+        members,
+        stream,
+        lambda done, of, name: work.note(f"{done} of {of} channels: {name.replace('_', ' ')}"),
+    )
     measured = inference_measurements(policy, found, members, stream, work.commitment, tried.number)
+    work.note("all channels; canaries")
     canaries = channels_of_canaries(
         policy, tables, lambda planted, people: inferred(policy, rows_of(policy, planted), people, stream)
     )

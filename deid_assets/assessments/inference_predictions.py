@@ -55,21 +55,31 @@ class Inferred:
         return {model: joined([group[model] for group in groups]) for model in self.models} if groups else {}
 
 
-def inferred(policy: Policy, channels: Sequence[ChannelRows], members: int, stream: Stream) -> list[Inferred]:
+def inferred(
+    policy: Policy,
+    channels: Sequence[ChannelRows],
+    members: int,
+    stream: Stream,
+    progress: Callable[[int, int, str], None] = lambda done, of, name: None,
+) -> list[Inferred]:
     """Predict every channel, group by group.
 
     Parameters
     ----------
     members
         Number of members sampled.
+    progress
+        Called with (channels predicted, channels, the one that comes).
     """
     section = policy.inference
     folds = folds_of(members, section.folds, stream("folds"))
     seed = int(stream("boosting").integers(2**32))
-    return [
-        _predicted(rows, folds, _models(section.models, rows, seed), section.members_in_group, section.codes_at_most)
-        for rows in channels
-    ]
+    found = []
+    for number, rows in enumerate(channels):
+        progress(number, len(channels), rows.channel.name)
+        models = _models(section.models, rows, seed)
+        found.append(_predicted(rows, folds, models, section.members_in_group, section.codes_at_most))
+    return found
 
 
 def _models(names: Sequence[str], rows: ChannelRows, seed: int) -> dict[str, Model]:

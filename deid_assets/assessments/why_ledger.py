@@ -1,7 +1,8 @@
 """What a policy does with every delivered column, and the why ledger that follows from it (methods#why-ledger)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 
 import pandas as pd
 
@@ -32,7 +33,12 @@ _RELEASED_IDS = {"provider_id": "ProviderID", "vendor_id": "Vendor", "pcp_id": "
 _FURTHER = "further_diagnoses"
 
 
-def why_ledger(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table]) -> pd.DataFrame:
+def why_ledger(
+    policy: Policy,
+    levels: Mapping[str, int],
+    tables: Mapping[str, Table],
+    progress: Callable[[int, int, str], None] = lambda done, of, what: None,
+) -> pd.DataFrame:
     """Account for every delivered row and value.
 
     Parameters
@@ -41,6 +47,8 @@ def why_ledger(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, T
         Level of every quasi-identifier in the release.
     tables
         The tables of INPUTS, `grouped_claims` and `value_domains`, by their assets.
+    progress
+        Called with (accounts made, accounts, the one that comes): one for the rows of a table, and one for each column.
 
     Returns
     -------
@@ -49,21 +57,27 @@ def why_ledger(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, T
     """
     made = LedgerTables(**{field.name: tables[INPUTS[field.name]] for field in fields(LedgerTables)})
     domains = tables["value_domains"].frame()
+    followed = {
+        "members": member_columns_followed(policy, levels, made),
+        "claims": claim_columns_followed(policy, levels, made),
+    }
+    accounts, done = sum(1 + len(columns) for columns in followed.values()), 0
     rows = []
-    for table, steps, columns, source in (
-        ("members", MEMBER_STEPS, member_columns_followed(policy, levels, made), _member_rows(made)),
-        (
-            "claims",
-            CLAIM_STEPS,
-            claim_columns_followed(policy, levels, made),
-            _claim_rows(policy, levels, made, tables),
-        ),
+    for table, steps, followed_rows in (
+        ("members", MEMBER_STEPS, partial(_member_rows, made)),
+        ("claims", CLAIM_STEPS, partial(_claim_rows, policy, levels, made, tables)),
     ):
+        columns = followed[table]
+        progress(done, accounts, f"rows of {table}")
+        source = followed_rows()
         fates = source.query(f"SELECT fate, count(*) AS n FROM {source.sql} GROUP BY ALL ORDER BY ALL")
         quarantined = _quarantined(made, table, [column.column for column in columns])
         rows += ledger.row_account(table, steps, dict(zip(fates["fate"], fates["n"], strict=True)), quarantined[""])
         unreadable = _unreadable(made) if table == "claims" else {}
+        done += 1
         for column in columns:
+            progress(done, accounts, f"{table}, {column.column}")
+            done += 1
             groups = source.query(ledger.followed_values(column, source))
             rows += ledger.value_account(
                 column, steps, groups, _classes(domains, column), quarantined[column.column], unreadable.get(column.column, 0)

@@ -10,6 +10,7 @@ from deid_assets.assessments.compared_tables import compared_tables
 from deid_assets.assessments.why_ledger import INPUTS
 from deid_assets.assessments.why_ledger import why_ledger as why_ledger_of
 from deid_assets.assets.stage_asset import stage_asset
+from deid_assets.assets.step_log import StepLog
 from deid_assets.policy.models import Policy
 from deid_assets.resources import Policies
 from deid_assets.store.tables import Table
@@ -29,7 +30,8 @@ def why_ledger(context: dg.AssetExecutionContext, policies: Policies, **tables: 
     Restricted: its counts are exact.
     """
     policy = policies.of(context, Policy)
-    return why_ledger_of(policy, chosen_levels(policy, tables["chosen_generalization"]), tables)
+    levels = chosen_levels(policy, tables["chosen_generalization"])
+    return why_ledger_of(policy, levels, tables, StepLog(context, "accounts"))
 
 
 @stage_asset(

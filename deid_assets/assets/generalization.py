@@ -3,7 +3,6 @@
 The lattice is that of El Emam et al. 2012 (Table 4).
 """
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -32,6 +31,7 @@ from deid_assets.assessments.worst_classes import worst_class_text
 from deid_assets.assets.publishing import releases_of
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, stage_asset, stage_assets
+from deid_assets.assets.step_log import StepLog
 from deid_assets.assets.tries import delivery_tries
 from deid_assets.cluster.executors import search_executor
 from deid_assets.figures.lattice_figures import frontier_figure, lattice_figure
@@ -105,7 +105,7 @@ def generalization_lattice(
             risk.max_high_risk_share + risk.suppression.at_most if risk.suppression.at_most else None,
             _suppression(policy),
             exhaustive=risk.search.exhaustive,
-            progress=Progress(context),
+            progress=StepLog(context, "nodes"),
             executor=executor,
         )
     nodes = nodes_frame(search)
@@ -391,18 +391,3 @@ def _passed_over(
         if node not in others and (gate != COARSER or losses[node] < losses[chosen])
     }
     return told | (dict.fromkeys(others, KEEPS_NO_MORE) if by_gain else {})
-
-
-class Progress:
-    """Logs the progress of the search in the run's log, every few seconds."""
-
-    def __init__(self, context: dg.AssetExecutionContext, of: str = "nodes", seconds: float = 3.0):
-        self._context, self._of, self._seconds, self._last, self._ended = context, of, seconds, time.monotonic(), False
-
-    def __call__(self, done: int, total: int, text: str) -> None:
-        """Log how many nodes are done, unless it was logged just now."""
-        # Nodes may be measured after all are decided, and every call would be a line of the log.
-        ends, self._ended = done == total and not self._ended, done == total
-        if ends or time.monotonic() - self._last >= self._seconds:
-            self._last = time.monotonic()
-            self._context.log.info(f"{done} of {total} {self._of}: {text}")

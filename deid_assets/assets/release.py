@@ -53,6 +53,7 @@ from deid_assets.assets.publishing import (
 from deid_assets.assets.random_streams import gate_stream_key
 from deid_assets.assets.release_report import report_of
 from deid_assets.assets.stage_asset import shapes_of, stage_asset
+from deid_assets.assets.step_log import StepLog
 from deid_assets.assets.tries import delivery_tries, note_if_refused
 from deid_assets.cluster.executors import search_executor
 from deid_assets.errors import PolicyError
@@ -105,8 +106,10 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
     """The published release: staged, measured again, judged, and renamed into place. Or a refusal with its reasons."""
     policy, made = policies.of(context, Policy), _Made(tables)
     releases, profiles = releases_of(workplace), tables["member_profiles"]
+    part = partial(StepLog(context, "parts", 0.0), total=5)
     with releases.stage(policy.name) as staging, telling_changed_policies(context, policy, workplace):
         try:
+            part(0, text="writing the files, and reading them back")
             staged = stage(policy, staging, made.candidate, profiles)
             kept = original_members(made["pseudonym_crosswalk"], staged.members)
             told, not_drawn = None, []
@@ -119,13 +122,16 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
                     date_refusals(services),
                 )
                 staging.write_json("data/dates.json", told)
+            part(1, text="comparing with earlier releases")
             standing = _Standing.of(context, policy, workplace, made, staged, kept)
             staged_counts, other_counts = counts.staged(staging, made["published_counts"])
             of_counts = counts.measured()
+            part(2, text="judging what was read back")
             refusals, evidence = _judge(context, policy, workplace, made, staged, standing, of_counts)
             refusals += other_counts
             refusals += standing.earlier.refusals
             refusals += need_refusals(policy, made["members"], made["claims"], made["delivered_codes"], made["removed_members"])
+            part(3, text="the certificate")
             proof = longitudinal_certificate(
                 policy,
                 made["generalization_lattice"],
@@ -138,6 +144,7 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
                 repeat_if_overtaken(context, refusals)
                 others = workplace.releases_before(profiles, kept) if standing.before else ()
                 raise refusal(naming_releases(refusals, others), standing.tries.advice(standing.tried))
+            part(4, text="describing and publishing")
             delivery, levels = workplace.delivery(context.partition_key), chosen_levels(policy, made["chosen_generalization"])
             described = described_tables(policy, levels, staged, staged_days(policy, profiles))
             staging.write_json(DICTIONARY, dictionary(described | counts.described(staged_counts)))

@@ -10,12 +10,22 @@ from typing import Any, cast
 import dagster as dg
 import pandas as pd
 
+from deid_assets.assets.step_log import announce
 from deid_assets.errors import REFUSED_MARK, RefusedError, ReleaseError
 from deid_assets.meter import meter
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.release.public_cells import shapes_of_measurements
-from deid_assets.resources import PUBLISHED, Keys, RestrictedStore, Workplace, asset_key_of, note_own_input, policy_name
+from deid_assets.resources import (
+    POLICY_TAG,
+    PUBLISHED,
+    Keys,
+    RestrictedStore,
+    Workplace,
+    asset_key_of,
+    note_own_input,
+    policy_name,
+)
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import RELEASE, STAGE_OF, stages_of
 from deid_assets.store.guard import without_values
@@ -89,6 +99,7 @@ class StageAsset:
             if self.stages:
                 tables = {name: workplace.table(key, context.partition_key) for name, key in read.items()}
             start_meter(context)
+            announce(context, workplace, own_store(context).forecasts)
             for key in read_besides:
                 note_own_input(context.op_execution_context.get_step_execution_context(), key, context.partition_key)
             with guarded(context) if one_step else contextlib.nullcontext():
@@ -125,6 +136,7 @@ class StageAsset:
             ins={**ins, **(further or {})},
             deps=read_besides,
             required_resource_keys={keys.resource},
+            op_tags={POLICY_TAG: keys.policy},
         )(run if required else run_or_wait)
         return made
 
@@ -246,8 +258,7 @@ def shapes_of(policy: AnyPolicy, delivery: Delivery, levels: Mapping[str, int]) 
 def guarded(context: dg.AssetExecutionContext) -> Iterator[None]:
     """Hold the store open, require plain tables, and keep values out of unforeseen errors; a refusal passes through."""
     name = context.op_execution_context.get_step_execution_context().step.key.replace("__", "/")
-    own = own_key(context)
-    store: RestrictedStore = getattr(context.resources, context.assets_def.get_io_manager_key_for_asset_key(own))
+    own, store = own_key(context), own_store(context)
     store.lock(policy_name(own), context.partition_key)
     file = store.workplace.table(own, context.partition_key).file
     with refusals_fail(), without_values(name, store.workplace.home.store, (dg.Failure,)), held_open(file):
@@ -283,6 +294,13 @@ def start_meter(context: dg.AssetExecutionContext) -> None:
 def own_key(context: dg.AssetExecutionContext) -> dg.AssetKey:
     """The key of the asset that is being made, or of one of them."""
     return asset_key_of(context)
+
+
+def own_store(context: dg.AssetExecutionContext) -> RestrictedStore:
+    """The store of the asset that is being made."""
+    key = context.assets_def.get_io_manager_key_for_asset_key(own_key(context))
+    store: RestrictedStore = getattr(context.resources, key)
+    return store
 
 
 def prefix_of(context: dg.AssetExecutionContext) -> str:

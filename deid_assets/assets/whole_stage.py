@@ -10,7 +10,7 @@ import pandas as pd
 from deid_assets.assets.stage_asset import markdown_table
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.event_log import RecordedTable, recorded_tables
-from deid_assets.resources import Keys, note_own_input, sibling
+from deid_assets.resources import POLICY_TAG, Keys, note_own_input, sibling
 from deid_assets.stages import before_release, stages_of
 
 STANDS_FOR = {
@@ -62,7 +62,9 @@ def _whole_stage(
     )
 
     # The operation of a table may be called like the stage.
-    @dg.multi_asset(name="__".join((*keys.prefix, keys.policy, f"stage_{stage}")), specs=[spec])
+    @dg.multi_asset(
+        name="__".join((*keys.prefix, keys.policy, f"stage_{stage}")), specs=[spec], op_tags={POLICY_TAG: keys.policy}
+    )
     def stage_of_tables(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         for table in tables:
             note_own_input(context.op_execution_context.get_step_execution_context(), table, context.partition_key)

@@ -1,13 +1,22 @@
-"""What `deid run` says while it works: a line for every table that is finished, and on a terminal one that lives."""
+"""What `deid run` says while it works: a line for every table that is finished, and one that lives.
+
+On a terminal the live line is drawn anew all the time; elsewhere it is printed every ten seconds.
+"""
 
 import contextlib
 import enum
+import threading
 import time
 from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
+
+from deid_assets.forecast import Forecast, duration
+
+EVERY = 10.0
+"""Seconds between two lines where there is no terminal."""
 
 
 class Detail(enum.Enum):
@@ -24,32 +33,72 @@ class Progress:
     Parameters
     ----------
     console
-        Where it is said. The live line is drawn on a terminal only.
+        Where it is said. The live line is drawn on a terminal, and printed now and then elsewhere.
     detail
         QUIET: nothing is said. VERBOSE: also what steps tell of themselves, a line each.
+    every
+        Seconds between two lines where there is no terminal.
     """
 
-    def __init__(self, console: Console, detail: Detail = Detail.NORMAL):
-        self.console, self.detail = console, detail
+    def __init__(self, console: Console, detail: Detail = Detail.NORMAL, every: float = EVERY):
+        self.console, self.detail, self._every = console, detail, every
         self._doing, self._told, self._since, self._stage = "", "", time.monotonic(), ""
+        self._step: str | None = None
+        self._forecast: Forecast | None = None
+        self._worked: dict[str, float] = {}
 
     @contextlib.contextmanager
-    def working(self, heading: str) -> Iterator[None]:
-        """Say what begins; meanwhile the live line shows it."""
-        self.doing(heading)
-        if self.detail is Detail.QUIET:
-            yield
-            return
-        self.console.print(escape(heading))
-        if not self.console.is_terminal:
-            yield
-            return
-        with self.console.status(_Live(self.line)):
-            yield
+    def working(self, heading: str, typical: str | None = None) -> Iterator[None]:
+        """Say what begins; meanwhile the live line shows it.
 
-    def doing(self, step: str) -> None:
-        """A step begins."""
-        self._doing, self._told, self._since = step, "", time.monotonic()
+        Parameters
+        ----------
+        typical
+            Its name among the typical steps, if it is no step of a run: it tells how fast this machine is.
+        """
+        self._doing, self._told, self._since, self._step = heading, "", time.monotonic(), None
+        with contextlib.nullcontext() if self.detail is Detail.QUIET else self._said(heading):
+            yield
+        if typical is not None:
+            self._worked[typical] = time.monotonic() - self._since
+
+    @contextlib.contextmanager
+    def _said(self, heading: str) -> Iterator[None]:
+        self.console.print(escape(heading))
+        if self.console.is_terminal:
+            with self.console.status(_Live(self.line)):
+                yield
+            return
+        over = threading.Event()
+        printer = threading.Thread(target=self._print_until, args=(over,), daemon=True)
+        printer.start()
+        try:
+            yield
+        finally:
+            over.set()
+            printer.join()
+
+    def _print_until(self, over: threading.Event) -> None:
+        while not over.wait(self._every):
+            self.console.print(Text("  ") + self.line(), soft_wrap=True)
+
+    def follow(self, forecast: Forecast) -> None:
+        """A run begins, of which this is the forecast."""
+        self._forecast = forecast
+        while self._worked:
+            forecast.worked(*self._worked.popitem())
+
+    def doing(self, step: str, name: str) -> None:
+        """A step of the run begins; `name` is what people call it."""
+        self._doing, self._told, self._since = name, "", time.monotonic()
+        if self._forecast is not None:
+            self._forecast.began(step, self._since)
+        self._step = step
+
+    def did(self, step: str) -> None:
+        """A step of the run ended."""
+        if self._forecast is not None:
+            self._forecast.ended(step, time.monotonic())
 
     def tell(self, text: str) -> None:
         """A step tells how far it is."""
@@ -75,9 +124,19 @@ class Progress:
             self.console.print(f"[bold]note[/bold]  {escape(text)}")
 
     def line(self) -> Text:
-        """The live line; never longer than the terminal is wide, so that it stays one."""
-        text = f"{self._doing}  {time.monotonic() - self._since:.0f} s"
-        line = Text(f"{text}  {self._told}" if self._told else text)
+        """Where the run is, when it ends, and how far the step is; what matters most stands first.
+
+        Never longer than the terminal is wide, so that it stays one line.
+        """
+        now, step = time.monotonic(), self._step
+        spent = f"{self._doing} {duration(now - self._since)}"
+        if step is None or self._forecast is None:
+            said = [spent, self._told]
+        else:
+            before = self._forecast.last_time(step)
+            spent += f" ({before})" if before else ""
+            said = [f"{self._forecast.place(step)}: {spent}", self._forecast.end(now) or "", self._told]
+        line = Text(", ".join(one for one in said if one))
         line.truncate(max(self.console.width - 4, 10), overflow="ellipsis")
         return line
 

@@ -29,6 +29,7 @@ from rich.console import Console
 from deid_assets import interruption
 from deid_assets.assessments.reachable_risk import GO_ON_TAG
 from deid_assets.assets.publishing import inputs_digest, releases_of
+from deid_assets.assets.step_log import forecast_of
 from deid_assets.assets.waiting_release import waiting_already
 from deid_assets.automation.adopting import adopt_here
 from deid_assets.automation.home_runs import add_partition, clean_orphans
@@ -41,6 +42,7 @@ from deid_assets.command_line.deciding import say_witnesses
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.summary import print_summary, summary_json
 from deid_assets.errors import PUBLISHED, DeidError, DeliveryError, PolicyError, ReleaseError
+from deid_assets.forecast import ANNOUNCED, SYNTHETIC_DELIVERY
 from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import applying_opt_outs, load_policy, policy_by_name
@@ -309,7 +311,7 @@ def _make_synthetic(home: Home, delivery: Delivery, progress: Progress) -> None:
             return
         making = home.deliveries / f".making-{folder.name}"
         shutil.rmtree(making, ignore_errors=True)  # half made by a process that was killed
-        with progress.working(f"Creating a synthetic delivery of {members:,} members"):
+        with progress.working(f"Creating a synthetic delivery of {members:,} members", SYNTHETIC_DELIVERY):
             write_delivery(owner_only(making), members, seed, lambda done, of: progress.tell(f"{done:,} of {of:,} members"))
         making.rename(folder)
 
@@ -333,6 +335,7 @@ def execute(
     try:
         job, run = _new_run(instance, policy, delivery, run_id, assets, {GO_ON_TAG: "true"} if go_on else {})
         with quiet, progress.working(f"Policy {policy.name}, delivery {delivery.key}"):
+            progress.follow(forecast_of(instance, Workplace(root=str(Home.here().root)), run))
             instance.add_event_listener(run.run_id, lambda record: _tell(progress, record))
             for event in execute_run_iterator(job, run, instance):
                 events.append(event)
@@ -354,6 +357,7 @@ def execute(
     return outcome_of(events)
 
 
+_STEP_ENDED = (dg.DagsterEventType.STEP_SUCCESS, dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.STEP_SKIPPED)
 _ENDED = (dg.DagsterEventType.PIPELINE_SUCCESS, dg.DagsterEventType.PIPELINE_FAILURE, dg.DagsterEventType.PIPELINE_CANCELED)
 
 
@@ -426,7 +430,10 @@ def _say(progress: Progress, event: dg.DagsterEvent) -> None:
         name = str(event.step_key).split("__")[-1]
         asset = max((one for one in STAGE_OF if name.startswith(f"{one}_")), key=len, default="")
         # The step of a check has the asset's name and the check's in one.
-        progress.doing(name if name in STAGE_OF or not asset else f"check {name.removeprefix(f'{asset}_')}")
+        said = name if name in STAGE_OF or not asset else f"check {name.removeprefix(f'{asset}_')}"
+        progress.doing(str(event.step_key), said)
+    elif event.event_type in _STEP_ENDED:
+        progress.did(str(event.step_key))
     elif event.event_type == dg.DagsterEventType.ASSET_MATERIALIZATION:
         made = event.step_materialization_data.materialization
         name = made.asset_key.path[-1]
@@ -445,5 +452,5 @@ def _say(progress: Progress, event: dg.DagsterEvent) -> None:
 
 
 def _tell(progress: Progress, record: dg.EventLogEntry) -> None:
-    if not record.is_dagster_event and record.user_message:
+    if not record.is_dagster_event and record.user_message and not record.user_message.startswith(ANNOUNCED):
         progress.tell(record.user_message)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import dagster as dg
 from dagster.components.component_scaffolding import scaffold_component
@@ -14,6 +14,7 @@ from dagster.components.component_scaffolding import scaffold_component
 from deid_assets.automation.arrivals import arrivals_sensor
 from deid_assets.automation.conditions import on_new_delivery
 from deid_assets.automation.deliveries import Watched
+from deid_assets.automation.one_process import one_process_executor
 from deid_assets.components.durations import duration
 from deid_assets.embedding import EXPOSED, Exposed, Upstream, build_release, copies_of, home_of
 from deid_assets.errors import DeidError, PolicyError
@@ -26,6 +27,9 @@ from deid_assets.sources.upstream import CsvFiles, DuckDBTable, InMemory, Parque
 ON_NEW_DELIVERY = "on_new_delivery"
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 """What Dagster allows in names."""
+
+Executor = Literal["one_process", "project"]
+EXECUTORS: tuple[Executor, ...] = get_args(Executor)
 
 
 def _policy(context: dg.ResolutionContext, text: str) -> Policy:
@@ -43,6 +47,14 @@ def _exposed(context: dg.ResolutionContext, text: str) -> Exposed:
         if one == text:
             return one
     raise PolicyError(f"expose is {' or '.join(EXPOSED)}, not {text!r}")
+
+
+def _executor(context: dg.ResolutionContext, text: str) -> Executor:
+    """Whether the project's default executor is set here."""
+    for one in EXECUTORS:
+        if one == text:
+            return one
+    raise PolicyError(f"executor is {' or '.join(EXECUTORS)}, not {text!r}")
 
 
 def _automated(context: dg.ResolutionContext, text: str | None) -> dg.AutomationCondition[Any] | None:
@@ -213,6 +225,15 @@ class DeidRelease(dg.Component, dg.Resolvable):
         ),
     ] = "all"
 
+    executor: Annotated[
+        Executor,
+        dg.Resolver(
+            _executor,
+            model_field_type=str,
+            description="one_process: a run with tables of the release is one process; project: nothing is set here",
+        ),
+    ] = "one_process"
+
     @classmethod
     def load(cls, attributes: Any, context: dg.ComponentLoadContext) -> Self:
         """The component as stated; mistakes of several fields together are raised with the line of one of them, too."""
@@ -256,6 +277,8 @@ class DeidRelease(dg.Component, dg.Resolvable):
             automation_condition=self.release.automation,
             freshness_policy=self.release.freshness_policy,
         )
+        if self.expose == "all" and self.executor == "one_process":
+            made = dg.Definitions.merge(made, dg.Definitions(executor=one_process_executor))
         if self.sensor is None:
             return made
         watched = Watched(Path(self.sensor.folder), self.sensor.complete_when)

@@ -20,6 +20,7 @@ import deid_assets
 from deid_assets.automation.arrivals import arrivals_sensor
 from deid_assets.automation.conditions import on_new_delivery
 from deid_assets.automation.deliveries import Watched
+from deid_assets.automation.one_process import one_process_executor
 from deid_assets.components.durations import duration
 from deid_assets.components.release import DeidRelease, ReleaseScaffolder
 from deid_assets.errors import PolicyError
@@ -207,6 +208,10 @@ class TestMistakes:
         said = self.refused(project, "policy: policies/our_claims.yaml", "expose: some\n  policy: policies/our_claims.yaml", 3)
         assert "expose" in said and "all or release, not 'some'" in said
 
+    def test_an_executor_that_there_is_not(self, project):
+        said = self.refused(project, "policy: policies/our_claims.yaml", "executor: k8s\n  policy: policies/our_claims.yaml", 3)
+        assert "executor is one_process or project, not 'k8s'" in said
+
     def test_an_automation_that_there_is_not(self, project):
         said = self.refused(project, "automation: on_new_delivery", "automation: never", 9)
         assert "automation is on_new_delivery, or left out, not 'never'" in said
@@ -251,6 +256,14 @@ def test_a_short_catalog_shows_the_release_between_upstream_and_published_tables
     ours = {key for key in graph.get_all_asset_keys() if key.path[0] == "our_claims"} - {release}
     assert graph.get(release).child_keys == ours and {key.path[1] for key in ours} == {"published"}
     assert set(made.resources) == {"deid_our_claims"}
+    assert made.executor is None  # it is one step
+
+
+@pytest.mark.parametrize(("stated", "expected"), [({}, one_process_executor), ({"executor": "project"}, None)])
+def test_a_run_with_tables_of_the_release_is_one_process_unless_the_project_says_otherwise(tmp_path, stated, expected):
+    tables = {name: {"asset": f"warehouse/{name}", "parquet": "{partition}.parquet"} for name in ("members", "claims")}
+    written = {"policy": str(POLICY), "delivery": tables, "home": str(tmp_path), **stated}
+    assert DeidRelease.resolve_from_yaml(yaml.safe_dump(written)).build_defs(None).executor is expected
 
 
 MONTHS = ["2024-01-01", "2024-02-01"]
