@@ -67,7 +67,7 @@ from deid_assets.store import durable
 from deid_assets.store.home import Home
 from deid_assets.store.lock import StoreLock
 from deid_assets.store.reading import regular_bytes
-from deid_assets.store.tables import interrupt_queries, owner_only
+from deid_assets.store.tables import interrupt_queries
 
 MODULE = "deid_assets.definitions"
 LOCATION = "deid_assets"
@@ -310,7 +310,9 @@ def _make_synthetic(home: Home, delivery: Delivery, progress: Progress) -> None:
         making = home.deliveries / f".making-{folder.name}"
         shutil.rmtree(making, ignore_errors=True)  # half made by a process that was killed
         with progress.working(f"Creating a synthetic delivery of {members:,} members"):
-            write_delivery(owner_only(making), members, seed, lambda done, of: progress.tell(f"{done:,} of {of:,} members"))
+            write_delivery(
+                durable.owner_only(making), members, seed, lambda done, of: progress.tell(f"{done:,} of {of:,} members")
+            )
         making.rename(folder)
 
 

@@ -29,7 +29,6 @@ from deid_assets.store import durable
 from deid_assets.store.digests import parse_json
 from deid_assets.store.home import Home
 from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
-from deid_assets.store.tables import owner_only
 
 NEXT_KEY_FILE = "signing_key.next.pem"
 ACCEPTED_FILE = "secret.accepted"
@@ -138,7 +137,7 @@ def accept_given_secret(home: Home) -> bool:
 
 
 def _accept(home: Home, secret: Secret) -> None:
-    with durable.locked(owner_only(home.keys) / ".lock"):
+    with durable.locked(durable.owner_only(home.keys) / ".lock"):
         durable.replace(home.keys / ACCEPTED_FILE, secret.commitment().encode() + b"\n", 0o600)
 
 

@@ -13,7 +13,6 @@ from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.store import durable
 from deid_assets.store.home import Home
 from deid_assets.store.reading import regular_bytes
-from deid_assets.store.tables import owner_only
 
 SENT = "Lineage was sent to the endpoint."
 
@@ -38,7 +37,7 @@ def write_event(home: Home, published: PublishedRelease, columns: Iterable[Deriv
     """
     dictionary = json.loads(regular_bytes(published.folder / DICTIONARY))
     event = release_event(published.public, dictionary, columns, run)
-    file = owner_only(home.store / "manifests" / published.policy) / f"{published.number:04d}.openlineage.json"
+    file = durable.owner_only(home.store / "manifests" / published.policy) / f"{published.number:04d}.openlineage.json"
     with durable.locked(home.store / "manifests" / ".audit.lock"):
         durable.replace(file, json.dumps(event, indent=1).encode() + b"\n", 0o600)
     url = os.environ.get(URL)
