@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from deid_assets import __version__
 from deid_assets.command_line.approvals import approvals, approve, reject
 from deid_assets.command_line.auditing import audit, determination, kept, lineage, reproduce
 from deid_assets.command_line.backups import backup, restore
+from deid_assets.command_line.completion import deliveries, policies, releases
 from deid_assets.command_line.counts import counts
 from deid_assets.command_line.deciding import (
     absent_history,
@@ -142,6 +144,10 @@ class _PathOrUrl(click.ParamType[Path | str]):
         """Return a URL as text, and anything else as a path."""
         return value if isinstance(value, Path) or "://" in value else Path(value)
 
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Let the shell offer files and folders."""
+        return [CompletionItem(incomplete, type="file")]
+
 
 _PATH_OR_URL = _PathOrUrl()
 
@@ -161,6 +167,7 @@ _OPTIONS_OF_A_RUN = (
         callback=_not_empty,
         default="heritage_public",
         show_default=True,
+        shell_complete=policies,
         help="A policy's name, or a YAML file.",
     ),
     click.option(
@@ -170,7 +177,13 @@ _OPTIONS_OF_A_RUN = (
         type=_PATH_OR_URL,
         help="Folder or file of the delivery, or its URL, such as s3://bucket/in/2012-04; can be repeated.",
     ),
-    click.option("--key", "delivery_key", callback=_plain_key, help="Key of the delivery; by default derived from its name."),
+    click.option(
+        "--key",
+        "delivery_key",
+        callback=_plain_key,
+        shell_complete=deliveries,
+        help="Key of the delivery; by default derived from its name.",
+    ),
     click.option(
         "--members",
         type=click.IntRange(min=1),
@@ -303,7 +316,7 @@ def policy() -> None:
 
 
 @policy.command("check")
-@click.argument("file", type=str)
+@click.argument("file", type=str, shell_complete=policies)
 def policy_check(file: str) -> None:
     """Explain a policy in plain language, or report what is wrong and where."""
     from deid_assets.command_line.run import find_policy
@@ -336,8 +349,8 @@ def policy_list() -> None:
 
 
 @policy.command("pool")
-@click.argument("name", callback=_not_empty)
-@click.option("--delivery", required=True, help="Key of a delivery that the policy was run on.")
+@click.argument("name", callback=_not_empty, shell_complete=policies)
+@click.option("--delivery", required=True, shell_complete=deliveries, help="Key of a delivery that the policy was run on.")
 @click.option("--column", required=True, help="Claim-level quasi-identifier, such as condition_group.")
 @click.option(
     "--held-by",
@@ -364,7 +377,7 @@ def policy_pool(name: str, delivery: str, column: str, held_by: tuple[float, ...
 
 
 @policy.command("adopt")
-@click.argument("name", callback=_not_empty)
+@click.argument("name", callback=_not_empty, shell_complete=policies)
 @click.option("--deliveries", type=click.Path(path_type=Path, file_okay=False), help="Folder to watch for deliveries.")
 @click.option("--complete-when", help="Name of the file that says that a delivery there is complete; default: _SUCCESS.")
 @click.option("--schedule", help="Cron expression (UTC): when to release the newest delivery again if anything changed.")
@@ -410,7 +423,7 @@ def policy_adopt(
 
 
 @policy.command("retire")
-@click.argument("name", callback=_not_empty)
+@click.argument("name", callback=_not_empty, shell_complete=policies)
 def policy_retire(name: str) -> None:
     """Take a policy out of use: the UI shows it no more, and nothing runs by itself. Its releases and stores stay."""
     from deid_assets.automation.adopting import retire_here
@@ -435,7 +448,9 @@ def policy_retire(name: str) -> None:
     help="Owner who answers for releases: team:NAME or an e-mail address; can be repeated.",
 )
 @click.option("--description", help="What the policy is for; by default the title.")
-@click.option("--like", default="heritage_public", show_default=True, help="The shipped policy to copy.")
+@click.option(
+    "--like", default="heritage_public", show_default=True, shell_complete=policies, help="The shipped policy to copy."
+)
 @click.option("--output", type=click.Path(path_type=Path), help="File to write; by default NAME.yaml in the current folder.")
 def policy_new(name: str, title: str, owners: tuple[str, ...], description: str | None, like: str, output: Path | None) -> None:
     """Create a policy as a copy of a shipped one, with your name, title and owners.
@@ -499,8 +514,21 @@ def delivery() -> None:
 
 @delivery.command("add")
 @click.argument("named", metavar="PATH_OR_URL...", nargs=-1, required=True, type=_PATH_OR_URL)
-@click.option("--policy", "policy_name", callback=_not_empty, required=True, help="A policy's name, or a YAML file.")
-@click.option("--key", "delivery_key", callback=_plain_key, help="Key of the delivery; by default derived from its name.")
+@click.option(
+    "--policy",
+    "policy_name",
+    callback=_not_empty,
+    required=True,
+    shell_complete=policies,
+    help="A policy's name, or a YAML file.",
+)
+@click.option(
+    "--key",
+    "delivery_key",
+    callback=_plain_key,
+    shell_complete=deliveries,
+    help="Key of the delivery; by default derived from its name.",
+)
 def delivery_add(named: tuple[Path | str, ...], policy_name: str, delivery_key: str | None) -> None:
     """Register a delivery as a partition of a policy's assets, without running anything."""
     from deid_assets.command_line.deliveries import add_delivery
@@ -511,8 +539,8 @@ def delivery_add(named: tuple[Path | str, ...], policy_name: str, delivery_key: 
 
 
 @delivery.command("remove")
-@click.argument("key", callback=_plain_key)
-@click.option("--policy", "policy_name", callback=_not_empty, required=True, help="The policy's name.")
+@click.argument("key", callback=_plain_key, shell_complete=deliveries)
+@click.option("--policy", "policy_name", callback=_not_empty, required=True, shell_complete=policies, help="The policy's name.")
 @click.option("--reason", required=True, callback=_not_empty, help="Why; recorded in the restricted store.")
 def delivery_remove(key: str, policy_name: str, reason: str) -> None:
     """Remove a refused or failed delivery from a policy, with its restricted store. Your own files stay."""
@@ -549,7 +577,7 @@ def purge_stores(reason: str, yes: bool, with_waiting: bool) -> None:
 
 
 @main.command()
-@click.argument("release", type=click.Path(path_type=Path))
+@click.argument("release", type=click.Path(path_type=Path), shell_complete=releases)
 @click.option("--key", "key_file", type=click.Path(path_type=Path), help="The publisher's public key (PEM).")
 @click.option("--registry", type=click.Path(path_type=Path), help="The registry; by default the one next to the release.")
 @click.option("--head", help="The expected head of the registry; detects a registry whose end was cut off.")
