@@ -592,8 +592,11 @@ def verify(
 ) -> None:
     """Check a release offline: digests, signature, certificate of optimality, registry chain.
 
-    Exit code 0 only if all checks pass under a trusted key. A missing registry fails; --no-registry skips its checks.
+    RELEASE is the folder of a release or, in the home that made it, policy/number. Exit code 0 only if all checks pass under a
+    trusted key: that of --key or, for a release that lies in this home, the home's own. A missing registry fails;
+    --no-registry skips its checks.
     """
+    from deid_assets.release.keyring import public_key_of
     from deid_assets.release.keys import PublicKey
     from deid_assets.release.publication.verification import MANIFEST
     from deid_assets.release.publication.verification import verify as verify_release
@@ -601,11 +604,15 @@ def verify(
 
     if no_registry and (registry or head):
         raise click.UsageError("--no-registry skips what --registry and --head check: choose one")
-    chosen = None if no_registry else registry or release.absolute().parent.parent / "registry.jsonl"
-    report = verify_release(release, PublicKey.read(key_file) if key_file else None, chosen, head, certificate)
     home = Home.here()
+    if not release.exists() and (home.releases / release).is_dir():
+        release = home.releases / release
     # A release of this home is also compared with what the home remembers; a copy elsewhere cannot be.
     own = home.store.is_dir() and release.resolve().is_relative_to(home.releases.resolve())
+    of_home = own and key_file is None
+    trusted = public_key_of(home) if of_home else PublicKey.read(key_file) if key_file else None
+    chosen = None if no_registry else registry or release.absolute().parent.parent / "registry.jsonl"
+    report = verify_release(release, trusted, chosen, head, certificate, of_home)
     with telling_what_is_missing(home) if own else contextlib.nullcontext():
         click.echo(report.text())
         verdict = verdict_in(release / MANIFEST)
