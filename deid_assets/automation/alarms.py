@@ -9,6 +9,7 @@ import dagster as dg
 from deid_assets.assessments.evidence import PLAIN_UNITS
 from deid_assets.assets.publishing import REQUIREMENTS
 from deid_assets.automation.outcomes import outcome_of
+from deid_assets.automation.reactions import left_alone
 from deid_assets.errors import REFUSED, PolicyError
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.resources import overtaken_policies, policy_name
@@ -92,12 +93,12 @@ def refusal_sensor(
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Reports refused and failed runs of {', '.join(sorted(names))}.",
     )
-    def alarm(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
+    def alarm(context: dg.RunFailureSensorContext) -> list[dg.SkipReason] | None:
         run = context.dagster_run
         events = [entry.dagster_event for entry in context.instance.all_logs(run.run_id) if entry.dagster_event is not None]
         policy = _policy_of(events, names, overtaken_policies(run))
         if policy is None:
-            return dg.SkipReason(f"run {run.run_id} is of none of these policies, or is made again after another release")
+            return left_alone(context, f"run {run.run_id} is of none of these policies, or is made again after another release")
         outcome: Literal["refused", "error"] = "refused" if outcome_of(events).exit_code == REFUSED else "error"
         on_refusal(UnpublishedRun(policy, run.tags.get("dagster/partition"), run.run_id, outcome, unfulfilled_in(events)))
         return None

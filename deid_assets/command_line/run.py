@@ -159,9 +159,9 @@ def _release_or_unchanged(
             clock.now(Registry(home.releases / "registry.jsonl").chain().last_time)  # not after the work is done
             with interruption.watched(interrupt_queries), capture_interrupts():
                 summary = execute(instance, policy, delivery, lock.run_id, progress, go_on=go_on)
-                tag_outcome(instance, lock.run_id, summary)
                 if summary.release is None:
                     summary = replace(summary, release=_left_behind(home, policy, delivery))
+                tag_outcome(instance, lock.run_id, summary)
                 interruption.remember_release(summary.release)
                 seconds = time.monotonic() - started
                 if interruption.received() is None:

@@ -135,6 +135,14 @@ def test_runs_of_others_and_runs_that_succeed_are_not_told(instance, ticks, told
     assert len(told) == 1
 
 
+def test_a_run_of_others_in_the_same_tick_does_not_repeat_an_alarm(instance, ticks, told):
+    run(instance, refusal(GATE))
+    run(instance, refusal(GATE), policy="other")
+    run(instance, refusal(GATE))
+    assert [ticks.tick() for _ in range(4)] == [[None], [None], [], []]
+    assert len(told) == 2 and len({one.run_id for one in told}) == 2
+
+
 def test_a_function_that_raises_fails_the_tick_and_is_not_called_again(instance):
     called = []
 
