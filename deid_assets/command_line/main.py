@@ -3,7 +3,9 @@
 import contextlib
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -475,23 +477,35 @@ def _print_listed(found: Sequence[_Listed], as_json: bool, line: Callable[[_List
 
 
 @main.command("releases")
+@click.option("--paths", is_flag=True, help="Also print the folder of each release.")
 @_AS_JSON
-def releases_list(as_json: bool) -> None:
+def releases_list(paths: bool, as_json: bool) -> None:
     """List the releases that were published here, according to the registry."""
     from deid_assets.command_line.listing import ListedRelease, listed_releases
 
-    def line(one: ListedRelease) -> str:
+    def text(one: ListedRelease) -> str:
         of = f"delivery {one.delivery}" if one.delivery else "delivery not in this store"
-        return (
-            f"{one.policy}/{one.number:04d}  {one.time}  {of}  {one.folder or 'its folder is gone: restore it from a backup'}"
-            + (f"  approved by {one.approved_by}" if one.approved_by is not None else "")
-            + (f"  withdrawn: {one.withdrawn}" if one.withdrawn is not None else "")
-            + "".join(f"\n  {remark}" for remark in one.remarks)
-        )
+        said = [f"{of}, approved by {one.approved_by}" if one.approved_by is not None else of]
+        if one.withdrawn is not None:
+            said.append(f"withdrawn: {one.withdrawn}")
+        if one.folder is None:
+            said.append("its folder is gone: restore it from a backup")
+        elif paths:
+            said.append(one.folder)
+        return "\n".join([f"{one.policy}/{one.number:04d}  {one.time}", *map(_indented, (*said, *one.remarks))])
 
     home = Home.here()
     with telling_what_is_missing(home):
-        _print_listed(listed_releases(home), as_json, line, "Nothing has been published here.")
+        _print_listed(listed_releases(home), as_json, text, "Nothing has been published here.")
+
+
+def _indented(text: str) -> str:
+    """A text below a heading, in lines as wide as the terminal; one line where nobody says how wide that is."""
+    width = shutil.get_terminal_size((0, 0)).columns
+    if not width:
+        return f"  {text}"
+    indent = {"initial_indent": "  ", "subsequent_indent": "    "}
+    return textwrap.fill(text, max(width, 20), break_long_words=False, break_on_hyphens=False, **indent)
 
 
 @main.command("deliveries")
