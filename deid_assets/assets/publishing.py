@@ -31,6 +31,7 @@ from deid_assets.assets.waiting_release import tell_waiting, terms_of, waiting_a
 from deid_assets.assets.whole_stage import stages_before, upstream
 from deid_assets.checks.contracts import contract_check_name
 from deid_assets.errors import CountsError, DeidError, PolicyError, RefusedError, ReleaseError
+from deid_assets.home_identity import public_name
 from deid_assets.methods.counts.budget import Budget
 from deid_assets.methods.counts.tables import Sum
 from deid_assets.methods.lattice.certificate import OptimalityCertificate
@@ -388,7 +389,7 @@ def _tell_lineage(context: dg.AssetExecutionContext, policy: AnyPolicy, workplac
         published = published_release(workplace.home, release)
         dictionary = json.loads(regular_bytes(release / DICTIONARY))
         columns = derived_columns(lineage, dictionary, policy.public_content())
-        write_event(workplace.home, published, columns, context.run.run_id)
+        write_event(workplace.home, published, columns, context.run.run_id, public_name(workplace.home))
 
     problem = problem_of_telling(f"{policy.name}/{release.name}", tell)
     if problem is None:

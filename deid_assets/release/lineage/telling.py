@@ -20,7 +20,9 @@ TOLD = "lineage"
 """Metadata of a release: what came of sending its lineage."""
 
 
-def write_event(home: Home, published: PublishedRelease, columns: Iterable[DerivedColumn], run: str) -> tuple[Path, bool]:
+def write_event(
+    home: Home, published: PublishedRelease, columns: Iterable[DerivedColumn], run: str, name: str
+) -> tuple[Path, bool]:
     """Write the event of a release beside its restricted manifest, and send it; return its file, and whether it was sent.
 
     Parameters
@@ -29,6 +31,8 @@ def write_event(home: Home, published: PublishedRelease, columns: Iterable[Deriv
         What each published column derives from.
     run
         Identifier of Dagster's run.
+    name
+        Of the home, as in `release_event`.
 
     Raises
     ------
@@ -36,7 +40,7 @@ def write_event(home: Home, published: PublishedRelease, columns: Iterable[Deriv
         If the endpoint does not take the event. The file is written then, too.
     """
     dictionary = json.loads(regular_bytes(published.folder / DICTIONARY))
-    event = release_event(published.public, dictionary, columns, run)
+    event = release_event(published.public, dictionary, columns, run, name)
     file = durable.owner_only(home.store / "manifests" / published.policy) / f"{published.number:04d}.openlineage.json"
     with durable.locked(home.store / "manifests" / ".audit.lock"):
         durable.replace(file, json.dumps(event, indent=1).encode() + b"\n", 0o600)
