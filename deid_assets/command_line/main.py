@@ -297,8 +297,9 @@ def plan(
 @click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True)
 @click.option("--host", default="127.0.0.1", show_default=True)
 def ui(port: int, host: str) -> None:
-    """Open the Dagster UI with everything that was run here."""
+    """Open the Dagster UI with everything that was run here, until Ctrl-C or SIGTERM ends it with all that it started."""
     from deid_assets.automation.instance import dagster_instance, prepare_dagster_home, workspace_file
+    from deid_assets.command_line.ui import serve
 
     home = Home.here().create()
     prepare_dagster_home(home)
@@ -309,7 +310,7 @@ def ui(port: int, host: str) -> None:
     click.echo(f"The Dagster UI runs on http://{host}:{port} (stop it with Ctrl-C)")
     dagster = Path(sys.executable).with_name("dagster")
     command = [str(dagster), "dev", "-w", str(workspace_file()), "-h", host, "-p", str(port)]
-    os.execv(dagster, command)  # noqa: S606 - no shell is wanted
+    sys.exit(serve(command))
 
 
 @main.group()
