@@ -573,7 +573,8 @@ def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:
 
 def _requirement(refusal: Refusal) -> dict[str, str | float | None]:
     name, shown = f"{refusal.rule}: {refusal.name}", _may_be_shown(refusal)
-    return {"name": name, "measured": refusal.measured if shown else None, "threshold": refusal.threshold if shown else None}
+    numbers = (refusal.measured, refusal.threshold) if shown else (None, None)
+    return {"name": name, "measured": numbers[0], "threshold": numbers[1], "text": refusal.text}
 
 
 def _may_be_shown(refusal: Refusal) -> bool:
