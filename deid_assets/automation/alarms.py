@@ -124,7 +124,7 @@ def refusal_sensor(
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Reports refused and failed runs of {', '.join(sorted(names))}.",
     )
-    def alarm(context: dg.RunFailureSensorContext) -> list[dg.SkipReason] | None:
+    def alarm(context: dg.RunFailureSensorContext) -> list[dg.RunRequest] | None:
         run = context.dagster_run
         events = [entry.dagster_event for entry in context.instance.all_logs(run.run_id) if entry.dagster_event is not None]
         policy = _policy_of(events, names, overtaken_policies(run))

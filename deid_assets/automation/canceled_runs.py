@@ -25,7 +25,7 @@ def canceled_sensor(jobs: Sequence[UnresolvedAssetJobDefinition], name: str = SE
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Tags canceled runs with their outcome.",
     )
-    def canceled(context: dg.RunStatusSensorContext) -> list[dg.SkipReason] | None:
+    def canceled(context: dg.RunStatusSensorContext) -> list[dg.RunRequest] | None:
         run = context.instance.get_run_by_id(context.dagster_run.run_id)
         if run is None:
             return left_alone(context, "the run was deleted")

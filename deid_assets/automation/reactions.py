@@ -3,7 +3,7 @@
 import dagster as dg
 
 
-def left_alone(context: dg.RunStatusSensorContext, why: str) -> list[dg.SkipReason]:
+def left_alone(context: dg.RunStatusSensorContext, why: str) -> list[dg.RunRequest]:
     """Nothing, with the reason in the tick's log.
 
     A tick looks at several runs. Dagster fails one that has a `SkipReason` after the reaction to another run, forgets how

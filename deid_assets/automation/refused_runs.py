@@ -45,7 +45,7 @@ def report_sensor(
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Writes the report of a refused run into the restricted store.",
     )
-    def reported(context: dg.RunFailureSensorContext) -> list[dg.SkipReason] | None:
+    def reported(context: dg.RunFailureSensorContext) -> list[dg.RunRequest] | None:
         run = context.dagster_run
         name, delivery = run.tags[POLICY_TAG], run.tags["dagster/partition"]
         with without_values("the report of the refusal", home.store):

@@ -505,8 +505,8 @@ def _indented(text: str) -> str:
     width = shutil.get_terminal_size((0, 0)).columns
     if not width:
         return f"  {text}"
-    indent = {"initial_indent": "  ", "subsequent_indent": "    "}
-    return textwrap.fill(text, max(width, 20), break_long_words=False, break_on_hyphens=False, **indent)
+    lines = textwrap.wrap(text, max(width - 4, 20), break_long_words=False, break_on_hyphens=False)
+    return "  " + "\n    ".join(lines)
 
 
 @main.command("deliveries")
