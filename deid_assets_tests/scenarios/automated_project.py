@@ -16,7 +16,8 @@ from deid_assets.policy.loading import policy_from
 from deid_assets.sources.upstream import CsvFiles
 from deid_assets_tests.scenarios.tables_delivery import TABLES
 
-FOLDER = Path(os.environ["DEID_HOME"]).parent
+HOME = Path(os.environ.get("DEID_HOME", ".deid")).absolute()  # whoever collects the tests imports this, too
+FOLDER = HOME.parent
 DELIVERIES = deliveries_of(TABLES["policy"])
 
 
@@ -40,6 +41,7 @@ defs = dg.Definitions.merge(
         policy_from(TABLES),
         members=Upstream(people.key, CsvFiles(f"{FOLDER}/wh/{{partition}}/members.csv")),
         claims=Upstream(bills.key, CsvFiles(f"{FOLDER}/wh/{{partition}}/claims.csv")),
+        home=HOME,
         expose="release",
         automation_condition=on_new_delivery(),
     ),
