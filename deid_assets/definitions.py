@@ -36,6 +36,7 @@ from deid_assets.assets import (
 )
 from deid_assets.assets.stage_asset import StageAsset, made_from
 from deid_assets.assets.whole_stage import whole_stages
+from deid_assets.automation.canceled_runs import canceled_sensor
 from deid_assets.automation.deliveries import Watched, delivery_sensor
 from deid_assets.automation.freshness import freshness_of, freshness_policy
 from deid_assets.automation.in_use import Use, policies_in_use, uses_in
@@ -116,6 +117,7 @@ def build_definitions(
         jobs=[*jobs, *automated.jobs],
         sensors=[
             report_sensor(workplace, jobs),
+            canceled_sensor(jobs),
             repeat_sensor({part.policy.name: job for part, job in zip(parts, jobs, strict=True)}),
             *automated.sensors,
         ],

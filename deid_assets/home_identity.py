@@ -5,6 +5,7 @@ has a history of its own by construction, and a project in which releases are em
 """
 
 import contextlib
+import hashlib
 import os
 import secrets
 from pathlib import Path
@@ -42,6 +43,11 @@ def identity(home: Home) -> str:
     if len(found) != 32:
         raise StoreError(f"{file} is not the identity of a home: restore it from a backup")
     return found
+
+
+def public_name(home: Home) -> str:
+    """A name of the home for others, such as catalogs: always the same, and neither its identity nor its place."""
+    return hashlib.sha256(f"name of the home {identity(home)}".encode()).hexdigest()[:16]
 
 
 def _read(file: Path) -> str:

@@ -264,6 +264,7 @@ def _executed(
         left = instance.get_run_by_id(run_id)
         if left is not None:
             instance.report_run_canceled(left)
+            tag_outcome(instance, run_id, made.summary)
         raise dg.DagsterExecutionInterruptedError
     return made
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 import deid_assets
 from deid_assets.command_line.main import main
 from deid_assets.release.keyring import require_secret_of_releases, secret_of, signing_key_of
-from deid_assets.release.keys import Secret
+from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.publication.publish import Releases
 from deid_assets.store.home import Home
 from deid_assets_tests.release.making import publish
@@ -48,6 +48,30 @@ def test_a_missing_registry_is_not_in_order_unless_it_is_left_out(home, tmp_path
     assert code == 0 and "in order; not checked: the registry's chain is unbroken" in printed
     assert deid(*verify, "--no-registry", "--head", "0" * 64)[0] == 64
     assert deid(*verify, "--no-registry", "--registry", "x")[0] == 64
+
+
+def test_the_home_that_made_a_release_verifies_it_by_its_own_key_and_says_so(home, tmp_path, monkeypatch):
+    """Nobody may take it for a witness from outside, and nothing else in the home or elsewhere is trusted."""
+    release, key = home.releases / "heritage" / "0001", tmp_path / "key.pem"
+    deid("key", "export", "--output", key)
+    for named in (release, "heritage/0001"):
+        code, printed = deid("verify", named)
+        assert code == 0 and "passed the signer is trusted: by the key of this home, which proves nothing to others" in printed
+        assert "release heritage/0001 is in order by the key of this home" in printed
+    code, printed = deid("verify", release, "--key", key)
+    assert code == 0 and "the key of this home" not in printed
+    shutil.copytree(home.releases, tmp_path / "sent")
+    code, printed = deid("verify", tmp_path / "sent" / "heritage" / "0001")
+    assert code == 1 and "signature unanchored: give the key that you trust" in printed and printed.count("failed the ") == 1
+    (home.keys / "signing_key.pem").unlink()
+    code, printed = deid("verify", release)
+    assert code == 1 and "this home has no signing key that can be read" in printed and printed.count("failed the ") == 1
+    assert not (home.keys / "signing_key.pem").exists()
+    SigningKey.load_or_create(home.keys)
+    code, printed = deid("verify", release)
+    assert code == 1 and "another key signed" in printed and printed.count("failed the ") == 1
+    monkeypatch.setenv("DEID_HOME", str(tmp_path / "another"))
+    assert "signature unanchored" in deid("verify", release)[1]
 
 
 @pytest.mark.parametrize("place", ["deid/keys/signing_key.pem", "deid/keys/new.pem", "nowhere/key.pem", "."])

@@ -59,17 +59,31 @@ def test_releases_are_listed_with_their_delivery_and_folder(home):
     (found,) = json.loads(deid("releases", "--json")[1])
     assert (found["policy"], found["number"], found["delivery"], found["folder"]) == ("heritage", 1, "2024", str(folder))
     code, printed = deid("releases")
-    assert code == 0 and printed.startswith(f"heritage/0001  {found['time']}  delivery 2024  {folder}")
+    assert code == 0 and printed == f"heritage/0001  {found['time']}\n  delivery 2024\n"
+    assert deid("releases", "--paths")[1] == f"{printed}  {folder}\n"
     shutil.rmtree(home.store / "manifests")
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o700)
     shutil.rmtree(folder)
     code, printed = deid("releases")
-    assert code == 1 and "delivery not in this store  its folder is gone: restore it from a backup" in printed
+    assert code == 1 and "  delivery not in this store\n  its folder is gone: restore it from a backup\n" in printed
     assert "error: the folder of release heritage/0001 is missing" in printed
     (home.releases / "registry.jsonl").write_text("nonsense\n")
     code, printed = deid("releases")
     assert code == 1 and "not a registry entry" in printed
+
+
+def test_lists_of_releases_fit_a_narrow_terminal(home, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    releases = Releases(home.create(), signing_key_of(home))
+    publish(releases, "first", with_tables=False)
+    why = "a column was released that the contract of its recipients does not allow, and that they were asked to delete"
+    releases.withdraw("heritage", 1, why)
+    code, printed = deid("releases")
+    lines = printed.splitlines()
+    assert code == 0 and max(map(len, lines)) <= 60 and str(home.root) not in printed
+    assert lines[0].startswith("heritage/0001  ") and all(line.startswith("  ") for line in lines[1:])
+    assert f"withdrawn: {why}" in " ".join(printed.split())
 
 
 def test_deliveries_are_listed_and_a_damaged_record_does_not_hide_the_others(home, tmp_path):

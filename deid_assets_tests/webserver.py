@@ -1,10 +1,8 @@
 """`deid ui` on a home: the web server and the daemon, in processes of their own."""
 
-import contextlib
 import http.client
 import json
 import os
-import signal
 import subprocess
 import sys
 import urllib.request
@@ -54,9 +52,6 @@ def opened(root: Path) -> Iterator[Ui]:
             env=environment(root),
             stdout=printed,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
-            # Dagster ends its own processes by SIGINT, which whoever runs the tests in the background has them ignore.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
     try:
 
@@ -70,11 +65,5 @@ def opened(root: Path) -> Iterator[Ui]:
         wait_for("the UI", answers)
         yield ui
     finally:
-        # The UI's own processes, and nobody else's: they are one process group.
-        with contextlib.suppress(ProcessLookupError):  # why they ended already is told above
-            os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(WAIT)
+        process.terminate()
+        process.wait(WAIT)

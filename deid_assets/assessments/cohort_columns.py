@@ -15,7 +15,8 @@ from deid_assets.reference.zip3 import kept_prefixes
 from deid_assets.sources.cohort import CohortLayout
 from deid_assets.sources.files import is_plain
 from deid_assets.sources.text_tables import columns_of, read_text_table
-from deid_assets.store.tables import Table, connect, owner_only
+from deid_assets.store import durable
+from deid_assets.store.tables import Table, connect
 
 _ROLES = {
     "person": "unique_code", "age": "age", "birth_date": "birth_date", "birth_year": "birth_year", "sex": FREE, "race": FREE,
@@ -64,7 +65,7 @@ def cohort_findings(path: Path, layout: CohortLayout, folder: Path) -> CohortFin
     # Names of a file may be no identifiers of DuckDB's.
     columns = {f"c{at}": column for at, column in enumerate(kinds) if column not in not_searched}
     rows = read_text_table(path, columns, table=layout.table, delimiter=layout.delimiter, folder=folder, what="cohort")
-    with tempfile.TemporaryDirectory(dir=owner_only(folder), prefix="scanning-") as name:
+    with tempfile.TemporaryDirectory(dir=durable.owner_only(folder), prefix="scanning-") as name:
         table = Table(Path(name) / "cohort.duckdb", "main", "rows")
         with connect(table.file) as connection:
             connection.register("read", rows)

@@ -61,6 +61,15 @@ def why_no_choice(
     )
 
 
+def failed_gates(passed_over: Mapping[tuple[int, ...], str], left_open: int) -> str:
+    """Which gates failed, and where the remedy is, without any number of people: for those who may not see the refusal."""
+    gates = ", ".join(dict.fromkeys(passed_over.values())) or "share at high risk, even with maximum suppression"
+    return (
+        f"{_all_or_some(left_open)} passes (failed gates: {gates}); the report of the refusal, in the restricted store, says "
+        "which changes of the policy would pass, or that a larger population is needed"
+    )
+
+
 def _all_or_some(left_open: int) -> str:
     """What does not pass: nothing is known about nodes that the search left open."""
     return "none of the generalizations that were tried" if left_open else "no generalization of this policy"

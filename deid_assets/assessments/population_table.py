@@ -13,7 +13,8 @@ from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.population_labels import TOO_WIDE, table_labels
 from deid_assets.policy.sections.population import DischargeTable, PopulationTable
 from deid_assets.sources.population_tables import Labels, TableLayout, read_population_table
-from deid_assets.store.tables import Table, owner_only
+from deid_assets.store import durable
+from deid_assets.store.tables import Table
 
 
 def read_table(policy: Policy, table: PopulationTable, levels: Mapping[str, int], target: Table) -> dict[str, Shown]:
@@ -42,7 +43,7 @@ def read_table(policy: Policy, table: PopulationTable, levels: Mapping[str, int]
         table.person if isinstance(table, DischargeTable) else None,
     )
     # A copy: exactly the table with which the policy was judged is read, even if the file is changed or swapped.
-    with tempfile.TemporaryDirectory(dir=owner_only(target.file.parent), prefix="population-") as folder:
+    with tempfile.TemporaryDirectory(dir=durable.owner_only(target.file.parent), prefix="population-") as folder:
         try:
             file = table.copy_to(Path(folder))
         except ValueError as error:

@@ -9,7 +9,8 @@ from deid_assets.assets.taking_in import data_version_of, require_known_opt_outs
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.resources import Policies, Workplace, sibling
 from deid_assets.sources.cohort_delivery import PEOPLE, POPULATION, QUARANTINED, PopulationSource, read_cohort_delivery
-from deid_assets.store.tables import owner_only, write_table
+from deid_assets.store import durable
+from deid_assets.store.tables import write_table
 
 _INTAKE = ["source", "intake", "columns", "population", "attributes", "opt_outs"]
 _DESCRIPTIONS = {
@@ -30,7 +31,7 @@ def cohort_intake(context: dg.AssetExecutionContext, policies: Policies, workpla
     policy = policies.of(context, CohortPolicy)
     delivery = workplace.delivery(context.partition_key)
     tables = {name: workplace.table(sibling(own_key(context), name), context.partition_key) for name in _DESCRIPTIONS}
-    folder = owner_only(tables[PEOPLE].file.parent)
+    folder = durable.owner_only(tables[PEOPLE].file.parent)
     own = policy.population
     source = PopulationSource(
         own.kind,

@@ -14,7 +14,8 @@ from deid_assets.policy.flat import FlatPolicy
 from deid_assets.release.event_log import edited_beside
 from deid_assets.resources import Policies, Workplace, sibling
 from deid_assets.sources.flat import POPULATION, QUARANTINED, RECORDS, Persons, read_flat_delivery
-from deid_assets.store.tables import Table, owner_only
+from deid_assets.store import durable
+from deid_assets.store.tables import Table
 
 POPULATION_CONTENT = "population_content"
 """Metadata key of the records: the keyed fingerprint of the population that was taken in with them."""
@@ -42,7 +43,7 @@ def flat_intake(context: dg.AssetExecutionContext, policies: Policies, workplace
     delivery = workplace.delivery(context.partition_key)
     tables = {name: workplace.table(sibling(own_key(context), name), context.partition_key) for name in (RECORDS, QUARANTINED)}
     file = tables[RECORDS].file
-    owner_only(file.parent)
+    durable.owner_only(file.parent)
     with guarded(context):
         report = read_flat_delivery(
             file,

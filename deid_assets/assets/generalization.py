@@ -21,7 +21,7 @@ from deid_assets.assessments.kernel_input import (
     node_computation,
 )
 from deid_assets.assessments.linked_suppression import flagged_in_linked_releases
-from deid_assets.assessments.no_choice import why_no_choice
+from deid_assets.assessments.no_choice import failed_gates, why_no_choice
 from deid_assets.assessments.nodes_by_gain import Kept, compared_frame, gain_kept_at, reported_frame
 from deid_assets.assessments.nodes_to_try import all_but_pinned, nodes_to_try, useful_dimensions
 from deid_assets.assessments.number_of_claims import claim_bins_of
@@ -30,7 +30,7 @@ from deid_assets.assessments.reachable_risk import GO_ON_TAG, require_reachable
 from deid_assets.assessments.worst_classes import worst_class_text
 from deid_assets.assets.publishing import releases_of
 from deid_assets.assets.random_streams import stream_key
-from deid_assets.assets.stage_asset import asset_metadata, guarded, markdown_table, stage_asset, stage_assets
+from deid_assets.assets.stage_asset import SENTENCE, asset_metadata, guarded, markdown_table, stage_asset, stage_assets
 from deid_assets.assets.step_log import StepLog
 from deid_assets.assets.tries import delivery_tries
 from deid_assets.cluster.executors import search_executor
@@ -326,7 +326,11 @@ def generalization_choice(
         worst = worst_class_text(policy, computation, worst_class, value_domains) if worst_class else ""
         raise dg.Failure(
             why_no_choice(passed_over, diagnosis, risk.suppression.at_most, because, to_try.left_open, worst),
-            metadata={"refused": True, "nodes_passed_over": len(passed_over)},
+            metadata={
+                "refused": True,
+                "nodes_passed_over": len(passed_over),
+                SENTENCE: failed_gates(passed_over, to_try.left_open),
+            },
             allow_retries=False,
         )
     yield dg.Output(

@@ -10,7 +10,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.reference.known_codes import known_codes
 from deid_assets.resources import Policies, Workplace, sibling
 from deid_assets.sources.intake import KnownCodes, read_delivery
-from deid_assets.store.tables import owner_only
+from deid_assets.store import durable
 
 _SECTIONS = ["source", "intake"]
 
@@ -35,7 +35,7 @@ def intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Wor
         for name in ("members", "claims", "quarantined_rows", "delivered_codes")
     }
     file = tables["members"].file
-    owner_only(file.parent)
+    durable.owner_only(file.parent)
     with guarded(context):
         report = read_delivery(
             file,

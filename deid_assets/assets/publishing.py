@@ -31,6 +31,7 @@ from deid_assets.assets.waiting_release import tell_waiting, terms_of, waiting_a
 from deid_assets.assets.whole_stage import stages_before, upstream
 from deid_assets.checks.contracts import contract_check_name
 from deid_assets.errors import CountsError, DeidError, PolicyError, RefusedError, ReleaseError
+from deid_assets.home_identity import public_name
 from deid_assets.methods.counts.budget import Budget
 from deid_assets.methods.counts.tables import Sum
 from deid_assets.methods.lattice.certificate import OptimalityCertificate
@@ -389,7 +390,7 @@ def _tell_lineage(context: dg.AssetExecutionContext, policy: AnyPolicy, workplac
         published = published_release(workplace.home, release)
         dictionary = json.loads(regular_bytes(release / DICTIONARY))
         columns = derived_columns(lineage, dictionary, policy.public_content())
-        write_event(workplace.home, published, columns, context.run.run_id)
+        write_event(workplace.home, published, columns, context.run.run_id, public_name(workplace.home))
 
     problem = problem_of_telling(f"{policy.name}/{release.name}", tell)
     if problem is None:
@@ -573,7 +574,8 @@ def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:
 
 def _requirement(refusal: Refusal) -> dict[str, str | float | None]:
     name, shown = f"{refusal.rule}: {refusal.name}", _may_be_shown(refusal)
-    return {"name": name, "measured": refusal.measured if shown else None, "threshold": refusal.threshold if shown else None}
+    numbers = (refusal.measured, refusal.threshold) if shown else (None, None)
+    return {"name": name, "measured": numbers[0], "threshold": numbers[1], "text": refusal.text}
 
 
 def _may_be_shown(refusal: Refusal) -> bool:

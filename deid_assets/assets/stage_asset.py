@@ -286,6 +286,10 @@ def refusals_fail() -> Iterator[None]:
         failure.__cause__ = failure.__context__ = None
 
 
+SENTENCE = "sentence"
+"""Metadata of a refusal before the gate: why, without a number of people, for those who may not see exact numbers."""
+
+
 def start_meter(context: dg.AssetExecutionContext) -> None:
     """Start the meter of the running step; the IO manager reads it when the table is written."""
     meter.start(context.run.run_id, context.op_execution_context.get_step_execution_context().step.key)

@@ -11,7 +11,6 @@ from pathlib import Path
 from deid_assets.errors import StoreError
 from deid_assets.store import durable
 from deid_assets.store.home import Home
-from deid_assets.store.tables import owner_only
 
 FILE = "housekeeping.jsonl"
 
@@ -57,7 +56,7 @@ def record_removal(home: Home, what: str, policy: str, delivery: str, reason: st
     """Add a removal to the list, before anything is removed: a crash may leave a line too many, never one too few."""
     line = Removal(what, policy, delivery, reason, now().isoformat(), account())
     file = _file(home)
-    with durable.locked(owner_only(home.store) / f".{FILE}.lock"):
+    with durable.locked(durable.owner_only(home.store) / f".{FILE}.lock"):
         before = file.read_bytes() if file.exists() else b""
         durable.replace(file, before + f"{json.dumps(asdict(line), sort_keys=True)}\n".encode(), 0o600)
     return line

@@ -17,7 +17,6 @@ from deid_assets.release.journal.comparison import Remembered
 from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.store import durable
 from deid_assets.store.home import Home
-from deid_assets.store.tables import owner_only
 
 DEFAULT_POLICY = "heritage_public"
 """The policy of `deid run` without a name; in use until it is retired."""
@@ -131,7 +130,7 @@ def policies_in_use(home: Home) -> Policies:
 
 @contextmanager
 def _locked(home: Home) -> Iterator[None]:
-    with durable.locked(owner_only(home.policies) / ".in_use.lock"):
+    with durable.locked(durable.owner_only(home.policies) / ".in_use.lock"):
         yield
 
 

@@ -15,7 +15,6 @@ from deid_assets.errors import DeidError, StoreError
 from deid_assets.partitions import deliveries_of
 from deid_assets.store import durable
 from deid_assets.store.home import Home
-from deid_assets.store.tables import owner_only
 
 _PACKAGE = Path(__file__).parent.parent
 
@@ -28,7 +27,7 @@ def prepare_dagster_home(home: Home) -> None:
     StoreError
         If something else lies in their place, or DEID_STORAGE does not fit the home.
     """
-    owner_only(home.dagster)
+    durable.owner_only(home.dagster)
     file, settings = home.dagster / SETTINGS, _settings(home)
     if file.exists() and not file.is_file():
         raise StoreError(f"{file} is not a file; remove it and run again: it will be created anew")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 OUTCOMES = {PUBLISHED: "published", ERROR: "error", REFUSED: "refused"}
 AWAITING = "awaiting approval"
+CANCELED = "canceled"
 
 
 _OWN_KINDS: tuple[type[DeidError], ...] = (DeidError, *DeidError.__subclasses__(), UnforeseenError)
@@ -69,11 +70,17 @@ class RunSummary:
 
 
 _SHOWN = {PUBLISHED: RELEASED, ERROR: "\N{WARNING SIGN} error", REFUSED: f"{REFUSED_MARK}refused for privacy"}
+_SHOWN_AWAITING = f"{AWAITING_MARK}{AWAITING}"
 
 
 def tag_outcome(instance: dg.DagsterInstance, run_id: str, summary: RunSummary) -> None:
-    """Tag a run with its outcome, so that a refusal and a crash look different in the list of runs."""
-    shown = f"{AWAITING_MARK}{AWAITING}" if summary.outcome == AWAITING else _SHOWN[summary.exit_code]
+    """Tag a run with its outcome, so that a refusal, a crash and a cancellation look different in the list of runs."""
+    run = instance.get_run_by_id(run_id)
+    if run is not None and run.status == dg.DagsterRunStatus.CANCELED:
+        # What it was about to say does not count, and what is out is out.
+        shown = RELEASED if summary.release else _SHOWN_AWAITING if summary.waiting else CANCELED
+    else:
+        shown = _SHOWN_AWAITING if summary.outcome == AWAITING else _SHOWN[summary.exit_code]
     instance.add_run_tags(run_id, {OUTCOME_TAG: shown})
 
 

@@ -8,6 +8,7 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 
 from deid_assets.assets.refused_report import write_refused_report
 from deid_assets.automation.outcomes import RunSummary, outcome_of, tag_outcome
+from deid_assets.automation.reactions import left_alone
 from deid_assets.errors import REFUSED
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.resources import POLICY_TAG, STORE_TAG, Workplace, ended_in
@@ -44,7 +45,7 @@ def report_sensor(
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Writes the report of a refused run into the restricted store.",
     )
-    def reported(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
+    def reported(context: dg.RunFailureSensorContext) -> list[dg.RunRequest] | None:
         run = context.dagster_run
         name, delivery = run.tags[POLICY_TAG], run.tags["dagster/partition"]
         with without_values("the report of the refusal", home.store):
@@ -52,13 +53,13 @@ def report_sensor(
             summary = outcome_of([entry.dagster_event for entry in logs if entry.dagster_event is not None])
             tag_outcome(context.instance, run.run_id, summary)  # also where the next run is at work already
             if past := _past(context.instance, run):
-                return past  # the next run would fail if it found the lock taken by this sensor
+                return left_alone(context, past)  # the next run would fail if it found the lock taken by this sensor
             lock = StoreLock.of(home, name, delivery, is_over=ended_in(context.instance))
             if not lock.try_acquire():
-                return dg.SkipReason("another run uses the same store, so the report would not describe this one")
+                return left_alone(context, "another run uses the same store, so the report would not describe this one")
             try:
                 if past := _past(context.instance, run):
-                    return past
+                    return left_alone(context, past)
                 path = report_refusal(home, workplace.policies.named(name), delivery, summary)
             finally:
                 lock.release()
@@ -68,10 +69,10 @@ def report_sensor(
     return reported
 
 
-def _past(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.SkipReason | None:
+def _past(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
     newest = newer_run(instance, run)
     told = f"run {newest} of {run.tags[STORE_TAG]} came after it, and the report is of the newest run"
-    return None if newest is None else dg.SkipReason(told)
+    return None if newest is None else told
 
 
 def newer_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deid_assets.command_line.completion import waiting_releases
 from deid_assets.command_line.deciding import say_witnesses, telling_what_is_missing
 from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.store.home import Home
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from deid_assets.policy.kinds import AnyPolicy
     from deid_assets.release.publication.publish import Releases
 
-_RELEASE = click.argument("name", metavar="RELEASE")
+_RELEASE = click.argument("name", metavar="RELEASE", shell_complete=waiting_releases)
 _POLICY = click.option(
     "--policy", "policy_file", type=click.Path(path_type=Path), help="The policy's YAML file, if this home does not know it."
 )

@@ -51,7 +51,6 @@ from deid_assets.stages import STAGE_OF
 from deid_assets.store import durable
 from deid_assets.store.home import Home
 from deid_assets.store.reading import regular_bytes
-from deid_assets.store.tables import owner_only
 
 
 def audited(home: Home, published: PublishedRelease, key: PublicKey | None) -> Audited:
@@ -192,7 +191,7 @@ def derived_columns_of(published: PublishedRelease, lineage: Lineage | None) -> 
 
 def write_audit(home: Home, found: Audited) -> tuple[Path, Path]:
     """Write the page and the document into the restricted store, for their owner only; returns their paths."""
-    folder = owner_only(home.store / "manifests" / found.release.policy)
+    folder = durable.owner_only(home.store / "manifests" / found.release.policy)
     document = audit_document(found)
     page = folder / f"{found.release.number:04d}.audit.html"
     beside = page.with_suffix(".json")

@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deid_assets.command_line.completion import releases
 from deid_assets.errors import ERROR, ReleaseError
 from deid_assets.store.home import Home
 
 if TYPE_CHECKING:
     from deid_assets.release.lineage.published import PublishedRelease
 
+_RELEASE = click.argument("release", type=click.Path(path_type=Path), shell_complete=releases)
+
 
 @click.command()
-@click.argument("release", type=click.Path(path_type=Path))
+@_RELEASE
 @click.option(
     "--key", "key_file", type=click.Path(path_type=Path), help="The publisher's public key (PEM); by default that of this home."
 )
@@ -46,7 +49,7 @@ def audit(release: Path, key_file: Path | None) -> None:
 
 
 @click.command()
-@click.argument("release", type=click.Path(path_type=Path))
+@_RELEASE
 @click.option("--quiet", "-q", is_flag=True, help="Do not show the progress of the run.")
 def reproduce(release: Path, quiet: bool) -> None:
     """Make a release again from its delivery, its policy and the secret, and compare the bytes of every data file.
@@ -78,7 +81,7 @@ def reproduce(release: Path, quiet: bool) -> None:
 
 
 @click.command()
-@click.argument("release", type=click.Path(path_type=Path))
+@_RELEASE
 @click.option(
     "--output", type=click.Path(path_type=Path), default=Path(), help="Folder to write to; by default the current one."
 )
@@ -103,7 +106,7 @@ def determination(release: Path, output: Path, expires: datetime | None, key_fil
 
 
 @click.command()
-@click.argument("release", type=click.Path(path_type=Path))
+@_RELEASE
 def lineage(release: Path) -> None:
     """Write a release as an OpenLineage event, and send it to the endpoint that OPENLINEAGE_URL names, if any.
 
@@ -120,7 +123,7 @@ def lineage(release: Path) -> None:
 
 
 @click.command()
-@click.argument("release", type=click.Path(path_type=Path))
+@_RELEASE
 def kept(release: Path) -> None:
     """Show what a release keeps of every column: its level, the values that occur, and bits before and after.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deid_assets.command_line.completion import deliveries, policies
 from deid_assets.store.home import Home
 
 if TYPE_CHECKING:
@@ -23,8 +24,13 @@ def expert_review() -> None:
 
 
 @expert_review.command("export")
-@click.option("--policy", required=True, help="The policy's name.")
-@click.option("--delivery", required=True, help="Key of a delivery whose candidate has been made; see `deid deliveries`.")
+@click.option("--policy", required=True, shell_complete=policies, help="The policy's name.")
+@click.option(
+    "--delivery",
+    required=True,
+    shell_complete=deliveries,
+    help="Key of a delivery whose candidate has been made; see `deid deliveries`.",
+)
 @click.option("--reviewers", type=click.IntRange(1, 99), required=True, help="Number of reviewers; each gets 20 members.")
 @click.option("--output", type=click.Path(path_type=Path), required=True, help="Folder for the reviewers' folders.")
 def expert_review_export(policy: str, delivery: str, reviewers: int, output: Path) -> None:

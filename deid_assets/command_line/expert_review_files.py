@@ -24,7 +24,7 @@ from deid_assets.stages import STAGE_OF, renamed_inputs
 from deid_assets.store import durable
 from deid_assets.store.home import Home, plain_key
 from deid_assets.store.reading import regular_bytes
-from deid_assets.store.tables import Table, owner_only
+from deid_assets.store.tables import Table
 
 PROFILES = 20
 """Of each reviewer, as in the book."""
@@ -206,7 +206,7 @@ def _write(files: Mapping[Path, bytes]) -> None:
     """Write files that only their owner can read, into folders that only their owner can enter."""
     for file, content in files.items():
         try:
-            owner_only(file.parent)
+            durable.owner_only(file.parent)
             durable.create(file, content, 0o600)
         except FileExistsError:
             raise StoreError(f"{file} is there already; choose another folder with --output") from None

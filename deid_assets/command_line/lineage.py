@@ -7,6 +7,7 @@ from rich.markup import escape
 
 from deid_assets.command_line.audit import derived_columns_of, lineage_of_release
 from deid_assets.errors import ReleaseError
+from deid_assets.home_identity import public_name
 from deid_assets.release.lineage.published import PublishedRelease, published_release
 from deid_assets.release.lineage.telling import SENT, endpoint_is_set, problem_of_telling, write_event
 from deid_assets.store.home import Home
@@ -29,7 +30,7 @@ def write_recorded_event(home: Home, published: PublishedRelease) -> tuple[Path,
     columns, problems = derived_columns_of(published, lineage)
     if problems:
         raise ReleaseError("; ".join(problems))
-    return write_event(home, published, columns, lineage.release.run)
+    return write_event(home, published, columns, lineage.release.run, public_name(home))
 
 
 def tell_approved(home: Home, release: Path, console: Console) -> None:

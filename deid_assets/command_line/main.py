@@ -3,18 +3,22 @@
 import contextlib
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 import deid_assets
 from deid_assets.command_line.approvals import approvals, approve, reject
 from deid_assets.command_line.auditing import audit, determination, kept, lineage, reproduce
 from deid_assets.command_line.backups import backup, restore
+from deid_assets.command_line.completion import deliveries, policies, releases
 from deid_assets.command_line.counts import counts
 from deid_assets.command_line.deciding import (
     absent_history,
@@ -151,6 +155,10 @@ class _PathOrUrl(click.ParamType[Path | str]):
         """Return a URL as text, and anything else as a path."""
         return value if isinstance(value, Path) or "://" in value else Path(value)
 
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Let the shell offer files and folders."""
+        return [CompletionItem(incomplete, type="file")]
+
 
 _PATH_OR_URL = _PathOrUrl()
 
@@ -170,6 +178,7 @@ _OPTIONS_OF_A_RUN = (
         callback=_not_empty,
         default="heritage_public",
         show_default=True,
+        shell_complete=policies,
         help="A policy's name, or a YAML file.",
     ),
     click.option(
@@ -179,7 +188,13 @@ _OPTIONS_OF_A_RUN = (
         type=_PATH_OR_URL,
         help="Folder or file of the delivery, or its URL, such as s3://bucket/in/2012-04; can be repeated.",
     ),
-    click.option("--key", "delivery_key", callback=_plain_key, help="Key of the delivery; by default derived from its name."),
+    click.option(
+        "--key",
+        "delivery_key",
+        callback=_plain_key,
+        shell_complete=deliveries,
+        help="Key of the delivery; by default derived from its name.",
+    ),
     click.option(
         "--members",
         type=click.IntRange(min=1),
@@ -291,8 +306,9 @@ def plan(
 @click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True)
 @click.option("--host", default="127.0.0.1", show_default=True)
 def ui(port: int, host: str) -> None:
-    """Open the Dagster UI with everything that was run here."""
+    """Open the Dagster UI with everything that was run here, until Ctrl-C or SIGTERM ends it with all that it started."""
     from deid_assets.automation.instance import dagster_instance, prepare_dagster_home, workspace_file
+    from deid_assets.command_line.ui import serve
 
     home = Home.here().create()
     prepare_dagster_home(home)
@@ -303,7 +319,7 @@ def ui(port: int, host: str) -> None:
     click.echo(f"The Dagster UI runs on http://{host}:{port} (stop it with Ctrl-C)")
     dagster = Path(sys.executable).with_name("dagster")
     command = [str(dagster), "dev", "-w", str(workspace_file()), "-h", host, "-p", str(port)]
-    os.execv(dagster, command)  # noqa: S606 - no shell is wanted
+    sys.exit(serve(command))
 
 
 @main.group()
@@ -312,7 +328,7 @@ def policy() -> None:
 
 
 @policy.command("check")
-@click.argument("file", type=str)
+@click.argument("file", type=str, shell_complete=policies)
 def policy_check(file: str) -> None:
     """Explain a policy in plain language, or report what is wrong and where."""
     from deid_assets.command_line.run import find_policy
@@ -349,8 +365,8 @@ def policy_list() -> None:
 
 
 @policy.command("pool")
-@click.argument("name", callback=_not_empty)
-@click.option("--delivery", required=True, help="Key of a delivery that the policy was run on.")
+@click.argument("name", callback=_not_empty, shell_complete=policies)
+@click.option("--delivery", required=True, shell_complete=deliveries, help="Key of a delivery that the policy was run on.")
 @click.option("--column", required=True, help="Claim-level quasi-identifier, such as condition_group.")
 @click.option(
     "--held-by",
@@ -377,7 +393,7 @@ def policy_pool(name: str, delivery: str, column: str, held_by: tuple[float, ...
 
 
 @policy.command("adopt")
-@click.argument("name", callback=_not_empty)
+@click.argument("name", callback=_not_empty, shell_complete=policies)
 @click.option("--deliveries", type=click.Path(path_type=Path, file_okay=False), help="Folder to watch for deliveries.")
 @click.option("--complete-when", help="Name of the file that says that a delivery there is complete; default: _SUCCESS.")
 @click.option("--schedule", help="Cron expression (UTC): when to release the newest delivery again if anything changed.")
@@ -423,7 +439,7 @@ def policy_adopt(
 
 
 @policy.command("retire")
-@click.argument("name", callback=_not_empty)
+@click.argument("name", callback=_not_empty, shell_complete=policies)
 def policy_retire(name: str) -> None:
     """Take a policy out of use: the UI shows it no more, and nothing runs by itself. Its releases and stores stay."""
     from deid_assets.automation.adopting import retire_here
@@ -449,7 +465,9 @@ def policy_retire(name: str) -> None:
     help="Owner who answers for releases: team:NAME or an e-mail address; can be repeated.",
 )
 @click.option("--description", help="What the policy is for; by default the title.")
-@click.option("--like", default="heritage_public", show_default=True, help="The shipped policy to copy.")
+@click.option(
+    "--like", default="heritage_public", show_default=True, shell_complete=policies, help="The shipped policy to copy."
+)
 @click.option("--output", type=click.Path(path_type=Path), help="File to write; by default NAME.yaml in the current folder.")
 def policy_new(name: str, title: str, owners: tuple[str, ...], description: str | None, like: str, output: Path | None) -> None:
     """Create a policy as a copy of a shipped one, with your name, title and owners.
@@ -474,23 +492,35 @@ def _print_listed(found: Sequence[_Listed], as_json: bool, line: Callable[[_List
 
 
 @main.command("releases")
+@click.option("--paths", is_flag=True, help="Also print the folder of each release.")
 @_AS_JSON
-def releases_list(as_json: bool) -> None:
+def releases_list(paths: bool, as_json: bool) -> None:
     """List the releases that were published here, according to the registry."""
     from deid_assets.command_line.listing import ListedRelease, listed_releases
 
-    def line(one: ListedRelease) -> str:
+    def text(one: ListedRelease) -> str:
         of = f"delivery {one.delivery}" if one.delivery else "delivery not in this store"
-        return (
-            f"{one.policy}/{one.number:04d}  {one.time}  {of}  {one.folder or 'its folder is gone: restore it from a backup'}"
-            + (f"  approved by {one.approved_by}" if one.approved_by is not None else "")
-            + (f"  withdrawn: {one.withdrawn}" if one.withdrawn is not None else "")
-            + "".join(f"\n  {remark}" for remark in one.remarks)
-        )
+        said = [f"{of}, approved by {one.approved_by}" if one.approved_by is not None else of]
+        if one.withdrawn is not None:
+            said.append(f"withdrawn: {one.withdrawn}")
+        if one.folder is None:
+            said.append("its folder is gone: restore it from a backup")
+        elif paths:
+            said.append(one.folder)
+        return "\n".join([f"{one.policy}/{one.number:04d}  {one.time}", *map(_indented, (*said, *one.remarks))])
 
     home = Home.here()
     with telling_what_is_missing(home):
-        _print_listed(listed_releases(home), as_json, line, "Nothing has been published here.")
+        _print_listed(listed_releases(home), as_json, text, "Nothing has been published here.")
+
+
+def _indented(text: str) -> str:
+    """A text below a heading, in lines as wide as the terminal; one line where nobody says how wide that is."""
+    width = shutil.get_terminal_size((0, 0)).columns
+    if not width:
+        return f"  {text}"
+    lines = textwrap.wrap(text, max(width - 4, 20), break_long_words=False, break_on_hyphens=False)
+    return "  " + "\n    ".join(lines)
 
 
 @main.command("deliveries")
@@ -513,8 +543,21 @@ def delivery() -> None:
 
 @delivery.command("add")
 @click.argument("named", metavar="PATH_OR_URL...", nargs=-1, required=True, type=_PATH_OR_URL)
-@click.option("--policy", "policy_name", callback=_not_empty, required=True, help="A policy's name, or a YAML file.")
-@click.option("--key", "delivery_key", callback=_plain_key, help="Key of the delivery; by default derived from its name.")
+@click.option(
+    "--policy",
+    "policy_name",
+    callback=_not_empty,
+    required=True,
+    shell_complete=policies,
+    help="A policy's name, or a YAML file.",
+)
+@click.option(
+    "--key",
+    "delivery_key",
+    callback=_plain_key,
+    shell_complete=deliveries,
+    help="Key of the delivery; by default derived from its name.",
+)
 def delivery_add(named: tuple[Path | str, ...], policy_name: str, delivery_key: str | None) -> None:
     """Register a delivery as a partition of a policy's assets, without running anything."""
     from deid_assets.command_line.deliveries import add_delivery
@@ -525,8 +568,8 @@ def delivery_add(named: tuple[Path | str, ...], policy_name: str, delivery_key: 
 
 
 @delivery.command("remove")
-@click.argument("key", callback=_plain_key)
-@click.option("--policy", "policy_name", callback=_not_empty, required=True, help="The policy's name.")
+@click.argument("key", callback=_plain_key, shell_complete=deliveries)
+@click.option("--policy", "policy_name", callback=_not_empty, required=True, shell_complete=policies, help="The policy's name.")
 @click.option("--reason", required=True, callback=_not_empty, help="Why; recorded in the restricted store.")
 def delivery_remove(key: str, policy_name: str, reason: str) -> None:
     """Remove a refused or failed delivery from a policy, with its restricted store. Your own files stay."""
@@ -563,7 +606,7 @@ def purge_stores(reason: str, yes: bool, with_waiting: bool) -> None:
 
 
 @main.command()
-@click.argument("release", type=click.Path(path_type=Path))
+@click.argument("release", type=click.Path(path_type=Path), shell_complete=releases)
 @click.option("--key", "key_file", type=click.Path(path_type=Path), help="The publisher's public key (PEM).")
 @click.option("--registry", type=click.Path(path_type=Path), help="The registry; by default the one next to the release.")
 @click.option("--head", help="The expected head of the registry; detects a registry whose end was cut off.")
@@ -578,8 +621,11 @@ def verify(
 ) -> None:
     """Check a release offline: digests, signature, certificate of optimality, registry chain.
 
-    Exit code 0 only if all checks pass under a trusted key. A missing registry fails; --no-registry skips its checks.
+    RELEASE is the folder of a release or, in the home that made it, policy/number. Exit code 0 only if all checks pass under a
+    trusted key: that of --key or, for a release that lies in this home, the home's own. A missing registry fails;
+    --no-registry skips its checks.
     """
+    from deid_assets.release.keyring import public_key_of
     from deid_assets.release.keys import PublicKey
     from deid_assets.release.publication.verification import MANIFEST
     from deid_assets.release.publication.verification import verify as verify_release
@@ -587,11 +633,15 @@ def verify(
 
     if no_registry and (registry or head):
         raise click.UsageError("--no-registry skips what --registry and --head check: choose one")
-    chosen = None if no_registry else registry or release.absolute().parent.parent / "registry.jsonl"
-    report = verify_release(release, PublicKey.read(key_file) if key_file else None, chosen, head, certificate)
     home = Home.here()
+    if not release.exists() and (home.releases / release).is_dir():
+        release = home.releases / release
     # A release of this home is also compared with what the home remembers; a copy elsewhere cannot be.
     own = home.store.is_dir() and release.resolve().is_relative_to(home.releases.resolve())
+    of_home = own and key_file is None
+    trusted = public_key_of(home) if of_home else PublicKey.read(key_file) if key_file else None
+    chosen = None if no_registry else registry or release.absolute().parent.parent / "registry.jsonl"
+    report = verify_release(release, trusted, chosen, head, certificate, of_home)
     with telling_what_is_missing(home) if own else contextlib.nullcontext():
         click.echo(report.text())
         verdict = verdict_in(release / MANIFEST)

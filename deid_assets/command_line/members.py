@@ -5,6 +5,7 @@ import sys
 
 import click
 
+from deid_assets.command_line.completion import releases
 from deid_assets.command_line.deciding import releases_here, say_witnesses
 from deid_assets.errors import ReleaseError
 from deid_assets.store.home import Home
@@ -102,7 +103,7 @@ def release() -> None:
 
 
 @release.command("withdraw")
-@click.argument("name", metavar="RELEASE")
+@click.argument("name", metavar="RELEASE", shell_complete=releases)
 @click.option("--reason", required=True, help="Reason, in words; published in the registry, so it must not name anybody.")
 def release_withdraw(name: str, reason: str) -> None:
     """Record in the registry, signed, that a release was withdrawn: RELEASE is its policy and number, such as heritage/0001.

@@ -69,7 +69,7 @@ from deid_assets.store import durable
 from deid_assets.store.home import Home
 from deid_assets.store.lock import StoreLock
 from deid_assets.store.reading import regular_bytes
-from deid_assets.store.tables import interrupt_queries, owner_only
+from deid_assets.store.tables import interrupt_queries
 
 MODULE = "deid_assets.definitions"
 LOCATION = "deid_assets"
@@ -161,9 +161,9 @@ def _release_or_unchanged(
             clock.now(Registry(home.releases / "registry.jsonl").chain().last_time)  # not after the work is done
             with interruption.watched(interrupt_queries), capture_interrupts():
                 summary = execute(instance, policy, delivery, lock.run_id, progress, go_on=go_on)
-                tag_outcome(instance, lock.run_id, summary)
                 if summary.release is None:
                     summary = replace(summary, release=_left_behind(home, policy, delivery))
+                tag_outcome(instance, lock.run_id, summary)
                 interruption.remember_release(summary.release)
                 seconds = time.monotonic() - started
                 if interruption.received() is None:
@@ -312,7 +312,9 @@ def _make_synthetic(home: Home, delivery: Delivery, progress: Progress) -> None:
         making = home.deliveries / f".making-{folder.name}"
         shutil.rmtree(making, ignore_errors=True)  # half made by a process that was killed
         with progress.working(f"Creating a synthetic delivery of {members:,} members", SYNTHETIC_DELIVERY):
-            write_delivery(owner_only(making), members, seed, lambda done, of: progress.tell(f"{done:,} of {of:,} members"))
+            write_delivery(
+                durable.owner_only(making), members, seed, lambda done, of: progress.tell(f"{done:,} of {of:,} members")
+            )
         making.rename(folder)
 
 

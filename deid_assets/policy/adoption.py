@@ -18,7 +18,6 @@ from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import load_policy, policy_file_called, shipped_policies
 from deid_assets.store import durable
 from deid_assets.store.home import Home
-from deid_assets.store.tables import owner_only
 
 _DRAFT = ".adopting-"
 
@@ -43,7 +42,7 @@ def adopt(home: Home, policy: ReleasePolicy, file: Path) -> AnyPolicy:
         raise PolicyError(
             f"policy file {file}: another policy is also called {policy.name}, in {other}; give yours another name{own}"
         )
-    folder = owner_only(home.policies) / policy.name
+    folder = durable.owner_only(home.policies) / policy.name
     with durable.locked(home.policies / ".lock"):
         _remove_drafts(home.policies)
         if os.path.lexists(folder):
@@ -85,13 +84,13 @@ def _require_adopted(folder: Path) -> None:
 
 def _write_draft(draft: Path, policy: ReleasePolicy, file: Path) -> Record:
     """Write the text, the files and the record, and read all of them back."""
-    owner_only(draft)
+    durable.owner_only(draft)
     content = text_at(file).content()
     text = text_digest(content)
     if text != policy.origin.text:
         raise PolicyError(f"policy file {file} changed while it was read; run again")
     record = Record(policy.name, text, policy.file_digests())
-    durable.create(owner_only((draft / stored_text(text)).parent) / TEXT, content, 0o600)
+    durable.create(durable.owner_only((draft / stored_text(text)).parent) / TEXT, content, 0o600)
     for name, digest in record.files.items():
         _copy(policy.origin.folder, name, draft / stored_name(digest, name), digest)
     durable.create(draft / RECORD, record.to_json().encode(), 0o600)
@@ -103,7 +102,7 @@ def _write_draft(draft: Path, policy: ReleasePolicy, file: Path) -> Record:
 
 
 def _copy(folder: Folder, name: str, target: Path, digest: str) -> None:
-    owner_only(target.parent)
+    durable.owner_only(target.parent)
     if target.exists():  # two names of one content
         return
     try:
@@ -127,7 +126,7 @@ def _replace(folder: Path, draft: Path, record: Record) -> None:
     for path in sorted(draft.rglob("*")):
         if path.is_file() and path.name != RECORD:
             target = folder / path.relative_to(draft)
-            owner_only(target.parent)
+            durable.owner_only(target.parent)
             os.replace(path, target)
             durable.sync(target.parent)
     durable.sync(folder / "content")

@@ -234,6 +234,9 @@ def _by_name(texts: Iterable[PolicyText | NoText]) -> Policies:
     unusable: dict[str, str] = {}
     for text in texts:
         name = _name_of(text)
+        if isinstance(text, NoText):
+            unusable[name] = text.why
+            continue
         try:
             policy = _loaded(text)
         except PolicyError as error:

@@ -14,7 +14,6 @@ from pathlib import Path
 from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.store import durable
 from deid_assets.store.reading import REGISTRY_AT_MOST, regular_bytes
-from deid_assets.store.tables import owner_only
 
 FILE = "opt_outs.jsonl"
 _LOCK = ".opt_outs.lock"
@@ -75,7 +74,7 @@ def note(folder: Path, line: OptOutLine) -> bool:
         If identifier or reason is empty, or the list cannot be read or written.
     """
     line.require_sound()
-    owner_only(folder)
+    durable.owner_only(folder)
     with durable.locked(folder / _LOCK):
         if (line.member_id in withdrawn_members([folder])) == line.listed:
             return False

@@ -30,7 +30,6 @@ from deid_assets.store import durable
 from deid_assets.store.digests import canonical_json, file_digest, parse_json
 from deid_assets.store.home import Home
 from deid_assets.store.reading import regular_bytes
-from deid_assets.store.tables import owner_only
 
 FORMAT = "deid_assets backup 1"
 LISTING = "backup.json"
@@ -139,12 +138,12 @@ def back_up(
 @contextlib.contextmanager
 def _snapshot(releases: Releases, is_recorded: Callable[[], bool]) -> Iterator[Path]:
     """A copy of the home at one moment, in which nothing is decided; removed at the end."""
-    home, folder = releases.home, owner_only(releases.home.store / SNAPSHOT)
+    home, folder = releases.home, durable.owner_only(releases.home.store / SNAPSHOT)
     with durable.locked(folder / LOCK):
         for left in folder.iterdir():
             if left.name != LOCK:
                 shutil.rmtree(left)
-        copy = owner_only(folder / "home")
+        copy = durable.owner_only(folder / "home")
         try:
             for attempt in range(61):
                 with releases.deciding():
@@ -225,7 +224,7 @@ def keep_copy(home: Home, time: str) -> Path:
     draft = home.root.with_name(f".{home.root.name}.before-upgrade")
     try:
         shutil.rmtree(draft, ignore_errors=True)
-        _copy_home(home, owner_only(draft))
+        _copy_home(home, durable.owner_only(draft))
         os.rename(draft, to)
         durable.sync(to.parent)
     except OSError as error:

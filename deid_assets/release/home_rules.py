@@ -26,7 +26,6 @@ from deid_assets.store import durable
 from deid_assets.store.digests import bytes_digest
 from deid_assets.store.home import Home
 from deid_assets.store.reading import SMALL_AT_MOST, kept_bytes
-from deid_assets.store.tables import owner_only
 
 Kind = Literal["longitudinal", "flat", "cohort"]
 EVERYBODY = "*"
@@ -198,7 +197,7 @@ def change_rules(releases: Releases, text: bytes | None, by: str, where: str) ->
         rules_from(text, where)
     if not by.strip():
         raise ReleaseError("a change of the rules needs the name of who makes it")
-    file = owner_only(releases.home.store) / RULES_FILE
+    file = durable.owner_only(releases.home.store) / RULES_FILE
     with releases.deciding(despite=[RULES_LOST]) as journal:
         approvers = Remembered.of(journal.file.read()).approvers
         if approvers and by not in approvers:

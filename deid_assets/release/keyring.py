@@ -15,6 +15,7 @@ from deid_assets.release.keys import (
     SECRET_FILE,
     SIGNING_KEY_FILE,
     SIGNING_KEY_VARIABLE,
+    PublicKey,
     Secret,
     SigningKey,
     given_secret,
@@ -29,7 +30,6 @@ from deid_assets.store import durable
 from deid_assets.store.digests import parse_json
 from deid_assets.store.home import Home
 from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
-from deid_assets.store.tables import owner_only
 
 NEXT_KEY_FILE = "signing_key.next.pem"
 ACCEPTED_FILE = "secret.accepted"
@@ -51,6 +51,23 @@ def signing_key_of(home: Home) -> SigningKey:
     with locked_keys(home):
         chain = settled(home)
         return key_in_force(home, chain)
+
+
+def public_key_of(home: Home) -> PublicKey | None:
+    """The public key of the signing key that a home has, without writing or locking anything; None if it has none.
+
+    It need not be the one in force, which is for those who compare it with a signature to find.
+
+    Raises
+    ------
+    ReleaseError
+        If the environment names a source of the key that fails.
+    """
+    given = given_signing_key(os.environ)
+    if given is not None:
+        return given.public
+    kept = public_of(home, SIGNING_KEY_FILE)
+    return None if kept is None else PublicKey(bytes.fromhex(kept))
 
 
 def secret_of(home: Home, environment: Mapping[str, str] | None = None) -> Secret:
@@ -138,7 +155,7 @@ def accept_given_secret(home: Home) -> bool:
 
 
 def _accept(home: Home, secret: Secret) -> None:
-    with durable.locked(owner_only(home.keys) / ".lock"):
+    with durable.locked(durable.owner_only(home.keys) / ".lock"):
         durable.replace(home.keys / ACCEPTED_FILE, secret.commitment().encode() + b"\n", 0o600)
 
 

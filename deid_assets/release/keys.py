@@ -24,7 +24,6 @@ from deid_assets.release.given import given
 from deid_assets.store import durable
 from deid_assets.store.digests import bytes_digest, canonical_json
 from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
-from deid_assets.store.tables import owner_only
 
 SIGNING_KEY_FILE = "signing_key.pem"
 SECRET_FILE = "secret"  # noqa: S105 - the name of a file
@@ -272,7 +271,7 @@ def given_signing_key(variables: Mapping[str, str]) -> SigningKey | None:
 
 def _read_or_create(folder: Path, name: str, make: Callable[[], bytes]) -> bytes:
     """Read an owner-only file; create it the first time. Two concurrent processes get the same file."""
-    owner_only(folder)
+    durable.owner_only(folder)
     with durable.locked(folder / ".lock"):
         path = folder / name
         if not os.path.lexists(path):

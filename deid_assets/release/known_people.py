@@ -20,7 +20,7 @@ from deid_assets.release.registry.chain import Registry
 from deid_assets.store import durable
 from deid_assets.store.home import Home
 from deid_assets.store.reading import TEXT_AT_MOST, kept_bytes
-from deid_assets.store.tables import connect, owner_only, quoted
+from deid_assets.store.tables import connect, quoted
 
 FILE = "opt_outs_matched.txt"
 """In the restricted store: keyed digests of people on lists of opt-outs whom a delivery had, one to a line.
@@ -199,7 +199,7 @@ def _unread_said(known: Known) -> str:
 def _write(home: Home, digests: set[str]) -> None:
     new = digests - _remembered(home)
     if new:
-        owner_only(home.store)
+        durable.owner_only(home.store)
         with durable.locked(home.store / _LOCK):
             lines = sorted(new | _remembered(home))
             durable.replace(home.store / FILE, "".join(f"{line}\n" for line in lines).encode(), 0o600)

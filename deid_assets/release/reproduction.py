@@ -39,7 +39,6 @@ from deid_assets.release.rotation import rotate
 from deid_assets.store import durable
 from deid_assets.store.digests import file_digest
 from deid_assets.store.home import Home
-from deid_assets.store.tables import owner_only
 
 FOLDER = ".reproducing"
 """Folder of the restricted store with temporary homes."""
@@ -60,14 +59,14 @@ class Compared:
 @contextlib.contextmanager
 def temporary_home(home: Home) -> Iterator[Home]:
     """A new home in the restricted store, removed at the end; those of processes that were killed are removed first."""
-    parent = owner_only(home.store / FOLDER)
+    parent = durable.owner_only(home.store / FOLDER)
     with durable.locked(parent / LOCK):
         for left in sorted(path for path in parent.iterdir() if path.is_dir()):
             held = durable.take_lock(left / LOCK, wait=False)
             if held is not None:
                 shutil.rmtree(left)
                 os.close(held)
-        folder = owner_only(parent / secrets.token_hex(8))
+        folder = durable.owner_only(parent / secrets.token_hex(8))
         lock = durable.take_lock(folder / LOCK, wait=True)
     try:
         yield Home(folder).create()
@@ -100,7 +99,7 @@ def recall(home: Home, published: PublishedRelease, temporary: Home) -> AnyPolic
         # The copy of the registry gets a signing key of its own: the publisher's never leaves its folder.
         rotate(temporary, lost=_WHY, despite=[GONE])
     if published.number > 1:  # numbers before it were in use, even if nothing of them was published
-        owner_only(owner_only(waiting_in(temporary)) / published.policy / f"{published.number - 1:04d}")
+        durable.owner_only(durable.owner_only(waiting_in(temporary)) / published.policy / f"{published.number - 1:04d}")
     policy = _policy_as_released(home, published, temporary)
     require_runnable(policy)
     # The temporary home has one delivery; whoever opted out may have been in others.
@@ -126,7 +125,7 @@ def _copy_earlier(home: Home, entry: Entry, temporary: Home) -> None:
     """Put an earlier release there, and all that the restricted store keeps of it but its audits."""
     number = f"{entry.number:04d}"
     kept = home.store / "manifests" / entry.policy
-    restricted = owner_only(owner_only(temporary.store / "manifests") / entry.policy)
+    restricted = durable.owner_only(durable.owner_only(temporary.store / "manifests") / entry.policy)
     beside = [path for path in sorted(kept.glob(f"{number}.*")) if not path.name.startswith(f"{number}.audit.")]
     missing = [name for name in (f"{number}.json", f"{number}.members") if not (kept / name).is_file()]
     try:

@@ -12,7 +12,6 @@ from deid_assets.store import durable
 from deid_assets.store.digests import file_digest
 from deid_assets.store.home import Home, plain_key
 from deid_assets.store.remote import RemoteFolder, Seen
-from deid_assets.store.tables import owner_only
 
 FOLDER = "fetched"
 """In the folder of deliveries."""
@@ -43,13 +42,13 @@ def fetch(home: Home, url: str, name: str | None = None) -> Path:
     last = PurePosixPath(RemoteFolder.at(url).address.partition("://")[2]).name
     single = list(files) == [last]
     called = plain_key(name or (PurePosixPath(last).stem if single else last))
-    folder = owner_only(owner_only(home.deliveries) / FOLDER)
+    folder = durable.owner_only(durable.owner_only(home.deliveries) / FOLDER)
     target = folder / called
     with durable.locked(folder / ".lock"):
         making = folder / f".making-{called}"
         shutil.rmtree(making, ignore_errors=True)  # half fetched by a process that was killed
         try:
-            _get(source, files, owner_only(making))
+            _get(source, files, durable.owner_only(making))
             if RemoteFolder.at(url).listed()[1] != files:
                 raise DeliveryError(f"{source.address} changed while it was fetched; fetch it again once it is complete")
             _keep(making, target, source)
@@ -77,7 +76,7 @@ def _require_plain_names(source: RemoteFolder, files: dict[str, Seen]) -> None:
 def _get(source: RemoteFolder, files: dict[str, Seen], making: Path) -> None:
     for name in sorted(files):
         target = making / name
-        owner_only(target.parent)
+        durable.owner_only(target.parent)
         source.get(name, target)
 
 

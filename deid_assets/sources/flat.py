@@ -16,7 +16,8 @@ from deid_assets.sources.files import Staging, count_rows, key_parts, naming_dam
 from deid_assets.sources.received import Received
 from deid_assets.sources.report import Metadata
 from deid_assets.sources.shapes import shape_sql, told
-from deid_assets.store.tables import connect, owner_only, quoted
+from deid_assets.store import durable
+from deid_assets.store.tables import connect, quoted
 
 RECORDS, POPULATION, QUARANTINED = "records", "population_records", "quarantined_records"
 _UNKNOWN, _NOBODY = "value outside the hierarchy", "missing person"
@@ -118,7 +119,7 @@ def read_flat_delivery(
         person has too many records, or if too many rows are unusable. The message names file, column, number of rows and rule,
         never a value.
     """
-    folder = owner_only(store_file.parent)
+    folder = durable.owner_only(store_file.parent)
     quasi_identifiers = {name: columns[name] for name in columns if name in allowed}
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix="unpacked-") as unpacked, connect(store_file) as connection:

@@ -43,7 +43,8 @@ from deid_assets.sources.rules import (
 )
 from deid_assets.sources.tables import lay_out_synthetic, lay_out_tables
 from deid_assets.sources.window import open_window
-from deid_assets.store.tables import connect, owner_only, quoted
+from deid_assets.store import durable
+from deid_assets.store.tables import connect, quoted
 
 SCHEMA = "intake"
 ICD9_AT_LEAST = 0.99
@@ -131,7 +132,7 @@ def read_delivery(
         raise DeliveryError(
             f"delivery {delivery.key} is of the kind {delivery.kind}, but the policy reads the kind {source.kind}"
         )
-    folder = owner_only(store_file.parent)
+    folder = durable.owner_only(store_file.parent)
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix="unpacked-") as unpacked, connect(store_file) as connection:
             inside = Path(unpacked)

@@ -20,7 +20,8 @@ from deid_assets.sources.any_format import stage_file
 from deid_assets.sources.files import Staging, count_rows, naming_damaged_files
 from deid_assets.sources.received import Received, delivered_files
 from deid_assets.sources.report import Metadata
-from deid_assets.store.tables import Table, connect, owner_only, quoted
+from deid_assets.store import durable
+from deid_assets.store.tables import Table, connect, quoted
 
 Labels = Callable[[list[str]], pd.DataFrame]
 """Maps distinct values, as text, to value | label | rule; a rule says why there is no label."""
@@ -119,7 +120,7 @@ def read_population_table(
         If the file is missing, empty, unreadable, has no rows or lacks a column, if no row is selected, or if too many
         rows are unusable. The message names file, column, number of rows and rule, never a value.
     """
-    folder = owner_only(target.file.parent)
+    folder = durable.owner_only(target.file.parent)
     name = path.name
     try:
         unpacked = tempfile.TemporaryDirectory(dir=folder, prefix="unpacked-")

@@ -15,7 +15,8 @@ from deid_assets.errors import DeliveryError
 from deid_assets.sources.any_format import columns_of_file, stage_file
 from deid_assets.sources.files import Staging, count_rows, naming_damaged_files
 from deid_assets.sources.received import Received, delivered_files
-from deid_assets.store.tables import connect, owner_only, quoted
+from deid_assets.store import durable
+from deid_assets.store.tables import connect, quoted
 
 _UNNAMED = "name the table of the DuckDB file"
 
@@ -62,7 +63,7 @@ def read_text_table(
 @contextmanager
 def _staged(path: Path, folder: Path | None, what: str) -> Iterator[Staging]:
     """A staging area for one file; errors begin with `what`, and never quote a cell."""
-    inside = None if folder is None else owner_only(folder)
+    inside = None if folder is None else durable.owner_only(folder)
     try:
         with tempfile.TemporaryDirectory(dir=inside, prefix="reading-") as name:
             staged = Path(name)

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.sources.delivery import Delivery, SourceOptions, TablesSource
 from deid_assets.sources.duckdb_files import copy_to_parquet
+from deid_assets.store import durable
 from deid_assets.store.home import Home, plain_key
-from deid_assets.store.tables import owner_only
 
 PARTITION = "{partition}"
 """Placeholder in a path for the partition of the upstream."""
@@ -129,10 +129,10 @@ class Copies:
             If a table is missing or cannot be read.
         """
         (folder,) = self.delivery(home, key).paths
-        owner_only(home.create().deliveries / self.policy)
+        durable.owner_only(home.create().deliveries / self.policy)
         making = folder.with_name(f".making-{folder.name}")
         shutil.rmtree(making, ignore_errors=True)  # half made by a process that was killed
-        owner_only(making)
+        durable.owner_only(making)
         try:
             for name, read in self.tables.items():
                 _copy(read, name, making, partitions[name], values.get(name))
@@ -155,7 +155,7 @@ def _ending(path: Path) -> str:
 
 def _copy(read: Read, name: str, folder: Path, partitions: Sequence[str], value: object) -> None:
     """Copy one table into files of the folder `name`."""
-    target = owner_only(folder / name)
+    target = durable.owner_only(folder / name)
     if isinstance(read, InMemory):
         for number, part in enumerate(_parts(value, name)):
             pq.write_table(part, target / f"{number:04}.parquet")

@@ -14,6 +14,13 @@ from typing import Literal, overload
 from deid_assets.errors import StoreError
 
 
+def owner_only(folder: Path) -> Path:
+    """Create the folder, accessible only to its owner, and return it."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.chmod(folder, 0o700)
+    return folder
+
+
 def sync(path: Path) -> None:
     """Flush a file's content, or a folder's entries, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)

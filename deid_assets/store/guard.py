@@ -15,7 +15,7 @@ from pathlib import Path
 
 from deid_assets.errors import DeidError
 from deid_assets.interruption import received
-from deid_assets.store.tables import owner_only
+from deid_assets.store import durable
 
 _SQLITE = {sqlite3.SQLITE_FULL: "the disk is full", sqlite3.SQLITE_READONLY: "the folder is read-only"}
 
@@ -87,7 +87,7 @@ def _said_by_the_system(error: BaseException) -> str | None:
 def _keep(error: Exception, what: str, store: Path) -> str:
     """Write an error's details into the restricted store; return where they are, or why they could not be kept."""
     try:
-        file = owner_only(store / "errors") / f"{what.replace('/', '-')}-{secrets.token_hex(4)}.txt"
+        file = durable.owner_only(store / "errors") / f"{what.replace('/', '-')}-{secrets.token_hex(4)}.txt"
         text = "".join(traceback.format_exception(error)).encode("utf-8", "backslashreplace")
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as details:
             details.write(text)

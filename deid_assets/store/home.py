@@ -14,7 +14,6 @@ from pathlib import Path
 
 from deid_assets.errors import DeliveryError, StoreError
 from deid_assets.store import durable
-from deid_assets.store.tables import owner_only
 
 PUBLISHED = "DEID_PUBLISHED"
 
@@ -166,7 +165,7 @@ class Home:
                 folder.mkdir(parents=True, exist_ok=True)
             # The event log contains exact counts, and a policy may name who opted out.
             for folder in (self.store, self.deliveries, self.keys, self.dagster, self.policies):
-                owner_only(folder)
+                durable.owner_only(folder)
         except OSError as error:
             raise StoreError(
                 f"the home {self.root} cannot be used: {folder.name} is not a folder that you can write to "
@@ -201,7 +200,7 @@ class Home:
             self._link.rmdir()
         with contextlib.suppress(FileExistsError):  # another process was faster; `_require_releases` looks where it leads
             self._link.symlink_to(self.published)
-        owner_only(self.root)
+        durable.owner_only(self.root)
         durable.sync(self.root)
 
     def _mark_as_own(self, mark: Path) -> None:

@@ -19,7 +19,6 @@ from pathlib import Path
 from deid_assets.errors import DeliveryError, StoreError
 from deid_assets.store import durable
 from deid_assets.store.home import Home, plain_key
-from deid_assets.store.tables import owner_only
 
 _POLICY = re.compile(r"[a-z][a-z0-9_]*\Z")
 _LONGEST_NOTE = 4096
@@ -152,7 +151,7 @@ class StoreLock:
 
     def _take(self) -> int | None:
         try:
-            owner_only(self.path.parent)
+            durable.owner_only(self.path.parent)
             # A process that finds the lock taken must read the name of its holder: names are written and read in here only.
             with durable.locked(self._beside):
                 descriptor = durable.take_lock(self.path, wait=False)

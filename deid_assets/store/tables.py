@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.errors import StoreError
+from deid_assets.store import durable
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -219,13 +220,6 @@ def require_plain_tables(file: Path) -> None:
         )
 
 
-def owner_only(folder: Path) -> Path:
-    """Create the folder, accessible only to its owner, and return it."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    os.chmod(folder, 0o700)
-    return folder
-
-
 def fingerprint(table: Table, key: bytes) -> str:
     """A keyed fingerprint of a table: of its columns, and of its rows as a multiset.
 
@@ -250,7 +244,7 @@ def write_table(table: Table, content: str | Query | pd.DataFrame) -> int:
     content
         A SELECT (text or `Query`) over tables of the same file, or a frame.
     """
-    owner_only(table.file.parent)
+    durable.owner_only(table.file.parent)
     with connect(table.file) as connection:
         connection.execute("BEGIN")
         try:

@@ -11,7 +11,7 @@ import deid_assets
 from deid_assets import UnpublishedRun, refusal_sensor
 from deid_assets.assessments.evidence import Refusal as GateRefusal
 from deid_assets.assets.publishing import refusal
-from deid_assets.assets.stage_asset import refusals_fail
+from deid_assets.assets.stage_asset import SENTENCE, refusals_fail
 from deid_assets.automation.alarms import Unfulfilled
 from deid_assets.errors import PolicyError, RefusedError
 from deid_assets.resources import overtaken
@@ -84,8 +84,8 @@ def test_a_refusal_of_the_gate_is_told_once_with_numbers_that_count_nobody(insta
     run_id = run(instance, refusal(GATE))
     assert ticks.tick() == [None] and ticks.tick() == []
     expected = (
-        Unfulfilled("failed_measurement: gate/high_risk_share", 0.31, 0.05),
-        Unfulfilled("failed_measurement: gate/members_at_risk"),
+        Unfulfilled("failed_measurement: gate/high_risk_share", 0.31, 0.05, "too high"),
+        Unfulfilled("failed_measurement: gate/members_at_risk", text="too many"),
     )
     assert told == [UnpublishedRun("our_claims", "2026", run_id, "refused", expected)]
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -96,13 +96,18 @@ def test_a_refusal_of_the_gate_is_told_once_with_numbers_that_count_nobody(insta
 def test_a_failed_check_is_told_with_numbers_that_count_nobody(instance, ticks, told, unit, numbers):
     run(instance, None, unit=unit, passed=False)
     assert ticks.tick() == [None]
-    assert told[0].unfulfilled == (Unfulfilled("risk_within_threshold", *numbers),) and told[0].outcome == "refused"
+    (one,) = told[0].unfulfilled
+    assert (one.name, *(n for n in (one.measured, one.threshold) if n is not None)) == ("risk_within_threshold", *numbers)
+    assert one.sentence == "the check risk_within_threshold failed" + (": 0.3, at most 0.05" if numbers else "")
+    assert told[0].outcome == "refused"
 
 
 def test_a_refusal_before_the_gate_names_its_step(instance, ticks, told):
     run(instance, RefusedError("refused: no try is left"))
     ticks.tick()
-    assert [(one.outcome, one.unfulfilled) for one in told] == [("refused", (Unfulfilled("release"),))]
+    assert [(one.outcome, one.unfulfilled) for one in told] == [
+        ("refused", (Unfulfilled("release", text="the step release refused; the report in the restricted store says why"),))
+    ]
 
 
 def test_a_crash_is_an_error_and_nothing_of_its_text_is_told(instance, ticks, told):
@@ -135,6 +140,39 @@ def test_runs_of_others_and_runs_that_succeed_are_not_told(instance, ticks, told
     assert len(told) == 1
 
 
+def test_a_refusal_for_the_reason_that_was_told_last_is_not_told_again(instance, ticks, told):
+    for failure in (refusal(GATE), refusal(GATE), refusal(GATE[:1]), refusal(GATE[:1]), refusal(GATE)):
+        run(instance, failure)
+        ticks.tick()
+    assert [len(one.unfulfilled) for one in told] == [2, 1, 2]
+    for _ in range(2):
+        run(instance, ValueError("member 4711"))
+        ticks.tick()
+    assert [one.outcome for one in told[3:]] == ["error", "error"], "what is behind an error is not known here"
+
+
+def test_what_is_told_is_a_sentence_with_the_remedy(instance, ticks, told):
+    run(instance, refusal(GATE))
+    ticks.tick()
+    run_id = run(instance, ValueError("member 4711"))
+    ticks.tick()
+    run(instance, dg.Failure("all about 17 members", metadata={"refused": True, SENTENCE: "no generalization passes"}))
+    ticks.tick()
+    assert [one.sentence for one in told] == [
+        "our_claims, delivery 2026, is refused: too high: 0.31, at most 0.05; too many.",
+        f"our_claims, delivery 2026, failed: the log of run {run_id} says why.",
+        "our_claims, delivery 2026, is refused: no generalization passes.",
+    ]
+
+
+def test_a_run_of_others_in_the_same_tick_does_not_repeat_an_alarm(instance, ticks, told):
+    run(instance, refusal(GATE))
+    run(instance, refusal(GATE), policy="other")
+    run(instance, refusal(GATE[:1]))
+    assert [ticks.tick() for _ in range(4)] == [[None], [None], [], []]
+    assert len(told) == 2 and len({one.run_id for one in told}) == 2
+
+
 def test_a_function_that_raises_fails_the_tick_and_is_not_called_again(instance):
     called = []
 
@@ -162,5 +200,5 @@ def test_the_example_of_the_page_works(instance, capsys):
     ticks = Ticks(instance, sensor)
     run_id = run(instance, refusal(GATE[:1]))
     assert ticks.tick() == [None]
-    said = f"refused: our_claims, delivery 2026, run {run_id}: failed_measurement: gate/high_risk_share 0.31 against 0.05"
-    assert capsys.readouterr().out.strip() == said
+    said = "our_claims, delivery 2026, is refused: too high: 0.31, at most 0.05."
+    assert capsys.readouterr().out.strip() == f"{said} Run {run_id}"

@@ -79,10 +79,19 @@ def test_definitions_hold_what_the_use_asks_for(home, tmp_path):
     write_policy(home.policies, SMALL)
     small = {"small": policies_in(home.policies)["small"]}
     plain = build_definitions(small, home)
-    assert not plain.schedules and {sensor.name for sensor in plain.sensors} == {"refusal_report", "overtaken_runs"}
+    assert not plain.schedules and {sensor.name for sensor in plain.sensors} == {
+        "refusal_report",
+        "canceled_runs",
+        "overtaken_runs",
+    }
     state_use(home, "small", deliveries=str(tmp_path), schedule="0 6 * * 1", fresh_days=35)
     made = build_definitions(small, home)
-    assert {sensor.name for sensor in made.sensors} == {"refusal_report", "overtaken_runs", "deliveries_of_small"}
+    assert {sensor.name for sensor in made.sensors} == {
+        "refusal_report",
+        "canceled_runs",
+        "overtaken_runs",
+        "deliveries_of_small",
+    }
     assert {schedule.name for schedule in made.schedules} == {"rerelease_small", "freshness_small"}
     (release,) = [spec for spec in made.resolve_all_asset_specs() if spec.key.path[-1] == "release"]
     assert release.freshness_policy.fail_window.to_timedelta().days == 35

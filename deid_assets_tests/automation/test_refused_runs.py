@@ -56,7 +56,7 @@ def test_a_run_says_what_came_of_it_also_where_the_next_one_uses_the_store_alrea
     lock.acquire()
     found = tick()
     lock.release()
-    assert "another run uses the same store" in found.skip_message
+    assert not found.dagster_run_reactions and not home.refused_report("small", "a").exists()
     assert "refused" in instance.get_run_by_id(run_id).tags[OUTCOME_TAG]
 
 
@@ -65,5 +65,5 @@ def test_the_lock_of_a_store_is_not_taken_from_a_run_that_is_about_to_begin(inst
     instance.add_run(dg.DagsterRun(job_name="release_small", tags={STORE_TAG: "small/a"}))
     taken = []
     monkeypatch.setattr(StoreLock, "try_acquire", taken.append)
-    assert "came after it" in tick().skip_message and not taken
+    assert not tick().dagster_run_reactions and not taken
     assert "refused" in instance.get_run_by_id(run_id).tags[OUTCOME_TAG]

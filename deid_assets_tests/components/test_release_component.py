@@ -111,6 +111,7 @@ class TestExampleProject:
         assert {sensor.name for sensor in loaded.sensors} == {
             "our_claims_deliveries",
             "refusal_report_our_claims",
+            "canceled_runs_our_claims",
             "overtaken_runs_our_claims",
         }
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from deid_assets.automation.instance import dagster_instance
+from deid_assets.automation.outcomes import CANCELED
+from deid_assets.resources import OUTCOME_TAG, RELEASED
 from deid_assets.store.home import Home
 from deid_assets_tests.matrices import crashes
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid
@@ -31,6 +33,11 @@ class Ended:
     def runs(self) -> list[str]:
         with dagster_instance(self.home) as instance:
             return [run.status.value for run in instance.get_runs()]
+
+    @property
+    def outcomes(self) -> list[str | None]:
+        with dagster_instance(self.home) as instance:
+            return [run.tags.get(OUTCOME_TAG) for run in instance.get_runs()]
 
     @property
     def releases(self) -> list[Path]:
@@ -97,7 +104,7 @@ def test_while_modules_are_imported(run, signal, module):
 def test_while_a_run_is_executed(run, signal, point):
     ended = run(signal, point)
     assert (ended.code, ended.said) == (CODES[signal], SAID), ended.printed
-    assert ended.runs == ["CANCELED"]
+    assert ended.runs == ["CANCELED"] and ended.outcomes == [CANCELED]
     assert not ended.releases
 
 
@@ -121,7 +128,7 @@ def test_after_the_release_is_out_it_is_named(run, signal, point, status):
     ended = run(signal, point)
     (release,) = ended.releases
     assert (ended.code, ended.said) == (CODES[signal], f"interrupted; the release {release} had been published\n")
-    assert ended.runs == [status]
+    assert ended.runs == [status] and ended.outcomes == [RELEASED]
 
 
 @pytest.mark.matrix

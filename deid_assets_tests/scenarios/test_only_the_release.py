@@ -17,7 +17,7 @@ from deid_assets.assets import intake
 from deid_assets.assets.publishing import REQUESTED_BY
 from deid_assets.automation.alarms import unfulfilled_in
 from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
-from deid_assets.automation.outcomes import AWAITING, RunSummary, outcome_of
+from deid_assets.automation.outcomes import AWAITING, CANCELED, RunSummary, outcome_of
 from deid_assets.embedding import Upstream, build_release
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED, PolicyError
 from deid_assets.policy.loading import policy_from
@@ -189,7 +189,7 @@ def test_a_release_that_another_one_overtook_in_the_home_is_made_again_by_the_pr
     (inner,) = runs_in(tmp_path / "deid")
     assert inner.tags.get(REPETITION_TAG) == ("2" if is_requested else None)
     assert inner.tags.get(again_tag(NAME)) != AGAIN_DUE, "the home's own daemon leaves it alone"
-    (sensor,) = made.sensors
+    sensor, _ = made.sensors
     with partition_loading_context(dynamic_partitions_store=instance):
         tick = sensor.evaluate_tick(dg.build_sensor_context(instance, repository_def=made.get_repository_def()))
     requests = [(one.job_name, one.partition_key, one.tags[REPETITION_TAG]) for one in tick.run_requests or ()]
@@ -218,7 +218,7 @@ def test_an_interrupted_step_ends_the_run_in_the_home_and_frees_the_store(tmp_pa
     summary, _, seen = run(project(tmp_path / "wh", tmp_path / "deid"), instance)
     assert summary.exit_code == ERROR and not seen.is_success and summary.release is None
     (inner,) = runs_in(tmp_path / "deid")
-    assert inner.status == dg.DagsterRunStatus.CANCELED
+    assert inner.status == dg.DagsterRunStatus.CANCELED and inner.tags[OUTCOME_TAG] == CANCELED
     monkeypatch.undo()
     # The next run takes the store; ten members are too few for a release.
     run(project(tmp_path / "wh", tmp_path / "deid"), instance)

@@ -251,6 +251,8 @@ def test_release_verifies_offline_with_the_exported_key(published, tmp_path):
     code, printed = deid_here(root, "verify", published.release, "--key", tmp_path / "key.pem")
     assert code == 0 and "is in order" in printed and "NOT" not in printed
     code, printed = deid_here(root, "verify", published.release)
+    assert code == 0 and "is in order by the key of this home" in printed
+    code, printed = deid_here(tmp_path / "elsewhere", "verify", published.release)
     assert code == 1 and "unanchored" in printed, "a signature proves nothing without a trusted key"
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from deid_assets.errors import StoreError
+from deid_assets.store import durable
 from deid_assets.store.tables import (
     Query,
     Table,
@@ -19,7 +20,6 @@ from deid_assets.store.tables import (
     fingerprint,
     held_open,
     interrupt_queries,
-    owner_only,
     quoted,
     require_plain_tables,
     write_table,
@@ -161,7 +161,7 @@ class TestOwnership:
     def test_a_folder_that_others_could_read_is_closed(self, tmp_path):
         folder = tmp_path / "a" / "b"
         folder.mkdir(parents=True, mode=0o755)
-        assert owner_only(folder) == folder
+        assert durable.owner_only(folder) == folder
         assert mode(folder) == 0o700
 
 

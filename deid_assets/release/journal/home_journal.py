@@ -49,10 +49,10 @@ from deid_assets.release.publication.waiting import FOLDER, RECORD, read_waiting
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Chain, Registry
 from deid_assets.release.registry.entries import KeyRotation
+from deid_assets.store import durable
 from deid_assets.store.digests import Json, bytes_digest
 from deid_assets.store.home import Home
 from deid_assets.store.reading import SMALL_AT_MOST, kept_bytes, regular_bytes
-from deid_assets.store.tables import owner_only
 from deid_assets.version import version
 
 RULES_FILE = "rules.yaml"
@@ -269,8 +269,8 @@ class HomeJournal:
         self._append(BEGUN, about | {"format": NEWEST, "version": version()}, key)
 
     def _append(self, event: str, about: Mapping[str, Json], key: SigningKey) -> None:
-        owner_only(self.home.store)
-        owner_only(self.home.keys)
+        durable.owner_only(self.home.store)
+        durable.owner_only(self.home.keys)
         self.file.append(event, about, key, clock.now(None))
 
     def _is_new(self) -> bool:

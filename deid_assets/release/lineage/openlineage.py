@@ -1,8 +1,9 @@
 """A release as an OpenLineage event, for catalogs of other systems.
 
 The event holds what is public anyway: the public manifest, the dictionary of the columns, and the names that the policy
-gives to columns of the delivery. The delivery is named by the keyed digest of its key. Nothing names a path, a host or a
-person; the client library of OpenLineage would add facts about the machine, and is therefore not used to send it.
+gives to columns of the delivery. The delivery is named by the keyed digest of its key, and the home in all namespaces by a
+digest of its identity, so that two homes are not taken for one. Nothing names a path or a host, and no person but the owners
+that the policy states. The client library of OpenLineage would add facts about the machine; it is not used to send the event.
 
 References
 ----------
@@ -14,17 +15,16 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release.lineage.columns import TABLES, DerivedColumn
 from deid_assets.release.registry.entries import delivery_named
 from deid_assets.sources.flat import RECORDS
-from deid_assets.store.digests import Json
-
-RELEASES, DELIVERIES, JOBS = "deid://releases", "deid://deliveries", "deid"
-"""Namespaces of datasets and jobs."""
+from deid_assets.store.digests import Json, parse_json
 
 URL, KEY, PATH = "OPENLINEAGE_URL", "OPENLINEAGE_API_KEY", "api/v1/lineage"
 """Variables that name an endpoint, and its path, as OpenLineage's clients use them."""
@@ -34,7 +34,7 @@ _SECONDS = 10
 
 
 def release_event(
-    manifest: Mapping[str, Any], dictionary: Mapping[str, Any], columns: Iterable[DerivedColumn], run: str
+    manifest: Mapping[str, Any], dictionary: Mapping[str, Any], columns: Iterable[DerivedColumn], run: str, home: str
 ) -> dict[str, Json]:
     """Describe a release as a completed run: the delivery's tables went in, the released tables came out.
 
@@ -48,6 +48,9 @@ def release_event(
         What each released column derives from.
     run
         Identifier of Dagster's run, a UUID.
+    home
+        The name by which others know the home; the namespace of its jobs is `deid://<home>`, and those of its deliveries and
+        releases lie below it.
 
     Returns
     -------
@@ -59,19 +62,37 @@ def release_event(
     of_table: dict[str, list[DerivedColumn]] = {}
     for column in columns:
         of_table.setdefault(column.table, []).append(column)
-    delivery = delivery_named(manifest["delivery"])
+    jobs = f"deid://{home}"
+    delivery = _Tables(f"{jobs}/deliveries", delivery_named(manifest["delivery"]))
     sources = sorted({_field(delivery, one)["name"] for own in of_table.values() for c in own for one in c.delivered})
+    stated = parse_json(manifest["policy"]["text"].encode())
+    owners = [{"name": name, "type": "OWNER"} for name in stated.get("owners", [])]
     return {
         "eventType": "COMPLETE",
         "eventTime": manifest["created"],
         "producer": producer,
         "schemaURL": f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent",
-        "run": {"runId": run, "facets": {}},
-        "job": {"namespace": JOBS, "name": f"{policy}/release", "facets": {}},
-        "inputs": [{"namespace": DELIVERIES, "name": name, "facets": {}, "inputFacets": {}} for name in sources],
+        "run": {
+            "runId": run,
+            "facets": {
+                "processing_engine": _facet(producer, "1-1-1", "ProcessingEngineRunFacet")
+                | {"name": "deid_assets", "version": manifest["code_version"]}
+            },
+        },
+        "job": {
+            "namespace": jobs,
+            "name": f"{policy}/release",
+            "facets": {
+                "jobType": _facet(producer, "2-0-4", "JobTypeJobFacet")
+                | {"processingType": "BATCH", "integration": "DAGSTER", "jobType": "JOB"},
+                "documentation": _facet(producer, "1-1-0", "DocumentationJobFacet") | _text(_about(stated)),
+                "ownership": _facet(producer, "1-0-1", "OwnershipJobFacet") | {"owners": owners},
+            },
+        },
+        "inputs": [{"namespace": delivery.namespace, "name": name, "facets": {}, "inputFacets": {}} for name in sources],
         "outputs": [
             {
-                "namespace": RELEASES,
+                "namespace": f"{jobs}/releases",
                 "name": f"{policy}/{manifest['number']:04d}/{table}",
                 "facets": {
                     "schema": _facet(producer, "1-2-0", "SchemaDatasetFacet") | {"fields": _fields(described)},
@@ -79,8 +100,11 @@ def release_event(
                     | {"datasetVersion": _version(manifest, table)},
                     "columnLineage": _facet(producer, "1-2-0", "ColumnLineageDatasetFacet")
                     | {"fields": _lineage(delivery, of_table.get(table, ())), "dataset": []},
+                    "documentation": _facet(producer, "1-1-0", "DocumentationDatasetFacet")
+                    | _text(f"Table {table} of release {policy}/{manifest['number']:04d}. {_about(stated)}"),
+                    "ownership": _facet(producer, "1-0-1", "OwnershipDatasetFacet") | {"owners": owners},
                 },
-                "outputFacets": {},
+                "outputFacets": _statistics(producer, manifest, table),
             }
             for table, described in sorted(dictionary["tables"].items())
         ],
@@ -89,6 +113,36 @@ def release_event(
 
 def _facet(producer: str, version: str, name: str) -> dict[str, Any]:
     return {"_producer": producer, "_schemaURL": f"{_SPEC}/facets/{version}/{name}.json#/$defs/{name}"}
+
+
+def _about(policy: Mapping[str, Any]) -> str:
+    """What a policy says of itself, and of those whom its releases are for."""
+    recipients = policy.get("recipients") or {}
+    told = {
+        "title": policy.get("title"),
+        "description": policy.get("description"),
+        "recipients": recipients.get("recipient_class"),
+        "terms": recipients.get("terms_of_use"),
+    }
+    shown = {name: " ".join(str(text).split()).rstrip(".") for name, text in told.items() if text}
+    return " ".join(f"{_ABOUT[name]}{text}." for name, text in shown.items())
+
+
+_ABOUT = MappingProxyType({"title": "", "description": "", "recipients": "For ", "terms": "Terms of use: "})
+
+
+def _text(description: str) -> dict[str, Json]:
+    return {"description": description, "contentType": "text/plain"}
+
+
+def _statistics(producer: str, manifest: Mapping[str, Any], table: str) -> dict[str, Json]:
+    """The rows of a released table, which its files reveal anyway; nothing of a table of which the manifest states none."""
+    files = [file for file in manifest["files"] if PurePosixPath(file["path"]).stem == table and file.get("rows") is not None]
+    if not files:
+        return {}
+    facet = _facet(producer, "1-0-2", "OutputStatisticsOutputDatasetFacet")
+    counted = {"rowCount": files[0]["rows"], "size": sum(file["bytes"] for file in files), "fileCount": len(files)}
+    return {"outputStatistics": facet | counted}
 
 
 def _fields(described: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -104,7 +158,15 @@ def _version(manifest: Mapping[str, Any], table: str) -> str:
     return str(next(iter(found - {None}), "unknown"))
 
 
-def _lineage(delivery: str, columns: Iterable[DerivedColumn]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Tables:
+    """The tables of a delivery: their namespace, and what their names begin with."""
+
+    namespace: str
+    name: str
+
+
+def _lineage(delivery: _Tables, columns: Iterable[DerivedColumn]) -> dict[str, Any]:
     return {
         column.column: {"inputFields": [_field(delivery, one) | {"transformations": []} for one in column.delivered]}
         for column in columns
@@ -112,12 +174,12 @@ def _lineage(delivery: str, columns: Iterable[DerivedColumn]) -> dict[str, Any]:
     }
 
 
-def _field(delivery: str, delivered: str) -> dict[str, Any]:
+def _field(delivery: _Tables, delivered: str) -> dict[str, Any]:
     """A delivered column: "members.column", "claims.column", or a column of the one table that was delivered."""
     table, _, column = delivered.partition(".")
     if table not in TABLES or not column:
         table, column = RECORDS, delivered
-    return {"namespace": DELIVERIES, "name": f"{delivery}/{table}", "field": column}
+    return {"namespace": delivery.namespace, "name": f"{delivery.name}/{table}", "field": column}
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -12,7 +12,6 @@ from deid_assets.release.lineage.openlineage import KEY, URL, release_event, sen
 from deid_assets.release.lineage.published import PublishedRelease
 from deid_assets.store import durable
 from deid_assets.store.home import Home
-from deid_assets.store.tables import owner_only
 
 SENT = "Lineage was sent to the endpoint."
 
@@ -20,7 +19,9 @@ TOLD = "lineage"
 """Metadata of a release: what came of sending its lineage."""
 
 
-def write_event(home: Home, published: PublishedRelease, columns: Iterable[DerivedColumn], run: str) -> tuple[Path, bool]:
+def write_event(
+    home: Home, published: PublishedRelease, columns: Iterable[DerivedColumn], run: str, name: str
+) -> tuple[Path, bool]:
     """Write the event of a release beside its restricted manifest, and send it; return its file, and whether it was sent.
 
     Parameters
@@ -29,14 +30,16 @@ def write_event(home: Home, published: PublishedRelease, columns: Iterable[Deriv
         What each published column derives from.
     run
         Identifier of Dagster's run.
+    name
+        Of the home, as in `release_event`.
 
     Raises
     ------
     ReleaseError
         If the endpoint does not take the event. The file is written then, too.
     """
-    event = release_event(published.public, _described_tables(published), columns, run)
-    file = owner_only(home.store / "manifests" / published.policy) / f"{published.number:04d}.openlineage.json"
+    event = release_event(published.public, _described_tables(published), columns, run, name)
+    file = durable.owner_only(home.store / "manifests" / published.policy) / f"{published.number:04d}.openlineage.json"
     with durable.locked(home.store / "manifests" / ".audit.lock"):
         durable.replace(file, json.dumps(event, indent=1).encode() + b"\n", 0o600)
     url = os.environ.get(URL)

@@ -15,7 +15,6 @@ from deid_assets.release.registry import clock
 from deid_assets.release.registry.entries import Rejection
 from deid_assets.store import durable
 from deid_assets.store.digests import bytes_digest, canonical_json, parse_json
-from deid_assets.store.tables import owner_only
 
 
 def approve(releases: Releases, policy: str, number: int, by: str, reading: Callable[[], str]) -> Published:
@@ -97,7 +96,7 @@ def reject(releases: Releases, policy: str, number: int, by: str, reason: str) -
             raise ReleaseError(f"release {name} is published; `deid release withdraw` withdraws it")
         time = clock.now(chain.last_time)
         record = canonical_json({"release": name, "by": by, "reason": reason, "time": time, "salt": secrets.token_hex(16)})
-        file = owner_only(owner_only(releases.restricted) / policy) / f"{number:04d}.rejected.json"
+        file = durable.owner_only(durable.owner_only(releases.restricted) / policy) / f"{number:04d}.rejected.json"
         durable.replace(file, record, 0o600)
         line = Rejection(policy, number, bytes_digest(record), chain.head, time).signed(releases.key)
         releases.append(line)

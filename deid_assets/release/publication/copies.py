@@ -28,7 +28,6 @@ from deid_assets.store.digests import file_digest
 from deid_assets.store.home import Home
 from deid_assets.store.reading import regular_bytes
 from deid_assets.store.remote import RemoteFolder
-from deid_assets.store.tables import owner_only
 
 VARIABLE = "DEID_COPY_TO"
 FILE = "copies.jsonl"
@@ -87,7 +86,7 @@ def copy_releases(home: Home, key: PublicKey, url: str) -> list[Copied]:
         raise StoreError(
             f"{target.address} is in the home {home.root}, so that both would be lost together: name a folder elsewhere"
         )
-    with durable.locked(owner_only(home.store) / f".{FILE}.lock"):
+    with durable.locked(durable.owner_only(home.store) / f".{FILE}.lock"):
         registry = home.releases / REGISTRY
         chain = Registry(registry).chain()
         if not chain.lines:

@@ -63,7 +63,7 @@ from deid_assets.release.registry.tries import Tried, is_recorded
 from deid_assets.store import durable
 from deid_assets.store.digests import bytes_digest, canonical_json, columns_of, file_digest, parse_json, rows_digest
 from deid_assets.store.home import Home
-from deid_assets.store.tables import Query, Table, owner_only, write_table
+from deid_assets.store.tables import Query, Table, write_table
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 
@@ -523,7 +523,7 @@ class Staging:
             place = self._placed(delivery, inputs_digest, created, False, noise)
             made = describe(place)
             self._require_described(place, made, noise is not None)
-            owner_only(self.releases.restricted)
+            durable.owner_only(self.releases.restricted)
             waiting = write_waiting(self.releases.waiting, self.folder, place, made, terms, self.releases.key)
             self.releases.journal.record(self.releases.key)
             return waiting
@@ -583,8 +583,8 @@ class Staging:
     def _seal(self, place: Place, made: Editions, with_noise: bool) -> Entry:
         """Write the manifest, the signature and the restricted edition, make everything read-only, flush and verify."""
         entry = self._require_described(place, made, with_noise)
-        owner_only(self.releases.restricted)
-        restricted = owner_only(self.releases.restricted / self.policy)
+        durable.owner_only(self.releases.restricted)
+        restricted = durable.owner_only(self.releases.restricted / self.policy)
         durable.replace(restricted / f"{self.number:04d}.members", made.member_tags, 0o600)
         durable.replace(restricted / f"{self.number:04d}.roll", made.roll, 0o600)
         durable.replace(restricted / f"{self.number:04d}.rows.parquet", made.rows, 0o600)

@@ -1,6 +1,7 @@
 """Offline verification for auditors: whether a release is whole, unchanged, signed by a trusted key, and registered.
 
-Each check is independent. A release is valid if no check fails. Anything that a hostile release could contain (links,
+A release is valid if every check passes, or is skipped because what it needs was not given. One cause fails one check: what
+cannot be judged because of it is unknown, which is no yes either. Anything that a hostile release could contain (links,
 repeated JSON keys, paths that lead outside) fails a check and is never followed.
 """
 
@@ -8,7 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -39,7 +40,7 @@ TRUSTED = "the signer is trusted"
 """The check that takes a key from elsewhere."""
 SIGNATURE = "manifest.sig"
 APPROVED = "the release was approved as its policy requires"
-Outcome = Literal["passed", "failed", "skipped"]
+Outcome = Literal["passed", "failed", "skipped", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ class Check:
     name
         The statement that must be true.
     outcome
-        "passed", "failed", or "skipped" if what it needs was not given; only "failed" counts against the release.
+        "passed", "failed", "skipped" if what it needs was not given, or "unknown" if it cannot be judged because another check
+        failed. "failed" and "unknown" count against the release.
     reason
         Why, in words; empty if there is nothing to say.
     """
@@ -71,27 +73,32 @@ class VerificationReport:
         Policy and number as the manifest names them; "unknown" if it cannot be read.
     checks
         In the order in which they were made.
+    of_home
+        Whether the trusted key is that of the home which made the release.
     """
 
     release: str
     checks: tuple[Check, ...]
+    of_home: bool = False
 
     @property
     def ok(self) -> bool:
-        """Whether no check failed."""
-        return all(check.outcome != "failed" for check in self.checks)
+        """Whether every check passed or was skipped."""
+        return all(check.outcome in ("passed", "skipped") for check in self.checks)
 
     @property
     def failures(self) -> tuple[Check, ...]:
-        """The checks that failed."""
-        return tuple(check for check in self.checks if check.outcome == "failed")
+        """The checks that failed; empty only if the release is in order."""
+        failed = tuple(check for check in self.checks if check.outcome == "failed")
+        return failed or tuple(check for check in self.checks if check.outcome == "unknown")
 
     def text(self) -> str:
         """Return one line per check, and a last line with the outcome, which says what was not checked."""
         lines = [f"{c.outcome:8}{c.name}{': ' + c.reason if c.reason else ''}" for c in self.checks]
         skipped = [check.name for check in self.checks if check.outcome == "skipped"]
         left_out = f"; not checked: {'; '.join(skipped)}" if skipped else ""
-        return "\n".join([*lines, f"release {self.release} is {'in order' if self.ok else 'NOT in order'}{left_out}"])
+        said = f"{'in order' if self.ok else 'NOT in order'}{' by the key of this home' if self.of_home else ''}"
+        return "\n".join([*lines, f"release {self.release} is {said}{left_out}"])
 
 
 def verify(
@@ -100,6 +107,7 @@ def verify(
     registry: Path | None = None,
     expected_head: str | None = None,
     exact_certificate: Path | None = None,
+    of_home: bool = False,
 ) -> VerificationReport:
     """Verify a release folder offline; never raises because of the content of the folder or the registry.
 
@@ -117,6 +125,9 @@ def verify(
         detects that the end of the registry was cut off.
     exact_certificate
         The exact edition of the certificate, from the restricted store; checked too if given.
+    of_home
+        Whether the key is that of the home which made the release, None if the home has none: the report says so, because
+        such a key is no witness from outside.
 
     Returns
     -------
@@ -124,13 +135,43 @@ def verify(
     """
     content, manifest, checks = _read_manifest(release)
     chain = _read_registry(registry)
-    checks += _check_signature(release, content, manifest, key, chain if isinstance(chain, Chain) else None)
-    checks += _check_place(release, content, registry)
-    checks += _check_files(release, manifest)
-    checks += _check_certificate(release, manifest, exact_certificate)
-    checks += _check_approval(manifest)
-    checks += _check_registry(content, chain, expected_head)
-    return VerificationReport(_name(content), tuple(checks))
+    signed = _check_signature(release, content, manifest, key, chain if isinstance(chain, Chain) else None, of_home)
+    files = _check_files(release, manifest)
+    certified = _check_certificate(release, manifest, exact_certificate)
+    if any(check.outcome == "failed" and check.name == _as_listed(CERTIFICATE) for check in files):
+        certified = [_following(check, f"{CERTIFICATE} is not as listed") for check in certified]
+    told = [*_check_place(release, content, registry), *files, *certified, *_check_approval(manifest)]
+    of_chain, of_release = _check_registry(release, content, chain, expected_head)
+    cause = None
+    if not manifest:
+        cause = "the manifest cannot be read"
+        signed = [_following(check, cause) for check in signed]
+    elif signed[0].reason in (_NOT_TOGETHER, _NO_SIGNER) and not _is_registered(content, chain):
+        cause = signed[0].reason  # and no registry says that it was the signature that was changed
+    if cause is not None:
+        told = [_following(check, cause) for check in told]
+        of_release = [
+            check if check.outcome == "skipped" else Check(check.name, "unknown", f"not judged: {cause}")
+            for check in of_release
+        ]
+    return VerificationReport(_name(content), (*checks, *signed, *told, *of_chain, *of_release), of_home)
+
+
+_NOT_TOGETHER = "manifest and signature do not belong together"
+_NO_SIGNER = "the manifest names no signer"
+
+
+def _following(check: Check, cause: str) -> Check:
+    """A check as it counts where something else failed: a no may follow from that, and is not known."""
+    return Check(check.name, "unknown", f"not judged: {cause}") if check.outcome == "failed" else check
+
+
+def _is_registered(content: bytes, chain: Chain | str | None) -> bool:
+    return isinstance(chain, Chain) and _registry_problem(content, chain.entries) is None
+
+
+def _as_listed(path: str) -> str:
+    return f"{_shown(path)} is as listed"
 
 
 def _answer(name: str, problem: str | None) -> Check:
@@ -154,26 +195,42 @@ def _read_manifest(release: Path) -> tuple[bytes, Mapping, list[Check]]:
 
 
 def _check_signature(
-    release: Path, content: bytes, manifest: Mapping, key: PublicKey | None, chain: Chain | None
+    release: Path, content: bytes, manifest: Mapping, key: PublicKey | None, chain: Chain | None, of_home: bool
 ) -> list[Check]:
     """Whether the manifest is signed by the key that it names, and whether the trusted key vouches for that key."""
-    valid, trusted = "the signature is valid", TRUSTED
+    valid = "the signature is valid"
     try:
         signature = regular_bytes(release / SIGNATURE, SMALL_AT_MOST)
+    except ReleaseError as error:
+        return [Check(valid, "failed", f"{SIGNATURE}: {error}"), Check(TRUSTED, "unknown", "not judged: there is no signature")]
+    try:
         named = manifest["signer"]["public_key"]
         if not is_digest(named) or manifest["signer"].get("algorithm") != "Ed25519":
             raise ValueError
-    except ReleaseError as error:
-        return [Check(valid, "failed", f"{SIGNATURE}: {error}"), Check(trusted, "failed", "there is no signature")]
     except (KeyError, TypeError, ValueError, AttributeError):
-        return [Check(valid, "failed", "the manifest names no signer"), Check(trusted, "failed", "no signer is named")]
+        return [Check(valid, "failed", _NO_SIGNER), Check(TRUSTED, "unknown", f"not judged: {_NO_SIGNER}")]
     signer = PublicKey(bytes.fromhex(named))
-    problem = None if signer.verifies(signature, content) else "manifest and signature do not belong together"
-    checks = [_answer(valid, problem)]
+    if not signer.verifies(signature, content):
+        return [Check(valid, "failed", _NOT_TOGETHER), Check(TRUSTED, "unknown", f"not judged: {_NOT_TOGETHER}")]
+    return [Check(valid, "passed"), _trust(signer, key, chain, _entry_of(content), of_home)]
+
+
+def _trust(signer: PublicKey, key: PublicKey | None, chain: Chain | None, entry: Entry | None, of_home: bool) -> Check:
+    """Whether the trusted key vouches for the signer; a key of the home is said to be one."""
     if key is None:
-        return [*checks, Check(trusted, "failed", "signature unanchored: give the key that you trust")]
-    found = trust_in(signer, key, chain, _entry_of(content))
-    return [*checks, Check(trusted, "passed" if found.trusted else "failed", found.reason)]
+        remedy = (
+            "this home has no signing key that can be read: restore it from a backup, or give the key that you trust (--key)"
+            if of_home
+            else "give the key that you trust"
+        )
+        return Check(TRUSTED, "failed", f"signature unanchored: {remedy}")
+    found = trust_in(signer, key, chain, entry)
+    whose = (
+        "by the key of this home, which proves nothing to others: recipients need the public key from elsewhere, and --key"
+        if of_home and found.trusted
+        else ""
+    )
+    return Check(TRUSTED, "passed" if found.trusted else "failed", "; ".join(filter(None, (whose, found.reason))))
 
 
 def _check_place(release: Path, content: bytes, registry: Path | None) -> list[Check]:
@@ -195,22 +252,43 @@ def _check_files(release: Path, manifest: Mapping) -> list[Check]:
     if listed is None:
         return [Check("the files are as listed", "failed", "the manifest has no list of files that can be followed")]
     try:
-        present, odd = _walk(release)
+        found = _walk(release)
     except OSError as error:
         return [Check("the files are as listed", "failed", f"the folder cannot be read: {error.strerror}")]
     folders = {str(parent) for path in listed for parent in PurePosixPath(path).parents} - {"."}
-    extra = sorted(present - set(listed) - {MANIFEST, SIGNATURE}) + sorted(odd - folders)
-    checks = [_answer("there is no other file", f"not listed: {', '.join(map(_shown, extra))}" if extra else None)]
+    extra = sorted(path for path in found if path not in (*listed, *folders, MANIFEST, SIGNATURE))
+    named = (_shown(path) + (f" ({_SPECIAL})" if found[path] == _SPECIAL else "") for path in extra)
+    checks = [_answer("there is no other file", f"not listed: {', '.join(named)}" if extra else None)]
+    lost = {folder for folder in folders if found.get(folder) != _FOLDER}
+    checks += [
+        Check(f"the folder {_shown(folder)} is as listed", "failed", _instead(found.get(folder)))
+        for folder in sorted(lost)
+        if not _below(folder, lost)
+    ]
     for path, (digest, size) in sorted(listed.items()):
-        checks.append(_answer(f"{_shown(path)} is as listed", _file_problem(release, path, digest, size, present)))
+        if _below(path, lost):
+            checks.append(Check(_as_listed(path), "unknown", "not judged: its folder is not as listed"))
+        else:
+            checks.append(_answer(_as_listed(path), _file_problem(release / path, digest, size, found.get(path))))
     return checks
 
 
-def _file_problem(release: Path, path: str, digest: str, size: int, present: set[str]) -> str | None:
-    if path not in present:
-        return "it is missing"
+_FILE, _FOLDER, _SPECIAL = "a file", "a folder", "neither file nor folder"
+
+
+def _below(path: str, folders: set[str]) -> bool:
+    return any(str(parent) in folders for parent in PurePosixPath(path).parents)
+
+
+def _instead(kind: str | None) -> str:
+    return "it is missing" if kind is None else f"it is {kind}"
+
+
+def _file_problem(file: Path, digest: str, size: int, kind: str | None) -> str | None:
+    if kind != _FILE:
+        return _instead(kind)
     try:
-        return None if regular_digest(release / path, size) == digest else "it was changed"
+        return None if regular_digest(file, size) == digest else "it was changed"
     except ReleaseError as error:
         return str(error)
 
@@ -222,7 +300,9 @@ def _check_certificate(release: Path, manifest: Mapping, exact: Path | None) -> 
         place = manifest["policy"]["name"], manifest["number"], StatedLattice.of(manifest["policy"]["text"])
         public = regular_bytes(release / CERTIFICATE)
     except (ReleaseError, KeyError, TypeError, AttributeError):
-        return [Check(holds, "failed", f"{CERTIFICATE} is missing, or the manifest does not contain its policy")]
+        missing = f"{CERTIFICATE} is missing, or the manifest does not contain its policy"
+        unknown = [] if exact is None else [Check(exactly, "unknown", f"not judged: {missing}")]
+        return [Check(holds, "failed", missing), *unknown]
     checks = [_public_certificate(holds, public, "; ".join(certificate_problems(public, *place)))]
     if exact is None:
         return checks
@@ -315,23 +395,18 @@ def _listed(manifest: Mapping) -> dict[str, tuple[str, int]] | None:
     return listed or None
 
 
-def _walk(release: Path) -> tuple[set[str], set[str]]:
-    """Paths of the regular files, and of everything else: folders, links, devices. Links are not followed."""
-    files: set[str] = set()
-    odd: set[str] = set()
+def _walk(release: Path) -> dict[str, str]:
+    """What lies at every path below a folder: a file, a folder, or neither, such as a link or a device. No link is followed."""
+    found: dict[str, str] = {}
     folders = [release]
     while folders:
         for path in folders.pop().iterdir():
             mode = path.lstat().st_mode
-            relative = path.relative_to(release).as_posix()
-            if stat.S_ISREG(mode):
-                files.add(relative)
-            elif stat.S_ISDIR(mode):
-                odd.add(relative)
+            kind = _FILE if stat.S_ISREG(mode) else _FOLDER if stat.S_ISDIR(mode) else _SPECIAL
+            found[path.relative_to(release).as_posix()] = kind
+            if kind == _FOLDER:
                 folders.append(path)
-            else:
-                odd.add(f"{relative} (neither file nor folder)")  # must not count as a listed folder
-    return files, odd
+    return found
 
 
 def _read_registry(registry: Path | None) -> Chain | str | None:
@@ -344,32 +419,54 @@ def _read_registry(registry: Path | None) -> Chain | str | None:
         return str(error)
 
 
-def _check_registry(content: bytes, chain: Chain | str | None, expected_head: str | None) -> list[Check]:
-    """Whether the chain is unbroken, contains the entry that this manifest determines, and does not go back in time there."""
-    sound, registered, withdrawn, in_time, known = (
-        "the registry's chain is unbroken",
+def _check_registry(
+    release: Path, content: bytes, chain: Chain | str | None, expected_head: str | None
+) -> tuple[list[Check], list[Check]]:
+    """Whether the chain is unbroken and long enough; and whether it has the entry that this manifest determines, in its time.
+
+    Returns
+    -------
+    tuple of two lists of Check
+        Of the chain, and of the release in it.
+    """
+    sound, known = "the registry's chain is unbroken", "the registry reaches the known head"
+    registered, withdrawn, in_time = (
         "the registry contains this release",
         "the release was not withdrawn",
         "the release is not older than what was registered before it",
-        "the registry reaches the known head",
     )
-    if not isinstance(chain, Chain):
-        outcome: Outcome = "failed" if expected_head or chain else "skipped"
-        return [
-            Check(name, outcome, chain or "the registry check was switched off")
-            for name in (sound, registered, withdrawn, in_time, known)
+    if chain is None:
+        off = "the registry check was switched off"
+        head = Check(known, "skipped" if expected_head is None else "failed", off)
+        return [Check(sound, "skipped", off), head], [Check(name, "skipped", off) for name in (registered, withdrawn, in_time)]
+    if isinstance(chain, str):
+        # A registry is looked for beside the release: where that is missing, the path is wrong, and not the registry.
+        problem = Check(sound, "failed", chain)
+        if not release.is_dir():
+            problem = _following(problem, "there is no such folder")
+        unknown = [
+            Check(name, "unknown", "not judged: the registry cannot be read") for name in (registered, withdrawn, in_time)
         ]
-    cut = f"its last line is cut off: {len(chain.tail)} bytes without an end of line" if chain.tail else None
-    checks = [
-        _answer(sound, chain.problem or cut),
-        _answer(registered, _registry_problem(content, chain.entries)),
-        _answer(withdrawn, _withdrawal(chain, _entry_of(content))),
-        _time_check(in_time, chain, _entry_of(content)),
-    ]
-    if expected_head is None:
-        return [*checks, Check(known, "skipped", "no head was given")]
-    reached = expected_head == GENESIS or any(line.hash == expected_head for line in chain.lines)
-    return [*checks, _answer(known, None if reached else "entries were cut off or changed")]
+        head = Check(known, *(("skipped", "no head was given") if expected_head is None else ("unknown", unknown[0].reason)))
+        return [problem, head], unknown
+    broken = chain.problem or (
+        f"its last line is cut off: {len(chain.tail)} bytes without an end of line" if chain.tail else None
+    )
+    entry = _entry_of(content)
+    problems = (_registry_problem(content, chain.entries), _withdrawal(chain, entry))
+    of_release = [_answer(registered, problems[0]), _answer(withdrawn, problems[1]), _time_check(in_time, chain, entry)]
+    reached = expected_head in (None, GENESIS) or any(line.hash == expected_head for line in chain.lines)
+    head = _answer(known, None if reached else "entries were cut off or changed")
+    if broken:
+        # What was not found may be in the lines that cannot be read; what was found is certain.
+        rest = "not judged: the rest of the registry cannot be read"
+        is_certain = (problems[0] is None, problems[1] is not None, problems[0] is None)
+        of_release = [
+            check if certain else replace(check, outcome="unknown", reason=rest)
+            for check, certain in zip(of_release, is_certain, strict=True)
+        ]
+        head = head if reached else Check(known, "unknown", rest)
+    return [_answer(sound, broken), head if expected_head else Check(known, "skipped", "no head was given")], of_release
 
 
 def _withdrawal(chain: Chain, entry: Entry | None) -> str | None:

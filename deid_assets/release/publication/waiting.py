@@ -31,7 +31,6 @@ from deid_assets.release.registry.noise_charges import is_exceeded
 from deid_assets.store import durable
 from deid_assets.store.digests import Json, bytes_digest, canonical_json, file_digest, parse_json
 from deid_assets.store.reading import SMALL_AT_MOST, opened, regular_bytes
-from deid_assets.store.tables import owner_only
 
 FOLDER = ".waiting"
 FILES = "release"
@@ -178,7 +177,7 @@ def write_waiting(root: Path, staged: Path, place: Place, made: Editions, terms:
     ReleaseError
         If a staged file changed after it was written.
     """
-    parent = owner_only(owner_only(root) / place.policy)
+    parent = durable.owner_only(durable.owner_only(root) / place.policy)
     making = parent / f"{_MAKING}{place.number:04d}"
     making.mkdir(mode=0o700)
     for folder in (making / FILES, making / FILES / "data"):
