@@ -365,8 +365,10 @@ def _why_unknown(policy: PeoplePolicy, one: EarlierRelease) -> str:
 
 def _what_to_do(policy: PeoplePolicy, one: EarlierRelease) -> str:
     """What helps where an earlier release cannot be linked; what was published cannot be taken back."""
-    if one.person is None or one.file is None:
+    if one.person is None or person_column(policy) is None:
         return f"only a delivery of other people can follow it: {_OTHERS}"
+    if one.same_secret and one.tags is not None and one.file is None:
+        return f"only other people can follow it: deliver this table without those who are in it; {_OTHERS}"
     return _UNKNOWN
 
 

@@ -103,7 +103,8 @@ def home_upgrade(yes: bool) -> None:
     from deid_assets.release.registry import clock
 
     releases = releases_here()
-    before = releases.journal.format
+    has_begun = bool(releases.journal.file.read().lines)
+    before = releases.journal.format if has_begun else NO_JOURNAL
     if before == NEWEST:
         click.echo(f"The home is up to date: it has format {NEWEST}.")
         return
