@@ -19,16 +19,15 @@ SYNTHETIC_DELIVERY = "synthetic_delivery"
 """In TYPICAL: the making of the delivery, which is no step of the run."""
 
 _SECONDS = {
-    "synthetic_delivery": 13.3, "intake": 39.1, "claims_claims_keeps_contract": 5.3, "code_book": 1.1,
-    "pseudonym_crosswalk": 4.9, "eligible_claims": 16.5, "eligible_claims_eligible_claims_keeps_contract": 1.5,
-    "grouped_claims": 13.8, "exclusion_comparison": 15.1, "rule_needs": 1.0,
-    "grouped_claims_grouped_claims_keeps_contract": 7.7, "claim_support_scores": 7.8, "released_sample": 1.3,
-    "truncated_claims": 37.2, "value_diversity": 2.0, "truncated_claims_truncated_claims_keeps_contract": 5.5,
-    "member_profiles": 3.2, "reachable_risk": 35.8, "generalization_lattice": 48.9, "generalization_choice": 44.7,
-    "release_claims": 16.9, "why_ledger": 43.6, "analyst_questions": 7.3, "attack_sensitivity": 16.8,
-    "demographic_risk": 2.7, "inference_channels": 117.1, "inpatient_attack": 5.2, "longitudinal_risk": 13.4,
-    "membership_disclosure": 13.0, "neighbor_attack": 9.2, "population_estimates": 1.5, "provider_graph_attack": 23.9,
-    "voter_list_attack": 3.8, "worst_classes": 16.8, "utility": 105.4, "release": 122.7,
+    "synthetic_delivery": 8.8, "intake": 23.9, "claims_claims_keeps_contract": 3.2, "pseudonym_crosswalk": 2.5,
+    "eligible_claims": 9.4, "grouped_claims": 9.1, "exclusion_comparison": 6.7,
+    "grouped_claims_grouped_claims_keeps_contract": 4.0, "claim_support_scores": 3.9, "truncated_claims": 16.4,
+    "value_diversity": 1.1, "truncated_claims_truncated_claims_keeps_contract": 2.7, "member_profiles": 1.7,
+    "reachable_risk": 21.2, "generalization_lattice": 37.2, "generalization_choice": 33.5, "release_claims": 8.2,
+    "why_ledger": 26.3, "analyst_questions": 7.0, "attack_sensitivity": 20.2, "attribute_disclosure": 1.2,
+    "demographic_risk": 3.2, "inference_channels": 98.7, "inpatient_attack": 3.1, "longitudinal_risk": 7.3,
+    "membership_disclosure": 5.9, "neighbor_attack": 3.4, "provider_graph_attack": 13.5, "voter_list_attack": 2.7,
+    "worst_classes": 13.6, "utility": 69.5, "release": 113.3,
 }  # fmt: skip
 TYPICAL: Mapping[str, float] = MappingProxyType(_SECONDS)
 """Steps of a run of the default policy on its default delivery.

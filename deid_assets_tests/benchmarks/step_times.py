@@ -5,6 +5,7 @@ python -m deid_assets_tests.benchmarks.step_times
 Other work on the machine is taken out of the times: while four wanted to run on two processors, a second counts half.
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -106,6 +107,7 @@ def foretold(times: Times, made: float) -> None:
 
 def main() -> None:
     """Print both."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     command = [sys.executable, "-W", "ignore", "-m", "deid_assets", "run"]
     with tempfile.TemporaryDirectory() as folder, Alone() as alone:
         began = time.time()
