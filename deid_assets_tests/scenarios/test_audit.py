@@ -18,6 +18,8 @@ from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid_here
 from deid_assets_tests.scenarios.conftest import KEY, MEMBERS
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of
 
+pytestmark = pytest.mark.matrix
+
 
 @pytest.fixture(scope="module")
 def home(published, tmp_path_factory) -> Iterator[Pipeline]:
@@ -255,7 +257,6 @@ SEEN_BY_DEFAULT = (
 """The others are states of the release that `release/test_verification.py` and `release/test_lineage.py` find, too."""
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize(
     "harm", [pytest.param(harm, marks=[] if harm in SEEN_BY_DEFAULT else pytest.mark.matrix) for harm in HARM]
 )
@@ -272,7 +273,6 @@ def test_harm_is_found_and_told(published, tmp_path, harm):
         assert not document["in_order"] and any(sentence in problem for problem in document["problems"])
 
 
-@pytest.mark.matrix
 def test_an_adopted_policy_that_was_changed_is_named(published, tmp_path):
     root = tmp_path / "deid"
     shutil.copytree(published.pipeline.home.root, root)
@@ -296,7 +296,6 @@ def test_another_secret_confirms_nothing(published, tmp_path, monkeypatch):
     assert code == ERROR and "made with another secret" in printed
 
 
-@pytest.mark.matrix
 def test_another_key_is_not_trusted(published, tmp_path):
     root = tmp_path / "deid"
     shutil.copytree(published.pipeline.home.root, root)

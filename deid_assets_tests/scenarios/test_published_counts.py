@@ -26,6 +26,8 @@ from deid_assets_tests.scenarios.pipeline import Pipeline
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 from deid_assets_tests.scenarios.test_gate_refuses import refused
 
+pytestmark = pytest.mark.matrix
+
 COUNTS = STAGES["counts"]
 
 
@@ -81,7 +83,6 @@ def test_a_spent_budget_refuses_the_tables_before_a_number_is_drawn(pipeline, mo
     refused(pipeline, "refused by the budget of noise: these counts cost .* of zCDP, but only 0.5 of the total of 50 are left")
 
 
-@pytest.mark.matrix
 def test_a_budget_that_covers_the_tables_but_not_the_manifest_refuses_before_any_number_is_drawn(pipeline, monkeypatch):
     """The tables cost .8 and the manifest 2: with 1.5 left, not even a table of the restricted store gets its noise."""
     spend(pipeline, 48.5)
@@ -94,7 +95,6 @@ def test_a_budget_that_covers_the_tables_but_not_the_manifest_refuses_before_any
         pipeline.table(KEY, "published_counts").frame()
 
 
-@pytest.mark.matrix
 def test_what_is_charged_was_planned_before_anything_was_drawn_and_nothing_else(pipeline, monkeypatch):
     planned = []
     original = counts_asset.require_budget
@@ -108,7 +108,6 @@ def test_what_is_charged_was_planned_before_anything_was_drawn_and_nothing_else(
     assert charge.billionths / 1e9 < 3
 
 
-@pytest.mark.matrix
 def test_who_removes_registry_and_releases_does_not_get_the_budget_back(pipeline):
     assert pipeline.run(KEY, ["release"]).exit_code == PUBLISHED
     shutil.rmtree(pipeline.home.releases)
@@ -117,7 +116,6 @@ def test_who_removes_registry_and_releases_does_not_get_the_budget_back(pipeline
     assert summary.release is None and not pipeline.registry.chain().lines
 
 
-@pytest.mark.matrix
 def test_a_cell_that_was_published_as_often_as_allowed_is_locked_out(pipeline):
     section = CountNoise(budget=NoiseBudget(rho=100.0))
     cell = CellName("attrition", "delivered_members", "remaining")
@@ -126,7 +124,6 @@ def test_a_cell_that_was_published_as_often_as_allowed_is_locked_out(pipeline):
     refused(pipeline, "1 cells were published 10 times with noise of their own")
 
 
-@pytest.mark.matrix
 def test_noise_that_was_narrower_before_is_averaged_as_it_was_and_refused(pipeline):
     """Eight draws of 1.5 before one of 2.5 tell .66; eight of 2.5 would have told .46, and passed."""
     section = CountNoise(budget=NoiseBudget(rho=100.0))
@@ -136,12 +133,11 @@ def test_noise_that_was_narrower_before_is_averaged_as_it_was_and_refused(pipeli
     refused(pipeline, "chance_of_exact_count is not at most its threshold .0.6")
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize(
     "statement",
     [
         "UPDATE counts.published_counts SET count = count + 1 WHERE \"row\" = 'sex'",
-        pytest.param("DELETE FROM counts.published_counts WHERE \"row\" = 'sex'", marks=pytest.mark.matrix),
+        "DELETE FROM counts.published_counts WHERE \"row\" = 'sex'",
     ],
 )
 def test_counts_that_were_changed_in_the_store_are_refused(pipeline, statement):
@@ -153,7 +149,6 @@ def test_counts_that_were_changed_in_the_store_are_refused(pipeline, statement):
     )
 
 
-@pytest.mark.matrix
 def test_masked_tables_are_published_and_refused_where_masks_alone_give_counts_away(pipeline, monkeypatch):
     """Without complementary suppression, sums give away who was excluded."""
     write_policy(pipeline.home.policies, changed(SMALL, counts={"protection": "masked"}))
