@@ -13,6 +13,7 @@ from deid_assets.command_line import reproduce
 from deid_assets.errors import REFUSED
 from deid_assets.release.keyring import secret_of
 from deid_assets.store.home import Home
+from deid_assets.version import version
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid_here, unwrapped
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of
@@ -97,7 +98,7 @@ def test_another_version_is_told(home, monkeypatch):
     monkeypatch.setattr(reproduce.deid_assets, "__version__", "99")
     monkeypatch.setattr(reproduce, "package_versions", lambda: {"duckdb": "1.0"})
     _, printed = deid_here(home.home.root, "reproduce", "small/0001")
-    assert "other version: deid_assets 0.1.0 then, 99 now" in printed and "other version: duckdb 2" in printed
+    assert f"other version: deid_assets {version()} then, 99 now" in printed and "other version: duckdb 2" in printed
 
 
 def _other_secret(home: Home, monkeypatch) -> None:
