@@ -40,8 +40,8 @@ STATUS = """query ($id: String!) { partitionBackfillOrError(backfillId: $id) {
 
 
 def rows(first: int) -> list[list[str]]:
-    """A table of people whose numbers begin with this one; whoever they are, their values are alike."""
-    return [[*row[:4], f"person {first + number}"] for number, row in enumerate(people())]
+    """A table of people whose numbers begin with this one; other people have values of their own."""
+    return [[*row[:4], f"person {first + number}"] for number, row in enumerate(people(seed=1 + first))]
 
 
 @pytest.fixture(scope="module")
