@@ -5,7 +5,6 @@ has a history of its own by construction, and a project in which releases are em
 """
 
 import contextlib
-import hashlib
 import os
 import secrets
 from pathlib import Path
@@ -18,6 +17,7 @@ from sqlalchemy.dialects import postgresql
 
 from deid_assets.errors import StoreError
 from deid_assets.store import durable
+from deid_assets.store.digests import bytes_digest
 from deid_assets.store.home import Home
 
 VARIABLE = "DEID_STORAGE"
@@ -47,7 +47,7 @@ def identity(home: Home) -> str:
 
 def public_name(home: Home) -> str:
     """A name of the home for others, such as catalogs: always the same, and neither its identity nor its place."""
-    return hashlib.sha256(f"name of the home {identity(home)}".encode()).hexdigest()[:16]
+    return bytes_digest(f"name of the home {identity(home)}".encode())[:16]
 
 
 def _read(file: Path) -> str:

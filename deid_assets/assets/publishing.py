@@ -59,7 +59,6 @@ from deid_assets.release.lineage.published import published_release
 from deid_assets.release.lineage.telling import SENT, TOLD, endpoint_is_set, problem_of_telling, write_event
 from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
 from deid_assets.release.manifest.certificate import certificate_editions
-from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.editions import (
     Editions,
     Manifest,
@@ -91,7 +90,6 @@ from deid_assets.resources import (
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.report import delivery_version
 from deid_assets.stages import RELEASE, STAGE_OF, stages_of
-from deid_assets.store.reading import regular_bytes
 from deid_assets.store.tables import Table, fingerprint
 from deid_assets.version import BASE
 
@@ -388,8 +386,7 @@ def _tell_lineage(context: dg.AssetExecutionContext, policy: AnyPolicy, workplac
         own = own_key(context)
         lineage = current_lineage(context.instance, own, upstream(policy, own), context.partition_key)
         published = published_release(workplace.home, release)
-        dictionary = json.loads(regular_bytes(release / DICTIONARY))
-        columns = derived_columns(lineage, dictionary, policy.public_content())
+        columns = derived_columns(lineage, published.dictionary(), policy.public_content())
         write_event(workplace.home, published, columns, context.run.run_id, public_name(workplace.home))
 
     problem = problem_of_telling(f"{policy.name}/{release.name}", tell)

@@ -1,6 +1,5 @@
 """Alarms: a project's own function is called for runs that published nothing, once for each delivery and reason."""
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,6 +15,7 @@ from deid_assets.checks.risk import REMEDY
 from deid_assets.errors import REFUSED, PolicyError
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.resources import overtaken_policies, policy_name
+from deid_assets.store.digests import bytes_digest
 
 ALARM = "refusal_alarm"
 
@@ -88,7 +88,7 @@ class UnpublishedRun:
     @property
     def reason(self) -> str:
         """A digest of policy, delivery, outcome and what was not fulfilled: equal for runs that would be told alike."""
-        return hashlib.sha256(repr((self.policy, self.delivery, self.outcome, self.unfulfilled)).encode()).hexdigest()[:16]
+        return bytes_digest(repr((self.policy, self.delivery, self.outcome, self.unfulfilled)).encode())[:16]
 
 
 def refusal_sensor(

@@ -179,9 +179,7 @@ class _OfLog:
 
 def derived_columns_of(published: PublishedRelease, lineage: Lineage | None) -> tuple[tuple[DerivedColumn, ...], list[str]]:
     """What each published column derives from; and why that cannot be said."""
-    if lineage is None:
-        return (), []
-    if published.without_dictionary:
+    if lineage is None or published.without_dictionary:
         return (), []
     try:
         return derived_columns(lineage, published.dictionary(), json.loads(published.public["policy"]["text"])), []

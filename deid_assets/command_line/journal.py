@@ -103,8 +103,7 @@ def home_upgrade(yes: bool) -> None:
     from deid_assets.release.registry import clock
 
     releases = releases_here()
-    has_begun = bool(releases.journal.file.read().lines)
-    before = releases.journal.format if has_begun else NO_JOURNAL
+    before = releases.journal.format
     if before == NEWEST:
         click.echo(f"The home is up to date: it has format {NEWEST}.")
         return

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 import dagster as dg
 from dagster.components.component_scaffolding import scaffold_component
@@ -28,6 +28,7 @@ ON_NEW_DELIVERY = "on_new_delivery"
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 """What Dagster allows in names."""
 
+_Word = TypeVar("_Word", bound=str)
 Executor = Literal["one_process", "project"]
 EXECUTORS: tuple[Executor, ...] = get_args(Executor)
 
@@ -41,20 +42,22 @@ def _policy(context: dg.ResolutionContext, text: str) -> Policy:
     return found
 
 
-def _exposed(context: dg.ResolutionContext, text: str) -> Exposed:
-    """What the project's catalog shows."""
-    for one in EXPOSED:
+def _one_of(name: str, allowed: tuple[_Word, ...], text: str) -> _Word:
+    """A text that is one of a few words."""
+    for one in allowed:
         if one == text:
             return one
-    raise PolicyError(f"expose is {' or '.join(EXPOSED)}, not {text!r}")
+    raise PolicyError(f"{name} is {' or '.join(allowed)}, not {text!r}")
+
+
+def _exposed(context: dg.ResolutionContext, text: str) -> Exposed:
+    """What the project's catalog shows."""
+    return _one_of("expose", EXPOSED, text)
 
 
 def _executor(context: dg.ResolutionContext, text: str) -> Executor:
     """Whether the project's default executor is set here."""
-    for one in EXECUTORS:
-        if one == text:
-            return one
-    raise PolicyError(f"executor is {' or '.join(EXECUTORS)}, not {text!r}")
+    return _one_of("executor", EXECUTORS, text)
 
 
 def _automated(context: dg.ResolutionContext, text: str | None) -> dg.AutomationCondition[Any] | None:

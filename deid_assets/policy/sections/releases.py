@@ -1,5 +1,6 @@
 """The section `releases`: what connects the releases of one policy, and what a person says about earlier ones."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -17,6 +18,11 @@ def _policy_or_release(text: str) -> str:
 ReleaseName = Annotated[str, AfterValidator(_policy_or_release)]
 
 
+def _names(stated: Mapping[str, str], release: str) -> bool:
+    """Whether a statement names a release, as policy/number, or its policy with all of its releases."""
+    return release in stated or release.partition("/")[0] in stated
+
+
 class OtherPeople(Section):
     """Which earlier releases are of other people."""
 
@@ -30,7 +36,7 @@ class OtherPeople(Section):
 
     def are_others(self, release: str) -> bool:
         """Whether the people of a release, as policy/number, are stated to be others."""
-        return release in self.other_people or release.partition("/")[0] in self.other_people
+        return _names(self.other_people, release)
 
 
 class Releases(OtherPeople):
@@ -64,7 +70,7 @@ class Releases(OtherPeople):
 
     def leaves_out(self, release: str) -> bool:
         """Whether the members of a release, as policy/number, are left out."""
-        return release in self.left_out or release.partition("/")[0] in self.left_out
+        return _names(self.left_out, release)
 
 
 class CohortReleases(OtherPeople):

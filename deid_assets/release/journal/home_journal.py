@@ -96,11 +96,9 @@ class HomeJournal:
 
     @property
     def format(self) -> int:
-        """The format of the home (`chain.NEWEST`); a new one will have the newest."""
+        """The format of the home (`chain.NEWEST`)."""
         journal = self.file.read()
-        if not journal.lines:
-            return NEWEST if self._is_new() else NO_JOURNAL
-        return Remembered.of(journal).format
+        return Remembered.of(journal).format if journal.lines else NO_JOURNAL
 
     def found(self) -> Found:
         """What the home has, as its files say."""
