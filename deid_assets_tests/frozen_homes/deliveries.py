@@ -1,13 +1,13 @@
 """The deliveries of frozen homes, and those that follow them: a flat table and claims, the same for homes of all formats."""
 
-import csv
-import random
 from pathlib import Path
 
 import duckdb
 
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets_tests.scenarios.tables_delivery import tables_of_synthetic
+from deid_assets_tests.scenarios.test_flat_release import people
+from deid_assets_tests.scenarios.test_flat_release import write_people as write_rows
 
 FLAT, CLAIMS = "flat_table", "tables"
 """Policies of a frozen home."""
@@ -16,21 +16,7 @@ MEMBERS, PEOPLE = 3_000, 600
 
 def write_people(folder: Path, seed: int = 1) -> Path:
     """A delivery of the flat table; returns its folder."""
-    generator = random.Random(seed)
-    rows = [
-        [
-            "" if generator.random() < 0.02 else f"town {min(int(generator.expovariate(0.4)), 11)}",
-            str(generator.randint(20, 69)),
-            generator.choice("FM"),
-            generator.choice(["tea", "coffee", ""]),
-            "never published",
-        ]
-        for _ in range(PEOPLE)
-    ]
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "people.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([["home town", "age", "sex", "likes", "secret"], *rows])
-    return folder
+    return write_rows(folder, people(PEOPLE, seed))
 
 
 def write_claims(folder: Path) -> Path:
