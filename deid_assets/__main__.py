@@ -27,7 +27,7 @@ def main() -> None:
 
 def _say_at_once(words: Sequence[str]) -> None:
     """Say that a run begins, where a run speaks: what it needs is loaded for seconds."""
-    if words[:1] != ["run"] or not {"--quiet", "-q", "--help"}.isdisjoint(words):
+    if words[:1] != ["run"] or not {"--quiet", "-q", "--help", "-h"}.isdisjoint(words):
         return
     print("Starting a run: loading the program", file=sys.stderr if "--json" in words else sys.stdout, flush=True)
 
