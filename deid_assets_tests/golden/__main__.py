@@ -1,0 +1,35 @@
+"""Compare what today's code makes with the golden files, or write them.
+
+python -m deid_assets_tests.golden [--write] [CASE ...]
+
+Without cases, all of them: some take a minute, and the shipped policies at their full size ten minutes each.
+"""
+
+import argparse
+
+from deid_assets_tests.golden.cases import CASES
+from deid_assets_tests.golden.digests import made, store, stored
+
+
+def main() -> None:
+    """Compare or write; exit code 1 where something differs."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("cases", nargs="*", metavar="CASE", choices=[*CASES, []], default=[])
+    parser.add_argument("--write", action="store_true", help="write the golden files instead")
+    asked = parser.parse_args()
+    differ = []
+    for name in asked.cases or CASES:
+        found = made(CASES[name])
+        if asked.write:
+            store(name, found)
+            print(f"{name}: written", flush=True)
+            continue
+        kept = stored(name)
+        parts = sorted(part for part in found | kept if found.get(part) != kept.get(part))
+        print(f"{name}: {'differs in ' + ', '.join(parts) if parts else 'as before'}", flush=True)
+        differ += parts
+    raise SystemExit(1 if differ else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""What a run came to, as digests: of each released file, of the noisy counts, the certificate, the evidence and the memory."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from deid_assets.store.home import Home
+from deid_assets_tests.golden.cases import Case
+
+SECRET = "a secret of the golden files, made for tests alone"
+KEY = "golden"
+FOLDER = Path(__file__).parent
+
+_MEMORY = (".members", ".roll", ".rows.parquet", ".certificate.json")
+"""What the restricted edition remembers of a release, to compare the next one with it."""
+_COMPARED = (
+    "name",
+    "value",
+    "bound",
+    "statistic",
+    "comparison",
+    "threshold",
+    "passed",
+    "gating",
+    "sample_size",
+    "seed_commitment",
+)
+
+
+def stored(case: str) -> dict[str, Any]:
+    """The digests of a case as they are kept."""
+    return json.loads((FOLDER / f"{case}.json").read_text())
+
+
+def store(case: str, found: dict[str, Any]) -> None:
+    """Keep the digests of a case."""
+    (FOLDER / f"{case}.json").write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+
+def made(case: Case) -> dict[str, Any]:
+    """Run a case in a new home and return its digests."""
+    with tempfile.TemporaryDirectory() as place:
+        home = Home(Path(place) / "deid")
+        ran = _deid(home, "run", *case.arguments(Path(place) / "given"), "--key", KEY, "--json")
+        outcome = json.loads(ran.stdout)
+        if outcome["release"] is None:
+            return {"exit_code": ran.returncode, "reasons": outcome["reasons"], "failed_checks": outcome["failed_checks"]}
+        return {"exit_code": ran.returncode, **_digests(home, Path(outcome["release"]))}
+
+
+def _digests(home: Home, release: Path) -> dict[str, Any]:
+    name = f"{release.parent.name}/{release.name}"
+    beside = home.store / "manifests" / name
+    public, restricted = (json.loads(file.read_text()) for file in (release / "manifest.json", beside.with_suffix(".json")))
+    files = sorted(path for path in (release / "data").iterdir())
+    (home.root / "key.pem").write_text(_deid(home, "key", "export").stdout)
+    verified = _deid(home, "verify", release, "--key", home.root / "key.pem")
+    audited = _deid(home, "audit", name)
+    return {
+        "files": {path.name: _of_bytes(path.read_bytes()) for path in files},
+        "certificate": _of_bytes((release / "certificate.json").read_bytes()),
+        "counts": _of(public["counts"]),
+        "attrition": _of(public["attrition"]),
+        "public_evidence": _evidence(public),
+        "restricted_evidence": _evidence(restricted),
+        "memory": {
+            suffix: _of_bytes(Path(f"{beside}{suffix}").read_bytes())
+            for suffix in _MEMORY
+            if Path(f"{beside}{suffix}").exists()
+        },
+        "verify": _lines(verified, home),
+        "audit": _lines(audited, home),
+    }
+
+
+def _evidence(manifest: dict[str, Any]) -> dict[str, str]:
+    """A digest of the numbers of each asset."""
+    return {
+        item["asset"]: _of([{key: one.get(key) for key in _COMPARED} for one in item["measurements"]])
+        for item in manifest["evidence"]
+    }
+
+
+def _lines(ran: subprocess.CompletedProcess[str], home: Home) -> list[str]:
+    """The exit code, and what a command said of everything it looked at."""
+    said = ran.stdout.replace(str(home.root), "HOME").splitlines()
+    return [f"exit code {ran.returncode}", *(line for line in said if line.startswith(("passed", "failed", "skipped")))]
+
+
+def _of(value: object) -> str:
+    return _of_bytes(json.dumps(value, sort_keys=True).encode())
+
+
+def _of_bytes(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
+def _deid(home: Home, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a home of its own; errors of the program are shown and end this."""
+    environment = {**os.environ, "DEID_HOME": str(home.root), "DEID_SECRET": SECRET}
+    ran = subprocess.run(
+        [sys.executable, "-m", "deid_assets", *map(str, arguments)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if ran.returncode not in (0, 2):
+        raise SystemExit(f"{ran.stderr}\n{ran.stdout}")
+    return ran
