@@ -13,7 +13,6 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 
 import dagster as dg
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 from pandera.ibis import DataFrameSchema
 
 from deid_assets.assets import (
@@ -45,6 +44,7 @@ from deid_assets.automation.refused_runs import report_sensor
 from deid_assets.automation.rereleases import release_schedule
 from deid_assets.checks.contracts import contract_checks
 from deid_assets.checks.risk import risk_checks
+from deid_assets.dagster_internals import UnresolvedAssetJobDefinition
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.base import RESTRICTED_SECTIONS
 from deid_assets.policy.flat import FlatPolicy

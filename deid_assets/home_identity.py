@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from dagster._core.storage.runs.schema import KeyValueStoreTable
 from sqlalchemy import select
 from sqlalchemy.dialects import postgresql
 
+from deid_assets.dagster_internals import KeyValueStoreTable
 from deid_assets.errors import StoreError
 from deid_assets.store import durable
 from deid_assets.store.digests import bytes_digest

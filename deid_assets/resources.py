@@ -14,13 +14,11 @@ from typing import Any, TypeAlias, TypeVar, cast
 import dagster as dg
 import numpy as np
 import pandas as pd
-from dagster._core.execution.context.data_version_cache import InputAssetVersionInfo
-from dagster._core.execution.context.system import StepExecutionContext
-from dagster._core.storage.tags import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.earlier_releases import EarlierRelease, EverReleased
 from deid_assets.assessments.membership_rotation import Leavers
+from deid_assets.dagster_internals import RETRY_ON_ASSET_OR_OP_FAILURE_TAG, InputAssetVersionInfo, StepExecutionContext
 from deid_assets.errors import PolicyError, StoreError
 from deid_assets.forecast import Forecast
 from deid_assets.home_identity import require_own_history

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.earlier_releases import EverReleased, because_of
-from deid_assets.assessments.evidence import FACTOR, Measurement, counted, exact
+from deid_assets.assessments.evidence import Measurement, counted, exact
+from deid_assets.assessments.exposure import FACTOR
 from deid_assets.assessments.kernel_input import member_columns
 from deid_assets.assessments.membership_rotation import DISAPPEARANCE_FACTOR
 from deid_assets.assessments.published import Published, written

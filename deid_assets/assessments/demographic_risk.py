@@ -30,7 +30,8 @@ from deid_assets.assessments.assessment import (
 )
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.earlier_releases import BECAUSE, EverReleased, because_of
-from deid_assets.assessments.evidence import OF_THE_ABSENT, Measurement, counted, exact
+from deid_assets.assessments.evidence import Measurement, counted, exact
+from deid_assets.assessments.exposure import OF_THE_ABSENT
 from deid_assets.assessments.kernel_input import member_columns, smallest_safe_class
 from deid_assets.assessments.membership_changes import (
     APPEARED,

@@ -6,7 +6,8 @@ compared with the policy's `detail_at_least`.
 
 from collections.abc import Mapping
 
-from deid_assets.assessments.evidence import INFORMATION, Measurement, Refusal, exact
+from deid_assets.assessments.evidence import Measurement, Refusal, exact
+from deid_assets.assessments.exposure import INFORMATION
 from deid_assets.assessments.rounding import down
 from deid_assets.methods.lattice.certificate import rounding_step
 

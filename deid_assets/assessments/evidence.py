@@ -12,40 +12,13 @@ from typing import Literal, TypeGuard, TypeVar
 
 import pandas as pd
 
+from deid_assets.assessments.exposure import Exposure, exposure_of
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.store.digests import Json, bytes_digest, canonical_json, is_digest, parse_json
 
 Comparison = Literal["at_most", "at_least"]
 Statistic = Literal["value", "upper_bound", "lower_bound"]
-
-INFORMATION = "share of information"
-"""Unit of the share of information that a column keeps: rounded like the public certificate's losses."""
-
-PART_OF_LOSS, PART_OF_GAIN = "share of loss", "share of gain"
-"""Units of what a prediction is better than the best constant, as a share of the constant's loss; and of a share of that."""
-
-PLAIN_UNITS = frozenset(
-    {INFORMATION, PART_OF_LOSS, PART_OF_GAIN}
-    | {"share of draws", "share of trials", "probability", "ratio", "correlation", "bits"}
-    | {"draws", "trials", "nodes", "cells", "disagreements", "seconds", "megabytes", "releases"}
-    # Numbers that can be counted in the published rows: values in a class, distances of distributions.
-    | {"values", "distance", "attributes", "share of published values", "groups"}
-    # What a release is good for: errors of predictions and of answers, rounded before they become evidence.
-    | {"log error", "standard errors", "questions"}
-)
-"""Units of numbers that count nobody. Numbers of any other unit are about people and protected in public."""
-
-LEFT_OUT = "share of records left out"
-"""Unit of the records or sampled members that suppression removed; the public edition derives it from its attrition."""
-
-FACTOR, OF_THE_ABSENT = "factor of odds", "share of absent members"
-ROUNDED = frozenset({FACTOR, OF_THE_ABSENT})
-"""Units of numbers about people that the public edition rounds up to two digits: they follow from large counts, and no cell
-with noise is spent on them."""
-
-_DISCLOSED = ("published ", "share of published ")
-_WHOLE_DISCLOSED = "share of released "
 
 _Number = TypeVar("_Number", int, float)
 _WRITTEN = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -62,9 +35,8 @@ class Measurement:
         What was measured, as a noun phrase in snake_case, unique within its evidence. Measurements of the same people
         may share a group, written before a slash: their number is protected once for all of them.
     unit
-        One of `PLAIN_UNITS`, or a unit of people ("members", "share of members", "claims", "rows"). Numbers in
-        "published ..." and "share of published ..." can be counted in the released files. Of a "share of released ...",
-        the files reveal the whole, `sample_size`, but not the part.
+        Decides what the public edition shows, see `exposure_of`. Of a share whose whole is in the released files, the
+        whole is `sample_size`.
     value
         The estimate or exact number. None if nothing could be measured.
     bound
@@ -174,24 +146,9 @@ class Measurement:
         return self.failed_by_draws and self.statistic != "value" and replace(self, statistic="value").passed
 
     @property
-    def counts_people(self) -> bool:
-        """Whether the exact number must stay in the restricted store."""
-        return self.unit not in PLAIN_UNITS
-
-    @property
-    def is_rounded(self) -> bool:
-        """Whether the public edition shows it rounded up."""
-        return self.unit in ROUNDED
-
-    @property
-    def disclosed_by_files(self) -> bool:
-        """Whether the released files reveal the number and its sample size; once published, nothing is left to protect."""
-        return self.unit.startswith(_DISCLOSED)
-
-    @property
-    def whole_disclosed_by_files(self) -> bool:
-        """Whether the released files reveal the sample size of a share, but not the share."""
-        return self.unit.startswith(_WHOLE_DISCLOSED)
+    def exposure(self) -> Exposure:
+        """What the public edition shows of it."""
+        return exposure_of(self.unit)
 
     def to_json(self) -> dict[str, Json]:
         """Return JSON values; non-finite numbers become "NaN", "Infinity" or "-Infinity"."""
@@ -482,7 +439,7 @@ def _failed(item: Evidence) -> list[Refusal]:
 
 def _comparison_text(measurement: Measurement) -> str:
     """What was compared with what; without the number if it is about people."""
-    number = "a number about people" if measurement.counts_people else f"{measurement.compared:.6g}"
+    number = "a number about people" if measurement.exposure.counts_people else f"{measurement.compared:.6g}"
     wanted = f"{measurement.comparison.replace('_', ' ')} {measurement.threshold:.6g}"
     return f"{measurement.statistic.replace('_', ' ')} {number} must be {wanted} ({measurement.unit})"
 

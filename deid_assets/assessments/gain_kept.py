@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.assessments.evidence import PART_OF_GAIN, PART_OF_LOSS, Measurement, counted
+from deid_assets.assessments.evidence import Measurement, counted
+from deid_assets.assessments.exposure import PART_OF_GAIN, PART_OF_LOSS
 from deid_assets.assessments.next_year import NextYear
 from deid_assets.assessments.published import Published
 from deid_assets.assessments.rounding import rounded_down, rounded_up

@@ -13,7 +13,8 @@ import pandas as pd
 from deid_assets.assessments.candidate_rows import ClaimTables, claims_query, days_query, members_query
 from deid_assets.assessments.chosen_generalization import levels_at, named
 from deid_assets.assessments.compared_tables import compared_tables, with_another_release
-from deid_assets.assessments.evidence import PART_OF_GAIN, PART_OF_LOSS, Measurement, counted
+from deid_assets.assessments.evidence import Measurement, counted
+from deid_assets.assessments.exposure import PART_OF_GAIN, PART_OF_LOSS
 from deid_assets.assessments.gain_kept import FEWEST, MEMBERS, targets_of
 from deid_assets.assessments.next_year import next_year, released_features
 from deid_assets.assessments.rounding import rounded_down, rounded_up

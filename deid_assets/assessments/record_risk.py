@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deid_assets.assessments.assessment import HALF, Assessed, Assessment, Gate, Limit, Work
-from deid_assets.assessments.evidence import LEFT_OUT, Measurement, exact
+from deid_assets.assessments.evidence import Measurement, exact
+from deid_assets.assessments.exposure import LEFT_OUT
 from deid_assets.assessments.flat_table import population_of
 from deid_assets.assessments.planted_members import domain_rows, label
 from deid_assets.assessments.planting import PLAIN, Attack, as_certain, plant, planted_store

@@ -20,7 +20,8 @@ from deid_assets.assessments.compared_tables import (
     has_order,
     value_counts,
 )
-from deid_assets.assessments.evidence import INFORMATION, LEFT_OUT, Measurement, counted, exact
+from deid_assets.assessments.evidence import Measurement, counted, exact
+from deid_assets.assessments.exposure import INFORMATION, LEFT_OUT
 from deid_assets.assessments.gain_kept import (
     gain_measurements,
     gains,

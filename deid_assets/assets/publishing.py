@@ -13,23 +13,24 @@ from typing import Any
 import dagster as dg
 import duckdb
 import pandas as pd
-from dagster._core.storage.tags import (
-    AUTOMATION_CONDITION_TAG,
-    BACKFILL_ID_TAG,
-    PARTITION_NAME_TAG,
-    SCHEDULE_NAME_TAG,
-    SENSOR_NAME_TAG,
-)
 
 import deid_assets
 from deid_assets.assessments.discrimination import vacuity_refusals
-from deid_assets.assessments.evidence import PLAIN_UNITS, RELEASED_MEANWHILE, Evidence, Refusal, from_frame
+from deid_assets.assessments.evidence import RELEASED_MEANWHILE, Evidence, Refusal, from_frame
+from deid_assets.assessments.exposure import exposure_of
 from deid_assets.assessments.registry import METHOD_VERSIONS, gates_of
 from deid_assets.assets.published_tables import Made, PublishedTables
 from deid_assets.assets.stage_asset import made_from, markdown_table, own_key
 from deid_assets.assets.waiting_release import tell_waiting, terms_of, waiting_already
 from deid_assets.assets.whole_stage import stages_before, upstream
 from deid_assets.checks.contracts import contract_check_name
+from deid_assets.dagster_internals import (
+    AUTOMATION_CONDITION_TAG,
+    BACKFILL_ID_TAG,
+    PARTITION_NAME_TAG,
+    SCHEDULE_NAME_TAG,
+    SENSOR_NAME_TAG,
+)
 from deid_assets.errors import CountsError, DeidError, PolicyError, RefusedError, ReleaseError
 from deid_assets.home_identity import public_name
 from deid_assets.methods.counts.budget import Budget
@@ -577,7 +578,7 @@ def _requirement(refusal: Refusal) -> dict[str, str | float | None]:
 
 def _may_be_shown(refusal: Refusal) -> bool:
     """Whether the numbers count nobody: shares of draws and probabilities may be logged, exact counts may not."""
-    return refusal.measured is not None and refusal.threshold is not None and refusal.unit in PLAIN_UNITS
+    return refusal.measured is not None and refusal.threshold is not None and not exposure_of(refusal.unit).counts_people
 
 
 def _gates_table(evidence: tuple[Evidence, ...]) -> pd.DataFrame:

@@ -5,8 +5,8 @@ import time
 from collections.abc import Sequence
 
 import dagster as dg
-from dagster._core.execution.stats import StepEventStatus
 
+from deid_assets.dagster_internals import StepEventStatus
 from deid_assets.errors import DeidError
 from deid_assets.forecast import LONG, Forecast, announcement, operation
 from deid_assets.resources import POLICY_TAG, Workplace

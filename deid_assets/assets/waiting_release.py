@@ -5,11 +5,10 @@ release says that it waits.
 """
 
 import dagster as dg
-from dagster._core.definitions.data_version import compute_logical_data_version
-from dagster._core.execution.plan.execute_step import _build_data_version_tags, _get_input_provenance_data
 
 from deid_assets.assets.published_tables import PublishedTables
 from deid_assets.assets.stage_asset import own_key
+from deid_assets.dagster_internals import _build_data_version_tags, _get_input_provenance_data, compute_logical_data_version
 from deid_assets.errors import AWAITING_MARK, ReleaseError
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.sections.approval import Approval

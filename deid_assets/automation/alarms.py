@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import dagster as dg
 
-from deid_assets.assessments.evidence import PLAIN_UNITS
+from deid_assets.assessments.exposure import exposure_of
 from deid_assets.assets.publishing import REQUIREMENTS
 from deid_assets.assets.stage_asset import SENTENCE
 from deid_assets.automation.outcomes import outcome_of
@@ -167,7 +167,7 @@ def unfulfilled_in(events: Iterable[dg.DagsterEvent]) -> tuple[Unfulfilled, ...]
             check = event.asset_check_evaluation_data
             if not check.passed and check.blocking:
                 told: dict[str, Any] = {key: value.value for key, value in check.metadata.items()}
-                numbers = told if told.get("unit") in PLAIN_UNITS else {}
+                numbers = {} if exposure_of(str(told.get("unit"))).counts_people else told
                 compared = numbers.get("measured"), numbers.get("threshold")
                 text = f"the check {check.check_name} failed"
                 found.append(Unfulfilled(check.check_name, *compared, text, str(told.get(REMEDY, ""))))

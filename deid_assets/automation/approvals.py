@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
-from dagster._core.definitions.data_version import DATA_VERSION_TAG
-from dagster._core.events import StepMaterializationData
 
 from deid_assets.assets.published_tables import PublishedTables
 from deid_assets.automation.outcomes import OUTCOMES
+from deid_assets.dagster_internals import DATA_VERSION_TAG, StepMaterializationData
 from deid_assets.errors import PUBLISHED, DeidError, ReleaseError
 from deid_assets.release.event_log import recorded_releases, require_journal
 from deid_assets.release.journal.comparison import JOURNAL_HEAD

@@ -6,10 +6,10 @@ The process of a canceled run has no say in its end: the daemon tags it. `deid r
 from collections.abc import Sequence
 
 import dagster as dg
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from deid_assets.automation.outcomes import outcome_of, tag_outcome
 from deid_assets.automation.reactions import left_alone
+from deid_assets.dagster_internals import UnresolvedAssetJobDefinition
 from deid_assets.resources import OUTCOME_TAG
 
 SENSOR = "canceled_runs"

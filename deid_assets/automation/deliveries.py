@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from deid_assets.automation.housekeeping import REMOVED, removals
+from deid_assets.dagster_internals import UnresolvedAssetJobDefinition
 from deid_assets.errors import DeliveryError
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.resources import STORE_TAG

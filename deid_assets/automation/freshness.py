@@ -8,9 +8,9 @@ import datetime
 from dataclasses import dataclass
 
 import dagster as dg
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from deid_assets.automation.housekeeping import now
+from deid_assets.dagster_internals import UnresolvedAssetJobDefinition
 from deid_assets.sources.registration import delivery_file
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from dagster._utils.schedules import is_valid_cron_string
-
+from deid_assets.dagster_internals import is_valid_cron_string
 from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import SHIPPED, Policies, policies_in
 from deid_assets.release.journal.comparison import Remembered

@@ -8,9 +8,9 @@ from pathlib import Path
 import dagster as dg
 import sqlalchemy
 import yaml
-from dagster._core.instance.ref import InstanceRef
 
 from deid_assets.automation.storage import SETTINGS, opened, storage_of
+from deid_assets.dagster_internals import InstanceRef
 from deid_assets.errors import DeidError, StoreError
 from deid_assets.partitions import deliveries_of
 from deid_assets.store import durable

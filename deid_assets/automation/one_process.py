@@ -8,14 +8,16 @@ automation conditions and `dagster asset materialize` start has that of the code
 from collections.abc import Iterator
 
 import dagster as dg
-from dagster._core.definitions.executor_definition import multi_or_in_process_executor
-from dagster._core.execution.context.system import PlanOrchestrationContext
-from dagster._core.execution.plan.plan import ExecutionPlan
-from dagster._core.execution.retries import RetryMode
-from dagster._core.execution.step_dependency_config import StepDependencyConfig
-from dagster._core.executor.in_process import InProcessExecutor
-from dagster._core.executor.init import InitExecutorContext
 
+from deid_assets.dagster_internals import (
+    ExecutionPlan,
+    InitExecutorContext,
+    InProcessExecutor,
+    PlanOrchestrationContext,
+    RetryMode,
+    StepDependencyConfig,
+    multi_or_in_process_executor,
+)
 from deid_assets.resources import POLICY_TAG
 
 

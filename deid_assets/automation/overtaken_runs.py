@@ -10,12 +10,16 @@ from collections.abc import Iterator, Mapping
 
 import dagster as dg
 from dagster import _check as check
-from dagster._core.definitions.partitions.context import partition_loading_context
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
-from dagster._core.errors import DagsterUnknownPartitionError
-from dagster._core.execution.backfill import BulkActionStatus
-from dagster._core.storage.tags import BACKFILL_ID_TAG, PARTITION_NAME_TAG, RUN_KEY_TAG
 
+from deid_assets.dagster_internals import (
+    BACKFILL_ID_TAG,
+    PARTITION_NAME_TAG,
+    RUN_KEY_TAG,
+    BulkActionStatus,
+    DagsterUnknownPartitionError,
+    UnresolvedAssetJobDefinition,
+    partition_loading_context,
+)
 from deid_assets.resources import AGAIN_DUE, REPETITION_TAG, again_tag, overtaken_policies
 
 SENSOR = "overtaken_runs"

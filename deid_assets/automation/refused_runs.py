@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import dagster as dg
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from deid_assets.assets.refused_report import write_refused_report
 from deid_assets.automation.outcomes import RunSummary, outcome_of, tag_outcome
 from deid_assets.automation.reactions import left_alone
+from deid_assets.dagster_internals import UnresolvedAssetJobDefinition
 from deid_assets.errors import REFUSED
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.resources import POLICY_TAG, STORE_TAG, Workplace, ended_in

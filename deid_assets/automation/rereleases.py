@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import dagster as dg
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 import deid_assets
 from deid_assets.assets.publishing import inputs_digest, releases_of
 from deid_assets.assets.waiting_release import waiting_already
+from deid_assets.dagster_internals import UnresolvedAssetJobDefinition
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.registry.chain import Registry

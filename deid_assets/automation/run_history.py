@@ -9,12 +9,17 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
-from dagster._core.storage.runs.sqlite.sqlite_run_storage import SqliteRunStorage
-from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
-from dagster._core.storage.sqlite_storage import DagsterSqliteStorage, _event_logs_directory, _runs_directory
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.pool import QueuePool
+
+from deid_assets.dagster_internals import (
+    SQLITE_BUSY_TIMEOUT_SECONDS,
+    DagsterSqliteStorage,
+    SqliteEventLogStorage,
+    SqliteRunStorage,
+    _event_logs_directory,
+    _runs_directory,
+)
 
 
 class Engines:

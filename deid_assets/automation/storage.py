@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import dagster as dg
 import sqlalchemy
 import yaml
-from dagster._core.instance.ref import InstanceRef
 from sqlalchemy.engine import make_url
 
 from deid_assets.automation.run_history import KeptStorage
+from deid_assets.dagster_internals import InstanceRef
 from deid_assets.errors import StoreError
 from deid_assets.home_identity import VARIABLE, require_own_history
 from deid_assets.store.home import Home

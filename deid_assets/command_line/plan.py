@@ -5,7 +5,6 @@ A plan rules out; it never says that something will pass. It publishes nothing, 
 
 import time
 
-from dagster._utils.interrupts import capture_interrupts
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
@@ -16,6 +15,7 @@ from deid_assets.automation.home_runs import clean_orphans
 from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
 from deid_assets.command_line.progress import Progress
 from deid_assets.command_line.run import execute
+from deid_assets.dagster_internals import capture_interrupts
 from deid_assets.errors import PUBLISHED, REFUSED
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
-from dagster._core.utils import make_new_run_id
-from dagster._utils.interrupts import capture_interrupts
 from rich.console import Console
 
 import deid_assets
@@ -19,6 +17,7 @@ from deid_assets.assets.publishing import inputs_digest
 from deid_assets.automation.in_use import state_use
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.run import execute
+from deid_assets.dagster_internals import capture_interrupts, make_new_run_id
 from deid_assets.errors import DeliveryError, ReleaseError
 from deid_assets.policy.removed_modes import require_no_removed_mode
 from deid_assets.release.given import variables_of

@@ -14,16 +14,6 @@ from pathlib import Path
 from typing import TextIO
 
 import dagster as dg
-from dagster._core.definitions.reconstruct import ReconstructableJob, ReconstructableRepository
-from dagster._core.execution.api import execute_run_iterator
-from dagster._core.remote_origin import (
-    ManagedGrpcPythonEnvCodeLocationOrigin,
-    RemoteJobOrigin,
-    RemoteRepositoryOrigin,
-)
-from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
-from dagster._core.utils import make_new_run_id
-from dagster._utils.interrupts import capture_interrupts
 from rich.console import Console
 
 from deid_assets import interruption
@@ -41,6 +31,17 @@ from deid_assets.automation.storage import SETTINGS
 from deid_assets.command_line.deciding import say_witnesses
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.summary import print_summary, summary_json
+from deid_assets.dagster_internals import (
+    LoadableTargetOrigin,
+    ManagedGrpcPythonEnvCodeLocationOrigin,
+    ReconstructableJob,
+    ReconstructableRepository,
+    RemoteJobOrigin,
+    RemoteRepositoryOrigin,
+    capture_interrupts,
+    execute_run_iterator,
+    make_new_run_id,
+)
 from deid_assets.errors import PUBLISHED, DeidError, DeliveryError, PolicyError, ReleaseError
 from deid_assets.forecast import ANNOUNCED, SYNTHETIC_DELIVERY
 from deid_assets.policy.adopted import ENDINGS

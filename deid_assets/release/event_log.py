@@ -10,12 +10,15 @@ from datetime import UTC, datetime
 from itertools import takewhile
 
 import dagster as dg
-from dagster._core.event_api import PartitionKeyFilter
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord, AssetCheckExecutionRecordStatus
-from dagster._core.storage.tags import PARTITION_NAME_TAG as PARTITION_TAG
-from dagster._serdes import serialize_value
 
 from deid_assets.assessments.evidence import Evidence, Refusal
+from deid_assets.dagster_internals import PARTITION_NAME_TAG as PARTITION_TAG
+from deid_assets.dagster_internals import (
+    AssetCheckExecutionRecord,
+    AssetCheckExecutionRecordStatus,
+    PartitionKeyFilter,
+    serialize_value,
+)
 from deid_assets.errors import ReleaseError
 from deid_assets.release.journal.chain import Journal
 from deid_assets.release.journal.comparison import JOURNAL_HEAD, unknown_to

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from deid_assets.assessments import nodes_by_gain
-from deid_assets.assessments.evidence import PLAIN_UNITS
+from deid_assets.assessments.exposure import exposure_of
 from deid_assets.assessments.nodes_by_gain import (
     Kept,
     compared_frame,
@@ -111,7 +111,7 @@ def test_measurements_are_rounded_and_none_is_that_of_the_folds_that_chose():
     names = ("loss", "kept_of_gain", "kept_of_gain_lower_bound", "kept_of_gain_upper_bound")
     assert [told[f"published_node/1,0/{name}"].value for name in names] == [0.2, 0.45, 0.33, 0.62]
     assert told["other_node/1,1/kept_of_gain"].value == 0.45
-    assert all(one.unit in PLAIN_UNITS and not one.gating for one in told.values())
+    assert all(not exposure_of(one.unit).counts_people and not one.gating for one in told.values())
     assert not {0.9, 0.7, 0.3} & {one.value for one in told.values()}
 
 

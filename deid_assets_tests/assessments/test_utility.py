@@ -10,7 +10,7 @@ from deid_assets.assessments import next_year, utility, utility_canaries
 from deid_assets.assessments.analyst_questions import HAS_CONDITION, analyst_questions, stays_of
 from deid_assets.assessments.canaries import CANARIES, canaries_measurement
 from deid_assets.assessments.compared_tables import Compared
-from deid_assets.assessments.evidence import LEFT_OUT, PLAIN_UNITS
+from deid_assets.assessments.exposure import LEFT_OUT, exposure_of
 from deid_assets.assessments.next_year import Plan, Scores, measured_scores
 from deid_assets.assessments.registry import required_measurements
 from deid_assets.assessments.rounding import rounded, rounded_up
@@ -123,7 +123,7 @@ class TestNumbers:
             step = 0.02 if one.unit == "bits" else 0.002
             for number in (one.value, one.bound):
                 assert number is None or abs(number / step - round(number / step)) < 1e-6, one.name
-            assert one.unit in PLAIN_UNITS
+            assert not exposure_of(one.unit).counts_people
 
     def test_the_error_of_one_group_is_told_in_whole_standard_errors(self):
         found = pd.DataFrame({"standard_errors": [0.31, -1.23, 4.01, np.nan]})

@@ -146,8 +146,8 @@ class TestToldInPublic:
 
     def test_a_share_of_members_is_protected_and_that_of_their_flags_counts_nobody(self):
         found = by_name(measured([100, 800]))
-        assert found[MEMBERS].value == pytest.approx(1 / 3) and found[MEMBERS].counts_people
-        assert found[FLAGS].value == 0.75 and not found[FLAGS].counts_people
+        assert found[MEMBERS].value == pytest.approx(1 / 3) and found[MEMBERS].exposure.counts_people
+        assert found[FLAGS].value == 0.75 and not found[FLAGS].exposure.counts_people
 
     def test_the_report_has_a_table_and_both_figures(self):
         told = {one["name"]: one for one in self.public()}

@@ -20,7 +20,7 @@ def test_what_is_measured_is_told_and_gates_only_where_the_policy_asks():
     found = {m.name: m for m in detail_measurements(KEPT, {"AgeAtFirstClaim": 0.3}, 20_000)}
     assert found["AgeAtFirstClaim/information_kept"].value == pytest.approx(0.344)
     assert [name for name, m in found.items() if m.gating] == ["AgeAtFirstClaim/information_kept"]
-    assert not any(m.counts_people for m in found.values()), "the public edition shows them as they are"
+    assert not any(m.exposure.counts_people for m in found.values()), "the public edition shows them as they are"
     assert detail_refusals(tuple(found.values())) == []
 
 

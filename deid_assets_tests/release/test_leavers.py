@@ -143,7 +143,7 @@ def test_the_posterior_gates_with_rotation_and_what_happens_by_class_is_reported
     assert set(found) == {ROTATION_POSTERIOR, DISAPPEARANCE_FACTOR, NEWLY_SENSITIVE}
     assert found[ROTATION_POSTERIOR].gating and found[ROTATION_POSTERIOR].threshold == 0.15
     assert found[ROTATION_POSTERIOR].value == pytest.approx(0.1089, abs=5e-4) and found[DISAPPEARANCE_FACTOR].value == 10
-    assert found[ROTATION_POSTERIOR].counts_people and found[NEWLY_SENSITIVE].counts_people
+    assert found[ROTATION_POSTERIOR].exposure.counts_people and found[NEWLY_SENSITIVE].exposure.counts_people
     assert not rotation_measurements(PLAIN, NewlySensitive(200, 19_400, 0.99))
     worst = (Change("heritage/0001", 0.9, 0.1, 0),)
     first, *_ = changes_measured(ROTATING, worst, 100)

@@ -179,7 +179,12 @@ class TestDemographics:
     def test_absence_gates_by_the_largest_factor_of_any_class(self, eligible, released, value, passed):
         found = AbsenceByClass(np.array(eligible), np.array(released), np.array([10, 0]))
         factor, prior = absence_measurements(POLICY, found)
-        assert (factor.name, factor.gating, factor.threshold, factor.counts_people) == (ABSENCE_FACTOR, True, 1.25, True)
+        assert (factor.name, factor.gating, factor.threshold, factor.exposure.counts_people) == (
+            ABSENCE_FACTOR,
+            True,
+            1.25,
+            True,
+        )
         assert (factor.value, factor.passed) == (pytest.approx(value), passed)
         assert (prior.name, prior.gating, prior.value) == (ABSENCE_PRIOR, False, 10 / (10 + sum(eligible)))
 
@@ -209,7 +214,7 @@ class TestDemographics:
 
     def test_the_smallest_class_is_a_number_about_people_and_only_reported(self):
         one = self.measured()["smallest_demographic_class"]
-        assert (one.value, one.gating, one.counts_people) == (19, False, True)
+        assert (one.value, one.gating, one.exposure.counts_people) == (19, False, True)
 
 
 class TestRequirements:

@@ -65,7 +65,7 @@ def test_the_worst_of_all_earlier_releases_is_measured():
     assert {one.name: (one.value, one.passed) for one in found} == {
         DISAPPEARED: (0.3, False), APPEARED: (0.2, False), CAME: (0.01, False),
     }  # fmt: skip
-    assert all(one.counts_people for one in found), "the public sees protected numbers only"
+    assert all(one.exposure.counts_people for one in found), "the public sees protected numbers only"
 
 
 @pytest.mark.parametrize(

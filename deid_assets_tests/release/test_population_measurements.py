@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from deid_assets.assessments.exposure import Exposure
 from deid_assets.assessments.inpatient_attack import INPATIENT, inpatient_measurements
 from deid_assets.assessments.matching import Attempts, ClassSizes
 from deid_assets.assessments.registry import required_measurements
@@ -50,12 +51,12 @@ class TestVoterList:
     def test_whom_the_file_lacks_is_a_number_about_people(self):
         found = voters(sizes=ClassSizes(np.array([3, 0]), np.array([4, 1])))
         missing = found["voter_list_not_in_the_file"]
-        assert missing.value == 2 / 5 and missing.counts_people and missing.sample_size == 5
+        assert missing.value == 2 / 5 and missing.exposure.counts_people and missing.sample_size == 5
         assert found[VOTER_LIST].value == (2 + 1) / 5
         assert found["voter_list_published_formula"].value is None, "the release is no sample of this file"
 
     def test_no_other_number_tells_how_many_are_released(self):
-        assert all(m.sample_size in (None, 4) for name, m in voters().items() if not m.counts_people)
+        assert all(m.sample_size in (None, 4) for name, m in voters().items() if not m.exposure.counts_people)
 
     def test_linkage_has_precision_and_recall_with_bounds(self):
         found = voters()
@@ -87,7 +88,9 @@ class TestInpatients:
         assert {name: m.value for name, m in found.items() if name.startswith("inpatients_")} == {
             "inpatients_all_years": 40, "inpatients_year_1": 20, "inpatients_year_2": 30,
         }  # fmt: skip
-        assert all(m.disclosed_by_files and not m.gating for name, m in found.items() if name.startswith("inpatients_"))
+        assert all(
+            m.exposure is Exposure.IN_FILES and not m.gating for name, m in found.items() if name.startswith("inpatients_")
+        )
 
     def test_a_release_without_inpatient_visits_has_nothing_to_tell_and_does_not_pass_a_gate(self):
         found = inpatients(shares={}, sizes=None, attempts=None)

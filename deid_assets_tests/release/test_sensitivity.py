@@ -62,7 +62,7 @@ def test_both_figures_of_every_cell_are_told_and_gate_nothing_themselves():
     assert (one.value, one.bound, one.gating, one.threshold, one.sample_size) == (0.3, 0.6, False, None, 10_000)
     assert found["one_claim_jointly_power_15_unconditional"].value == pytest.approx(0.03)
     assert {name for name, m in found.items() if m.gating} == {WORST["given_membership"]}
-    assert all(not m.counts_people and m.confidence == 0.995 for m in found.values())
+    assert all(not m.exposure.counts_people and m.confidence == 0.995 for m in found.values())
 
 
 def test_the_worst_plausible_cell_gates_and_no_other():

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from deid_assets.assessments.evidence import LEFT_OUT, Measurement
+from deid_assets.assessments.evidence import Measurement
+from deid_assets.assessments.exposure import LEFT_OUT, Exposure
 
 _NUMBER = re.compile(
     r"((?<![\w.#-])-?\d{1,3}(?:,\d{3})+(?![\w.])|(?<![\w.#])-?\d+(?:\.\d+)?(?:[eE]-?\d+)?(?![\w.]))((?:\s|&nbsp;|\u202f)?%)?"
@@ -63,9 +64,9 @@ def restricted_counts(restricted: Mapping, rows: set[int]) -> dict[str, int]:
     for item in restricted["evidence"]:
         for told in item["measurements"]:
             one = Measurement.from_json(told)
-            if not one.counts_people or one.disclosed_by_files:
+            if not one.exposure.counts_people or one.exposure is Exposure.IN_FILES:
                 continue
-            if one.sample_size is not None and not one.whole_disclosed_by_files:
+            if one.sample_size is not None and one.exposure is not Exposure.WHOLE_IN_FILES:
                 found[f"size: {one.name}"] = one.sample_size
             if one.sample_size and one.value is not None and one.unit != LEFT_OUT:
                 found[f"part: {one.name}"] = round(one.value * one.sample_size)

@@ -58,7 +58,7 @@ def test_a_payment_delay_that_holds_the_age_is_refused_unless_reviewed(pipeline)
 def test_a_payment_delay_of_each_members_own_is_refused(pipeline):
     put_ages(pipeline, "p.member_number")
     found, refusals = leaks(pipeline, policy_from(SMALL))
-    assert found["PayDelay/singled_out"].value > 0.5 and found["PayDelay/singled_out"].counts_people
+    assert found["PayDelay/singled_out"].value > 0.5 and found["PayDelay/singled_out"].exposure.counts_people
     assert any(text.startswith("column PayDelay: its values single people out") for text in refusals)
 
 

@@ -21,7 +21,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from deid_assets.assessments.evidence import FACTOR, LEFT_OUT, Evidence, Measurement
+from deid_assets.assessments.evidence import Evidence, Measurement
+from deid_assets.assessments.exposure import FACTOR, Exposure
 from deid_assets.assessments.worst_classes import without_labels
 from deid_assets.methods.counts.cohort import ATTRITION, REMAINING
 from deid_assets.methods.counts.protected_counts import shown_if_large
@@ -125,15 +126,16 @@ class PublicNumbers:
         value.
         """
         told = measured.to_json()
-        if measured.unit == "probability":
+        exposure = measured.exposure
+        if exposure is Exposure.CHANCE:
             # The ratio of two attacks is alpha, and alpha with the number of released rows gives the exact population.
             return told | {name: two_digits(told[name]) for name in ("value", "bound")}
-        if not measured.counts_people or measured.disclosed_by_files:
+        if exposure in (Exposure.NOBODY, Exposure.IN_FILES):
             return told
-        if measured.is_rounded:
+        if exposure is Exposure.LARGE_COUNTS:
             value = _factor(told["value"]) if measured.unit == FACTOR else two_digits(told["value"])
             return told | {"value": value, "bound": None, "sample_size": None}
-        value, size = _left_out(attrition) if measured.unit == LEFT_OUT else self._protected(measured)
+        value, size = _left_out(attrition) if exposure is Exposure.ATTRITION else self._protected(measured)
         bound = value if measured.bound == measured.value else None
         return told | {"value": value, "bound": bound, "sample_size": size, "protected": True}
 
@@ -141,7 +143,7 @@ class PublicNumbers:
         """A protected count, or a share of two; and the number of people it was measured on."""
         value, whole = measured.value, measured.sample_size
         size = whole
-        if whole is not None and not measured.whole_disclosed_by_files:
+        if whole is not None and measured.exposure is not Exposure.WHOLE_IN_FILES:
             # Measurements of one group, "group/what", share the same people: their number is one cell.
             size = self._counted(measured, measured.name.partition("/")[0], "sample size", whole)
         if value is None or not math.isfinite(value):
