@@ -1,7 +1,8 @@
 """What an assessment is. Its asset, checks, gate requirements, canaries, meanings and report table follow from one value."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
@@ -10,7 +11,7 @@ import pandas as pd
 
 from deid_assets.assessments.canaries import CANARIES
 from deid_assets.assessments.earlier_releases import EarlierRelease, EverReleased
-from deid_assets.assessments.evidence import Measurement, Requirement
+from deid_assets.assessments.evidence import Measurement, Requirement, made_up
 from deid_assets.assessments.membership_rotation import Leavers
 from deid_assets.assessments.published import Published
 from deid_assets.figures.tables import ReportTable
@@ -25,8 +26,20 @@ P = TypeVar("P", bound=ReleasePolicy)
 HALF = 0.5
 """What most gates measure in a release that discloses half of its members."""
 
+COUNT, DIFFERENCE = (0.0, math.inf), (-1.0, 1.0)
+"""Ranges of counts and factors, and of differences of shares."""
+
 CANDIDATE = ("release_members", "release_claims", "release_days_in_hospital")
 """The tables about to be released. Evidence is bound to their rows, so every assessment of members reads all three."""
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """Whom an assessment imitates: who they are, why they were chosen, and what a source accepted."""
+
+    who: str
+    why: str
+    precedent: str
 
 
 @dataclass(frozen=True)
@@ -74,6 +87,14 @@ class Gate(Generic[P]):
         Whether the number is measured at all under a policy.
     remedy
         What to do if it refuses, where its numbers do not say so.
+    range
+        The least and the greatest value that the number can have. The gate refuses any other: something measured it wrongly.
+    noise
+        Unit and method of the number, if the public edition shows it with noise: its cell is part of the noise plan.
+    sentence
+        What decides, in words of a policy, for `deid policy check`; by default the statement with the policy's limit.
+    precedent
+        What a source accepted, for the determination; by default as the assessment says of its adversary.
     """
 
     measurement: str
@@ -84,6 +105,24 @@ class Gate(Generic[P]):
     limit: Callable[[P], Limit | None]
     applies: Callable[[P], bool] = field(default=lambda policy: True)
     remedy: str = ""
+    range: tuple[float, float] = (0.0, 1.0)
+    noise: tuple[str, str] | None = None
+    sentence: Callable[[P], str] | None = None
+    precedent: str = ""
+
+    def in_words(self, policy: P) -> str:
+        """What decides under a policy, or that nothing does."""
+        if self.sentence is not None:
+            return self.sentence(policy)
+        limit = self.limit(policy)
+        if limit is None:
+            return f"not gated: {_as_clause(self.meaning)}"
+        judged = "" if limit.confidence is None else f", judged by the {limit.confidence:.4g} confidence bound"
+        return f"{_as_clause(self.statement)} (limit {limit.threshold:g}{judged})"
+
+
+def _as_clause(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:].removesuffix(".")
 
 
 @dataclass(frozen=True)
@@ -205,6 +244,8 @@ class Assessment(Generic[P]):
     ----------
     name
         Name of its asset and of its evidence.
+    adversary
+        Whom it imitates.
     version
         Increase it when the method computes something else: the gate accepts evidence of this version only.
     policy_sections
@@ -221,11 +262,14 @@ class Assessment(Generic[P]):
     shaped_by
         By measuring method: the policy sections that affect a number about people, besides those that affect the rows.
         The noise of protected counts depends on them.
+    noisy
+        Numbers besides the gates that the manifest shows with noise, each with made-up values.
     report_table
         Makes the report's table from the published measurements; None for none.
     """
 
     name: str
+    adversary: Adversary
     version: str
     policy_sections: tuple[str, ...]
     inputs: tuple[str, ...]
@@ -233,6 +277,7 @@ class Assessment(Generic[P]):
     gates: tuple[Gate[P], ...]
     draws: Literal["none", "reported", "judged"] = "none"
     shaped_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    noisy: Callable[[P], Iterable[Measurement]] = field(default=lambda policy: ())
     report_table: Callable[[Published], ReportTable] | None = None
 
     @property
@@ -251,13 +296,28 @@ class Assessment(Generic[P]):
                 "Canaries: whether the attack finds planted members, providers or records of known risk as often as it must.",
                 HALF,
                 lambda policy: Limit(1.0),
+                precedent="None: an attack that misses what was planted proves nothing, so that all has to be found",
             ),
             *self.gates,
         )
 
     def required(self, policy: P) -> tuple[Requirement, ...]:
         """The measurements that must be within the policy's limits."""
-        found = ((gate.measurement, gate.limit(policy)) for gate in self.all_gates if gate.applies(policy))
+        found = ((gate, gate.limit(policy)) for gate in self.all_gates if gate.applies(policy))
         return tuple(
-            Requirement(self.name, name, limit.threshold, limit.confidence) for name, limit in found if limit is not None
+            Requirement(self.name, gate.measurement, limit.threshold, limit.confidence, gate.range)
+            for gate, limit in found
+            if limit is not None
         )
+
+    def noise_plan(self, policy: P) -> Iterator[Measurement]:
+        """The numbers that the manifest shows with noise, known from the policy before anything is measured.
+
+        Their values are made up. The budget judges them together with the tables of counts, before the first number is drawn
+        (methods#budget-of-noise); those that turn out to have no value are among them.
+        """
+        for gate in self.gates:
+            if gate.noise is not None and gate.applies(policy):
+                unit, method = gate.noise
+                yield made_up(gate.measurement, unit, method)
+        yield from self.noisy(policy)

@@ -12,12 +12,13 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Image, Limit, Work
+from deid_assets.assessments.assessment import CANDIDATE, HALF, Adversary, Assessed, Assessment, Gate, Image, Limit, Work
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.estimates import estimated_success
 from deid_assets.assessments.evidence import Measurement
 from deid_assets.assessments.kernel_input import claim_columns, member_columns, sampling_fraction
 from deid_assets.assessments.neighbor_attack import mean_interval
+from deid_assets.assessments.precedents import HERITAGE
 from deid_assets.assessments.released_rows import original_members, profiles_query
 from deid_assets.figures.sensitivity_figures import sensitivity_figure
 from deid_assets.methods.adversary.adversary_power import Rounding
@@ -321,8 +322,16 @@ def _limit(policy: Policy, gate: AttackGate | None) -> Limit | None:
     return None if gate is None else Limit(gate.at_most, joint_confidence(policy))
 
 
+_ADVERSARY = Adversary(
+    "Stronger and weaker neighbors: they know more values, which values belong to one claim, their order, the year, the "
+    "number of claims; or they are mistaken.",
+    "Assumptions about knowledge are uncertain; the dossier must say what happens when they do not hold.",
+    f"{HERITAGE}, Table 7, reports such attacks without a threshold",
+)
+
 ATTACK_SENSITIVITY = Assessment(
     NAME,
+    adversary=_ADVERSARY,
     version="7",
     policy_sections=("attack_sensitivity", "adversary", "dates", "number_of_claims"),
     inputs=(

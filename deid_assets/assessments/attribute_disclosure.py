@@ -1,13 +1,15 @@
 """What the demographic classes of the release disclose about sensitive attributes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import pandas as pd
 
-from deid_assets.assessments.assessment import CANDIDATE, Assessed, Assessment, Work
+from deid_assets.assessments.assessment import CANDIDATE, Adversary, Assessed, Assessment, Work
+from deid_assets.assessments.evidence import Measurement, made_up
 from deid_assets.assessments.kernel_input import member_columns
 from deid_assets.assessments.planted_members import PlantedClaim, PlantedMember, plant_members
 from deid_assets.assessments.planting import planted_store
+from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.assessments.released_rows import profiles_query
 from deid_assets.assessments.sensitive_attributes import (
     ONE,
@@ -21,8 +23,10 @@ from deid_assets.assessments.sensitive_attributes import (
 )
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.disclosure import attribute_disclosure as attributes
+from deid_assets.methods.disclosure.leak_limits import SINGLED_OUT
 from deid_assets.methods.population.released_population import YEARS
 from deid_assets.policy.models import Policy
+from deid_assets.policy.sections.longitudinal import PASSED_ON_COLUMNS
 from deid_assets.store.tables import Table, write_table
 
 NAME = "attribute_disclosure"
@@ -111,12 +115,23 @@ def attributes_of_canaries(
     return compared_with_certain(policy.attribute_disclosure, found, classes)
 
 
+def _noisy(policy: Policy) -> Iterator[Measurement]:
+    for column in PASSED_ON_COLUMNS:
+        yield made_up(f"{column}/{SINGLED_OUT}", "share of released members", "attribute_leaks")
+
+
 ATTRIBUTE_DISCLOSURE = Assessment(
     NAME,
+    adversary=Adversary(
+        "Somebody who knows in which class a person is, and reads what all of the class have in common.",
+        "A class may disclose a condition without identifying a record.",
+        "Machanavajjhala A et al. l-Diversity. ACM TKDD 2007;1(1):3; Li N et al. t-Closeness. ICDE 2007. " + OWNERS_DECIDE,
+    ),
     version="4",
     policy_sections=("attribute_disclosure",),
     inputs=CANDIDATE,
     measure=assess,
     report_table=report_table,
+    noisy=_noisy,
     gates=gates_of(NAME),
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from deid_assets.assessments.assessment import HALF, Assessed, Assessment, Gate, Limit, Work, limit_of
+from deid_assets.assessments.assessment import DIFFERENCE, HALF, Adversary, Assessed, Assessment, Gate, Limit, Work, limit_of
 from deid_assets.assessments.cohort_canaries import people_of_canaries
 from deid_assets.assessments.cohort_demographics import (
     CROWDED,
@@ -20,6 +20,7 @@ from deid_assets.assessments.cohort_demographics import (
 )
 from deid_assets.assessments.demographic_verdicts import CONFIDENCE, STATES, Question, reference_of, rounded
 from deid_assets.assessments.evidence import Measurement, exact
+from deid_assets.assessments.precedents import SAFE_HARBOR
 from deid_assets.methods.demographics.cells import Cells
 from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL
@@ -137,11 +138,17 @@ def cohort_measurements(policy: CohortPolicy, found: Found, crowded: float, reco
 
 COHORT_RISK = Assessment(
     NAME,
+    adversary=Adversary(
+        "Somebody with a list of the whole population and its demographics.",
+        "The comparison is with what Safe Harbor would let such a person do.",
+        SAFE_HARBOR,
+    ),
     version="1",
     policy_sections=("columns", "population", "demographics", "risk"),
     inputs=_READ,
     measure=assess,
     shaped_by={NAME: ()},
+    noisy=lambda policy: cohort_measurements(policy, Found(), 0.5, 2),
     gates=(
         Gate(
             EXCESS,
@@ -152,6 +159,7 @@ COHORT_RISK = Assessment(
             HALF,
             lambda policy: Limit(0.0),
             applies=lambda policy: policy.risk.no_riskier_than is not None,
+            range=DIFFERENCE,
         ),
         Gate(
             REFERENCE_RISK,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from deid_assets.assessments.assessment import CANDIDATE, Assessed, Assessment, Gate, Limit, Work
+from deid_assets.assessments.assessment import CANDIDATE, COUNT, Adversary, Assessed, Assessment, Gate, Limit, Work
 from deid_assets.assessments.evidence import Measurement, exact
 from deid_assets.errors import CountsError
 from deid_assets.methods.canaries.planting import Findings, compare
@@ -137,6 +137,11 @@ def _noisy(sd: float) -> pd.DataFrame:
 
 COUNT_DISCLOSURE_AUDIT: Assessment[Any] = Assessment(
     NAME,
+    adversary=Adversary(
+        "Somebody who computes small counts from published tables and their sums, over all releases.",
+        "Tables are published with the release.",
+        "Klann JG et al. The ad-hoc uncertainty principle of patient privacy. AMIA Summits 2018",
+    ),
     version="4",
     policy_sections=("counts",),
     inputs=(*CANDIDATE, "published_counts"),
@@ -152,6 +157,7 @@ COUNT_DISCLOSURE_AUDIT: Assessment[Any] = Assessment(
             1.0,
             lambda policy: Limit(0.0),
             applies=lambda policy: policy.counts.protection != "none",
+            range=COUNT,
         ),
         Gate(
             CHANCE,

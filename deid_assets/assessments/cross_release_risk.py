@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Limit, Shown, Work
+from deid_assets.assessments.assessment import CANDIDATE, COUNT, HALF, Adversary, Assessed, Assessment, Gate, Limit, Shown, Work
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.earlier_releases import LONGITUDINAL, EarlierRelease, people_beside, rows_of
 from deid_assets.assessments.estimates import estimated_success
@@ -17,6 +17,7 @@ from deid_assets.assessments.kernel_input import class_size_needed, sampling_fra
 from deid_assets.assessments.longitudinal_risk import high_risk_measurements
 from deid_assets.assessments.neighbor_attack import attack_confidence, attack_limit, mean_interval
 from deid_assets.assessments.planting import planted_store
+from deid_assets.assessments.precedents import HERITAGE
 from deid_assets.assessments.published import Published, written
 from deid_assets.cluster.executors import search_executor
 from deid_assets.figures.tables import ReportTable
@@ -503,8 +504,16 @@ def _limit(policy: Policy) -> Limit:
     return Limit(policy.risk.max_high_risk_share, policy.risk.gate.confidence)
 
 
+_ADVERSARY = Adversary(
+    "The same neighbor, who has earlier releases of the same people too, and knows which of their records belong together.",
+    "Long histories are nearly unique in their released form, so records of one person can be linked from one release to "
+    "the next.",
+    f"{HERITAGE}: accepts a MaxSup of .008 for one release; the product holds several releases together to the same",
+)
+
 CROSS_RELEASE_RISK = Assessment(
     NAME,
+    adversary=_ADVERSARY,
     version="3",
     policy_sections=("releases", "risk", "adversary", "neighbor_attack"),
     inputs=(*KEPT_FROM, "chosen_generalization", *CANDIDATE),
@@ -547,8 +556,7 @@ CROSS_RELEASE_RISK = Assessment(
             "Every earlier release that may contain members of this one can be compared with it.",
             "Earlier releases that may contain members of this release, and that cannot be compared with it.",
             1.0,
-            lambda policy: Limit(0.0),
-        ),
+            lambda policy: Limit(0.0), range=COUNT,),
         Gate(
             TABLES,
             "linked_tables_within_threshold",
@@ -556,8 +564,7 @@ CROSS_RELEASE_RISK = Assessment(
             "Flat tables and cohorts that, linked with this release, single out more than MaxSup of its members.",
             1.0,
             lambda policy: Limit(0.0),
-            remedy=_COARSER,
-        ),
+            remedy=_COARSER, range=COUNT,),
         Gate(
             WITHDRAWN,
             "withdrawn_members_within_threshold",
@@ -565,7 +572,6 @@ CROSS_RELEASE_RISK = Assessment(
             "Earlier releases of which more than MaxSup of the members are missing and stand out: fewer than k of their class "
             "are.",
             1.0,
-            lambda policy: Limit(0.0),
-        ),
+            lambda policy: Limit(0.0), range=COUNT,),
     ),
 )  # fmt: skip

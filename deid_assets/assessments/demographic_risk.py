@@ -18,7 +18,9 @@ from deid_assets.assessments.absence import (
 )
 from deid_assets.assessments.assessment import (
     CANDIDATE,
+    COUNT,
     HALF,
+    Adversary,
     Assessed,
     Assessment,
     Gate,
@@ -30,7 +32,7 @@ from deid_assets.assessments.assessment import (
 )
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.earlier_releases import BECAUSE, EverReleased, because_of
-from deid_assets.assessments.evidence import Measurement, counted, exact
+from deid_assets.assessments.evidence import Measurement, counted, exact, made_up
 from deid_assets.assessments.exposure import OF_THE_ABSENT
 from deid_assets.assessments.kernel_input import member_columns, smallest_safe_class
 from deid_assets.assessments.membership_changes import (
@@ -65,12 +67,14 @@ from deid_assets.assessments.number_of_claims import (
 from deid_assets.assessments.ordered_services import (
     HIGH_RISK,
     METHOD,
+    ORDERED,
     ordered_services_measurements,
     ordered_services_of_canaries,
     ordered_services_risk,
 )
 from deid_assets.assessments.planted_members import PlantedClaim, PlantedMember, members_of, plant_members
 from deid_assets.assessments.planting import Group, as_certain, demographic_groups, plant, planted_store, released_sizes
+from deid_assets.assessments.precedents import HERITAGE, OWNERS_DECIDE
 from deid_assets.assessments.released_rows import original_members, profiles_query
 from deid_assets.figures.figures import class_size_figure
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
@@ -435,18 +439,42 @@ def _by_rotation(policy: Policy) -> Limit | None:
     return None if policy.rotation is None else _change_posterior(policy)
 
 
+def _noisy(policy: Policy) -> Iterator[Measurement]:
+    yield made_up("smallest_demographic_class", "members", "demographic_risk")
+    yield from (made_up(name, "share of released members", METHOD) for name in (ORDERED if policy.dates else ()))
+    if policy.counts_population:
+        yield made_up("counted_uniques", "members", "demographic_risk")
+
+
+_ADVERSARY = Adversary(
+    "Anybody who knows demographics alone; and anybody who notices that a person is absent from a release, or new in it.",
+    "Demographics are the most available knowledge; absence may disclose a condition for which members are removed.",
+    f"{HERITAGE}: accepts a MaxSup of .008 for all that a neighbor may know",
+)
+
 DEMOGRAPHIC_RISK = Assessment(
     NAME,
+    adversary=_ADVERSARY,
     version="9",
     policy_sections=("demographics", "removal", "number_of_claims", "rotation", "dates"),
     inputs=(
-        "eligible_members", "removed_members", "member_profiles", "truncated_claims", "value_domains", "pseudonym_crosswalk",
-        "chosen_generalization", *CANDIDATE,
+        "eligible_members",
+        "removed_members",
+        "member_profiles",
+        "truncated_claims",
+        "value_domains",
+        "pseudonym_crosswalk",
+        "chosen_generalization",
+        *CANDIDATE,
     ),
     measure=assess,
     report_table=report_table,
-    shaped_by={"demographic_risk": ("demographics",), "number_of_claims": ("demographics", "number_of_claims"),
-               METHOD: ("demographics",)},
+    shaped_by={
+        "demographic_risk": ("demographics",),
+        "number_of_claims": ("demographics", "number_of_claims"),
+        METHOD: ("demographics",),
+    },
+    noisy=_noisy,
     gates=(
         Gate(
             DEMOGRAPHIC,
@@ -455,6 +483,7 @@ DEMOGRAPHIC_RISK = Assessment(
             "Released members whose demographics are shared by too few members of the population.",
             HALF,
             _max_sup,
+            noise=("share of released members", NAME),
         ),
         Gate(
             NUMBERED,
@@ -465,6 +494,7 @@ DEMOGRAPHIC_RISK = Assessment(
             "population.",
             HALF,
             lambda policy: None if policy.number_of_claims is None else _max_sup(policy),
+            noise=("share of released members", "number_of_claims"),
         ),
         Gate(
             HIGH_RISK,
@@ -485,6 +515,7 @@ DEMOGRAPHIC_RISK = Assessment(
             "Probability that a known member who is absent from the release has a condition for which members were removed.",
             1.0,  # everybody without a sensitive condition is released, so an absent member has one
             lambda policy: limit_of(policy.removal.absence_posterior_at_most),
+            precedent=OWNERS_DECIDE,
         ),
         Gate(
             ABSENCE_FACTOR,
@@ -497,6 +528,8 @@ DEMOGRAPHIC_RISK = Assessment(
             lambda policy: limit_of(policy.removal.factor_at_most),
             remedy="Release fewer members (--release, under another --key): at most 1 - 1 / factor of the eligible members of "
             "every demographic class may ever be released. Fewer or coarser classes help where a small one has more by chance",
+            range=COUNT,
+            precedent=OWNERS_DECIDE,
         ),
         Gate(
             DISAPPEARED,
@@ -506,6 +539,7 @@ DEMOGRAPHIC_RISK = Assessment(
             "Probability that a member of an earlier release who is gone from this one has such a condition.",
             1.0,  # everybody in only one of two releases has a sensitive condition
             _by_class,
+            precedent=OWNERS_DECIDE,
         ),
         Gate(
             ROTATION_POSTERIOR,
@@ -518,6 +552,7 @@ DEMOGRAPHIC_RISK = Assessment(
             _by_rotation,
             applies=lambda policy: policy.rotation is not None,
             remedy="State a larger rotation, or draw other members for each delivery (sample.keyed_by: delivery)",
+            precedent=OWNERS_DECIDE,
         ),
         Gate(
             APPEARED,
@@ -528,6 +563,7 @@ DEMOGRAPHIC_RISK = Assessment(
             "condition.",
             1.0,
             _change_posterior,
+            precedent=OWNERS_DECIDE,
         ),
         Gate(
             CAME,
@@ -537,6 +573,8 @@ DEMOGRAPHIC_RISK = Assessment(
             "Released members who stand out among those that an earlier release does not contain.",
             HALF,  # half of those released are new, each alone
             lambda policy: limit_of(0.0),
+            noise=("share of released members", "membership_changes"),
+            precedent=OWNERS_DECIDE,
         ),
     ),
-)  # fmt: skip
+)

@@ -275,13 +275,15 @@ class Requirement:
     """A gating measurement that a policy requires, by the names of the assessment and of the measurement.
 
     Evidence compared with a `threshold` other than the policy's is refused; None accepts any. A bound with less
-    confidence than this try requires is refused too, if the policy states a `confidence`.
+    confidence than this try requires is refused too, if the policy states a `confidence`; and so is a number outside the
+    `range` of what can be measured.
     """
 
     asset: str
     measurement: str
     threshold: float | None = None
     confidence: float | None = None
+    range: tuple[float, float] = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -407,6 +409,9 @@ def _unmet(item: Evidence, wanted: Iterable[Requirement], context: Context) -> l
                 "laxer_confidence",
                 "its bound holds with less confidence than this try requires; run the whole job again",
             )
+        elif _finite(measurement.value) and not requirement.range[0] <= measurement.value <= requirement.range[1]:
+            least, most = requirement.range
+            rule, text = "impossible_value", f"it lies outside {least:g} to {most:g}, so it was measured wrongly"
         else:
             continue
         found.append(Refusal(rule, name, None, requirement.threshold, f"{name}: {text}"))
@@ -524,3 +529,9 @@ def _read(value: Json) -> float | None:
         raise ReleaseError("a stored measurement contains text instead of a number")
     number: float | None = _WRITTEN[value] if isinstance(value, str) else value
     return number
+
+
+def made_up(name: str, unit: str, method: str) -> Measurement:
+    """A number about people of which only name, unit and method matter, for the noise plan."""
+    share = unit.startswith("share of ")
+    return counted(name, unit, 0.5 if share else 1.0, None, method, "methods#budget-of-noise", 2 if share else None)

@@ -17,12 +17,25 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Image, Limit, Shown, Work
+from deid_assets.assessments.assessment import (
+    CANDIDATE,
+    DIFFERENCE,
+    HALF,
+    Adversary,
+    Assessed,
+    Assessment,
+    Gate,
+    Image,
+    Limit,
+    Shown,
+    Work,
+)
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.evidence import Measurement, exact
 from deid_assets.assessments.inference_canaries import channels_of_canaries
 from deid_assets.assessments.inference_predictions import Inferred, Stream, inferred
 from deid_assets.assessments.inference_rows import MEANINGS, linked_tables, rows_of
+from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.assessments.published import Published, written
 from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.tables import ReportTable
@@ -315,8 +328,15 @@ def _limit(policy: Policy) -> Limit | None:
     return None if gate is None else Limit(gate.at_most, joint_confidence(policy))
 
 
+_ADVERSARY = Adversary(
+    "Somebody who has claims of other people in full detail, and predicts from them what the release withholds.",
+    "Competitors and researchers have such data; correlated columns may undo what generalization and suppression hide.",
+    "El Emam K, Arbuckle L. Anonymizing Health Data. O'Reilly 2013, chapter 5, predicts diagnosis codes. " + OWNERS_DECIDE,
+)
+
 INFERENCE_CHANNELS = Assessment(
     NAME,
+    adversary=_ADVERSARY,
     version="2",
     policy_sections=("inference", "provider_suppression", "top_coding", "dates"),
     inputs=(
@@ -335,8 +355,7 @@ INFERENCE_CHANNELS = Assessment(
             "How much more often withheld values, such as exact diagnosis codes, are guessed from released ones than by naming "
             "the most frequent value; the worst group.",
             HALF,  # of many codes, none of which is frequent; of two that are equally frequent .25, see the range of the margin
-            _limit,
-        ),
+            _limit, range=DIFFERENCE,),
     ),
 )  # fmt: skip
 

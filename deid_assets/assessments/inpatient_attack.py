@@ -1,15 +1,26 @@
 """Attack 3: released inpatients matched with a discharge database by all of their visits (methods#inpatient-database)."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Image, Shown, Work, limit_of
+from deid_assets.assessments.assessment import (
+    CANDIDATE,
+    HALF,
+    Adversary,
+    Assessed,
+    Assessment,
+    Gate,
+    Image,
+    Shown,
+    Work,
+    limit_of,
+)
 from deid_assets.assessments.chosen_generalization import chosen_levels
-from deid_assets.assessments.evidence import Measurement, exact
+from deid_assets.assessments.evidence import Measurement, exact, made_up
 from deid_assets.assessments.matching import (
     Attempts,
     ClassSizes,
@@ -24,6 +35,7 @@ from deid_assets.assessments.matching import (
 from deid_assets.assessments.planted_members import PlantedClaim, PlantedMember, label, plant_members
 from deid_assets.assessments.planting import PLAIN, as_certain, own_values, plant, planted_store
 from deid_assets.assessments.population_table import read_table
+from deid_assets.assessments.precedents import HERITAGE, MARKETER
 from deid_assets.figures.population_figures import inpatient_figure
 from deid_assets.methods.attacks.file_classes import class_numbers, class_sizes
 from deid_assets.methods.attacks.identified_file import (
@@ -335,14 +347,24 @@ def _listed_visits(
     ]
 
 
+def _noisy(policy: Policy) -> Iterator[Measurement]:
+    yield made_up("inpatient_not_in_the_file", "share of released members", "marketer_risk")
+
+
 INPATIENT_ATTACK = Assessment(
     NAME,
+    adversary=Adversary(
+        "Somebody with a hospital discharge database, who links inpatients by all of their visits.",
+        "Many states give such databases to researchers and companies.",
+        f"{MARKETER}; {HERITAGE}, attack 3: accepts .05",
+    ),
     version="5",
     policy_sections=("inpatient_attack", "quasi_identifiers", "hierarchies", "intake"),
     inputs=("member_profiles", "grouped_claims", "value_domains", "pseudonym_crosswalk", "chosen_generalization", *CANDIDATE),
     measure=assess,
     draws="reported",
     shaped_by={"marketer_risk": ("inpatient_attack",)},
+    noisy=_noisy,
     gates=(
         Gate(
             INPATIENT,

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Limit, Work
+from deid_assets.assessments.assessment import CANDIDATE, HALF, Adversary, Assessed, Assessment, Gate, Limit, Work
 from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node
 from deid_assets.assessments.evidence import Measurement, exact
 from deid_assets.assessments.kernel_input import PopulationTables, adversary_of, node_computation
+from deid_assets.assessments.precedents import HERITAGE
 from deid_assets.assessments.released_rows import kept_targets
 from deid_assets.cluster.executors import search_executor
 from deid_assets.methods.adversary.two_readings import both_readings
@@ -135,8 +136,17 @@ def _limit(policy: Policy) -> Limit:
     return Limit(policy.risk.max_high_risk_share, policy.risk.gate.confidence)
 
 
+_ADVERSARY = Adversary(
+    "A nosey neighbor who knows all demographics of one person and some values of each claim-level quasi-identifier, and "
+    "looks for them in the release.",
+    "Acquaintances know age, sex and some visits of a person; nobody needs access to another database for that.",
+    f"{HERITAGE}: accepts a probability of re-identification of .05, and a share of members above it (MaxSup) of .008, "
+    "which exposes as much as Safe Harbor does",
+)
+
 LONGITUDINAL_RISK = Assessment(
     NAME,
+    adversary=_ADVERSARY,
     version="6",
     policy_sections=("risk", "adversary"),
     inputs=(

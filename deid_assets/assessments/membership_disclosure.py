@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Work, limit_of
+from deid_assets.assessments.assessment import CANDIDATE, HALF, Adversary, Assessed, Assessment, Gate, Work, limit_of
 from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node
 from deid_assets.assessments.evidence import Measurement, counted
 from deid_assets.assessments.kernel_input import PopulationTables, encoded_data, lattice_dimensions, member_columns
 from deid_assets.assessments.planted_members import members_of, plant_members
 from deid_assets.assessments.planting import Attack, Group, as_certain, own_values, planted_store
+from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.assessments.published import Published, written
 from deid_assets.assessments.released_rows import demographic_sizes, kept_targets
 from deid_assets.figures.tables import ReportTable
@@ -135,8 +136,15 @@ def presence_of_canaries(policy: Policy, levels: Mapping[str, int], like: Mappin
         return as_certain({PRESENCE: 1.0, ADVANTAGE: 1.0, "least_presence": 0.0}, attack(tables))
 
 
+_ADVERSARY = Adversary(
+    "Somebody who wants to know whether a person is in the release.",
+    "Presence may itself be sensitive.",
+    "Nergiz ME, Atzori M, Clifton C. Hiding the presence of individuals from shared databases. SIGMOD 2007. " + OWNERS_DECIDE,
+)
+
 MEMBERSHIP_DISCLOSURE = Assessment(
     NAME,
+    adversary=_ADVERSARY,
     version="3",
     policy_sections=("membership",),
     inputs=(

@@ -5,11 +5,12 @@ from functools import partial
 
 import numpy as np
 
-from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Image, Limit, Work
+from deid_assets.assessments.assessment import CANDIDATE, HALF, Adversary, Assessed, Assessment, Gate, Image, Limit, Work
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.estimates import estimated_success
 from deid_assets.assessments.evidence import Measurement
 from deid_assets.assessments.kernel_input import member_columns, sampling_fraction
+from deid_assets.assessments.precedents import HERITAGE
 from deid_assets.assessments.released_rows import original_members, profiles_query
 from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.methods.attacks.neighbor_attack import MeanInterval, NeighborAttack, neighbor_attack
@@ -132,8 +133,15 @@ def attack_limit(policy: Policy, gate: AttackGate | None) -> Limit | None:
     return None if gate is None else Limit(gate.at_most, attack_confidence(policy))
 
 
+_ADVERSARY = Adversary(
+    "The same neighbor, who picks a record that fits: without knowing that the person is in the release, and knowing it.",
+    "The attack that the article simulates; knowing that a person is in the release is the worst case for that person.",
+    f"{HERITAGE}, attack 1: accepts .05",
+)
+
 NEIGHBOR_ATTACK = Assessment(
     NAME,
+    adversary=_ADVERSARY,
     version="3",
     policy_sections=("neighbor_attack",),
     inputs=(

@@ -6,17 +6,17 @@ noisy version could be averaged with the first. Estimated shares of uniques are 
 full they would give the exact population.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Image, Work, limit_of
+from deid_assets.assessments.assessment import CANDIDATE, HALF, Adversary, Assessed, Assessment, Gate, Image, Work, limit_of
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC
-from deid_assets.assessments.evidence import Measurement, counted
+from deid_assets.assessments.evidence import Measurement, counted, made_up
 from deid_assets.assessments.kernel_input import member_columns, sampling_fraction, smallest_safe_class
 from deid_assets.assessments.planted_members import members_of, plant_members
 from deid_assets.assessments.planting import Group, as_certain, own_values, planted_store, released_sizes
@@ -275,14 +275,27 @@ def _estimates_without_doubt(enough: int, estimate: Estimate) -> Findings:
     return found + as_certain({"unique_share_zayatz": 1.0, UNIQUES: 1.0}, estimate(*sample([1] * 90), 0.9))
 
 
+def _noisy(policy: Policy) -> Iterator[Measurement]:
+    name = (
+        f"demographics/small_class_share_{policy.population_estimates.estimator}" if policy.counts_population else SMALL_CLASSES
+    )
+    yield made_up(name, "share of released members", "population_class_size")
+
+
 POPULATION_ESTIMATES = Assessment(
     NAME,
+    adversary=Adversary(
+        "Somebody who sees the release only, and judges from it who is rare in the population.",
+        "Uniqueness in the population is what every identification by matching needs.",
+        "Dankar FK et al. Estimating the re-identification risk of clinical data sets. BMC Med Inform Decis Mak 2012;12:66",
+    ),
     version="6",
     policy_sections=("population_estimates", "risk", "demographics"),
     inputs=("member_profiles", "value_domains", "chosen_generalization", *CANDIDATE),
     measure=assess,
     shaped_by={"population_class_size": ("demographics",)},
     report_table=report_table,
+    noisy=_noisy,
     gates=(
         Gate(
             SMALL_CLASSES,

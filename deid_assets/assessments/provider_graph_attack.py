@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Image, Work, limit_of
+from deid_assets.assessments.assessment import CANDIDATE, HALF, Adversary, Assessed, Assessment, Gate, Image, Work, limit_of
 from deid_assets.assessments.chosen_generalization import chosen_levels
-from deid_assets.assessments.evidence import Measurement, counted
+from deid_assets.assessments.evidence import Measurement, counted, made_up
 from deid_assets.assessments.planted_members import IDENTIFIERS, PlantedClaim, PlantedMember, plant_members
 from deid_assets.assessments.planting import as_certain, own_values, planted_store
+from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.assessments.published import Published, written
 from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.tables import ReportTable
@@ -294,8 +295,22 @@ def providers_of_canaries(
     return total
 
 
+def _noisy(policy: Policy) -> Iterator[Measurement]:
+    for kind in KINDS:
+        for knowledge in SHOWN:
+            yield made_up(f"{kind}_{BEFORE}/small_share_{knowledge}", "share of providers", "provider_graph")
+        yield made_up(f"{kind}_{AFTER}/small_share_all_patterns", "share of released providers", "provider_graph")
+
+
+_ADVERSARY = Adversary(
+    "Somebody who knows patterns of care of a provider, or how providers share patients.",
+    "A provider who is recognized narrows who the patients are.",
+    "Hay M et al. Resisting structural re-identification in anonymized social networks. PVLDB 2008;1(1). " + OWNERS_DECIDE,
+)
+
 PROVIDER_GRAPH_ATTACK = Assessment(
     NAME,
+    adversary=_ADVERSARY,
     version="5",
     policy_sections=("provider_graph", "provider_suppression"),
     inputs=(
@@ -306,6 +321,7 @@ PROVIDER_GRAPH_ATTACK = Assessment(
     draws="reported",
     shaped_by={"provider_graph": ("provider_graph",)},
     report_table=report_table,
+    noisy=_noisy,
     gates=(
         Gate(
             PATTERN_SUCCESS,

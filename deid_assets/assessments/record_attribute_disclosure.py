@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from deid_assets.assessments.assessment import Assessed, Assessment, Work
+from deid_assets.assessments.assessment import Adversary, Assessed, Assessment, Work
 from deid_assets.assessments.planted_members import label
 from deid_assets.assessments.planting import PLAIN, plant, planted_store
+from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.assessments.sensitive_attributes import (
     attribute_classes,
     attribute_measurements,
@@ -64,6 +65,11 @@ def record_attributes_of_canaries(
 
 RECORD_ATTRIBUTE_DISCLOSURE = Assessment(
     NAME,
+    adversary=Adversary(
+        "Somebody who knows in which class a person is, and reads what all of the class have in common.",
+        "A class may disclose an attribute without identifying a record.",
+        "Machanavajjhala A et al. l-Diversity. ACM TKDD 2007;1(1):3; Li N et al. t-Closeness. ICDE 2007. " + OWNERS_DECIDE,
+    ),
     version="4",
     policy_sections=("attribute_disclosure", "quasi_identifiers", "attributes"),
     inputs=("release_records",),

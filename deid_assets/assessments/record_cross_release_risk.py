@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import Assessed, Assessment, Gate, Limit, Work
+from deid_assets.assessments.assessment import COUNT, Adversary, Assessed, Assessment, Gate, Limit, Work
 from deid_assets.assessments.cross_release_risk import ALL, NO_PERSON, NOBODY, planted_kept_rows, stale_refusals, stated_of
 from deid_assets.assessments.earlier_releases import EarlierRelease, of_same_rows, people_beside, with_common_people
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal, exact
@@ -17,6 +17,7 @@ from deid_assets.assessments.kept_records import (
     people_of_records,
 )
 from deid_assets.assessments.planting import planted_store
+from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.assessments.published import Published, written
 from deid_assets.assessments.record_risk import levels_of
 from deid_assets.figures.tables import ReportTable
@@ -536,6 +537,7 @@ PEOPLE_GATES: tuple[Gate[Any], ...] = (
         1.0,
         _none,
         remedy=_UNKNOWN,
+        range=COUNT,
     ),
     Gate(
         LINKED,
@@ -545,6 +547,7 @@ PEOPLE_GATES: tuple[Gate[Any], ...] = (
         1.0,
         _none,
         remedy=_PINNED,
+        range=COUNT,
     ),
     Gate(
         ADDED,
@@ -554,6 +557,7 @@ PEOPLE_GATES: tuple[Gate[Any], ...] = (
         1.0,
         _none,
         remedy=_NEW,
+        range=COUNT,
     ),
     Gate(
         CHANGED,
@@ -563,6 +567,7 @@ PEOPLE_GATES: tuple[Gate[Any], ...] = (
         1.0,
         _none,
         remedy=_CHANGED,
+        range=COUNT,
     ),
     Gate(
         WITHDRAWN,
@@ -572,11 +577,20 @@ PEOPLE_GATES: tuple[Gate[Any], ...] = (
         1.0,
         _none,
         remedy=_MISSED,
+        range=COUNT,
     ),
+)
+
+_ADVERSARY = Adversary(
+    "Somebody who holds earlier releases of the same people, and links the records of a person in all of them.",
+    "Earlier releases cannot be taken back, and the values of a person seldom change between two of them.",
+    "Xiao X, Tao Y. m-Invariance: towards privacy preserving re-publication of dynamic datasets. SIGMOD 2007:689-700. "
+    + OWNERS_DECIDE,
 )
 
 RECORD_CROSS_RELEASE_RISK: Assessment[FlatPolicy] = Assessment(
     NAME,
+    adversary=_ADVERSARY,
     version="4",
     policy_sections=("releases", "risk", "source", "population", "quasi_identifiers", "hierarchies", "attributes"),
     inputs=("records", "record_domains", "record_generalization", "suppressed_records", "release_records"),
@@ -588,6 +602,7 @@ RECORD_CROSS_RELEASE_RISK: Assessment[FlatPolicy] = Assessment(
 
 PEOPLE_CROSS_RELEASE_RISK: Assessment[CohortPolicy] = Assessment(
     NAME,
+    adversary=_ADVERSARY,
     version="4",
     policy_sections=("releases", "source", "columns", "demographics", "attributes"),
     inputs=("cohort_people", "population_cells", "release_people"),

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from deid_assets.assessments.assessment import HALF, Assessed, Assessment, Gate, Limit, Work
+from deid_assets.assessments.assessment import COUNT, HALF, Adversary, Assessed, Assessment, Gate, Limit, Work
 from deid_assets.assessments.evidence import Measurement, exact
 from deid_assets.assessments.exposure import LEFT_OUT
 from deid_assets.assessments.flat_table import population_of
 from deid_assets.assessments.planted_members import domain_rows, label
 from deid_assets.assessments.planting import PLAIN, Attack, as_certain, plant, planted_store
+from deid_assets.assessments.precedents import K_ANONYMITY
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.flat import queries
 from deid_assets.policy.flat import FlatPolicy
@@ -146,11 +147,17 @@ def _numbered(rows: list[dict[str, object]]) -> list[dict[str, object]]:
 
 RECORD_RISK = Assessment(
     NAME,
+    adversary=Adversary(
+        "Somebody who knows the quasi-identifiers of one person and looks for the record.",
+        "The quasi-identifiers that the policy lists are those that its owners hold to be available.",
+        f"{K_ANONYMITY}; El Emam K, Dankar FK. Protecting privacy using k-anonymity. J Am Med Inform Assoc 2008;15(5):627-637",
+    ),
     version="4",
     policy_sections=("population", "risk"),
     inputs=("records", "record_domains", "record_generalization", "release_records"),
     measure=assess,
     shaped_by={"class_sizes": ()},
+    noisy=lambda policy: flat_measurements(policy, 1, 0.5, 2, 0),
     gates=(
         Gate(
             SMALLEST_CLASS,
@@ -160,6 +167,7 @@ RECORD_RISK = Assessment(
             "included.",
             1.0,  # the worst class decides: a class of one
             lambda policy: Limit(policy.risk.k),
+            range=COUNT,
         ),
         Gate(
             SUPPRESSED,
@@ -177,6 +185,7 @@ RECORD_RISK = Assessment(
             1.0,  # one record without room in the population is one too many
             lambda policy: Limit(0.0),
             applies=lambda policy: policy.population is not None,
+            range=COUNT,
         ),
     ),
 )

@@ -14,7 +14,7 @@ from deid_assets.assessments.cohort_risk import COHORT_RISK
 from deid_assets.assessments.count_disclosure import COUNT_DISCLOSURE_AUDIT, COUNTS_OF_PEOPLE, COUNTS_OF_RECORDS
 from deid_assets.assessments.cross_release_risk import CROSS_RELEASE_RISK
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC_RISK
-from deid_assets.assessments.evidence import Requirement
+from deid_assets.assessments.evidence import Measurement, Requirement
 from deid_assets.assessments.inference_channels import INFERENCE_CHANNELS
 from deid_assets.assessments.inpatient_attack import INPATIENT_ATTACK
 from deid_assets.assessments.longitudinal_risk import LONGITUDINAL_RISK
@@ -100,6 +100,11 @@ def gates_of(policy: AnyPolicy) -> tuple[tuple[str, Gate[Any]], ...]:
 def required_measurements(policy: AnyPolicy) -> tuple[Requirement, ...]:
     """The gating measurements that the policy requires, each with the policy's own threshold."""
     return tuple(requirement for one in assessments_of(policy) for requirement in one.required(policy))
+
+
+def noise_plan(policy: AnyPolicy) -> tuple[Measurement, ...]:
+    """The numbers that the manifest shows with noise, each with made-up values, see `Assessment.noise_plan`."""
+    return tuple(measured for one in assessments_of(policy) for measured in one.noise_plan(policy))
 
 
 def shaping_sections() -> dict[str, tuple[str, ...]]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import HALF, Gate, Image, Shown, limit_of
+from deid_assets.assessments.assessment import COUNT, HALF, Gate, Image, Shown, limit_of
 from deid_assets.assessments.evidence import Comparison, Measurement, counted
 from deid_assets.assessments.planting import PLAIN, as_certain, own_values
 from deid_assets.assessments.published import Published, written
@@ -46,6 +46,7 @@ def gates_of(name: str) -> tuple[Gate[Any], ...]:
             "Different values of a sensitive attribute in the least diverse class (l-diversity); the worst attribute.",
             1.0,  # the worst class decides: a class of one
             lambda policy: limit_of(policy.attribute_disclosure.l_at_least),
+            range=COUNT,
         ),
         Gate(
             CLOSENESS,

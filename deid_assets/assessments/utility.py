@@ -10,7 +10,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import CANDIDATE, Assessed, Assessment, Gate, Image, Limit, Shown, Work, limit_of
+from deid_assets.assessments.assessment import (
+    CANDIDATE,
+    COUNT,
+    Adversary,
+    Assessed,
+    Assessment,
+    Gate,
+    Image,
+    Limit,
+    Shown,
+    Work,
+    limit_of,
+)
 from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.compared_tables import (
     Compared,
@@ -32,6 +44,7 @@ from deid_assets.assessments.gain_kept import (
 )
 from deid_assets.assessments.next_year import CONFIDENCE, Plan, Scores, measured_scores, next_year
 from deid_assets.assessments.nodes_by_gain import node_measurements
+from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.assessments.rounding import rounded, rounded_down, rounded_up
 from deid_assets.assessments.utility_canaries import utility_canaries
 from deid_assets.assessments.why_ledger import released_contents
@@ -289,8 +302,16 @@ _VALUE_STEPS = STEPS[STEPS.index("withheld") :]
 """Those that change values, after those that leave out rows."""
 
 
+_ADVERSARY = Adversary(
+    "Nobody: it measures what the release is good for, and that the why ledger accounts for every row and value.",
+    "A release without use discloses nothing, and passes every other gate.",
+    "Brickell J, Shmatikov V. The cost of privacy: destruction of data-mining utility in anonymized data publishing. KDD "
+    "2008. " + OWNERS_DECIDE,
+)
+
 UTILITY = Assessment(
     NAME,
+    adversary=_ADVERSARY,
     version="5",
     policy_sections=("utility", "top_coding"),
     inputs=(
@@ -307,8 +328,7 @@ UTILITY = Assessment(
             "The why ledger adds up: every delivered row and value that the release lacks ended at one step.",
             "Tables and columns in which the why ledger and the released rows disagree.",
             None,
-            lambda policy: Limit(0.0),
-        ),
+            lambda policy: Limit(0.0), range=COUNT,),
         Gate(
             SCORE_LOSS,
             "score_loss_within_threshold",
@@ -317,8 +337,7 @@ UTILITY = Assessment(
             "of root mean squared errors of log(1 + days).",
             None,
             lambda policy: limit_of(policy.utility.score_loss_at_most),
-            applies=lambda policy: policy.utility.model is not None,
-        ),
+            applies=lambda policy: policy.utility.model is not None, range=(-math.inf, math.inf),),
         Gate(
             DISTANCE,
             "column_distance_within_threshold",

@@ -1,16 +1,28 @@
 """Attack 2: released members matched with a list of everybody by age and sex (methods#voter-list)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Image, Shown, Work, limit_of
+from deid_assets.assessments.assessment import (
+    CANDIDATE,
+    HALF,
+    Adversary,
+    Assessed,
+    Assessment,
+    Gate,
+    Image,
+    Shown,
+    Work,
+    limit_of,
+)
 from deid_assets.assessments.chosen_generalization import chosen_levels
-from deid_assets.assessments.evidence import Measurement
+from deid_assets.assessments.evidence import Measurement, made_up
 from deid_assets.assessments.matching import Attempts, ClassSizes, formulas, gate_on, linkages, linked, released_names, sizes_of
 from deid_assets.assessments.planted_members import label, members_of, plant_members
 from deid_assets.assessments.planting import PLAIN, Attack, as_certain, demographic_groups, plant, planted_store, released_sizes
 from deid_assets.assessments.population_table import read_table
+from deid_assets.assessments.precedents import HERITAGE, MARKETER
 from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.methods.attacks.file_classes import class_numbers, class_sizes
 from deid_assets.methods.attacks.identified_file import compared, delivered_people, listed_people, released_people
@@ -149,14 +161,24 @@ def voters_of_canaries(
         return as_certain(certain, attack(tables))
 
 
+def _noisy(policy: Policy) -> Iterator[Measurement]:
+    yield made_up("voter_list_not_in_the_file", "share of released members", "marketer_risk")
+
+
 VOTER_LIST_ATTACK = Assessment(
     NAME,
+    adversary=Adversary(
+        "Somebody with a list of everybody's age and sex, who links all records.",
+        "Voter lists can be had in many states.",
+        f"{MARKETER}; {HERITAGE}, attack 2: accepts .05",
+    ),
     version="3",
     policy_sections=("voter_list_attack", "quasi_identifiers", "hierarchies", "intake"),
     inputs=("member_profiles", "value_domains", "pseudonym_crosswalk", "chosen_generalization", *CANDIDATE),
     measure=assess,
     draws="reported",
     shaped_by={"marketer_risk": ("voter_list_attack",)},
+    noisy=_noisy,
     gates=(
         Gate(
             VOTER_LIST,

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import CANDIDATE, HALF, Assessed, Assessment, Gate, Image, Limit, Work
+from deid_assets.assessments.assessment import CANDIDATE, HALF, Adversary, Assessed, Assessment, Gate, Image, Limit, Work
 from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node, levels_at
-from deid_assets.assessments.evidence import Measurement, exact
+from deid_assets.assessments.evidence import Measurement, exact, made_up
 from deid_assets.assessments.kernel_input import (
     PopulationTables,
     adversary_of,
@@ -19,6 +19,7 @@ from deid_assets.assessments.kernel_input import (
     smallest_safe_class,
 )
 from deid_assets.assessments.neighbor_attack import attacked_release, mean_interval
+from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.assessments.published import Published, written
 from deid_assets.assessments.released_rows import kept_targets
 from deid_assets.assessments.rounding import rounded_up
@@ -320,8 +321,19 @@ def _limit(policy: Policy) -> Limit | None:
     return None if at_most is None else Limit(at_most, policy.risk.gate.confidence)
 
 
+def _noisy(policy: Policy) -> Iterator[Measurement]:
+    yield made_up(MEMBERS, "share of released members", "risk_by_member")
+
+
+_ADVERSARY = Adversary(
+    "The same neighbor, who happens to know somebody of the class, or the member, found most often.",
+    "An average over all members hides the few who carry most of its risk.",
+    "No source gives a threshold by class; MaxSup (El Emam et al. 2012) bounds the average. " + OWNERS_DECIDE,
+)
+
 WORST_CLASSES = Assessment(
     NAME,
+    adversary=_ADVERSARY,
     version="2",
     policy_sections=("risk", "adversary"),
     inputs=(
@@ -330,6 +342,7 @@ WORST_CLASSES = Assessment(
     ),
     measure=assess,
     draws="judged",
+    noisy=_noisy,
     gates=(
         Gate(
             WORST,

@@ -19,7 +19,7 @@ from deid_assets.assessments.canaries import canaries_measurement
 from deid_assets.assessments.earlier_releases import EarlierRelease, EverReleased
 from deid_assets.assessments.evidence import Evidence, Measurement, to_frame
 from deid_assets.assessments.membership_rotation import Leavers
-from deid_assets.assessments.registry import LONGITUDINAL
+from deid_assets.assessments.registry import LONGITUDINAL, noise_plan
 from deid_assets.assets.counts import earlier_noise, earlier_tables
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import StageAsset, markdown_table, stage_asset
@@ -33,6 +33,7 @@ from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import MODELS, AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.release.cumulative import comparable_rolls
+from deid_assets.release.manifest.public_numbers import PublicNumbers
 from deid_assets.release.registry.tries import Tried
 from deid_assets.resources import Policies, Workplace
 from deid_assets.stages import COHORT_STAGES, FLAT_STAGES
@@ -73,6 +74,7 @@ def assessment_asset(assessment: Assessment[Any], kind: type[Policy] | type[Flat
         )
         drawn = None if assessment.draws == "none" else commitment
         measured = (*found.measurements, canaries_measurement(found.canaries, drawn))
+        _require_planned(assessment, policy, measured)
         number = _note_try(assessment, workplace, found.made_in, measured)
         candidate = {name: table for name, table in tables.items() if name in _JUDGED}
         evidence = Evidence(
@@ -92,6 +94,22 @@ def assessment_asset(assessment: Assessment[Any], kind: type[Policy] | type[Flat
         return to_frame([evidence])
 
     return assessed
+
+
+def _require_planned(assessment: Assessment[Any], policy: AnyPolicy, measured: Sequence[Measurement]) -> None:
+    """Refuse numbers that the public edition would show with noise that was not part of the plan.
+
+    Raises
+    ------
+    ReleaseError
+        If there are any; the message names them.
+    """
+    unplanned = PublicNumbers.cells(measured) - PublicNumbers.cells(noise_plan(policy))
+    if unplanned:
+        raise ReleaseError(
+            f"{assessment.name}: no noise was planned for {', '.join(sorted(unplanned))}; declare it as the noise of its gate, "
+            "or among the noisy numbers of the assessment"
+        )
 
 
 def _note_try(

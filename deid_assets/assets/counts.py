@@ -9,6 +9,7 @@ import pandas as pd
 
 from deid_assets.assessments.count_disclosure import count_measurements
 from deid_assets.assessments.evidence import Measurement, Refusal
+from deid_assets.assessments.registry import noise_plan
 from deid_assets.assets.date_release import plan_dates
 from deid_assets.assets.stage_asset import StageAsset, shapes_of, stage_asset
 from deid_assets.errors import CountsError, RefusedError
@@ -84,7 +85,7 @@ def release_plan(
     if isinstance(policy, Policy) and policy.dates is not None:
         plan_dates(policy, workplace, delivery, plan)
     shapes = shapes_of(policy, workplace.delivery(delivery), levels)
-    PublicNumbers(plan.note, shapes).measurements(counting_of(policy).noisy_numbers(policy))
+    PublicNumbers(plan.note, shapes).measurements(noise_plan(policy))
     return plan
 
 

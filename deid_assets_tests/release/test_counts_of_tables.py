@@ -9,6 +9,7 @@ import pytest
 from deid_assets.assessments.cohort_risk import Found, cohort_measurements
 from deid_assets.assessments.evidence import Evidence
 from deid_assets.assessments.record_risk import flat_measurements
+from deid_assets.assessments.registry import noise_plan
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.cohort import RELEASED_PEOPLE, TOLD_BY_FILES
 from deid_assets.methods.counts.published_tables import disclosed_counts, masked_tables, names_of
@@ -16,7 +17,7 @@ from deid_assets.methods.counts.tables import CellName
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.counts.cells import counted_frame, step_rows, tables_of
-from deid_assets.release.counts.kinds import FLAT, counting_of
+from deid_assets.release.counts.kinds import FLAT
 from deid_assets.release.counts.noise import DeliveryNoise, Plan
 from deid_assets.release.counts.published import file_tables, planned_cells, planned_sums, published_counts, shown_of
 from deid_assets.release.counts.statement import CountStatement
@@ -230,5 +231,5 @@ def test_the_noisy_numbers_of_the_manifest_are_planned_before_the_tables_are_dra
         PublicNumbers(plan.note, {}).measurements(measurements)
         return {cell.draw for cell in plan.cells}
 
-    planned = cells(counting_of(policy).noisy_numbers(policy))
+    planned = cells(noise_plan(policy))
     assert planned == cells(measured(policy)) and len(planned) == number

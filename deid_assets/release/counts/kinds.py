@@ -8,8 +8,6 @@ import pandas as pd
 from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.chosen_generalization import chosen_levels
-from deid_assets.assessments.evidence import Measurement
-from deid_assets.assessments.noisy_numbers import noisy_numbers, noisy_numbers_of_people, noisy_numbers_of_records
 from deid_assets.assessments.record_risk import levels_of
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.cohort import CohortPolicy
@@ -48,8 +46,6 @@ class Counting(Generic[P]):
         Tables in which is counted, by asset.
     levels_in
         Those of them that hold the levels of the release.
-    noisy_numbers
-        Measurements that a manifest will show with noise, known from the policy.
     levels
         Level of every quasi-identifier in the release; they shape its rows.
     steps
@@ -66,7 +62,6 @@ class Counting(Generic[P]):
     sections: tuple[str, ...]
     inputs: tuple[str, ...]
     levels_in: tuple[str, ...]
-    noisy_numbers: Callable[[P], tuple[Measurement, ...]]
     levels: Callable[[P, Tables], Mapping[str, int]]
     steps: Callable[[P, Delivery, Tables], tuple[AttritionStep, ...]]
     counts: Callable[[P, Iterable[AttritionStep], Tables, str], pd.DataFrame]
@@ -88,7 +83,6 @@ LONGITUDINAL = Counting(
         "chosen_generalization", "release_members", "release_claims",
     ),
     levels_in=("chosen_generalization",),
-    noisy_numbers=noisy_numbers,
     levels=lambda policy, tables: chosen_levels(policy, tables["chosen_generalization"]),
     steps=attrition,
     counts=cohort_counts,
@@ -102,7 +96,6 @@ FLAT = Counting(
     sections=("source", "opt_outs", "quasi_identifiers", "attributes", "hierarchies", "counts"),
     inputs=("records", "quarantined_records", "record_generalization", "suppressed_records", "release_records"),
     levels_in=("record_generalization",),
-    noisy_numbers=noisy_numbers_of_records,
     levels=lambda policy, tables: levels_of(policy, tables["record_generalization"]),
     steps=lambda policy, delivery, tables: record_steps(policy, tables),
     counts=record_counts,
@@ -116,7 +109,6 @@ COHORT = Counting(
     sections=("source", "opt_outs", "columns", "intake", "attributes", "counts"),
     inputs=("cohort_people", "quarantined_people", "population_cells", "release_people"),
     levels_in=(),
-    noisy_numbers=noisy_numbers_of_people,
     levels=lambda policy, tables: {},
     steps=lambda policy, delivery, tables: people_steps(policy, tables),
     counts=people_counts,

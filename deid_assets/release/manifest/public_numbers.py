@@ -95,6 +95,18 @@ class PublicNumbers:
         for one in measured:
             self._measurement(one, [])
 
+    @classmethod
+    def cells(cls, measured: Iterable[Measurement]) -> frozenset[str]:
+        """Name the measurements, or their groups, for which the public edition needs noise."""
+        found: set[str] = set()
+
+        def note(name: CellName, shape: str, count: int) -> int:
+            found.add(name.row)
+            return count
+
+        cls(note, {}).measurements(measured)
+        return frozenset(found)
+
     def evidence(self, item: Evidence, delivery: str, attrition: Iterable[Mapping]) -> dict:
         """Evidence without exact numbers about people, and without the hash of the whole policy.
 
