@@ -111,13 +111,13 @@ class Gate(Generic[P]):
     precedent: str = ""
 
     def in_words(self, policy: P) -> str:
-        """What decides under a policy, or that nothing does."""
+        """What decides under a policy; what the number means, where the policy sets no limit."""
         if self.sentence is not None:
             return self.sentence(policy)
         limit = self.limit(policy)
         if limit is None:
-            return f"not gated: {_as_clause(self.meaning)}"
-        judged = "" if limit.confidence is None else f", judged by the {limit.confidence:.4g} confidence bound"
+            return _as_clause(self.meaning)
+        judged = "" if limit.confidence is None else f", judged by the {limit.confidence * 100:.4g} % confidence bound"
         return f"{_as_clause(self.statement)} (limit {limit.threshold:g}{judged})"
 
 

@@ -28,9 +28,9 @@ from deid_assets.methods.inference.cases import Asked, Cases, Guesses
 from deid_assets.methods.inference.gain import Outcome
 from deid_assets.methods.inference.naive_bayes import naive_bayes
 from deid_assets.methods.inference.rows import Channel
-from deid_assets.policy.explanation import explain
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.release.manifest.public_numbers import PublicNumbers
+from deid_assets.reports.plain_words.policy import explain
 from deid_assets_tests.assessments.planted_layouts import Canaries
 from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.policy.policy_texts import public_values
@@ -322,7 +322,7 @@ class TestPolicy:
 
     def test_it_is_explained(self):
         told = explain(policy(columns=["diagnosis", "age"], gain=MARGIN))
-        assert "naive bayes guess what is withheld (diagnosis, age)" in told and "at most 0.1" in told
+        assert "naive bayes guess what is withheld (diagnosis, age)" in told and "(limit 0.1, judged by" in told
 
 
 @pytest.fixture(scope="module")

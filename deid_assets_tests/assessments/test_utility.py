@@ -26,8 +26,8 @@ from deid_assets.assessments.utility import (
 from deid_assets.methods.utility import gains
 from deid_assets.methods.utility.ledger import ledger_frame, row_account
 from deid_assets.methods.utility.prediction import Examples
-from deid_assets.policy.explanation import explain
 from deid_assets.policy.loading import policy_by_name, policy_from
+from deid_assets.reports.plain_words.policy import explain
 from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.policy.policy_texts import public_values, refusal
 from deid_assets_tests.scenarios.policies import SMALL, changed
@@ -197,7 +197,7 @@ class TestFloors:
 
     def test_they_are_explained(self):
         said = explain(policy_from(changed(SMALL, utility=FLOORS)))
-        assert "loss of score at most 0.1" in said and "sampled members left out at most 0.05" in said
+        assert "from the delivery (limit 0.1)" in said and "is left out of the release (limit 0.05)" in said
 
 
 def compared(store, before: list[tuple], after: list[tuple], conditions=((), ())) -> Compared:

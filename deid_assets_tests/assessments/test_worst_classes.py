@@ -44,9 +44,9 @@ from deid_assets.methods.statistics.confidence import (
     confidence_of_try,
     empirical_bernstein_upper_bound,
 )
-from deid_assets.policy.explanation import explain
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.manifest.public_numbers import PublicNumbers
+from deid_assets.reports.plain_words.policy import explain
 from deid_assets_tests.methods.cases import KEY, middling_case
 from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.scenarios.policies import SMALL, changed

@@ -4,8 +4,8 @@ import pytest
 
 from deid_assets.assessments.canaries import CANARIES
 from deid_assets.assessments.registry import required_measurements
-from deid_assets.policy.explanation import explain
 from deid_assets.policy.loading import policies_in, policy_from
+from deid_assets.reports.plain_words.policy import explain
 from deid_assets_tests.policy.policy_texts import DISCLOSURE_LIMITS, example_policy, public_values, refusal
 
 ASSESSMENTS = ("population_estimates", "attribute_disclosure", "membership_disclosure", "provider_graph_attack")
@@ -68,13 +68,14 @@ def test_limits_that_could_not_fail_are_refused(field, value):
 
 def test_what_is_measured_and_what_gates_is_explained():
     plain = explain(example_policy())
-    assert "by 5 patterns of care (no limit)" in plain
+    assert "looked for by 5 patterns of care" in plain
+    assert "provider graph attack: probability that an adversary who knows patterns of care" in plain
     limited = explain(policy_from(public_values(**DISCLOSURE_LIMITS)))
     for text in (
-        "(truncated_poisson: at most 0.01)", "estimated share of the population that is unique (at most 0.0004)",
-        "l-diversity (distinct) at least 2",
-        "t-closeness at most 0.3",
-        "that a member of the delivery is in the release at most 0.5, advantage over a random guess at most 0.1",
-        "by 5 patterns of care (at most 0.05)",
+        "estimated by truncated_poisson", "is in a small demographic class, by the estimate and, where there is one, by the "
+        "count (limit 0.01)", "is unique by demographics, by the estimate and, where there is one, by the count (limit 0.0004)",
+        "diversity is distinct", "of every sensitive attribute (l-diversity) (limit 2)", "(t-closeness) (limit 0.3)",
+        "that its members are in the release (limit 0.5)", "is at most the allowed one (limit 0.1)",
+        "who knows patterns of care of a provider re-identifies them with at most the allowed probability (limit 0.05)",
     ):  # fmt: skip
         assert text in limited

@@ -5,9 +5,9 @@ import copy
 import pytest
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.explanation import explain
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.loading import policy_from
+from deid_assets.reports.plain_words.policy import explain
 from deid_assets_tests.scenarios.policies import changed
 from deid_assets_tests.scenarios.test_flat_release import FLAT
 
@@ -48,10 +48,8 @@ def test_it_is_explained():
     assert "Town (home town): town > district > any" in text
     assert "every released record is in a class of at least 4 records in the release" in text
     assert "at most 5 % of the records are left out" in text
-    assert (
-        "attribute disclosure by a class, for Likes: share of members in homogeneous classes no limit, "
-        "l-diversity (distinct) no limit" in text
-    )
+    assert "of which classes may disclose values: Likes; diversity is distinct" in text
+    assert "record attribute disclosure: members whose whole class has the same value" in text
 
 
 def test_the_detail_that_is_asked_for_is_explained():

@@ -3,10 +3,10 @@
 import pytest
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.explanation import explain
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.derived_keys import pseudonym_key, sample_key
 from deid_assets.release.keys import Secret
+from deid_assets.reports.plain_words.policy import explain
 from deid_assets_tests.policy.policy_texts import public_values
 
 SECRET, OTHER = (Secret(bytes(range(first, first + 32)), "environment") for first in (0, 1))

@@ -11,10 +11,10 @@ from deid_assets.assessments.flat_table import flat_table
 from deid_assets.errors import PUBLISHED, REFUSED, DeliveryError, PolicyError
 from deid_assets.methods.flat import queries
 from deid_assets.policy.domains import record_domains_of
-from deid_assets.policy.explanation import explain
 from deid_assets.policy.files import Folder, read_rows
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.registry.entries import NoiseCharge
+from deid_assets.reports.plain_words.policy import explain
 from deid_assets.sources import flat
 from deid_assets.sources.delivery import Delivery
 from deid_assets.store.tables import Table, write_table

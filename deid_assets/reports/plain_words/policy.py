@@ -1,20 +1,19 @@
 """A policy in plain words: what `deid policy check FILE` prints."""
 
 from collections.abc import Iterator
-from itertools import chain
 
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.cohort import CohortPolicy
-from deid_assets.policy.cohort_explanation import columns_of_cohort, gates_of_cohort, levels_of_cohort
-from deid_assets.policy.counts_explanation import published_counts
-from deid_assets.policy.disclosure_explanation import attribute_gates, attribute_limits, disclosure_limits, utility_limits
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy, smallest_at_least
 from deid_assets.policy.rules.needs import needs_of
 from deid_assets.policy.sections.dates import Dates
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, MEMBER_COLUMNS, PASSED_ON_COLUMNS, AttackGate, Statistic
+from deid_assets.reports.plain_words.attributes import attribute_gates, every_gate, what_is_measured
+from deid_assets.reports.plain_words.cohort import columns_of_cohort, gates_of_cohort, levels_of_cohort
+from deid_assets.reports.plain_words.counts import published_counts
 
 
 def explain(policy: AnyPolicy) -> str:
@@ -46,8 +45,9 @@ def explain(policy: AnyPolicy) -> str:
         ("Adversary", _adversary(policy)),
         ("Gates: all must pass, or nothing is published", _gates(policy)),
         ("Counts", published_counts(policy)),
-        ("Usefulness", chain(_detail(policy), utility_limits(policy))),
-        ("Measured for every release, and gated where a limit is set", disclosure_limits(policy)),
+        ("Usefulness", _detail(policy)),
+        ("How it is measured", what_is_measured(policy)),
+        *every_gate(policy),
     )
     return "\n\n".join(_block(title, lines) for title, lines in blocks)
 
@@ -61,7 +61,8 @@ def _explain_flat(policy: FlatPolicy) -> str:
         ("Gates: all must pass, or nothing is published", _flat_gates(policy)),
         ("Counts", published_counts(policy)),
         ("Usefulness", _detail(policy)),
-        ("Measured for every release, and gated where a limit is set", attribute_limits(policy)),
+        ("How it is measured", what_is_measured(policy)),
+        *every_gate(policy),
     )
     return "\n\n".join(_block(title, lines) for title, lines in blocks)
 
@@ -74,6 +75,7 @@ def _explain_cohort(policy: CohortPolicy) -> str:
         ("Demographics: what an adversary may know, and their levels", levels_of_cohort(policy)),
         ("Gates: all must pass, or nothing is published", gates_of_cohort(policy)),
         ("Counts", published_counts(policy)),
+        *every_gate(policy),
     )
     return "\n\n".join(_block(title, lines) for title, lines in blocks)
 

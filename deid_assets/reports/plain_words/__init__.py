@@ -1,0 +1,1 @@
+"""A policy in plain words, as `deid policy check` prints it."""
