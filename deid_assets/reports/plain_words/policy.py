@@ -1,6 +1,6 @@
 """A policy in plain words: what `deid policy check FILE` prints."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.policy.base import ReleasePolicy
@@ -113,7 +113,7 @@ def _flat_gates(policy: FlatPolicy) -> Iterator[str]:
     )
 
 
-def _block(title: str, lines: tuple[str, ...] | Iterator[str]) -> str:
+def _block(title: str, lines: Iterable[str]) -> str:
     if not title:
         return "\n".join(lines)
     return "\n".join([title, *(f"  - {line}" for line in lines)])
