@@ -7,6 +7,8 @@ Without cases, all of them: some take a minute, and the shipped policies at thei
 
 import argparse
 
+import pytest
+
 from deid_assets_tests.golden.cases import CASES
 from deid_assets_tests.golden.digests import made, store, stored
 
@@ -19,7 +21,11 @@ def main() -> None:
     asked = parser.parse_args()
     differ = []
     for name in asked.cases or CASES:
-        found = made(CASES[name])
+        try:
+            found = made(CASES[name])
+        except pytest.skip.Exception as why:
+            print(f"{name}: left out: {why}", flush=True)
+            continue
         if asked.write:
             store(name, found)
             print(f"{name}: written", flush=True)
