@@ -16,18 +16,18 @@ from deid_assets_tests.frozen_homes.opened import SECRET, packed
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 from deid_assets_tests.scenarios.test_cohort_release import SAFE_HARBOR, deliver
-from deid_assets_tests.scenarios.test_flat_release import FLAT, WITH_PERSONS, people, write_people
+from deid_assets_tests.scenarios.test_flat_release import WITH_PERSONS, people, write_people
 
 NAME, SECOND_PERSON = "operated", "Ben Example"
 PINNED = changed(WITH_PERSONS, policy="pinned", releases={"generalization": "pinned"})
-WAITS = changed(FLAT, policy="waits", approval={"by": [SECOND_PERSON], "within_days": 365})
+WAITS = changed(WITH_PERSONS, policy="waits", approval={"by": [SECOND_PERSON], "within_days": 365})
 OPTED_OUT = ("person 3", "person 8")
 SYNTHETIC = ("--members", 3_000, "--seed", 1)
 
 
-def numbered(rows: list[list[str]]) -> list[list[str]]:
+def numbered(rows: list[list[str]], who: str = "person") -> list[list[str]]:
     """The rows of people, each with a number as the person."""
-    return [[*row[:4], f"person {number}"] for number, row in enumerate(rows)]
+    return [[*row[:4], f"{who} {number}"] for number, row in enumerate(rows)]
 
 
 def given(folder: Path) -> dict[str, tuple[object, ...]]:
@@ -36,7 +36,7 @@ def given(folder: Path) -> dict[str, tuple[object, ...]]:
         "small": SYNTHETIC,
         "pinned": ("--delivery", write_people(folder / "pinned", numbered(people(PEOPLE)))),
         "cohort": ("--delivery", deliver(folder / "cohort")),
-        "waits": ("--delivery", write_people(folder / "waits", people(PEOPLE, 9))),
+        "waits": ("--delivery", write_people(folder / "waits", numbered(people(PEOPLE, 9), "resident"))),
     }
 
 
