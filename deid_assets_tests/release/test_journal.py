@@ -204,7 +204,7 @@ class TestHome:
         with monkeypatch.context() as patch:
             patch.setattr("deid_assets.release.journal.home_journal.HomeJournal.record", lambda *_: None)
             rotate(releases.home)
-            rotate(releases.home)
+            rotate(releases.home, "it was stolen")
         again = Releases(releases.home, signing_key_of(releases.home))
         with again.deciding():
             pass
@@ -272,6 +272,19 @@ class TestHome:
         for path, content in older.items():
             path.write_bytes(content)
         assert "was not told of 2 lines of the registry, and a crash explains only one" in refusal(releases)
+
+    def test_an_older_one_is_noticed_by_rotations_of_the_key(self, releases):
+        opt_out(releases, "m0")
+        publish(releases, "first", with_tables=False)
+        file, people = releases.journal.file, releases.home.policies / "opt_outs.jsonl"
+        older = {path: path.read_bytes() for path in (file.path, file.head_path, people)}
+        opt_out(releases, "m1")
+        for _ in range(2):
+            rotate(releases.home)
+        for path, content in older.items():
+            path.write_bytes(content)
+        again = Releases(releases.home, signing_key_of(releases.home))
+        assert "was not told of 2 lines of the registry, and a crash explains only one" in refusal(again)
 
     def test_what_waits_must_be_there_as_it_was_staged(self, releases):
         waiting = wait(releases)
@@ -374,8 +387,13 @@ class TestWitnesses:
         monkeypatch.setenv("DEID_WITNESS", " ")
         with pytest.raises(ReleaseError, match="DEID_WITNESS is empty"):
             publish(releases, "second", with_tables=False)
-        monkeypatch.setenv("DEID_WITNESS", str(releases.home.keys / "own.head"))
-        with pytest.raises(ReleaseError, match="is in the home, whose loss it could not show"):
+        own = releases.home.keys / "own.head"
+        for named in (str(own), own.as_uri()):
+            monkeypatch.setenv("DEID_WITNESS", named)
+            with pytest.raises(ReleaseError, match="is in the home, whose loss it could not show"):
+                publish(releases, "second", with_tables=False)
+        monkeypatch.setenv("DEID_WITNESS", "journal.head")
+        with pytest.raises(ReleaseError, match="is another file in every folder: name the file by its whole path"):
             publish(releases, "second", with_tables=False)
 
     def test_one_that_cannot_be_written_is_said(self, releases, tmp_path):
