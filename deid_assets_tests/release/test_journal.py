@@ -12,7 +12,7 @@ from deid_assets.policy.withdrawals import OptOutLine, note
 from deid_assets.release.journal.chain import PURGED, Head, JournalFile, JournalLine
 from deid_assets.release.journal.comparison import WAITING, Remembered, person_digest
 from deid_assets.release.journal.witnesses import read_head, write_head
-from deid_assets.release.keyring import accept_given_secret, secret_of, signing_key_of
+from deid_assets.release.keyring import accept_given_secret, new_secret, secret_of, signing_key_of
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.opt_outs import enter_opt_out
 from deid_assets.release.publication.publish import Releases
@@ -337,6 +337,16 @@ class TestHome:
         assert accept_given_secret(releases.home)
         with releases.deciding() as journal:
             assert Remembered.of(journal.file.read()).listed == {person_digest(secret_of(releases.home), "m1")}
+
+    def test_a_generated_secret_that_was_replaced_is_made_anew_as_the_refusal_says(self, releases):
+        opt_out(releases, "m1")
+        secret = releases.home.keys / "secret"
+        secret.write_text("a secret of somebody else, which is long enough")
+        assert "remove keys/secret, and make a new one with `deid key new-secret`" in refusal(releases)
+        secret.unlink()
+        new_secret(releases.home)
+        opt_out(releases, "m2")
+        assert releases.journal.missing() == [] and len(Remembered.of(releases.journal.file.read()).listed) == 2
 
     def test_a_new_secret_forgets_nobody(self, releases, monkeypatch):
         opt_out(releases, "m1")

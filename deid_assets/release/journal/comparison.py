@@ -28,7 +28,7 @@ from deid_assets.release.journal.chain import (
     Journal,
     JournalLine,
 )
-from deid_assets.release.keys import Secret
+from deid_assets.release.keys import GENERATED, Secret
 from deid_assets.release.lineage.records import RecordedRelease
 from deid_assets.release.registry.chain import GENESIS, Chain
 from deid_assets.release.registry.entries import Entry, KeyRotation, Line, Rejection, Withdrawal
@@ -274,10 +274,12 @@ def _of_people(known: Remembered, opted_out: tuple[str, ...], secret: Secret | N
     if not known.listed:
         return
     if secret is None or secret.commitment() != known.secret:
+        is_made = secret is not None and secret.origin == GENERATED
+        accept = "remove keys/secret, and make a new one" if is_made else "accept the new one"
         yield Loss(
             OTHER_SECRET,
             "the list of opt-outs cannot be compared with the home's journal, because the secret is not the one under which "
-            "it was written: set the secret that was used then, or accept the new one with `deid key new-secret`",
+            f"it was written: set the secret that was used then, or {accept} with `deid key new-secret`",
         )
         return
     missing = len(known.listed - {person_digest(secret, member) for member in opted_out})
