@@ -50,10 +50,10 @@ def telling_of_a_new_home(home: Home, context: click.Context) -> Iterator[None]:
         # Those that put a home back, or begin the journal of an earlier version's, say so themselves.
         begun = not was_there and os.path.exists(home.journal) and context.invoked_subcommand not in ("restore", "home")
         if begun and home.beside:
-            beside = ", ".join(path.name for path in home.beside)
+            beside = ", ".join(os.path.relpath(path, home.root.parent) for path in home.beside)
             click.echo(
                 f"note: a new home was begun in {home.root}; it knows of nothing that was released or decided elsewhere. "
-                f"Beside it are {beside}: if one of these is your home, name it in DEID_HOME, and decide there again "
+                f"Beside it or in it are {beside}: if one of these is your home, name it in DEID_HOME, and decide there again "
                 "what was decided here",
                 err=True,
             )

@@ -68,6 +68,10 @@ def journal_check(place: str | None) -> None:
         click.echo(f"error: {text}", err=True)
     if found:
         sys.exit(ERROR)
+    if not home.journal.exists():
+        raise ReleaseError(
+            f"nothing was decided in {home.root}, so that there is no journal to compare; DEID_HOME names the home"
+        )
     click.echo("In order: the home has everything that its journal knows.")
 
 

@@ -181,7 +181,13 @@ def _copy(source: Path, target: Path, may_link: bool) -> None:
 
 
 def _files_below(folder: Path, left_out: Iterable[str] = ()) -> list[str]:
-    """Paths of all files, in order, without those that match a pattern and without what is in folders that do."""
+    """Paths of all files, in order, without those that match a pattern and without what is in folders that do.
+
+    Raises
+    ------
+    StoreError
+        If another folder is a link: what is in it would be left out without a word.
+    """
 
     def is_left_out(name: str) -> bool:
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in left_out)
@@ -190,7 +196,14 @@ def _files_below(folder: Path, left_out: Iterable[str] = ()) -> list[str]:
     for parent, folders, files in os.walk(folder):
         below = Path(parent).relative_to(folder)
         names = {kind: [(below / name).as_posix() for name in sorted(kinds)] for kind, kinds in (("d", folders), ("f", files))}
-        folders[:] = [Path(name).name for name in names["d"] if not is_left_out(name)]
+        taken = [name for name in names["d"] if not is_left_out(name)]
+        for name in taken:
+            if (folder / name).is_symlink():
+                raise StoreError(
+                    f"{folder / name} is a link to another folder, whose files would not be copied: put the folder itself in "
+                    "its place"
+                )
+        folders[:] = [Path(name).name for name in taken]
         found += [name for name in names["f"] if not is_left_out(name)]
     return sorted(found)
 

@@ -1,16 +1,20 @@
 """Whether the rows of a release recur in an earlier one whose people seem to be others, by a statement or by identifiers."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from deid_assets.assessments.evidence import Refusal
+from deid_assets.errors import ReleaseError
 from deid_assets.policy.sections.longitudinal import PSEUDONYM_COLUMNS
 from deid_assets.policy.sections.releases import OtherPeople
+from deid_assets.release.publication.verification import MANIFEST
 from deid_assets.release.published_tables import CLAIMS, PEOPLE, RECORDS
 from deid_assets.sources.flat import PERSON
+from deid_assets.store.digests import file_digest, parse_json
+from deid_assets.store.reading import regular_bytes
 from deid_assets.store.tables import Table, quoted
 
 _FEWEST = 2
@@ -122,10 +126,12 @@ def recurring_refusals(
     ------
     StoreError
         If the store of an earlier delivery cannot be read, for a run is at work on it.
+    ReleaseError
+        If a file of an earlier release is not as its manifest lists it: what was published is not known then.
     """
     found = []
     for name in names:
-        share = _published(staged, releases / name / "data", pseudonym)
+        share = _published(staged, releases, name, pseudonym)
         if delivered is not None:
             share = max(share, delivered.recurring(name))
         if share > stated.recurring_at_most:
@@ -142,14 +148,11 @@ def recurring_refusals(
     return found
 
 
-def _published(staged: Table, data: Path, pseudonym: str | None) -> float:
+def _published(staged: Table, releases: Path, name: str, pseudonym: str | None) -> float:
     """`beyond_chance` of the tables of an earlier release; 0 if nothing can be compared."""
     own = set(staged.columns()) - {pseudonym, *PSEUDONYM_COLUMNS}
     shares = [0.0]
-    for table in (RECORDS, PEOPLE, CLAIMS):
-        file = data / f"{table}.parquet"
-        if not file.is_file():
-            continue
+    for file in _tables_of(releases, name):
         schema = staged.query("SELECT name FROM parquet_schema(?) WHERE num_children IS NULL", [str(file)])
         theirs = schema["name"].tolist()
         common = sorted(own & set(theirs))
@@ -158,6 +161,21 @@ def _published(staged: Table, data: Path, pseudonym: str | None) -> float:
         here = _rows(staged, staged.sql, common, staged.columns())
         shares.append(beyond_chance(here, _rows(staged, "read_parquet(?)", common, theirs, [str(file)])))
     return max(shares)
+
+
+def _tables_of(releases: Path, name: str) -> Iterator[Path]:
+    """The tables of people, or the claims, of an earlier release, each as its manifest lists it."""
+    compared = {f"data/{table}.parquet" for table in (RECORDS, PEOPLE, CLAIMS)}
+    for listed in parse_json(regular_bytes(releases / name / MANIFEST))["files"]:
+        if listed["path"] not in compared:
+            continue
+        file = releases / name / listed["path"]
+        if not file.is_file() or file_digest(file) != listed["sha256"]:
+            raise ReleaseError(
+                f"{listed['path']} of release {name} is missing or was changed, so that it is not known whether its rows recur "
+                "in this one: put it back from a backup or from a copy"
+            )
+        yield file
 
 
 def _rows(beside: Table, rows: str, columns: Sequence[str], every: Container[str], parameters: Sequence[object] = ()) -> Rows:

@@ -20,12 +20,13 @@ from deid_assets.store.reading import regular_bytes
 def incomplete(home: Home) -> Iterator[str]:
     """Say what is missing or changed, each as a sentence without a full stop.
 
-    A release that was withdrawn need not be there. One whose folder is gone is told by the journal.
+    Later releases are compared with one that was withdrawn, too. One that was not and whose folder is gone is told by the
+    journal.
     """
     chain = Registry(home.releases / REGISTRY).chain()
     for entry in chain.entries:
         folder = home.releases / entry.policy / f"{entry.number:04d}"
-        if chain.withdrawal_of(entry.policy, entry.number) is None and (folder / MANIFEST).is_file():
+        if chain.withdrawal_of(entry.policy, entry.number) is not None or (folder / MANIFEST).is_file():
             exact = home.store / "manifests" / entry.policy / f"{entry.number:04d}.certificate.json"
             try:
                 found = [*published_release(home, folder).problems]
@@ -36,7 +37,7 @@ def incomplete(home: Home) -> Iterator[str]:
             if found:
                 yield (
                     f"release {entry.policy}/{entry.number:04d} is not as it was published: {'; '.join(found)}; put it back "
-                    "from a backup, or withdraw the release"
+                    "from a backup, because later releases are compared with it"
                 )
     for line in chain.lines:
         if isinstance(line, Rejection):

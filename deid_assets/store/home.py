@@ -48,7 +48,8 @@ class Home:
         ------
         StoreError
             If DEID_HOME is empty, which would make the current folder the home, or is not a folder, if the current folder
-            no longer exists, or if the releases of the home are not where DEID_PUBLISHED says, or missing there.
+            no longer exists, if a new home would begin in another one, such as in its store, or if the releases of the home
+            are not where DEID_PUBLISHED says, or missing there.
         """
         named = os.environ.get("DEID_HOME", ".deid")
         try:
@@ -65,6 +66,11 @@ class Home:
         if elsewhere is not None and not elsewhere.strip():
             raise StoreError(f"{PUBLISHED} is empty: set it to a folder, or unset it")
         home = cls(root, None if elsewhere is None else Path(elsewhere).absolute())
+        around = [] if os.path.exists(home.journal) else [path for path in root.parents if os.path.exists(cls(path).journal)]
+        if around:
+            raise StoreError(
+                f"{root} is in the home {around[0]}, and none itself: set DEID_HOME to that home, or to a folder elsewhere"
+            )
         try:
             home._require_releases()
         except OSError as error:
@@ -125,8 +131,9 @@ class Home:
 
     @property
     def beside(self) -> list[Path]:
-        """Other homes in the same folder, those in whose place a backup was restored among them."""
-        found = (path.parent.parent for path in self.root.parent.glob("*/store/journal.jsonl"))
+        """Other homes in the same folder, those in whose place a backup was restored among them, and in this one."""
+        around = (self.root.parent, self.root)
+        found = (path.parent.parent for folder in around for path in folder.glob("*/store/journal.jsonl"))
         return sorted(path for path in found if path != self.root)
 
     def holds(self, folder: Path) -> bool:

@@ -5,6 +5,7 @@ Credentials come from the environment, as the provider's own tools read them, ne
 
 import contextlib
 import hashlib
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -65,6 +66,8 @@ class RemoteFolder:
         address = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
         try:
             found, path = fs.FileSystem.from_uri(url)
+            if isinstance(found, fs.LocalFileSystem):  # however it is written, with or without file://
+                address = Path(os.path.normpath(path)).as_uri()
         except (pa.ArrowException, OSError, ValueError) as error:
             raise StoreError(f"{address}: {_first_line(error)}; it must be like s3://bucket/folder or file:///folder") from None
         return cls(address, fs.SubTreeFileSystem(path, found))

@@ -4,7 +4,9 @@ import threading
 from pathlib import Path
 
 import pyrage
+import pytest
 
+from deid_assets.errors import StoreError
 from deid_assets.release.backup import back_up, restore
 from deid_assets.release.publication.publish import Releases
 from deid_assets.store.home import Home
@@ -63,6 +65,18 @@ def test_no_name_of_a_policy_or_of_its_files_is_left_out(tmp_path):
     found = put_back(tmp_path / "x.age", tmp_path / "restored")
     assert [(found.home.root / name).read_text() for name in names] == names
     assert all(found.path(entry.policy, entry.number).is_dir() for entry in found.registry.chain().entries)
+
+
+@pytest.mark.parametrize("name", ["deliveries", "policies", "home"])
+def test_a_folder_on_another_disk_is_not_left_out_without_a_word(tmp_path, name):
+    releases = releases_in(tmp_path / "home")
+    publish(releases, "0", with_tables=False)
+    folder = releases.home.create().root / name
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match=f"{name} is a link to another folder, whose files would not be copied"):
+        backed_up(releases, tmp_path / "x.age")
+    assert not (tmp_path / "x.age").exists()
 
 
 def test_a_release_that_the_event_log_does_not_know_yet_is_waited_for(tmp_path):

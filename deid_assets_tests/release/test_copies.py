@@ -236,6 +236,12 @@ class TestBeforeADecision:
         monkeypatch.delenv("DEID_COPY_TO")
         assert missing_in(home) == []
 
+    @pytest.mark.parametrize("written", ["{}", "{}/", "file://{}/below/.."])
+    def test_copies_that_are_gone_are_missed_however_their_folder_is_written(self, home, there, monkeypatch, written):
+        there.rename(there.with_name("moved"))
+        monkeypatch.setenv("DEID_COPY_TO", written.format(there))
+        self.refused(home, f"the copies that were made in {there.as_uri()} are not there")
+
     def test_copies_of_another_home_are_found_out(self, home, tmp_path):
         other = Home(tmp_path / "other").create()
         with pytest.raises(ReleaseError, match="is not the beginning of this home's"):

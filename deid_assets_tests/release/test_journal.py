@@ -12,7 +12,7 @@ from deid_assets.policy.withdrawals import OptOutLine, note
 from deid_assets.release.journal.chain import PURGED, Head, JournalFile, JournalLine
 from deid_assets.release.journal.comparison import WAITING, Remembered, person_digest
 from deid_assets.release.journal.witnesses import read_head, write_head
-from deid_assets.release.keyring import accept_given_secret, secret_of, signing_key_of
+from deid_assets.release.keyring import accept_given_secret, new_secret, secret_of, signing_key_of
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.opt_outs import enter_opt_out
 from deid_assets.release.publication.publish import Releases
@@ -204,7 +204,7 @@ class TestHome:
         with monkeypatch.context() as patch:
             patch.setattr("deid_assets.release.journal.home_journal.HomeJournal.record", lambda *_: None)
             rotate(releases.home)
-            rotate(releases.home)
+            rotate(releases.home, "it was stolen")
         again = Releases(releases.home, signing_key_of(releases.home))
         with again.deciding():
             pass
@@ -273,6 +273,19 @@ class TestHome:
             path.write_bytes(content)
         assert "was not told of 2 lines of the registry, and a crash explains only one" in refusal(releases)
 
+    def test_an_older_one_is_noticed_by_rotations_of_the_key(self, releases):
+        opt_out(releases, "m0")
+        publish(releases, "first", with_tables=False)
+        file, people = releases.journal.file, releases.home.policies / "opt_outs.jsonl"
+        older = {path: path.read_bytes() for path in (file.path, file.head_path, people)}
+        opt_out(releases, "m1")
+        for _ in range(2):
+            rotate(releases.home)
+        for path, content in older.items():
+            path.write_bytes(content)
+        again = Releases(releases.home, signing_key_of(releases.home))
+        assert "was not told of 2 lines of the registry, and a crash explains only one" in refusal(again)
+
     def test_what_waits_must_be_there_as_it_was_staged(self, releases):
         waiting = wait(releases)
         record = releases.waiting / "heritage" / "0001" / RECORD
@@ -325,6 +338,16 @@ class TestHome:
         with releases.deciding() as journal:
             assert Remembered.of(journal.file.read()).listed == {person_digest(secret_of(releases.home), "m1")}
 
+    def test_a_generated_secret_that_was_replaced_is_made_anew_as_the_refusal_says(self, releases):
+        opt_out(releases, "m1")
+        secret = releases.home.keys / "secret"
+        secret.write_text("a secret of somebody else, which is long enough")
+        assert "remove keys/secret, and make a new one with `deid key new-secret`" in refusal(releases)
+        secret.unlink()
+        new_secret(releases.home)
+        opt_out(releases, "m2")
+        assert releases.journal.missing() == [] and len(Remembered.of(releases.journal.file.read()).listed) == 2
+
     def test_a_new_secret_forgets_nobody(self, releases, monkeypatch):
         opt_out(releases, "m1")
         (releases.home.policies / "opt_outs.jsonl").unlink()
@@ -374,8 +397,13 @@ class TestWitnesses:
         monkeypatch.setenv("DEID_WITNESS", " ")
         with pytest.raises(ReleaseError, match="DEID_WITNESS is empty"):
             publish(releases, "second", with_tables=False)
-        monkeypatch.setenv("DEID_WITNESS", str(releases.home.keys / "own.head"))
-        with pytest.raises(ReleaseError, match="is in the home, whose loss it could not show"):
+        own = releases.home.keys / "own.head"
+        for named in (str(own), own.as_uri()):
+            monkeypatch.setenv("DEID_WITNESS", named)
+            with pytest.raises(ReleaseError, match="is in the home, whose loss it could not show"):
+                publish(releases, "second", with_tables=False)
+        monkeypatch.setenv("DEID_WITNESS", "journal.head")
+        with pytest.raises(ReleaseError, match="is another file in every folder: name the file by its whole path"):
             publish(releases, "second", with_tables=False)
 
     def test_one_that_cannot_be_written_is_said(self, releases, tmp_path):

@@ -1,9 +1,13 @@
 """Rows of people who seem to be others, and recur."""
 
+from pathlib import Path
+
 import pytest
 
+from deid_assets.errors import ReleaseError
 from deid_assets.policy.sections.releases import OtherPeople
 from deid_assets.release.recurring_rows import recurring_refusals
+from deid_assets.store.digests import canonical_json, file_digest
 from deid_assets.store.tables import Table, connect
 from deid_assets_tests.methods.small_tables import small_store
 
@@ -17,10 +21,16 @@ def claims(first: int, prefix: str) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def published(table: Table, folder) -> None:
-    (folder / "claims" / "0001" / "data").mkdir(parents=True)
+def published(table: Table, folder: Path) -> Path:
+    """Write a table as a release does; return its file."""
+    release = folder / "claims" / "0001"
+    (release / "data").mkdir(parents=True)
+    file = release / "data" / "Claims.parquet"
     with connect(table.file) as connection:
-        connection.execute(f"COPY {table.sql} TO '{folder}/claims/0001/data/Claims.parquet'")
+        connection.execute(f"COPY {table.sql} TO '{file}'")
+    listed = {"path": "data/Claims.parquet", "sha256": file_digest(file)}
+    (release / "manifest.json").write_bytes(canonical_json({"files": [listed]}))
+    return file
 
 
 @pytest.mark.parametrize(
@@ -38,3 +48,13 @@ def test_claims_of_members_who_recur_refuse(tmp_path, stated, says):
         (found,) = recurring_refusals(OtherPeople(**stated), again, tmp_path, ["claims/0001"], None)
         assert found.rule == "people_recur" and "100% more occur once there" in found.text and says in found.text
         assert recurring_refusals(OtherPeople(**stated), others, tmp_path, ["claims/0001"], None) == []
+
+
+def test_whoever_removes_or_changes_what_was_published_does_not_hide_that_it_recurs(tmp_path):
+    with small_store() as store:
+        earlier = store.table("earlier", COLUMNS, claims(0, "m"))
+        file, own = published(earlier, tmp_path), store.table("own", COLUMNS, claims(0, "other "))
+        for harm in (lambda: file.write_bytes(file.read_bytes()[:-1]), file.unlink):
+            harm()
+            with pytest.raises(ReleaseError, match=r"data/Claims.parquet of release claims/0001 is missing or was changed"):
+                recurring_refusals(OtherPeople(), own, tmp_path, ["claims/0001"], None)

@@ -22,6 +22,8 @@ from deid_assets_tests.scenarios.test_flat_release import FLAT, people, write_pe
 
 __all__ = ["staged"]
 
+RECIPIENT = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
+"""A public key of age."""
 PEOPLE = ("M000000001", "M000000002", "M000000003")
 
 
@@ -256,11 +258,24 @@ class TestRegistry:
 
 
 class TestFolders:
-    def test_a_release_that_was_removed_is_put_back_or_withdrawn(self, home, tmp_path):
+    def test_a_release_that_was_removed_can_be_withdrawn_and_is_put_back(self, home, tmp_path):
         shutil.move(home.releases / "small" / "0001", tmp_path / "elsewhere")
         refused(home, "the folder of release small/0001 is missing")
         assert deid_here(home.root, "release", "withdraw", "small/0001", "--reason", "its files are lost")[0] == PUBLISHED
+        refused(home, "because later releases are compared with it", "journal", "check")
+        refused(
+            home, "restore it, and the folder of the release, from a backup", "member", "opt-out", "m4", "--reason", "asked"
+        )
+        shutil.move(tmp_path / "elsewhere", home.releases / "small" / "0001")
         in_order(home)
+
+    def test_what_is_kept_of_a_withdrawn_release_is_missed(self, home, tmp_path):
+        """Else a backup would be made of a home that can be compared with nothing, in the place of a good one."""
+        assert deid_here(home.root, "release", "withdraw", "small/0001", "--reason", "a column is odd")[0] == PUBLISHED
+        in_order(home)
+        (home.store / "manifests" / "small" / "0001.rows.parquet").unlink()
+        refused(home, "release small/0001 is not as it was published", "journal", "check")
+        refused(home, "the home is not backed up: release small/0001", "backup", tmp_path / "b.age", "--to", RECIPIENT)
 
     def test_a_waiting_release_that_was_removed_can_be_rejected(self, staged, tmp_path):
         with copy_of(staged, tmp_path / "deid", "flat_table") as pipeline:
@@ -513,10 +528,16 @@ class TestNewHome:
             assert code == PUBLISHED and f"note: a new home was begun in {tmp_path / name}; it knows of" in unwrapped(printed)
             assert "deid.replaced-20261126T000000: if one of these is your home" in unwrapped(printed)
             assert "new home" not in deid_here(tmp_path / name, *self.OPT_OUT)[1]
+        code, printed = deid_here(tmp_path, *self.OPT_OUT)
+        assert code == PUBLISHED and f"{tmp_path.name}/deid, {tmp_path.name}/deid.replaced" in unwrapped(printed)
 
     def test_nothing_is_said_where_nothing_is_decided(self, tmp_path):
         code, printed = deid_here(tmp_path / "deid", "releases")
         assert code == PUBLISHED and "new home" not in printed
+
+    def test_one_in_which_nothing_was_decided_is_not_called_in_order(self, tmp_path):
+        code, printed = deid_here(tmp_path / "typo", "journal", "check")
+        assert code == ERROR and f"nothing was decided in {tmp_path / 'typo'}" in unwrapped(printed)
 
 
 class TestUpgrade:

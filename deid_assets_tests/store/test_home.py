@@ -37,6 +37,16 @@ class TestHome:
         with pytest.raises(StoreError, match="DEID_HOME is empty, or names a file"):
             Home.here()
 
+    @pytest.mark.parametrize("below", ["store", "releases/small"])
+    def test_none_begins_in_another_one(self, tmp_path, monkeypatch, below):
+        home = Home(tmp_path / "deid").create()
+        home.journal.write_text("")
+        monkeypatch.setenv("DEID_HOME", str(home.root))
+        assert Home.here() == home
+        monkeypatch.setenv("DEID_HOME", str(home.root / below))
+        with pytest.raises(StoreError, match=f"{below} is in the home {home.root}, and none itself: set DEID_HOME to"):
+            Home.here()
+
     def test_asking_where_it_is_makes_nothing(self, tmp_path, monkeypatch):
         monkeypatch.setenv("DEID_HOME", str(tmp_path / "deid"))
         Home.here()

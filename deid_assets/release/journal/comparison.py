@@ -28,7 +28,7 @@ from deid_assets.release.journal.chain import (
     Journal,
     JournalLine,
 )
-from deid_assets.release.keys import Secret
+from deid_assets.release.keys import GENERATED, Secret
 from deid_assets.release.lineage.records import RecordedRelease
 from deid_assets.release.registry.chain import GENESIS, Chain
 from deid_assets.release.registry.entries import Entry, KeyRotation, Line, Rejection, Withdrawal
@@ -201,7 +201,8 @@ def losses(journal: Journal, found: Found, secret: Secret | None) -> Iterator[Lo
             yield Loss(
                 FOLDERS,
                 f"the folder of release {release} is missing, or its manifest is not the registered one: put the folder back "
-                f"from a backup or from a copy, or withdraw the release with `deid release withdraw {release}`",
+                f"from a backup or from a copy. `deid release withdraw {release}` withdraws it also while it is gone, but "
+                "later releases have to be compared with it",
             )
         elif head and release not in before and not journal.reaches(head):
             yield Loss(JOURNAL, cut(f"the manifest of release {release}"))
@@ -246,8 +247,8 @@ def unknown_to(journal: Journal, recorded: Iterable[RecordedRelease]) -> list[st
 
 def _of_registry(known: Remembered, chain: Chain) -> Iterator[Loss]:
     heads = [GENESIS, *(line.hash for line in chain.lines)]
-    # A crash leaves one line of which the journal was not told; a rotation of the key may follow it.
-    untold = [line for line in chain.lines[known.lines :] if not isinstance(line, KeyRotation)]
+    # A crash leaves one line of which the journal was not told. Only the loss of a key is recorded before it is told of that.
+    untold = [line for line in chain.lines[known.lines :] if not (isinstance(line, KeyRotation) and line.lost)]
     if len(untold) > 1:
         yield Loss(
             JOURNAL,
@@ -273,10 +274,12 @@ def _of_people(known: Remembered, opted_out: tuple[str, ...], secret: Secret | N
     if not known.listed:
         return
     if secret is None or secret.commitment() != known.secret:
+        is_made = secret is not None and secret.origin == GENERATED
+        accept = "remove keys/secret, and make a new one" if is_made else "accept the new one"
         yield Loss(
             OTHER_SECRET,
             "the list of opt-outs cannot be compared with the home's journal, because the secret is not the one under which "
-            "it was written: set the secret that was used then, or accept the new one with `deid key new-secret`",
+            f"it was written: set the secret that was used then, or {accept} with `deid key new-secret`",
         )
         return
     missing = len(known.listed - {person_digest(secret, member) for member in opted_out})

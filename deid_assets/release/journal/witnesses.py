@@ -27,11 +27,13 @@ def given_witness(home: Home) -> list[str]:
     Raises
     ------
     ReleaseError
-        If the variable is empty, or names a place in the home.
+        If the variable is empty, or names a place in the home, or one that depends on the current folder.
     """
     named = os.environ.get(VARIABLE)
     if named is not None and not named.strip():
         raise ReleaseError(f"{VARIABLE} is empty: set it to a file or URL, or unset it")
+    if named is not None and "://" not in named and not os.path.isabs(named):
+        raise ReleaseError(f"{VARIABLE} is {named}, which is another file in every folder: name the file by its whole path")
     return [] if named is None else [outside(home, named)]
 
 
@@ -48,7 +50,8 @@ def outside(home: Home, named: str) -> str:
     ReleaseError
         If it is in the home, with which it would be put back.
     """
-    if "://" not in named and home.holds(Path(named)):
+    local = Path(named) if "://" not in named else RemoteFolder.at(named).local if named.startswith("file:") else None
+    if local is not None and home.holds(local):
         raise ReleaseError(f"{named} is in the home, whose loss it could not show: name a file or URL elsewhere")
     return place_of(named)
 

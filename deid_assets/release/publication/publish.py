@@ -289,7 +289,10 @@ class Releases:
     def _mend(self) -> None:
         problems = self._recover().problems
         if problems:
-            raise ReleaseError("nothing is released until this is resolved: " + "; ".join(problems))
+            raise ReleaseError(
+                f"nothing is released until this is resolved: {'; '.join(problems)}. Put the registry (registry.jsonl of the "
+                "releases) back from a backup, or move away the folder that is no release of this home"
+            )
         in_force = signer_in_force(self.folder, self.registry.chain())
         if in_force not in (None, self.key.public.raw.hex()):
             raise ReleaseError(
