@@ -20,7 +20,12 @@ from deid_assets_tests.scenarios.test_flat_release import WITH_PERSONS, people, 
 
 NAME, SECOND_PERSON = "operated", "Ben Example"
 PINNED = changed(WITH_PERSONS, policy="pinned", releases={"generalization": "pinned"})
-WAITS = changed(WITH_PERSONS, policy="waits", approval={"by": [SECOND_PERSON], "within_days": 365})
+WAITS = changed(
+    WITH_PERSONS,
+    policy="waits",
+    approval={"by": [SECOND_PERSON], "within_days": 365},
+    releases={"other_people": {"pinned": "They live in another country."}},
+)
 OPTED_OUT = ("person 3", "person 8")
 SYNTHETIC = ("--members", 3_000, "--seed", 1)
 
