@@ -99,7 +99,7 @@ class StageAsset:
             if self.stages:
                 tables = {name: workplace.table(key, context.partition_key) for name, key in read.items()}
             start_meter(context)
-            announce(context, workplace, own_store(context).forecasts)
+            announce(context, workplace)
             for key in read_besides:
                 note_own_input(context.op_execution_context.get_step_execution_context(), key, context.partition_key)
             with guarded(context) if one_step else contextlib.nullcontext():
