@@ -274,7 +274,8 @@ def refusals_fail() -> Iterator[None]:
         yield
         return
     except RefusedError as error:
-        failure = dg.Failure(f"{REFUSED_MARK}{error}", metadata={"refused": True}, allow_retries=False)
+        told = {} if error.sentence is None else {SENTENCE: error.sentence}
+        failure = dg.Failure(f"{REFUSED_MARK}{error}", metadata={"refused": True, **told}, allow_retries=False)
     except dg.Failure as refusal:
         if "refused" in refusal.metadata and refusal.metadata["refused"].value:
             refusal.description = f"{REFUSED_MARK}{refusal.description}"
