@@ -36,7 +36,19 @@ class NewerHomeError(ReleaseError):
 
 
 class RefusedError(DeidError):
-    """Privacy is not protected well enough; assets turn it into a refusal of the run."""
+    """Privacy is not protected well enough; assets turn it into a refusal of the run.
+
+    Parameters
+    ----------
+    text
+        Why, and what to do.
+    sentence
+        The same without a number of people, for those who may not see exact numbers; None: they are not told.
+    """
+
+    def __init__(self, text: str, sentence: str | None = None):
+        super().__init__(text)
+        self.sentence = sentence
 
 
 class EngineError(DeidError):

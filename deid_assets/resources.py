@@ -20,7 +20,6 @@ from deid_assets.assessments.earlier_releases import EarlierRelease, EverRelease
 from deid_assets.assessments.membership_rotation import Leavers
 from deid_assets.dagster_internals import RETRY_ON_ASSET_OR_OP_FAILURE_TAG, InputAssetVersionInfo, StepExecutionContext
 from deid_assets.errors import PolicyError, StoreError
-from deid_assets.forecast import Forecast
 from deid_assets.home_identity import require_own_history
 from deid_assets.meter import meter
 from deid_assets.policy.base import ReleasePolicy
@@ -378,13 +377,10 @@ class RestrictedStore(dg.IOManager):
     own
         `Keys.place` of the policies whose stores a run locks before its first step, if it has selected assets of theirs.
         The other assets of a project are none of our business.
-    forecasts
-        By the id of the run: what its steps are expected to take.
     """
 
     workplace: Workplace
     own: frozenset[str] = frozenset()
-    forecasts: dict[str, Forecast] = field(default_factory=dict)
     _run_id: str | None = None
     _is_over: Callable[[str], bool] | None = None
     _locks: dict[tuple[str, str], StoreLock] = field(default_factory=dict)

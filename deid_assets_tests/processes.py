@@ -29,11 +29,18 @@ def free_port() -> int:
 
 
 def wait_for(what: str, ready: Callable[[], Found], seconds: float = WAIT, seen: Callable[[], object] | None = None) -> Found:
-    """Ask until there is an answer. If there is none in time, `seen` is asked what there is instead."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = ready()
-        if found:
-            return found
-        time.sleep(0.3)
-    pytest.fail(f"{what}: not within {seconds} seconds" + ("" if seen is None else f", but {seen()}"))
+    """Ask until there is an answer. If there is none in time, waiting goes on while what is `seen` changes.
+
+    So each step of the work has a limit, however many steps there are, and what hangs is told.
+    """
+    before, now = None, None
+    while True:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            found = ready()
+            if found:
+                return found
+            time.sleep(0.3)
+        before, now = now, None if seen is None else seen()
+        if before == now:
+            pytest.fail(f"{what}: nothing within {seconds} seconds" + ("" if seen is None else f", but {now}"))

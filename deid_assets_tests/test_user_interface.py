@@ -12,10 +12,13 @@ from pathlib import Path
 import pytest
 
 from deid_assets.automation.in_use import state_use
-from deid_assets.automation.instance import workspace_file
+from deid_assets.automation.instance import dagster_instance, workspace_file
+from deid_assets.automation.outcomes import CANCELED
+from deid_assets.resources import OUTCOME_TAG, ended_in
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.stages import STAGES, STAGES_WITH_DATES
 from deid_assets.store.home import Home
+from deid_assets.store.lock import StoreLock
 from deid_assets_tests.processes import wait_for
 from deid_assets_tests.scenarios.command_line import ERROR, deid_here
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
@@ -140,12 +143,42 @@ RUN = """query ($run: ID!) { runOrError(runId: $run) { ... on Run {
 ENDED = ("SUCCESS", "FAILURE", "CANCELED")
 
 
-@pytest.mark.matrix
-def test_a_run_of_the_command_line_is_executed_again_from_the_ui(ui, failed_run):
+TERMINATE = """mutation ($run: String!) { terminateRun(runId: $run) {
+    __typename ... on TerminateRunFailure { message } ... on PythonError { message } } }"""
+
+
+def executed_again(ui: Ui, failed_run: str) -> str:
+    """The run that the UI starts in place of the one that failed, now that the delivery is there."""
     write_delivery(ui.root.parent / "delivery", 600, seed=1)
     launched = ui.ask(RE_EXECUTE, run=failed_run)["launchRunReexecution"]
     assert launched["__typename"] == "LaunchRunSuccess", launched
-    run = launched["run"]["runId"]
+    return launched["run"]["runId"]
+
+
+@pytest.mark.matrix
+def test_a_run_that_is_canceled_in_the_ui_is_tagged_canceled_and_leaves_nothing_behind(ui, failed_run):
+    run = executed_again(ui, failed_run)
+
+    def seen() -> dict:
+        return ui.ask(RUN, run=run)["runOrError"]
+
+    wait_for("the first table", lambda: seen()["assetMaterializations"])
+    assert ui.ask(TERMINATE, run=run)["terminateRun"]["__typename"] == "TerminateRunSuccess"
+    found = wait_for("the run", lambda: found if (found := seen())["status"] in ENDED else None)
+    assert found["status"] == "CANCELED"
+    # The daemon's sensor tags it a little later.
+    wait_for("the tag", lambda: {"key": OUTCOME_TAG, "value": CANCELED} in seen()["tags"], seen=lambda: seen()["tags"])
+    home = Home(ui.root)
+    assert [path for path in home.releases.rglob("*") if path.is_file() and "small" in path.parts] == []
+    with dagster_instance(home) as instance:
+        lock = StoreLock.of(home, "small", KEY, is_over=ended_in(instance))
+        assert lock.try_acquire(), "and its store is free for the next run"
+        lock.release()
+
+
+@pytest.mark.matrix
+def test_a_run_of_the_command_line_is_executed_again_from_the_ui(ui, failed_run):
+    run = executed_again(ui, failed_run)
 
     def ended():
         found = ui.ask(RUN, run=run)["runOrError"]

@@ -331,7 +331,7 @@ class Refusal:
 
 
 RELEASED_MEANWHILE = "released_meanwhile"
-"""The rule of a release that was judged beside other earlier releases than there are now; made anew, it may pass."""
+"""The rule of a release that cannot be judged beside the earlier releases that there are now; made anew, it may pass."""
 
 NOT_JUDGED = frozenset({
     # Evidence that is missing, about something else, or not as required.

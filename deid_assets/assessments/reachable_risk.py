@@ -168,5 +168,16 @@ def require_reachable(reached: pd.DataFrame) -> None:
     if said := notice(reached):
         raise RefusedError(
             f"refused before the search: {said} To search anyway, and be told which columns and members carry the risk and "
-            f"which changes of the policy would pass, use deid run --go-on, or tag the run {GO_ON_TAG}: true"
+            f"which changes of the policy would pass, use deid run --go-on, or tag the run {GO_ON_TAG}: true",
+            _sentence(reached[reached["ruled_out"]]),
         )
+
+
+def _sentence(against: pd.DataFrame) -> str:
+    """The same without what was measured: a share of so many members is a number of people."""
+    gates = "; ".join(f"{row.gate}, at most {row.limit:.4f}" for row in against.itertuples())
+    can = "can" if against["proven"].any() else "is likely to"
+    return (
+        f"no generalization of this policy {can} pass (failed gates: {gates}); the report of the refusal, in the restricted "
+        "store, says what helps, such as a larger population or coarser quasi-identifiers"
+    )

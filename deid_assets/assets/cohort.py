@@ -40,7 +40,7 @@ from deid_assets.release.published_tables import PEOPLE as PEOPLE_FILE
 from deid_assets.release.recurring_rows import Delivered, recurring_refusals
 from deid_assets.release.same_delivery import other_cohort_refusals
 from deid_assets.reports.cohort_report import cohort_report
-from deid_assets.resources import Policies, Workplace
+from deid_assets.resources import Policies, Workplace, ended_in
 from deid_assets.sources.cohort_delivery import PEOPLE, POPULATION, QUARANTINED
 from deid_assets.stages import COHORT_STAGES, before_release
 from deid_assets.store.digests import tables_digest
@@ -178,7 +178,7 @@ def release(
                     workplace.home.releases,
                     earlier_of(policy, known, people).of_others,
                     policy.columns.person.release_as,
-                    Delivered(cohort_people, workplace.stores_of_releases()),
+                    Delivered(cohort_people, workplace.stores_of_releases(), context.run.run_id, ended_in(context.instance)),
                 )
                 return [*released_differently(context, policy, workplace), *others, *linked, *recurring]
 

@@ -61,7 +61,7 @@ from deid_assets.release.published_tables import RECORDS as RECORDS_FILE
 from deid_assets.release.recurring_rows import Delivered, recurring_refusals
 from deid_assets.release.registry.noise_charges import NoisyPublication
 from deid_assets.reports.flat_report import flat_report
-from deid_assets.resources import Policies, Workplace
+from deid_assets.resources import Policies, Workplace, ended_in
 from deid_assets.sources.flat import RECORDS
 from deid_assets.stages import FLAT_STAGES, before_release
 from deid_assets.store.digests import tables_digest
@@ -294,7 +294,7 @@ def release(
                     workplace.home.releases,
                     earlier_of(policy, known, released).of_others,
                     None,
-                    Delivered(records, workplace.stores_of_releases()),
+                    Delivered(records, workplace.stores_of_releases(), context.run.run_id, ended_in(context.instance)),
                 )
                 return [*released_differently(context, policy, workplace), *linked, *recurring]
 

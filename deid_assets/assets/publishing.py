@@ -321,8 +321,8 @@ def publish(
         if not passed.still_so():
             repeat_if_requested(context)
             raise ReleaseError(
-                "in the meantime, members of this population were released, or another try of this delivery was refused, so "
-                "the judgement of the gate no longer applies; run again"
+                "in the meantime, members of this population were released, another try of this delivery was refused, or a "
+                "run began on the delivery of an earlier release, so the judgement of the gate no longer applies; run again"
             )
         if noise.budget_after(releases.registry.chain()).spent != budget.spent:
             repeat_if_requested(context)

@@ -99,7 +99,7 @@ class StageAsset:
             if self.stages:
                 tables = {name: workplace.table(key, context.partition_key) for name, key in read.items()}
             start_meter(context)
-            announce(context, workplace, own_store(context).forecasts)
+            announce(context, workplace)
             for key in read_besides:
                 note_own_input(context.op_execution_context.get_step_execution_context(), key, context.partition_key)
             with guarded(context) if one_step else contextlib.nullcontext():
@@ -274,7 +274,8 @@ def refusals_fail() -> Iterator[None]:
         yield
         return
     except RefusedError as error:
-        failure = dg.Failure(f"{REFUSED_MARK}{error}", metadata={"refused": True}, allow_retries=False)
+        told = {} if error.sentence is None else {SENTENCE: error.sentence}
+        failure = dg.Failure(f"{REFUSED_MARK}{error}", metadata={"refused": True, **told}, allow_retries=False)
     except dg.Failure as refusal:
         if "refused" in refusal.metadata and refusal.metadata["refused"].value:
             refusal.description = f"{REFUSED_MARK}{refusal.description}"

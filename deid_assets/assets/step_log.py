@@ -14,6 +14,8 @@ from deid_assets.resources import POLICY_TAG, Workplace
 _PARTITION = "dagster/partition"
 _LOOKED_AT, _READ = 12, 3
 """So many of the newest runs are looked at, and of so many at most it is read what their steps took."""
+_known: dict[str, Forecast] = {}
+"""What was read of earlier runs, by the id of the run that is at work in this process."""
 _ALIKE = 2.0
 """The delivery of an earlier run may be so many times as large or as small: what steps take is in no fixed ratio to it."""
 
@@ -41,22 +43,13 @@ class StepLog:
             self._context.log.info(f"{done:,} of {total:,} {self._of}: {text}")
 
 
-def announce(context: dg.AssetExecutionContext, workplace: Workplace, known: dict[str, Forecast]) -> None:
-    """Say in the run's log how far the run is, if the step that begins will be long.
-
-    Parameters
-    ----------
-    known
-        What was read of earlier runs, by the id of the run: for other steps of the same process.
-    """
+def announce(context: dg.AssetExecutionContext, workplace: Workplace) -> None:
+    """Say in the run's log how far the run is, if the step that begins will be long."""
     step, run = context.op_execution_context.get_step_execution_context().step.key, context.run
-    if run.run_id not in known:
-        known.clear()
-        known[run.run_id] = forecast_of(context.instance, workplace, run)
-    if known[run.run_id].expected.get(step, 0.0) < LONG:
+    forecast = known_forecast(context.instance, workplace, run)
+    if forecast.expected.get(step, 0.0) < LONG:
         return
     # Steps may have a process each: what has ended is known to the event log.
-    forecast = Forecast(known[run.run_id].expected, known[run.run_id].before)
     stats = context.instance.get_run_step_stats(run.run_id)
     for one in sorted((one for one in stats if one.start_time is not None), key=lambda one: one.start_time or 0.0):
         forecast.began(one.step_key, one.start_time or 0.0)
@@ -64,6 +57,16 @@ def announce(context: dg.AssetExecutionContext, workplace: Workplace, known: dic
             forecast.ended(one.step_key, one.end_time)
     forecast.began(step, time.time())
     context.log.info(announcement(forecast, step, time.time()))
+
+
+def known_forecast(instance: dg.DagsterInstance, workplace: Workplace, run: dg.DagsterRun) -> Forecast:
+    """`forecast_of` for the progress line and all steps of a process: earlier runs are read once."""
+    known = _known.get(run.run_id)
+    if known is None:
+        known = forecast_of(instance, workplace, run)
+        _known.clear()
+        _known[run.run_id] = known
+    return Forecast(known.expected, known.before)
 
 
 def forecast_of(instance: dg.DagsterInstance, workplace: Workplace, run: dg.DagsterRun) -> Forecast:

@@ -19,7 +19,7 @@ from rich.console import Console
 from deid_assets import interruption
 from deid_assets.assessments.reachable_risk import GO_ON_TAG
 from deid_assets.assets.publishing import inputs_digest, releases_of
-from deid_assets.assets.step_log import forecast_of
+from deid_assets.assets.step_log import known_forecast
 from deid_assets.assets.waiting_release import waiting_already
 from deid_assets.automation.adopting import adopt_here
 from deid_assets.automation.home_runs import add_partition, clean_orphans
@@ -338,7 +338,7 @@ def execute(
     try:
         job, run = _new_run(instance, policy, delivery, run_id, assets, {GO_ON_TAG: "true"} if go_on else {})
         with quiet, progress.working(f"Policy {policy.name}, delivery {delivery.key}"):
-            progress.follow(forecast_of(instance, Workplace(root=str(Home.here().root)), run))
+            progress.follow(known_forecast(instance, Workplace(root=str(Home.here().root)), run))
             instance.add_event_listener(run.run_id, lambda record: _tell(progress, record))
             for event in execute_run_iterator(job, run, instance):
                 events.append(event)

@@ -1,12 +1,12 @@
 """Whether the rows of a release recur in an earlier one whose people seem to be others, by a statement or by identifiers."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from deid_assets.assessments.evidence import Refusal
+from deid_assets.assessments.evidence import RELEASED_MEANWHILE, Refusal
 from deid_assets.errors import ReleaseError
 from deid_assets.policy.sections.longitudinal import PSEUDONYM_COLUMNS
 from deid_assets.policy.sections.releases import OtherPeople
@@ -14,6 +14,7 @@ from deid_assets.release.publication.verification import MANIFEST
 from deid_assets.release.published_tables import CLAIMS, PEOPLE, RECORDS
 from deid_assets.sources.flat import PERSON
 from deid_assets.store.digests import file_digest, parse_json
+from deid_assets.store.lock import StoreLock
 from deid_assets.store.reading import regular_bytes
 from deid_assets.store.tables import Table, quoted
 
@@ -73,16 +74,31 @@ class Delivered:
         Of the delivery about to be released.
     stores
         Name of a release, as policy/number, to the store of its delivery, which may have been removed since.
+    run_id, is_over
+        The run that releases, and whether another one has ended: as in `StoreLock`.
     """
 
     rows: Table
     stores: Mapping[str, Path]
+    run_id: str
+    is_over: Callable[[str], bool]
 
-    def recurring(self, name: str) -> float:
-        """`beyond_chance` of the delivery of an earlier release; 0 if nothing can be compared."""
-        store, shares = self.stores.get(name), [0.0]
+    def recurring(self, name: str) -> float | None:
+        """`beyond_chance` of the delivery of an earlier release; 0 without anything to compare, None while a run is at work."""
+        store = self.stores.get(name)
         if store is None or not store.is_file() or store == self.rows.file:
             return 0.0
+        # DuckDB lets one process open a file: without the lock, either of the two runs would fail.
+        lock = StoreLock(store.with_suffix(".lock"), self.run_id, self.is_over)
+        if not lock.try_acquire():
+            return None
+        try:
+            return self._beside(store)
+        finally:
+            lock.release()
+
+    def _beside(self, store: Path) -> float:
+        shares = [0.0]
         for table in _TAKEN_IN:
             theirs = Table(store, "intake", table)
             there = "SELECT 1 FROM information_schema.tables WHERE table_schema = 'intake' AND table_name = ?"
@@ -122,10 +138,13 @@ def recurring_refusals(
     delivered
         The rows as they were taken in; None compares what is published only.
 
+    Returns
+    -------
+    list of Refusal
+        Also of each release whose delivery another run is at work on: it cannot be compared now.
+
     Raises
     ------
-    StoreError
-        If the store of an earlier delivery cannot be read, for a run is at work on it.
     ReleaseError
         If a file of an earlier release is not as its manifest lists it: what was published is not known then.
     """
@@ -133,7 +152,12 @@ def recurring_refusals(
     for name in names:
         share = _published(staged, releases, name, pseudonym)
         if delivered is not None:
-            share = max(share, delivered.recurring(name))
+            as_delivered = delivered.recurring(name)
+            if as_delivered is None:
+                text = f"{name}: another run is at work on its delivery, whose rows are compared with those here; run again"
+                found.append(Refusal(RELEASED_MEANWHILE, name, None, None, text))
+                continue
+            share = max(share, as_delivered)
         if share > stated.recurring_at_most:
             believed = stated.are_others(name)
             whose = "as the policy states under releases.other_people" if believed else "by their identifiers"

@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from deid_assets.assets import step_log
-from deid_assets.assets.step_log import announce, forecast_of
+from deid_assets.assets.step_log import announce, forecast_of, known_forecast
 from deid_assets.forecast import ANNOUNCED
 from deid_assets.resources import POLICY_TAG, Workplace
 from deid_assets.sources.delivery import Delivery
@@ -38,7 +38,7 @@ def run_of(
             partitions_def=DELIVERIES,
         )  # fmt: skip
         def step(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-            announce(context, workplace, {})
+            announce(context, workplace)
             if fails:
                 raise dg.Failure("no")
             return dg.MaterializeResult()
@@ -84,3 +84,13 @@ def test_a_long_step_says_which_it_is_in_the_log_and_a_short_one_nothing(workpla
         first, second = announced(instance, run_of(instance, workplace, "p", "small"))
     assert re.fullmatch(r"step 1 of 2, last time \d+ s, ends in about \d+ s", first)
     assert re.fullmatch(r"step 2 of 2, last time \d+ s, ends in about \d+ s", second)
+
+
+def test_earlier_runs_are_read_once_for_the_progress_line_and_all_steps(workplace, monkeypatch):
+    with dg.DagsterInstance.ephemeral() as instance:
+        run_of(instance, workplace, "p", "small")
+        reads: list[str] = []
+        monkeypatch.setattr(step_log, "forecast_of", lambda *args: reads.append(args[2].run_id) or forecast_of(*args))
+        run = run_of(instance, workplace, "p", "small")
+        assert known_forecast(instance, workplace, run).before.keys() == {"p__first", "p__second"}
+        assert reads == [run.run_id]

@@ -102,12 +102,14 @@ def test_a_failed_check_is_told_with_numbers_that_count_nobody(instance, ticks, 
     assert told[0].outcome == "refused"
 
 
-def test_a_refusal_before_the_gate_names_its_step(instance, ticks, told):
-    run(instance, RefusedError("refused: no try is left"))
+@pytest.mark.parametrize(
+    ("sentence", "said"),
+    [(None, "the step release refused; the report in the restricted store says why"), ("no try is left", "no try is left")],
+)
+def test_a_refusal_before_the_gate_names_its_step_or_says_what_counts_nobody(instance, ticks, told, sentence, said):
+    run(instance, RefusedError("refused: 17 members are left", sentence))
     ticks.tick()
-    assert [(one.outcome, one.unfulfilled) for one in told] == [
-        ("refused", (Unfulfilled("release", text="the step release refused; the report in the restricted store says why"),))
-    ]
+    assert [(one.outcome, one.unfulfilled) for one in told] == [("refused", (Unfulfilled("release", text=said),))]
 
 
 def test_a_crash_is_an_error_and_nothing_of_its_text_is_told(instance, ticks, told):

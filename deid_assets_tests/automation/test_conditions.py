@@ -98,6 +98,37 @@ def test_what_was_made_alone_and_whose_check_failed_stops_what_comes_after_it(in
     assert found.get_requested_partitions(stage.key) == {"good"}
 
 
+def test_what_was_refused_is_requested_again_only_after_its_upstream_was_made_again(instance):
+    """A partition is new, and a run that is started in the UI makes everything: its refusal is no reason to try again."""
+
+    @dg.asset(partitions_def=DELIVERIES)
+    def tables() -> None:
+        pass
+
+    @dg.asset(partitions_def=DELIVERIES, deps=[tables], automation_condition=on_new_delivery())
+    def refused() -> None:
+        raise dg.Failure("refused")
+
+    def requested() -> int:
+        nonlocal cursor
+        found = dg.evaluate_automation_conditions(definitions, instance, cursor=cursor)
+        cursor = found.cursor
+        return found.total_requested
+
+    def by_hand(*keys: dg.AssetKey) -> None:
+        job = definitions.resolve_implicit_global_asset_job_def().get_subset(asset_selection={*keys})
+        job.execute_in_process(QUIET, instance, "new", asset_selection=list(keys), raise_on_error=False)
+
+    definitions, cursor = dg.Definitions(assets=[tables, refused]), None
+    assert requested() == 0
+    instance.add_dynamic_partitions(DELIVERIES.name, ["new"])
+    assert requested() == 0, "its upstream is missing"
+    by_hand(tables.key, refused.key)
+    assert [requested(), requested()] == [0, 0]
+    by_hand(tables.key)
+    assert [requested(), requested()] == [1, 0]
+
+
 @pytest.mark.matrix
 def test_one_tick_requests_a_whole_release_of_a_checked_delivery(instance, tmp_path):
     policy = policy_from(TABLES)

@@ -6,8 +6,9 @@ import pytest
 
 from deid_assets.errors import ReleaseError
 from deid_assets.policy.sections.releases import OtherPeople
-from deid_assets.release.recurring_rows import recurring_refusals
+from deid_assets.release.recurring_rows import Delivered, recurring_refusals
 from deid_assets.store.digests import canonical_json, file_digest
+from deid_assets.store.lock import StoreLock
 from deid_assets.store.tables import Table, connect
 from deid_assets_tests.methods.small_tables import small_store
 
@@ -58,3 +59,34 @@ def test_whoever_removes_or_changes_what_was_published_does_not_hide_that_it_rec
             harm()
             with pytest.raises(ReleaseError, match=r"data/Claims.parquet of release claims/0001 is missing or was changed"):
                 recurring_refusals(OtherPeople(), own, tmp_path, ["claims/0001"], None)
+
+
+TAKEN_IN = "record BIGINT, town VARCHAR, age VARCHAR"
+
+
+def test_a_delivery_that_a_run_is_at_work_on_is_compared_later(tmp_path):
+    """DuckDB opens a file in one process: a store that is read while its run makes tables would break that run, or this one."""
+    stored = tmp_path / "store" / "theirs.duckdb"
+    stored.parent.mkdir(mode=0o700)
+    with connect(stored) as connection:
+        connection.execute("CREATE SCHEMA intake; CREATE TABLE intake.records AS SELECT range AS record,"
+                           " 'town ' || range AS town, (range % 90)::VARCHAR AS age FROM range(50)")  # fmt: skip
+    (tmp_path / "theirs" / "0001").mkdir(parents=True)
+    (tmp_path / "theirs" / "0001" / "manifest.json").write_bytes(canonical_json({"files": []}))
+    rows = [(number, f"town {number}", str(number % 90)) for number in range(50)]
+    with small_store() as store:
+        own = store.table("records", TAKEN_IN, rows)
+        delivered = Delivered(own, {"theirs/0001": stored}, "this run", lambda run: True)
+
+        def refusals() -> list[str]:
+            found = recurring_refusals(OtherPeople(), own, tmp_path, ["theirs/0001"], None, delivered)
+            return [one.rule for one in found]
+
+        assert refusals() == ["people_recur"]
+        at_work = StoreLock(stored.with_suffix(".lock"))
+        at_work.acquire()
+        assert refusals() == ["released_meanwhile"]
+        at_work.release()
+        assert refusals() == ["people_recur"]
+        assert at_work.try_acquire(), "what was compared is free again"
+        at_work.release()

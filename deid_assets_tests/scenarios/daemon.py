@@ -1,4 +1,4 @@
-"""Dagster's daemon in this process: its sensors, its schedules and its queue of runs, on the instance of a home.
+"""Dagster's daemon in this process: its sensors, schedules, queue of runs and states of freshness, on the instance of a home.
 
 `deid ui` starts the same in processes of their own, where a sensor waits a minute and a schedule a week.
 """
@@ -12,12 +12,14 @@ from contextlib import contextmanager
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.freshness import FreshnessState
 from dagster._core.instance.ref import InstanceRef
 from dagster._core.remote_origin import InProcessCodeLocationOrigin
 from dagster._core.scheduler.instigation import InstigatorTick, InstigatorType
 from dagster._core.test_utils import InProcessTestWorkspaceLoadTarget, freeze_time
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._daemon.freshness import FreshnessDaemon
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 from dagster._daemon.sensor import execute_sensor_iteration
 from dagster._scheduler.scheduler import launch_scheduled_runs
@@ -62,6 +64,14 @@ class Daemon:
         with self._workspace() as workspace:
             self._schedules(workspace)
             self._execute(workspace)
+
+    def freshness(self, asset: dg.AssetKey, later: datetime.timedelta) -> FreshnessState:
+        """What the daemon says of the freshness of an asset when so much time has gone by."""
+        with self._workspace() as workspace:
+            with freeze_time(datetime.datetime.now(datetime.UTC) + later):
+                _all(FreshnessDaemon().run_iteration(workspace))
+            (record,) = workspace.instance.event_log_storage.get_freshness_state_records([asset]).values()
+            return record.freshness_state
 
     @contextmanager
     def instance(self) -> Iterator[dg.DagsterInstance]:

@@ -33,6 +33,8 @@ POLICIES = {
 }
 """Each policy with its deliveries: in those of the one the people are the same, and the others have nobody in common."""
 
+OVERTAKEN = ("than there are now; run the whole job again", "in the meantime", "another run is at work on its delivery")
+
 BACKFILL = """mutation ($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
     __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
 STATUS = """query ($id: String!) { partitionBackfillOrError(backfillId: $id) {
@@ -66,10 +68,10 @@ def runs(home) -> Iterator[list[dg.DagsterRun]]:
     """Every run, once both backfills are over and no run is at work or will be repeated."""
     with opened(home.root) as ui:
         backfills = [_backfill(ui, name, deliveries) for name, (_, deliveries) in POLICIES.items()]
-        for one in backfills:
-            wait_for("the backfill", lambda one=one: _status(ui, one) not in ("REQUESTED", "CANCELING"))
 
         def over() -> list[dg.DagsterRun]:
+            if any(_status(ui, one) in ("REQUESTED", "CANCELING") for one in backfills):
+                return []
             with dagster_instance(home) as instance:
                 found = instance.get_runs()
             due = [run for run in found if AGAIN_DUE in (run.tags.get(again_tag(policy)) for policy in POLICIES)]
@@ -123,11 +125,11 @@ def test_numbers_and_registry_are_in_order(home, runs):
 
 
 def test_a_run_is_repeated_only_because_another_release_came_meanwhile(home, runs):
-    """Whoever was not first among the same people says so in one sentence, and is made again."""
+    """Whoever was not first says so in one sentence, and so does whose rows cannot be compared yet; both are made again."""
     failed = [run for run in runs if not run.is_success]
     for run in failed:
         (reason,) = _reasons(home, run)
-        assert "than there are now; run the whole job again" in reason or "in the meantime" in reason, reason
+        assert any(why in reason for why in OVERTAKEN), reason
     tries = Counter(run.tags[STORE_TAG] for run in runs)
     assert max(tries.values()) <= REPEATED_AT_MOST + 1
     assert {store for store, number in tries.items() if number > 1} == {run.tags[STORE_TAG] for run in failed}

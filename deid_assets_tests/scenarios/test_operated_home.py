@@ -3,6 +3,7 @@
 Whole runs are in the matrix. What the daemon asks for is tested here on a home that has a release already.
 """
 
+import datetime
 import json
 import shutil
 from collections.abc import Iterator
@@ -97,6 +98,13 @@ class TestWhatTheDaemonAsksFor:
         unchanged = f"unchanged: the delivery {KEY} was released under this policy and these methods before"
         assert told == [unchanged, None, f"a run of small/{KEY} is at work"]
         assert len(daemon.ticks("freshness_small")) == 3
+
+    @pytest.mark.matrix
+    def test_a_release_turns_overdue(self, home):
+        state_use(home.home, "small", fresh_days=35)
+        daemon, release = Daemon(home.home, executes=False), dg.AssetKey(["small", "release"])
+        states = [daemon.freshness(release, datetime.timedelta(days=days)) for days in (1, 34, 36)]
+        assert [state.value for state in states] == ["PASS", "PASS", "FAIL"]
 
 
 @pytest.mark.matrix

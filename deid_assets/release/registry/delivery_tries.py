@@ -67,7 +67,7 @@ class DeliveryTries:
         node = self.partitions.digest(levels)
         number = self.read().number_of(node)
         if number > TRIES_AT_MOST:
-            raise RefusedError(f"refused: {AFTER_THE_LAST}.")
+            raise RefusedError(f"refused: {AFTER_THE_LAST}.", AFTER_THE_LAST)
         return Tried(self.subject, self.sample.digest(self.secret), node, number)
 
     def refusals(self, tried: Tried) -> list[Refusal]:
@@ -86,7 +86,7 @@ class DeliveryTries:
         """
         tries = self.read()
         if tries.next > TRIES_AT_MOST:
-            raise RefusedError(f"refused: {AFTER_THE_LAST}.")
+            raise RefusedError(f"refused: {AFTER_THE_LAST}.", AFTER_THE_LAST)
         return tries.choosing
 
     def not_tried_again(self, nodes: Iterable[Node], levels_at: Callable[[Node], Mapping[str, int]]) -> dict[Node, str]:
@@ -114,7 +114,7 @@ class DeliveryTries:
             If it was refused before.
         """
         if self.partitions.digest(levels) in self.read().refused:
-            raise RefusedError(f"refused: {REFUSED_BEFORE}.")
+            raise RefusedError(f"refused: {REFUSED_BEFORE}.", REFUSED_BEFORE)
 
     def is_still(self, tried: Tried) -> bool:
         """Whether no refusal or publication in the meantime makes this another try."""
