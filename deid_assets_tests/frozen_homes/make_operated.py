@@ -38,8 +38,8 @@ def numbered(rows: list[list[str]], who: str = "person") -> list[list[str]]:
 def given(folder: Path) -> dict[str, tuple[object, ...]]:
     """Write the deliveries; by policy, the arguments of `deid run` that name them."""
     return {
-        "small": SYNTHETIC,
         "pinned": ("--delivery", write_people(folder / "pinned", numbered(people(PEOPLE)))),
+        "small": SYNTHETIC,
         "cohort": ("--delivery", deliver(folder / "cohort")),
         "waits": ("--delivery", write_people(folder / "waits", numbered(people(PEOPLE, 9), "resident"))),
     }

@@ -79,11 +79,15 @@ def _digests(home: Home, release: Path) -> dict[str, Any]:
 
 
 def _evidence(manifest: dict[str, Any]) -> dict[str, str]:
-    """A digest of the numbers of each asset."""
+    """A digest of the numbers of each asset, to nine digits: threads add up in any order."""
     return {
-        item["asset"]: _of([{key: one.get(key) for key in _COMPARED} for one in item["measurements"]])
+        item["asset"]: _of([{key: _rounded(one.get(key)) for key in _COMPARED} for one in item["measurements"]])
         for item in manifest["evidence"]
     }
+
+
+def _rounded(value: object) -> object:
+    return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
 def _lines(ran: subprocess.CompletedProcess[str], home: Home) -> list[str]:

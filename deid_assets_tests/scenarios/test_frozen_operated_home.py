@@ -1,18 +1,21 @@
 """A home that was operated before policies became one model of the data: what it holds keeps its meaning."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 
 import pytest
+import yaml
 
+from deid_assets.errors import ERROR
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.verification import verify
 from deid_assets.store.home import Home
 from deid_assets_tests.frozen_homes.deliveries import PEOPLE
 from deid_assets_tests.frozen_homes.make_operated import NAME, OPTED_OUT, SECOND_PERSON, given, numbered
 from deid_assets_tests.frozen_homes.opened import SECRET, opened
-from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
+from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here, unwrapped
 from deid_assets_tests.scenarios.test_flat_release import people, write_people
 
 pytestmark = pytest.mark.matrix
@@ -56,7 +59,9 @@ def test_its_releases_verify_and_pass_an_audit(frozen, release):
 
 @pytest.mark.parametrize("policy", ["small", "cohort"])
 def test_the_same_delivery_again_repeats_every_noisy_count_and_charges_nothing(home, tmp_path, policy):
-    paid = charges(home)
+    """Under another title: the very same policy would publish nothing, because nothing changed."""
+    paid, file = charges(home), home.policies / f"{policy}.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"title": "The same, once more"}, sort_keys=False))
     exit_code, printed = deid_here(
         home.root, "run", "--policy", policy, *given(tmp_path / "given")[policy], "--key", f"{policy}-1"
     )
@@ -69,7 +74,7 @@ def test_the_same_delivery_again_repeats_every_noisy_count_and_charges_nothing(h
 
 
 def test_the_pin_holds_and_the_next_delivery_is_compared_without_those_who_opted_out(home, tmp_path):
-    delivery = write_people(tmp_path / "next", numbered([*people(PEOPLE), *people(PEOPLE // 2, 2)]))
+    delivery = write_people(tmp_path / "next", numbered([*people(PEOPLE), *people(4 * PEOPLE, 2)]))
     exit_code, printed = deid_here(home.root, "run", "--policy", "pinned", "--delivery", delivery, "--key", "pinned-2")
     assert exit_code == PUBLISHED, printed
     first, second = (
@@ -90,10 +95,19 @@ def test_the_pin_holds_and_the_next_delivery_is_compared_without_those_who_opted
         assert exit_code == PUBLISHED and "pinned/0001" in printed and "pinned/0002" not in printed, printed
 
 
-def test_the_release_that_waits_can_be_approved(home, monkeypatch):
+def test_the_release_that_waits_is_judged_anew_by_this_version_and_approved(home, tmp_path, monkeypatch):
     monkeypatch.setattr("deid_assets.release.registry.clock.now", lambda last: "2026-12-24T00:00:00+00:00")  # in its time
     exit_code, printed = deid_here(home.root, "approvals")
     assert exit_code == PUBLISHED and "waits/0001" in printed, printed
     exit_code, printed = deid_here(home.root, "approve", "waits/0001", "--by", SECOND_PERSON)
+    assert exit_code == ERROR and "Run the policy again on its delivery, and reject this release" in unwrapped(printed), printed
+    reason = "Judged by another version, see the next release."
+    exit_code, printed = deid_here(home.root, "reject", "waits/0001", "--by", SECOND_PERSON, "--reason", reason)
     assert exit_code == PUBLISHED, printed
-    assert (home.releases / "waits" / "0001" / "manifest.json").exists()
+    exit_code, printed = deid_here(
+        home.root, "run", "--policy", "waits", *given(tmp_path / "given")["waits"], "--key", "waits-1"
+    )
+    assert exit_code == PUBLISHED and "Awaiting approval" in printed, printed
+    (again,) = set(re.findall(r"waits/\d{4}", deid_here(home.root, "approvals")[1]))
+    exit_code, printed = deid_here(home.root, "approve", again, "--by", SECOND_PERSON)
+    assert exit_code == PUBLISHED and (home.releases / again / "manifest.json").exists(), printed
