@@ -12,6 +12,7 @@ import pytest
 from deid_assets_tests import examples  # noqa: F401 - registers the profile that the command line names
 from deid_assets_tests.parts import Part, parts_of
 from deid_assets_tests.postgres import Server, postgres_server
+from deid_assets_tests.tracing import traced_or_not
 
 
 @pytest.hookimpl(trylast=True)
@@ -84,6 +85,13 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000)  # as the command sets it
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Where branches are traced, only some tests are."""
+    with traced_or_not(item.nodeid):
+        return (yield)
 
 
 def pytest_unconfigure() -> None:

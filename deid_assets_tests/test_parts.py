@@ -17,8 +17,9 @@ HOOKS = "from deid_assets_tests.conftest import pytest_collection_modifyitems  #
 
 def collected(folder: Path, **variables: str) -> set[str]:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", str(folder)]
+    others = {name: value for name, value in os.environ.items() if name != "PART"}  # which this may be run as, too
     ran = subprocess.run(
-        command, cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)} | variables, capture_output=True, text=True
+        command, cwd=folder, env=others | {"PYTHONPATH": str(ROOT)} | variables, capture_output=True, text=True
     )
     return {line for line in ran.stdout.splitlines() if "::" in line}
 

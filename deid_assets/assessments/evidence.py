@@ -22,6 +22,7 @@ Statistic = Literal["value", "upper_bound", "lower_bound"]
 
 _Number = TypeVar("_Number", int, float)
 _WRITTEN = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_ROUND_OFF = 1e-9
 _COLUMNS = ["asset", "partition", "policy_hash", "rows_digest", "method_version", "try_number", "measurements"]
 
 
@@ -409,13 +410,19 @@ def _unmet(item: Evidence, wanted: Iterable[Requirement], context: Context) -> l
                 "laxer_confidence",
                 "its bound holds with less confidence than this try requires; run the whole job again",
             )
-        elif _finite(measurement.value) and not requirement.range[0] <= measurement.value <= requirement.range[1]:
+        elif _finite(measurement.value) and not _is_possible(measurement.value, requirement.range):
             least, most = requirement.range
             rule, text = "impossible_value", f"it lies outside {least:g} to {most:g}, so it was measured wrongly"
         else:
             continue
         found.append(Refusal(rule, name, None, requirement.threshold, f"{name}: {text}"))
     return found
+
+
+def _is_possible(value: float, within: tuple[float, float]) -> bool:
+    """Whether a number can have been measured; the last digits of a sum may pass an end of its range."""
+    least, most = within
+    return least - _ROUND_OFF <= value <= most + _ROUND_OFF
 
 
 def _is_as_sure(measurement: Measurement, requirement: Requirement, context: Context) -> bool:

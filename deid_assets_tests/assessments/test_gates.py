@@ -48,7 +48,7 @@ def test_the_noise_of_a_gate_is_planned(policy):
     assert {gate.measurement for _, gate in gates_of(policy) if gate.noise} <= cells
 
 
-@pytest.mark.parametrize(("value", "rule"), [(-0.01, "impossible_value"), (1.01, "impossible_value"), (math.nan, "not_finite")])
+@pytest.mark.parametrize(("value", "rule"), [(-1e-6, "impossible_value"), (1.01, "impossible_value"), (math.nan, "not_finite")])
 def test_a_number_that_cannot_be_is_refused(value, rule):
     item = evidence()
     (one,) = item.measurements
