@@ -91,8 +91,6 @@ class Gate(Generic[P]):
         The least and the greatest value that the number can have. The gate refuses any other: something measured it wrongly.
     noise
         Unit and method of the number, if the public edition shows it with noise: its cell is part of the noise plan.
-    sentence
-        What decides, in words of a policy, for `deid policy check`; by default the statement with the policy's limit.
     precedent
         What a source accepted, for the determination; by default as the assessment says of its adversary.
     """
@@ -107,13 +105,10 @@ class Gate(Generic[P]):
     remedy: str = ""
     range: tuple[float, float] = (0.0, 1.0)
     noise: tuple[str, str] | None = None
-    sentence: Callable[[P], str] | None = None
     precedent: str = ""
 
     def in_words(self, policy: P) -> str:
-        """What decides under a policy; what the number means, where the policy sets no limit."""
-        if self.sentence is not None:
-            return self.sentence(policy)
+        """The statement with the limit of a policy, for `deid policy check`; what the number means, where there is no limit."""
         limit = self.limit(policy)
         if limit is None:
             return _as_clause(self.meaning)

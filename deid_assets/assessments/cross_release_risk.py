@@ -556,7 +556,9 @@ CROSS_RELEASE_RISK = Assessment(
             "Every earlier release that may contain members of this one can be compared with it.",
             "Earlier releases that may contain members of this release, and that cannot be compared with it.",
             1.0,
-            lambda policy: Limit(0.0), range=COUNT,),
+            lambda policy: Limit(0.0),
+            range=COUNT,
+        ),
         Gate(
             TABLES,
             "linked_tables_within_threshold",
@@ -564,7 +566,9 @@ CROSS_RELEASE_RISK = Assessment(
             "Flat tables and cohorts that, linked with this release, single out more than MaxSup of its members.",
             1.0,
             lambda policy: Limit(0.0),
-            remedy=_COARSER, range=COUNT,),
+            remedy=_COARSER,
+            range=COUNT,
+        ),
         Gate(
             WITHDRAWN,
             "withdrawn_members_within_threshold",
@@ -572,6 +576,8 @@ CROSS_RELEASE_RISK = Assessment(
             "Earlier releases of which more than MaxSup of the members are missing and stand out: fewer than k of their class "
             "are.",
             1.0,
-            lambda policy: Limit(0.0), range=COUNT,),
+            lambda policy: Limit(0.0),
+            range=COUNT,
+        ),
     ),
 )  # fmt: skip

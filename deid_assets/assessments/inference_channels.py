@@ -355,7 +355,9 @@ INFERENCE_CHANNELS = Assessment(
             "How much more often withheld values, such as exact diagnosis codes, are guessed from released ones than by naming "
             "the most frequent value; the worst group.",
             HALF,  # of many codes, none of which is frequent; of two that are equally frequent .25, see the range of the margin
-            _limit, range=DIFFERENCE,),
+            _limit,
+            range=DIFFERENCE,
+        ),
     ),
 )  # fmt: skip
 

@@ -328,7 +328,9 @@ UTILITY = Assessment(
             "The why ledger adds up: every delivered row and value that the release lacks ended at one step.",
             "Tables and columns in which the why ledger and the released rows disagree.",
             None,
-            lambda policy: Limit(0.0), range=COUNT,),
+            lambda policy: Limit(0.0),
+            range=COUNT,
+        ),
         Gate(
             SCORE_LOSS,
             "score_loss_within_threshold",
@@ -337,7 +339,9 @@ UTILITY = Assessment(
             "of root mean squared errors of log(1 + days).",
             None,
             lambda policy: limit_of(policy.utility.score_loss_at_most),
-            applies=lambda policy: policy.utility.model is not None, range=(-math.inf, math.inf),),
+            applies=lambda policy: policy.utility.model is not None,
+            range=(-math.inf, math.inf),
+        ),
         Gate(
             DISTANCE,
             "column_distance_within_threshold",
