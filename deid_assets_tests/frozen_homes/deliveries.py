@@ -14,6 +14,11 @@ FLAT, CLAIMS = "flat_table", "tables"
 MEMBERS, PEOPLE = 3_000, 600
 
 
+def numbered(rows: list[list[str]], first: int = 0, who: str = "person") -> list[list[str]]:
+    """The rows of people, each with a number of their own as the person, from the first on."""
+    return [[*row[:4], f"{who} {first + number}"] for number, row in enumerate(rows)]
+
+
 def write_people(folder: Path, seed: int = 1) -> Path:
     """A delivery of the flat table; returns its folder."""
     return write_rows(folder, people(PEOPLE, seed))

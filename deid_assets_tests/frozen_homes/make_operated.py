@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from deid_assets_tests.frozen_homes.deliveries import PEOPLE
+from deid_assets_tests.frozen_homes.deliveries import PEOPLE, numbered
 from deid_assets_tests.frozen_homes.opened import SECRET, packed
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
@@ -30,18 +30,13 @@ OPTED_OUT = ("person 3", "person 8")
 SYNTHETIC = ("--members", 3_000, "--seed", 1)
 
 
-def numbered(rows: list[list[str]], who: str = "person") -> list[list[str]]:
-    """The rows of people, each with a number as the person."""
-    return [[*row[:4], f"{who} {number}"] for number, row in enumerate(rows)]
-
-
 def given(folder: Path) -> dict[str, tuple[object, ...]]:
     """Write the deliveries; by policy, the arguments of `deid run` that name them."""
     return {
         "pinned": ("--delivery", write_people(folder / "pinned", numbered(people(PEOPLE)))),
         "small": SYNTHETIC,
         "cohort": ("--delivery", deliver(folder / "cohort")),
-        "waits": ("--delivery", write_people(folder / "waits", numbered(people(PEOPLE, 9), "resident"))),
+        "waits": ("--delivery", write_people(folder / "waits", numbered(people(PEOPLE, 9), who="resident"))),
     }
 
 

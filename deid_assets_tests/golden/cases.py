@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from deid_assets_tests.frozen_homes.deliveries import write_claims
+from deid_assets_tests.frozen_homes.deliveries import numbered, write_claims
 from deid_assets_tests.frozen_homes.deliveries import write_people as write_table
 from deid_assets_tests.public_data import public_data
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
@@ -80,11 +80,6 @@ def adult(folder: Path) -> Arguments:
     return ["--policy", folder / "adult.yaml", "--delivery", source / "adult.csv"]
 
 
-def with_numbers(rows: list[list[str]]) -> list[list[str]]:
-    """The rows of people, each with a number of their own as the person."""
-    return [[*row[:4], f"person {number}"] for number, row in enumerate(rows)]
-
-
 def desynpuf(policy: str) -> Callable[[Path], Arguments]:
     """A shipped policy on a sample of DE-SynPUF."""
     return lambda folder: ["--policy", policy, "--delivery", public_data("desynpuf", "sample-2")]
@@ -95,7 +90,7 @@ SMALL_CASES = (
     Case("connected_dates", written(connected_policy(), *SYNTHETIC)),
     Case("tables", delivered(TABLES, write_claims)),
     Case("flat", delivered(FLAT, write_table)),
-    Case("flat_with_persons", delivered(WITH_PERSONS, lambda folder: write_people(folder, with_numbers(people())))),
+    Case("flat_with_persons", delivered(WITH_PERSONS, lambda folder: write_people(folder, numbered(people())))),
     Case("cohort", delivered(SAFE_HARBOR, deliver)),
     Case("adult", adult),
 )

@@ -18,6 +18,7 @@ from deid_assets.resources import AGAIN_DUE, STORE_TAG, again_tag, job_name
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import register_delivery
 from deid_assets.store.home import Home
+from deid_assets_tests.frozen_homes.deliveries import numbered
 from deid_assets_tests.processes import wait_for
 from deid_assets_tests.scenarios.policies import changed, write_policy
 from deid_assets_tests.scenarios.test_flat_release import WITH_PERSONS, people, write_people
@@ -43,7 +44,7 @@ STATUS = """query ($id: String!) { partitionBackfillOrError(backfillId: $id) {
 
 def rows(first: int) -> list[list[str]]:
     """A table of people whose numbers begin with this one; other people have values of their own."""
-    return [[*row[:4], f"person {first + number}"] for number, row in enumerate(people(seed=1 + first))]
+    return numbered(people(seed=1 + first), first)
 
 
 @pytest.fixture(scope="module")

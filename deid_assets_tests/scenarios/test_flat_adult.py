@@ -1,40 +1,20 @@
 """Adult, from its published file to the release at its published optimum."""
 
 import csv
-import shutil
 from collections import Counter
 
 import pytest
-import yaml
 
 from deid_assets.errors import PUBLISHED
-from deid_assets_tests.public_data import public_data
+from deid_assets_tests.golden.cases import adult
 from deid_assets_tests.scenarios.command_line import deid_here
 from deid_assets_tests.scenarios.pipeline import pipeline_in
-from deid_assets_tests.scenarios.test_flat_release import FLAT
 
 
 @pytest.mark.matrix
 def test_adult_is_released_at_the_published_optimum(tmp_path):
     """30,162 records, nine hierarchies as ARX ships them, 12,960 nodes; k = 5, MaxSup 4 %."""
-    source = public_data("adult")
-    names = (source / "adult.csv").read_text().splitlines()[0].split(";")
-    policy = {
-        **{key: FLAT[key] for key in ("kind", "title", "description", "owners", "recipients")},
-        "policy": "adult",
-        "source": {"kind": "flat", "delimiter": ";"},
-        "risk": {"k": 5, "max_suppressed": 0.04},
-        "quasi_identifiers": [
-            {"column": name, "release_as": name.replace("-", "_"), "hierarchy": name.replace("-", "_")} for name in names
-        ],
-        "hierarchies": {name.replace("-", "_"): {"kind": "csv", "file": f"adult_hierarchy_{name}.csv"} for name in names},
-    }
-    folder = tmp_path / "policies"
-    folder.mkdir()
-    for file in source.glob("adult_hierarchy_*.csv"):
-        shutil.copyfile(file, folder / file.name)
-    (folder / "adult.yaml").write_text(yaml.safe_dump(policy, sort_keys=False))
-    code, printed = deid_here(tmp_path / "deid", "run", "--policy", folder / "adult.yaml", "--delivery", source / "adult.csv")
+    code, printed = deid_here(tmp_path / "deid", "run", *adult(tmp_path / "policies"))
     assert code == PUBLISHED, printed
     with pipeline_in(tmp_path / "deid", "adult") as pipeline:
         chosen = pipeline.table("adult", "record_lattice").query(
