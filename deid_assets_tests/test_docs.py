@@ -249,7 +249,7 @@ def test_the_component_of_the_page_on_other_projects_is_that_of_the_example_proj
 def test_every_yaml_example_is_read_by_a_test_below():
     found = [(page.name, tuple(yaml.safe_load(text))) for page in PAGES for text in blocks(page, "yaml")]
     assert [page for page, _ in found] == [
-        *["counts.md"] * 3, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 3, *["policies.md"] * 3,
+        *["counts.md"] * 3, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 3, *["policies.md"] * 4,
         "threat-model.md", "utility.md",
     ]  # fmt: skip
 
@@ -282,6 +282,24 @@ def test_a_policy_with_dates():
     claims[:] = [*(qi for qi in claims if qi["column"] not in {column["column"] for column in columns}), *columns]
     values["hierarchies"] |= {column["hierarchy"]: {"kind": "fixed"} for column in columns}
     policy_from(values | shown)
+
+
+def test_a_policy_with_declared_columns(tmp_path):
+    """Each of the example gets a hierarchy, and the default policy's source names the table that has them."""
+    (tmp_path / "revenue_codes.csv").write_text("0120;stay\n0450;emergency\n", encoding="utf-8")
+    values, shown = shipped("heritage-public"), example("policies.md", "columns")
+    for table, declared in shown["columns"].items():
+        values["quasi_identifiers"][table] += [
+            {"column": name, "release_as": name.capitalize(), "hierarchy": f"of_{name}"} for name in declared
+        ]
+    assert {"column": "race", "release_as": "Race", "hierarchy": "of_race"} in values["quasi_identifiers"]["members"]
+    (listed,) = shown["quasi_identifiers"]["members"]
+    assert listed["column"] in shown["columns"]["members"]
+    numbers = {"kind": "intervals", "levels": [{"name": "any", "starts": [0]}]}
+    values["hierarchies"] |= {f"of_{name}": numbers for name in ("spent", "paid")}
+    values["hierarchies"] |= {f"of_{name}": {"kind": "fixed"} for name in ("race", "zip3", "bill")}
+    policy = policy_from(values | {"columns": shown["columns"]}, tmp_path)
+    assert policy.columns.claims["bill"].values == ("stay", "emergency", "other")
 
 
 def test_a_flat_policy(tmp_path):

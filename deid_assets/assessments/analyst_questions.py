@@ -27,7 +27,7 @@ def analyst_questions(policy: Policy, levels: Mapping[str, int], domains: Table,
         and by condition group of the year before. Questions that the released columns cannot answer are left out.
     """
     frames = [pd.DataFrame([], columns=list(COLUMNS))]
-    condition = policy.quasi_identifiers.claim_names.get("condition_group")
+    condition = policy.claim_names.get("condition_group")
     if condition is not None:
         frames.append(_rates(HAS_CONDITION, *(_with_condition(side, condition) for side in _sides(compared))))
     for days in DAYS:

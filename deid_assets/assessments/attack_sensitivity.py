@@ -138,7 +138,7 @@ def _records(
 ) -> EvaluationRecords:
     """The released records with what may be known of each, and in which order it happened."""
     grouped, domains, file = tables["grouped_claims"], tables["value_domains"], shown.file
-    names = policy.quasi_identifiers.claim_names
+    names = policy.claim_names
     known = Table(file, "scratch", "sensitivity_known")
     of_columns = {column: levels[column] for column in names}
     write_table(known, generalized_claims(grouped, domains, of_columns, members=released))

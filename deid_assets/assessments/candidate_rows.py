@@ -17,7 +17,7 @@ from deid_assets.methods.candidate.provider_suppression import (
 from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, DATE_COLUMNS
+from deid_assets.policy.sections.longitudinal import NUMBERS
 from deid_assets.store.tables import Table
 
 Levels = Mapping[str, int]
@@ -85,15 +85,16 @@ def claims_query(
         suppressed,
         crosswalk,
         domains,
-        {column: levels[column] for column in (*CLAIM_COLUMNS, *DATE_COLUMNS) if policy.publishes(column)},
-        {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims},
+        {column: levels[column] for column in policy.claim_names},
+        policy.claim_names,
         top_code(claims.eligible, ["pay_delay"], policy.top_coding.percentile),
         released_date_columns(policy),
         with_claim_id,
+        numbers={*NUMBERS, *policy.columns.numbers},
     )
     if policy.dates is None:
         return rows
-    names = policy.quasi_identifiers.claim_names
+    names = policy.claim_names
     connected = {
         one.release_as: ("PayDelay", None)
         if one.offset == "pay_delay"

@@ -58,7 +58,7 @@ def compared_tables(policy: Policy, levels: Mapping[str, int], tables: Mapping[s
     """
     profiles, grouped, domains = tables["member_profiles"], tables["grouped_claims"], tables["value_domains"]
     file, columns = profiles.file, member_columns(policy)
-    names = policy.quasi_identifiers.claim_names
+    names = policy.claim_names
     labels, joins = label_joins(domains, {own: levels[own] for own in names}, grouped.columns(), "c", missing_is_value=False)
     shown = dict(zip(names.values(), labels, strict=True)) | passed_on(
         top_code(tables["eligible_claims"], ["pay_delay"], policy.top_coding.percentile)

@@ -41,7 +41,8 @@ def delivered_bits(
     """
     generalized = set(policy.generalized.values())
     of_members = [name for name in members.columns() if name in generalized]
-    of_claims = {name: DELIVERED_AS[name] for name in claim_columns(policy) if name in generalized and name in DELIVERED_AS}
+    delivered_as = DELIVERED_AS | {name: name for name in policy.columns.claims}
+    of_claims = {name: delivered_as[name] for name in claim_columns(policy) if name in generalized and name in delivered_as}
     left_out = "" if suppressed is None else f" AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"
     sampled = f"SELECT member_id FROM {tables.profiles.sql} WHERE released{left_out}"
     # A missing value of a member is a value, as in the classes; one of a claim is none.

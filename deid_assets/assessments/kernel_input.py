@@ -40,12 +40,12 @@ class PopulationTables:
 
 def member_columns(policy: Policy) -> tuple[str, ...]:
     """The member-level quasi-identifiers, in an order independent of the policy's text."""
-    return policy.quasi_identifiers.member_columns
+    return policy.member_columns
 
 
 def claim_columns(policy: Policy) -> tuple[str, ...]:
     """The claim-level quasi-identifiers, in an order independent of the policy's text."""
-    return tuple(policy.quasi_identifiers.claim_names)
+    return tuple(policy.claim_names)
 
 
 def lattice_dimensions(policy: Policy) -> tuple[Dimension, ...]:
@@ -83,6 +83,7 @@ def encoded_data(policy: Policy, tables: PopulationTables) -> LongitudinalData:
         np.arange(len(targets)) if released_only else targets,
         known,
         encoding.powers(tables.power, tables.profiles, claims),
+        tuple(f"claims.{column}" for column in claims if column in policy.columns.claims),
     )
 
 

@@ -80,7 +80,7 @@ def attacked_release(policy: Policy, levels: Mapping[str, int], tables: Mapping[
         MemberID and the released member-level columns; and the data, whose members are in the order of MemberID.
     """
     members, claims, days = (tables[name] for name in CANDIDATE)
-    crosswalk, names = tables["pseudonym_crosswalk"], policy.quasi_identifiers.claim_names
+    crosswalk, names = tables["pseudonym_crosswalk"], policy.claim_names
     shown, known = Table(members.file, "scratch", "released_profiles"), Table(members.file, "scratch", "known_claims")
     write_table(shown, profiles_query(policy, members.sql, days.sql))
     of_claims = {column: levels[column] for column in names}

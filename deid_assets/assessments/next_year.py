@@ -267,7 +267,7 @@ def _prepared_claims(grouped: Table, people: Table) -> str:
 def _coarsest_claims(policy: Policy, levels: Mapping[str, int], domains: Table, compared: Compared) -> Table:
     """The released claims, with the label of each quasi-identifier replaced by the one that it joins at the coarsest level."""
     tops, replaced, joins = coarsest_levels(policy), [], []
-    for number, (column, name) in enumerate(policy.quasi_identifiers.claim_names.items()):
+    for number, (column, name) in enumerate(policy.claim_names.items()):
         joins.append(
             "LEFT JOIN (SELECT coalesce(fine.label, '') AS label, min(coarse.label) AS top"
             f" FROM {domains.sql} AS fine JOIN {domains.sql} AS coarse USING (quasi_identifier, base_code)"
@@ -315,7 +315,7 @@ def _labelled_claims(
     """Claims with labels of these levels; a class of numbers has as its number the mean position of its values."""
     values = [column for column in compared.claim_columns if column not in _PASSED_ON]
     ranks, joins = {"PayDelay_rank": "try_cast(rtrim(c.\"PayDelay\", '+') AS DOUBLE)"}, []
-    for number, (column, name) in enumerate(policy.quasi_identifiers.claim_names.items()):
+    for number, (column, name) in enumerate(policy.claim_names.items()):
         if has_order(policy, column):
             joins.append(
                 f"LEFT JOIN ({_positions(domains, column, levels[column])}) AS r{number} ON r{number}.label = c.{quoted(name)}"

@@ -47,7 +47,7 @@ def ordered_services_risk(
     tables
         `truncated_claims`, `value_domains` and `release_claims`.
     """
-    own, names = tables["truncated_claims"], policy.quasi_identifiers.claim_names
+    own, names = tables["truncated_claims"], policy.claim_names
     ((stored, shown),) = released_date_columns(policy).items()
     told = _told(policy)
     of_claims = generalized_claims(own, tables["value_domains"], {column: levels[column] for column in names}, [stored])

@@ -71,7 +71,7 @@ def why_ledger(
         progress(done, accounts, f"rows of {table}")
         source = followed_rows()
         fates = source.query(f"SELECT fate, count(*) AS n FROM {source.sql} GROUP BY ALL ORDER BY ALL")
-        quarantined = _quarantined(made, table, [column.column for column in columns])
+        quarantined = _quarantined(made, table, _delivered_as(policy, [column.column for column in columns]))
         rows += ledger.row_account(table, steps, dict(zip(fates["fate"], fates["n"], strict=True)), quarantined[""])
         unreadable = _unreadable(made) if table == "claims" else {}
         done += 1
@@ -79,8 +79,9 @@ def why_ledger(
             progress(done, accounts, f"{table}, {column.column}")
             done += 1
             groups = source.query(ledger.followed_values(column, source))
+            left = quarantined.get(column.column, 0)
             rows += ledger.value_account(
-                column, steps, groups, _classes(domains, column), quarantined[column.column], unreadable.get(column.column, 0)
+                column, steps, groups, _classes(domains, column), left, unreadable.get(column.column, 0)
             )
     return ledger.ledger_frame(rows)
 
@@ -127,6 +128,8 @@ def _followed_claim(column: str, policy: Policy, levels: Mapping[str, int], made
         return Followed(
             "claims", column, (Form("dates", f"h_{shown}", renames=shown == "service_day"),), policy.dates.release_as
         )
+    if column in policy.columns.claims:
+        return _generalized("claims", column, column, policy, levels, ())
     if column in GROUPED and policy.publishes(GROUPED[column]):
         of_days = column in ("length_of_stay", "days_since_first_claim")
         forms = (_dated(policy, column) if of_days else ()) or (Form("grouping", f"h_{GROUPED[column]}"),)
@@ -201,15 +204,22 @@ def _held(column: str, alias: str) -> str:
     return f"{alias}.{quoted(column)} AS {quoted(f'h_{column}')}"
 
 
-def _quarantined(made: LedgerTables, table: str, columns: Sequence[str]) -> dict[str, int]:
-    """Quarantined rows of a table (''), and the values that they have, by canonical column.
+def _delivered_as(policy: Policy, columns: Sequence[str]) -> dict[str, str]:
+    """Each column, and the one of the delivered rows that it is read from; without aggregates, which are of other rows."""
+    declared = policy.columns.declared.all
+    own = {name: made.cells[0].raw for name, made in declared.items() if not made.of_events}
+    return {column: own.get(column, column) for column in columns if column not in declared or column in own}
+
+
+def _quarantined(made: LedgerTables, table: str, columns: Mapping[str, str]) -> dict[str, int]:
+    """Quarantined rows of a table (''), and the values that they have, by column; `columns` says what each is read from.
 
     Of a line that could not be split into fields, no value is known.
     """
     found = ", ".join(
-        f"count(*) FILTER (json_valid(raw_row) AND nullif(trim(json_extract_string(raw_row, '$.{column}')), '') IS NOT NULL)"
+        f"count(*) FILTER (json_valid(raw_row) AND nullif(trim(json_extract_string(raw_row, '$.{given}')), '') IS NOT NULL)"
         f" AS {quoted(column)}"
-        for column in columns
+        for column, given in columns.items()
     )
     counted = made.quarantined.query(
         f'SELECT count(*) AS "rows", {found} FROM {made.quarantined.sql} WHERE source_table = ?', [table]

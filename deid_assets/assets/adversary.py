@@ -15,14 +15,14 @@ from deid_assets.store.tables import Table
 
 
 def _measured(policy: Policy) -> tuple[str, ...]:
-    """Year, the six columns of Table 5, and what an adversary may know about released dates.
+    """Year, the six columns of Table 5, what an adversary may know about released dates, and what the policy declares.
 
     The table is in Multimedia Appendix 1 to El Emam et al. 2012.
     """
-    return ("year", *CLAIM_COLUMNS, *(policy.dates.columns if policy.dates else ()))
+    return ("year", *CLAIM_COLUMNS, *(policy.dates.columns if policy.dates else ()), *sorted(policy.columns.claims))
 
 
-@stage_asset(policy_sections=["dates"], version="2")
+@stage_asset(policy_sections=["dates", "columns"], version="2")
 def value_diversity(
     context: dg.AssetExecutionContext, grouped_claims: Table, released_sample: Table, policies: Policies
 ) -> str:
@@ -30,7 +30,7 @@ def value_diversity(
     return value_diversity_query(grouped_claims, released_sample, _measured(policies.of(context, Policy)))
 
 
-@stage_asset(policy_sections=["dates"])
+@stage_asset(policy_sections=["dates", "columns"])
 def diversity_correlation(context: dg.AssetExecutionContext, value_diversity: Table, policies: Policies) -> pd.DataFrame:
     """Correlation of the diversities between quasi-identifiers: Table 5 of Multimedia Appendix 1 (El Emam et al. 2012)."""
     names = _measured(policies.of(context, Policy))

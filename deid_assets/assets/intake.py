@@ -12,7 +12,7 @@ from deid_assets.resources import Policies, Workplace, sibling
 from deid_assets.sources.intake import KnownCodes, read_delivery
 from deid_assets.store import durable
 
-_SECTIONS = ["source", "intake"]
+_SECTIONS = ["source", "intake", "columns"]
 
 
 @stage_assets(
@@ -44,6 +44,7 @@ def intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Wor
             policy.intake.quarantine_at_most,
             KnownCodes.of(known_codes),
             progress=lambda text: context.log.info(text),
+            declared=policy.columns.declared,
         )
         version = data_version_of(context, policy, workplace, delivery, report.digest)
     notice = {"members": {"notice": "; ".join(report.warnings)}} if report.warnings else {}

@@ -206,7 +206,7 @@ def _without_leavers(eligible: Table, leavers: Leavers, workplace: Workplace) ->
 
 
 @stage_asset(
-    policy_sections=["grouping", "top_coding"],
+    policy_sections=["grouping", "top_coding", "columns"],
     derived_columns={
         "condition_group": ["eligible_claims.diagnosis_1"],
         "procedure_group": ["eligible_claims.cpt"],
@@ -225,7 +225,7 @@ def grouped_claims(
     with_condition = charlson_codes(eligible_claims, comorbidity_codes, policy.grouping.charlson_diagnoses != "all")
     bands = charlson_bands_query(with_condition, comorbidity_codes.sql)
     delay = top_code(eligible_claims, ["pay_delay"], policy.top_coding.percentile)
-    return grouped_claims_query(eligible_claims, code_book, bands, delay.code if delay else None)
+    return grouped_claims_query(eligible_claims, code_book, bands, delay.code if delay else None, sorted(policy.columns.claims))
 
 
 @stage_asset(
@@ -293,7 +293,7 @@ def truncated_claims(
 
 
 @stage_asset(
-    policy_sections=["top_coding", "long_tail", "number_of_claims"],
+    policy_sections=["top_coding", "long_tail", "number_of_claims", "columns"],
     derived_columns={"claims_truncated": ["truncated_claims.claim_id"]},
 )
 def member_profiles(
@@ -310,4 +310,5 @@ def member_profiles(
     days = top_code(members, years, policy.top_coding.percentile)
     truncated = claims_truncated_query(members, grouped_claims, truncated_claims)
     sample = members_left(policy.long_tail, policy.number_of_claims, released_sample, truncated_claims)
-    return member_profiles_query(members, sample, grouped_claims, truncated, days.code if days else None)
+    code = days.code if days else None
+    return member_profiles_query(members, sample, grouped_claims, truncated, code, sorted(policy.columns.members))

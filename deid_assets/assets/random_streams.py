@@ -6,13 +6,14 @@ import dagster as dg
 
 from deid_assets.assets.stage_asset import own_key
 from deid_assets.methods.population.encoding import sorted_released_ids
-from deid_assets.methods.preparation.eligibility import UNREADABLE
 from deid_assets.release.derived_keys import gate_purpose, stream_key_of
 from deid_assets.resources import Workplace, sibling
+from deid_assets.sources.delivery import CLAIM_COLUMNS, MEMBER_COLUMNS
 from deid_assets.store.digests import combined_digest, rows_digest
 from deid_assets.store.tables import Table, connect
 
-_TAKEN_IN = ("members", "claims")
+CANONICAL = {"members": MEMBER_COLUMNS, "claims": CLAIM_COLUMNS}
+"""The tables that key the streams of a delivery, with their columns."""
 
 
 def stream_key(context: dg.AssetExecutionContext, workplace: Workplace, purpose: str, number: int = 1) -> bytes:
@@ -27,7 +28,7 @@ def stream_key(context: dg.AssetExecutionContext, workplace: Workplace, purpose:
 
 def taken_in_digest(context: dg.AssetExecutionContext, workplace: Workplace) -> str:
     """Digest of the members and claims that were taken in; restricted, because guesses could be tested against it."""
-    taken_in = [workplace.table(sibling(own_key(context), name), context.partition_key) for name in _TAKEN_IN]
+    taken_in = [workplace.table(sibling(own_key(context), name), context.partition_key) for name in CANONICAL]
     return _digest_of_taken_in(context.run.run_id, *taken_in)
 
 
@@ -35,15 +36,15 @@ def taken_in_digest(context: dg.AssetExecutionContext, workplace: Workplace) -> 
 def _digest_of_taken_in(run_id: str, *tables: Table) -> str:
     """Digest of the tables, computed once per run, because every stream has its own name.
 
-    How many codes of a claim cannot be read does not count: earlier versions did not keep it, and whoever has the same members
-    and claims under another version must not get fresh draws.
+    It covers the canonical columns and no others. How many codes of a claim cannot be read does not count: earlier versions did
+    not keep it, and whoever has the same members and claims under another version must not get fresh draws. Nor do columns
+    that a policy declares: whoever declares one more must not get fresh draws of the others.
     """
-    counted = ", ".join(f"'{column}'" for column in UNREADABLE.values())
     (file,) = {table.file for table in tables}
     with connect(file) as connection:
         return combined_digest(
             {
-                table.name: rows_digest(connection, f"SELECT COLUMNS(lambda c: c NOT IN ({counted})) FROM {table.sql}")
+                table.name: rows_digest(connection, f"SELECT {', '.join(CANONICAL[table.name])} FROM {table.sql}")
                 for table in tables
             }
         )

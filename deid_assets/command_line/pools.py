@@ -38,10 +38,9 @@ def pooled_hierarchy(home: Home, policy: Policy, column: str, delivery: str, hel
     StoreError
         If the delivery's claims are not in the restricted store.
     """
-    if column not in policy.quasi_identifiers.claim_names:
+    if column not in policy.claim_names:
         raise PolicyError(
-            f"{column} is not a claim-level quasi-identifier of {policy.name}; these are: "
-            f"{', '.join(policy.quasi_identifiers.claim_names)}"
+            f"{column} is not a claim-level quasi-identifier of {policy.name}; these are: {', '.join(policy.claim_names)}"
         )
     hierarchy = policy.hierarchy_of(column)
     rule = hierarchy.rule

@@ -297,9 +297,10 @@ def requested_delivery(
         raise DeliveryError(
             f"policy {policy.name} reads deliveries of kind {policy.source.kind}; name one with --delivery PATH"
         )
-    name = f"synthetic-{members}-{seed}"
+    further = {"further": True} if isinstance(policy, Policy) and policy.columns.all else {}
+    name = f"synthetic-{'further-' if further else ''}{members}-{seed}"
     default = f"{name}-{release_members}" if release_members else name
-    parameters = {"members": members, "seed": seed, **release}
+    parameters = {"members": members, "seed": seed, **further, **release}
     return Delivery(key or default, "synthetic", (home.deliveries / name,), parameters)
 
 
@@ -314,7 +315,11 @@ def _make_synthetic(home: Home, delivery: Delivery, progress: Progress) -> None:
         shutil.rmtree(making, ignore_errors=True)  # half made by a process that was killed
         with progress.working(f"Creating a synthetic delivery of {members:,} members", SYNTHETIC_DELIVERY):
             write_delivery(
-                durable.owner_only(making), members, seed, lambda done, of: progress.tell(f"{done:,} of {of:,} members")
+                durable.owner_only(making),
+                members,
+                seed,
+                lambda done, of: progress.tell(f"{done:,} of {of:,} members"),
+                bool(delivery.parameters.get("further")),
             )
         making.rename(folder)
 

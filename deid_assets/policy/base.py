@@ -30,6 +30,7 @@ _NAMES_FILES = ("file", "table")
 
 _LATER_SECTIONS: Mapping[str, Any] = {
     "approval": None, "accepted_risks": {}, "publish_however_coarse": False, "diagnosis_codes": "icd9cm", "rotation": None,
+    "columns": {"members": {}, "claims": {}},
 }  # fmt: skip
 _LATER_KEYS: Mapping[str, Mapping[str, Any]] = {
     "recipients": {"reference_class": None},
@@ -246,7 +247,7 @@ class ReleasePolicy(Section, ABC):
         would reveal exactly how many members were suppressed. The size of a population is rounded.
         """
         content = {section: value for section, value in self.content().items() if section not in RESTRICTED_SECTIONS}
-        for place in ("source", "population", "voter_list_attack", "inpatient_attack"):
+        for place in ("source", "population", "columns", "voter_list_attack", "inpatient_attack"):
             if place in content:
                 content[place] = _without_files(content[place])
         for hierarchy in content["hierarchies"].values():

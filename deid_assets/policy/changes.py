@@ -67,9 +67,7 @@ def _reference_left(policy: Policy, dimensions: Mapping[str, Sequence[str]]) -> 
     """
     if policy.number_of_claims is None:
         return {}
-    first = {
-        name: columns[0] for name, columns in dimensions.items() if set(columns) & set(policy.quasi_identifiers.member_columns)
-    }
+    first = {name: columns[0] for name, columns in dimensions.items() if set(columns) & set(policy.member_columns)}
     # Levels are named by the first column, which may have changed.
     reference = {
         name: policy.hierarchy_of(first[name]).level_names[policy.reference_level(first[name])]

@@ -23,7 +23,7 @@ def value_domains_of(policy: Policy, members: Table, profiles: Table, claims: Ta
         Member-level and claim-level quasi-identifiers.
     """
     days = top_code(members, ["days_in_hospital_y2", "days_in_hospital_y3"], policy.top_coding.percentile)
-    of_members = policy.quasi_identifiers.member_columns
+    of_members = policy.member_columns
     return pd.concat(
         [
             _domain(

@@ -9,6 +9,7 @@ from pydantic import Field
 from deid_assets.errors import PolicyError
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
+from deid_assets.policy.sections.columns import DeclaredColumns, Grouped
 from deid_assets.policy.sections.counts import Counts
 from deid_assets.policy.sections.dates import ConnectedDate, Dates
 from deid_assets.policy.sections.disclosure import (
@@ -20,6 +21,9 @@ from deid_assets.policy.sections.disclosure import (
     ProviderGraph,
 )
 from deid_assets.policy.sections.longitudinal import (
+    CLAIM_COLUMNS,
+    DATE_COLUMNS,
+    MEMBER_COLUMNS,
     Adversary,
     AnyQuasiIdentifier,
     Demographics,
@@ -55,6 +59,11 @@ class Policy(ReleasePolicy):
 
     source: SourceOptions = Field(description="where deliveries come from: kind synthetic, desynpuf or tables")
     intake: Intake = Intake()
+    columns: DeclaredColumns = Field(
+        DeclaredColumns(),
+        description="columns of the delivery beyond those that every policy knows: each is a quasi-identifier that "
+        "`quasi_identifiers` lists like any other",
+    )
     diagnosis_codes: Literal["icd9cm"] = Field(
         "icd9cm",
         description="the coding system of diagnoses: every list, group and index of this version is of ICD-9-CM, and "
@@ -111,6 +120,9 @@ class Policy(ReleasePolicy):
         yield from super().named_files()
         for section, table in self.population_tables.items():
             yield section, table.file, table.digest
+        for column in self.columns.all.values():
+            if isinstance(column, Grouped):
+                yield "columns", column.file, column.digest
 
     @property
     def population_tables(self) -> dict[str, PopulationTable]:
@@ -166,6 +178,27 @@ class Policy(ReleasePolicy):
     def hierarchy_of(self, column: str) -> Hierarchy:
         """Return the hierarchy of a quasi-identifier."""
         return self.hierarchy(self.quasi_identifier(column).hierarchy)
+
+    @property
+    def member_columns(self) -> tuple[str, ...]:
+        """The quasi-identifiers of members: those that every policy knows in a fixed order, then declared ones by name.
+
+        The order does not depend on the policy's text, because draws are made column by column.
+        """
+        return self._ordered(self.quasi_identifiers.members, MEMBER_COLUMNS)
+
+    @property
+    def claim_names(self) -> dict[str, str]:
+        """The quasi-identifiers of claims, ordered as those of members, and their names in the release."""
+        names = {qi.column: qi.release_as for qi in self.quasi_identifiers.claims}
+        return {
+            column: names[column] for column in self._ordered(self.quasi_identifiers.claims, (*CLAIM_COLUMNS, *DATE_COLUMNS))
+        }
+
+    @staticmethod
+    def _ordered(listed: tuple[AnyQuasiIdentifier, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+        columns = {qi.column for qi in listed}
+        return (*(column for column in known if column in columns), *sorted(columns.difference(known)))
 
     @property
     def prefers_detail(self) -> bool:
@@ -249,8 +282,12 @@ class Policy(ReleasePolicy):
         return None
 
     def content(self, *sections: str) -> dict[str, Any]:
-        """As for every policy, plus digests of population tables."""
+        """As for every policy, plus digests of population tables and the contents of tables of codes."""
         content = super().content(*sections)
+        for columns in content.get("columns", {}).values():
+            for name, column in columns.items():
+                if isinstance(declared := self.columns.all[name], Grouped):
+                    column["groups"] = dict(declared.groups)
         for name, table in self.population_tables.items():
             if name in content:
                 content[name]["table"]["sha256"] = table.digest

@@ -15,6 +15,7 @@ from deid_assets.schemas import (
     assessment,
     candidate,
     cohort,
+    columns,
     counts,
     dates,
     flat,
@@ -43,4 +44,6 @@ def contracts_of(policy: AnyPolicy) -> dict[str, DataFrameSchema]:
     if isinstance(policy, CohortPolicy):
         return cohort.cohort_contracts(policy)
     of_policy = generalization.generalization_contracts(policy) | candidate.release_contracts(policy)
-    return CONTRACTS | of_policy | dates.date_contracts(policy)
+    known = (*(policy.dates.columns if policy.dates else ()), *sorted(policy.columns.claims))
+    of_adversary = adversary.contracts_with(known) if known else {}
+    return columns.with_declared(CONTRACTS | of_policy | dates.date_contracts(policy) | of_adversary, policy)

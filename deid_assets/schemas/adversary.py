@@ -19,9 +19,9 @@ def _quasi_identifier(names: tuple[str, ...]) -> Column:
     )
 
 
-def contracts_with(date_columns: tuple[str, ...] = ()) -> dict[str, DataFrameSchema]:
-    """The contracts of the stage if an adversary may also know these columns derived from dates."""
-    measured = (*MEASURED_COLUMNS, *date_columns)
+def contracts_with(further: tuple[str, ...] = ()) -> dict[str, DataFrameSchema]:
+    """The contracts of the stage if an adversary may also know these columns: of dates, and those that the policy declares."""
+    measured = (*MEASURED_COLUMNS, *further)
     value_diversity = contract(
         {
             "member_id": column(dt.string, Role.DIRECT_IDENTIFIER, "a released member"),

@@ -141,10 +141,16 @@ def _quasi_identifier(policy: Policy, name: str) -> Column:
     return column(
         dt.string,
         Role.QUASI_IDENTIFIER,
-        f"{MEANINGS.get(name, name.replace('_', ' '))}, at a level of the policy's hierarchy",
+        f"{_meaning(policy, name)}, at a level of the policy's hierarchy",
         allowed_labels(hierarchy),
         nullable=True,
     )
+
+
+def _meaning(policy: Policy, name: str) -> str:
+    """What a quasi-identifier means: as declared, or as every policy knows it."""
+    declared = policy.columns.all.get(name)
+    return MEANINGS.get(name, name.replace("_", " ")) if declared is None else declared.meaning
 
 
 def _allowed_days(policy: Policy) -> list[Check]:

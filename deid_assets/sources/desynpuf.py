@@ -23,6 +23,7 @@ from pathlib import Path
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.csv_files import stage_csv
 from deid_assets.sources.delivery import DATE_COLUMNS, Delivery, DesynpufSource, Years
+from deid_assets.sources.derivations import Declared
 from deid_assets.sources.files import LINE_BITS, Columns, Staging
 from deid_assets.sources.layout import Delivered, Rule, parsed_day
 from deid_assets.store.tables import quoted
@@ -97,10 +98,11 @@ class _Staged:
     without_stays: set[str] = field(default_factory=set)
 
 
-def lay_out_desynpuf(staging: Staging, delivery: Delivery, source: DesynpufSource) -> Delivered:
+def lay_out_desynpuf(staging: Staging, delivery: Delivery, source: DesynpufSource, declared: Declared) -> Delivered:
     """Map DE-SynPUF files (CSV, or the zip files of CMS) of one or several folders to canonical names.
 
     Required are a 2008 beneficiary summary and at least one claims file per folder; other missing files give a warning.
+    Declared columns are those of the beneficiaries of 2008.
 
     Raises
     ------
@@ -109,8 +111,8 @@ def lay_out_desynpuf(staging: Staging, delivery: Delivery, source: DesynpufSourc
     """
     staged = _Staged()
     for folder in delivery.paths:
-        _stage_folder(staging, folder, staged)
-    _lay_members(staging, staged)
+        _stage_folder(staging, folder, staged, declared.delivered("members"))
+    _lay_members(staging, staged, list(declared.delivered("members")))
     _lay_claims(staging, staged)
     return Delivered(
         "delivered_members",
@@ -123,10 +125,11 @@ def lay_out_desynpuf(staging: Staging, delivery: Delivery, source: DesynpufSourc
         date_formats={table: dict.fromkeys(DATE_COLUMNS, (_DATE,)) for table in ("members", "claims")},
         years=Years(first=FIRST_YEAR),
         unknown_codes=source.unknown_codes,
+        declared=declared,
     )
 
 
-def _stage_folder(staging: Staging, folder: Path, staged: _Staged) -> None:
+def _stage_folder(staging: Staging, folder: Path, staged: _Staged, declared: Columns) -> None:
     """Read the files of one folder as text."""
     if not folder.is_dir():
         raise DeliveryError(f"{folder.name}: missing folder, which should contain DE-SynPUF files")
@@ -146,7 +149,7 @@ def _stage_folder(staging: Staging, folder: Path, staged: _Staged) -> None:
             stage_csv(staging, path, table, "claims", _CLAIMS[kind], ",")
             staged.claims[kind].append(table)
         else:
-            stage_csv(staging, path, table, "members", _BENEFICIARY, ",")
+            stage_csv(staging, path, table, "members", {**_BENEFICIARY, **declared}, ",")
             staged.beneficiaries[kind].append(table)
             summaries.setdefault(kind, []).append(table)
     if "inpatient" not in kinds:
@@ -181,7 +184,7 @@ def _united(tables: Sequence[str]) -> str:
     return " UNION ALL ".join(f"SELECT *, '{table}' AS staged_table FROM {quoted(table)}" for table in tables)
 
 
-def _lay_members(staging: Staging, staged: _Staged) -> None:
+def _lay_members(staging: Staging, staged: _Staged, declared: Sequence[str]) -> None:
     """Create `delivered_members`: the beneficiaries of 2008 with their days in hospital of 2009 and 2010, and deaths."""
     connection = staging.connection
     connection.execute("CREATE TEMP TABLE desynpuf_stays (member_id VARCHAR, year INTEGER, days INTEGER)")
@@ -217,7 +220,7 @@ def _lay_members(staging: Staging, staged: _Staged) -> None:
     sex = "CASE trim(sex_code) WHEN '1' THEN 'M' WHEN '2' THEN 'F' ELSE sex_code END AS sex"
     connection.execute(
         "CREATE TEMP TABLE delivered_members AS"
-        f" SELECT row_key, member_id, {sex}, birth_date, {', '.join(columns)}"
+        f" SELECT row_key, member_id, {sex}, birth_date, {', '.join([*columns, *map(quoted, declared)])}"
         f" FROM ({_united(staged.beneficiaries['2008'])}) AS b"
     )
 

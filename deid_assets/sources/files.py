@@ -17,6 +17,7 @@ from pathlib import Path
 import duckdb
 
 from deid_assets.errors import DeliveryError
+from deid_assets.sources.derivations import RAW
 from deid_assets.sources.received import Received
 from deid_assets.store.tables import quoted
 
@@ -247,7 +248,7 @@ def require_columns(present: Iterable[str], columns: Columns, name: str) -> None
     # Only missing names are shown, never the present ones: without a header, the first line is a person's row.
     known = set(present)
     missing = [
-        one if one == ours else f"{one} (to be read as {ours})"
+        one if one == ours or ours.startswith(RAW) else f"{one} (to be read as {ours})"
         for ours, theirs in columns.items()
         for one in ([theirs] if isinstance(theirs, str) else theirs)
         if one not in known

@@ -6,7 +6,7 @@ stay unchanged. All intermediate data is temporary and lost when the connection 
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from deid_assets.sources.delivery import (
     SourceOptions,
     SyntheticSource,
 )
+from deid_assets.sources.derivations import NOTHING, Declared, Derivation
 from deid_assets.sources.desynpuf import lay_out_desynpuf
 from deid_assets.sources.files import Staging, naming_damaged_files
 from deid_assets.sources.layout import Delivered, Rule, lay_claims, lay_members, warn_of_stays
@@ -40,6 +41,7 @@ from deid_assets.sources.rules import (
     DUPLICATE_MEMBER,
     MEMBER_RULES,
     claim_rules,
+    declared_rules,
 )
 from deid_assets.sources.tables import lay_out_synthetic, lay_out_tables
 from deid_assets.sources.window import open_window
@@ -80,13 +82,13 @@ class KnownCodes:
         return cls(look_up("diagnosis"), look_up("procedure"), look_up("place"), look_up("specialty"))
 
 
-def _laid_out(staging: Staging, delivery: Delivery, source: SourceOptions) -> Delivered:
+def _laid_out(staging: Staging, delivery: Delivery, source: SourceOptions, declared: Declared) -> Delivered:
     """The delivery as its adapter lays it out."""
     if isinstance(source, SyntheticSource):
-        return lay_out_synthetic(staging, delivery, source)
+        return lay_out_synthetic(staging, delivery, source, declared)
     if isinstance(source, DesynpufSource):
-        return lay_out_desynpuf(staging, delivery, source)
-    return lay_out_tables(staging, delivery, source)
+        return lay_out_desynpuf(staging, delivery, source, declared)
+    return lay_out_tables(staging, delivery, source, declared)
 
 
 def read_delivery(
@@ -96,6 +98,7 @@ def read_delivery(
     quarantine_at_most: float,
     known_codes: KnownCodes,
     progress: Callable[[str], None] | None = None,
+    declared: Declared = NOTHING,
 ) -> IntakeReport:
     """Read a delivery into `intake.members`, `.claims`, `.quarantined_rows` and `.delivered_codes` of the store file.
 
@@ -116,6 +119,8 @@ def read_delivery(
         Identifies unknown codes.
     progress
         Called with a short sentence per step.
+    declared
+        Columns that the policy declares beyond the canonical ones.
 
     Returns
     -------
@@ -141,7 +146,7 @@ def read_delivery(
                 connection, received, inside, progress or (lambda text: None), show_folders=len(delivery.paths) > 1
             )
             with naming_damaged_files(staging):
-                delivered = _laid_out(staging, delivery, source)
+                delivered = _laid_out(staging, delivery, source, declared)
                 report = _take_in(staging, delivered, delivery.key, quarantine_at_most, known_codes)
     except _OURS:
         raise
@@ -165,7 +170,7 @@ def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, k
     given = lay_claims(staging, delivered)
     open_window(connection, delivered)
     staging.progress("judging members")
-    quarantine.judge("members", (*MEMBER_RULES, DUPLICATE_MEMBER))
+    quarantine.judge("members", (*MEMBER_RULES, *declared_rules(delivered.declared, "members"), DUPLICATE_MEMBER))
     quarantine.judge_duplicates("members", DUPLICATE_MEMBER)
     connection.execute(
         f"CREATE TEMP TABLE kept_members AS SELECT member_id FROM typed_members AS t WHERE {quarantine.kept('members')}"
@@ -194,7 +199,7 @@ def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, k
         quarantine.write_refused(SCHEMA)
         raise DeliveryError(refusal)
     staging.progress("writing members and claims")
-    _write(connection, quarantine, given, unknown, blank)
+    _write(connection, quarantine, delivered.declared, given, unknown, blank)
     return report
 
 
@@ -202,7 +207,8 @@ def _claim_rules(staging: Staging, delivered: Delivered, unknown: Sequence[str])
     columns = {row[0] for row in staging.connection.execute(f"DESCRIBE {quoted(delivered.claims)}").fetchall()}
     year_column = "year" if "year" in columns else "service_date"
     kinds = unknown if delivered.unknown_codes == "quarantine" else ()
-    return claim_rules(delivered.claim_rules, year_column, delivered.last_year, kinds)
+    first = (*delivered.claim_rules, *declared_rules(delivered.declared, "claims"))
+    return claim_rules(first, year_column, delivered.last_year, kinds)
 
 
 def _find_unknown(staging: Staging, kind: str, look_up: CodeLookUp | None, given: frozenset[str]) -> bool:
@@ -274,17 +280,19 @@ def _count_blanked(staging: Staging, quarantine: Quarantine, blank: Sequence[str
 def _write(
     connection: duckdb.DuckDBPyConnection,
     quarantine: Quarantine,
+    declared: Declared,
     given: frozenset[str],
     unknown: Sequence[str],
     blank: Sequence[str],
 ) -> None:
     """Replace the four tables in one transaction."""
     _find_first_claims(connection, quarantine)
-    claims = _claims_select(quarantine, given, blank)
+    members = _members_select(quarantine, declared.members)
+    claims = _claims_select(quarantine, given, blank, declared.claims)
     connection.execute("BEGIN")
     try:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
-        connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.members AS {_members_select(quarantine)}")
+        connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.members AS {members}")
         connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.claims AS {claims}")
         connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.delivered_codes AS {_codes_select(quarantine, given, unknown)}")
         quarantine.write(SCHEMA)
@@ -325,7 +333,7 @@ def _find_first_claims(connection: duckdb.DuckDBPyConnection, quarantine: Quaran
     )
 
 
-def _members_select(quarantine: Quarantine) -> str:
+def _members_select(quarantine: Quarantine, declared: Mapping[str, Derivation]) -> str:
     """The kept members; if age is not delivered, it is the completed years at the first claim of year 1.
 
     Without such a claim, it is the age at the start of year 1; members born later, but within the delivery's years, are
@@ -339,15 +347,29 @@ def _members_select(quarantine: Quarantine) -> str:
                 date_sub('year', t.birth_date, coalesce(f.first_date, getvariable('year_1_start')))))
         END::INTEGER AS age
     """
-    columns = ", ".join(age if column == "age" else f"t.{column}" for column in MEMBER_COLUMNS)
+    columns = [age if column == "age" else f"t.{column}" for column in MEMBER_COLUMNS]
+    for name, made in declared.items():
+        # Of a member without claims, an aggregate is that of no rows.
+        of_none = f"(SELECT {made.value} FROM typed_claims AS t WHERE false)"
+        columns.append(f"coalesce(e.{quoted(name)}, {of_none})" if made.of_events else made.value)
+        columns[-1] += f" AS {quoted(name)}"
+    aggregates = [f", {made.value} AS {quoted(name)}" for name, made in declared.items() if made.of_events]
+    events = (
+        f" LEFT JOIN (SELECT member_id{''.join(aggregates)} FROM typed_claims AS t WHERE {quarantine.kept('claims')}"
+        " GROUP BY member_id) AS e ON e.member_id = t.member_id"
+        if aggregates
+        else ""
+    )
     return (
-        f"SELECT {columns} FROM typed_members AS t"
-        " LEFT JOIN first_claims AS f ON f.member_id = t.member_id AND f.year = 1"
+        f"SELECT {', '.join(columns)} FROM typed_members AS t"
+        f" LEFT JOIN first_claims AS f ON f.member_id = t.member_id AND f.year = 1{events}"
         f" WHERE {quarantine.kept('members')}"
     )
 
 
-def _claims_select(quarantine: Quarantine, given: frozenset[str], blank: Sequence[str]) -> str:
+def _claims_select(
+    quarantine: Quarantine, given: frozenset[str], blank: Sequence[str], declared: Mapping[str, Derivation]
+) -> str:
     """The kept claims, with the days since the member's first claim of the year unless these are delivered."""
     blanked = _blanked(blank, given)
     derive_days = "days_since_first_claim" not in given
@@ -367,5 +389,6 @@ def _claims_select(quarantine: Quarantine, given: frozenset[str], blank: Sequenc
     for kind, name in UNREADABLE.items():
         unread = [f"coalesce(({blanked[column]})::INTEGER, 0)" for column in CODE_COLUMNS[kind] if column in blanked]
         columns.append(f"({' + '.join(unread) or '0'})::INTEGER AS {name}")
+    columns += [f"{made.value} AS {quoted(name)}" for name, made in declared.items()]
     join = " LEFT JOIN first_claims AS f ON f.member_id = t.member_id AND f.year = t.year" if derive_days else ""
     return f"SELECT {', '.join(columns)} FROM typed_claims AS t{join} WHERE {quarantine.kept('claims')}"

@@ -16,8 +16,9 @@ from deid_assets.sources.delivery import (
     UnknownCodes,
     Years,
 )
+from deid_assets.sources.derivations import NOTHING, Cell, Declared
 from deid_assets.sources.files import Staging
-from deid_assets.store.tables import quoted
+from deid_assets.store.tables import literal, quoted
 
 _DATES = set(DATE_COLUMNS)
 _ISO = ("%Y-%m-%d",)
@@ -68,6 +69,8 @@ class Delivered:
         Treatment of a claim with an unknown code.
     claim_ids_are_rows
         True if the claim id is derived from the row and so cannot be duplicated.
+    declared
+        The policy's declared columns, whose cells are in the relations under `Cell.raw`.
     """
 
     members: str
@@ -79,14 +82,17 @@ class Delivered:
     sex_values: Mapping[str, str] = field(default_factory=dict)
     unknown_codes: UnknownCodes = "quarantine"
     claim_ids_are_rows: bool = False
+    declared: Declared = NOTHING
 
     def shown(self, table: str, column: str) -> str:
-        """The delivery's own name for a canonical column."""
-        return self.column_names.get(table, {}).get(column, column)
+        """The delivery's own name for a canonical column, or for the cells of a declared one."""
+        names = self.declared.delivered(table) | dict(self.column_names.get(table, {}))
+        return names.get(column, column)
 
     def formats(self, table: str, column: str) -> tuple[str, ...]:
-        """The date formats of a canonical column."""
-        return self.date_formats.get(table, {}).get(column, _ISO)
+        """The date formats of a column."""
+        declared = {cell.raw: cell.formats for cell in self.declared.cells(table) if cell.kind == "date"}
+        return declared.get(column) or self.date_formats.get(table, {}).get(column, _ISO)
 
     @property
     def last_year(self) -> int:
@@ -220,11 +226,29 @@ def _lay(
         value = f"coalesce(r.{column}, {derived[column]})" if column in derived else f"r.{column}"
         # Numbers beyond the type were read as NULL; sums and differences of the others may still overflow.
         final.append(f"TRY_CAST({value} AS {kind}) AS {column}")
+    for cell in delivered.declared.cells(table):
+        value = _cell(cell, types[cell.raw])
+        given = _text(quoted(cell.raw), types[cell.raw])
+        read += [f"({given} IS NOT NULL AND {value} IS NULL) AS {quoted(cell.unread)}", f"{value} AS {quoted(cell.name)}"]
+        final += [quoted(cell.unread), quoted(cell.name)]
     extras = [quoted(column) for column in types if column not in columns and column != "row_key"]
     connection.execute(
         f"CREATE TEMP VIEW {quoted(f'laid_{table}')} AS SELECT {', '.join(['row_key', *extras, *final])}"
         f" FROM (SELECT {', '.join(['row_key', *extras, *read])} FROM {quoted(relation)} AS d) AS r"
     )
+
+
+def _cell(cell: Cell, kind: str) -> str:
+    """SQL of a cell of a declared column, delivered as type `kind`; NULL if it is blank or cannot be read as what it is."""
+    column = quoted(cell.raw)
+    text = _text(column, kind)
+    if cell.kind == "integer":
+        return _read_integer(column, kind, text)
+    if cell.kind == "decimal":
+        return f"CASE WHEN isfinite(TRY_CAST({text} AS DOUBLE)) THEN TRY_CAST({text} AS DOUBLE) END"
+    if cell.kind == "date":
+        return _read_date(column, kind, text, {literal(one): one for one in cell.formats})
+    return text
 
 
 def _text(column: str, kind: str) -> str:
@@ -236,7 +260,8 @@ def _read(column: str, kind: str, table: str, formats: tuple[str, ...]) -> str:
     """SQL of a delivered cell of type `kind` in its canonical type; NULL if it is blank or cannot be read."""
     text = _text(column, kind)
     if column in _DATES:
-        return _read_date(column, kind, text, table, formats)
+        variables = [f"getvariable('{_format_variable(table, column, number)}')" for number in range(len(formats))]
+        return _read_date(column, kind, text, dict(zip(variables, formats, strict=True)))
     if column in _INTEGERS:
         return _read_integer(column, kind, text)
     if column in DIAGNOSIS_COLUMNS:
@@ -258,17 +283,15 @@ def _plain(text: str) -> str:
     return f"nullif(upper(replace(replace({text}, '.', ''), ' ', '')), '')"
 
 
-def _read_date(column: str, kind: str, text: str, table: str, formats: tuple[str, ...]) -> str:
+def _read_date(column: str, kind: str, text: str, formats: Mapping[str, str]) -> str:
+    """SQL of a date; `formats` are given by the SQL that yields each of them."""
     if kind == "TIMESTAMP WITH TIME ZONE":
         # The day of a moment must not depend on the time zone of this host.
         day = f"(d.{column} AT TIME ZONE 'UTC')::DATE"
     elif kind == "DATE" or kind.startswith("TIMESTAMP"):
         day = f"d.{column}::DATE"
     else:
-        days = [
-            parsed_day(text, f"getvariable('{_format_variable(table, column, number)}')", zoned="%z" in one or "%Z" in one)
-            for number, one in enumerate(formats)
-        ]
+        days = [parsed_day(text, found, zoned="%z" in one or "%Z" in one) for found, one in formats.items()]
         # If two formats read different days, the date is ambiguous and not read: 01/02/2008 is in January or in
         # February.
         day = (

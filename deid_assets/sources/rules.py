@@ -8,9 +8,12 @@ from collections.abc import Iterable
 
 from deid_assets.methods.preparation.eligibility import DIAGNOSES
 from deid_assets.sources.delivery import CLAIM_INGREDIENTS, DIAGNOSIS_COLUMNS, FURTHER
+from deid_assets.sources.derivations import Declared
 from deid_assets.sources.layout import Rule
+from deid_assets.store.tables import quoted
 
 UNPARSEABLE, WRONG_TYPE, OUTSIDE = "unparseable date", "wrong type", "year outside"
+_UNREAD = {"text": WRONG_TYPE, "integer": WRONG_TYPE, "decimal": "not a number", "date": UNPARSEABLE}
 DUPLICATE_MEMBER = Rule("duplicate member", "member_id", "false")
 DUPLICATE_CLAIM = Rule("duplicate claim", "claim_id", "false")
 
@@ -24,6 +27,13 @@ CODE_COLUMNS = {
 
 CLAIM_CODE_COLUMNS = CODE_COLUMNS | {"diagnosis": (*DIAGNOSES, FURTHER)}
 """The columns of the claims for each kind of code."""
+
+
+def declared_rules(declared: Declared, table: str) -> tuple[Rule, ...]:
+    """The rules on what a policy declares: cells that can be read as what they are, and values that are allowed."""
+    unread = [Rule(_UNREAD[cell.kind], cell.raw, f"t.{quoted(cell.unread)}") for cell in declared.cells(table)]
+    return (*unread, *(Rule(*rule) for rule in declared.rules(table)))
+
 
 MEMBER_RULES = (
     Rule("null member id", "member_id", "member_id IS NULL"),

@@ -18,6 +18,7 @@ from deid_assets.sources.delivery import (
     TableMap,
     TablesSource,
 )
+from deid_assets.sources.derivations import Declared
 from deid_assets.sources.duckdb_files import stage_duckdb
 from deid_assets.sources.files import Staging, stage_parquet, unite
 from deid_assets.sources.layout import Delivered
@@ -30,22 +31,23 @@ _MEMBERS = "delivered_members"
 _CLAIMS = "delivered_claims"
 
 
-def lay_out_tables(staging: Staging, delivery: Delivery, source: TablesSource) -> Delivered:
-    """Map the policy's members and claims tables to canonical names.
+def lay_out_tables(staging: Staging, delivery: Delivery, source: TablesSource, declared: Declared) -> Delivered:
+    """Map the policy's members and claims tables to canonical names, and read the cells of its declared columns.
 
     Raises
     ------
     DeliveryError
         If a file is missing, empty, unreadable, has no rows, is of an unknown format or lacks a mapped column.
     """
-    _lay_out(staging, delivery, source.members, _MEMBERS, "members", source.delimiter)
+    _lay_out(staging, delivery, source.members, _MEMBERS, "members", source.delimiter, declared)
     names: dict[str, Mapping[str, str]] = {"members": source.members.columns}
     formats = {"members": source.members.formats(source.date_format)}
     if source.claims is None:
         # An empty relation, so that later code needs no special case.
-        staging.connection.execute(f"CREATE TEMP TABLE {quoted(_CLAIMS)} (row_key BIGINT)")
+        own = "".join(f", {quoted(column)} VARCHAR" for column in declared.delivered("claims"))
+        staging.connection.execute(f"CREATE TEMP TABLE {quoted(_CLAIMS)} (row_key BIGINT{own})")
     else:
-        _lay_out(staging, delivery, source.claims, _CLAIMS, "claims", source.delimiter)
+        _lay_out(staging, delivery, source.claims, _CLAIMS, "claims", source.delimiter, declared)
         names["claims"] = source.claims.columns
         formats["claims"] = source.claims.formats(source.date_format)
     return Delivered(
@@ -57,10 +59,11 @@ def lay_out_tables(staging: Staging, delivery: Delivery, source: TablesSource) -
         sex_values={value.upper(): sex for value, sex in source.sex_values.items()},
         unknown_codes=source.unknown_codes,
         claim_ids_are_rows="claim_id" not in names.get("claims", {}),
+        declared=declared,
     )
 
 
-def lay_out_synthetic(staging: Staging, delivery: Delivery, source: SyntheticSource) -> Delivered:
+def lay_out_synthetic(staging: Staging, delivery: Delivery, source: SyntheticSource, declared: Declared) -> Delivered:
     """Read `members.parquet` and `claims.parquet`, whose columns have canonical names and types.
 
     Raises
@@ -75,13 +78,22 @@ def lay_out_synthetic(staging: Staging, delivery: Delivery, source: SyntheticSou
         TableMap(file=file, columns={name: name for name in columns if name not in absent})
         for file, columns in (("members.parquet", MEMBER_COLUMNS), ("claims.parquet", CLAIM_COLUMNS))
     )
-    _lay_out(staging, delivery, members, _MEMBERS, "members", ",")
-    _lay_out(staging, delivery, claims, _CLAIMS, "claims", ",")
-    return Delivered(_MEMBERS, _CLAIMS)
+    _lay_out(staging, delivery, members, _MEMBERS, "members", ",", declared)
+    _lay_out(staging, delivery, claims, _CLAIMS, "claims", ",", declared)
+    return Delivered(_MEMBERS, _CLAIMS, declared=declared)
 
 
-def _lay_out(staging: Staging, delivery: Delivery, table: TableMap, relation: str, source_table: str, delimiter: str) -> None:
+def _lay_out(
+    staging: Staging,
+    delivery: Delivery,
+    table: TableMap,
+    relation: str,
+    source_table: str,
+    delimiter: str,
+    declared: Declared,
+) -> None:
     """Create the relation over all files of one table; the files of a table have one format."""
+    columns = {**table.columns, **declared.delivered(source_table)}
     files = _files(staging, delivery, table, source_table)
     formats = {_format(path, staging) for path in files}
     if len(formats) > 1:
@@ -90,13 +102,13 @@ def _lay_out(staging: Staging, delivery: Delivery, table: TableMap, relation: st
     parts = [f"{relation}_{number}" for number in range(len(files))]
     for path, part in zip(files, parts, strict=True):
         if file_format == "Parquet":
-            stage_parquet(staging, path, part, table.columns)
+            stage_parquet(staging, path, part, columns)
         elif file_format == "CSV":
-            stage_csv(staging, path, part, source_table, table.columns, delimiter)
+            stage_csv(staging, path, part, source_table, columns, delimiter)
         elif table.table is None:
             raise DeliveryError(f"{staging.shown(path)}: the policy must name the table (source.{source_table}.table)")
         else:
-            stage_duckdb(staging, path, table.table, part, table.columns)
+            stage_duckdb(staging, path, table.table, part, columns)
     unite(staging, relation, parts, table.file or files[0].name)
 
 

@@ -67,7 +67,7 @@ class TestTargets:
 def test_labels_become_those_of_the_coarsest_level_and_blanks_stay_blank():
     policy = policy_by_name("heritage_public")
     levels = dict.fromkeys(coarsest_levels(policy), 0)
-    names = policy.quasi_identifiers.claim_names
+    names = policy.claim_names
     top = coarsest_levels(policy)["place"]
     assert top > 0
     domain = "quasi_identifier VARCHAR, value VARCHAR, level INTEGER, label VARCHAR, base_code INTEGER"

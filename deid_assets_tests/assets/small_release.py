@@ -13,6 +13,7 @@ from deid_assets.store.tables import Table, connect, write_table
 from deid_assets_tests.methods.small_tables import SmallStore
 
 MEMBER_COLUMNS = ("age", "sex", "days_in_hospital_y2", "days_in_hospital_y3", "claims_truncated")
+NUMBERS = ("length_of_stay",)
 CLAIM_NAMES = {"length_of_stay": "LengthOfStay", "condition_group": "PrimaryConditionGroup"}
 LISTED = {"age": "AgeAtFirstClaim", "sex": "Sex"}
 YEARS = {"Y2": "days_in_hospital_y2", "Y3": "days_in_hospital_y3"}
@@ -61,7 +62,12 @@ class SmallRelease:
         with_truncated = "claims_truncated" in member_columns
         days = released_tables.release_days_in_hospital(*tables, levels, YEARS, with_truncated)
         claims = released_tables.release_claims(
-            f"SELECT * FROM {self.held.sql}", *tables, dict.fromkeys(CLAIM_NAMES, level), CLAIM_NAMES, TopCode(9)
+            f"SELECT * FROM {self.held.sql}",
+            *tables,
+            dict.fromkeys(CLAIM_NAMES, level),
+            CLAIM_NAMES,
+            TopCode(9),
+            numbers=NUMBERS,
         )
         return (
             self.store.write("release_members", members),

@@ -169,8 +169,8 @@ class TestQuasiIdentifiersAndLattice:
     def test_unknown_column(self):
         lines = self.with_member(0, column="agee")
         assert lines[0] == (
-            "quasi_identifiers.members[0].column: 'agee' is not allowed; did you mean age?; allowed: 'age', 'sex', "
-            "'days_in_hospital_y2', 'days_in_hospital_y3' or 'claims_truncated'"
+            "quasi_identifiers.members[0].column: 'agee' is not a column of members; did you mean age?; columns: age, sex, "
+            "days_in_hospital_y2, days_in_hospital_y3, claims_truncated; `columns` declares others"
         )
 
     def test_hierarchies_that_do_not_fit_their_column(self):

@@ -5,6 +5,7 @@ so that the thresholds are those of a release to known recipients, and about one
 """
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -96,5 +97,6 @@ def write_policy(folder: Path, values: dict[str, Any]) -> Policy:
     """Write a policy as YAML, called after its name, and return it as it is read back."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{values['policy']}.yaml"
-    file.write_text(yaml.safe_dump(values, sort_keys=False))
+    plain = json.loads(json.dumps(values))  # without aliases
+    file.write_text(yaml.safe_dump(plain, sort_keys=False))
     return load_policy(file)

@@ -7,6 +7,7 @@ import duckdb
 import numpy as np
 
 from deid_assets.sources.delivery import ClaimsMap, Delivery, MembersMap, TablesSource, Years
+from deid_assets.sources.derivations import NOTHING, Declared
 from deid_assets.sources.intake import KnownCodes, read_delivery
 from deid_assets.sources.report import IntakeReport
 from deid_assets.store.tables import Table
@@ -67,11 +68,18 @@ def write_tables(folder: Path, members: list[dict[str, str]], claims: list[dict[
     return folder
 
 
-def take_in(folder: Path, source=SOURCE, at_most: float = 1.0, codes: KnownCodes = CODES, store: Path | None = None):
+def take_in(
+    folder: Path,
+    source=SOURCE,
+    at_most: float = 1.0,
+    codes: KnownCodes = CODES,
+    store: Path | None = None,
+    declared: Declared = NOTHING,
+):
     """Read a folder, or several, and return what is in the store afterwards."""
     folders = folder if isinstance(folder, tuple) else (folder,)
     store = store or folders[0].parent / "store" / "delivery.duckdb"
-    report = read_delivery(store, Delivery("test", source.kind, folders), source, at_most, codes)
+    report = read_delivery(store, Delivery("test", source.kind, folders), source, at_most, codes, declared=declared)
     return Taken(report, store)
 
 

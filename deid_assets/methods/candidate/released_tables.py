@@ -1,6 +1,6 @@
 """The candidate: the exact rows to be published, at the chosen generalization, in the Heritage formats."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from deid_assets.methods.population.value_domains import label_joins
@@ -155,6 +155,8 @@ def release_claims(
     pay_delay: TopCode | None,
     dates: Mapping[str, str] = MappingProxyType({}),
     with_claim_id: bool = False,
+    *,
+    numbers: Collection[str],
 ) -> str:
     """SELECT the claims table of the release, in the columns and formats of the Heritage files.
 
@@ -171,6 +173,8 @@ def release_claims(
         Columns of released dates and their released names; they follow the year.
     with_claim_id
         Whether each row begins with its claim_id. It identifies the claim, and is for the restricted store only.
+    numbers
+        The columns that contain whole numbers; columns that are not in `levels` do no harm.
     """
 
     def pseudonym(kind: str, column: str, released: str) -> tuple[str, str]:
@@ -182,7 +186,7 @@ def release_claims(
         pseudonym("vendor", "vendor_id", "Vendor"),
         pseudonym("pcp", "pcp_id", "PCP"),
     ]
-    types = dict.fromkeys(levels, "VARCHAR") | {"length_of_stay": "INTEGER", "days_since_first_claim": "INTEGER"}
+    types = {column: "INTEGER" if column in numbers else "VARCHAR" for column in levels}
     found, label_join = label_joins(domains, levels, types, "c", missing_is_value=False)
     labels = [f"{label} AS {quoted(names[column])}" for label, column in zip(found, levels, strict=True)]
     joins = [*(join for _, join in ids), label_join]

@@ -6,6 +6,7 @@ of a lattice sees the same draws, and the number and order of workers do not mat
 streams with three keys (methods#random-streams).
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -88,24 +89,39 @@ def draw_knowledge(data: LongitudinalData, stream_key: bytes, block: int) -> Kno
     ValueError
         If the key does not have 16 bytes, or if there is no target to draw.
     """
-    generator, targets = start_block(data, stream_key, block)
-    codes = tuple(sampled_codes(generator, known, power, targets) for known, power in zip(data.known, data.power, strict=True))
+    generators, targets = start_block(data, stream_key, block)
+    codes = tuple(
+        sampled_codes(generator, known, power, targets)
+        for generator, known, power in zip(generators, data.known, data.power, strict=True)
+    )
     return Knowledge(targets, codes)
 
 
-def start_block(data: LongitudinalData, stream_key: bytes, block: int) -> tuple[np.random.Generator, np.ndarray]:
-    """Draw a block's targets, (B,) int64; the generator then continues with what is known about them.
+def start_block(data: LongitudinalData, stream_key: bytes, block: int) -> tuple[list[np.random.Generator], np.ndarray]:
+    """Draw a block's targets, (B,) int64, and return the generator of each history, which then samples what is known.
 
-    Parameters and errors are those of `draw_knowledge`.
+    The histories without a stream of their own share the generator that drew the targets, one after another. Parameters and
+    errors are those of `draw_knowledge`.
     """
     if len(stream_key) != 16:
         raise ValueError(f"the key of a stream has 16 bytes, not {len(stream_key)}")
     if len(data.targets) == 0:
         raise ValueError("there is no released member to draw")
+    generator = _generator(stream_key, block)
+    own = [_generator(own_key(stream_key, name), block) for name in data.streams]
+    generators = [generator] * (len(data.known) - len(own)) + own
+    return generators, generator.integers(0, len(data.targets), DRAWS_PER_BLOCK)
+
+
+def _generator(key: bytes, block: int) -> np.random.Generator:
     # The block's number is the highest word of Philox's counter; a block uses far fewer than 2**192 numbers.
-    key = np.frombuffer(stream_key, dtype="<u8").astype(np.uint64)
-    generator = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, block]))
-    return generator, generator.integers(0, len(data.targets), DRAWS_PER_BLOCK)
+    words = np.frombuffer(key, dtype="<u8").astype(np.uint64)
+    return np.random.Generator(np.random.Philox(key=words, counter=[0, 0, 0, block]))
+
+
+def own_key(stream_key: bytes, name: str) -> bytes:
+    """Return the 16-byte key of a history's own random numbers within a stream."""
+    return hashlib.blake2b(name.encode(), key=stream_key, digest_size=16).digest()
 
 
 def draws_of_targets(data: LongitudinalData, stream_key: bytes, draws: int) -> np.ndarray:

@@ -24,12 +24,15 @@ def draw_in_order(targets: SortedTargets, stream_key: bytes, blocks: range) -> t
         turn, of_history = _turns(history.samples, places, small_order, len(blocks))
         turns.append(turn)
         sampling.append(of_history)
-    # A block's random numbers serve one history after another, and within a history one step after another.
+    # The random numbers of a block serve one history after another, and within a history one step after another.
     counts = np.concatenate(sampling, axis=1)
     begin = np.cumsum(counts).reshape(counts.shape) - counts
     uniform = np.empty(int(counts.sum()))
-    for generator, own in zip(generators, np.split(uniform, np.cumsum(counts.sum(axis=1))[:-1]), strict=True):
-        generator.random(out=own)
+    of_histories = np.stack([of_history.sum(axis=1) for of_history in sampling], axis=1)[:, 1:]
+    ends_of = np.cumsum(of_histories).reshape(of_histories.shape)
+    for own, ends_of_block, sizes in zip(generators, ends_of, of_histories, strict=True):
+        for generator, end, size in zip(own, ends_of_block, sizes, strict=True):
+            generator.random(out=uniform[end - size : end])
 
     codes, ends = [], np.cumsum([of_history.shape[1] for of_history in sampling])
     for history, turn, first, end in zip(targets.histories, turns, ends[:-1], ends[1:], strict=True):

@@ -201,6 +201,9 @@ class LongitudinalData:
         here, so that draws do not depend on the order in which a database returned the claims.
     power
         H arrays (n,) int: p_ih of methods#adversary-power; min(p_ih, N_ih) values are sampled.
+    streams
+        Names of the last histories, each of which is sampled with random numbers of its own, so that it changes no draw of the
+        others. Those before share the numbers of a stream, one after another.
 
     Raises
     ------
@@ -215,6 +218,7 @@ class LongitudinalData:
     targets: np.ndarray
     known: tuple[Histories, ...]
     power: tuple[np.ndarray, ...]
+    streams: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("demographics", "targets"):

@@ -1,10 +1,14 @@
 """Map codes to the groups that are released (El Emam et al. 2012, Multimedia Appendix 1, sections 7 to 10; methods#codes)."""
 
+from collections.abc import Sequence
+
 from deid_assets.methods.preparation.eligibility import codes_of_claims
-from deid_assets.store.tables import Query, Table
+from deid_assets.store.tables import Query, Table, quoted
 
 
-def grouped_claims(claims: Table, code_book: Table, charlson_bands: str, pay_delay_top_code: int | None) -> Query:
+def grouped_claims(
+    claims: Table, code_book: Table, charlson_bands: str, pay_delay_top_code: int | None, declared: Sequence[str] = ()
+) -> Query:
     """SELECT claims with codes replaced by groups, with Charlson band, and with pay delay top-coded.
 
     The condition group is that of the first-listed diagnosis. A stay of 0 days, with admission and discharge on the same
@@ -21,7 +25,10 @@ def grouped_claims(claims: Table, code_book: Table, charlson_bands: str, pay_del
         a diagnosis cannot be read.
     pay_delay_top_code
         Days; larger values are set to it. None changes nothing.
+    declared
+        Columns that the policy declares; they stay as they are.
     """
+    others = "".join(f", claims.{quoted(column)}" for column in declared)
     sql = f"""
         WITH book AS (SELECT kind, code, group_name FROM {code_book.sql}),
              charlson AS ({charlson_bands})
@@ -34,7 +41,7 @@ def grouped_claims(claims: Table, code_book: Table, charlson_bands: str, pay_del
             CASE WHEN claims.unreadable_diagnoses = 0 THEN coalesce(charlson.charlson, '0') END AS charlson,
             CASE WHEN claims.length_of_stay = 0 THEN 1 ELSE claims.length_of_stay END AS length_of_stay,
             CASE WHEN claims.pay_delay > ? THEN ? ELSE claims.pay_delay END::INTEGER AS pay_delay,
-            claims.days_since_first_claim
+            claims.days_since_first_claim{others}
         FROM {claims.sql} AS claims
         LEFT JOIN book AS specialty ON specialty.kind = 'specialty' AND specialty.code = claims.specialty
         LEFT JOIN book AS place ON place.kind = 'place' AND place.code = claims.place
@@ -46,7 +53,12 @@ def grouped_claims(claims: Table, code_book: Table, charlson_bands: str, pay_del
 
 
 def member_profiles(
-    members: Table, sample: str, claims: Table, truncated_flags: str, days_in_hospital_top_code: int | None
+    members: Table,
+    sample: str,
+    claims: Table,
+    truncated_flags: str,
+    days_in_hospital_top_code: int | None,
+    declared: Sequence[str] = (),
 ) -> Query:
     """SELECT the member-level quasi-identifiers of the whole delivered population.
 
@@ -65,7 +77,10 @@ def member_profiles(
         A SELECT of member_id, claims_truncated for members with truncated claims.
     days_in_hospital_top_code
         Days; larger values are set to it. None changes nothing.
+    declared
+        Columns that the policy declares; they stay as they are.
     """
+    others = "".join(f" members.{quoted(column)}," for column in declared)
     sql = f"""
         WITH claim_counts AS (SELECT member_id, count(*) AS claims FROM {claims.sql} GROUP BY member_id),
              truncated AS ({truncated_flags})
@@ -78,7 +93,7 @@ def member_profiles(
             CASE WHEN members.days_in_hospital_y3 > $1 THEN $1 ELSE members.days_in_hospital_y3 END::INTEGER
                 AS days_in_hospital_y3,
             CASE WHEN members.days_in_hospital_y2 IS NULL AND members.days_in_hospital_y3 IS NULL THEN NULL
-                 ELSE coalesce(truncated.claims_truncated, 0) END::INTEGER AS claims_truncated,
+                 ELSE coalesce(truncated.claims_truncated, 0) END::INTEGER AS claims_truncated,{others}
             coalesce(claim_counts.claims, 0) AS claims,
             members.member_id IN ({sample}) AS released
         FROM {members.sql} AS members

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deid_assets.errors import PolicyError
+from deid_assets.methods.preparation.eligibility import UNREADABLE
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST, clopper_pearson_upper_bound, confidence_of_try
 from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
 from deid_assets.policy.base import ReleasePolicy
@@ -21,8 +22,19 @@ from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.dates import date_problems
 from deid_assets.policy.rules.limits import limit_problems
 from deid_assets.policy.sections.counts import count_noise_problems, count_table_problems
-from deid_assets.policy.sections.longitudinal import DAYS, OTHER_RELEASE_COLUMNS, AnyQuasiIdentifier, AttackGate, Statistic
+from deid_assets.policy.sections.longitudinal import (
+    CLAIM_COLUMNS,
+    DATE_COLUMNS,
+    DAYS,
+    MEMBER_COLUMNS,
+    OTHER_RELEASE_COLUMNS,
+    AnyQuasiIdentifier,
+    AttackGate,
+    Statistic,
+)
 from deid_assets.policy.sections.number_of_claims import number_of_claims_problems
+from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS
+from deid_assets.sources.delivery import MEMBER_COLUMNS as DELIVERED_MEMBER_COLUMNS
 
 COLUMN_RANGES = {
     "age": (0, 120),
@@ -35,6 +47,15 @@ COLUMN_RANGES = {
 
 COLUMN_VALUES = {"sex": ("F", "M")}
 """Text columns whose values are known in advance."""
+
+OWN_COLUMNS = frozenset(
+    (
+        *MEMBER_COLUMNS, *CLAIM_COLUMNS, *DATE_COLUMNS, *DELIVERED_MEMBER_COLUMNS, *DELIVERED_CLAIM_COLUMNS, "charlson",
+        "claims", "released", "member_number", "service_day", "row_key", "rowid", "fate", "score", "further_diagnoses",
+        *UNREADABLE.values(),
+    )
+)  # fmt: skip
+"""Reserved names: columns of members and claims in any stage; a declared column of this name would be mistaken for one."""
 
 LATTICE_COLUMNS = (
     "node", "height", "loss", "flagged", "draws", "share", "lower", "upper", "decision", "reached", "inferred_from",
@@ -67,8 +88,9 @@ Rule = Callable[[Policy], Iterator[Problem]]
 
 
 def problems(policy: Policy) -> tuple[Problem, ...]:
-    """Return every problem of a policy, in the order of the rules."""
-    return tuple(problem for rule in RULES for problem in rule(policy))
+    """Return every problem of a policy, in the order of the rules; the others apply to columns that are known."""
+    unknown = (*_declared_columns(policy), *_known_columns(policy))
+    return unknown or tuple(problem for rule in RULES for problem in rule(policy))
 
 
 def check_vacuous(policy: Policy, alpha: float) -> None:
@@ -290,6 +312,45 @@ def _too_few(statistic: Statistic) -> str:
     return "no release could pass" if statistic == "upper_bound" else "an unsafe release could pass by chance"
 
 
+def _known_columns(policy: Policy) -> Iterator[Problem]:
+    """A column that nobody knows cannot be read; one that is declared and not released would be read for nothing."""
+    for table, known in (("members", MEMBER_COLUMNS), ("claims", (*CLAIM_COLUMNS, *DATE_COLUMNS))):
+        declared = getattr(policy.columns, table)
+        allowed = (*known, *declared)
+        listed = [qi.column for qi in getattr(policy.quasi_identifiers, table)]
+        for number, name in enumerate(listed):
+            if name not in allowed:
+                yield Problem(
+                    ("quasi_identifiers", table, number, "column"),
+                    f"'{name}' is not a column of {table}{did_you_mean(name, allowed)}; columns: {', '.join(allowed)}; "
+                    "`columns` declares others",
+                )
+        for name in declared:
+            if name not in listed:
+                yield Problem(
+                    ("columns", table, name),
+                    f"is declared, but is no quasi-identifier: list it in quasi_identifiers.{table}, or remove it",
+                )
+
+
+def _declared_columns(policy: Policy) -> Iterator[Problem]:
+    """A declared column must not be mistaken for one of the store, and its source must have cells of its own."""
+    for table, other in (("members", policy.columns.claims), ("claims", policy.columns.members)):
+        for name in getattr(policy.columns, table):
+            if name in OWN_COLUMNS or name.startswith("h_") or name in other:
+                yield Problem(("columns", table, name), f"the store already has a column {name}; choose another name")
+    if policy.columns.claims and policy.source.kind == "desynpuf":
+        yield Problem(
+            ("columns", "claims"),
+            "the three kinds of DE-SynPUF claims have no further column in common; declare columns of members, or read the "
+            "files as tables",
+        )
+    of_claims = [name for name, made in policy.columns.declared.members.items() if made.table == "claims" and made.cells]
+    if policy.source.kind == "desynpuf" or (policy.source.kind == "tables" and policy.source.claims is None):
+        for name in of_claims:
+            yield Problem(("columns", "members", name), "this source has no table of claims with the column that it reads")
+
+
 def _known_hierarchies(policy: Policy) -> Iterator[Problem]:
     """A quasi-identifier without a hierarchy would be published without being judged."""
     for path, listed in _listed(policy):
@@ -307,13 +368,16 @@ def _fitting_hierarchies(policy: Policy) -> Iterator[Problem]:
         spec = policy.hierarchies.get(listed.hierarchy)
         if spec is None:
             continue
+        declared = policy.columns.all.get(listed.column)
+        limits = COLUMN_RANGES.get(listed.column) if declared is None else declared.limits
+        values = COLUMN_VALUES.get(listed.column) if declared is None else declared.values
         message = None
         if isinstance(spec, DatesSpec):
             message = f"column {listed.column} contains no dates"
         elif isinstance(spec, IntervalsSpec):
-            message = _interval_misfit(listed.column, spec)
-        elif listed.column in COLUMN_VALUES:
-            message = _value_misfit(listed.column, policy.hierarchy(listed.hierarchy))
+            message = _interval_misfit(listed.column, spec, limits)
+        elif values is not None:
+            message = _value_misfit(listed.column, policy.hierarchy(listed.hierarchy), values)
         if message:
             yield Problem((*path, "hierarchy"), message)
 
@@ -331,10 +395,10 @@ def _blanks_of_claims(policy: Policy) -> Iterator[Problem]:
             )
 
 
-def _interval_misfit(column: str, spec: IntervalsSpec) -> str | None:
-    if column not in COLUMN_RANGES:
+def _interval_misfit(column: str, spec: IntervalsSpec, limits: tuple[int, int | None] | None) -> str | None:
+    if limits is None:
         return f"column {column} contains text; intervals are for whole numbers"
-    smallest, largest = COLUMN_RANGES[column]
+    smallest, largest = limits
     below = spec.from_ - smallest
     if below > 0:
         return f"hierarchy of {column} begins at {spec.from_} and skips {below} values that the column may contain"
@@ -344,9 +408,9 @@ def _interval_misfit(column: str, spec: IntervalsSpec) -> str | None:
     return None
 
 
-def _value_misfit(column: str, hierarchy: Hierarchy) -> str | None:
+def _value_misfit(column: str, hierarchy: Hierarchy, values: Sequence[str]) -> str | None:
     covered = hierarchy.rule.all_values()
-    skipped = [value for value in COLUMN_VALUES[column] if covered is not None and value not in covered]
+    skipped = [value for value in values if covered is not None and value not in covered]
     return f"hierarchy has no class for {', '.join(skipped)}, which column {column} may contain" if skipped else None
 
 
@@ -396,6 +460,8 @@ def _lattice(policy: Policy) -> Iterator[Problem]:
                     f"{column} is not a quasi-identifier of this policy: columns that are not published cannot be "
                     f"generalized; quasi-identifiers: {', '.join(columns)}",
                 )
+            elif column in DATE_COLUMNS:
+                yield Problem(path, f"{column} has the precision that section dates gives it, at every node")
             elif column in moved:
                 yield Problem(
                     path,

@@ -234,7 +234,7 @@ def listed_values_problems(section: PeopleCounts | RecordCounts, attributes: tup
 
 def count_table_problems(policy: "Policy") -> Iterator[tuple[Path, str]]:
     """Yield the problems of the tables, as path and message."""
-    section, known = policy.counts, policy.quasi_identifiers.member_columns
+    section, known = policy.counts, policy.member_columns
     yield from table_problems(section)
     for column, level in (section.characteristics or {}).items():
         path: Path = ("counts", "characteristics", column)

@@ -39,6 +39,9 @@ DAYS = ("days_in_hospital_y2", "days_in_hospital_y3")
 DATE_COLUMNS: tuple[str, ...] = get_args(DateColumn)
 """What an adversary may know about the dates of claims if a policy releases dates."""
 
+NUMBERS = ("age", *DAYS, "claims_truncated", "length_of_stay", "days_since_first_claim")
+"""Columns that contain whole numbers; the others contain text."""
+
 PSEUDONYM_COLUMNS = ("MemberID", "ProviderID", "Vendor", "PCP")
 PASSED_ON_COLUMNS: tuple[str, ...] = get_args(PassedOnColumn)
 """Claim columns that are published without a hierarchy, and judged by what they disclose beside the others."""
@@ -368,13 +371,15 @@ class QuasiIdentifier(Section):
 class MemberQuasiIdentifier(QuasiIdentifier):
     """A quasi-identifier of members (level 1)."""
 
-    column: MemberColumn = Field(description="column of the members")
+    column: Name = Field(description=f"column of the members: {', '.join(MEMBER_COLUMNS)}, or one that `columns` declares")
 
 
 class ClaimQuasiIdentifier(QuasiIdentifier):
     """A quasi-identifier of claims (level 2)."""
 
-    column: Literal[ClaimColumn, DateColumn] = Field(description="column of the claims")
+    column: Name = Field(
+        description=f"column of the claims: {', '.join((*CLAIM_COLUMNS, *DATE_COLUMNS))}, or one that `columns` declares"
+    )
 
 
 AnyQuasiIdentifier = MemberQuasiIdentifier | ClaimQuasiIdentifier
@@ -393,23 +398,12 @@ class QuasiIdentifiers(Section):
         """Quasi-identifiers of members, then those of claims."""
         return (*self.members, *self.claims)
 
-    @property
-    def member_columns(self) -> tuple[str, ...]:
-        """Member columns in an order independent of the policy, because draws are made column by column."""
-        return tuple(sorted((qi.column for qi in self.members), key=MEMBER_COLUMNS.index))
-
-    @property
-    def claim_names(self) -> dict[str, str]:
-        """Claim columns in a fixed order, as above, and their names in the release."""
-        order = (*CLAIM_COLUMNS, *DATE_COLUMNS).index
-        return {qi.column: qi.release_as for qi in sorted(self.claims, key=lambda qi: order(qi.column))}
-
 
 class Dimension(Section):
     """A dimension of the lattice: columns that change level together."""
 
     name: Name = Field(description="name of the dimension")
-    columns: tuple[Literal[MemberColumn, ClaimColumn], ...] = Field(min_length=1, description="its columns")
+    columns: tuple[Name, ...] = Field(min_length=1, description="its columns")
 
 
 class Adversary(Section):

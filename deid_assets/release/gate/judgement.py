@@ -86,8 +86,8 @@ def consistency_refusals(
 
     Otherwise the risk would be measured on rows other than the published ones.
     """
-    claim_names = policy.quasi_identifiers.claim_names
-    member_columns = policy.quasi_identifiers.member_columns
+    claim_names = policy.claim_names
+    member_columns = policy.member_columns
     own = f"""
         SELECT x.pseudonym FROM {profiles.sql} JOIN {crosswalk.sql} AS x
           ON x.kind = 'member' AND x.original_id = member_id
@@ -275,8 +275,8 @@ def cross_check_refusals(
     commitment: str,
 ) -> tuple[list[Refusal], Measurement]:
     """Count some draws of the gate's stream with DuckDB on the staged rows, and compare both readings draw by draw."""
-    member_columns = policy.quasi_identifiers.member_columns
-    claim_names = policy.quasi_identifiers.claim_names
+    member_columns = policy.member_columns
+    claim_names = policy.claim_names
     population = _population(
         policy, member_columns, claim_names, levels, staged, staged_profiles, profiles, held, domains, crosswalk
     )

@@ -108,6 +108,10 @@ def _delivered(policy: Mapping[str, Any], asset: str, column: str) -> tuple[str,
         return tuple(one["column"] for one in listed if one["release_as"] == column)
     if table not in TABLES:
         return ()
+    declared = policy.get("columns", {}).get(table, {}).get(column)
+    if declared is not None:
+        of = "claims" if declared["kind"].endswith("_of_claims") else table
+        return tuple(f"{of}.{declared[key]}" for key in ("from", "until") if key in declared)
     described = policy["source"].get(table)
     if described is None:  # read by an adapter that knows the columns of its format
         return (f"{table}.{column}",)

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deid_assets.errors import DeliveryError
+from deid_assets.sources.synthetic import further as further_columns
 from deid_assets.sources.synthetic.claims import Claims, Providers, draw_claims
 from deid_assets.sources.synthetic.members import YEAR_STARTS, Members, birth_dates, draw_members
 from deid_assets.sources.synthetic.tables import SEXES, Tables, tables
@@ -67,7 +68,7 @@ class SyntheticDelivery:
 
 
 def write_delivery(
-    folder: Path, members: int, seed: int, progress: Callable[[int, int], None] | None = None
+    folder: Path, members: int, seed: int, progress: Callable[[int, int], None] | None = None, further: bool = False
 ) -> SyntheticDelivery:
     """Write a synthetic delivery: `members.parquet` and `claims.parquet`.
 
@@ -84,6 +85,8 @@ def write_delivery(
         0 to 2**64 - 1. Anyone who knows it can reproduce the delivery.
     progress
         Called after every block with the number of members written and their total.
+    further
+        Whether members and claims have the columns of `further`, for a policy that declares columns. All others stay the same.
 
     Returns
     -------
@@ -109,16 +112,24 @@ def write_delivery(
     folder.mkdir(parents=True, exist_ok=True)
     claims = 0
     with (
-        _written_at_the_end(folder / MEMBERS_FILE, _MEMBER_SCHEMA) as member_writer,
-        _written_at_the_end(folder / CLAIMS_FILE, _CLAIM_SCHEMA) as claim_writer,
+        _written_at_the_end(
+            folder / MEMBERS_FILE, _schema(_MEMBER_SCHEMA, further_columns.MEMBER_FIELDS, further)
+        ) as member_writer,
+        _written_at_the_end(
+            folder / CLAIMS_FILE, _schema(_CLAIM_SCHEMA, further_columns.CLAIM_FIELDS, further)
+        ) as claim_writer,
     ):
-        for done, member_rows, claim_rows in _blocks(members, seed):
+        for done, member_rows, claim_rows in _blocks(members, seed, further):
             member_writer.write_table(member_rows)
             claim_writer.write_table(claim_rows)
             claims += claim_rows.num_rows
             if progress:
                 progress(done, members)
     return SyntheticDelivery(folder, members, claims, seed)
+
+
+def _schema(own: pa.Schema, fields: tuple[pa.Field, ...], further: bool) -> pa.Schema:
+    return pa.schema([*own, *fields]) if further else own
 
 
 @contextlib.contextmanager
@@ -146,7 +157,7 @@ def _written_at_the_end(file: Path, schema: pa.Schema) -> Iterator[pq.ParquetWri
         unfinished.unlink(missing_ok=True)
 
 
-def _blocks(members: int, seed: int) -> Iterator[tuple[int, pa.Table, pa.Table]]:
+def _blocks(members: int, seed: int, further: bool) -> Iterator[tuple[int, pa.Table, pa.Table]]:
     """Yield for each block: the number of members so far, its members, its claims."""
     lookups = tables()
     providers = Providers.of(members, lookups)
@@ -157,12 +168,22 @@ def _blocks(members: int, seed: int) -> Iterator[tuple[int, pa.Table, pa.Table]]
         claims = draw_claims(random, drawn, providers, lookups)
         births = birth_dates(random, drawn, _first_service(claims, len(drawn.age)))
         names = pa.array([f"M{number:09d}" for number in range(first + 1, first + 1 + len(drawn.age))])
-        yield (
-            first + len(drawn.age),
-            _member_rows(drawn, claims.days_in_hospital, births, names),
-            _claim_rows(claims, first_claim, names, lookups),
-        )
+        member_rows = _member_rows(drawn, claims.days_in_hospital, births, names)
+        claim_rows = _claim_rows(claims, first_claim, names, lookups)
+        if further:
+            own = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 1, block]))
+            of_members = further_columns.of_members(own, len(drawn.age))
+            of_claims = further_columns.of_claims(own, claims.length_of_stay >= 0)
+            member_rows = _with(member_rows, further_columns.MEMBER_FIELDS, of_members)
+            claim_rows = _with(claim_rows, further_columns.CLAIM_FIELDS, of_claims)
+        yield first + len(drawn.age), member_rows, claim_rows
         first_claim += len(claims.member)
+
+
+def _with(rows: pa.Table, fields: tuple[pa.Field, ...], columns: list[pa.Array]) -> pa.Table:
+    for field, column in zip(fields, columns, strict=True):
+        rows = rows.append_column(field, column)
+    return rows
 
 
 def _first_service(claims: Claims, members: int) -> np.ndarray:

@@ -8,6 +8,7 @@ from deid_assets_tests.assets.small_release import (
     CLAIM_NAMES,
     LISTED,
     MEMBER_COLUMNS,
+    NUMBERS,
     YEARS,
     label,
     random_rows,
@@ -107,7 +108,7 @@ def test_the_order_of_the_rows_tells_nothing_of_the_order_of_the_delivery(store)
         sql = released_tables.release_claims(
             f"SELECT * REPLACE (1 AS year, 5 AS pay_delay) FROM {rows.held.sql}",
             rows.profiles, rows.suppressed, rows.crosswalk, rows.domains,
-            dict.fromkeys(CLAIM_NAMES, 0), CLAIM_NAMES, None,
+            dict.fromkeys(CLAIM_NAMES, 0), CLAIM_NAMES, None, numbers=NUMBERS,
         )  # fmt: skip
         found.append(store.rows(sql))
     assert found[0] == found[1]
@@ -119,6 +120,7 @@ def test_a_blanked_provider_is_blank_and_its_claim_stays(store):
         f"SELECT * REPLACE (NULL::VARCHAR AS provider_id, NULL::VARCHAR AS pcp_id, NULL::INTEGER AS pay_delay)"
         f" FROM {made.held.sql}",
         made.profiles, made.suppressed, made.crosswalk, made.domains, dict.fromkeys(CLAIM_NAMES, 0), CLAIM_NAMES, None,
+        numbers=NUMBERS,
     )  # fmt: skip
     rows = store.rows(sql)
     assert len(rows) == sum(claim[3] and made.members[claim[0]][5] for claim in made.claims)
@@ -132,5 +134,6 @@ def test_an_identifier_is_looked_up_under_its_own_kind(store):
     sql = released_tables.release_claims(
         f"SELECT * REPLACE ('pcp' AS vendor_id) FROM {made.held.sql}",
         made.profiles, made.suppressed, made.crosswalk, made.domains, dict.fromkeys(CLAIM_NAMES, 0), CLAIM_NAMES, None,
+        numbers=NUMBERS,
     )  # fmt: skip
     assert {row[2:4] for row in store.rows(sql)} == {(4 * 10**14, 3 * 10**14)}

@@ -160,9 +160,10 @@ def test_a_computation_goes_on_on_the_other_engine():
     st.integers(0, 2**32 - 1),
     st.sampled_from([7, 99, 300, 70_000]),
     st.integers(1, 4),
+    st.sampled_from([(), ("claims.a",), ("claims.a", "claims.b")]),
 )
 @settings(max_examples=examples.of(100), deadline=None)
-def test_equal_draws_in_equal_order(sizes, seed, values, blocks):
+def test_equal_draws_in_equal_order(sizes, seed, values, blocks, streams):
     """Codes of one, two and four bytes; whoever holds or is asked nothing; the draws of the stream, and no others."""
     generator = np.random.default_rng(seed)
     counts, powers = (np.array(column) for column in zip(*sizes, strict=True))
@@ -171,7 +172,7 @@ def test_equal_draws_in_equal_order(sizes, seed, values, blocks):
     nothing = Histories.of([[]] * len(sizes))
     data = LongitudinalData(
         np.zeros((len(sizes), 0), int), (), (known,) * 3 + (nothing,), (every,) * 4, np.arange(len(sizes)),
-        (known,) * 3 + (nothing,), (powers, np.minimum(powers, 1), powers * 0, powers),
+        (known,) * 3 + (nothing,), (powers, np.minimum(powers, 1), powers * 0, powers), streams,
     )  # fmt: skip
     targets = SortedTargets(data, generator.permutation(len(sizes)))
     first = int(generator.integers(0, 1000))

@@ -12,7 +12,7 @@ from scipy import stats
 
 from deid_assets.methods.kernel.claim_sampling import sample_positions
 from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK, draw_knowledge
-from deid_assets_tests.methods.cases import KEY, OTHER_KEY, cases, data_of, flat, toy_people
+from deid_assets_tests.methods.cases import KEY, OTHER_KEY, Person, cases, data_of, flat, toy_people
 
 
 def toy():
@@ -42,6 +42,27 @@ def test_draws_do_not_depend_on_the_order_of_a_members_claims():
     one = draw_knowledge(toy(), KEY, 0)
     other = draw_knowledge(data_of(shuffled, (flat(2),), (flat(3), flat(3))), KEY, 0)
     assert all(np.array_equal(a, b) for a, b in zip(one.codes, other.codes, strict=True))
+
+
+def with_streams(*names: str):
+    """The toy with a third history, of which the last ones have streams of these names."""
+    people = [
+        Person(one.demographics, (*one.known, one.known[0]), (*one.held, one.held[0]), (*one.power, 2)) for one in toy_people()
+    ]
+    return replace(data_of(people, (flat(2),), (flat(3), flat(3), flat(3))), streams=names)
+
+
+def test_a_history_with_a_stream_of_its_own_changes_no_draw_of_the_others():
+    plain, further, renamed = (
+        draw_knowledge(toy(), KEY, 0),
+        *(draw_knowledge(with_streams(name), KEY, 0) for name in ("claims.paid", "claims.plan")),
+    )
+    assert np.array_equal(plain.targets, further.targets)
+    assert all(np.array_equal(a, b) for a, b in zip(plain.codes, further.codes, strict=False))
+    assert not np.array_equal(further.codes[2], further.codes[0]), "it has random numbers of its own"
+    assert not np.array_equal(further.codes[2], renamed.codes[2]), "by its name"
+    two = draw_knowledge(with_streams("claims.other", "claims.paid"), KEY, 0)
+    assert np.array_equal(two.codes[2], further.codes[2]), "whatever else there is"
 
 
 def test_the_stream_is_pinned():

@@ -1,0 +1,317 @@
+"""Columns that a policy declares: what a delivery has beyond the columns that every policy knows, and how each is made.
+
+A declared column is a quasi-identifier like any other: it has a hierarchy, may be a dimension of the lattice, and is measured,
+attacked and released as the policy's other columns are. Nothing else in the product names it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
+
+from deid_assets.policy.files import read_rows
+from deid_assets.policy.sections.longitudinal import Name, Said, Section
+from deid_assets.sources import derivations
+from deid_assets.sources.delivery import DateFormat
+from deid_assets.sources.derivations import Cell, Declared, Derivation
+
+LARGEST = 1_000_000
+"""Largest whole number of a declared column: that of interval hierarchies."""
+
+Table = Literal["members", "claims"]
+Whole = Annotated[int, Field(ge=0, le=LARGEST)]
+Multiple = Annotated[int, Field(ge=1, le=LARGEST)]
+Theirs = Annotated[str, Field(min_length=1, max_length=300)]
+
+
+class DeclaredColumn(Section, ABC):
+    """What all kinds share."""
+
+    meaning: Said = Field(description="what the column means, for the data dictionary of the release")
+
+    @abstractmethod
+    def made(self, table: Table) -> Derivation:
+        """How the column of a table is made."""
+
+    @property
+    def limits(self) -> tuple[int, int | None] | None:
+        """Smallest and largest whole number that the column may contain; None: it contains text."""
+        return None
+
+    @property
+    def values(self) -> tuple[str, ...] | None:
+        """The only texts that the column may contain; None: any, or it contains numbers."""
+        return None
+
+
+class DeliveredText(DeclaredColumn):
+    """Text as delivered, or translated."""
+
+    kind: Literal["text"]
+    from_: Theirs = Field(alias="from", description="name of the column in the delivery")
+    translated: dict[Said, Said] = Field(
+        {},
+        description="delivered value -> value; with any, a row with another value is quarantined. None: every text is a value",
+    )
+
+    def made(self, table: Table) -> Derivation:
+        """As declared."""
+        return derivations.delivered_text(table, self.from_, self.translated)
+
+    @property
+    def values(self) -> tuple[str, ...] | None:
+        """The translated values."""
+        return tuple(dict.fromkeys(self.translated.values())) or None
+
+
+class DeliveredInteger(DeclaredColumn):
+    """A whole number as delivered."""
+
+    kind: Literal["integer"]
+    from_: Theirs = Field(alias="from", description="name of the column in the delivery")
+    at_least: Whole = Field(0, description="smallest value; a row with a smaller one is quarantined")
+    at_most: Whole = Field(LARGEST, description="largest value; a row with a larger one is quarantined")
+
+    def made(self, table: Table) -> Derivation:
+        """As declared."""
+        return derivations.delivered_integer(table, self.from_, self.at_least, self.at_most)
+
+    @property
+    def limits(self) -> tuple[int, int | None]:
+        """As declared."""
+        return self.at_least, self.at_most
+
+
+class Grouped(DeclaredColumn):
+    """The group of a code, by a table of codes."""
+
+    kind: Literal["group"]
+    from_: Theirs = Field(alias="from", description="name of the column of codes in the delivery")
+    file: Said = Field(description="path of the table, below the policy's folder: one row per code, `code;group`, no header")
+    others: Said | None = Field(
+        None, description="group of codes that the table lacks; null: a row with such a code is quarantined"
+    )
+    _rows: tuple[tuple[str, ...], ...] = PrivateAttr(())
+    _digest: str = PrivateAttr("")
+
+    @model_validator(mode="after")
+    def _read(self, info: ValidationInfo) -> "Grouped":
+        if not self._rows:  # a section that was already read may become part of another policy
+            self._rows, self._digest = read_rows(info.context, self.file)
+        if len(self._rows[0]) != 2:
+            raise ValueError(f"file {self.file} has {len(self._rows[0])} columns; a table of codes has two, `code;group`")
+        if len({code for code, _ in self._rows}) < len(self._rows):
+            raise ValueError(f"file {self.file} has a code twice: each has one group")
+        return self
+
+    @property
+    def groups(self) -> Mapping[str, str]:
+        """Code -> group."""
+        return dict(row for row in self._rows if len(row) == 2)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the table."""
+        return self._digest
+
+    def made(self, table: Table) -> Derivation:
+        """As declared."""
+        return derivations.grouped(table, self.from_, self.groups, self.others)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The groups."""
+        return tuple(dict.fromkeys((*self.groups.values(), *(() if self.others is None else (self.others,)))))
+
+
+class Zip3(DeclaredColumn):
+    """The first three digits of a ZIP code, as Safe Harbor lets them stand."""
+
+    kind: Literal["zip3"]
+    from_: Theirs = Field(alias="from", description="name of the column of ZIP codes, of five digits or ZIP+4, in the delivery")
+
+    def made(self, table: Table) -> Derivation:
+        """As declared."""
+        return derivations.zip3(table, self.from_)
+
+
+class Bins(DeclaredColumn):
+    """The bin of an amount, by its smallest number."""
+
+    kind: Literal["bins"]
+    from_: Theirs = Field(alias="from", description="name of the column of numbers in the delivery")
+    starts: tuple[Whole, ...] = Field(
+        min_length=2,
+        description="smallest number of each bin, ascending; the last bin is open. A row with a smaller number than the first "
+        "is quarantined",
+    )
+
+    @model_validator(mode="after")
+    def _ascending(self) -> "Bins":
+        if list(self.starts) != sorted(set(self.starts)):
+            raise ValueError("starts must ascend, each once")
+        return self
+
+    def made(self, table: Table) -> Derivation:
+        """As declared."""
+        return derivations.bins(table, self.from_, self.starts)
+
+    @property
+    def limits(self) -> tuple[int, int | None]:
+        """The first and the last bin."""
+        return self.starts[0], self.starts[-1]
+
+
+class _Rounding(DeclaredColumn, ABC):
+    from_: Theirs = Field(alias="from", description="name of the column of numbers in the delivery")
+    to: Multiple = Field(description="amounts are rounded down to a multiple of it")
+    at_most: Whole = Field(description="largest value, a multiple of `to`: it stands for itself and all above")
+
+    @model_validator(mode="after")
+    def _is_a_multiple(self) -> "_Rounding":
+        if self.at_most % self.to:
+            raise ValueError(f"at_most must be a multiple of {self.to}")
+        return self
+
+    @property
+    def limits(self) -> tuple[int, int | None]:
+        """From 0 to the largest value."""
+        return 0, self.at_most
+
+
+class Rounded(_Rounding):
+    """An amount, rounded down and top-coded."""
+
+    kind: Literal["rounded"]
+
+    def made(self, table: Table) -> Derivation:
+        """As declared."""
+        return derivations.rounded(table, self.from_, self.to, self.at_most)
+
+
+class DaysBetween(DeclaredColumn):
+    """Days from one delivered date to another."""
+
+    kind: Literal["days_between"]
+    from_: Theirs = Field(alias="from", description="name of the column with the first date in the delivery")
+    until: Theirs = Field(description="name of the column with the last date in the delivery")
+    date_format: DateFormat = Field("%Y-%m-%d", description="format of dates that are text or whole numbers")
+
+    def made(self, table: Table) -> Derivation:
+        """As declared."""
+        first, last = (Cell(column, "date", (self.date_format,)) for column in (self.from_, self.until))
+        return derivations.days_between(table, first, last)
+
+    @property
+    def limits(self) -> tuple[int, int | None]:
+        """From 0 days."""
+        return 0, None
+
+
+class AgeAt(DeclaredColumn):
+    """Completed years of a member on a day."""
+
+    kind: Literal["age_at"]
+    from_: Theirs = Field(alias="from", description="name of the column of dates of birth in the delivery")
+    day: Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")] = Field(description="the day, such as 2011-01-01")
+    date_format: DateFormat = Field("%Y-%m-%d", description="format of dates that are text or whole numbers")
+
+    def made(self, table: Table) -> Derivation:
+        """As declared."""
+        return derivations.age_at(Cell(self.from_, "date", (self.date_format,)), self.day)
+
+    @property
+    def limits(self) -> tuple[int, int | None]:
+        """An age."""
+        return 0, 120
+
+
+class DaysSinceFirst(DeclaredColumn):
+    """Days of a claim since the member's first one with a date."""
+
+    kind: Literal["days_since_first"]
+    from_: Theirs = Field(alias="from", description="name of the column of dates in the delivery")
+    per: Literal["member", "member_year"] = Field("member", description="since the first claim of all, or of the same year")
+    date_format: DateFormat = Field("%Y-%m-%d", description="format of dates that are text or whole numbers")
+
+    def made(self, table: Table) -> Derivation:
+        """As declared."""
+        return derivations.days_since_first(Cell(self.from_, "date", (self.date_format,)), self.per)
+
+    @property
+    def limits(self) -> tuple[int, int | None]:
+        """From 0 days."""
+        return 0, None
+
+
+class CountOfClaims(DeclaredColumn):
+    """How many claims a member has."""
+
+    kind: Literal["count_of_claims"]
+
+    def made(self, table: Table) -> Derivation:
+        """As declared."""
+        return derivations.count_of_claims()
+
+    @property
+    def limits(self) -> tuple[int, int | None]:
+        """From 0 claims."""
+        return 0, None
+
+
+class SumOfClaims(_Rounding):
+    """A sum over the claims of a member, rounded down and top-coded."""
+
+    kind: Literal["sum_of_claims"]
+
+    def made(self, table: Table) -> Derivation:
+        """As declared."""
+        return derivations.sum_of_claims(self.from_, self.to, self.at_most)
+
+
+class AnyOfClaims(DeclaredColumn):
+    """Whether any claim of a member has one of some values."""
+
+    kind: Literal["any_of_claims"]
+    from_: Theirs = Field(alias="from", description="name of the column of claims in the delivery")
+    with_values: tuple[Said, ...] = Field(min_length=1, description="the values; a member with any of them has 'yes'")
+
+    def made(self, table: Table) -> Derivation:
+        """As declared."""
+        return derivations.any_of_claims(self.from_, self.with_values)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """What it contains."""
+        return ("no", "yes")
+
+
+_OfEither = DeliveredText | DeliveredInteger | Grouped | Zip3 | Bins | Rounded | DaysBetween
+OfMembers = Annotated[_OfEither | AgeAt | CountOfClaims | SumOfClaims | AnyOfClaims, Field(discriminator="kind")]
+OfClaims = Annotated[_OfEither | DaysSinceFirst, Field(discriminator="kind")]
+
+
+class DeclaredColumns(Section):
+    """Columns that the policy declares, by table and name."""
+
+    members: dict[Name, OfMembers] = Field({}, description="columns of members")
+    claims: dict[Name, OfClaims] = Field({}, description="columns of claims")
+
+    @property
+    def all(self) -> dict[str, DeclaredColumn]:
+        """Those of both tables; no name is in both."""
+        return {**self.members, **self.claims}
+
+    @property
+    def declared(self) -> Declared:
+        """How each is made."""
+        return Declared(
+            {name: column.made("members") for name, column in sorted(self.members.items())},
+            {name: column.made("claims") for name, column in sorted(self.claims.items())},
+        )
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Names of those that contain whole numbers."""
+        return tuple(name for name, column in self.all.items() if column.limits is not None)

@@ -1,0 +1,271 @@
+"""How a declared column is made of the cells of a delivery: a function for each kind, from delivered columns to SQL.
+
+A policy declares columns beyond those that every delivery has (`policy/sections/columns.py`). Each is derived while a
+delivery is read, from cells that are converted to a type first. A cell that cannot be converted, or a value that the
+declaration does not allow, quarantines its row under a rule; nothing is guessed.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from deid_assets.reference.zip3 import SUPPRESSED, kept_prefixes
+from deid_assets.store.tables import literal, quoted
+
+Kind = Literal["text", "integer", "decimal", "date"]
+ISO = ("%Y-%m-%d",)
+RAW = "given_"
+"""Beginning of the name of a delivered column that has no canonical name."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A delivered column, read as one type.
+
+    Attributes
+    ----------
+    column
+        Its name in the delivery.
+    kind
+        The type as which it is read.
+    formats
+        strptime formats of dates that are text or whole numbers.
+    """
+
+    column: str
+    kind: Kind
+    formats: tuple[str, ...] = ISO
+
+    @property
+    def raw(self) -> str:
+        """Name of the delivered column in an adapter's relation, which also has canonical columns.
+
+        Examples
+        --------
+        >>> Cell("ZIP code", "text").raw
+        'given_ZIP_code_b6f4'
+        """
+        told = hashlib.sha256(self.column.encode()).hexdigest()[:4]
+        return f"{RAW}{re.sub('[^0-9A-Za-z]+', '_', self.column)}_{told}"
+
+    @property
+    def name(self) -> str:
+        """Name of the converted column."""
+        return f"{self.raw}_{self.kind}"
+
+    @property
+    def unread(self) -> str:
+        """Name of the column that flags cells that could not be converted."""
+        return f"{self.name}_unread"
+
+    @property
+    def sql(self) -> str:
+        """The converted value in a row t."""
+        return f"t.{quoted(self.name)}"
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """How a declared column is made.
+
+    Attributes
+    ----------
+    table
+        The delivered table whose cells are read: members or claims.
+    cells
+        What is read.
+    value
+        SQL of the value in a row t of the typed table; of a member's rows where `of_events`.
+    broken
+        Rule -> SQL that is true for a row t that breaks it.
+    integer
+        Whether the value is a whole number; otherwise it is text.
+    of_events
+        Whether the column of members is an aggregate of their claims.
+    """
+
+    table: Literal["members", "claims"]
+    cells: tuple[Cell, ...]
+    value: str
+    broken: Mapping[str, str]
+    integer: bool = False
+    of_events: bool = False
+
+
+def delivered_text(table: Literal["members", "claims"], column: str, values: Mapping[str, str]) -> Derivation:
+    """Text as it is delivered, without blanks around it, or as the declaration translates it.
+
+    Parameters
+    ----------
+    values
+        Delivered value -> value. With any, other values quarantine their row; with none, every text is a value.
+    """
+    cell = Cell(column, "text")
+    if not values:
+        return Derivation(table, (cell,), cell.sql, {})
+    listed = ", ".join(map(literal, values))
+    cases = " ".join(f"WHEN {literal(one)} THEN {literal(value)}" for one, value in values.items())
+    return Derivation(
+        table, (cell,), f"CASE {cell.sql} {cases} END", {"value that the policy does not list": f"{cell.sql} NOT IN ({listed})"}
+    )
+
+
+def delivered_integer(table: Literal["members", "claims"], column: str, at_least: int, at_most: int | None) -> Derivation:
+    """A whole number as it is delivered; one outside the limits quarantines its row."""
+    cell = Cell(column, "integer")
+    return Derivation(table, (cell,), cell.sql, _outside(cell.sql, at_least, at_most), integer=True)
+
+
+def grouped(table: Literal["members", "claims"], column: str, groups: Mapping[str, str], others: str | None) -> Derivation:
+    """The group of a code, by a table of codes.
+
+    Parameters
+    ----------
+    groups
+        Code -> group.
+    others
+        Group of every other code; None: another code quarantines its row.
+    """
+    if others is None:
+        return delivered_text(table, column, groups)
+    cell = Cell(column, "text")
+    book = f"map([{', '.join(map(literal, groups))}], [{', '.join(map(literal, groups.values()))}])"
+    return Derivation(
+        table, (cell,), f"CASE WHEN {cell.sql} IS NOT NULL THEN coalesce({book}[{cell.sql}], {literal(others)}) END", {}
+    )
+
+
+def zip3(table: Literal["members", "claims"], column: str) -> Derivation:
+    """The first three digits of a ZIP code, or 000 where the census counts at most 20,000 people with them (45 CFR 164.514).
+
+    A ZIP code that a spreadsheet made a number of, and that lost its leading zeros, is a number of three or four digits: the
+    row is quarantined, because 00501 and 50100 would be told apart by nobody.
+    """
+    cell = Cell(column, "text")
+    prefix = f"left({cell.sql}, 3)"
+    kept = ", ".join(map(literal, sorted(kept_prefixes())))
+    return Derivation(
+        table,
+        (cell,),
+        f"CASE WHEN {cell.sql} IS NULL THEN NULL WHEN {prefix} IN ({kept}) THEN {prefix} ELSE {literal(SUPPRESSED)} END",
+        {"ZIP code without five digits": f"NOT regexp_full_match({cell.sql}, '[0-9]{{5}}(-?[0-9]{{4}})?')"},
+    )
+
+
+def bins(table: Literal["members", "claims"], column: str, starts: Sequence[int]) -> Derivation:
+    """The smallest number of the bin of an amount; the last bin is open.
+
+    Parameters
+    ----------
+    starts
+        Smallest number of each bin, ascending. An amount below the first quarantines its row.
+    """
+    cell = Cell(column, "decimal")
+    cases = " ".join(f"WHEN {cell.sql} >= {int(start)} THEN {int(start)}" for start in sorted(starts, reverse=True))
+    broken = {f"below {int(starts[0])}, where the first bin begins": f"{cell.sql} < {int(starts[0])}"}
+    return Derivation(table, (cell,), f"(CASE {cases} END)::INTEGER", broken, integer=True)
+
+
+def rounded(table: Literal["members", "claims"], column: str, to: int, at_most: int) -> Derivation:
+    """An amount rounded down to a multiple, and never above a largest one, which stands for all above.
+
+    Parameters
+    ----------
+    to
+        The multiple.
+    at_most
+        The largest value, a multiple of `to`.
+    """
+    cell = Cell(column, "decimal")
+    value = f"least(floor({cell.sql} / {int(to)}) * {int(to)}, {int(at_most)})::INTEGER"
+    return Derivation(table, (cell,), value, {"negative amount": f"{cell.sql} < 0"}, integer=True)
+
+
+def days_between(table: Literal["members", "claims"], first: Cell, last: Cell) -> Derivation:
+    """Days from one date to another; a row whose second date is earlier is quarantined."""
+    days = f"({last.sql} - {first.sql})"
+    return Derivation(table, (first, last), f"{days}::INTEGER", {f"{last.column} before {first.column}": f"{days} < 0"}, True)
+
+
+def age_at(birth: Cell, at: str) -> Derivation:
+    """Completed years of a member on a day, or on the day of a delivered column.
+
+    Parameters
+    ----------
+    at
+        A day such as 2011-01-01.
+    """
+    day = f"DATE {literal(at)}"
+    years = f"date_sub('year', {birth.sql}, {day})"
+    broken = {"age outside 0 to 120": f"{birth.sql} > {day} OR {years} > 120"}
+    return Derivation("members", (birth,), f"{years}::INTEGER", broken, True)
+
+
+def days_since_first(date: Cell, per: Literal["member", "member_year"]) -> Derivation:
+    """Days of a claim since the member's first claim with a date, of all or of the same year; before anything is cut."""
+    by = "t.member_id, t.year" if per == "member_year" else "t.member_id"
+    return Derivation("claims", (date,), f"({date.sql} - min({date.sql}) OVER (PARTITION BY {by}))::INTEGER", {}, True)
+
+
+def count_of_claims() -> Derivation:
+    """How many claims of a member were taken in; 0 if there are none."""
+    return Derivation("claims", (), "count(*)::INTEGER", {}, True, of_events=True)
+
+
+def sum_of_claims(column: str, to: int, at_most: int) -> Derivation:
+    """Sum of an amount over the claims of a member, rounded as by `rounded`; 0 if there are none."""
+    cell = Cell(column, "decimal")
+    value = f"least(floor(coalesce(sum({cell.sql}), 0) / {int(to)}) * {int(to)}, {int(at_most)})::INTEGER"
+    return Derivation("claims", (cell,), value, {"negative amount": f"{cell.sql} < 0"}, True, of_events=True)
+
+
+def any_of_claims(column: str, values: Sequence[str]) -> Derivation:
+    """'yes' if any claim of a member has one of some values, otherwise 'no'."""
+    cell = Cell(column, "text")
+    found = f"coalesce(bool_or({cell.sql} IN ({', '.join(map(literal, values))})), false)"
+    return Derivation("claims", (cell,), f"CASE WHEN {found} THEN 'yes' ELSE 'no' END", {}, of_events=True)
+
+
+def _outside(value: str, at_least: int, at_most: int | None) -> dict[str, str]:
+    if at_most is None:
+        return {f"below {at_least}": f"{value} < {at_least}"}
+    return {f"outside {at_least} to {at_most}": f"{value} NOT BETWEEN {at_least} AND {at_most}"}
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The declared columns of a policy, by table, in their order.
+
+    Attributes
+    ----------
+    members, claims
+        Name of the column -> how it is made. Those of members may read claims.
+    """
+
+    members: Mapping[str, Derivation]
+    claims: Mapping[str, Derivation]
+
+    @property
+    def all(self) -> dict[str, Derivation]:
+        """Both."""
+        return {**self.members, **self.claims}
+
+    def cells(self, table: str) -> tuple[Cell, ...]:
+        """Every cell that is read of a delivered table, once."""
+        return tuple(dict.fromkeys(cell for made in self.all.values() if made.table == table for cell in made.cells))
+
+    def delivered(self, table: str) -> dict[str, str]:
+        """Name in an adapter's relation -> name in the delivery, of every column that is read of a table."""
+        return {cell.raw: cell.column for cell in self.cells(table)}
+
+    def rules(self, table: str) -> list[tuple[str, str, str]]:
+        """The rules on the rows of a delivered table: name, column that is judged, and SQL that is true where it is broken."""
+        own = [made for made in self.all.values() if made.table == table]
+        judged = ((rule, made.cells[0].raw, broken) for made in own for rule, broken in made.broken.items())
+        return list(dict.fromkeys(judged))
+
+
+NOTHING = Declared({}, {})
+"""Of a policy without declared columns."""

@@ -1,0 +1,114 @@
+"""A policy that declares columns: they are measured, released, described and traced like the others, and refuse like them."""
+
+import json
+
+import pytest
+
+from deid_assets.errors import PolicyError
+from deid_assets.policy.loading import load_policy
+from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
+from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
+from deid_assets_tests.scenarios.wide import COLUMNS, REVENUE, WIDE
+
+
+def written(folder, values):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "revenue.csv").write_text(REVENUE)
+    return write_policy(folder, values)
+
+
+def refusal(folder, **changes) -> str:
+    with pytest.raises(PolicyError) as refused:
+        written(folder, changed(WIDE, **changes))
+    return str(refused.value)
+
+
+def with_column(table: str, name: str, **changes):
+    declared = json.loads(json.dumps(COLUMNS))
+    declared[table][name] |= changes
+    return declared
+
+
+class TestPolicy:
+    def test_one_without_declared_columns_has_the_hash_that_it_had(self, tmp_path):
+        plain = write_policy(tmp_path / "a", SMALL)
+        empty = write_policy(tmp_path / "b", SMALL | {"columns": {"members": {}}})
+        assert plain.hash == empty.hash and "columns" not in plain.content()
+
+    def test_the_table_of_codes_is_part_of_its_content(self, tmp_path):
+        one = written(tmp_path, WIDE)
+        (tmp_path / "revenue.csv").write_text(REVENUE.replace("0360;stay", "0360;visit"))
+        assert load_policy(tmp_path / "wide.yaml").public_hash != one.public_hash
+        assert one.public_content()["columns"]["claims"]["revenue"]["file"] == "not shown"
+
+    def test_declared_columns_come_last_by_name_whatever_the_order_of_the_text(self, tmp_path):
+        turned = changed(WIDE, quasi_identifiers={table: listed[::-1] for table, listed in WIDE["quasi_identifiers"].items()})
+        one, other = written(tmp_path / "a", WIDE), written(tmp_path / "b", turned)
+        assert one.member_columns == other.member_columns
+        assert one.member_columns[3:] == ("county", "emergency", "plan", "race", "zip3")
+        assert list(one.claim_names) == list(other.claim_names)
+        assert list(one.claim_names)[3:] == ["charged", "discharge", "network", "paid", "revenue"]
+
+    @pytest.mark.parametrize(
+        ("changes", "said"),
+        [
+            ({"columns": {"members": COLUMNS["members"], "claims": {}}}, "'paid' is not a column of claims"),
+            (
+                {"columns": COLUMNS | {"members": COLUMNS["members"] | {"sex2": COLUMNS["members"]["race"]}}},
+                "is no quasi-identifier",
+            ),
+            (
+                {"columns": COLUMNS | {"members": COLUMNS["members"] | {"claim_id": COLUMNS["members"]["race"]}}},
+                "the store already",
+            ),
+            ({"columns": with_column("members", "race", kind="colour")}, "'colour' is not allowed"),
+            ({"columns": with_column("members", "race", form="x")}, "unknown key"),
+            ({"columns": with_column("claims", "paid", starts=[0, 100, 100])}, "starts must ascend"),
+            ({"columns": with_column("claims", "charged", at_most=50_001)}, "a multiple of 1000"),
+            ({"columns": with_column("claims", "revenue", file="none.csv")}, "none.csv"),
+            ({"hierarchies__charged__to": 5_000}, "larger values would have no class"),
+            ({"hierarchies__plan": WIDE["hierarchies"]["paid"]}, "contains text; intervals are for whole numbers"),
+            ({"hierarchies__emergency__values": {"no": ["any"]}}, "no class for yes"),
+            ({"hierarchies__revenue__values": {"visit": ["any"], "stay": ["any"]}}, "no class for other"),
+            ({"source": {"kind": "desynpuf"}}, "have no further column in common"),
+        ],
+    )
+    def test_what_cannot_work_is_refused_where_it_is_written(self, tmp_path, changes, said):
+        assert said in refusal(tmp_path, **changes)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    root = tmp_path_factory.mktemp("declared")
+    written(root / "policies", WIDE)
+    code, printed = deid_here(root / "home", "run", "--policy", root / "policies/wide.yaml", "--members", 3000, "--seed", 1)
+    assert code == PUBLISHED, printed
+    return root / "home"
+
+
+@pytest.mark.matrix
+class TestRelease:
+    def test_has_all_sixteen_columns_and_verifies(self, home):
+        folder = home / "releases" / "wide" / "0001"
+        columns = [one["column"] for table in WIDE["quasi_identifiers"].values() for one in table]
+        assert len(columns) == 16
+        header = {name: (folder / "data" / f"{name}.csv").read_text().splitlines()[0] for name in ("Members", "Claims")}
+        assert header["Members"] == "MemberID,Age,Sex,Race,Zip3,County,Plan,Emergency"
+        assert "Charged,Discharge,Network,Paid,Revenue" in header["Claims"]
+        code, printed = deid_here(home, "verify", folder)
+        assert code == 0, printed
+
+    def test_the_dictionary_says_what_was_declared(self, home):
+        tables = json.loads((home / "releases/wide/0001/data/dictionary.json").read_text())["tables"]
+        meanings = {column["name"]: column["meaning"] for table in tables.values() for column in table["columns"]}
+        for table in COLUMNS.values():
+            for name, column in table.items():
+                assert meanings[name.capitalize()].startswith(column["meaning"])
+
+    def test_the_audit_traces_each_to_the_delivery(self, home):
+        code, printed = deid_here(home, "lineage", "wide/0001")
+        assert code == 0, printed
+        event = json.loads((home / "store/manifests/wide/0001.openlineage.json").read_text())
+        told = json.dumps(event["outputs"])
+        for column in ("members.zip", "claims.revenue_code", "claims.paid", "members.race"):
+            assert column.partition(".")[2] in told
