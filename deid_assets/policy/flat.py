@@ -15,6 +15,7 @@ from deid_assets.policy.rules.validation import (
     acceptance_problems,
     detail_problems,
     did_you_mean,
+    lattice_problems,
     review_problems,
     secret_list_problems,
 )
@@ -22,9 +23,6 @@ from deid_assets.policy.sections.counts import RecordCounts, count_noise_problem
 from deid_assets.policy.sections.disclosure import FlatAttributeDisclosure
 from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Intake, Name, Said, Section, Share
 from deid_assets.policy.sections.releases import RecordReleases
-
-LARGEST_LATTICE = 2_000_000
-"""Largest number of nodes of a lattice, which is kept in memory as a whole."""
 
 OWN_COLUMNS = ("record", "class_size", "row_key", "rowid")
 """Columns that the store adds to records or file rows; a released column of this name would be mistaken for one."""
@@ -205,13 +203,7 @@ def _distinct_columns(policy: FlatPolicy) -> Iterator[Problem]:
 
 
 def _feasible_lattice(policy: FlatPolicy) -> Iterator[Problem]:
-    """The search keeps every node's loss in memory."""
-    if policy.node_count > LARGEST_LATTICE:
-        yield Problem(
-            ("quasi_identifiers",),
-            f"the lattice has {policy.node_count:,} nodes, more than {LARGEST_LATTICE:,}: list fewer columns, or use "
-            "hierarchies with fewer levels",
-        )
+    yield from lattice_problems(policy.node_count, "quasi_identifiers")
 
 
 def _counted(policy: FlatPolicy) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from deid_assets.methods.population.longitudinal_data import Domain, Histories
+from deid_assets.methods.population.longitudinal_data import Domain, Histories, as_codes
 from deid_assets.methods.population.value_domains import label_joins, level_maps
 from deid_assets.store.tables import Table, quoted
 
@@ -66,9 +66,11 @@ def histories(
         One per column; missing values are left out, because they are not knowledge.
     """
     found_codes, joins = label_joins(domains, dict.fromkeys(columns, 0), claims.columns(), "c", False, "level_code")
+    largest = int(domains.query(f"SELECT coalesce(max(base_code), 0) AS code FROM {domains.sql}")["code"].iloc[0])
+    kind = "SMALLINT" if largest <= np.iinfo(np.int16).max else "INTEGER"
     # A value that is present but has no class becomes -2 and raises an error below.
     selects = [
-        f"CASE WHEN c.{quoted(column)} IS NULL THEN -1 ELSE coalesce({code}, -2) END::SMALLINT AS c{number}"
+        f"CASE WHEN c.{quoted(column)} IS NULL THEN -1 ELSE coalesce({code}, -2) END::{kind} AS c{number}"
         for number, (column, code) in enumerate(zip(columns, found_codes, strict=True))
     ]
     rank = "row_number() OVER (ORDER BY member_number) - 1" if released_only else "member_number"
@@ -104,7 +106,7 @@ def _by_member(position: np.ndarray, codes: np.ndarray, members: int) -> Histori
     member, code = np.divmod(keys, keys.dtype.type(width))
     counts = np.bincount(member, minlength=members)
     offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-    return Histories(offsets, code.astype(np.int16))
+    return Histories(offsets, as_codes(code))
 
 
 def released_members(profiles: Table) -> np.ndarray:

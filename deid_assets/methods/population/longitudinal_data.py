@@ -182,6 +182,17 @@ class Generalization(Generic[Level]):
     histories: tuple[Level, ...]
 
 
+def as_codes(numbers: np.ndarray) -> np.ndarray:
+    """Return codes as int16, or as int32 where one does not fit.
+
+    Examples
+    --------
+    >>> [as_codes(np.array([largest])).dtype.name for largest in (32_767, 40_000)]
+    ['int16', 'int32']
+    """
+    return numbers.astype(np.int16 if numbers.max(initial=0) <= np.iinfo(np.int16).max else np.int32)
+
+
 @dataclass(frozen=True, eq=False)
 class LongitudinalData:
     """The delivered population and the released members in it.

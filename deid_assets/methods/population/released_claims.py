@@ -51,7 +51,7 @@ def released_records(
     for number, (column, released) in enumerate(claim_names.items()):
         values = value_numbers(known, column, claims, released)
         sizes.append(int(known.query(f"SELECT count(*) AS n FROM {values}")["n"].iloc[0]))
-        held.append(f"coalesce(v{number}.code, {MISSING})::SMALLINT AS c{number}")
+        held.append(f"coalesce(v{number}.code, {MISSING})::INTEGER AS c{number}")
         own.append(held[-1])
         joins_held.append(f"LEFT JOIN {values} AS v{number} ON v{number}.value = c.{quoted(released)}")
         joins_known.append(f"LEFT JOIN {values} AS v{number} ON v{number}.value = c.{quoted(column)}")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from deid_assets.methods.population.longitudinal_data import Domain, Histories, LongitudinalData
+from deid_assets.methods.population.longitudinal_data import Domain, Histories, LongitudinalData, as_codes
 from deid_assets.store.tables import Table, quoted
 
 YEARS = {"Y2": "days_in_hospital_y2", "Y3": "days_in_hospital_y3"}
@@ -155,4 +155,4 @@ def _codes(profiles: Table, column: str) -> tuple[np.ndarray, Domain]:
 def _histories(table: Table, sql: str, members: int) -> Histories:
     arrays = table.arrays(sql)
     counts = np.bincount(np.asarray(arrays["position"]), minlength=members)
-    return Histories(np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]), np.asarray(arrays["code"]).astype(np.int16))
+    return Histories(np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]), as_codes(np.asarray(arrays["code"])))

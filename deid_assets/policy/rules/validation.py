@@ -64,6 +64,10 @@ LATTICE_COLUMNS = (
 """Reserved names: columns of the node table, which also has one column per dimension."""
 
 
+LARGEST_LATTICE = 2_000_000
+"""Largest number of nodes of a lattice."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """What is wrong, and at which field: keys and positions from the top of the file."""
@@ -468,8 +472,21 @@ def _lattice(policy: Policy) -> Iterator[Problem]:
                     f"{column} already belongs to dimension {moved[column]}: a column has one level at a node, not two",
                 )
             moved[column] = dimension.name
-    yield from _levels_agree(policy)
+    agreeing = tuple(_levels_agree(policy))
+    yield from agreeing
     yield from _levels_reached(policy, moved)
+    if not agreeing and moved.keys() <= {listed.column for listed in policy.quasi_identifiers.all}:
+        yield from lattice_problems(policy.node_count, "dimensions")
+
+
+def lattice_problems(nodes: int, section: str) -> Iterator[Problem]:
+    """The search keeps what it knows of every node in memory, and so does whoever verifies its certificate."""
+    if nodes > LARGEST_LATTICE:
+        yield Problem(
+            (section,),
+            f"the lattice has {nodes:,} nodes, more than {LARGEST_LATTICE:,}: list fewer columns, move columns together in one "
+            "dimension, or use hierarchies with fewer levels",
+        )
 
 
 def _levels_agree(policy: Policy) -> Iterator[Problem]:
