@@ -13,7 +13,9 @@ def on_new_delivery() -> dg.AutomationCondition[Any]:
     that, each tick would request one layer of the release, in a run of its own.
 
     `eager()` also requests a partition that is new, and a run started by hand that failed leaves it new: what was refused
-    would be refused again. After a failure only upstream assets that were made since are a reason to try again.
+    would be refused again. After a failure only upstream assets that were made since are a reason to try again. Dagster tells
+    conditions when an asset was made, but not when a run started or failed: what was made between the same two evaluations
+    counts as made after it. The release is tried once more, and no delivery is lost.
     """
     condition = dg.AutomationCondition
     passed = condition.all_checks_match(condition.check_passed(), blocking_only=True).with_label("all_blocking_checks_passed")

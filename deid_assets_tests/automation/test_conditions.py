@@ -127,6 +127,10 @@ def test_what_was_refused_is_requested_again_only_after_its_upstream_was_made_ag
     assert [requested(), requested()] == [0, 0]
     by_hand(tables.key)
     assert [requested(), requested()] == [1, 0]
+    for first, second in ((refused, tables), (tables, refused)):
+        by_hand(first.key)
+        by_hand(second.key)
+        assert [requested(), requested()] == [1, 0], "between two evaluations nothing tells which was first: once, not never"
 
 
 @pytest.mark.matrix

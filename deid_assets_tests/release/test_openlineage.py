@@ -1,6 +1,7 @@
 """A release as an OpenLineage event: as the specification wants it, with nothing that is not public; and an endpoint."""
 
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -74,6 +75,7 @@ def test_it_says_what_ran_for_whom_whose_it_is_and_how_many_rows_came_out():
     made = event()
     engine, job = made["run"]["facets"]["processing_engine"], made["job"]["facets"]
     assert (engine["name"], engine["version"]) == ("deid_assets", "0.1.0")
+    assert re.fullmatch(r"urn:[a-z\d][a-z\d-]{0,30}[a-z\d]:[\w.+]+", made["producer"]), "the form of a URN, RFC 8141"
     about = "Small claims. Claims of a small insurer. For researchers. Terms of use: no linkage."
     owners = [{"name": name, "type": "OWNER"} for name in ("team:privacy", "me@example.org")]
     assert job["documentation"]["description"] == about and job["ownership"]["owners"] == owners

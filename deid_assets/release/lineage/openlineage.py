@@ -57,7 +57,7 @@ def release_event(
     dict
         A `RunEvent`.
     """
-    producer = f"urn:deid_assets:{manifest['code_version']}"
+    producer = f"urn:deid-assets:{manifest['code_version']}"  # the namespace of a URN has no underscore
     policy = manifest["policy"]["name"]
     of_table: dict[str, list[DerivedColumn]] = {}
     for column in columns:
