@@ -70,6 +70,10 @@ class TestPolicy:
             ({"hierarchies__plan": WIDE["hierarchies"]["paid"]}, "contains text; intervals are for whole numbers"),
             ({"hierarchies__emergency__values": {"no": ["any"]}}, "no class for yes"),
             ({"hierarchies__revenue__values": {"visit": ["any"], "stay": ["any"]}}, "no class for other"),
+            (
+                {"hierarchies__county": {"kind": "prefixes", "lengths": [*range(200, -1, -1)]}},
+                "2,778,624 nodes, more than 2,000,000",
+            ),
             ({"source": {"kind": "desynpuf"}}, "have no further column in common"),
         ],
     )

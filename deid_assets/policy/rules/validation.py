@@ -472,11 +472,10 @@ def _lattice(policy: Policy) -> Iterator[Problem]:
                     f"{column} already belongs to dimension {moved[column]}: a column has one level at a node, not two",
                 )
             moved[column] = dimension.name
-    agreeing = tuple(_levels_agree(policy))
-    yield from agreeing
+    yield from _levels_agree(policy)
     yield from _levels_reached(policy, moved)
-    if not agreeing and moved.keys() <= {listed.column for listed in policy.quasi_identifiers.all}:
-        yield from lattice_problems(policy.node_count, "dimensions")
+    levels = [_level_count(policy, dimension.columns[0]) for dimension in policy.dimensions]
+    yield from lattice_problems(math.prod(count or 1 for count in levels), "dimensions")
 
 
 def lattice_problems(nodes: int, section: str) -> Iterator[Problem]:
