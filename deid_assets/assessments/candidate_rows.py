@@ -17,7 +17,6 @@ from deid_assets.methods.candidate.provider_suppression import (
 from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections.longitudinal import NUMBERS
 from deid_assets.store.tables import Table
 
 Levels = Mapping[str, int]
@@ -90,7 +89,7 @@ def claims_query(
         top_code(claims.eligible, ["pay_delay"], policy.top_coding.percentile),
         released_date_columns(policy),
         with_claim_id,
-        numbers={*NUMBERS, *policy.columns.numbers},
+        numbers=policy.numbers,
     )
     if policy.dates is None:
         return rows

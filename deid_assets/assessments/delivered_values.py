@@ -8,14 +8,8 @@ from deid_assets.assessments.kernel_input import PopulationTables, claim_columns
 from deid_assets.methods.lattice.information_loss import count_demographic, count_history, information_kept
 from deid_assets.methods.population.longitudinal_data import LongitudinalData
 from deid_assets.policy.models import Policy
+from deid_assets.reference.known_columns import KNOWN
 from deid_assets.store.tables import Table, quoted
-
-DELIVERED_AS = {
-    "specialty": "specialty", "place": "place", "procedure_group": "cpt", "condition_group": "diagnosis_1",
-    "length_of_stay": "length_of_stay", "days_since_first_claim": "days_since_first_claim",
-    "service_day": "service_date", "service_period": "service_date",
-}  # fmt: skip
-"""Quasi-identifiers of claims, and the delivered column of each. The others are computed from several columns or rows."""
 
 
 def delivered_bits(
@@ -41,8 +35,9 @@ def delivered_bits(
     """
     generalized = set(policy.generalized.values())
     of_members = [name for name in members.columns() if name in generalized]
-    delivered_as = DELIVERED_AS | {name: name for name in policy.columns.claims}
-    of_claims = {name: delivered_as[name] for name in claim_columns(policy) if name in generalized and name in delivered_as}
+    read_from = {name: known.delivered_as for name, known in KNOWN.items() if known.delivered_as}
+    read_from |= {name: name for name in policy.columns.claims}
+    of_claims = {name: read_from[name] for name in claim_columns(policy) if name in generalized and name in read_from}
     left_out = "" if suppressed is None else f" AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"
     sampled = f"SELECT member_id FROM {tables.profiles.sql} WHERE released{left_out}"
     # A missing value of a member is a value, as in the classes; one of a claim is none.

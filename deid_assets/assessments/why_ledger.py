@@ -13,6 +13,7 @@ from deid_assets.methods.utility import ledger
 from deid_assets.methods.utility.ledger import CLAIM_STEPS, MEMBER_STEPS, Classes, Followed, Form, LedgerTables
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import DAYS
+from deid_assets.reference.known_columns import CLAIMS
 from deid_assets.store.tables import Query, Table, quoted, write_table
 
 INPUTS = {
@@ -23,10 +24,7 @@ INPUTS = {
 }  # fmt: skip
 """The asset of each table of `LedgerTables`."""
 
-GROUPED = {
-    "specialty": "specialty", "place": "place", "cpt": "procedure_group", "diagnosis_1": "condition_group",
-    "length_of_stay": "length_of_stay", "days_since_first_claim": "days_since_first_claim",
-}  # fmt: skip
+GROUPED = {known.delivered_as: name for name, known in CLAIMS.items()}
 """Delivered columns of claims that are quasi-identifiers, and their columns in the grouped claims."""
 
 _RELEASED_IDS = {"provider_id": "ProviderID", "vendor_id": "Vendor", "pcp_id": "PCP"}
@@ -131,7 +129,7 @@ def _followed_claim(column: str, policy: Policy, levels: Mapping[str, int], made
     if column in policy.columns.claims:
         return _generalized("claims", column, column, policy, levels, ())
     if column in GROUPED and policy.publishes(GROUPED[column]):
-        of_days = column in ("length_of_stay", "days_since_first_claim")
+        of_days = CLAIMS[GROUPED[column]].limits is not None
         forms = (_dated(policy, column) if of_days else ()) or (Form("grouping", f"h_{GROUPED[column]}"),)
         return _generalized("claims", column, GROUPED[column], policy, levels, forms)
     return Followed("claims", column, unique=column == "claim_id")

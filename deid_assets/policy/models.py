@@ -9,7 +9,7 @@ from pydantic import Field
 from deid_assets.errors import PolicyError
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
-from deid_assets.policy.sections.columns import DeclaredColumns, Grouped
+from deid_assets.policy.sections.columns import DeclaredColumn, DeclaredColumns, Grouped
 from deid_assets.policy.sections.counts import Counts
 from deid_assets.policy.sections.dates import ConnectedDate, Dates
 from deid_assets.policy.sections.disclosure import (
@@ -47,6 +47,7 @@ from deid_assets.policy.sections.population import InpatientAttack, PopulationTa
 from deid_assets.policy.sections.releases import Releases
 from deid_assets.policy.sections.sensitivity import AttackSensitivity
 from deid_assets.policy.sections.utility import Utility
+from deid_assets.reference.known_columns import KNOWN, KnownColumn
 from deid_assets.sources.delivery import SourceOptions
 
 
@@ -174,6 +175,15 @@ class Policy(ReleasePolicy):
             if found.column == column:
                 return found
         raise PolicyError(f"policy {self.name} has no quasi-identifier '{column}'")
+
+    def column(self, name: str) -> KnownColumn | DeclaredColumn:
+        """What a quasi-identifier means and may contain, whether every policy knows it or this one declares it."""
+        return self.columns.all.get(name) or KNOWN[name]
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The columns that contain whole numbers; the others contain text."""
+        return tuple(name for name in (*KNOWN, *self.columns.all) if self.column(name).limits is not None)
 
     def hierarchy_of(self, column: str) -> Hierarchy:
         """Return the hierarchy of a quasi-identifier."""

@@ -10,19 +10,6 @@ from deid_assets.reference.charlson import CHARLSON_BANDS
 from deid_assets.schemas.contract import Role, column, contract
 from deid_assets.schemas.contract import days as contract_days
 
-MEANINGS = {
-    "age": "completed years at the member's first claim of year 1; for a member without a claim in that year, at its start; "
-    "where the delivery states ages, the stated age",
-    "sex": "F or M",
-    "specialty": "specialty of the provider who gave care, grouped",
-    "place": "place of service, grouped",
-    "procedure_group": "group of the procedure's CPT or HCPCS code",
-    "length_of_stay": "days in hospital of the claim's stay; blank without a stay",
-    "days_since_first_claim": "days since the member's first claim of the same year",
-    "condition_group": "primary condition group of the claim's first diagnosis",
-}
-"""Meanings of the quasi-identifiers, for the data dictionary; the names of the others are self-explanatory."""
-
 
 def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
     """The contracts of the tables that a policy publishes, by the name of their asset."""
@@ -141,16 +128,10 @@ def _quasi_identifier(policy: Policy, name: str) -> Column:
     return column(
         dt.string,
         Role.QUASI_IDENTIFIER,
-        f"{_meaning(policy, name)}, at a level of the policy's hierarchy",
+        f"{policy.column(name).meaning}, at a level of the policy's hierarchy",
         allowed_labels(hierarchy),
         nullable=True,
     )
-
-
-def _meaning(policy: Policy, name: str) -> str:
-    """What a quasi-identifier means: as declared, or as every policy knows it."""
-    declared = policy.columns.all.get(name)
-    return MEANINGS.get(name, name.replace("_", " ")) if declared is None else declared.meaning
 
 
 def _allowed_days(policy: Policy) -> list[Check]:

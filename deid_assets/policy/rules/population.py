@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.models import Policy
-from deid_assets.policy.rules.validation import COLUMN_RANGES, Problem
+from deid_assets.policy.rules.validation import Problem
 from deid_assets.policy.sections.population import CODED_COLUMNS, DATES, PERSON_COLUMNS, VISIT_COLUMNS
+from deid_assets.reference.known_columns import KNOWN
 
 
 def population_problems(policy: Policy) -> tuple[Problem, ...]:
@@ -34,7 +35,7 @@ def _readable(policy: Policy, section: str) -> Iterator[Problem]:
     table = getattr(policy, section).table
     for column, mapped in table.columns.items() if table else ():
         path = (section, "table", "columns", column)
-        numeric = column in COLUMN_RANGES
+        numeric = KNOWN[column].limits is not None
         if not numeric and (mapped.width > 1 or mapped.top is not None):
             yield Problem(path, f"width and top are for columns of whole numbers; {column} contains text")
         if mapped.coded and column not in CODED_COLUMNS:

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
-from deid_assets.policy.rules.validation import COLUMN_RANGES
 from deid_assets.policy.sections.population import TableColumn
 from deid_assets.reference.condition_groups import condition_groups
+from deid_assets.reference.known_columns import KNOWN
 from deid_assets.reference.procedure_groups import procedure_groups
 
 UNKNOWN = "value outside the hierarchy"
@@ -54,7 +54,7 @@ def table_labels(column: str, mapped: TableColumn, hierarchy: Hierarchy, level: 
     meant = [mapped.values.get(value, value) for value in values]
     if mapped.coded:
         meant = _groups(column, meant)
-    numeric = column in COLUMN_RANGES
+    numeric = KNOWN[column].limits is not None
     found = [
         ("", None) if value == "" else _of_number(column, mapped, hierarchy, level, value) if numeric
         else _label(hierarchy, level, value)
@@ -77,7 +77,7 @@ def _of_number(column: str, mapped: TableColumn, hierarchy: Hierarchy, level: in
         # No value above the top stands for itself: 999 is a total or a code for unknown.
         if first > mapped.top:
             return None, UNKNOWN
-        largest = COLUMN_RANGES[column][1]
+        _, largest = KNOWN[column].limits or (0, None)
         last = getattr(hierarchy.rule, "last", None) or largest or _BEYOND
     else:
         last = first + mapped.width - 1

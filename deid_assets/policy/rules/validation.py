@@ -36,18 +36,6 @@ from deid_assets.policy.sections.number_of_claims import number_of_claims_proble
 from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS
 from deid_assets.sources.delivery import MEMBER_COLUMNS as DELIVERED_MEMBER_COLUMNS
 
-COLUMN_RANGES = {
-    "age": (0, 120),
-    "days_in_hospital_y2": (0, 366),
-    "days_in_hospital_y3": (0, 366),
-    "length_of_stay": (0, None),
-    "days_since_first_claim": (0, 366),
-}
-"""Smallest and largest value of the columns that contain whole numbers; all others contain text."""
-
-COLUMN_VALUES = {"sex": ("F", "M")}
-"""Text columns whose values are known in advance."""
-
 OWN_COLUMNS = frozenset(
     (
         *MEMBER_COLUMNS, *CLAIM_COLUMNS, *DATE_COLUMNS, *DELIVERED_MEMBER_COLUMNS, *DELIVERED_CLAIM_COLUMNS, "charlson",
@@ -372,16 +360,14 @@ def _fitting_hierarchies(policy: Policy) -> Iterator[Problem]:
         spec = policy.hierarchies.get(listed.hierarchy)
         if spec is None:
             continue
-        declared = policy.columns.all.get(listed.column)
-        limits = COLUMN_RANGES.get(listed.column) if declared is None else declared.limits
-        values = COLUMN_VALUES.get(listed.column) if declared is None else declared.values
+        column = policy.column(listed.column)
         message = None
         if isinstance(spec, DatesSpec):
             message = f"column {listed.column} contains no dates"
         elif isinstance(spec, IntervalsSpec):
-            message = _interval_misfit(listed.column, spec, limits)
-        elif values is not None:
-            message = _value_misfit(listed.column, policy.hierarchy(listed.hierarchy), values)
+            message = _interval_misfit(listed.column, spec, column.limits)
+        elif column.values is not None:
+            message = _value_misfit(listed.column, policy.hierarchy(listed.hierarchy), column.values)
         if message:
             yield Problem((*path, "hierarchy"), message)
 

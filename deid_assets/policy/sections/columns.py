@@ -310,8 +310,3 @@ class DeclaredColumns(Section):
             {name: column.made("members") for name, column in sorted(self.members.items())},
             {name: column.made("claims") for name, column in sorted(self.claims.items())},
         )
-
-    @property
-    def numbers(self) -> tuple[str, ...]:
-        """Names of those that contain whole numbers."""
-        return tuple(name for name, column in self.all.items() if column.limits is not None)

@@ -12,7 +12,7 @@ from deid_assets.methods.counts.estimates import CHANCE_AT_MOST
 from deid_assets.methods.counts.noise import Mechanism, NoiseRule, Zeros
 from deid_assets.methods.counts.repeats import chance_of_exact_average
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
-from deid_assets.policy.sections.longitudinal import ColumnName, MemberColumn, Probability, Said, Section
+from deid_assets.policy.sections.longitudinal import ColumnName, Name, Probability, Said, Section
 
 if TYPE_CHECKING:
     from deid_assets.policy.flat import FlatPolicy
@@ -112,7 +112,7 @@ class Counts(ProtectedTables):
         description="count claims too, at most this many of each member, with noise that is as many times wider (about three "
         "times the number beyond which claims are cut); null: claims are not counted",
     )
-    characteristics: dict[MemberColumn, str] | None = Field(
+    characteristics: dict[Name, str] | None = Field(
         None,
         description="columns of members, each with the level at which members are counted; null: all member-level "
         "quasi-identifiers, at their coarsest level with several classes. Levels must list their classes",

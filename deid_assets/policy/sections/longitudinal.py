@@ -13,34 +13,18 @@ from pydantic.json_schema import SkipJsonSchema
 from deid_assets.methods.preparation.eligibility import OptedOut
 from deid_assets.policy.files import read_member_ids
 from deid_assets.policy.reference_thresholds import ReferenceClass
+from deid_assets.reference import known_columns
 
-MemberColumn = Literal["age", "sex", "days_in_hospital_y2", "days_in_hospital_y3", "claims_truncated"]
-ClaimColumn = Literal[
-    "specialty",
-    "place",
-    "procedure_group",
-    "length_of_stay",
-    "days_since_first_claim",
-    "condition_group",
-]
-DateColumn = Literal["service_interval", "service_period", "service_order"]
 PassedOnColumn = Literal["Year", "PayDelay", "CharlsonIndex", "SupLOS"]
 
-MEMBER_COLUMNS: tuple[str, ...] = get_args(MemberColumn)
-CLAIM_COLUMNS: tuple[str, ...] = get_args(ClaimColumn)
-"""Columns that an adversary may know: of a member, and of each claim (methods#hierarchies).
-
-See Tables 2 and 3 of El Emam et al. 2012.
-"""
+MEMBER_COLUMNS, CLAIM_COLUMNS = tuple(known_columns.MEMBERS), tuple(known_columns.CLAIMS)
+"""Columns that an adversary may know: of a member, and of each claim (methods#hierarchies)."""
 
 DAYS = ("days_in_hospital_y2", "days_in_hospital_y3")
 """Days in hospital, by year."""
 
-DATE_COLUMNS: tuple[str, ...] = get_args(DateColumn)
+DATE_COLUMNS = tuple(known_columns.DATES)
 """What an adversary may know about the dates of claims if a policy releases dates."""
-
-NUMBERS = ("age", *DAYS, "claims_truncated", "length_of_stay", "days_since_first_claim")
-"""Columns that contain whole numbers; the others contain text."""
 
 PSEUDONYM_COLUMNS = ("MemberID", "ProviderID", "Vendor", "PCP")
 PASSED_ON_COLUMNS: tuple[str, ...] = get_args(PassedOnColumn)

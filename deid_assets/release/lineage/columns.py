@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from deid_assets.reference.known_columns import KNOWN
 from deid_assets.release.counts.published import FILES as COUNTS
 from deid_assets.release.lineage.graph import Lineage
 from deid_assets.release.lineage.records import Materialized
@@ -19,12 +20,9 @@ COUNTED = "published_counts"
 """The asset of the tables of counts, whose columns are computed and derive from none."""
 
 _INGREDIENTS: Mapping[str, tuple[str, ...]] = {
-    "age": ("birth_date",),
-    "year": ("service_date",),
-    "days_since_first_claim": ("service_date",),
-    "length_of_stay": ("admission_date", "discharge_date"),
+    **{name: known.ingredients for name, known in KNOWN.items()}, "year": ("service_date",),
     "pay_delay": ("service_date", "paid_date"),
-}
+}  # fmt: skip
 """Canonical columns of a policy's source that are computed from others if they are not delivered."""
 
 

@@ -1,0 +1,80 @@
+"""The columns that every policy of claims knows: what each means, what it may contain, and what it is read from.
+
+They are those of Tables 2 and 3 of El Emam et al. 2012, and the dates of El Emam & Arbuckle 2013, ch. 5. A policy declares
+others (`policy/sections/columns.py`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True)
+class KnownColumn:
+    """A column of members or claims.
+
+    Attributes
+    ----------
+    meaning
+        For the data dictionary of a release.
+    delivered_as
+        The delivered column of the same table that it is read from; None: it follows from several columns or rows.
+    ingredients
+        Delivered columns that it is computed from if it is not delivered.
+    limits
+        Smallest and largest whole number that it may contain, None for no largest; None: it contains text.
+    values
+        The only texts that it may contain; None: any, or it contains numbers.
+    """
+
+    meaning: str
+    delivered_as: str | None = None
+    ingredients: tuple[str, ...] = ()
+    limits: tuple[int, int | None] | None = None
+    values: tuple[str, ...] | None = None
+
+
+_YEAR = (0, 366)
+
+MEMBERS: Mapping[str, KnownColumn] = MappingProxyType(
+    {
+        "age": KnownColumn(
+            "completed years at the member's first claim of year 1; for a member without a claim in that year, at its start; "
+            "where the delivery states ages, the stated age",
+            "age",
+            ("birth_date",),
+            (0, 120),
+        ),
+        "sex": KnownColumn("F or M", "sex", values=("F", "M")),
+        "days_in_hospital_y2": KnownColumn("days in hospital y2", "days_in_hospital_y2", limits=_YEAR),
+        "days_in_hospital_y3": KnownColumn("days in hospital y3", "days_in_hospital_y3", limits=_YEAR),
+        "claims_truncated": KnownColumn("claims truncated"),
+    }
+)
+CLAIMS: Mapping[str, KnownColumn] = MappingProxyType(
+    {
+        "specialty": KnownColumn("specialty of the provider who gave care, grouped", "specialty"),
+        "place": KnownColumn("place of service, grouped", "place"),
+        "procedure_group": KnownColumn("group of the procedure's CPT or HCPCS code", "cpt"),
+        "length_of_stay": KnownColumn(
+            "days in hospital of the claim's stay; blank without a stay",
+            "length_of_stay",
+            ("admission_date", "discharge_date"),
+            (0, None),
+        ),
+        "days_since_first_claim": KnownColumn(
+            "days since the member's first claim of the same year", "days_since_first_claim", ("service_date",), _YEAR
+        ),
+        "condition_group": KnownColumn("primary condition group of the claim's first diagnosis", "diagnosis_1"),
+    }
+)
+DATES: Mapping[str, KnownColumn] = MappingProxyType(
+    {
+        "service_interval": KnownColumn("service interval"),
+        "service_period": KnownColumn("service period", "service_date"),
+        "service_order": KnownColumn("service order"),
+    }
+)
+"""What an adversary may know about the dates of claims if a policy releases dates."""
+
+KNOWN: Mapping[str, KnownColumn] = MappingProxyType({**MEMBERS, **CLAIMS, **DATES})
