@@ -40,7 +40,10 @@ def assess(work: Work[Policy]) -> Assessed:
     """Evidence: released members matched with a list of everybody by age and sex."""
     policy, tables = work.policy, work.tables
     attack, levels = policy.voter_list_attack, chosen_levels(policy, tables["chosen_generalization"])
-    columns = [c for c in MEMBER_LEVEL if policy.publishes(c) and (attack.table is None or c in attack.table.columns)]
+    # The table of a policy has age and sex. Without one, a list may have what the policy declares of people, too.
+    declared = [name for name, made in policy.columns.declared.members.items() if not made.of_events]
+    known = [*MEMBER_LEVEL, *declared] if attack.table is None else [c for c in MEMBER_LEVEL if c in attack.table.columns]
+    columns = [column for column in known if policy.publishes(column)]
     shown: dict[str, Shown] = {}
     listed = None
     if columns and attack.table is not None:
@@ -173,7 +176,7 @@ VOTER_LIST_ATTACK = Assessment(
         f"{MARKETER}; {HERITAGE}, attack 2: accepts .05",
     ),
     version="3",
-    policy_sections=("voter_list_attack", "quasi_identifiers", "hierarchies", "intake"),
+    policy_sections=("voter_list_attack", "quasi_identifiers", "hierarchies", "intake", "columns"),
     inputs=("member_profiles", "value_domains", "pseudonym_crosswalk", "chosen_generalization", *CANDIDATE),
     measure=assess,
     draws="reported",

@@ -197,6 +197,10 @@ class ReleasePolicy(Section, ABC):
         """Hierarchies, cached at first use: a policy does not change."""
         return {}
 
+    def identity(self, column: str) -> str:
+        """What a column is, whatever this policy calls it or says about it; a known column is its name."""
+        return column
+
     @property
     @abstractmethod
     def generalized(self) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The policy of a longitudinal release: all sections together, and the queries that the rest of the package makes."""
 
+import json
 import math
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -175,6 +176,16 @@ class Policy(ReleasePolicy):
             if found.column == column:
                 return found
         raise PolicyError(f"policy {self.name} has no quasi-identifier '{column}'")
+
+    def identity(self, column: str) -> str:
+        """A declared column is the table that it is of and how it is made: another name or meaning makes no other column."""
+        if column not in self.columns.all:
+            return column
+        table = "members" if column in self.columns.members else "claims"
+        made = self.content("columns")["columns"][table][column]
+        return json.dumps(
+            [table, {key: value for key, value in made.items() if key not in ("meaning", "file")}], sort_keys=True
+        )
 
     def column(self, name: str) -> KnownColumn | DeclaredColumn:
         """What a quasi-identifier means and may contain, whether every policy knows it or this one declares it."""

@@ -15,11 +15,11 @@ from deid_assets.assessments.registry import shaping_sections
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.sources.delivery import Delivery
 
-_UNIQUES = ("source", "removal", "quasi_identifiers", "hierarchies", "top_coding", "long_tail", "dates")
+_UNIQUES = ("source", "columns", "removal", "quasi_identifiers", "hierarchies", "top_coding", "long_tail", "dates")
 """Sections that affect the classes of the whole delivery at given levels."""
 
 
-COHORT_SECTIONS = ("source", "opt_outs", "removal")
+COHORT_SECTIONS = ("source", "columns", "opt_outs", "removal")
 """Sections that affect which members are eligible."""
 
 _BY_LEVELS = {"detail_at_least", "publish_however_coarse"}
@@ -62,6 +62,10 @@ def _shaping(policy: ReleasePolicy, name: str, section: object) -> object:
     if name == "dates" and isinstance(section, Mapping):
         words = ("connected", "release_as")
         return {key: value for key, value in section.items() if key not in words and not key.endswith("_at_most")}
+    if name == "columns" and isinstance(section, Mapping):
+        return sorted(
+            policy.identity(column) for columns in section.values() if isinstance(columns, Mapping) for column in columns
+        )
     if name == "quasi_identifiers":
         return _with_structures(policy, section)
     if name == "hierarchies":
@@ -74,7 +78,11 @@ def _with_structures(policy: ReleasePolicy, section: object) -> object:
     """Quasi-identifiers with the structure of their hierarchies, and without the names of either."""
     if isinstance(section, Mapping):
         return {
-            key: policy.hierarchy(value).structure if key == "hierarchy" else _with_structures(policy, value)
+            key: policy.hierarchy(value).structure
+            if key == "hierarchy"
+            else policy.identity(value)
+            if key == "column"
+            else _with_structures(policy, value)
             for key, value in section.items()
             if key != "release_as"
         }
@@ -103,8 +111,9 @@ def shapes_of_measurements(
         Sections of the policy that affect the rows of a release.
     """
     known = set(type(policy).model_fields) - _BY_LEVELS - _OF_NOISE - _FLOORS - _WORDS
-    of_sample = drawn(policy, delivery) | {"levels": dict(levels)}
+    by_column = {policy.identity(column): level for column, level in levels.items()}
+    of_sample = drawn(policy, delivery) | {"levels": by_column}
     found = {method: shape(policy, *({*rows, *own} & known), **of_sample) for method, own in shaping_sections().items()}
     if set(_UNIQUES) <= known:
-        found["counted_uniques"] = shape(policy, *_UNIQUES, levels=dict(levels))
+        found["counted_uniques"] = shape(policy, *_UNIQUES, levels=by_column)
     return found | {"": shape(policy, *known, **of_sample)}

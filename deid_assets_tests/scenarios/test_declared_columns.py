@@ -6,6 +6,7 @@ import pytest
 
 from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import load_policy
+from deid_assets.release.public_cells import COHORT_SECTIONS, shape
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 from deid_assets_tests.scenarios.wide import COLUMNS, REVENUE, WIDE
@@ -48,6 +49,31 @@ class TestPolicy:
         assert one.member_columns[3:] == ("county", "emergency", "plan", "race", "zip3")
         assert list(one.claim_names) == list(other.claim_names)
         assert list(one.claim_names)[3:] == ["charged", "discharge", "network", "paid", "revenue"]
+
+    def test_noise_follows_from_what_a_column_is_and_not_from_what_it_is_called(self, tmp_path):
+        """Another name or meaning must draw no fresh noise for the same count; other bins must not share noise."""
+
+        def renamed(values):
+            text = json.dumps(values).replace('"spent"', '"money"')
+            return json.loads(text)
+
+        spent = {"kind": "sum_of_claims", "from": "paid", "to": 1_000, "at_most": 5_000, "meaning": "dollars paid"}
+        declared = {"members": COLUMNS["members"] | {"spent": spent}, "claims": COLUMNS["claims"]}
+        hierarchy = {"kind": "intervals", "from": 0, "to": 5_000, "levels": [{"name": "any", "starts": [0]}]}
+        values = changed(WIDE, columns=declared)
+        values["quasi_identifiers"]["members"].append({"column": "spent", "release_as": "Spent", "hierarchy": "spent"})
+        values["hierarchies"]["spent"] = hierarchy
+        one, other = written(tmp_path / "a", values), written(tmp_path / "b", renamed(values))
+        told = json.loads(json.dumps(values))
+        told["columns"]["members"]["spent"]["meaning"] = "what was paid"
+        coarser = json.loads(json.dumps(values))
+        coarser["columns"]["members"]["spent"]["to"] = 500
+        assert one.identity("spent") == other.identity("money") == written(tmp_path / "c", told).identity("spent")
+        shapes = [
+            shape(policy, *COHORT_SECTIONS, "quasi_identifiers") for policy in (one, other, written(tmp_path / "d", coarser))
+        ]
+        assert shapes[0] == shapes[1] != shapes[2]
+        assert one.identity("age") == "age"
 
     @pytest.mark.parametrize(
         ("changes", "said"),

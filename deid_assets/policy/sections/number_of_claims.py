@@ -8,7 +8,7 @@ from pydantic import Field
 
 from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST, confidence_of_try, empirical_bernstein_upper_bound
-from deid_assets.policy.sections.longitudinal import MEMBER_COLUMNS, AttackGate, Name, Section
+from deid_assets.policy.sections.longitudinal import AttackGate, Name, Section
 from deid_assets.policy.sections.sensitivity import AttackSensitivity
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def number_of_claims_problems(policy: "Policy") -> Iterator[tuple[Path, str]]:
     if section is None:
         return
     yield from _gate_problems(section, analysis)
-    of_members = {dimension.name: dimension for dimension in policy.dimensions if set(dimension.columns) & set(MEMBER_COLUMNS)}
+    of_members = {one.name: one for one in policy.dimensions if set(one.columns) & set(policy.member_columns)}
     path: Path = ("number_of_claims", "reference")
     for name in section.reference:
         if name not in of_members:

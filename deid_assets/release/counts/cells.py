@@ -47,7 +47,14 @@ def step_rows(steps: Iterable[AttritionStep], shape_of_rows: str, contribution: 
     ]
 
 
-def class_rows(variable: str, classes: Mapping[str, str], found: pd.DataFrame, shape: str, contribution: int = 1) -> list[Row]:
+def class_rows(
+    variable: str,
+    classes: Mapping[str, str],
+    found: pd.DataFrame,
+    shape: str,
+    contribution: int = 1,
+    identity: str | None = None,
+) -> list[Row]:
     """The cells of a characteristic, classes without anybody included.
 
     Parameters
@@ -56,10 +63,13 @@ def class_rows(variable: str, classes: Mapping[str, str], found: pd.DataFrame, s
         Each class, in their order, with what it counts, whatever it is called: the values in it.
     found
         Columns label, members, sampled: how many are counted, and how many of them readers may count in the released files.
+    identity
+        What the variable is, whatever it is called; None: its name.
     """
+    of = "" if identity in (None, variable) else f"{identity}{_VALUES}"
     sums = found.groupby("label")[["members", "sampled"]].sum().reindex(list(classes), fill_value=0).astype(np.int64)
     return [
-        (CHARACTERISTICS, variable, label, place, int(members), contribution, int(sampled), shape, classes[str(label)])
+        (CHARACTERISTICS, variable, label, place, int(members), contribution, int(sampled), shape, f"{of}{classes[str(label)]}")
         for place, (label, members, sampled) in enumerate(sums.itertuples())
     ]
 
@@ -120,7 +130,16 @@ def tables_of(counts: pd.DataFrame, without: Iterable[CellName] = ()) -> CountTa
 
 def definitions_of(counts: pd.DataFrame) -> dict[CellName, CellName]:
     """What each cell counts, as a name that does not change with labels: noise, lockout and audit go by it."""
-    return {name: name._replace(column=counted) for name, counted in zip(names_of(counts), counts["counted"], strict=True)}
+    return {name: _definition(name, counted) for name, counted in zip(names_of(counts), counts["counted"], strict=True)}
+
+
+_VALUES = "\x1f"
+"""Between what a variable is and the values that a cell counts of it, where its name does not say what it is."""
+
+
+def _definition(name: CellName, counted: str) -> CellName:
+    variable, told, values = counted.rpartition(_VALUES)
+    return name._replace(row=variable if told else name.row, column=values)
 
 
 def shapes_of_cells(counts: pd.DataFrame) -> dict[CellName, str]:

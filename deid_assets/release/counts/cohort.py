@@ -47,7 +47,7 @@ def cohort_counts(
     profiles, cohort = tables["member_profiles"], tables["eligible_members"]
     for column, level in characteristics_of(policy).items():
         found = by_level(policy.hierarchy_of(column), level, profiles.query(values_counted(profiles, cohort, column)))
-        rows += class_rows(column, *found, shape(policy, *COHORT_SECTIONS))
+        rows += class_rows(column, *found, shape(policy, *COHORT_SECTIONS), identity=policy.identity(column))
     numbers = profiles.query(values_counted(profiles, cohort, "claims"))
     bands = numbers.assign(label=[claim_band(int(claims)) for claims in numbers["value"]])
     rows += class_rows(NUMBER_OF_CLAIMS, {band: band for band in claim_bands()}, bands, shape(policy, *COHORT_SECTIONS))
