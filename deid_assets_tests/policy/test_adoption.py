@@ -22,8 +22,9 @@ PLACES = "OFFICE;*\nHOME;*\n"
 
 
 @pytest.fixture
-def home(tmp_path) -> Home:
+def home(tmp_path, monkeypatch) -> Home:
     """A home with keys and a registry, as runs leave them."""
+    monkeypatch.delenv("DEID_SECRET", raising=False)
     home = Home(tmp_path / "deid").create()
     SigningKey.load_or_create(home.keys)
     load_secret(home.keys)
