@@ -288,9 +288,12 @@ def test_a_policy_with_declared_columns(tmp_path):
     """Each of the example gets a hierarchy, and the default policy's source names the table that has them."""
     (tmp_path / "revenue_codes.csv").write_text("0120;stay\n0450;emergency\n", encoding="utf-8")
     values, shown = shipped("heritage-public"), example("policies.md", "columns")
+    attributes = [one["column"] for one in shown["attributes"]]
     for table, declared in shown["columns"].items():
         values["quasi_identifiers"][table] += [
-            {"column": name, "release_as": name.capitalize(), "hierarchy": f"of_{name}"} for name in declared
+            {"column": name, "release_as": name.capitalize(), "hierarchy": f"of_{name}"}
+            for name in declared
+            if name not in attributes
         ]
     assert {"column": "race", "release_as": "Race", "hierarchy": "of_race"} in values["quasi_identifiers"]["members"]
     (listed,) = shown["quasi_identifiers"]["members"]
@@ -298,7 +301,7 @@ def test_a_policy_with_declared_columns(tmp_path):
     numbers = {"kind": "intervals", "levels": [{"name": "any", "starts": [0]}]}
     values["hierarchies"] |= {f"of_{name}": numbers for name in ("spent", "paid")}
     values["hierarchies"] |= {f"of_{name}": {"kind": "fixed"} for name in ("race", "zip3", "bill")}
-    policy = policy_from(values | {"columns": shown["columns"]}, tmp_path)
+    policy = policy_from(values | {section: shown[section] for section in ("columns", "attributes")}, tmp_path)
     assert policy.columns.claims["bill"].values == ("stay", "emergency", "other")
 
 

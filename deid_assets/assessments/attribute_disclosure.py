@@ -26,7 +26,6 @@ from deid_assets.methods.disclosure import attribute_disclosure as attributes
 from deid_assets.methods.disclosure.leak_limits import SINGLED_OUT
 from deid_assets.methods.population.released_population import YEARS
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections.longitudinal import PASSED_ON_COLUMNS
 from deid_assets.store.tables import Table, write_table
 
 NAME = "attribute_disclosure"
@@ -116,7 +115,7 @@ def attributes_of_canaries(
 
 
 def _noisy(policy: Policy) -> Iterator[Measurement]:
-    for column in PASSED_ON_COLUMNS:
+    for column in policy.passed_on_columns:
         yield made_up(f"{column}/{SINGLED_OUT}", "share of released members", "attribute_leaks")
 
 

@@ -90,6 +90,7 @@ def claims_query(
         released_date_columns(policy),
         with_claim_id,
         numbers=policy.numbers,
+        attributes=policy.attribute_names,
     )
     if policy.dates is None:
         return rows

@@ -61,7 +61,7 @@ def compared_tables(policy: Policy, levels: Mapping[str, int], tables: Mapping[s
     names = policy.claim_names
     labels, joins = label_joins(domains, {own: levels[own] for own in names}, grouped.columns(), "c", missing_is_value=False)
     shown = dict(zip(names.values(), labels, strict=True)) | passed_on(
-        top_code(tables["eligible_claims"], ["pay_delay"], policy.top_coding.percentile)
+        top_code(tables["eligible_claims"], ["pay_delay"], policy.top_coding.percentile), policy.attribute_names
     )
     del shown[CONSTANT]
     selects = ", ".join(f"({sql})::VARCHAR AS {quoted(name)}" for name, sql in shown.items())

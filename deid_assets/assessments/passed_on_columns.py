@@ -37,7 +37,7 @@ from deid_assets.methods.disclosure.identifier_patterns import named_as_identifi
 from deid_assets.methods.disclosure.leak_limits import LIMITS, REFINEMENT, TOGETHER_AT_MOST
 from deid_assets.methods.preparation.top_coding import TopCode
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections.longitudinal import PASSED_ON_COLUMNS, PSEUDONYM_COLUMNS
+from deid_assets.policy.sections.longitudinal import PSEUDONYM_COLUMNS
 from deid_assets.store.tables import Table
 
 _REMEDY = "Lower top_coding.percentile if payment delays are rare, or correct the delivery if a column is wrongly filled"
@@ -65,17 +65,18 @@ def passed_on_leaks(
         Payment delays from here on are one class.
     """
     unjudged = _unjudged(policy, staged)
-    k, expressions = policy.safe_class_size, passed_on(pay_delay)
+    k, expressions = policy.safe_class_size, passed_on(pay_delay, policy.attribute_names)
     claims = _claims(policy, tables, suppressed, expressions)
-    columns = {name: column_of(claims[name]) for name in PASSED_ON_COLUMNS}
+    columns = {name: column_of(claims[name]) for name in expressions}
     # The gate compares the staged claims with these, column by column, so results for one apply to the other.
     withheld = _withheld(policy, tables, levels, claims)
     found = {}
-    for name in PASSED_ON_COLUMNS:
+    for name in expressions:
+        named = named_as_identifier(name) or any(map(named_as_identifier, _read_from(policy, name)))
         refines, sure = _told(columns[name], withheld, k)
         row = _by_value(staged, tables.held, [name], expressions, k)
         singled, of = int(row["singled"]), int(row["members"])
-        found[name] = ColumnLeaks(singled, of, refines, sure, patterns_of(staged, name, k), named_as_identifier(name))
+        found[name] = ColumnLeaks(singled, of, refines, sure, patterns_of(staged, name, k), named)
     together = [one for known, labels in withheld for one in told_together(
         {name: Column(column.codes[known], column.blank[known]) for name, column in columns.items() if column.codes.any()},
         labels, TOGETHER_AT_MOST, LIMITS[REFINEMENT], k,
@@ -87,13 +88,19 @@ def passed_on_leaks(
         row = _by_value(staged, tables.held, names, expressions, k)
         return int(row["singled_claims"]), int(row["claims"])
 
-    measured += all_singled_out(PASSED_ON_COLUMNS, singled_claims, reviews, "probability")
+    measured += all_singled_out(policy.passed_on_columns, singled_claims, reviews, "probability")
     return measured, [*unjudged, *leak_refusals(found, together, measured, reviews, _INSTEAD)]
+
+
+def _read_from(policy: Policy, name: str) -> tuple[str, ...]:
+    """The delivered columns that an attribute is made of, by their names in the delivery; none of other columns."""
+    column = policy.attribute_names.get(name)
+    return () if column is None else tuple(cell.column for cell in policy.columns.declared.claims[column].cells)
 
 
 def _unjudged(policy: Policy, staged: Table) -> list[Refusal]:
     """Columns of the staged claims that are not measured."""
-    judged = {*PSEUDONYM_COLUMNS, *PASSED_ON_COLUMNS, *released_date_columns(policy).values()}
+    judged = {*PSEUDONYM_COLUMNS, *policy.passed_on_columns, *released_date_columns(policy).values()}
     judged |= {qi.release_as for qi in policy.quasi_identifiers.claims}
     judged |= {one.release_as for one in policy.connected_dates}  # they follow from the others
     return [

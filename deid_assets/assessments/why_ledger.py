@@ -126,6 +126,9 @@ def _followed_claim(column: str, policy: Policy, levels: Mapping[str, int], made
         return Followed(
             "claims", column, (Form("dates", f"h_{shown}", renames=shown == "service_day"),), policy.dates.release_as
         )
+    attribute = next((one.release_as for one in policy.attributes if one.column == column), None)
+    if attribute is not None:
+        return Followed("claims", column, (Form("grouping", f"h_{column}"),), attribute)
     if column in policy.columns.claims:
         return _generalized("claims", column, column, policy, levels, ())
     if column in GROUPED and policy.publishes(GROUPED[column]):

@@ -37,7 +37,8 @@ def release_lineage(policy: Policy) -> dict[str, dict[str, list[str]]]:
         }
         | {qi.release_as: [f"truncated_claims.{qi.column}"] for qi in columns.claims}
         | {name: [f"truncated_claims.{column}"] for column, name in released_date_columns(policy).items()}
-        | {one.release_as: [f"truncated_claims.{one.offset}"] for one in policy.connected_dates},
+        | {one.release_as: [f"truncated_claims.{one.offset}"] for one in policy.connected_dates}
+        | {name: [f"truncated_claims.{column}"] for name, column in policy.attribute_names.items()},
     }
 
 
@@ -73,7 +74,7 @@ def release_days_in_hospital(
     return days_query(policy, levels, member_profiles, suppressed_members, pseudonym_crosswalk, value_domains)
 
 
-@stage_asset(policy_sections=["quasi_identifiers", "provider_suppression", "top_coding", "dates"])
+@stage_asset(policy_sections=["quasi_identifiers", "attributes", "provider_suppression", "top_coding", "dates"])
 def release_claims(
     context: dg.AssetExecutionContext,
     eligible_claims: Table,

@@ -25,15 +25,17 @@ from deid_assets.policy.sections.longitudinal import (
     CLAIM_COLUMNS,
     DATE_COLUMNS,
     MEMBER_COLUMNS,
+    PASSED_ON_COLUMNS,
     Adversary,
     AnyQuasiIdentifier,
+    ClaimAttribute,
+    ColumnName,
     Demographics,
     Dimension,
     Grouping,
     Intake,
     LongTail,
     NeighborAttack,
-    PassedOnColumn,
     Probability,
     ProviderSuppression,
     QuasiIdentifiers,
@@ -87,6 +89,11 @@ class Policy(ReleasePolicy):
     )
     dates: Dates | None = Field(None, description="how dates of service are released; null: they are not released")
     quasi_identifiers: QuasiIdentifiers = Field(description="what an adversary may know about members and claims")
+    attributes: tuple[ClaimAttribute, ...] = Field(
+        (),
+        description="declared columns of claims that are published as they were made, because only the person and the "
+        "publisher know them; the gate measures whom they single out and what they tell of quasi-identifiers",
+    )
     dimensions: tuple[Dimension, ...] = Field(
         min_length=1, description="dimensions of the lattice; without one, nothing could be generalized"
     )
@@ -111,7 +118,7 @@ class Policy(ReleasePolicy):
     utility: Utility = Utility()
     counts: Counts = Counts()
     releases: Releases = Releases()
-    reviewed_attributes: dict[PassedOnColumn, Said] = Field(
+    reviewed_attributes: dict[ColumnName, Said] = Field(
         {},
         description="columns published without a hierarchy that may single members out or refine a quasi-identifier, each with "
         "the reason why it is published nevertheless; the report shows both",
@@ -186,6 +193,16 @@ class Policy(ReleasePolicy):
         return json.dumps(
             [table, {key: value for key, value in made.items() if key not in ("meaning", "file")}], sort_keys=True
         )
+
+    @property
+    def attribute_names(self) -> dict[str, str]:
+        """Released name of each attribute -> its column."""
+        return {one.release_as: one.column for one in self.attributes}
+
+    @property
+    def passed_on_columns(self) -> tuple[str, ...]:
+        """Released columns of claims without a hierarchy, judged by what they disclose beside the others."""
+        return (*PASSED_ON_COLUMNS, *self.attribute_names)
 
     def column(self, name: str) -> KnownColumn | DeclaredColumn:
         """What a quasi-identifier means and may contain, whether every policy knows it or this one declares it."""

@@ -66,6 +66,9 @@ def _shaping(policy: ReleasePolicy, name: str, section: object) -> object:
         return sorted(
             policy.identity(column) for columns in section.values() if isinstance(columns, Mapping) for column in columns
         )
+    if name == "attributes" and isinstance(section, list):
+        declared = [policy.identity(one["column"]) for one in section]
+        return section if declared == [one["column"] for one in section] else sorted(declared)
     if name == "quasi_identifiers":
         return _with_structures(policy, section)
     if name == "hierarchies":

@@ -60,6 +60,7 @@ def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
             nullable=True,
         ),
         "SupLOS": column(dt.int8, Role.OTHER, "1 if a length of stay is withheld", Check.isin([0, 1], error="0 or 1")),
+        **{name: _attribute(policy, column) for name, column in policy.attribute_names.items()},
         **_connected(policy),
     }
     return {
@@ -132,6 +133,16 @@ def _quasi_identifier(policy: Policy, name: str) -> Column:
         allowed_labels(hierarchy),
         nullable=True,
     )
+
+
+def _attribute(policy: Policy, name: str) -> Column:
+    """A declared column that is published as it was made."""
+    declared = policy.column(name)
+    if declared.limits is not None:
+        rule = Check.str_matches(r"^[0-9]+$", error="a whole number")
+        return column(dt.string, Role.OTHER, declared.meaning, rule, nullable=True)
+    rules = [] if declared.values is None else [Check.isin(list(declared.values), error="a declared value")]
+    return column(dt.string, Role.OTHER, declared.meaning, rules, nullable=True)
 
 
 def _allowed_days(policy: Policy) -> list[Check]:

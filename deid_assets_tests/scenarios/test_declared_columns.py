@@ -81,7 +81,7 @@ class TestPolicy:
             ({"columns": {"members": COLUMNS["members"], "claims": {}}}, "'paid' is not a column of claims"),
             (
                 {"columns": COLUMNS | {"members": COLUMNS["members"] | {"sex2": COLUMNS["members"]["race"]}}},
-                "is no quasi-identifier",
+                "is declared and not released",
             ),
             (
                 {"columns": COLUMNS | {"members": COLUMNS["members"] | {"claim_id": COLUMNS["members"]["race"]}}},
@@ -100,6 +100,11 @@ class TestPolicy:
                 {"hierarchies__county": {"kind": "prefixes", "lengths": [*range(200, -1, -1)]}},
                 "2,778,624 nodes, more than 2,000,000",
             ),
+            ({"attributes": [{"column": "paid", "release_as": "PaidAgain"}]}, "column paid is listed twice"),
+            ({"attributes": [{"column": "place", "release_as": "Where"}]}, "'place' is not a declared column of claims"),
+            ({"attributes": [{"column": "costly", "release_as": "payDelay"}]}, "the release already has a column payDelay"),
+            ({"attributes": []}, "is declared and not released: list it in quasi_identifiers.claims or in attributes"),
+            ({"reviewed_attributes": {"Paid": "Everybody may know what was paid."}}, "Paid is not one of the attributes"),
             ({"source": {"kind": "desynpuf"}}, "have no further column in common"),
         ],
     )
@@ -124,13 +129,15 @@ class TestRelease:
         assert len(columns) == 16
         header = {name: (folder / "data" / f"{name}.csv").read_text().splitlines()[0] for name in ("Members", "Claims")}
         assert header["Members"] == "MemberID,Age,Sex,Race,Zip3,County,Plan,Emergency"
-        assert "Charged,Discharge,Network,Paid,Revenue" in header["Claims"]
+        assert "Charged,Discharge,Network,Paid,Revenue" in header["Claims"] and header["Claims"].endswith("SupLOS,Costly")
         code, printed = deid_here(home, "verify", folder)
         assert code == 0, printed
 
     def test_the_dictionary_says_what_was_declared(self, home):
         tables = json.loads((home / "releases/wide/0001/data/dictionary.json").read_text())["tables"]
         meanings = {column["name"]: column["meaning"] for table in tables.values() for column in table["columns"]}
+        roles = {column["name"]: column["role"] for table in tables.values() for column in table["columns"]}
+        assert (roles["Paid"], roles["Costly"]) == ("quasi-identifier", "other")
         for table in COLUMNS.values():
             for name, column in table.items():
                 assert meanings[name.capitalize()].startswith(column["meaning"])

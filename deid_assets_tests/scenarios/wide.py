@@ -78,6 +78,7 @@ COLUMNS: dict[str, Any] = {
         "revenue": {
             "kind": "group", "from": "revenue_code", "file": "revenue.csv", "others": "other", "meaning": "kind of bill"
         },
+        "costly": {"kind": "bins", "from": "paid", "starts": [0, 1_000], "meaning": "whether a thousand dollars were paid"},
         "network": {"kind": "text", "from": "network", "meaning": "whether the provider was in the plan's network"},
     },
 }  # fmt: skip
@@ -93,7 +94,7 @@ CLAIMS = [
     member("place", "PlaceSvc"),
     member("specialty", "Specialty"),
     member("length_of_stay", "LengthOfStay"),
-    *(member(name, name.capitalize()) for name in COLUMNS["claims"]),
+    *(member(name, name.capitalize()) for name in COLUMNS["claims"] if name != "costly"),
 ]
 _MOVED = [qi["column"] for qi in (*MEMBERS, *CLAIMS) if qi["column"] not in ("sex", "place", "length_of_stay")]
 
@@ -103,6 +104,7 @@ WIDE: dict[str, Any] = changed(
     title="Eight quasi-identifiers of members and eight of claims",
     columns=COLUMNS,
     quasi_identifiers={"members": MEMBERS, "claims": CLAIMS},
+    attributes=[{"column": "costly", "release_as": "Costly"}],
     hierarchies={name: HIERARCHIES[name] for name in dict.fromkeys(qi["hierarchy"] for qi in (*MEMBERS, *CLAIMS))},
     dimensions=[{"name": column, "columns": [column]} for column in _MOVED],
     risk__search={"aim": 0.85, "draws_at_most": 100_000, "enough": 3},

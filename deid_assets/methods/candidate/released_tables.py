@@ -101,16 +101,19 @@ def release_days_in_hospital(
     """
 
 
-def passed_on(pay_delay: TopCode | None) -> dict[str, str]:
+def passed_on(pay_delay: TopCode | None, attributes: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """Return the released columns of claims that no hierarchy generalizes: released name -> expression on the claims c.
 
     Parameters
     ----------
     pay_delay
         Top code of payment delays; None if no claim has one.
+    attributes
+        Released name of each declared attribute, and its column.
     """
+    declared = {name: f"c.{quoted(column)}::VARCHAR" for name, column in attributes.items()}
     delay = "c.pay_delay::VARCHAR" if pay_delay is None else pay_delay.text("pay_delay")
-    return {"Year": "'Y' || c.year", "PayDelay": delay, "CharlsonIndex": "c.charlson", "SupLOS": "0::TINYINT"}
+    return {"Year": "'Y' || c.year", "PayDelay": delay, "CharlsonIndex": "c.charlson", "SupLOS": "0::TINYINT"} | declared
 
 
 def with_connected_dates(
@@ -157,6 +160,7 @@ def release_claims(
     with_claim_id: bool = False,
     *,
     numbers: Collection[str],
+    attributes: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """SELECT the claims table of the release, in the columns and formats of the Heritage files.
 
@@ -175,6 +179,8 @@ def release_claims(
         Whether each row begins with its claim_id. It identifies the claim, and is for the restricted store only.
     numbers
         The columns that contain whole numbers; columns that are not in `levels` do no harm.
+    attributes
+        Released name of each declared attribute, and its column.
     """
 
     def pseudonym(kind: str, column: str, released: str) -> tuple[str, str]:
@@ -191,7 +197,7 @@ def release_claims(
     labels = [f"{label} AS {quoted(names[column])}" for label, column in zip(found, levels, strict=True)]
     joins = [*(join for _, join in ids), label_join]
     shown_dates = [f"c.{quoted(column)} AS {quoted(name)}" for column, name in dates.items()]
-    passed = [f"{expression} AS {quoted(name)}" for name, expression in passed_on(pay_delay).items()]
+    passed = [f"{expression} AS {quoted(name)}" for name, expression in passed_on(pay_delay, attributes).items()]
     year, *others = passed
     return f"""
         SELECT {"c.claim_id, " if with_claim_id else ""}member.pseudonym AS "MemberID",

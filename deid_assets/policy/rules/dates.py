@@ -73,7 +73,10 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
                     (*claims, listed[column], "column"),
                     (f"{column} is dropped by dates.derived: drop; remove the column, or use recompute"),
                 )
-    names = {name.lower() for name in (*OTHER_RELEASE_COLUMNS, *(qi.release_as for qi in policy.quasi_identifiers.all))}
+    names = {
+        name.lower()
+        for name in (*OTHER_RELEASE_COLUMNS, *policy.attribute_names, *(qi.release_as for qi in policy.quasi_identifiers.all))
+    }
     released: list[tuple[tuple[str | int, ...], str]] = [(("dates", "release_as"), dates.release_as)]
     released += [(("dates", "connected", number, "release_as"), one.release_as) for number, one in enumerate(dates.connected)]
     for place, name in released:

@@ -306,6 +306,7 @@ def _too_few(statistic: Statistic) -> str:
 
 def _known_columns(policy: Policy) -> Iterator[Problem]:
     """A column that nobody knows cannot be read; one that is declared and not released would be read for nothing."""
+    attributes = [one.column for one in policy.attributes]
     for table, known in (("members", MEMBER_COLUMNS), ("claims", (*CLAIM_COLUMNS, *DATE_COLUMNS))):
         declared = getattr(policy.columns, table)
         allowed = (*known, *declared)
@@ -318,11 +319,23 @@ def _known_columns(policy: Policy) -> Iterator[Problem]:
                     "`columns` declares others",
                 )
         for name in declared:
-            if name not in listed:
+            if name not in listed and not (table == "claims" and name in attributes):
+                beside = " or in attributes" if table == "claims" else ""
                 yield Problem(
                     ("columns", table, name),
-                    f"is declared, but is no quasi-identifier: list it in quasi_identifiers.{table}, or remove it",
+                    f"is declared and not released: list it in quasi_identifiers.{table}{beside}, or remove it",
                 )
+    for number, name in enumerate(attributes):
+        path: tuple[str | int, ...] = ("attributes", number, "column")
+        if name not in policy.columns.claims:
+            allowed = tuple(policy.columns.claims)
+            yield Problem(
+                path,
+                f"'{name}' is not a declared column of claims{did_you_mean(name, allowed)}; columns.claims declares "
+                f"{', '.join(allowed) or 'none'}",
+            )
+        elif name in attributes[:number] or name in policy.claim_names:
+            yield Problem(path, f"column {name} is listed twice: it would be published at two levels")
 
 
 def _declared_columns(policy: Policy) -> Iterator[Problem]:
@@ -416,6 +429,10 @@ def _release_columns(policy: Policy) -> Iterator[Problem]:
             yield Problem((*path, "release_as"), f"the release already has a column {listed.release_as}")
         columns[listed.column] = listed.column
         names.add(listed.release_as.lower())
+    for number, attribute in enumerate(policy.attributes):
+        if attribute.release_as.lower() in names:
+            yield Problem(("attributes", number, "release_as"), f"the release already has a column {attribute.release_as}")
+        names.add(attribute.release_as.lower())
 
 
 def _claims_truncated_has_a_place(policy: Policy) -> Iterator[Problem]:
@@ -618,7 +635,7 @@ def _is_sentence(reason: str, name: str) -> bool:
 
 def _reasons(policy: Policy) -> Iterator[Problem]:
     """What somebody overrules needs a reason that others can read: a letter or the name of the column tells nothing."""
-    yield from reason_problems({str(name): reason for name, reason in policy.reviewed_attributes.items()})
+    yield from review_problems(policy.reviewed_attributes, policy.passed_on_columns)
     yield from acceptance_problems(policy.accepted_risks)
 
 

@@ -5,7 +5,7 @@ limits are refused while a file is read; `validation.py` checks what involves se
 """
 
 import re
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, model_validator
 from pydantic.json_schema import SkipJsonSchema
@@ -14,8 +14,6 @@ from deid_assets.methods.preparation.eligibility import OptedOut
 from deid_assets.policy.files import read_member_ids
 from deid_assets.policy.reference_thresholds import ReferenceClass
 from deid_assets.reference import known_columns
-
-PassedOnColumn = Literal["Year", "PayDelay", "CharlsonIndex", "SupLOS"]
 
 MEMBER_COLUMNS, CLAIM_COLUMNS = tuple(known_columns.MEMBERS), tuple(known_columns.CLAIMS)
 """Columns that an adversary may know: of a member, and of each claim (methods#hierarchies)."""
@@ -27,7 +25,7 @@ DATE_COLUMNS = tuple(known_columns.DATES)
 """What an adversary may know about the dates of claims if a policy releases dates."""
 
 PSEUDONYM_COLUMNS = ("MemberID", "ProviderID", "Vendor", "PCP")
-PASSED_ON_COLUMNS: tuple[str, ...] = get_args(PassedOnColumn)
+PASSED_ON_COLUMNS = ("Year", "PayDelay", "CharlsonIndex", "SupLOS")
 """Claim columns that are published without a hierarchy, and judged by what they disclose beside the others."""
 
 OTHER_RELEASE_COLUMNS = (*PSEUDONYM_COLUMNS, *PASSED_ON_COLUMNS)
@@ -381,6 +379,13 @@ class QuasiIdentifiers(Section):
     def all(self) -> tuple[AnyQuasiIdentifier, ...]:
         """Quasi-identifiers of members, then those of claims."""
         return (*self.members, *self.claims)
+
+
+class ClaimAttribute(Section):
+    """A declared column of claims that only the person and the publisher know: it is published as it was made."""
+
+    column: Name = Field(description="column of the claims that `columns` declares")
+    release_as: ColumnName = Field(description="name of the column in the release")
 
 
 class Dimension(Section):

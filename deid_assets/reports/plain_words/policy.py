@@ -10,7 +10,7 @@ from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy, smallest_at_least
 from deid_assets.policy.rules.needs import needs_of
 from deid_assets.policy.sections.dates import Dates
-from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, MEMBER_COLUMNS, PASSED_ON_COLUMNS, AttackGate, Statistic
+from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, MEMBER_COLUMNS, AttackGate, Statistic
 from deid_assets.reports.plain_words.attributes import attribute_gates, every_gate, what_is_measured
 from deid_assets.reports.plain_words.cohort import columns_of_cohort, gates_of_cohort, levels_of_cohort
 from deid_assets.reports.plain_words.counts import published_counts
@@ -376,7 +376,9 @@ def _gates(policy: Policy) -> Iterator[str]:
         f"{policy.provider_suppression.providers_at_least} share a pattern of care"
     )
     yield from attribute_gates(
-        policy, dict(zip(PASSED_ON_COLUMNS, PASSED_ON_COLUMNS, strict=True)), f"{k} members of the delivery"
+        policy,
+        {name: policy.attribute_names.get(name, name) for name in policy.passed_on_columns},
+        f"{k} members of the delivery",
     )
 
 
