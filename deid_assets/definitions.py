@@ -143,7 +143,7 @@ def _use(uses: Mapping[str, Use], policy: AnyPolicy) -> Use:
 
 def resources_of(workplace: Workplace, keys: Sequence[Keys]) -> dict[str, object]:
     """The resources of the assets of some policies, which share a home."""
-    store = RestrictedStore(workplace, frozenset(key.place for key in keys))
+    store = RestrictedStore(workplace, frozenset(key.scope for key in keys))
     return {keys[0].resource: workplace, keys[0].store: store.definition()}
 
 
