@@ -107,7 +107,7 @@ def release_people(
 
 COUNTS = count_assets(COUNTING)
 
-ASSESSMENTS = [assessment_asset(one, CohortPolicy) for one in COHORT]
+ASSESSMENTS = [assessment_asset(one, "cohort") for one in COHORT]
 
 
 @stage_asset(

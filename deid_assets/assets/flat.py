@@ -209,7 +209,7 @@ def release_records(
 
 COUNTS = count_assets(COUNTING)
 
-ASSESSMENTS = [assessment_asset(one, FlatPolicy) for one in FLAT]
+ASSESSMENTS = [assessment_asset(one, "flat") for one in FLAT]
 
 
 @stage_asset(
