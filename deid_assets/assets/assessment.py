@@ -14,7 +14,7 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import CANDIDATE, Assessment, Image, Shown, Try, Work
+from deid_assets.assessments.assessment import Assessment, Image, Shown, Try, Work
 from deid_assets.assessments.canaries import canaries_measurement
 from deid_assets.assessments.earlier_releases import EarlierRelease, EverReleased
 from deid_assets.assessments.evidence import Evidence, Measurement, to_frame
@@ -34,11 +34,11 @@ from deid_assets.release.cumulative import comparable_rolls
 from deid_assets.release.manifest.public_numbers import PublicNumbers
 from deid_assets.release.registry.tries import Tried
 from deid_assets.resources import Policies, Workplace
-from deid_assets.stages import COHORT_STAGES, FLAT_STAGES
+from deid_assets.stages import STAGES
 from deid_assets.store.digests import tables_digest_once
 from deid_assets.store.tables import Table
 
-_JUDGED = frozenset((*CANDIDATE, *FLAT_STAGES["candidate"], *COHORT_STAGES["candidate"]))
+_JUDGED = frozenset(name for names in STAGES["candidate"].values() for name in names)
 """The tables about to be released."""
 
 
