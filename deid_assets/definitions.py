@@ -47,10 +47,8 @@ from deid_assets.checks.risk import risk_checks
 from deid_assets.dagster_internals import UnresolvedAssetJobDefinition
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.base import RESTRICTED_SECTIONS
-from deid_assets.policy.flat import FlatPolicy
-from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.policy.kinds import AnyPolicy, Kind
 from deid_assets.policy.loading import policies_in
-from deid_assets.policy.models import Policy
 from deid_assets.release.published_tables import published_tables
 from deid_assets.resources import POLICY_TAG, PUBLISHED, STORE_TAG, Keys, RestrictedStore, Workplace, column_schema, job_name
 from deid_assets.schemas import contracts_of
@@ -64,25 +62,24 @@ _LOG = logging.getLogger(__name__)
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 warnings.filterwarnings("ignore", category=dg.BetaWarning, message=".*data_version.*")
 
-MODULES = (
-    intake,
-    preparation,
-    rule_needs,
-    adversary,
-    reachable_risk,
-    generalization,
-    candidate,
-    accounting,
-    counts,
-    assessment,
-    release,
-)
-OPTIONAL_MODULES = {"dates": dates}
-"""Further assets of a longitudinal policy, by what it must ask for."""
-
-FLAT_MODULES = (flat_intake, flat)
-COHORT_MODULES = (cohort_intake, cohort)
-"""The assets of a longitudinal policy, those of a flat one, and those of a cohort's."""
+MODULES: Mapping[Kind, tuple[ModuleType, ...]] = {
+    "longitudinal": (
+        intake,
+        preparation,
+        rule_needs,
+        adversary,
+        reachable_risk,
+        generalization,
+        candidate,
+        accounting,
+        counts,
+        assessment,
+        release,
+    ),
+    "flat": (flat_intake, flat),
+    "cohort": (cohort_intake, cohort),
+}
+"""The assets of each kind of policy; `dates` has further ones for policies that release dates."""
 
 
 def build_definitions(
@@ -143,7 +140,7 @@ def _use(uses: Mapping[str, Use], policy: AnyPolicy) -> Use:
 
 def resources_of(workplace: Workplace, keys: Sequence[Keys]) -> dict[str, object]:
     """The resources of the assets of some policies, which share a home."""
-    store = RestrictedStore(workplace, frozenset(key.place for key in keys))
+    store = RestrictedStore(workplace, frozenset(key.scope for key in keys))
     return {keys[0].resource: workplace, keys[0].store: store.definition()}
 
 
@@ -224,7 +221,7 @@ class PolicyParts:
 def stage_assets_of(policy: AnyPolicy) -> list[StageAsset]:
     """The assets of a policy's kind, as its modules declare them."""
     found = []
-    for module in _modules(policy):
+    for module in (*MODULES[policy.kind], *((dates,) if policy.dates else ())):
         for value in vars(module).values():
             found += [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, StageAsset)]
     return found
@@ -268,13 +265,6 @@ def automation_of(workplace: Workplace, part: PolicyParts, use: Use, job: Unreso
     return made
 
 
-def _modules(policy: AnyPolicy) -> tuple[ModuleType, ...]:
-    if isinstance(policy, Policy):
-        further = {"dates": policy.dates is not None}
-        return (*MODULES, *(module for name, module in OPTIONAL_MODULES.items() if further[name]))
-    return FLAT_MODULES if isinstance(policy, FlatPolicy) else COHORT_MODULES
-
-
 def _store_tag(policy: str, delivery: str) -> dict[str, str]:
     return {STORE_TAG: f"{policy}/{delivery}"}
 
@@ -300,7 +290,7 @@ def specialize(
     described: dict[str, object] = {"policy_sections": read}
     if PUBLISHED not in metadata:
         described["dagster/column_schema"] = column_schema(contracts[name])
-    derived = candidate.release_lineage(policy).get(name) if isinstance(policy, Policy) else None
+    derived = candidate.release_lineage(policy).get(name) if policy.has_events else None
     if derived:
         renamed = renamed_inputs(policy, [name])
         derived = {column: [_renamed(source, renamed) for source in sources] for column, sources in derived.items()}

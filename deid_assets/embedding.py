@@ -106,7 +106,7 @@ def build_release(
         If no home is named.
     """
     read = load_policy(Path(policy)) if isinstance(policy, str | Path) else policy
-    if not isinstance(read, Policy):
+    if not read.has_events:
         raise PolicyError(
             f"policy {read.name}: build_release takes policies of members and claims; this one is of another kind"
         )

@@ -98,7 +98,7 @@ class Forecast:
                 left += max(needs - (at - self._began[step]), 0.0) if step in self._began else needs
         return left
 
-    def place(self, step: str) -> str:
+    def position(self, step: str) -> str:
         """Which of how many steps one is that has begun, in the order in which they begin."""
         return f"step {list(self._began).index(step) + 1} of {len(self.expected)}"
 
@@ -118,7 +118,7 @@ ANNOUNCED = "forecast: "
 
 def announcement(forecast: Forecast, step: str, at: float) -> str:
     """The line of the run's log at the beginning of a long step."""
-    said = (forecast.place(step), forecast.last_time(step), forecast.end(at))
+    said = (forecast.position(step), forecast.last_time(step), forecast.end(at))
     return ANNOUNCED + ", ".join(one for one in said if one is not None)
 
 

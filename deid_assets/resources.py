@@ -165,7 +165,7 @@ class Keys:
         return published_key(self.asset(RELEASE), table)
 
     @property
-    def place(self) -> str:
+    def scope(self) -> str:
         """The part that the keys of all assets share, as text."""
         return "/".join((*self.prefix, self.policy))
 
@@ -375,7 +375,7 @@ class RestrictedStore(dg.IOManager):
     workplace
         The home, and the policies under which tables are made.
     own
-        `Keys.place` of the policies whose stores a run locks before its first step, if it has selected assets of theirs.
+        `Keys.scope` of the policies whose stores a run locks before its first step, if it has selected assets of theirs.
         The other assets of a project are none of our business.
     """
 
@@ -417,7 +417,7 @@ class RestrictedStore(dg.IOManager):
             return
         selected = {*(run.asset_selection or ()), *(key.asset_key for key in run.asset_check_selection or ())}
         policies = {policy_name(key) for key in selected if "/".join(key.path[:-1]) in self.own}
-        names = {place.split("/")[-1] for place in self.own}
+        names = {scope.split("/")[-1] for scope in self.own}
         if not selected and run.job_name.removeprefix(JOB_PREFIX) in names:
             policies = {run.job_name.removeprefix(JOB_PREFIX)}
         try:

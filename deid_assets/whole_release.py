@@ -153,7 +153,7 @@ def whole_release(
     )
     def released(context: dg.AssetExecutionContext, **values: object):  # type: ignore[no-untyped-def]  # Dagster reads it
         here: Workplace = getattr(context.resources, keys.resource)
-        with refusals_fail(), without_values(f"{keys.place}/{RELEASE}", here.home.store, (dg.Failure,)):
+        with refusals_fail(), without_values(f"{keys.scope}/{RELEASE}", here.home.store, (dg.Failure,)):
             made = _run_in_home(context, parts, here, copies, mapped, values)
         summary = made.summary
         tag_outcome(context.instance, context.run.run_id, summary)

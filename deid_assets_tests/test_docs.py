@@ -19,9 +19,9 @@ from deid_assets.policy.hierarchies.specs import IntervalLevel
 from deid_assets.policy.loading import SHIPPED, policy_from
 from deid_assets.policy.reference import reference
 from deid_assets.release.home_rules import rules_from
-from deid_assets.stages import STAGES
 from deid_assets_tests import examples, package_graph
 from deid_assets_tests.scenarios.test_flat_release import FLAT
+from deid_assets_tests.stages import STAGES
 
 DOCS = Path(deid_assets.__file__).parent / "docs"
 DEPLOYMENT = DOCS / "deployment"

@@ -17,7 +17,7 @@ def test_an_earlier_run_gives_an_estimate_at_once():
     told = Forecast(STEPS, {"p__read": 10, "p__search": 20, "p__check": 1, "p__judge": 9})
     told.began("p__read", 100)
     assert told.remaining(100) == pytest.approx(40) and told.end(100) == "ends in about 40 s"
-    assert told.last_time("p__search") == "last time 20 s" and told.place("p__read") == "step 1 of 4"
+    assert told.last_time("p__search") == "last time 20 s" and told.position("p__read") == "step 1 of 4"
     told.ended("p__read", 110)
     told.began("p__search", 110)
     assert told.remaining(115) == pytest.approx(25)

@@ -15,11 +15,12 @@ from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policies_in, policy_by_name, policy_from
 from deid_assets.release.published_tables import published_tables
 from deid_assets.resources import Keys, job_name
-from deid_assets.stages import COHORT_STAGES, FLAT_STAGES, STAGE_OF, STAGES, before_release, stages_of
+from deid_assets.stages import STAGE_OF, before_release, stages_of
 from deid_assets.store.home import Home
 from deid_assets_tests.policy.cohort_values import cohort_values
 from deid_assets_tests.policy.policy_texts import public_values
 from deid_assets_tests.scenarios.test_flat_release import FLAT
+from deid_assets_tests.stages import COHORT_STAGES, FLAT_STAGES, STAGES
 
 POLICIES = policies_in()
 

@@ -16,12 +16,12 @@ from deid_assets.automation.instance import dagster_instance, workspace_file
 from deid_assets.automation.outcomes import CANCELED
 from deid_assets.resources import OUTCOME_TAG, ended_in
 from deid_assets.sources.synthetic.delivery import write_delivery
-from deid_assets.stages import STAGES, STAGES_WITH_DATES
 from deid_assets.store.home import Home
 from deid_assets.store.lock import StoreLock
 from deid_assets_tests.processes import wait_for
 from deid_assets_tests.scenarios.command_line import ERROR, deid_here
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
+from deid_assets_tests.stages import STAGES, STAGES_WITH_DATES
 from deid_assets_tests.webserver import Ui, environment, opened
 
 KEY = "mended"

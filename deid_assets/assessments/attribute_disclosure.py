@@ -74,7 +74,7 @@ def attribute_disclosure_of(policy: Policy, column: str, profiles: Table, claims
 def _single_valued(table: Table, members: str, class_columns: list[str], column: str) -> attributes.AttributeDisclosure:
     """An attribute with one ordered value per member; labels begin with a number, and missing values come first."""
     counts = table.query(
-        f"SELECT *, {attributes.leading_number('value')} AS place FROM "
+        f"SELECT *, {attributes.leading_number('value')} AS number FROM "
         f"({attributes.value_counts(members, class_columns, column)})"
     )
     ranks = ordered_ranks(counts, column)

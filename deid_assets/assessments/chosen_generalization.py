@@ -7,7 +7,7 @@ import pandas as pd
 
 from deid_assets.assessments.kernel_input import kept_at_node
 from deid_assets.figures.rendering import words
-from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table
 
@@ -64,7 +64,7 @@ def levels_at(policy: Policy, node: tuple[int, ...]) -> dict[str, int]:
     return {qi.column: policy.level_of(qi.column, node) for qi in policy.quasi_identifiers.all}
 
 
-def chosen_level_names(policy: ReleasePolicy, tables: Mapping[str, Table]) -> list[tuple[str, str]]:
+def chosen_level_names(policy: AnyPolicy, tables: Mapping[str, Table]) -> list[tuple[str, str]]:
     """Released name of every quasi-identifier and the name of its chosen level; empty if nothing was chosen.
 
     Parameters
@@ -74,7 +74,7 @@ def chosen_level_names(policy: ReleasePolicy, tables: Mapping[str, Table]) -> li
     """
     if "record_generalization" in tables:
         return [(str(row.column), str(row.level_name)) for row in tables["record_generalization"].frame().itertuples()]
-    if not isinstance(policy, Policy) or "chosen_generalization" not in tables:
+    if not policy.has_events or "chosen_generalization" not in tables:
         return []
     levels = chosen_levels(policy, tables["chosen_generalization"])
     return [

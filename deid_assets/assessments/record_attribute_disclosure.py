@@ -41,7 +41,7 @@ def attribute_disclosure_of(policy: FlatPolicy, column: str, records: Table) -> 
     classes = [qi.release_as for qi in policy.quasi_identifiers]
     ordered = column in policy.attribute_disclosure.ordered
     sql = attributes.value_counts(records.sql, classes, column)
-    counts = records.query(f"SELECT *, {attributes.leading_number('value')} AS place FROM ({sql})")
+    counts = records.query(f"SELECT *, {attributes.leading_number('value')} AS number FROM ({sql})")
     ranks = ordered_ranks(counts, column) if ordered else pd.factorize(counts["value"], use_na_sentinel=False)[0]
     return attributes.single_valued(counts["class"], ranks, counts["members"], ordered)
 

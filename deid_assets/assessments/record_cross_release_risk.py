@@ -35,6 +35,7 @@ from deid_assets.methods.releases.linked_records import (
 )
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
+from deid_assets.policy.sections.releases import Hiding
 from deid_assets.store.tables import Table, drop_schema
 
 NAME = "record_cross_release_risk"
@@ -47,42 +48,6 @@ SECTION = "methods#linked-records"
 
 PeoplePolicy = FlatPolicy | CohortPolicy
 """A policy of one table of people."""
-
-
-@dataclass(frozen=True)
-class Hiding:
-    """Among whom people are hidden if the records of several releases are linked.
-
-    Attributes
-    ----------
-    k
-        How many people must be alike.
-    among_released
-        Whether only people in the releases hide others (k-anonymity), or everybody who was delivered.
-    in_population
-        Whether classes are counted in an outside population. Then k people must differ between two tables in all, and people
-        whom they show with other quasi-identifiers are outside of the risk that was measured.
-    at_most
-        Share of an earlier release's people who may stand out as missing, and of people in both who may be shown otherwise.
-    """
-
-    k: int
-    among_released: bool
-    in_population: bool
-    at_most: float
-
-
-def hiding_of(policy: PeoplePolicy) -> Hiding:
-    """Among whom the people of a policy's releases are hidden."""
-    if isinstance(policy, CohortPolicy):
-        own = policy.releases
-        return Hiding(own.differing_at_least, True, True, own.standing_out_at_most)
-    return Hiding(policy.risk.k, policy.population is None, False, policy.risk.max_suppressed)
-
-
-def person_column(policy: PeoplePolicy) -> str | None:
-    """Name of the column that identifies people; None if nothing does."""
-    return policy.columns.person.column if isinstance(policy, CohortPolicy) else policy.source.person
 
 
 @dataclass(frozen=True)
@@ -148,8 +113,8 @@ def _meaning(policy: PeoplePolicy, one: EarlierRelease, common: bool, identified
     if common:
         # Common people contradict any statement about other people. Classes of a cohort are counted in its population, which
         # does not tell how large they are under the labels of other tables, too.
-        comparable = same_kind or not hiding_of(policy).in_population
-        known = not same_kind or one.person == person_column(policy) or stated
+        comparable = same_kind or not policy.hiding.in_population
+        known = not same_kind or one.person == policy.person_column or stated
         return "linked" if known and comparable and one.file is not None else "unknown"
     if stated:
         return "stated"
@@ -231,7 +196,7 @@ def _in_common(releases: Sequence[EarlierRelease], released: np.ndarray | None) 
 
 def compared_with(policy: PeoplePolicy, own: Table, linked: Sequence[EarlierRelease]) -> list[Linked]:
     """Link the release about to be made with each earlier one, and with all together, by their kept rows."""
-    hiding = hiding_of(policy)
+    hiding = policy.hiding
     people, earlier = people_beside(own, linked, policy.kind)
     found = [_beside(hiding, one.name, people, shown) for one, shown in zip(linked, earlier, strict=True)]
     others = [shown for shown in earlier if not people.discloses_the_same_as(shown)]
@@ -272,7 +237,7 @@ def linked_measurements(policy: PeoplePolicy, earlier: Earlier, found: Sequence[
 
     Too many people are missed if they are more than the policy allows, as records of small classes may be.
     """
-    missed = sum(not one.missed_share <= hiding_of(policy).at_most for one in found)
+    missed = sum(not one.missed_share <= policy.hiding.at_most for one in found)
     return (
         _counted(EARLIER, len(earlier.every), None),
         _counted(STATED, len(earlier.stated), None),
@@ -345,7 +310,7 @@ _NO_VALUES = (
 
 def _why_unknown(policy: PeoplePolicy, one: EarlierRelease) -> str:
     """Why an earlier release cannot be linked that may have people of this one."""
-    own = person_column(policy)
+    own = policy.person_column
     if own is None:
         return "no column identifies people of this policy (source.person), so nothing tells whether they are the same"
     if one.person is None:
@@ -354,7 +319,7 @@ def _why_unknown(policy: PeoplePolicy, one: EarlierRelease) -> str:
         return "it was made with another secret, so nothing tells whether its people are the same"
     if one.file is None:
         return "a version of deid_assets made it that kept no rows, so nothing tells what it shows of people of this release"
-    if one.kind != policy.kind and isinstance(policy, CohortPolicy):
+    if one.kind != policy.kind and policy.hiding.in_population:
         return (
             "it has people of this cohort, whose classes are counted in a population; how large they are under the labels of "
             "both is not known"
@@ -366,7 +331,7 @@ def _why_unknown(policy: PeoplePolicy, one: EarlierRelease) -> str:
 
 def _what_to_do(policy: PeoplePolicy, one: EarlierRelease) -> str:
     """What helps where an earlier release cannot be linked; what was published cannot be taken back."""
-    if one.person is None or person_column(policy) is None:
+    if one.person is None or policy.person_column is None:
         return f"only a delivery of other people can follow it: {_OTHERS}"
     if one.same_secret and one.tags is not None and one.file is None:
         return f"only other people can follow it: deliver this table without those who are in it; {_OTHERS}"
@@ -413,7 +378,7 @@ def canaries_of_people(policy: PeoplePolicy) -> Findings:
     are new, changed, or missing, k - 1 of a class at a time. One of each has a list of records that nobody else has. With
     k-anonymity some are new, or missing, beside others like them who are not released.
     """
-    hiding = hiding_of(policy)
+    hiding = policy.hiding
     k, among_released = max(hiding.k, 2), hiding.among_released
     planted = planted_people(k)
     with planted_store() as file:

@@ -30,7 +30,7 @@ from deid_assets.assessments.voter_list_attack import VOTER_LIST_ATTACK
 from deid_assets.assessments.worst_classes import WORST_CLASSES
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.policy.kinds import AnyPolicy, Kind
 from deid_assets.policy.models import Policy
 
 AnyAssessment: TypeAlias = Assessment[Any]
@@ -65,9 +65,9 @@ FLAT: tuple[Assessment[FlatPolicy], ...] = (
 COHORT: tuple[Assessment[CohortPolicy], ...] = (COHORT_RISK, PEOPLE_CROSS_RELEASE_RISK, COUNTS_OF_PEOPLE)
 """Of the people of a cohort."""
 
-_ALL: tuple[AnyAssessment, ...] = (*LONGITUDINAL, *FLAT, *COHORT)
+OF_KIND: Mapping[Kind, tuple[AnyAssessment, ...]] = {"longitudinal": LONGITUDINAL, "flat": FLAT, "cohort": COHORT}
 
-ASSESSMENTS: Mapping[str, AnyAssessment] = {one.name: one for one in _ALL}
+ASSESSMENTS: Mapping[str, AnyAssessment] = {one.name: one for of_kind in OF_KIND.values() for one in of_kind}
 """By name. Of one that several kinds of policies have, the versions differ only in the tables that they read."""
 
 METHOD_VERSIONS: Mapping[str, str] = {one.name: one.version for one in ASSESSMENTS.values()}
@@ -87,9 +87,7 @@ MEANINGS: Mapping[str, str] = {gate.measurement: gate.meaning for one in ASSESSM
 
 def assessments_of(policy: AnyPolicy) -> tuple[AnyAssessment, ...]:
     """The assessments of a policy's family."""
-    if isinstance(policy, CohortPolicy):
-        return COHORT
-    return FLAT if isinstance(policy, FlatPolicy) else LONGITUDINAL
+    return OF_KIND[policy.kind]
 
 
 def gates_of(policy: AnyPolicy) -> tuple[tuple[str, Gate[Any]], ...]:

@@ -70,13 +70,13 @@ def ordered_ranks(counts: pd.DataFrame, column: str) -> np.ndarray:
         If a value has no number; the message gives the column and how many.
     """
     missing = counts["value"].isna()
-    numberless = counts.loc[counts["place"].isna() & ~missing, "value"].nunique()
+    numberless = counts.loc[counts["number"].isna() & ~missing, "value"].nunique()
     if numberless:
         raise PolicyError(
             f"column {column}: {numberless} of its values do not begin with a number, so they have no order; remove the "
             "column from attribute_disclosure.ordered"
         )
-    known = counts.loc[~missing, ["place", "value"]].drop_duplicates().sort_values(["place", "value"])["value"]
+    known = counts.loc[~missing, ["number", "value"]].drop_duplicates().sort_values(["number", "value"])["value"]
     first = int(missing.any())
     places = {value: place for place, value in enumerate(known, start=first)}
     return np.array([places.get(value, 0) for value in counts["value"]], dtype=np.int64)

@@ -14,7 +14,7 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import CANDIDATE, Assessment, Image, Shown, Try, Work
+from deid_assets.assessments.assessment import Assessment, Image, Shown, Try, Work
 from deid_assets.assessments.canaries import canaries_measurement
 from deid_assets.assessments.earlier_releases import EarlierRelease, EverReleased
 from deid_assets.assessments.evidence import Evidence, Measurement, to_frame
@@ -28,31 +28,26 @@ from deid_assets.errors import ReleaseError
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.methods.counts.published_tables import EarlierTables
 from deid_assets.methods.disclosure.membership_changes import Roll
-from deid_assets.policy.cohort import CohortPolicy
-from deid_assets.policy.flat import FlatPolicy
-from deid_assets.policy.kinds import MODELS, AnyPolicy
+from deid_assets.policy.kinds import MODELS, AnyPolicy, Kind
 from deid_assets.policy.models import Policy
 from deid_assets.release.cumulative import comparable_rolls
 from deid_assets.release.manifest.public_numbers import PublicNumbers
 from deid_assets.release.registry.tries import Tried
 from deid_assets.resources import Policies, Workplace
-from deid_assets.stages import COHORT_STAGES, FLAT_STAGES
+from deid_assets.stages import STAGES
 from deid_assets.store.digests import tables_digest_once
 from deid_assets.store.tables import Table
 
-_JUDGED = frozenset((*CANDIDATE, *FLAT_STAGES["candidate"], *COHORT_STAGES["candidate"]))
+_JUDGED = frozenset(name for names in STAGES["candidate"].values() for name in names)
 """The tables about to be released."""
 
 
-_KINDS = {model: str(kind) for kind, model in MODELS.items()}
-
-
-def assessment_asset(assessment: Assessment[Any], kind: type[Policy] | type[FlatPolicy] | type[CohortPolicy]) -> StageAsset:
+def assessment_asset(assessment: Assessment[Any], kind: Kind) -> StageAsset:
     """Make the asset of an assessment of one kind of policy."""
 
     @stage_asset(
         name=assessment.name,
-        of_kind="" if kind is Policy else _KINDS[kind],
+        of_kind=kind,
         description=assessment.description,
         policy_sections=assessment.policy_sections,
         version=assessment.version,
@@ -60,7 +55,7 @@ def assessment_asset(assessment: Assessment[Any], kind: type[Policy] | type[Flat
         inputs=assessment.inputs,
     )
     def assessed(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **tables: Table) -> pd.DataFrame:
-        policy: AnyPolicy = policies.of(context, kind)
+        policy: AnyPolicy = policies.of(context, MODELS[kind])
         commitment = workplace.secret().commitment()
         found = assessment.measure(
             Work(
@@ -160,7 +155,7 @@ class _History:
 
     def _of_members(self, what: str) -> Policy:
         """The policy, which alone can have something."""
-        if not isinstance(self.policy, Policy):
+        if not self.policy.has_events:
             raise ReleaseError(f"releases of flat tables and of cohorts have no {what}")
         return self.policy
 
@@ -232,5 +227,5 @@ def outcome(found: Measurement) -> str:
     return "passed" if found.passed else "FAILED"
 
 
-ASSESSMENTS = [assessment_asset(one, Policy) for one in LONGITUDINAL]
+ASSESSMENTS = [assessment_asset(one, "longitudinal") for one in LONGITUDINAL]
 """The assets of a longitudinal policy's assessments."""

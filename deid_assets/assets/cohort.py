@@ -42,7 +42,7 @@ from deid_assets.release.same_delivery import other_cohort_refusals
 from deid_assets.reports.cohort_report import cohort_report
 from deid_assets.resources import Policies, Workplace, ended_in
 from deid_assets.sources.cohort_delivery import PEOPLE, POPULATION, QUARANTINED
-from deid_assets.stages import COHORT_STAGES, before_release
+from deid_assets.stages import before_release, stages_of_kind
 from deid_assets.store.digests import tables_digest
 from deid_assets.store.tables import Table, drop_schema
 
@@ -107,7 +107,7 @@ def release_people(
 
 COUNTS = count_assets(COUNTING)
 
-ASSESSMENTS = [assessment_asset(one, CohortPolicy) for one in COHORT]
+ASSESSMENTS = [assessment_asset(one, "cohort") for one in COHORT]
 
 
 @stage_asset(
@@ -124,7 +124,7 @@ ASSESSMENTS = [assessment_asset(one, CohortPolicy) for one in COHORT]
     ],
     kinds=("duckdb", "parquet", "csv"),
     of_kind="cohort",
-    stages=before_release(COHORT_STAGES),
+    stages=before_release(stages_of_kind("cohort")),
 )
 def release(
     context: dg.AssetExecutionContext,

@@ -17,7 +17,6 @@ from deid_assets.methods.counts.budget import NoisyCell
 from deid_assets.methods.counts.published_tables import EarlierTables
 from deid_assets.methods.counts.tables import Sum
 from deid_assets.policy.kinds import MODELS, AnyPolicy
-from deid_assets.policy.models import Policy
 from deid_assets.release.counts.cells import counted_frame
 from deid_assets.release.counts.kinds import LONGITUDINAL, Counting, counting_of
 from deid_assets.release.counts.noise import DeliveryNoise, Plan
@@ -39,27 +38,28 @@ from deid_assets.store.tables import Table
 
 def count_assets(counting: Counting[Any]) -> list[StageAsset]:
     """Make the assets of the counts of one kind of policy: exact, and as they are published."""
-    of_kind = {model: str(kind) for kind, model in MODELS.items()}.get(counting.kind, "")
+    model = MODELS[counting.kind]
 
     @stage_asset(
-        name="cohort_counts", of_kind=of_kind, policy_sections=counting.sections, inputs=counting.inputs,
+        name="cohort_counts", of_kind=counting.kind, policy_sections=counting.sections, inputs=counting.inputs,
         description="Exact counts, restricted: how many remained after each step, who they are, and claims if asked for. No "
         "rows if the policy publishes no tables.",
     )  # fmt: skip
     def cohort_counts(
         context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **tables: Table
     ) -> pd.DataFrame:
-        return _counted(policies.of(context, counting.kind), workplace, context.partition_key, tables)[1]
+        return _counted(policies.of(context, model), workplace, context.partition_key, tables)[1]
 
     @stage_asset(
-        name="published_counts", of_kind=of_kind, policy_sections=["counts"], inputs=["cohort_counts", *counting.levels_in],
+        name="published_counts", of_kind=counting.kind, policy_sections=["counts"],
+        inputs=["cohort_counts", *counting.levels_in],
         description="The counts as they are published: with noise that the budget covers, or masked. Refused if neither is "
         "possible.",
     )  # fmt: skip
     def published_counts(
         context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **tables: Table
     ) -> pd.DataFrame:
-        policy, counts = policies.of(context, counting.kind), tables["cohort_counts"].frame()
+        policy, counts = policies.of(context, model), tables["cohort_counts"].frame()
         plan = release_plan(policy, workplace, context.partition_key, counts, counting.levels(policy, tables))
         require_budget(policy, workplace, plan.cells, planned_sums(policy, counts))
         return protect_or_refuse(policy, counts, delivery_noise(policy, workplace, context.partition_key))
@@ -82,7 +82,7 @@ def release_plan(
     plan = Plan(noise, planned_cells(policy, counts, noise))
     for name, shape in later_steps(policy, counts).items():
         plan.note(name, shape, 0)
-    if isinstance(policy, Policy) and policy.dates is not None:
+    if policy.dates is not None:
         plan_dates(policy, workplace, delivery, plan)
     shapes = shapes_of(policy, workplace.delivery(delivery), levels)
     PublicNumbers(plan.note, shapes).measurements(noise_plan(policy))

@@ -63,7 +63,7 @@ from deid_assets.release.registry.noise_charges import NoisyPublication
 from deid_assets.reports.flat_report import flat_report
 from deid_assets.resources import Policies, Workplace, ended_in
 from deid_assets.sources.flat import RECORDS
-from deid_assets.stages import FLAT_STAGES, before_release
+from deid_assets.stages import before_release, stages_of_kind
 from deid_assets.store.digests import tables_digest
 from deid_assets.store.tables import Table, drop_schema
 
@@ -209,7 +209,7 @@ def release_records(
 
 COUNTS = count_assets(COUNTING)
 
-ASSESSMENTS = [assessment_asset(one, FlatPolicy) for one in FLAT]
+ASSESSMENTS = [assessment_asset(one, "flat") for one in FLAT]
 
 
 @stage_asset(
@@ -225,7 +225,7 @@ ASSESSMENTS = [assessment_asset(one, FlatPolicy) for one in FLAT]
     ],
     kinds=("duckdb", "parquet", "csv"),
     of_kind="flat",
-    stages=before_release(FLAT_STAGES),
+    stages=before_release(stages_of_kind("flat")),
 )
 def release(
     context: dg.AssetExecutionContext,

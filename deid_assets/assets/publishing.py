@@ -63,8 +63,8 @@ from deid_assets.release.manifest.certificate import certificate_editions
 from deid_assets.release.manifest.editions import (
     Editions,
     Manifest,
-    Place,
     PolicyText,
+    Slot,
     editions,
     package_versions,
 )
@@ -264,9 +264,9 @@ def publish(
     )
     staging.write_file(CERTIFICATE, certificate.public)
 
-    def manifest_at(place: Place, budget: Budget) -> Manifest:
+    def manifest_at(slot: Slot, budget: Budget) -> Manifest:
         return Manifest(
-            place=place,
+            slot=slot,
             policy=policy_text(policy),
             recipient_class=policy.recipients.recipient_class,
             terms_of_use=policy.recipients.terms_of_use,
@@ -278,7 +278,7 @@ def publish(
             evidence=passed.evidence,
             attrition=passed.attrition,
             secret_commitment=secret.commitment(),
-            salt=secret.derive("manifest salt", policy.name, context.partition_key, str(place.number)),
+            salt=secret.derive("manifest salt", policy.name, context.partition_key, str(slot.number)),
             member_tags=passed.member_tags,
             exact_certificate=certificate.exact,
             shapes=passed.shapes,
@@ -291,7 +291,7 @@ def publish(
             counts=CountStatement(policy.counts, budget, passed.counts, policy.records_per_person, policy.persons_checked),
         )
 
-    at_draft = Place(
+    at_draft = Slot(
         policy.name,
         staging.number,
         releases.registry.head,
@@ -314,7 +314,7 @@ def publish(
     except CountsError as error:
         raise RefusedError(f"refused by the budget of noise: {error}") from None
 
-    def describe(place: Place) -> Editions:
+    def describe(slot: Slot) -> Editions:
         require_allowed(workplace.home, policy)  # and again under the lock
         if not _is_still(policy, workplace):
             raise ReleaseError(f"policy {policy.name}: {_POLICY_CHANGED}")
@@ -327,7 +327,7 @@ def publish(
         if noise.budget_after(releases.registry.chain()).spent != budget.spent:
             repeat_if_requested(context)
             raise ReleaseError("in the meantime, another release was charged to the budget of noise; run again")
-        return editions(manifest_at(place, budget), passed.plan.protect)
+        return editions(manifest_at(slot, budget), passed.plan.protect)
 
     draft = describe(at_draft)
     staging.write_file("report.html", passed.report(draft.public))

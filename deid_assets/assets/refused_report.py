@@ -20,9 +20,7 @@ from deid_assets.figures.rendering import words
 from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.lattice.diagnosis import outcome_of_change
 from deid_assets.methods.lattice.predictive_tagging import node_text
-from deid_assets.policy.base import ReleasePolicy
-from deid_assets.policy.flat import FlatPolicy
-from deid_assets.policy.models import Policy
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.known_people import unmatched_notes
 from deid_assets.release.registry import clock
@@ -42,7 +40,7 @@ RESTRICTED = (
 
 
 def write_refused_report(
-    home: Home, policy: ReleasePolicy, delivery: str, made: Sequence[str], failed_checks: Sequence[str], reasons: Sequence[str]
+    home: Home, policy: AnyPolicy, delivery: str, made: Sequence[str], failed_checks: Sequence[str], reasons: Sequence[str]
 ) -> Path:
     """Write the report of a refused run, replacing that of an earlier one.
 
@@ -86,7 +84,7 @@ def write_refused_report(
         generalization=tuple(GeneralizationRow(column, level) for column, level in chosen_level_names(policy, tables)),
         figures=tuple(_figures(home, policy, tables)),
         disclosure=disclosure_tables(manifest),
-        limits=LIMITS[:2] if isinstance(policy, Policy) else FLAT_LIMITS,
+        limits=LIMITS[:2] if policy.has_events else FLAT_LIMITS,
         notes=(RESTRICTED, *tried(manifest), *unmatched_notes(policy, delivery, home, secret_of(home))),
         reasons=(
             *(f"The check failed: {text}" for text in failed_checks),
@@ -99,10 +97,10 @@ def write_refused_report(
     return path
 
 
-def _figures(home: Home, policy: ReleasePolicy, tables: dict[str, Table]) -> Iterator[ReportFigure]:
+def _figures(home: Home, policy: AnyPolicy, tables: dict[str, Table]) -> Iterator[ReportFigure]:
     """The lattice, as far as it was searched, and what absence would disclose by class."""
     yield from _lattice(policy, tables)
-    if isinstance(policy, Policy) and "demographic_risk" in tables and policy.removal.removes_members:
+    if policy.has_events and "demographic_risk" in tables and policy.removal.removes_members:
         workplace = Workplace(str(home.root))
         found = absent_members(
             policy,
@@ -116,9 +114,9 @@ def _figures(home: Home, policy: ReleasePolicy, tables: dict[str, Table]) -> Ite
             yield ReportFigure(f"Absence by demographic class ({number})", f"{text}.", image, wide=True)
 
 
-def _lattice(policy: ReleasePolicy, tables: dict[str, Table]) -> Iterator[ReportFigure]:
+def _lattice(policy: AnyPolicy, tables: dict[str, Table]) -> Iterator[ReportFigure]:
     """The lattice, as far as it was searched."""
-    if isinstance(policy, Policy) and "generalization_lattice" in tables:
+    if policy.has_events and "generalization_lattice" in tables:
         nodes = tables["generalization_lattice"].frame()
         there = "chosen_generalization" in tables
         chosen = chosen_node(policy, tables["chosen_generalization"]) if there else None
@@ -136,7 +134,7 @@ def _lattice(policy: ReleasePolicy, tables: dict[str, Table]) -> Iterator[Report
             "Share of simulated adversaries at high risk against the information lost, for the whole sample.",
             frontier_figure(nodes, limit),
         )
-    elif isinstance(policy, FlatPolicy) and "record_lattice" in tables:
+    elif policy.kind == "flat" and "record_lattice" in tables:
         nodes = tables["record_lattice"].frame()
         yield ReportFigure(
             "The lattice", "Every generalization that the search evaluated.", heights_figure(nodes, policy.node_count)

@@ -83,10 +83,11 @@ from deid_assets.release.staged_files import stage, staged_days
 from deid_assets.reports.date_notes import notes_of
 from deid_assets.reports.rare_labels import rare_labels
 from deid_assets.resources import Policies, Workplace
-from deid_assets.stages import STAGES, before_release
+from deid_assets.stages import before_release, stages_of_kind
 from deid_assets.store.digests import tables_digest
 from deid_assets.store.tables import Table, drop_schema, write_table
 
+_STAGES = stages_of_kind("longitudinal")
 _SECTIONS = sorted(
     {"recipients", "long_tail", "reviewed_attributes", "detail_at_least", "publish_however_coarse", "counts"}
     | {section for assessment in LONGITUDINAL for section in assessment.policy_sections}
@@ -97,11 +98,11 @@ _INPUTS = (
     "members", "claims", "delivered_codes", "removed_members", "eligible_members", "eligible_claims", "released_sample",
     "grouped_claims", "truncated_claims", "member_profiles", "pseudonym_crosswalk", "adversary_power", "value_domains",
     "generalization_lattice", "passed_over_nodes", "compared_nodes", "chosen_generalization", "suppressed_members",
-    *STAGES["candidate"], "published_counts", *STAGES["assessment"],
+    *_STAGES["candidate"], "published_counts", *_STAGES["assessment"],
 )  # fmt: skip
 
 
-@stage_asset(policy_sections=_SECTIONS, kinds=("duckdb", "parquet", "csv"), inputs=_INPUTS, stages=before_release(STAGES))
+@stage_asset(policy_sections=_SECTIONS, kinds=("duckdb", "parquet", "csv"), inputs=_INPUTS, stages=before_release(_STAGES))
 def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **tables: Table) -> Made | None:
     """The published release: staged, measured again, judged, and renamed into place. Or a refusal with its reasons."""
     policy, made = policies.of(context, Policy), _Made(tables)
@@ -201,12 +202,12 @@ class _Made:
     @property
     def candidate(self) -> dict[str, Table]:
         """The rows that would be published."""
-        return {name: self.tables[name] for name in STAGES["candidate"]}
+        return {name: self.tables[name] for name in _STAGES["candidate"]}
 
     @property
     def assessments(self) -> tuple[Table, ...]:
         """The evidence."""
-        return tuple(self.tables[name] for name in STAGES["assessment"])
+        return tuple(self.tables[name] for name in _STAGES["assessment"])
 
 
 @dataclass(frozen=True)

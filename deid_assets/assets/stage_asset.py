@@ -14,7 +14,6 @@ from deid_assets.assets.step_log import announce
 from deid_assets.errors import REFUSED_MARK, RefusedError, ReleaseError
 from deid_assets.meter import meter
 from deid_assets.policy.kinds import AnyPolicy
-from deid_assets.policy.models import Policy
 from deid_assets.release.public_cells import shapes_of_measurements
 from deid_assets.resources import (
     POLICY_TAG,
@@ -240,9 +239,8 @@ def asset_metadata(
 
 def made_from(policy: AnyPolicy, name: str) -> tuple[str, tuple[str, ...]]:
     """Declared method version of a policy's asset, and the policy sections that it reads."""
-    kind = getattr(policy, "kind", "")
-    version, sections, if_compared = _MADE_FROM[(kind, name) if (kind, name) in _MADE_FROM else ("", name)]
-    compares = isinstance(policy, Policy) and policy.risk.nodes_by_gain is not None
+    version, sections, if_compared = _MADE_FROM.get((policy.kind, name)) or _MADE_FROM["", name]
+    compares = policy.has_events and policy.risk.nodes_by_gain is not None
     return version, sections + (if_compared if compares else ())
 
 

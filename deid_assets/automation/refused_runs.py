@@ -10,7 +10,7 @@ from deid_assets.automation.outcomes import RunSummary, outcome_of, tag_outcome
 from deid_assets.automation.reactions import left_alone
 from deid_assets.dagster_internals import UnresolvedAssetJobDefinition
 from deid_assets.errors import REFUSED
-from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.resources import POLICY_TAG, STORE_TAG, Workplace, ended_in
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
@@ -19,7 +19,7 @@ from deid_assets.store.lock import StoreLock
 SENSOR = "refusal_report"
 
 
-def report_refusal(home: Home, policy: ReleasePolicy, delivery: str, summary: RunSummary) -> Path | None:
+def report_refusal(home: Home, policy: AnyPolicy, delivery: str, summary: RunSummary) -> Path | None:
     """Write the report of a refused run into the restricted store, replacing that of any earlier run.
 
     Returns

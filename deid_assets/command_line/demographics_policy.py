@@ -68,7 +68,7 @@ def cohort_policy(path: Path) -> CohortPolicy:
         If the file cannot be read, is wrong, or is of another kind.
     """
     policy = load_policy(path)
-    if not isinstance(policy, CohortPolicy):
+    if policy.kind != "cohort":
         raise PolicyError(f"{path.name}: a policy of kind cohort is needed here")
     return policy
 

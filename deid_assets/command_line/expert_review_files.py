@@ -75,7 +75,7 @@ def export(home: Home, policy_name: str, delivery: str, reviewers: int, folder: 
         If there is no such candidate, it has too few members, or a file is there already.
     """
     policy = policies_in(home.policies).get(policy_name)
-    if not isinstance(policy, Policy):
+    if policy is None or not policy.has_events:
         raise StoreError(f"there is no policy {policy_name} with claims; see `deid policy list`")
     tables = _tables(home, policy, delivery)
     found = tables["members"].query(conditions(tables["claims"], tables["delivered"], tables["crosswalk"], tables["members"]))

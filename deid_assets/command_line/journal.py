@@ -19,8 +19,8 @@ def journal() -> None:
 
 
 @journal.command("head")
-@click.option("--to", "place", help="File or URL, such as s3://bucket/journal.head: keep the head there from now on.")
-def journal_head(place: str | None) -> None:
+@click.option("--to", help="File or URL, such as s3://bucket/journal.head: keep the head there from now on.")
+def journal_head(to: str | None) -> None:
     """Print the head of the journal; with --to, also write it there, now and after every decision.
 
     Nothing is decided while a head that was kept this way is missing, or names lines that the journal lacks.
@@ -29,8 +29,8 @@ def journal_head(place: str | None) -> None:
     from deid_assets.release.journal.witnesses import outside
 
     releases = releases_here()
-    if place is not None:
-        kept_at = outside(releases.home, place)
+    if to is not None:
+        kept_at = outside(releases.home, to)
         with releases.deciding() as found:
             found.add_witness(kept_at, releases.key)
     now = releases.journal.file.read()
@@ -40,30 +40,30 @@ def journal_head(place: str | None) -> None:
 
 
 @journal.command("forget")
-@click.argument("place")
-def journal_forget(place: str) -> None:
+@click.argument("kept_at", metavar="PLACE")
+def journal_forget(kept_at: str) -> None:
     """Do without a head that was kept with `deid journal head --to PLACE`; the journal records that."""
     from deid_assets.release.journal.comparison import WITNESSES
     from deid_assets.release.journal.witnesses import place_of
 
     releases = releases_here()
     with releases.deciding(despite=[WITNESSES]) as found:
-        found.forget_witness(place_of(place), releases.key)
+        found.forget_witness(place_of(kept_at), releases.key)
     say_witnesses(releases.home)
-    click.echo(f"The head of the journal is not kept at {place} any more.")
+    click.echo(f"The head of the journal is not kept at {kept_at} any more.")
 
 
 @journal.command("check")
-@click.option("--head", "place", help="File or URL with a head that was kept, besides those that the journal knows.")
-def journal_check(place: str | None) -> None:
+@click.option("--head", help="File or URL with a head that was kept, besides those that the journal knows.")
+def journal_check(head: str | None) -> None:
     """Compare the home with its journal, and the journal with its witnesses. Exit code 0: nothing is missing.
 
     What is kept of each release is compared with its manifest, file by file.
     """
     home = Home.here()
     found = missing_in(home) or incomplete_in(home)
-    if place is not None:
-        found += _against(home, place)
+    if head is not None:
+        found += _against(home, head)
     for text in found:
         click.echo(f"error: {text}", err=True)
     if found:

@@ -383,11 +383,10 @@ def policy_pool(name: str, delivery: str, column: str, held_by: tuple[float, ...
     """
     from deid_assets.command_line.pools import pooled_hierarchy
     from deid_assets.command_line.run import find_policy
-    from deid_assets.policy.models import Policy
 
     home = Home.here()
     found, _ = find_policy(home, name)
-    if not isinstance(found, Policy):
+    if not found.has_events:
         raise PolicyError(f"{found.name} has no claims; values are pooled by the members who have them on claims")
     click.echo(pooled_hierarchy(home, found, column, delivery, held_by))
 

@@ -4,7 +4,6 @@ import click
 
 from deid_assets.automation.in_use import policies_in_use
 from deid_assets.errors import ReleaseError
-from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.withdrawals import withdrawn_members
 from deid_assets.release.keyring import secret_of
@@ -53,7 +52,7 @@ def say_consequences(home: Home) -> None:
     if known.looked_at or known.unread:
         _say_unmatched(listed, known, [one for one in policies if not known.are_enough(listed, one.opt_outs.matched_at_least)])
     for one in policies:
-        if listed and isinstance(one, FlatPolicy) and one.source.person is None:
+        if listed and not one.has_events and one.person_column is None:
             click.echo(
                 f"Policy {one.name} will take in no delivery any more: nothing tells which of its records are theirs. Name the "
                 "column that identifies a person (source.person)."

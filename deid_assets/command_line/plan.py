@@ -4,6 +4,7 @@ A plan rules out; it never says that something will pass. It publishes nothing, 
 """
 
 import time
+from collections.abc import Mapping
 
 from rich.console import Console
 from rich.markup import escape
@@ -17,8 +18,7 @@ from deid_assets.command_line.progress import Progress
 from deid_assets.command_line.run import execute
 from deid_assets.dagster_internals import capture_interrupts
 from deid_assets.errors import PUBLISHED, REFUSED
-from deid_assets.policy.flat import FlatPolicy
-from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.policy.kinds import AnyPolicy, Kind
 from deid_assets.policy.models import Policy
 from deid_assets.resources import Workplace
 from deid_assets.sources.delivery import Delivery
@@ -27,7 +27,8 @@ from deid_assets.store.home import Home
 from deid_assets.store.lock import StoreLock
 from deid_assets.store.tables import Table, interrupt_queries
 
-REACHABLE, FLAT_CHOICE, COHORT_RISK = "reachable_risk", "record_generalization", "cohort_risk"
+REACHABLE = "reachable_risk"
+_LAST: Mapping[Kind, str] = {"longitudinal": REACHABLE, "flat": "record_generalization", "cohort": "cohort_risk"}
 
 
 def planned_assets(policy: AnyPolicy) -> tuple[str, ...]:
@@ -36,8 +37,7 @@ def planned_assets(policy: AnyPolicy) -> tuple[str, ...]:
     The choice of a flat policy is quick, and so are the candidate of a cohort's policy and its risk.
     """
     made = [name for names in stages_of(policy).values() for name in names]
-    last = REACHABLE if isinstance(policy, Policy) else FLAT_CHOICE if isinstance(policy, FlatPolicy) else COHORT_RISK
-    return tuple(made[: made.index(last) + 1])
+    return tuple(made[: made.index(_LAST[policy.kind]) + 1])
 
 
 def plan(home: Home, policy: AnyPolicy, delivery: Delivery, lock: StoreLock, progress: Progress) -> int:
@@ -58,7 +58,7 @@ def plan(home: Home, policy: AnyPolicy, delivery: Delivery, lock: StoreLock, pro
     for text in (*summary.failed_checks, *summary.reasons):
         console.print(f"[bold]cannot pass[/bold]  {escape(text.removeprefix('refused: '))}")
     code = summary.exit_code if summary.reasons or summary.failed_checks else PUBLISHED
-    if code == PUBLISHED and isinstance(policy, Policy):
+    if code == PUBLISHED and policy.has_events:
         code = _print_reach(console, home, policy, delivery)
         _print_rotation(console, home, policy, delivery)
     if code == PUBLISHED:

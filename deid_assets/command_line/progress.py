@@ -135,7 +135,7 @@ class Progress:
         else:
             before = self._forecast.last_time(step)
             spent += f" ({before})" if before else ""
-            said = [f"{self._forecast.place(step)}: {spent}", self._forecast.end(now) or "", self._told]
+            said = [f"{self._forecast.position(step)}: {spent}", self._forecast.end(now) or "", self._told]
         line = Text(", ".join(one for one in said if one))
         line.truncate(max(self.console.width - 4, 10), overflow="ellipsis")
         return line

@@ -47,7 +47,6 @@ from deid_assets.forecast import ANNOUNCED, SYNTHETIC_DELIVERY
 from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import applying_opt_outs, load_policy, policy_by_name
-from deid_assets.policy.models import Policy
 from deid_assets.policy.removed_modes import require_runnable
 from deid_assets.release.event_log import require_journal
 from deid_assets.release.home_rules import require_allowed
@@ -282,7 +281,7 @@ def requested_delivery(
     seed: int,
 ) -> Delivery:
     """The delivery to run on: the paths given, or a synthetic one, which need not exist yet."""
-    if release_members and not isinstance(policy, Policy):
+    if release_members and not policy.has_events:
         raise DeliveryError(
             f"--release: policy {policy.name} draws no sample, and publishes every record that may be published; leave it out"
         )
@@ -297,7 +296,7 @@ def requested_delivery(
         raise DeliveryError(
             f"policy {policy.name} reads deliveries of kind {policy.source.kind}; name one with --delivery PATH"
         )
-    further = {"further": True} if isinstance(policy, Policy) and policy.columns.all else {}
+    further = {"further": True} if policy.has_events and policy.columns.all else {}
     name = f"synthetic-{'further-' if further else ''}{members}-{seed}"
     default = f"{name}-{release_members}" if release_members else name
     parameters = {"members": members, "seed": seed, **further, **release}

@@ -15,7 +15,7 @@ from deid_assets.automation.outcomes import RunSummary
 from deid_assets.command_line.progress import Detail
 from deid_assets.errors import REFUSED
 from deid_assets.methods.lattice.diagnosis import best_change, outcome_of_change
-from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.known_people import unmatched_notes
 from deid_assets.release.publication.verification import MANIFEST
@@ -47,7 +47,7 @@ class Kept:
     level: str
 
 
-def gates_of(home: Home, policy: ReleasePolicy, delivery: Delivery, summary: RunSummary) -> tuple[list[Gate], int]:
+def gates_of(home: Home, policy: AnyPolicy, delivery: Delivery, summary: RunSummary) -> tuple[list[Gate], int]:
     """The gates that this run measured, and how many more measurements gate nothing."""
     gates, reported = [], 0
     for name in stages_of(policy)["assessment"]:
@@ -62,19 +62,17 @@ def gates_of(home: Home, policy: ReleasePolicy, delivery: Delivery, summary: Run
     return gates, reported
 
 
-def kept_levels(home: Home, policy: ReleasePolicy, delivery: Delivery, summary: RunSummary) -> list[Kept]:
+def kept_levels(home: Home, policy: AnyPolicy, delivery: Delivery, summary: RunSummary) -> list[Kept]:
     """The level of every quasi-identifier at the generalization that was chosen; empty where none was."""
     tables = {name: _table(home, policy, delivery, name) for name in summary.rows if name in STAGE_OF}
     return [Kept(column, level) for column, level in chosen_level_names(policy, tables)]
 
 
-def _table(home: Home, policy: ReleasePolicy, delivery: Delivery, name: str) -> Table:
+def _table(home: Home, policy: AnyPolicy, delivery: Delivery, name: str) -> Table:
     return Table(home.store / policy.name / f"{delivery.key}.duckdb", STAGE_OF[name], name)
 
 
-def summary_json(
-    home: Home, policy: ReleasePolicy, delivery: Delivery, summary: RunSummary, seconds: float
-) -> dict[str, object]:
+def summary_json(home: Home, policy: AnyPolicy, delivery: Delivery, summary: RunSummary, seconds: float) -> dict[str, object]:
     """The summary as JSON values, for `deid run --json`; a number that is not finite is null."""
     gates, _ = gates_of(home, policy, delivery, summary)
     verdict = _verdict(home, summary)
@@ -107,7 +105,7 @@ def _finite(number: float) -> float | None:
 def print_summary(
     console: Console,
     home: Home,
-    policy: ReleasePolicy,
+    policy: AnyPolicy,
     delivery: Delivery,
     summary: RunSummary,
     seconds: float,
@@ -191,7 +189,7 @@ def _print_kept(console: Console, kept: Sequence[Kept]) -> None:
     console.print(table)
 
 
-def _print_diagnosis(console: Console, home: Home, policy: ReleasePolicy, delivery: Delivery, summary: RunSummary) -> None:
+def _print_diagnosis(console: Console, home: Home, policy: AnyPolicy, delivery: Delivery, summary: RunSummary) -> None:
     # Where a node was chosen, something else refused, and what is wrong with the coarsest node would mislead.
     if not summary.rows.get("lattice_diagnosis") or "chosen_generalization" in summary.rows:
         return

@@ -37,7 +37,7 @@ def _policy(context: dg.ResolutionContext, text: str) -> Policy:
     """A policy by its file, relative to that of the component, or by the name of one that ships."""
     is_file = Path(text).suffix in ENDINGS
     found = load_policy(context.resolve_source_relative_path(text)) if is_file else policy_by_name(text)
-    if not isinstance(found, Policy):
+    if not found.has_events:
         raise PolicyError(f"policy {found.name}: a release here takes policies of members and claims")
     return found
 

@@ -2,7 +2,7 @@
 
 import datetime
 from collections.abc import Iterator
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -32,7 +32,7 @@ from deid_assets.policy.sections.counts import (
     table_problems,
 )
 from deid_assets.policy.sections.longitudinal import ColumnName, Intake, Name, Said
-from deid_assets.policy.sections.releases import CohortReleases
+from deid_assets.policy.sections.releases import CohortReleases, Hiding
 from deid_assets.sources.cohort import CohortLayout
 from deid_assets.sources.demographics import race_names
 
@@ -45,6 +45,8 @@ TAKEN_IN = ("person", "age", "sex", "race", "state", "zip", "county", "date")
 class CohortPolicy(ReleasePolicy):
     """What is published of a cohort's demographics, and how risky it may be beside Safe Harbor."""
 
+    has_events: ClassVar[Literal[False]] = False
+    dates: ClassVar[None] = None  # those that are released are of events
     kind: Literal["cohort"] = Field(description="cohort: demographics with one record per person, against a population")
     hierarchies: dict[Name, AnyHierarchy] = Field(
         {}, max_length=0, description="none: the levels of demographics are those of the methods"
@@ -73,6 +75,16 @@ class CohortPolicy(ReleasePolicy):
     def generalized(self) -> dict[str, str]:
         """None: the policy states the levels."""
         return {}
+
+    @property
+    def person_column(self) -> str:
+        """Name of the column that identifies people."""
+        return self.columns.person.column
+
+    @property
+    def hiding(self) -> Hiding:
+        """Among whom people are hidden if the records of several releases are linked."""
+        return Hiding(self.releases.differing_at_least, True, True, self.releases.standing_out_at_most)
 
     @property
     def demographic_columns(self) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
@@ -22,7 +22,7 @@ from deid_assets.policy.rules.validation import (
 from deid_assets.policy.sections.counts import RecordCounts, count_noise_problems, record_table_problems
 from deid_assets.policy.sections.disclosure import FlatAttributeDisclosure
 from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Intake, Name, Said, Section, Share
-from deid_assets.policy.sections.releases import RecordReleases
+from deid_assets.policy.sections.releases import Hiding, RecordReleases
 
 OWN_COLUMNS = ("record", "class_size", "row_key", "rowid")
 """Columns that the store adds to records or file rows; a released column of this name would be mistaken for one."""
@@ -91,6 +91,8 @@ class FlatRisk(Section):
 class FlatPolicy(ReleasePolicy):
     """What is published of a flat table, and how large its equivalence classes must be."""
 
+    has_events: ClassVar[Literal[False]] = False
+    dates: ClassVar[None] = None  # those that are released are of events
     kind: Literal["flat"] = Field(description="flat: a table with one record per person")
     source: FlatSource = Field(description="where to find the table in a delivery")
     intake: Intake = Intake()
@@ -127,6 +129,16 @@ class FlatPolicy(ReleasePolicy):
         if own.person is not None:
             return f"The delivery identifies persons, and {said} in it."
         return f"The policy states that {said}, and nothing checks it: a person with more is protected less than this says."
+
+    @property
+    def person_column(self) -> str | None:
+        """Name of the column that identifies people; None if nothing does."""
+        return self.source.person
+
+    @property
+    def hiding(self) -> Hiding:
+        """Among whom people are hidden if the records of several releases are linked."""
+        return Hiding(self.risk.k, self.population is None, False, self.risk.max_suppressed)
 
     def hierarchy_of(self, release_as: str) -> Hierarchy:
         """Return the hierarchy of a quasi-identifier, by its name in the release."""

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -61,6 +61,9 @@ class Policy(ReleasePolicy):
     validated.
     """
 
+    kind: ClassVar[Literal["longitudinal"]] = "longitudinal"
+    has_events: ClassVar[Literal[True]] = True
+    """Whether there are tables of events, such as claims, beside the table of people."""
     source: SourceOptions = Field(description="where deliveries come from: kind synthetic, desynpuf or tables")
     intake: Intake = Intake()
     columns: DeclaredColumns = Field(

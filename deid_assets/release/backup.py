@@ -317,7 +317,7 @@ def _require_whole(home: Home, otherwise: str, with_witnesses: bool, without: Co
     journal = HomeJournal(home)
     if not journal.file.read().lines:
         raise ReleaseError(f"{otherwise}: it has no journal of what the home decided")
-    losses = [loss for loss in journal.missing(with_witnesses) if loss.what != WITNESSES or loss.place not in without]
+    losses = [loss for loss in journal.missing(with_witnesses) if loss.what != WITNESSES or loss.witness not in without]
     missing = [*(loss.text for loss in losses), *incomplete(home)]
     if missing:
         lost = any(loss.what == WITNESSES for loss in losses)

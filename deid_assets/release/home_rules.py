@@ -6,13 +6,13 @@ noticed before anything is decided. Whoever could approve a release may change o
 
 import os
 from collections.abc import Iterator
-from typing import Literal, Self
+from typing import Self
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from deid_assets.errors import PolicyError, ReleaseError
-from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.policy.kinds import AnyPolicy, Kind
 from deid_assets.policy.sections.approval import PersonName
 from deid_assets.policy.sections.longitudinal import Said, Section
 from deid_assets.release.journal.chain import RULES
@@ -27,7 +27,6 @@ from deid_assets.store.digests import bytes_digest
 from deid_assets.store.home import Home
 from deid_assets.store.reading import SMALL_AT_MOST, kept_bytes
 
-Kind = Literal["longitudinal", "flat", "cohort"]
 EVERYBODY = "*"
 """In `laxest`: policies for every class of recipients."""
 
@@ -70,9 +69,8 @@ class HomeRules(Section):
 
     def problems(self, policy: AnyPolicy) -> Iterator[str]:
         """Say where a policy is laxer than the rules."""
-        kind = getattr(policy, "kind", "longitudinal")
-        if self.kinds is not None and kind not in self.kinds:
-            yield f"policies of the kind {kind} are not allowed (kinds: {', '.join(self.kinds)})"
+        if self.kinds is not None and policy.kind not in self.kinds:
+            yield f"policies of the kind {policy.kind} are not allowed (kinds: {', '.join(self.kinds)})"
         recipients = policy.recipients.recipient_class
         if self.recipient_classes is not None and recipients not in self.recipient_classes:
             yield f"recipients.recipient_class: {recipients!r} is not allowed ({', '.join(self.recipient_classes)})"

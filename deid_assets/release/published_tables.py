@@ -1,8 +1,6 @@
 """The tables that a release publishes, by the names of their files."""
 
 from deid_assets.methods.population.released_population import YEARS
-from deid_assets.policy.cohort import CohortPolicy
-from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.counts.published import FILES as COUNTS
 
@@ -26,9 +24,7 @@ def published_tables(policy: AnyPolicy) -> tuple[str, ...]:
     ('Members', 'Claims', 'DaysInHospital_Y2', 'DaysInHospital_Y3', 'Attrition', 'Characteristics', 'Distributions')
     """
     counts = COUNTS if policy.counts.protection != "none" else ()
-    if isinstance(policy, FlatPolicy):
-        return (RECORDS, *counts)
-    if isinstance(policy, CohortPolicy):
-        return (PEOPLE, *counts)
+    if not policy.has_events:
+        return ({"flat": RECORDS, "cohort": PEOPLE}[policy.kind], *counts)
     days = (days_file(year) for year, column in YEARS.items() if policy.publishes(column))
     return (MEMBERS, CLAIMS, *days, *counts)

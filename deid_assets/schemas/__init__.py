@@ -4,11 +4,13 @@ There is one module per stage. `contracts_of` returns the contracts of all asset
 common to all policies.
 """
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from pandera.ibis import DataFrameSchema
 
-from deid_assets.policy.cohort import CohortPolicy
-from deid_assets.policy.flat import FlatPolicy
-from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.policy.kinds import AnyPolicy, Kind
+from deid_assets.policy.models import Policy
 from deid_assets.schemas import (
     accounting,
     adversary,
@@ -39,11 +41,18 @@ CONTRACTS: dict[str, DataFrameSchema] = {
 
 def contracts_of(policy: AnyPolicy) -> dict[str, DataFrameSchema]:
     """The contract of every asset, by its name."""
-    if isinstance(policy, FlatPolicy):
-        return flat.flat_contracts(policy)
-    if isinstance(policy, CohortPolicy):
-        return cohort.cohort_contracts(policy)
+    return _OF_KIND[policy.kind](policy)
+
+
+def _longitudinal_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
     of_policy = generalization.generalization_contracts(policy) | candidate.release_contracts(policy)
     known = (*(policy.dates.columns if policy.dates else ()), *sorted(policy.columns.claims))
     of_adversary = adversary.contracts_with(known) if known else {}
     return columns.with_declared(CONTRACTS | of_policy | dates.date_contracts(policy) | of_adversary, policy)
+
+
+_OF_KIND: Mapping[Kind, Callable[[Any], dict[str, DataFrameSchema]]] = {
+    "longitudinal": _longitudinal_contracts,
+    "flat": flat.flat_contracts,
+    "cohort": cohort.cohort_contracts,
+}

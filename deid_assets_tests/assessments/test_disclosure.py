@@ -18,8 +18,8 @@ from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 KEY = b"0123456789abcdef"
 
 
-def counts(values, places) -> pd.DataFrame:
-    return pd.DataFrame({"value": pd.array(values, dtype="str"), "place": pd.array(places, dtype="float64")})
+def counts(values, numbers) -> pd.DataFrame:
+    return pd.DataFrame({"value": pd.array(values, dtype="str"), "number": pd.array(numbers, dtype="float64")})
 
 
 def test_labels_are_in_the_order_of_their_numbers_and_missing_comes_first():

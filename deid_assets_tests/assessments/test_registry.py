@@ -22,10 +22,10 @@ from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.policy.models import Policy
-from deid_assets.stages import COHORT_STAGES, FLAT_STAGES, STAGES
 from deid_assets_tests.policy.cohort_values import cohort_values
 from deid_assets_tests.policy.policy_texts import EVERY_LIMIT, public_values
 from deid_assets_tests.scenarios.test_flat_release import FLAT as FLAT_POLICY
+from deid_assets_tests.stages import COHORT_STAGES, FLAT_STAGES, STAGES
 
 COHORT_POLICY = cohort_values(risk={"largest_at_most": 0.2})
 FAMILIES = {"longitudinal": LONGITUDINAL, "flat": FLAT, "cohort": COHORT}

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from deid_assets.stages import STAGES
+from deid_assets_tests.stages import STAGES
 
 OUTCOMES = {0: "published", 2: "refused", 1: "error"}
 

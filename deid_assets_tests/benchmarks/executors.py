@@ -18,12 +18,12 @@ from deid_assets.automation.instance import dagster_instance, prepare_dagster_ho
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import register_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
-from deid_assets.stages import STAGES
 from deid_assets.store.home import Home
 from deid_assets_tests.benchmarks import executor_project
 from deid_assets_tests.benchmarks.__main__ import machine
 from deid_assets_tests.benchmarks.executor_project import EXECUTOR, EXECUTORS, POLICY
 from deid_assets_tests.benchmarks.timing import head, load, row
+from deid_assets_tests.stages import STAGES
 
 
 def materialized(executor: str, members: int, stages: list[str]) -> tuple[int, float]:

@@ -24,8 +24,8 @@ from deid_assets.automation.one_process import one_process_executor
 from deid_assets.components.durations import duration
 from deid_assets.components.release import DeidRelease, ReleaseScaffolder
 from deid_assets.errors import PolicyError
-from deid_assets.stages import STAGES
 from deid_assets_tests import examples
+from deid_assets_tests.stages import STAGES
 
 EXAMPLE = Path(examples.__file__).parent / "claims_project"
 PROGRAMS = Path(sys.executable).parent

@@ -18,13 +18,13 @@ from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify
 from deid_assets.sources.synthetic.delivery import write_delivery
-from deid_assets.stages import STAGES
 from deid_assets.store import durable
 from deid_assets.store.home import Home
 from deid_assets.store.lock import StoreLock
 from deid_assets_tests.matrices.table import Matrix, Outcome
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 from deid_assets_tests.scenarios.test_flat_release import FLAT, people, write_people
+from deid_assets_tests.stages import STAGES
 
 MEMBERS = 3_000
 SECRET = "a secret of the matrix, of more than 32 bytes"

@@ -23,11 +23,12 @@ from deid_assets.release.gate import judgement
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import SigningKey
 from deid_assets.resources import Workplace
-from deid_assets.stages import RELEASE, STAGE_OF, STAGES
+from deid_assets.stages import RELEASE, STAGE_OF
 from deid_assets.store.digests import tables_digest
 from deid_assets.store.tables import Table, held_open, require_plain_tables, write_table
 from deid_assets_tests.matrices.tampered_files import ODD, flipped, write
 from deid_assets_tests.scenarios.pipeline import Pipeline
+from deid_assets_tests.stages import STAGES
 
 KEY = "synthetic-3000-1"
 Harm = Callable[[Pipeline], None]

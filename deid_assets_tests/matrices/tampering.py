@@ -15,7 +15,7 @@ from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.rotation import rotate
-from deid_assets.stages import STAGE_OF, STAGES
+from deid_assets.stages import STAGE_OF
 from deid_assets_tests.matrices import tampered_files, tampered_stores
 from deid_assets_tests.matrices.table import Matrix, Outcome
 from deid_assets_tests.matrices.tampered_files import Copy
@@ -23,6 +23,7 @@ from deid_assets_tests.matrices.tampered_stores import KEY
 from deid_assets_tests.release import making
 from deid_assets_tests.scenarios.pipeline import copy_of, pipeline_in, publish_earlier_release
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
+from deid_assets_tests.stages import STAGES
 
 MEMBERS = 3_000
 SECRET = b"a secret of the scenarios, of more than 32 bytes"

@@ -15,7 +15,7 @@ from deid_assets.release.counts.noise import DeliveryNoise
 from deid_assets.release.cumulative import member_tags
 from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.manifest.certificate import FILE, CertificateEditions, certificate_editions
-from deid_assets.release.manifest.editions import Editions, Manifest, Place, PolicyText, editions
+from deid_assets.release.manifest.editions import Editions, Manifest, PolicyText, Slot, editions
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.publication.publish import Published, Releases, Staging
 from deid_assets.release.publication.waiting import Terms, Waiting, code_in_use
@@ -110,14 +110,14 @@ def judge(staging: Staging, *names: str) -> None:
     store.unlink()
 
 
-def manifest(place: Place, **changes) -> Manifest:
-    """A manifest for a place; `changes` replace its fields."""
+def manifest(slot: Slot, **changes) -> Manifest:
+    """A manifest for a slot; `changes` replace its fields."""
     fields = {
-        "place": place,
-        "policy": PolicyText(place.policy, "p" * 64, json.dumps(OF_MEMBERS), json.dumps(POLICY)),
+        "slot": slot,
+        "policy": PolicyText(slot.policy, "p" * 64, json.dumps(OF_MEMBERS), json.dumps(POLICY)),
         "recipient_class": "public",
         "terms_of_use": "no attempt to identify",
-        "delivery_key": place.delivery,
+        "delivery_key": slot.delivery,
         "delivery_digest": DELIVERY_DIGEST,
         "code_version": "1",
         "packages": {"duckdb": "2"},
@@ -128,15 +128,15 @@ def manifest(place: Place, **changes) -> Manifest:
             AttritionStep("eligible_members", "members", 19_997, "members", "sensitive conditions"),
         ),
         "secret_commitment": SECRET.commitment(),
-        "salt": SECRET.derive("salt", place.policy, str(place.number)),
-        "exact_certificate": certificate(place.policy, place.number).exact,
+        "salt": SECRET.derive("salt", slot.policy, str(slot.number)),
+        "exact_certificate": certificate(slot.policy, slot.number).exact,
         "member_tags": member_tags(["member 1", "member 2"], SECRET).tobytes(),
     }
     return Manifest(**fields | changes)
 
 
-def describe(place: Place) -> Editions:
-    return editions(manifest(place), protect)
+def describe(slot: Slot) -> Editions:
+    return editions(manifest(slot), protect)
 
 
 def releases_in(home: Path) -> Releases:
@@ -179,7 +179,7 @@ def wait(
         staging.write_file("report.html", b"<p>report</p>")
         stage_certificate(staging)
         return staging.wait(
-            lambda place: editions(manifest(place, policy=policy, **told), protect),
+            lambda slot: editions(manifest(slot, policy=policy, **told), protect),
             "2024",
             SECRET.keyed_digest("inputs", inputs),
             created or clock.now(None),

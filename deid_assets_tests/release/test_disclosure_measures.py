@@ -28,7 +28,7 @@ from deid_assets.release.manifest.editions import editions
 from deid_assets_tests.policy.policy_texts import EVERY_LIMIT, public_values
 from deid_assets_tests.policy.test_disclosure import limits_on_disclosure
 from deid_assets_tests.release import making
-from deid_assets_tests.release.test_manifest import PLACE
+from deid_assets_tests.release.test_manifest import SLOT
 
 POLICY = policy_by_name("heritage_public")
 STRICT = policy_from(public_values(**EVERY_LIMIT))
@@ -171,7 +171,7 @@ class TestProviders:
 class TestPublicEdition:
     def shown(self) -> dict:
         protect = making.protect
-        made = making.manifest(PLACE, evidence=(making.evidence(*everything(POLICY)),))
+        made = making.manifest(SLOT, evidence=(making.evidence(*everything(POLICY)),))
         told = json.loads(editions(made, protect).public)["evidence"][0]["measurements"]
         return {one["name"]: one for one in told}
 

@@ -9,14 +9,14 @@ import pytest
 
 from deid_assets.assessments.exposure import LEFT_OUT
 from deid_assets.errors import ReleaseError
-from deid_assets.release.manifest.editions import Place, PolicyText, ReleasedFile, editions, package_versions
+from deid_assets.release.manifest.editions import PolicyText, ReleasedFile, Slot, editions, package_versions
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.registry.chain import GENESIS
 from deid_assets.store.digests import bytes_digest, canonical_json
 from deid_assets_tests.release.making import POLICY, evidence, manifest, measurement, protect
 
 FILE = ReleasedFile("data/Claims.csv", "f" * 64, 100, 60, "a" * 64)
-PLACE = Place("heritage", 1, GENESIS, "0" * 64, "0123456789abcdef", "b" * 64, "2024-01-01T00:00:00Z", (FILE,), "c" * 64)
+SLOT = Slot("heritage", 1, GENESIS, "0" * 64, "0123456789abcdef", "b" * 64, "2024-01-01T00:00:00Z", (FILE,), "c" * 64)
 PEOPLE = {"unit": "members", "bound": None, "confidence": None, "statistic": "value"}
 
 
@@ -29,11 +29,11 @@ def only_measurement(made):
 
 
 def made_with(*measurements, noise=lambda cell, shape, count: -count):
-    return editions(manifest(PLACE, evidence=(evidence(*measurements),)), noise)
+    return editions(manifest(SLOT, evidence=(evidence(*measurements),)), noise)
 
 
 def test_both_editions_are_canonical_and_say_what_was_asked():
-    made = editions(manifest(PLACE, delivery_key="2024"), protect)
+    made = editions(manifest(SLOT, delivery_key="2024"), protect)
     public, restricted = read(made)
     assert (canonical_json(public), canonical_json(restricted)) == (made.public, made.restricted)
     assert set(public) == {
@@ -76,7 +76,7 @@ def test_exact_counts_are_in_the_restricted_edition_only():
         AttritionStep("claims", "claims", 61_234_567),
     )
     counted = measurement(name="smallest_class", value=5_554_321, threshold=20, comparison="at_least", **PEOPLE)
-    made = editions(manifest(PLACE, attrition=steps, evidence=(evidence(counted),)), protect)
+    made = editions(manifest(SLOT, attrition=steps, evidence=(evidence(counted),)), protect)
     for exact in (b"71234567", b"8765432", b"5554321", b"61234567"):
         assert exact in made.restricted and exact not in made.public
     public, restricted = read(made)
@@ -138,7 +138,7 @@ def test_a_share_of_people_is_shown_by_protected_counts():
 
 def test_the_public_edition_does_not_confirm_a_guess_of_who_opted_out():
     """Neither the policy's text nor any hash of it: the list of one member could be guessed."""
-    made = editions(manifest(PLACE), protect)
+    made = editions(manifest(SLOT), protect)
     assert b"member 31" in made.restricted and b"member 31" not in made.public
     assert b"p" * 64 in made.restricted and b"p" * 64 not in made.public
     assert json.loads(made.public)["policy"]["hash"] == bytes_digest(json.dumps(POLICY).encode())
@@ -146,15 +146,15 @@ def test_the_public_edition_does_not_confirm_a_guess_of_who_opted_out():
 
 def test_the_restricted_edition_is_salted_and_the_salt_not_published():
     """Else exact counts could be tried until the digest in the public edition fits."""
-    made = editions(manifest(PLACE), protect)
+    made = editions(manifest(SLOT), protect)
     salt = json.loads(made.restricted)["salt"]
     assert len(salt) == 64 and salt.encode() not in made.public
     with pytest.raises(ReleaseError, match="salt"):
-        manifest(PLACE, salt=b"")
+        manifest(SLOT, salt=b"")
 
 
 def test_editions_repeat_byte_for_byte():
-    first, second = (editions(manifest(PLACE), protect) for _ in range(2))
+    first, second = (editions(manifest(SLOT), protect) for _ in range(2))
     assert first == second
 
 
@@ -172,7 +172,7 @@ def test_editions_repeat_byte_for_byte():
 )
 def test_a_manifest_that_contradicts_itself_cannot_be_made(changes, message):
     with pytest.raises(ReleaseError, match=message):
-        manifest(PLACE, **changes)
+        manifest(SLOT, **changes)
 
 
 def test_one_thing_that_is_counted_is_one_cell_and_what_shapes_it_is_part_of_it():
@@ -181,7 +181,7 @@ def test_one_thing_that_is_counted_is_one_cell_and_what_shapes_it_is_part_of_it(
     def shown(shape: str, counted: str = "") -> list[int]:
         steps = tuple(AttritionStep(f"stage_{n}", "members", 1000, shape=shape) for n in range(50))
         found = evidence(*(measurement(name=f"found_{n}", **PEOPLE | {"value": 1000}) for n in range(50)))
-        made = editions(manifest(PLACE, attrition=steps, evidence=(found,), shapes={"node_risk": counted}), protect)
+        made = editions(manifest(SLOT, attrition=steps, evidence=(found,), shapes={"node_risk": counted}), protect)
         public = json.loads(made.public)
         return [step["rows_out"] for step in public["attrition"]] + [
             one["value"] for one in public["evidence"][0]["measurements"]
@@ -197,7 +197,7 @@ class TestWhatTheFilesTell:
 
     def test_rows_of_a_file_are_exact(self):
         steps = (AttritionStep("sampled", "members", 64), AttritionStep("released", "members", 60, "sampled", file=FILE.path))
-        public, _ = read(editions(manifest(PLACE, attrition=steps), lambda cell, shape, count: count + 1000))
+        public, _ = read(editions(manifest(SLOT, attrition=steps), lambda cell, shape, count: count + 1000))
         assert [(step["rows_in"], step["rows_out"], step["protected"]) for step in public["attrition"]] == [
             (None, 1064, True), (1064, 60, False),
         ]  # fmt: skip
@@ -208,7 +208,7 @@ class TestWhatTheFilesTell:
             AttritionStep("a", "members", 60, file="data/no.csv"),
         ):
             with pytest.raises(ReleaseError, match="does not have as many rows as the file"):
-                manifest(PLACE, attrition=(step,))
+                manifest(SLOT, attrition=(step,))
 
     def test_numbers_that_rows_tell_are_exact(self):
         share = measurement(**PEOPLE | {"unit": "share of published rows", "value": 0.25, "sample_size": 60})
@@ -223,7 +223,7 @@ class TestWhatTheFilesTell:
     def test_a_share_left_out_is_made_of_the_attrition_and_has_no_noise_of_its_own(self):
         steps = (AttritionStep("records", "records", 64), AttritionStep("released", "records", 60, "records", file=FILE.path))
         share = measurement(**PEOPLE | {"unit": LEFT_OUT, "value": 4 / 64, "sample_size": 64})
-        made = editions(manifest(PLACE, attrition=steps, evidence=(evidence(share),)), lambda cell, shape, count: count + 6)
+        made = editions(manifest(SLOT, attrition=steps, evidence=(evidence(share),)), lambda cell, shape, count: count + 6)
         shown = only_measurement(made)
         assert (shown["value"], shown["sample_size"]) == (10 / 70, 70)
 
@@ -231,4 +231,4 @@ class TestWhatTheFilesTell:
 def test_package_versions_name_python_and_duckdb():
     versions = package_versions()
     assert re.match(r"3\.\d+\.\d+", versions["python"]) and versions["duckdb"]
-    assert replace(manifest(PLACE), packages=versions).packages["numpy"]
+    assert replace(manifest(SLOT), packages=versions).packages["numpy"]

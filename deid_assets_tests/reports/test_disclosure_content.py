@@ -11,7 +11,7 @@ from deid_assets.release.manifest.editions import editions
 from deid_assets.reports.disclosure_content import disclosure_tables
 from deid_assets_tests.release import making
 from deid_assets_tests.release.test_disclosure_measures import POLICY, everything
-from deid_assets_tests.release.test_manifest import PLACE
+from deid_assets_tests.release.test_manifest import SLOT
 
 ASSETS = {
     "population_estimates": ("small_class", "unique_share", "demographic", "counted", "demographics/"),
@@ -27,7 +27,7 @@ def public_manifest() -> dict:
         for asset, names in ASSETS.items()
     ]
     assert sum(len(item.measurements) for item in found) == len(everything(POLICY))
-    made = making.manifest(PLACE, evidence=tuple(found))
+    made = making.manifest(SLOT, evidence=tuple(found))
     return json.loads(editions(made, making.protect).public)
 
 

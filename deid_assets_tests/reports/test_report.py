@@ -18,7 +18,7 @@ from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
 from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
 from deid_assets.policy.loading import policy_by_name
-from deid_assets.release.manifest.editions import Editions, Place, ReleasedFile, editions
+from deid_assets.release.manifest.editions import Editions, ReleasedFile, Slot, editions
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.reports.manifest_content import content_from_manifest
 from deid_assets.reports.report import (
@@ -35,7 +35,7 @@ from deid_assets.reports.report import (
     render_report,
 )
 from deid_assets_tests.release import making
-from deid_assets_tests.release.test_manifest import PLACE
+from deid_assets_tests.release.test_manifest import SLOT
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -245,7 +245,7 @@ def test_a_match_that_no_gate_holds_down_stands_beside_the_verdict() -> None:
         gating=False,
     )  # fmt: skip
     evidence = (making.evidence(making.measurement()), making.evidence(match, asset="inpatient_attack"))
-    made = editions(making.manifest(PLACE, evidence=evidence), making.protect)
+    made = editions(making.manifest(SLOT, evidence=evidence), making.protect)
     (note,) = content_from_manifest(made.public, "t", "p").notes
     assert "66 % of the released inpatients correctly by all of their visits; no gate of the policy limits this." in note
 
@@ -289,7 +289,7 @@ def test_what_the_share_at_high_risk_comes_to_stands_beside_the_published_number
         policy, NodeMeasurement(4_000, 0, 1_000_000), NodeMeasurement(5_000, 0, 1_000_000), "c" * 64, 1
     )
     evidence = (making.evidence(*shares, *exposure_measurements(policy, shares), asset="longitudinal_risk"),)
-    public = editions(making.manifest(PLACE, evidence=evidence), making.protect).public
+    public = editions(making.manifest(SLOT, evidence=evidence), making.protect).public
     rows = [(row.heritage, row.here) for row in exposure_comparison(public)]
     assert rows == [("5.8 %", "5.5 % (up to 5.5 %)"), ("0.04 %", "0.025 % (up to 0.026 %)"), ("0.8 %", "0.8 %")]
     nothing = json.dumps({"evidence": []}).encode()
@@ -305,7 +305,7 @@ def test_of_an_extract_the_report_tells_both_shares(extract: bool) -> None:
     )
     of_all = (counted_with_suppressed(NodeMeasurement(6_500, 0, 1_000_000), "c" * 64),) if extract else ()
     evidence = (making.evidence(*shares, *of_all, asset="longitudinal_risk"),)
-    public = editions(making.manifest(PLACE, evidence=evidence), making.protect).public
+    public = editions(making.manifest(SLOT, evidence=evidence), making.protect).public
     said = [
         text
         for text in content_from_manifest(public, "Release report", policy.title).limits
@@ -322,7 +322,7 @@ def test_of_an_extract_the_report_tells_both_shares(extract: bool) -> None:
 def both_editions() -> Editions:
     """A manifest as the release makes it."""
     files = (ReleasedFile("data/Claims.csv", "ab" * 32, 1_234, 60, "cd" * 32),)
-    place = Place("heritage", 7, "0" * 64, "1" * 64, "2024", "2" * 64, "2024-01-01T00:00:07Z", files, "3" * 64)
+    slot = Slot("heritage", 7, "0" * 64, "1" * 64, "2024", "2" * 64, "2024-01-01T00:00:07Z", files, "3" * 64)
     of_people = {"unit": "share of members", "value": 0.0013, "bound": 0.0013, "statistic": "value"}
     found = (
         making.evidence(making.measurement(), making.measurement(name="not_gating", gating=False), asset="longitudinal_risk"),
@@ -335,7 +335,7 @@ def both_editions() -> Editions:
         AttritionStep("members_after_opt_outs", "members", 3, "delivered_members", "opted out", shape="a"),
         AttritionStep("delivered_claims", "claims", 81_234),
     )
-    made = making.manifest(place, evidence=found, attrition=attrition)
+    made = making.manifest(slot, evidence=found, attrition=attrition)
     return editions(made, making.protect)
 
 

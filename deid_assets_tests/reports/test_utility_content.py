@@ -28,7 +28,7 @@ from deid_assets.reports.utility_content import (
 )
 from deid_assets_tests.assessments.test_utility import ledger
 from deid_assets_tests.release import making
-from deid_assets_tests.release.test_manifest import PLACE
+from deid_assets_tests.release.test_manifest import SLOT
 
 NUMBERS = {
     "score_as_delivered": ("log error", 0.42), "score_as_released": ("log error", 0.45),
@@ -52,7 +52,7 @@ def manifest(asset: str = "utility", gain: Predicted | None = None) -> dict:
     gained = gain_measurements({"rare_condition_group_AMI": gain}, 20_000, "c" * 64)
     measured += gained if gain else ()
     item = making.evidence(*measured, *ledger_measurements(ledger(), 25_000), asset=asset)
-    made = making.manifest(PLACE, evidence=(item,))
+    made = making.manifest(SLOT, evidence=(item,))
     return json.loads(editions(made, making.protect).public)
 
 
@@ -101,7 +101,7 @@ def test_compared_nodes_are_a_table_and_a_figure_that_marks_the_published_one():
     kept = Kept((0.5, 0.8), {0: Interval(0.5, 0.4, 0.6), 1: Interval(0.75, 0.7, 0.8)})
     compared = compared_frame(nodes, kept, {(0, 2): 0.2, (1, 1): 0.4}, 1)
     item = making.evidence(*node_measurements(compared, 20_000, "c" * 64), asset="utility")
-    told = json.loads(editions(making.manifest(PLACE, evidence=(item,)), making.protect).public)
+    told = json.loads(editions(making.manifest(SLOT, evidence=(item,)), making.protect).public)
     table = nodes_table(told, lambda node: f"levels {node}")
     assert table.rows == (
         ("levels (0, 2)", "0.2", "50 % (40 to 60)", ""), ("levels (1, 1)", "0.4", "75 % (70 to 80)", "published"),

@@ -19,13 +19,13 @@ from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.export import write_ordered
 from deid_assets.release.publication.verification import verify
-from deid_assets.stages import COHORT_STAGES
 from deid_assets_tests.policy.cohort_values import cohort_values
 from deid_assets_tests.public_data import public_data
 from deid_assets_tests.scenarios.command_line import deid_here
 from deid_assets_tests.scenarios.conftest import made_once
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import write_policy
+from deid_assets_tests.stages import COHORT_STAGES
 
 KEY = "patients"
 RACES = ("White", "Black", "Other")

@@ -27,11 +27,11 @@ from deid_assets.release.publication.export import write_ordered
 from deid_assets.release.publication.verification import verify
 from deid_assets.resources import OUTCOME_TAG, RELEASED
 from deid_assets.sources.flat import QUARANTINED, RECORDS
-from deid_assets.stages import FLAT_STAGES
 from deid_assets_tests.scenarios.command_line import deid_here, unwrapped
 from deid_assets_tests.scenarios.conftest import made_once
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
+from deid_assets_tests.stages import FLAT_STAGES
 
 KEY, K = "people", 4
 QUASI_IDENTIFIERS = ("Town", "Age", "Sex")

@@ -13,10 +13,10 @@ from deid_assets.release.cumulative import tags_in_order
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.verification import verify
-from deid_assets.stages import FLAT_STAGES
 from deid_assets_tests.scenarios.pipeline import Pipeline, pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
 from deid_assets_tests.scenarios.test_flat_release import FLAT, QUASI_IDENTIFIERS, WITH_PERSONS, people, write_people
+from deid_assets_tests.stages import FLAT_STAGES
 
 FIRST, SECOND = "flat_table/0001", "flat_table/0002"
 SHIFTED = {

@@ -6,10 +6,10 @@ from deid_assets.assets import release as release_asset
 from deid_assets.errors import PUBLISHED
 from deid_assets.release.publication import publish
 from deid_assets.release.publication.publish import Staging
-from deid_assets.stages import STAGES
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import Pipeline
 from deid_assets_tests.scenarios.test_gate_refuses import refused
+from deid_assets_tests.stages import STAGES
 
 NOT_THE_STORES = "the staged rows differ from those that the restricted store gives"
 ONE_MEMBER = '(SELECT min("MemberID") FROM candidate.release_members)'

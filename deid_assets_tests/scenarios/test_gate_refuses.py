@@ -25,11 +25,11 @@ from deid_assets.policy.withdrawals import OptOutLine, note
 from deid_assets.release.cumulative import tags_in_order
 from deid_assets.release.verdict import verdict_in
 from deid_assets.resources import Workplace
-from deid_assets.stages import STAGES
 from deid_assets.store.tables import write_table
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import Pipeline, publish_earlier_release
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
+from deid_assets_tests.stages import STAGES
 
 ASSESSMENTS = STAGES["assessment"]
 CANDIDATE = STAGES["candidate"]

@@ -8,12 +8,12 @@ import duckdb
 import pytest
 
 from deid_assets.sources.synthetic.delivery import write_delivery
-from deid_assets.stages import STAGES
 from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import ERROR, deid_here, unwrapped
 from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
 from deid_assets_tests.scenarios.tables_delivery import TABLES, tables_of_synthetic
+from deid_assets_tests.stages import STAGES
 
 DOTLESS = ("E119", "E785", "E039", "I10", "J449", "F1020")
 """Codes of ICD-10-CM, of which the first three have the form of external causes in ICD-9-CM."""

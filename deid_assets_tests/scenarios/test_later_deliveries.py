@@ -17,10 +17,10 @@ from deid_assets.release.kept_file import parquet_of
 from deid_assets.release.keys import load_secret
 from deid_assets.release.registry.entries import NoiseCharge
 from deid_assets.resources import Workplace
-from deid_assets.stages import STAGES
 from deid_assets_tests.scenarios.conftest import KEY, RELEASED
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in, publish_earlier_release
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
+from deid_assets_tests.stages import STAGES
 
 LATER = "later"
 """The key of the second delivery."""

@@ -19,12 +19,12 @@ from deid_assets.policy.sections.counts import CountNoise, NoiseBudget
 from deid_assets.release.counts import published as protection
 from deid_assets.release.registry.entries import NoiseCharge
 from deid_assets.release.registry.noise_charges import NoisyPublication
-from deid_assets.stages import STAGES
 from deid_assets_tests.release.making import releases_in
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import Pipeline
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 from deid_assets_tests.scenarios.test_gate_refuses import refused
+from deid_assets_tests.stages import STAGES
 
 pytestmark = pytest.mark.matrix
 

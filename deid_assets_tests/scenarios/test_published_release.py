@@ -26,10 +26,11 @@ from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.verification import verify
 from deid_assets.schemas.counts import FILES as COUNT_TABLES
 from deid_assets.sources.registration import registered_delivery
-from deid_assets.stages import STAGE_OF, STAGES
+from deid_assets.stages import STAGE_OF
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
 from deid_assets_tests.scenarios.conftest import KEY, MEMBERS, RELEASED
 from deid_assets_tests.scenarios.pipeline import copy_of
+from deid_assets_tests.stages import STAGES
 
 
 def svg_in(markdown: str) -> str:

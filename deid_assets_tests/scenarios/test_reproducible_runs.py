@@ -8,11 +8,11 @@ import pytest
 
 from deid_assets.cluster import executors
 from deid_assets.errors import PUBLISHED
-from deid_assets.stages import STAGES
 from deid_assets_tests.clusters import local_cluster, needs_dask
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
+from deid_assets_tests.stages import STAGES
 
 SAMPLED = (
     "members", "claims", "quarantined_rows", "delivered_codes", "code_book", "pseudonym_crosswalk", "removed_members",

@@ -23,10 +23,11 @@ from deid_assets.release.publication.verification import verify
 from deid_assets.release.registry.entries import RefusedTry
 from deid_assets.release.registry.tries import Tried
 from deid_assets.resources import Workplace
-from deid_assets.stages import STAGE_OF, STAGES
+from deid_assets.stages import STAGE_OF
 from deid_assets_tests.scenarios.conftest import KEY, MEMBERS, made_once
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
+from deid_assets_tests.stages import STAGES
 
 AGES = [
     {"name": "years", "width": 1},

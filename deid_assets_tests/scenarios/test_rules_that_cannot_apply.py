@@ -9,11 +9,11 @@ from deid_assets.assessments import rule_needs
 from deid_assets.errors import ERROR, REFUSED
 from deid_assets.methods.preparation.rule_figures import Figure, rule_figures
 from deid_assets.sources.synthetic.delivery import write_delivery
-from deid_assets.stages import STAGES
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import Pipeline, pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
 from deid_assets_tests.scenarios.tables_delivery import TABLES, tables_of_synthetic
+from deid_assets_tests.stages import STAGES
 
 pytestmark = pytest.mark.matrix
 

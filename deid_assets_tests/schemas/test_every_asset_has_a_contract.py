@@ -17,10 +17,11 @@ from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS
 from deid_assets.resources import PUBLISHED
 from deid_assets.schemas import CONTRACTS, adversary, contracts_of
 from deid_assets.schemas.contract import Role, violations
-from deid_assets.stages import RELEASE, STAGE_OF, STAGES, stages_of
+from deid_assets.stages import RELEASE, STAGE_OF, stages_of
 from deid_assets.store.home import Home
 from deid_assets.store.tables import Table, write_table
 from deid_assets_tests.policy.policy_texts import public_values
+from deid_assets_tests.stages import STAGES
 
 POLICIES = ("heritage", "heritage_public", "desynpuf", "claims_dates")
 LISTED = [asset for assets in STAGES.values() for asset in assets]

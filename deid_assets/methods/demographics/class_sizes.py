@@ -52,9 +52,9 @@ class _Coverage:
 
 @dataclass(frozen=True, eq=False)
 class _Records:
-    """Distinct records: place (among the places of the cohort), age, dates at their levels, group, and how many there are."""
+    """Distinct records: place (its number in the cohort), age, dates at their levels, group, and how many there are."""
 
-    place: np.ndarray
+    place_number: np.ndarray
     age: np.ndarray
     date: np.ndarray
     group: np.ndarray
@@ -115,7 +115,7 @@ class ClassCounter:
         full, *partly = self._rest_at(place, age, coverage)
         ages = age.codes[records.age]
         width = coverage.full.shape[1]
-        key = (records.place * width + ages) * len(dates) + records.date
+        key = (records.place_number * width + ages) * len(dates) + records.date
         keys, of, known = _grouped(key, full.shape[0] * width * len(dates), records.records)
         at_place, in_age, on_date = keys // (width * len(dates)), keys // len(dates) % width, keys % len(dates)
         share = dates[on_date]

@@ -13,7 +13,7 @@ from deid_assets.methods.kernel.sorted_draws import SortedTargets, order_of
 def draw_in_order(targets: SortedTargets, stream_key: bytes, blocks: range) -> tuple[np.ndarray, Knowledge]:
     """Compiled version of `sorted_draws.draw_in_order`."""
     generators, drawn = zip(*(start_block(targets.data, stream_key, block) for block in blocks), strict=True)
-    places = targets.place[np.concatenate(drawn)]
+    places = targets.rank[np.concatenate(drawn)]
     order = order_of(places)
     places = places[order].astype(np.int32)
     # Small integer types, because what is read for every history should stay in the cache.

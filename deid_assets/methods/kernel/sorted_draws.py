@@ -25,15 +25,15 @@ class SortedTargets:
     ----------
     targets
         (n,) int64: rows of `LongitudinalData.targets`, sorted by their position.
-    place
-        (n,) int64: place of each target among them.
+    rank
+        (n,) int64: rank of each target among them.
     """
 
     def __init__(self, data: LongitudinalData, position: np.ndarray):
         self.data, self._position = data, position
         self.targets = np.argsort(position[data.targets], kind="stable")
-        self.place = np.empty(len(self.targets), dtype=np.int64)
-        self.place[self.targets] = np.arange(len(self.targets))
+        self.rank = np.empty(len(self.targets), dtype=np.int64)
+        self.rank[self.targets] = np.arange(len(self.targets))
 
     def __reduce__(self) -> tuple:
         # Sorting is repeated where it is needed.
@@ -78,7 +78,7 @@ def draw_in_order(targets: SortedTargets, stream_key: bytes, blocks: range) -> t
         The draws, in that order.
     """
     drawn = joined([draw_knowledge(targets.data, stream_key, block) for block in blocks])
-    order = order_of(targets.place[drawn.targets])
+    order = order_of(targets.rank[drawn.targets])
     return order, drawn.take(order)
 
 

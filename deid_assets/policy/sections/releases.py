@@ -1,6 +1,7 @@
 """The section `releases`: what connects the releases of one policy, and what a person says about earlier ones."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -21,6 +22,29 @@ ReleaseName = Annotated[str, AfterValidator(_policy_or_release)]
 def _names(stated: Mapping[str, str], release: str) -> bool:
     """Whether a statement names a release, as policy/number, or its policy with all of its releases."""
     return release in stated or release.partition("/")[0] in stated
+
+
+@dataclass(frozen=True)
+class Hiding:
+    """Among whom people are hidden if the records of several releases are linked.
+
+    Attributes
+    ----------
+    k
+        How many people must be alike.
+    among_released
+        Whether only people in the releases hide others (k-anonymity), or everybody who was delivered.
+    in_population
+        Whether classes are counted in an outside population. Then k people must differ between two tables in all, and people
+        whom they show with other quasi-identifiers are outside of the risk that was measured.
+    at_most
+        Share of an earlier release's people who may stand out as missing, and of people in both who may be shown otherwise.
+    """
+
+    k: int
+    among_released: bool
+    in_population: bool
+    at_most: float
 
 
 class OtherPeople(Section):

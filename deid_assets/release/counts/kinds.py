@@ -12,7 +12,7 @@ from deid_assets.assessments.record_risk import levels_of
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.policy.kinds import AnyPolicy, Kind
 from deid_assets.policy.models import Policy
 from deid_assets.release.attrition import attrition
 from deid_assets.release.counts.cohort import cohort_counts, ordered_characteristics
@@ -56,7 +56,7 @@ class Counting(Generic[P]):
         The characteristics whose classes have an order.
     """
 
-    kind: type[P]
+    kind: Kind
     unit: str
     described: str
     sections: tuple[str, ...]
@@ -73,8 +73,8 @@ class Counting(Generic[P]):
         return files_of(self.unit, self.described)
 
 
-LONGITUDINAL = Counting(
-    Policy,
+LONGITUDINAL: Counting[Policy] = Counting(
+    "longitudinal",
     unit="members",
     described="eligible members",
     sections=("source", "opt_outs", "removal", "sample", "quasi_identifiers", "hierarchies", "counts"),
@@ -89,8 +89,8 @@ LONGITUDINAL = Counting(
     ordered=ordered_characteristics,
 )  # fmt: skip
 
-FLAT = Counting(
-    FlatPolicy,
+FLAT: Counting[FlatPolicy] = Counting(
+    "flat",
     unit="records",
     described="usable records",
     sections=("source", "opt_outs", "quasi_identifiers", "attributes", "hierarchies", "counts"),
@@ -102,8 +102,8 @@ FLAT = Counting(
     ordered=ordered_records,
 )
 
-COHORT = Counting(
-    CohortPolicy,
+COHORT: Counting[CohortPolicy] = Counting(
+    "cohort",
     unit="records",
     described="people of the cohort",
     sections=("source", "opt_outs", "columns", "intake", "attributes", "counts"),
@@ -118,6 +118,4 @@ COHORT = Counting(
 
 def counting_of(policy: AnyPolicy) -> Counting[Any]:
     """How a policy's kind counts."""
-    if isinstance(policy, CohortPolicy):
-        return COHORT
-    return FLAT if isinstance(policy, FlatPolicy) else LONGITUDINAL
+    return {one.kind: one for one in (LONGITUDINAL, FLAT, COHORT)}[policy.kind]

@@ -53,13 +53,13 @@ class Loss:
         `COPIES`.
     text
         What is missing, and how to go on; without a full stop. It names nobody.
-    place
+    witness
         Of `WITNESSES`: which one.
     """
 
     what: str
     text: str
-    place: str = ""
+    witness: str = ""
 
 
 @dataclass

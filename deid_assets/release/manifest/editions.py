@@ -81,7 +81,7 @@ class PolicyText:
 
 
 @dataclass(frozen=True)
-class Place:
+class Slot:
     """Where a release is placed; known once the registry is locked.
 
     Parameters
@@ -117,7 +117,7 @@ class Manifest:
 
     Parameters
     ----------
-    place
+    slot
         Where the release is placed, and its files.
     policy
         The policy's text and hash.
@@ -163,7 +163,7 @@ class Manifest:
         Each earlier release, as policy/number, that this one was not compared with, and why.
     """
 
-    place: Place
+    slot: Slot
     policy: PolicyText
     recipient_class: str
     terms_of_use: str
@@ -190,12 +190,12 @@ class Manifest:
     def __post_init__(self) -> None:
         problem = self._contradiction()
         if problem:
-            raise ReleaseError(f"the manifest of {self.place.policy}/{self.place.number:04d} cannot be made: {problem}")
+            raise ReleaseError(f"the manifest of {self.slot.policy}/{self.slot.number:04d} cannot be made: {problem}")
 
     def _contradiction(self) -> str | None:
         stages = [step.stage for step in self.attrition]
         assets = [item.asset for item in self.evidence]
-        if self.policy.name != self.place.policy:
+        if self.policy.name != self.slot.policy:
             return "its policy is not the one under which it is staged"
         if not (self.recipient_class and self.terms_of_use):
             return "recipient class and terms of use must be stated"
@@ -206,7 +206,7 @@ class Manifest:
         for position, step in enumerate(self.attrition):
             if step.source is not None and step.source not in stages[:position]:
                 return f"the attrition's stage {step.stage} comes from a stage that is not named before it"
-            if step.file and step.count not in (file.rows for file in self.place.files if file.path == step.file):
+            if step.file and step.count not in (file.rows for file in self.slot.files if file.path == step.file):
                 return f"the attrition's stage {step.stage} does not have as many rows as the file {step.file}"
         if bool(self.roll) != is_digest(self.removal_digest):
             return "a roll needs the digest of its removal list"
@@ -241,7 +241,7 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
             "edition": "restricted",
             "delivery": {
                 "key": manifest.delivery_key,
-                "key_digest": manifest.place.delivery,
+                "key_digest": manifest.slot.delivery,
                 "digest": manifest.delivery_digest,
             },
             "policy": {"name": manifest.policy.name, "hash": manifest.policy.hash, "text": manifest.policy.text},
@@ -266,9 +266,9 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
             "edition": "public",
             # Neither the key nor the content's digest: the key may contain names, and a guess could be tested against
             # the digest.
-            "delivery": {"key_digest": manifest.place.delivery},
+            "delivery": {"key_digest": manifest.slot.delivery},
             "policy": {"name": manifest.policy.name, "hash": bytes_digest(shown.encode()), "text": shown},
-            "evidence": [numbers.evidence(item, manifest.place.delivery, attrition) for item in manifest.evidence],
+            "evidence": [numbers.evidence(item, manifest.slot.delivery, attrition) for item in manifest.evidence],
             "attrition": attrition,
             "restricted_edition": bytes_digest(restricted),
         }
@@ -278,8 +278,8 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
     return Editions(public, restricted, manifest.member_tags, manifest.roll, manifest.exact_certificate, manifest.rows)
 
 
-def approved_editions(staged: Editions, place: Place, approval: Mapping[str, Json]) -> Editions:
-    """Both editions of a release that waited for a person's approval, at the place that it gets.
+def approved_editions(staged: Editions, slot: Slot, approval: Mapping[str, Json]) -> Editions:
+    """Both editions of a release that waited for a person's approval, in the slot that it gets.
 
     Parameters
     ----------
@@ -289,9 +289,9 @@ def approved_editions(staged: Editions, place: Place, approval: Mapping[str, Jso
         Who approved, when, and when the release was staged.
     """
     told = {
-        "created": place.created,
-        "registry_previous": place.previous,
-        "journal_head": place.journal,
+        "created": slot.created,
+        "registry_previous": slot.previous,
+        "journal_head": slot.journal,
         "approval": dict(approval),
     }
     restricted = canonical_json(parse_json(staged.restricted) | told)
@@ -301,20 +301,20 @@ def approved_editions(staged: Editions, place: Place, approval: Mapping[str, Jso
 
 def _common(manifest: Manifest) -> dict:
     """The content that both editions share."""
-    place = manifest.place
+    slot = manifest.slot
     return {
         "format": FORMAT,
-        "number": place.number,
-        "created": place.created,
-        "registry_previous": place.previous,
-        "journal_head": place.journal,
-        "signer": {"algorithm": "Ed25519", "public_key": place.signer},
-        "inputs_digest": place.inputs_digest,
+        "number": slot.number,
+        "created": slot.created,
+        "registry_previous": slot.previous,
+        "journal_head": slot.journal,
+        "signer": {"algorithm": "Ed25519", "public_key": slot.signer},
+        "inputs_digest": slot.inputs_digest,
         "recipients": {"recipient_class": manifest.recipient_class, "terms_of_use": manifest.terms_of_use},
         "code_version": manifest.code_version,
         "packages": dict(manifest.packages),
         "lineage": dict(manifest.lineage),
-        "files": [file.to_json() for file in place.files],
+        "files": [file.to_json() for file in slot.files],
         "secret_commitment": manifest.secret_commitment,
         "not_compared": dict(manifest.not_compared),
         "reference": _reference(manifest.policy),

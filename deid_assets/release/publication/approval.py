@@ -8,7 +8,7 @@ from pathlib import Path
 from deid_assets.errors import ReleaseError
 from deid_assets.release.journal.chain import APPROVED
 from deid_assets.release.journal.comparison import WAITING, Remembered
-from deid_assets.release.manifest.editions import Editions, Place, ReleasedFile, approved_editions
+from deid_assets.release.manifest.editions import Editions, ReleasedFile, Slot, approved_editions
 from deid_assets.release.publication.publish import Published, Releases
 from deid_assets.release.publication.waiting import FILES, Waiting, read_waiting, staged_editions, waiting_folder
 from deid_assets.release.registry import clock
@@ -51,7 +51,7 @@ def approve(releases: Releases, policy: str, number: int, by: str, reading: Call
     manifest = parse_json(staged.public)
     approved = clock.now(releases.registry.chain().last_time)
 
-    def describe(place: Place) -> Editions:
+    def describe(slot: Slot) -> Editions:
         found = waiting.obstacles(releases.registry.chain(), approved, reading())
         if found or not folder.is_dir():
             raise ReleaseError(
@@ -59,7 +59,7 @@ def approve(releases: Releases, policy: str, number: int, by: str, reading: Call
                 "again on its delivery, and reject this release with `deid reject`"
             )
         releases.journal.note(APPROVED, {"release": waiting.name, "by": by}, releases.key)
-        return approved_editions(staged, place, {"by": by, "time": approved, "staged": waiting.staged})
+        return approved_editions(staged, slot, {"by": by, "time": approved, "staged": waiting.staged})
 
     with releases.stage(policy, number) as staging:
         staging.take(folder / FILES, tuple(_released_file(file) for file in manifest["files"]))

@@ -40,7 +40,7 @@ from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
 from deid_assets.release.manifest.certificate import names_exact_edition
-from deid_assets.release.manifest.editions import Editions, Place, ReleasedFile
+from deid_assets.release.manifest.editions import Editions, ReleasedFile, Slot
 from deid_assets.release.publication.export import FORMATS, read_back, reader, write_both
 from deid_assets.release.publication.recovery import (
     LOCK,
@@ -444,7 +444,7 @@ class Staging:
 
     def publish(
         self,
-        describe: Callable[[Place], Editions],
+        describe: Callable[[Slot], Editions],
         delivery: str,
         inputs_digest: str,
         created: str,
@@ -457,7 +457,7 @@ class Staging:
         Parameters
         ----------
         describe
-            Writes the manifest's editions for the place that the release gets. Called under the lock, so it must be
+            Writes the manifest's editions for the slot that the release gets. Called under the lock, so it must be
             brief.
         delivery
             Keyed digest of the delivery's key.
@@ -482,8 +482,8 @@ class Staging:
         """
         self._require_complete()
         with self.releases.locked():
-            place = self._placed(delivery, inputs_digest, created, repeat, noise)
-            entry = self._seal(place, describe(place), charged or noise is not None)
+            slot = self._placed(delivery, inputs_digest, created, repeat, noise)
+            entry = self._seal(slot, describe(slot), charged or noise is not None)
             final = self.releases.path(self.policy, self.number)
             if final.exists():
                 raise ReleaseError(f"{self.policy}/{self.number:04d} already exists")
@@ -500,7 +500,7 @@ class Staging:
 
     def wait(
         self,
-        describe: Callable[[Place], Editions],
+        describe: Callable[[Slot], Editions],
         delivery: str,
         inputs_digest: str,
         created: str,
@@ -523,11 +523,11 @@ class Staging:
         """
         self._require_complete()
         with self.releases.locked():
-            place = self._placed(delivery, inputs_digest, created, False, noise)
-            made = describe(place)
-            self._require_described(place, made, noise is not None)
+            slot = self._placed(delivery, inputs_digest, created, False, noise)
+            made = describe(slot)
+            self._require_described(slot, made, noise is not None)
             durable.owner_only(self.releases.restricted)
-            waiting = write_waiting(self.releases.waiting, self.folder, place, made, terms, self.releases.key)
+            waiting = write_waiting(self.releases.waiting, self.folder, slot, made, terms, self.releases.key)
             self.releases.journal.record(self.releases.key)
             return waiting
 
@@ -540,7 +540,7 @@ class Staging:
         if self._tables and not self._proven:
             raise ReleaseError(f"{self.policy}/{self.number:04d}: the staged tables were not judged, or they were refused")
 
-    def _placed(self, delivery: str, inputs_digest: str, created: str, repeat: bool, noise: NoisyPublication | None) -> Place:
+    def _placed(self, delivery: str, inputs_digest: str, created: str, repeat: bool, noise: NoisyPublication | None) -> Slot:
         """Charge the noise, and return where the release is placed; the caller holds the lock."""
         self.releases.recover_or_refuse()
         registry = self.releases.registry
@@ -557,9 +557,9 @@ class Staging:
             self.releases._append_charge(noise, created)
         signer = self.releases.key.public.raw.hex()
         head = self.releases.journal.head
-        return Place(self.policy, self.number, registry.head, signer, delivery, inputs_digest, created, self.files, head)
+        return Slot(self.policy, self.number, registry.head, signer, delivery, inputs_digest, created, self.files, head)
 
-    def _require_described(self, place: Place, made: Editions, with_noise: bool) -> Entry:
+    def _require_described(self, slot: Slot, made: Editions, with_noise: bool) -> Entry:
         """Return the entry of the release that its manifest describes.
 
         Raises
@@ -570,9 +570,9 @@ class Staging:
         entry = Entry.from_manifest(made.public)
         manifest = parse_json(made.public)
         is_this_one = (
-            entry == _entry_at(place, made.public)
+            entry == _entry_at(slot, made.public)
             and ("counts" in manifest) == with_noise
-            and manifest.get("files") == [file.to_json() for file in place.files]
+            and manifest.get("files") == [file.to_json() for file in slot.files]
             and manifest.get("restricted_edition") == bytes_digest(made.restricted)
             and parse_json(made.restricted).get("members_digest") == bytes_digest(made.member_tags)
             and parse_json(made.restricted).get("roll_digest") == (bytes_digest(made.roll) if made.roll else None)
@@ -583,9 +583,9 @@ class Staging:
             raise ReleaseError("the manifest describes a different release from the one that is staged")
         return entry
 
-    def _seal(self, place: Place, made: Editions, with_noise: bool) -> Entry:
+    def _seal(self, slot: Slot, made: Editions, with_noise: bool) -> Entry:
         """Write the manifest, the signature and the restricted edition, make everything read-only, flush and verify."""
-        entry = self._require_described(place, made, with_noise)
+        entry = self._require_described(slot, made, with_noise)
         durable.owner_only(self.releases.restricted)
         restricted = durable.owner_only(self.releases.restricted / self.policy)
         durable.replace(restricted / f"{self.number:04d}.members", made.member_tags, 0o600)
@@ -627,14 +627,14 @@ def _without_quotes(problem: str, work: Callable[[], Any]) -> Any:
     raise ReleaseError(f"{problem} ({kind})")
 
 
-def _entry_at(place: Place, public: bytes) -> Entry:
-    """The entry of a release at this place with this manifest."""
+def _entry_at(slot: Slot, public: bytes) -> Entry:
+    """The entry of a release in this slot with this manifest."""
     return Entry(
-        policy=place.policy,
-        number=place.number,
-        delivery=place.delivery,
-        inputs_digest=place.inputs_digest,
+        policy=slot.policy,
+        number=slot.number,
+        delivery=slot.delivery,
+        inputs_digest=slot.inputs_digest,
         manifest_digest=bytes_digest(public),
-        previous=place.previous,
-        time=place.created,
+        previous=slot.previous,
+        time=slot.created,
     )

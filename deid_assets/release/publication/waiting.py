@@ -22,7 +22,7 @@ import deid_assets
 from deid_assets.assessments.registry import METHOD_VERSIONS
 from deid_assets.errors import ReleaseError
 from deid_assets.release.keys import PublicKey, SigningKey
-from deid_assets.release.manifest.editions import Editions, Place
+from deid_assets.release.manifest.editions import Editions, Slot
 from deid_assets.release.publication.recovery import NUMBER, POLICY
 from deid_assets.release.registry.chain import GENESIS, Chain
 from deid_assets.release.registry.clock import parse_time
@@ -89,7 +89,7 @@ class Waiting:
     policy, number
         The release.
     delivery, inputs_digest
-        As in `Place`.
+        As in `Slot`.
     staged, expires
         When it passed the gate, and until when it may be approved, in ISO 8601.
     head
@@ -160,7 +160,7 @@ def code_in_use() -> str:
     return bytes_digest(canonical_json({"code": deid_assets.__version__, "methods": dict(METHOD_VERSIONS)}))
 
 
-def write_waiting(root: Path, staged: Path, place: Place, made: Editions, terms: Terms, key: SigningKey) -> Waiting:
+def write_waiting(root: Path, staged: Path, slot: Slot, made: Editions, terms: Terms, key: SigningKey) -> Waiting:
     """Copy a staged release to where it waits; it appears whole or not at all.
 
     Parameters
@@ -168,7 +168,7 @@ def write_waiting(root: Path, staged: Path, place: Place, made: Editions, terms:
     root
         The folder of all releases that wait.
     staged
-        The folder in which it was staged, whose files `place` lists.
+        The folder in which it was staged, whose files `slot` lists.
     made
         Both editions of its manifest, without an approval.
 
@@ -177,20 +177,20 @@ def write_waiting(root: Path, staged: Path, place: Place, made: Editions, terms:
     ReleaseError
         If a staged file changed after it was written.
     """
-    parent = durable.owner_only(durable.owner_only(root) / place.policy)
-    making = parent / f"{_MAKING}{place.number:04d}"
+    parent = durable.owner_only(durable.owner_only(root) / slot.policy)
+    making = parent / f"{_MAKING}{slot.number:04d}"
     making.mkdir(mode=0o700)
     for folder in (making / FILES, making / FILES / "data"):
         folder.mkdir(mode=0o700)
-    for file in place.files:
+    for file in slot.files:
         copy_file(staged / file.path, making / FILES / file.path, 0o600)
     contents = {name: getattr(made, field) for field, name in _EDITIONS.items()}
     for name, content in contents.items():
         durable.create(making / name, content, 0o600)
     waiting = Waiting(
-        place.policy, place.number, place.delivery, place.inputs_digest, place.created,
-        (parse_time(place.created) + timedelta(days=terms.within_days)).isoformat(timespec="seconds"), place.previous, terms,
-        {f"{FILES}/{file.path}": file.sha256 for file in place.files}
+        slot.policy, slot.number, slot.delivery, slot.inputs_digest, slot.created,
+        (parse_time(slot.created) + timedelta(days=terms.within_days)).isoformat(timespec="seconds"), slot.previous, terms,
+        {f"{FILES}/{file.path}": file.sha256 for file in slot.files}
         | {name: bytes_digest(content) for name, content in contents.items()},
     )  # fmt: skip
     record = canonical_json({"format": _FORMAT} | asdict(waiting))
@@ -199,7 +199,7 @@ def write_waiting(root: Path, staged: Path, place: Place, made: Editions, terms:
     for folder in (making / FILES / "data", making / FILES, making):
         durable.sync(folder)
     read_waiting(making, key.public)
-    os.rename(making, parent / f"{place.number:04d}")
+    os.rename(making, parent / f"{slot.number:04d}")
     durable.sync(parent)
     return waiting
 

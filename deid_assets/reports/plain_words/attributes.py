@@ -7,20 +7,18 @@ from deid_assets.assessments.registry import gates_of
 from deid_assets.methods.disclosure.identifier_patterns import named_as_identifier
 from deid_assets.methods.disclosure.leak_limits import LIMITS, MADE_OF, REFINEMENT, SINGLED_OUT, SURE, TOGETHER_AT_MOST
 from deid_assets.methods.lattice.candidate_gates import COMPARED_AT_MOST
-from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
 
 
-def what_is_measured(policy: AnyPolicy) -> Iterator[str]:
+def what_is_measured(policy: Policy | FlatPolicy) -> Iterator[str]:
     """Yield how the numbers are measured that the policy leaves a choice of; what limits them, the gates say."""
-    if not isinstance(policy, CohortPolicy):
-        yield (
-            f"sensitive attributes of which classes may disclose values: {', '.join(policy.sensitive_columns) or 'none'}; "
-            f"diversity is {policy.attribute_disclosure.l_kind}"
-        )
-    if not isinstance(policy, Policy):
+    yield (
+        f"sensitive attributes of which classes may disclose values: {', '.join(policy.sensitive_columns) or 'none'}; "
+        f"diversity is {policy.attribute_disclosure.l_kind}"
+    )
+    if not policy.has_events:
         return
     counted = "; limits apply to the larger of the estimate and the count in the delivery" if policy.counts_population else ""
     yield f"small classes and uniques of the population are estimated by {policy.population_estimates.estimator}{counted}"

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 
-from deid_assets.policy.cohort import CohortPolicy
-from deid_assets.policy.flat import FlatPolicy
-from deid_assets.policy.models import Policy
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.sections.counts import ProtectedTables, characteristics_of, level_or_values, levels_of_records
 
 
-def published_counts(policy: Policy | FlatPolicy | CohortPolicy) -> Iterator[str]:
+def published_counts(policy: AnyPolicy) -> Iterator[str]:
     """Yield what is counted in a release of this policy, and how the counts are protected (methods#counts)."""
     section = policy.counts
     noise = f"{section.mechanism} normal noise of standard deviation {section.sd:g}"
@@ -35,9 +33,9 @@ def _protection(section: ProtectedTables, noise: str) -> str:
     )
 
 
-def _by(policy: Policy | FlatPolicy | CohortPolicy) -> str:
+def _by(policy: AnyPolicy) -> str:
     """The columns by which people are counted, with their levels."""
-    if isinstance(policy, Policy):
+    if policy.has_events:
         columns = {
             policy.quasi_identifier(column).release_as: policy.hierarchy_of(column).level_names[level]
             for column, level in characteristics_of(policy).items()
@@ -45,7 +43,7 @@ def _by(policy: Policy | FlatPolicy | CohortPolicy) -> str:
     elif policy.counts.characteristics is not None:
         levels, values = level_or_values(dict(policy.counts.characteristics))
         columns = levels | dict.fromkeys(values, "listed values")
-    elif isinstance(policy, FlatPolicy):
+    elif policy.kind == "flat":
         columns = {
             column: policy.hierarchy_of(column).level_names[level] for column, level in levels_of_records(policy).items()
         }

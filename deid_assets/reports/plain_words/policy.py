@@ -1,12 +1,13 @@
 """A policy in plain words: what `deid policy check FILE` prints."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.policy.kinds import AnyPolicy, Kind
 from deid_assets.policy.models import Policy, smallest_at_least
 from deid_assets.policy.rules.needs import needs_of
 from deid_assets.policy.sections.dates import Dates
@@ -14,6 +15,8 @@ from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, MEMBER_COLUM
 from deid_assets.reports.plain_words.attributes import attribute_gates, every_gate, what_is_measured
 from deid_assets.reports.plain_words.cohort import columns_of_cohort, gates_of_cohort, levels_of_cohort
 from deid_assets.reports.plain_words.counts import published_counts
+
+_Block = tuple[str, Iterable[str]]
 
 
 def explain(policy: AnyPolicy) -> str:
@@ -27,13 +30,17 @@ def explain(policy: AnyPolicy) -> str:
     >>> print(explain(policy_by_name("heritage")).splitlines()[0])
     heritage: Heritage Health Prize, as published in 2012
     """
-    if isinstance(policy, FlatPolicy):
-        return _explain_flat(policy)
-    if isinstance(policy, CohortPolicy):
-        return _explain_cohort(policy)
     blocks = (
         ("", (f"{policy.name}: {policy.title}", policy.description.strip())),
         ("Recipients", _recipients(policy)),
+        *_OF_KIND[policy.kind](policy),
+        *every_gate(policy),
+    )
+    return "\n\n".join(_block(title, lines) for title, lines in blocks)
+
+
+def _longitudinal(policy: Policy) -> tuple[_Block, ...]:
+    return (
         ("Intake", _intake(policy)),
         ("Removed", _removed(policy)),
         ("What these rules need from a delivery (it is refused otherwise)", _needs(policy)),
@@ -47,37 +54,31 @@ def explain(policy: AnyPolicy) -> str:
         ("Counts", published_counts(policy)),
         ("Usefulness", _detail(policy)),
         ("How it is measured", what_is_measured(policy)),
-        *every_gate(policy),
     )
-    return "\n\n".join(_block(title, lines) for title, lines in blocks)
 
 
-def _explain_flat(policy: FlatPolicy) -> str:
-    blocks = (
-        ("", (f"{policy.name}: {policy.title}", policy.description.strip())),
-        ("Recipients", _recipients(policy)),
+def _flat(policy: FlatPolicy) -> tuple[_Block, ...]:
+    return (
         ("Released", _flat_columns(policy)),
         ("Quasi-identifiers: what an adversary may know, and their levels", _flat_levels(policy)),
         ("Gates: all must pass, or nothing is published", _flat_gates(policy)),
         ("Counts", published_counts(policy)),
         ("Usefulness", _detail(policy)),
         ("How it is measured", what_is_measured(policy)),
-        *every_gate(policy),
     )
-    return "\n\n".join(_block(title, lines) for title, lines in blocks)
 
 
-def _explain_cohort(policy: CohortPolicy) -> str:
-    blocks = (
-        ("", (f"{policy.name}: {policy.title}", policy.description.strip())),
-        ("Recipients", _recipients(policy)),
+def _cohort(policy: CohortPolicy) -> tuple[_Block, ...]:
+    return (
         ("Released", columns_of_cohort(policy)),
         ("Demographics: what an adversary may know, and their levels", levels_of_cohort(policy)),
         ("Gates: all must pass, or nothing is published", gates_of_cohort(policy)),
         ("Counts", published_counts(policy)),
-        *every_gate(policy),
     )
-    return "\n\n".join(_block(title, lines) for title, lines in blocks)
+
+
+_OF_KIND: Mapping[Kind, Callable[[Any], tuple[_Block, ...]]] = {"longitudinal": _longitudinal, "flat": _flat, "cohort": _cohort}
+"""What is said of each kind of policy."""
 
 
 def _flat_columns(policy: FlatPolicy) -> Iterator[str]:

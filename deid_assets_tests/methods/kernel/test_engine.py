@@ -179,7 +179,7 @@ def test_equal_draws_in_equal_order(sizes, seed, values, blocks, streams):
 
     def draw():
         order, known_values = engine.chosen().draw_in_order(targets, KEY, range(first, first + blocks))
-        assert np.all(np.diff(targets.place[known_values.targets]) >= 0)
+        assert np.all(np.diff(targets.rank[known_values.targets]) >= 0)
         return [order, known_values.targets, *(codes.astype(np.int64) for codes in known_values.codes)]
 
     with short_blocks():
