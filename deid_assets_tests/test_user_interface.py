@@ -24,6 +24,8 @@ from deid_assets_tests.scenarios.policies import SMALL, write_policy
 from deid_assets_tests.stages import STAGES, STAGES_WITH_DATES
 from deid_assets_tests.webserver import Ui, environment, opened
 
+pytestmark = pytest.mark.matrix
+
 KEY = "mended"
 JOB = "release_small"
 
@@ -55,7 +57,6 @@ def failed_run(ui) -> str:
     return run["runId"]
 
 
-@pytest.mark.matrix
 def test_definitions_are_valid(root):
     command = [sys.executable, "-m", "dagster", "definitions", "validate", "-w", str(workspace_file())]
     found = subprocess.run(command, env=environment(root), capture_output=True, text=True, check=False)
@@ -79,7 +80,6 @@ def nodes(ui) -> dict[tuple[str, str], dict]:
 class TestWhatTheUiShows:
     POLICIES = ("heritage_public", "claims_dates", "small")
 
-    @pytest.mark.matrix
     def test_every_asset_of_every_policy_in_use_in_the_group_of_its_stage(self, nodes):
         groups = {key: node["groupName"] for key, node in nodes.items()}
         published = {key: group for key, group in groups.items() if key[1] == "published"}
@@ -120,7 +120,6 @@ class TestWhatTheUiShows:
         assert (tags["dagster/partition"], tags["deid/store"]) == (KEY, f"small/{KEY}")
         assert answer["repositoryOrigin"]["repositoryLocationName"] == "deid_assets"
 
-    @pytest.mark.matrix
     def test_the_delivery_is_a_partition_of_the_job(self, ui):
         answer = ui.ask(
             """{ partitionSetsOrError(
@@ -155,7 +154,6 @@ def executed_again(ui: Ui, failed_run: str) -> str:
     return launched["run"]["runId"]
 
 
-@pytest.mark.matrix
 def test_a_run_that_is_canceled_in_the_ui_is_tagged_canceled_and_leaves_nothing_behind(ui, failed_run):
     run = executed_again(ui, failed_run)
 
@@ -176,7 +174,6 @@ def test_a_run_that_is_canceled_in_the_ui_is_tagged_canceled_and_leaves_nothing_
         lock.release()
 
 
-@pytest.mark.matrix
 def test_a_run_of_the_command_line_is_executed_again_from_the_ui(ui, failed_run):
     run = executed_again(ui, failed_run)
 

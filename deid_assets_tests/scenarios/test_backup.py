@@ -19,6 +19,8 @@ from deid_assets_tests.scenarios.operated import deliver_without_some
 from deid_assets_tests.scenarios.pipeline import copy_of
 from deid_assets_tests.scenarios.test_approval import ANNA, NAME, staged
 
+pytestmark = pytest.mark.matrix
+
 __all__ = ["staged"]
 
 
@@ -69,7 +71,6 @@ def remembered(home: Home) -> dict[str, bytes]:
 
 
 class TestTheSameHome:
-    @pytest.mark.matrix
     def test_it_remembers_everything(self, home, backup, owner):
         before = remembered(home)
         modes = {name: (home.root / name).stat().st_mode for name in before}
@@ -125,7 +126,6 @@ class TestTheSameHome:
         code, printed = deid_here(home.root, "approve", NAME, "--by", ANNA)
         assert code == PUBLISHED and "Published" in printed, printed
 
-    @pytest.mark.matrix
     def test_it_releases_the_next_delivery_as_the_home_would_have(self, home, backup, owner, tmp_path):
         deliver_without_some(home.deliveries / KEY, tmp_path / "next", remainder=0)
         twin = tmp_path / "twin"
@@ -158,7 +158,6 @@ class TestRefused:
         assert deid_here(home.root, "member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")[0] == PUBLISHED
         self.refused(home, "this home has decided more since the backup was made, such as an opt-out", backup, owner)
 
-    @pytest.mark.matrix
     @pytest.mark.parametrize("file", ["releases/registry.jsonl", "keys/journal.head", "store/journal.jsonl"])
     def test_one_of_which_a_damaged_home_cannot_tell_whether_it_is_older(self, home, backup, owner, file, tmp_path):
         assert deid_here(home.root, "member", "opt-out", "somebody", "--unmatched-ok", "--reason", "asked")[0] == PUBLISHED
@@ -213,7 +212,6 @@ class TestRefused:
         forgotten = [line["about"]["to"] for line in told if line["event"] == "witness" and not line["about"]["listed"]]
         assert forgotten == [str(witness), str(another)], "the journal names each that its owner does without"
 
-    @pytest.mark.matrix
     def test_a_restore_that_was_interrupted_is_done_again_before_anything_is_decided(self, home, backup, owner, tmp_path):
         """Killed when the home was moved away, and the backup not yet in its place."""
         assert deid_here(home.root, "member", "opt-out", "M000000002", "--reason", "asked")[0] == PUBLISHED
@@ -237,7 +235,6 @@ class TestRefused:
         assert deid_here(other, "backup", file, "--to", public(owner))[0] == PUBLISHED
         self.refused(home, "this home has published small/0001, the backup ends at no release", file, owner)
 
-    @pytest.mark.matrix
     @pytest.mark.parametrize("share", [0.1, 0.9, 0.9999])
     def test_one_that_was_cut(self, home, backup, owner, share):
         whole = backup.read_bytes()
@@ -256,7 +253,6 @@ class TestRefused:
         assert code == ERROR and "the list of opt-outs" in unwrapped(printed), printed
         assert not list(tmp_path.glob("*x.age*"))
 
-    @pytest.mark.matrix
     @pytest.mark.parametrize(
         "lost",
         ["store/manifests/small/0001.rows.parquet", "store/manifests/small/0001.members", "releases/small/0001/report.html"],

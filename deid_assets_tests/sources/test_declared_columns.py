@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.errors import DeliveryError
@@ -14,6 +14,7 @@ from deid_assets.sources.derivations import Cell, Declared, Derivation
 from deid_assets.sources.intake import KnownCodes
 from deid_assets.sources.synthetic.delivery import CLAIMS_FILE, MEMBERS_FILE, write_delivery
 from deid_assets.store.tables import connect
+from deid_assets_tests import examples
 from deid_assets_tests.sources.deliveries import CLAIM_FIELDS, MEMBER_FIELDS, claim, csv_text, member, take_in
 
 
@@ -91,6 +92,7 @@ class TestAmounts:
         assert rules(found) == [("PAID", "below 0, where the first bin begins", 1), ("PAID", "not a number", 2)]
 
     @given(st.lists(st.floats(0, 1e7), min_size=1, max_size=20), st.sampled_from([1, 50, 1_000]))
+    @settings(max_examples=examples.of(8), deadline=None)
     def test_rounding_is_that_of_python(self, tmp_path_factory, amounts, to):
         paid = made.rounded("claims", "PAID", to, 100 * to)
         found = taken(tmp_path_factory.mktemp("rounded"), [{}], [{"PAID": repr(one)} for one in amounts], c_paid=paid)
