@@ -16,6 +16,7 @@ from deid_assets.store.tables import literal, quoted
 
 Kind = Literal["text", "integer", "decimal", "date"]
 ISO = ("%Y-%m-%d",)
+_MILLIONTHS = 1_000_000
 RAW = "given_"
 """Beginning of the name of a delivered column that has no canonical name."""
 
@@ -45,15 +46,16 @@ class Cell:
         Examples
         --------
         >>> Cell("ZIP code", "text").raw
-        'given_ZIP_code_b6f4'
+        'given_ZIP_code_95c87fe32d58da52'
         """
-        told = hashlib.sha256(self.column.encode()).hexdigest()[:4]
+        told = hashlib.sha256(self.column.encode()).hexdigest()[:16]
         return f"{RAW}{re.sub('[^0-9A-Za-z]+', '_', self.column)}_{told}"
 
     @property
     def name(self) -> str:
-        """Name of the converted column."""
-        return f"{self.raw}_{self.kind}"
+        """Name of the converted column: a column may be read in several ways, and as dates of several formats."""
+        formats = "" if self.kind != "date" else f"_{hashlib.sha256(repr(self.formats).encode()).hexdigest()[:8]}"
+        return f"{self.raw}_{self.kind}{formats}"
 
     @property
     def unread(self) -> str:
@@ -180,6 +182,7 @@ def rounded(table: Literal["members", "claims"], column: str, to: int, at_most: 
     """
     cell = Cell(column, "decimal")
     value = f"least(floor({cell.sql} / {int(to)}) * {int(to)}, {int(at_most)})::INTEGER"
+    value = f"CASE WHEN {cell.sql} IS NOT NULL THEN {value} END"  # least() passes over a NULL
     return Derivation(table, (cell,), value, {"negative amount": f"{cell.sql} < 0"}, integer=True)
 
 
@@ -215,9 +218,16 @@ def count_of_claims() -> Derivation:
 
 
 def sum_of_claims(column: str, to: int, at_most: int) -> Derivation:
-    """Sum of an amount over the claims of a member, rounded as by `rounded`; 0 if there are none."""
+    """Sum of an amount over the claims of a member, rounded as by `rounded`; 0 if there are none.
+
+    Millionths are summed as whole numbers: a sum of floating-point numbers depends on their order, and ten times 0.1 would be
+    less than 1. An amount above the largest value counts as that, which changes no result.
+    """
     cell = Cell(column, "decimal")
-    value = f"least(floor(coalesce(sum({cell.sql}), 0) / {int(to)}) * {int(to)}, {int(at_most)})::INTEGER"
+    # least() passes over a NULL, and a blank amount is none.
+    amount = f"CASE WHEN {cell.sql} IS NOT NULL THEN least({cell.sql}, {int(at_most)}) END"
+    total = f"coalesce(sum(round(({amount}) * {_MILLIONTHS})::BIGINT), 0)"
+    value = f"least({total} // {int(to) * _MILLIONTHS} * {int(to)}, {int(at_most)})::INTEGER"
     return Derivation("claims", (cell,), value, {"negative amount": f"{cell.sql} < 0"}, True, of_events=True)
 
 

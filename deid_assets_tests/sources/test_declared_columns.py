@@ -99,6 +99,11 @@ class TestAmounts:
         assert dict(zip(frame["claim_id"], frame["c_paid"], strict=True)) == expected
 
 
+    def test_a_blank_amount_stays_blank(self, tmp_path):
+        found = taken(tmp_path, [{}], [{"PAID": "70"}, {"PAID": ""}], c_paid=made.rounded("claims", "PAID", 50, 1_000))
+        assert values(found, "claims", "c_paid") == [50, None]
+
+
 class TestDates:
     def test_days_from_one_to_another(self, tmp_path):
         first, last = Cell("FROM", "date", ("%d.%m.%Y",)), Cell("TO", "date", ("%d.%m.%Y",))
@@ -114,6 +119,14 @@ class TestDates:
         found = taken(tmp_path, [{"BORN": one} for one in births], old=made.age_at(Cell("BORN", "date"), "2010-06-01"))
         assert values(found, "members", "old") == [60, 59]
         assert rules(found) == [("BORN", "age outside 0 to 120", 2)]
+
+    def test_each_declaration_has_its_own_format(self, tmp_path):
+        months, days = (Cell("SENT", "date", (one,)) for one in ("%m/%d/%Y", "%d/%m/%Y"))
+        first = {"c_months": made.days_since_first(months, "member"), "c_days": made.days_since_first(days, "member")}
+        found = taken(tmp_path, [{}], [{"SENT": "01/02/2008"}, {"SENT": "02/02/2008"}, {"SENT": "13/02/2008"}], **first)
+        assert values(found, "claims", "c_months") == [0, 31]
+        assert values(found, "claims", "c_days") == [0, 1]
+        assert rules(found) == [("SENT", "unparseable date", 1)]
 
     def test_days_since_the_first_claim(self, tmp_path):
         rows = [("m1", "2008-01-10"), ("m1", "2009-02-01"), ("m1", "2009-02-11"), ("m2", "2009-12-31"), ("m2", "")]
@@ -137,6 +150,12 @@ class TestOfEvents:
         )  # fmt: skip
         frame = found.frame("members", "member_id")
         assert frame[["number", "total", "emergency"]].values.tolist() == [[2, 150, "yes"], [1, 0, "no"], [0, 0, "no"]]
+
+    @pytest.mark.parametrize(("amount", "times", "total"), [("0.1", 10, 1), ("100.10", 10, 1_001), ("1e300", 3, 5_000)])
+    def test_a_sum_is_exact(self, tmp_path, amount, times, total):
+        claims = [{"PAID": amount}] * times
+        found = taken(tmp_path, [{}], claims, total=made.sum_of_claims("PAID", 1, 5_000))
+        assert values(found, "members", "total") == [total]
 
     def test_a_quarantined_claim_does_not_count(self, tmp_path):
         claims = [*self.CLAIMS, {"member_id": "m2", "PAID": "1.5 USD"}, {"member_id": "m2", "PAID": "-5"}]
