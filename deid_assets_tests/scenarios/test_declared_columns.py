@@ -75,6 +75,23 @@ class TestPolicy:
         assert shapes[0] == shapes[1] != shapes[2]
         assert one.identity("age") == "age"
 
+    def test_tries_draws_and_kept_rows_go_by_what_a_column_is(self, tmp_path):
+        """Another name must give no fresh draws; another column of the same name must not be compared with it."""
+
+        def changed_to(folder, *changes):
+            text = json.dumps(WIDE)
+            for old, new in changes:
+                text = text.replace(old, new)
+            return written(tmp_path / folder, json.loads(text))
+
+        one = written(tmp_path / "one", WIDE)
+        renamed = changed_to("renamed", ('"paid"', '"money"'), ('"from": "money"', '"from": "paid"'))
+        assert renamed.origins["money"] == one.origins["paid"] and renamed.kept_name("money") == one.kept_name("paid")
+        finer = changed_to("finer", ("[0, 100, 1000, 10000]", "[0, 200, 1000, 10000]"))
+        assert one.origins["paid"] == finer.origins["paid"] and one.kept_name("paid") != finer.kept_name("paid")
+        assert one.kept_name("age") == "age" and "age" not in one.origins
+        assert len(set(one.origins.values())) == len(one.origins) == 10
+
     @pytest.mark.parametrize(
         ("changes", "said"),
         [
@@ -86,6 +103,10 @@ class TestPolicy:
             (
                 {"columns": COLUMNS | {"members": COLUMNS["members"] | {"claim_id": COLUMNS["members"]["race"]}}},
                 "the store already",
+            ),
+            (
+                {"columns": COLUMNS | {"claims": COLUMNS["claims"] | {"position": COLUMNS["claims"]["network"]}}},
+                "the store already has a column position",
             ),
             ({"columns": with_column("members", "race", kind="colour")}, "'colour' is not allowed"),
             ({"columns": with_column("members", "race", form="x")}, "unknown key"),

@@ -98,7 +98,6 @@ class TestAmounts:
         expected = {f"c{number}": min(math.floor(one / to) * to, 100 * to) for number, one in enumerate(amounts, start=1)}
         assert dict(zip(frame["claim_id"], frame["c_paid"], strict=True)) == expected
 
-
     def test_a_blank_amount_stays_blank(self, tmp_path):
         found = taken(tmp_path, [{}], [{"PAID": "70"}, {"PAID": ""}], c_paid=made.rounded("claims", "PAID", 50, 1_000))
         assert values(found, "claims", "c_paid") == [50, None]
