@@ -86,6 +86,8 @@ class Derivation:
         Whether the value is a whole number; otherwise it is text.
     of_events
         Whether the column of members is an aggregate of their claims.
+    codes
+        Codes that the cells are compared with.
     """
 
     table: Literal["members", "claims"]
@@ -94,6 +96,7 @@ class Derivation:
     broken: Mapping[str, str]
     integer: bool = False
     of_events: bool = False
+    codes: tuple[str, ...] = ()
 
 
 def delivered_text(table: Literal["members", "claims"], column: str, values: Mapping[str, str]) -> Derivation:
@@ -110,7 +113,11 @@ def delivered_text(table: Literal["members", "claims"], column: str, values: Map
     listed = ", ".join(map(literal, values))
     cases = " ".join(f"WHEN {literal(one)} THEN {literal(value)}" for one, value in values.items())
     return Derivation(
-        table, (cell,), f"CASE {cell.sql} {cases} END", {"value that the policy does not list": f"{cell.sql} NOT IN ({listed})"}
+        table,
+        (cell,),
+        f"CASE {cell.sql} {cases} END",
+        {"value that the policy does not list": f"{cell.sql} NOT IN ({listed})"},
+        codes=tuple(values),
     )
 
 
@@ -135,7 +142,11 @@ def grouped(table: Literal["members", "claims"], column: str, groups: Mapping[st
     cell = Cell(column, "text")
     book = f"map([{', '.join(map(literal, groups))}], [{', '.join(map(literal, groups.values()))}])"
     return Derivation(
-        table, (cell,), f"CASE WHEN {cell.sql} IS NOT NULL THEN coalesce({book}[{cell.sql}], {literal(others)}) END", {}
+        table,
+        (cell,),
+        f"CASE WHEN {cell.sql} IS NOT NULL THEN coalesce({book}[{cell.sql}], {literal(others)}) END",
+        {},
+        codes=tuple(groups),
     )
 
 
@@ -235,7 +246,8 @@ def any_of_claims(column: str, values: Sequence[str]) -> Derivation:
     """'yes' if any claim of a member has one of some values, otherwise 'no'."""
     cell = Cell(column, "text")
     found = f"coalesce(bool_or({cell.sql} IN ({', '.join(map(literal, values))})), false)"
-    return Derivation("claims", (cell,), f"CASE WHEN {found} THEN 'yes' ELSE 'no' END", {}, of_events=True)
+    value = f"CASE WHEN {found} THEN 'yes' ELSE 'no' END"
+    return Derivation("claims", (cell,), value, {}, of_events=True, codes=tuple(values))
 
 
 def _outside(value: str, at_least: int, at_most: int | None) -> dict[str, str]:

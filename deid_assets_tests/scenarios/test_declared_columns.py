@@ -108,6 +108,10 @@ class TestPolicy:
                 {"columns": COLUMNS | {"claims": COLUMNS["claims"] | {"position": COLUMNS["claims"]["network"]}}},
                 "the store already has a column position",
             ),
+            (
+                {"columns": with_column("claims", "discharge", **{"from": "provider_id"})},
+                "is provider_id, which only a pseudonym",
+            ),
             ({"columns": with_column("members", "race", kind="colour")}, "'colour' is not allowed"),
             ({"columns": with_column("members", "race", form="x")}, "unknown key"),
             ({"columns": with_column("claims", "paid", starts=[0, 100, 100])}, "starts must ascend"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources import derivations as made
-from deid_assets.sources.delivery import SyntheticSource
+from deid_assets.sources.delivery import ClaimsMap, MembersMap, SyntheticSource, TablesSource
 from deid_assets.sources.derivations import Cell, Declared, Derivation
 from deid_assets.sources.intake import KnownCodes
 from deid_assets.sources.synthetic.delivery import CLAIMS_FILE, MEMBERS_FILE, write_delivery
@@ -68,6 +68,34 @@ class TestGroups:
         group = made.grouped("claims", "REV", self.GROUPS, "other")
         found = taken(tmp_path, [{}], [{"REV": "0120"}, {"REV": "0999"}, {}], c_bill=group)
         assert values(found, "claims", "c_bill") == ["room", "other", None]
+
+    @pytest.mark.parametrize(
+        ("delivered", "fine"), [("450", False), ("450.0::DOUBLE", False), ("'0450'", True), ("NULL::INT", True)]
+    )
+    @pytest.mark.parametrize("kind", ["group", "any"])
+    def test_codes_that_became_numbers_are_refused(self, tmp_path, delivered, fine, kind):
+        with connect(tmp_path / "scratch.duckdb") as connection:
+            for table, rest in (
+                ("members", "'F' AS sex, 50 AS age"),
+                ("claims", f"'c1' AS claim_id, 2 AS year, {delivered} AS REV"),
+            ):
+                sql = f"SELECT 'm1' AS member_id, {rest}"
+                (tmp_path / "in").mkdir(exist_ok=True)
+                connection.execute(f"COPY ({sql}) TO '{tmp_path / 'in' / table}.parquet'")
+        source = TablesSource(
+            members=MembersMap(file="members.parquet", columns={one: one for one in ("member_id", "sex", "age")}),
+            claims=ClaimsMap(file="claims.parquet", columns={one: one for one in ("member_id", "claim_id", "year")}),
+        )
+        declared = (
+            Declared({}, {"bill": made.grouped("claims", "REV", self.GROUPS, "other")})
+            if kind == "group"
+            else Declared({"emergency": made.any_of_claims("REV", ["0450"])}, {})
+        )
+        if fine:
+            assert take_in(tmp_path / "in", source, declared=declared).report.quarantined == ()
+        else:
+            with pytest.raises(DeliveryError, match="column REV contains numbers"):
+                take_in(tmp_path / "in", source, declared=declared)
 
 
 class TestZip3:

@@ -33,6 +33,7 @@ from deid_assets.policy.sections.longitudinal import (
     Statistic,
 )
 from deid_assets.policy.sections.number_of_claims import number_of_claims_problems
+from deid_assets.sources.delivery import TablesSource
 
 LATTICE_COLUMNS = (
     "node", "height", "loss", "flagged", "draws", "share", "lower", "upper", "decision", "reached", "inferred_from",
@@ -320,6 +321,7 @@ def _declared_columns(policy: Policy) -> Iterator[Problem]:
         for name in getattr(policy.columns, table):
             if is_reserved(name) or name in other:
                 yield Problem(("columns", table, name), f"the store already has a column {name}; choose another name")
+    yield from _identifying(policy)
     if policy.columns.claims and policy.source.kind == "desynpuf":
         yield Problem(
             ("columns", "claims"),
@@ -330,6 +332,22 @@ def _declared_columns(policy: Policy) -> Iterator[Problem]:
     if policy.source.kind == "desynpuf" or (policy.source.kind == "tables" and policy.source.claims is None):
         for name in of_claims:
             yield Problem(("columns", "members", name), "this source has no table of claims with the column that it reads")
+
+
+def _identifying(policy: Policy) -> Iterator[Problem]:
+    """Pseudonyms replace what identifies members, claims and providers; a declared column would show it as it is."""
+    columns = policy.columns.declared
+    tables = policy.source if isinstance(policy.source, TablesSource) else None
+    for table, declared in (("members", columns.members), ("claims", columns.claims)):
+        for name, made in declared.items():
+            source = getattr(tables, made.table) if tables else None
+            mapped = source.columns if source else {}
+            theirs = {mapped.get(one, one): one for one in ("member_id", "claim_id", "provider_id", "vendor_id", "pcp_id")}
+            found = next((theirs[cell.column] for cell in made.cells if cell.column in theirs), None)
+            if found:
+                yield Problem(
+                    ("columns", table, name, "from"), f"is {found}, which only a pseudonym may replace; remove the column"
+                )
 
 
 def _known_hierarchies(policy: Policy) -> Iterator[Problem]:
