@@ -87,8 +87,10 @@ class TestPolicy:
         one = written(tmp_path / "one", WIDE)
         renamed = changed_to("renamed", ('"paid"', '"money"'), ('"from": "money"', '"from": "paid"'))
         assert renamed.origins["money"] == one.origins["paid"] and renamed.kept_name("money") == one.kept_name("paid")
+        assert shape(one, "quasi_identifiers", "dimensions") == shape(renamed, "quasi_identifiers", "dimensions")
         finer = changed_to("finer", ("[0, 100, 1000, 10000]", "[0, 200, 1000, 10000]"))
         assert one.origins["paid"] == finer.origins["paid"] and one.kept_name("paid") != finer.kept_name("paid")
+        assert shape(one, "dimensions") != shape(finer, "dimensions")
         assert one.kept_name("age") == "age" and "age" not in one.origins
         assert len(set(one.origins.values())) == len(one.origins) == 10
 
