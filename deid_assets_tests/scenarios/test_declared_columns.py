@@ -7,6 +7,7 @@ import pytest
 from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import load_policy
 from deid_assets.release.public_cells import COHORT_SECTIONS, shape
+from deid_assets.release.reproduction import _write_policy
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 from deid_assets_tests.scenarios.wide import COLUMNS, REVENUE, WIDE
@@ -41,6 +42,18 @@ class TestPolicy:
         (tmp_path / "revenue.csv").write_text(REVENUE.replace("0360;stay", "0360;visit"))
         assert load_policy(tmp_path / "wide.yaml").public_hash != one.public_hash
         assert one.public_content()["columns"]["claims"]["revenue"]["file"] == "not shown"
+
+    def test_the_kept_text_makes_the_same_policy_again(self, tmp_path):
+        """Two columns may read one table of codes, and its file is written once."""
+        again = WIDE["columns"]["claims"]["revenue"] | {"meaning": "bill"}
+        listed = [*WIDE["quasi_identifiers"]["claims"], {"column": "bill", "release_as": "Bill", "hierarchy": "revenue"}]
+        declared = COLUMNS | {"claims": COLUMNS["claims"] | {"bill": again}}
+        moved = [*WIDE["dimensions"], {"name": "bill", "columns": ["bill"]}]
+        one = written(tmp_path / "one", changed(WIDE, columns=declared, quasi_identifiers__claims=listed, dimensions=moved))
+        file = tmp_path / "again" / "wide.yaml"
+        file.parent.mkdir()
+        _write_policy(one.content(), file, "2012-01-01T00:00:00Z")
+        assert load_policy(file).hash == one.hash
 
     def test_declared_columns_come_last_by_name_whatever_the_order_of_the_text(self, tmp_path):
         turned = changed(WIDE, quasi_identifiers={table: listed[::-1] for table, listed in WIDE["quasi_identifiers"].items()})
