@@ -3,9 +3,12 @@
 import json
 
 import pytest
+import yaml
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.loading import load_policy
+from deid_assets.methods.lattice.diagnosis import Change
+from deid_assets.policy.changes import changed_sections
+from deid_assets.policy.loading import load_policy, with_sections
 from deid_assets.release.public_cells import COHORT_SECTIONS, shape
 from deid_assets.release.reproduction import _write_policy
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
@@ -54,6 +57,14 @@ class TestPolicy:
         file.parent.mkdir()
         _write_policy(one.content(), file, "2012-01-01T00:00:00Z")
         assert load_policy(file).hash == one.hash
+
+    @pytest.mark.parametrize("without", [("race",), ("network",), ("race", "paid", "sex")])
+    def test_a_refusal_can_offer_to_leave_them_out(self, tmp_path, without):
+        """The table of codes of a declaration that stays is read again."""
+        policy = written(tmp_path, WIDE)
+        after = with_sections(policy, **yaml.safe_load(changed_sections(policy, Change(without))))
+        assert not set(after.columns.all) & set(without)
+        assert not {qi.column for qi in after.quasi_identifiers.all} & set(without)
 
     def test_declared_columns_come_last_by_name_whatever_the_order_of_the_text(self, tmp_path):
         turned = changed(WIDE, quasi_identifiers={table: listed[::-1] for table, listed in WIDE["quasi_identifiers"].items()})
