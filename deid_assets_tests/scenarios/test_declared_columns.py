@@ -139,6 +139,22 @@ class TestPolicy:
                 "is provider_id, which only a pseudonym",
             ),
             ({"columns": with_column("members", "race", kind="colour")}, "'colour' is not allowed"),
+            ({"columns": with_column("members", "emergency", with_values=[" 0450"])}, "has blanks around it"),
+            ({"columns": with_column("members", "race", **{"from": "a\x00b"})}, "control characters"),
+            (
+                {
+                    "columns": COLUMNS
+                    | {"members": {"plan": {"kind": "age_at", "from": "b", "day": "2011-13-01", "meaning": "x"}}}
+                },
+                "month must be in 1..12",
+            ),
+            (
+                {
+                    "columns": COLUMNS
+                    | {"members": {"plan": {"kind": "integer", "from": "b", "at_least": 3, "at_most": 2, "meaning": "x"}}}
+                },
+                "at_least is above at_most",
+            ),
             ({"columns": with_column("members", "race", form="x")}, "unknown key"),
             ({"columns": with_column("claims", "paid", starts=[0, 100, 100])}, "starts must ascend"),
             ({"columns": with_column("claims", "charged", at_most=50_001)}, "a multiple of 1000"),
