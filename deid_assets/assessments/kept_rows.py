@@ -63,4 +63,5 @@ def kept_rows_query(
     tagged = Table(of.profiles.file, "scratch", "member_tags")
     write_table(tagged, pd.DataFrame({"member_id": ids.astype("str"), "tag": tags(ids.tolist()).astype(np.uint64)}))
     members, claims = ({column: levels[column] for column in own} for own in (member_columns(policy), claim_columns(policy)))
-    return kept_rows(of, tagged, members, claims, not policy.counts_population, in_order)
+    names = {column: policy.kept_name(column) for column in (*members, *claims)}
+    return kept_rows(of, tagged, members, claims, not policy.counts_population, in_order, names)

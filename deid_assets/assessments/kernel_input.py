@@ -83,7 +83,7 @@ def encoded_data(policy: Policy, tables: PopulationTables) -> LongitudinalData:
         np.arange(len(targets)) if released_only else targets,
         known,
         encoding.powers(tables.power, tables.profiles, claims),
-        tuple(f"claims.{column}" for column in claims if column in policy.columns.claims),
+        tuple(policy.origins[column] for column in claims if column in policy.columns.claims),
     )
 
 

@@ -26,7 +26,7 @@ def delivery_tries(
         secret,
         secret.keyed_digest("delivery of a try", taken_in_digest(context, workplace)),
         Sample(policy.sample.keyed_by, size),
-        Partitions(domains.frame(), secret),
+        Partitions(domains.frame(), secret, policy.origins),
     )
 
 

@@ -28,6 +28,11 @@ def changed_sections(policy: Policy, change: Change) -> str | None:
         sections["dimensions"] = [dimension for dimension in sections["dimensions"] if dimension["columns"]]
         if policy.dates is not None and set(change.without) >= set(policy.dates.columns):
             sections["dates"] = None
+        if set(change.without) & set(policy.columns.all):
+            sections |= _sections(policy, "columns")
+            for part in sections["columns"].values():
+                for column in set(part) & set(change.without):
+                    del part[column]
         left = {entry["release_as"] for part in listed.values() for entry in part}
         required = {name: share for name, share in policy.detail_at_least.items() if name in left}
         if required != policy.detail_at_least:

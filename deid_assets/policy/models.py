@@ -1,8 +1,10 @@
 """The policy of a longitudinal release: all sections together, and the queries that the rest of the package makes."""
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -206,6 +208,29 @@ class Policy(ReleasePolicy):
     def passed_on_columns(self) -> tuple[str, ...]:
         """Released columns of claims without a hierarchy, judged by what they disclose beside the others."""
         return (*PASSED_ON_COLUMNS, *self.attribute_names)
+
+    @cached_property
+    def origins(self) -> dict[str, str]:
+        """Each declared column -> what of the delivery it is made of, and as what; those made of the same are numbered.
+
+        Tries and draws go by it. Neither another name nor a limit, group or format that changes no value gives fresh ones.
+        """
+        found: dict[str, str] = {}
+        for name in sorted(self.columns.all, key=lambda name: (self.identity(name), name)):
+            table, made = json.loads(self.identity(name))
+            of = [table, *(made[key] for key in ("kind", "from", "until") if key in made)]
+            again = sum(json.loads(other)[:-1] == of for other in found.values())
+            found[name] = json.dumps([*of, again])
+        return found
+
+    def kept_name(self, column: str) -> str:
+        """The name of a column in what is kept for later releases: columns that are made otherwise have other names.
+
+        Otherwise values of two columns that only have the same name would be taken for one another.
+        """
+        if column not in self.columns.all:
+            return column
+        return f"declared {hashlib.sha256(self.identity(column).encode()).hexdigest()[:32]}"
 
     def column(self, name: str) -> KnownColumn | DeclaredColumn:
         """What a quasi-identifier means and may contain, whether every policy knows it or this one declares it."""

@@ -10,6 +10,7 @@ policy and delivery key.
 import hashlib
 import json
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from deid_assets.assessments.registry import shaping_sections
 from deid_assets.policy.base import ReleasePolicy
@@ -69,12 +70,20 @@ def _shaping(policy: ReleasePolicy, name: str, section: object) -> object:
     if name == "attributes" and isinstance(section, list):
         declared = [policy.identity(one["column"]) for one in section]
         return section if declared == [one["column"] for one in section] else sorted(declared)
+    if name == "dimensions" and isinstance(section, list):
+        return [_dimension(policy, one) for one in section]
     if name == "quasi_identifiers":
         return _with_structures(policy, section)
     if name == "hierarchies":
         # Those that a policy refers to are part of its quasi-identifiers.
         return "by column" if "quasi_identifiers" in type(policy).model_fields else _structures(policy)
     return section
+
+
+def _dimension(policy: ReleasePolicy, one: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A dimension of the lattice; where declared columns move, it is what they are, whatever it and they are called."""
+    columns = [policy.identity(column) for column in one["columns"]]
+    return one if columns == list(one["columns"]) else {**one, "name": columns[0], "columns": columns}
 
 
 def _with_structures(policy: ReleasePolicy, section: object) -> object:

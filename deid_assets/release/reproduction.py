@@ -12,7 +12,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -179,16 +179,25 @@ def _policy_as_released(home: Home, published: PublishedRelease, temporary: Home
 
 def _write_policy(values: dict[str, Any], file: Path, created: str) -> None:
     """Write the text of a policy as YAML, what it read from files as files again, and the home's list of opt-outs beside it."""
+    for declared in (one for columns in values.get("columns", {}).values() for one in columns.values()):
+        if declared["kind"] == "group":
+            _write_rows(file.parent / declared["file"], declared.pop("groups").items())
     for hierarchy in values["hierarchies"].values():
         if hierarchy["kind"] == "csv":
-            text = io.StringIO()
-            csv.writer(text, delimiter=";", lineterminator="\n").writerows(hierarchy.pop("rows"))
-            target = file.parent / hierarchy["file"]
-            target.parent.mkdir(parents=True, exist_ok=True)
-            durable.create(target, text.getvalue().encode(), 0o600)
+            _write_rows(file.parent / hierarchy["file"], hierarchy.pop("rows"))
     for member in values.get("opt_outs", {}).pop("withdrawn", ()):
         note(file.parent, OptOutLine(member, True, _WHY, created))
     durable.create(file, yaml.safe_dump(values, sort_keys=False, allow_unicode=True).encode(), 0o600)
+
+
+def _write_rows(target: Path, rows: Iterable[Iterable[str]]) -> None:
+    """Write a table that the policy read from a file; several of its parts may name one file."""
+    if target.exists():
+        return
+    text = io.StringIO()
+    csv.writer(text, delimiter=";", lineterminator="\n").writerows(rows)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    durable.create(target, text.getvalue().encode(), 0o600)
 
 
 def made_again(temporary: Home, release: Path | None, waiting: str | None) -> Path | None:

@@ -16,6 +16,7 @@ from deid_assets.store.tables import literal, quoted
 
 Kind = Literal["text", "integer", "decimal", "date"]
 ISO = ("%Y-%m-%d",)
+_MILLIONTHS = 1_000_000
 RAW = "given_"
 """Beginning of the name of a delivered column that has no canonical name."""
 
@@ -45,15 +46,16 @@ class Cell:
         Examples
         --------
         >>> Cell("ZIP code", "text").raw
-        'given_ZIP_code_b6f4'
+        'given_ZIP_code_95c87fe32d58da52'
         """
-        told = hashlib.sha256(self.column.encode()).hexdigest()[:4]
+        told = hashlib.sha256(self.column.encode()).hexdigest()[:16]
         return f"{RAW}{re.sub('[^0-9A-Za-z]+', '_', self.column)}_{told}"
 
     @property
     def name(self) -> str:
-        """Name of the converted column."""
-        return f"{self.raw}_{self.kind}"
+        """Name of the converted column: a column may be read in several ways, and as dates of several formats."""
+        formats = "" if self.kind != "date" else f"_{hashlib.sha256(repr(self.formats).encode()).hexdigest()[:8]}"
+        return f"{self.raw}_{self.kind}{formats}"
 
     @property
     def unread(self) -> str:
@@ -84,6 +86,8 @@ class Derivation:
         Whether the value is a whole number; otherwise it is text.
     of_events
         Whether the column of members is an aggregate of their claims.
+    codes
+        Codes that the cells are compared with.
     """
 
     table: Literal["members", "claims"]
@@ -92,6 +96,7 @@ class Derivation:
     broken: Mapping[str, str]
     integer: bool = False
     of_events: bool = False
+    codes: tuple[str, ...] = ()
 
 
 def delivered_text(table: Literal["members", "claims"], column: str, values: Mapping[str, str]) -> Derivation:
@@ -108,7 +113,11 @@ def delivered_text(table: Literal["members", "claims"], column: str, values: Map
     listed = ", ".join(map(literal, values))
     cases = " ".join(f"WHEN {literal(one)} THEN {literal(value)}" for one, value in values.items())
     return Derivation(
-        table, (cell,), f"CASE {cell.sql} {cases} END", {"value that the policy does not list": f"{cell.sql} NOT IN ({listed})"}
+        table,
+        (cell,),
+        f"CASE {cell.sql} {cases} END",
+        {"value that the policy does not list": f"{cell.sql} NOT IN ({listed})"},
+        codes=tuple(values),
     )
 
 
@@ -133,7 +142,11 @@ def grouped(table: Literal["members", "claims"], column: str, groups: Mapping[st
     cell = Cell(column, "text")
     book = f"map([{', '.join(map(literal, groups))}], [{', '.join(map(literal, groups.values()))}])"
     return Derivation(
-        table, (cell,), f"CASE WHEN {cell.sql} IS NOT NULL THEN coalesce({book}[{cell.sql}], {literal(others)}) END", {}
+        table,
+        (cell,),
+        f"CASE WHEN {cell.sql} IS NOT NULL THEN coalesce({book}[{cell.sql}], {literal(others)}) END",
+        {},
+        codes=tuple(groups),
     )
 
 
@@ -180,6 +193,7 @@ def rounded(table: Literal["members", "claims"], column: str, to: int, at_most: 
     """
     cell = Cell(column, "decimal")
     value = f"least(floor({cell.sql} / {int(to)}) * {int(to)}, {int(at_most)})::INTEGER"
+    value = f"CASE WHEN {cell.sql} IS NOT NULL THEN {value} END"  # least() passes over a NULL
     return Derivation(table, (cell,), value, {"negative amount": f"{cell.sql} < 0"}, integer=True)
 
 
@@ -215,9 +229,16 @@ def count_of_claims() -> Derivation:
 
 
 def sum_of_claims(column: str, to: int, at_most: int) -> Derivation:
-    """Sum of an amount over the claims of a member, rounded as by `rounded`; 0 if there are none."""
+    """Sum of an amount over the claims of a member, rounded as by `rounded`; 0 if there are none.
+
+    Millionths are summed as whole numbers: a sum of floating-point numbers depends on their order, and ten times 0.1 would be
+    less than 1. An amount above the largest value counts as that, which changes no result.
+    """
     cell = Cell(column, "decimal")
-    value = f"least(floor(coalesce(sum({cell.sql}), 0) / {int(to)}) * {int(to)}, {int(at_most)})::INTEGER"
+    # least() passes over a NULL, and a blank amount is none.
+    amount = f"CASE WHEN {cell.sql} IS NOT NULL THEN least({cell.sql}, {int(at_most)}) END"
+    total = f"coalesce(sum(round(({amount}) * {_MILLIONTHS})::BIGINT), 0)"
+    value = f"least({total} // {int(to) * _MILLIONTHS} * {int(to)}, {int(at_most)})::INTEGER"
     return Derivation("claims", (cell,), value, {"negative amount": f"{cell.sql} < 0"}, True, of_events=True)
 
 
@@ -225,7 +246,8 @@ def any_of_claims(column: str, values: Sequence[str]) -> Derivation:
     """'yes' if any claim of a member has one of some values, otherwise 'no'."""
     cell = Cell(column, "text")
     found = f"coalesce(bool_or({cell.sql} IN ({', '.join(map(literal, values))})), false)"
-    return Derivation("claims", (cell,), f"CASE WHEN {found} THEN 'yes' ELSE 'no' END", {}, of_events=True)
+    value = f"CASE WHEN {found} THEN 'yes' ELSE 'no' END"
+    return Derivation("claims", (cell,), value, {}, of_events=True, codes=tuple(values))
 
 
 def _outside(value: str, at_least: int, at_most: int | None) -> dict[str, str]:

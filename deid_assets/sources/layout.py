@@ -175,6 +175,27 @@ def _require_codes_as_text(connection: duckdb.DuckDBPyConnection, delivered: Del
             )
 
 
+def _require_declared_codes_as_text(
+    connection: duckdb.DuckDBPyConnection, delivered: Delivered, table: str, types: Mapping[str, str]
+) -> None:
+    """Raise DeliveryError if codes are numbers that equal no text: 0450 would be 450, or 450.0, and be no listed code."""
+    for made in delivered.declared.all.values():
+        if made.table != table or not made.codes:
+            continue
+        (cell,) = made.cells
+        kind = types[cell.raw].partition("(")[0]
+        whole = kind in {*_INTEGER_TYPES, "UHUGEINT"}
+        lost = whole and any(code.startswith("0") and code.isdigit() and code != "0" for code in made.codes)
+        if not lost and kind not in ("DECIMAL", "FLOAT", "DOUBLE"):
+            continue
+        relation = delivered.members if table == "members" else delivered.claims
+        if connection.execute(f"SELECT 1 FROM {quoted(relation)} WHERE {quoted(cell.raw)} IS NOT NULL LIMIT 1").fetchall():
+            raise DeliveryError(
+                f"{table}: column {cell.column} contains numbers, and the policy lists codes that numbers cannot equal "
+                "(0450 became 450, or 450.0): deliver them as text"
+            )
+
+
 def _set_values(connection: duckdb.DuckDBPyConnection, delivered: Delivered) -> None:
     """Set variables for views: a view cannot have parameters, but may read a variable."""
     sexes = {"F": "F", "M": "M", "FEMALE": "F", "MALE": "M"} | dict(delivered.sex_values)
@@ -226,6 +247,7 @@ def _lay(
         value = f"coalesce(r.{column}, {derived[column]})" if column in derived else f"r.{column}"
         # Numbers beyond the type were read as NULL; sums and differences of the others may still overflow.
         final.append(f"TRY_CAST({value} AS {kind}) AS {column}")
+    _require_declared_codes_as_text(connection, delivered, table, types)
     for cell in delivered.declared.cells(table):
         value = _cell(cell, types[cell.raw])
         given = _text(quoted(cell.raw), types[cell.raw])

@@ -194,3 +194,27 @@ class TestDates:
         assert "of the members may share demographics and any three consecutive" in explain(limited)
         (found,) = refusal(**with_dates(ordered_services_at_most=0.5))
         assert "ordered_services_at_most: 0.5 is not allowed" in found
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "refused"),
+    [
+        ("claims", {"kind": "days_since_first", "from": "SENT"}, True),
+        ("claims", {"kind": "days_between", "from": "SENT", "until": "PAID"}, True),
+        ("claims", {"kind": "text", "from": "service_date"}, True),
+        ("members", {"kind": "any_of_claims", "from": "paid_date", "with_values": ["2008-01-01"]}, True),
+        ("claims", {"kind": "text", "from": "network"}, False),
+        ("members", {"kind": "days_between", "from": "ENROLLED", "until": "LEFT"}, False),
+    ],
+)
+def test_a_declared_column_must_not_tell_the_true_days_of_redrawn_dates(table, column, refused):
+    listed = {"column": "told", "release_as": "Told", "hierarchy": "told"}
+    values = with_dates()
+    values |= {"columns": {table: {"told": column | {"meaning": "days"}}}, "hierarchies__told": {"kind": "fixed"}}
+    values[f"quasi_identifiers__{table}"] = [
+        *values.get(f"quasi_identifiers__{table}", public_values()["quasi_identifiers"][table]), listed
+    ]  # fmt: skip
+    if refused:
+        assert any("would undo the drawing of dates" in line for line in refusal(**values))
+    else:
+        assert policy_from(public_values(**values)).dates is not None

@@ -200,6 +200,18 @@ def test_a_generalization_is_what_it_does_to_values_whatever_it_is_called():
     assert digest({"age": 1, "sex": 0}, age=(["1", "2", "3"], [[0, 1, 2], [0, 1, 1]], ""), sex=SEX) != one
 
 
+def test_another_name_of_a_declared_column_makes_no_other_generalization():
+    of = {
+        "paid": '["claims", "bins", "PAID", 0]',
+        "money": '["claims", "bins", "PAID", 0]',
+        "billed": '["claims", "bins", "B", 0]',
+    }
+    one, renamed, other = (
+        Partitions(domains(**{name: AGE}, sex=SEX), making.SECRET, of).digest({name: 1, "sex": 0}) for name in of
+    )
+    assert one == renamed != other
+
+
 def test_a_column_whose_values_are_all_one_class_is_as_good_as_none():
     whole = digest({"age": 2, "sex": 0}, age=AGE, sex=SEX)
     assert whole == digest({"sex": 0}, sex=SEX) != digest({"age": 1, "sex": 0}, age=AGE, sex=SEX)

@@ -3,10 +3,14 @@
 import json
 
 import pytest
+import yaml
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.loading import load_policy
+from deid_assets.methods.lattice.diagnosis import Change
+from deid_assets.policy.changes import changed_sections
+from deid_assets.policy.loading import load_policy, with_sections
 from deid_assets.release.public_cells import COHORT_SECTIONS, shape
+from deid_assets.release.reproduction import _write_policy
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
 from deid_assets_tests.scenarios.wide import COLUMNS, REVENUE, WIDE
@@ -42,6 +46,26 @@ class TestPolicy:
         assert load_policy(tmp_path / "wide.yaml").public_hash != one.public_hash
         assert one.public_content()["columns"]["claims"]["revenue"]["file"] == "not shown"
 
+    def test_the_kept_text_makes_the_same_policy_again(self, tmp_path):
+        """Two columns may read one table of codes, and its file is written once."""
+        again = WIDE["columns"]["claims"]["revenue"] | {"meaning": "bill"}
+        listed = [*WIDE["quasi_identifiers"]["claims"], {"column": "bill", "release_as": "Bill", "hierarchy": "revenue"}]
+        declared = COLUMNS | {"claims": COLUMNS["claims"] | {"bill": again}}
+        moved = [*WIDE["dimensions"], {"name": "bill", "columns": ["bill"]}]
+        one = written(tmp_path / "one", changed(WIDE, columns=declared, quasi_identifiers__claims=listed, dimensions=moved))
+        file = tmp_path / "again" / "wide.yaml"
+        file.parent.mkdir()
+        _write_policy(one.content(), file, "2012-01-01T00:00:00Z")
+        assert load_policy(file).hash == one.hash
+
+    @pytest.mark.parametrize("without", [("race",), ("network",), ("race", "paid", "sex")])
+    def test_a_refusal_can_offer_to_leave_them_out(self, tmp_path, without):
+        """The table of codes of a declaration that stays is read again."""
+        policy = written(tmp_path, WIDE)
+        after = with_sections(policy, **yaml.safe_load(changed_sections(policy, Change(without))))
+        assert not set(after.columns.all) & set(without)
+        assert not {qi.column for qi in after.quasi_identifiers.all} & set(without)
+
     def test_declared_columns_come_last_by_name_whatever_the_order_of_the_text(self, tmp_path):
         turned = changed(WIDE, quasi_identifiers={table: listed[::-1] for table, listed in WIDE["quasi_identifiers"].items()})
         one, other = written(tmp_path / "a", WIDE), written(tmp_path / "b", turned)
@@ -75,6 +99,25 @@ class TestPolicy:
         assert shapes[0] == shapes[1] != shapes[2]
         assert one.identity("age") == "age"
 
+    def test_tries_draws_and_kept_rows_go_by_what_a_column_is(self, tmp_path):
+        """Another name must give no fresh draws; another column of the same name must not be compared with it."""
+
+        def changed_to(folder, *changes):
+            text = json.dumps(WIDE)
+            for old, new in changes:
+                text = text.replace(old, new)
+            return written(tmp_path / folder, json.loads(text))
+
+        one = written(tmp_path / "one", WIDE)
+        renamed = changed_to("renamed", ('"paid"', '"money"'), ('"from": "money"', '"from": "paid"'))
+        assert renamed.origins["money"] == one.origins["paid"] and renamed.kept_name("money") == one.kept_name("paid")
+        assert shape(one, "quasi_identifiers", "dimensions") == shape(renamed, "quasi_identifiers", "dimensions")
+        finer = changed_to("finer", ("[0, 100, 1000, 10000]", "[0, 200, 1000, 10000]"))
+        assert one.origins["paid"] == finer.origins["paid"] and one.kept_name("paid") != finer.kept_name("paid")
+        assert shape(one, "dimensions") != shape(finer, "dimensions")
+        assert one.kept_name("age") == "age" and "age" not in one.origins
+        assert len(set(one.origins.values())) == len(one.origins) == 10
+
     @pytest.mark.parametrize(
         ("changes", "said"),
         [
@@ -87,7 +130,31 @@ class TestPolicy:
                 {"columns": COLUMNS | {"members": COLUMNS["members"] | {"claim_id": COLUMNS["members"]["race"]}}},
                 "the store already",
             ),
+            (
+                {"columns": COLUMNS | {"claims": COLUMNS["claims"] | {"position": COLUMNS["claims"]["network"]}}},
+                "the store already has a column position",
+            ),
+            (
+                {"columns": with_column("claims", "discharge", **{"from": "provider_id"})},
+                "is provider_id, which only a pseudonym",
+            ),
             ({"columns": with_column("members", "race", kind="colour")}, "'colour' is not allowed"),
+            ({"columns": with_column("members", "emergency", with_values=[" 0450"])}, "has blanks around it"),
+            ({"columns": with_column("members", "race", **{"from": "a\x00b"})}, "control characters"),
+            (
+                {
+                    "columns": COLUMNS
+                    | {"members": {"plan": {"kind": "age_at", "from": "b", "day": "2011-13-01", "meaning": "x"}}}
+                },
+                "month must be in 1..12",
+            ),
+            (
+                {
+                    "columns": COLUMNS
+                    | {"members": {"plan": {"kind": "integer", "from": "b", "at_least": 3, "at_most": 2, "meaning": "x"}}}
+                },
+                "at_least is above at_most",
+            ),
             ({"columns": with_column("members", "race", form="x")}, "unknown key"),
             ({"columns": with_column("claims", "paid", starts=[0, 100, 100])}, "starts must ascend"),
             ({"columns": with_column("claims", "charged", at_most=50_001)}, "a multiple of 1000"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources import derivations as made
-from deid_assets.sources.delivery import SyntheticSource
+from deid_assets.sources.delivery import ClaimsMap, MembersMap, SyntheticSource, TablesSource
 from deid_assets.sources.derivations import Cell, Declared, Derivation
 from deid_assets.sources.intake import KnownCodes
 from deid_assets.sources.synthetic.delivery import CLAIMS_FILE, MEMBERS_FILE, write_delivery
@@ -70,6 +70,34 @@ class TestGroups:
         found = taken(tmp_path, [{}], [{"REV": "0120"}, {"REV": "0999"}, {}], c_bill=group)
         assert values(found, "claims", "c_bill") == ["room", "other", None]
 
+    @pytest.mark.parametrize(
+        ("delivered", "fine"), [("450", False), ("450.0::DOUBLE", False), ("'0450'", True), ("NULL::INT", True)]
+    )
+    @pytest.mark.parametrize("kind", ["group", "any"])
+    def test_codes_that_became_numbers_are_refused(self, tmp_path, delivered, fine, kind):
+        with connect(tmp_path / "scratch.duckdb") as connection:
+            for table, rest in (
+                ("members", "'F' AS sex, 50 AS age"),
+                ("claims", f"'c1' AS claim_id, 2 AS year, {delivered} AS REV"),
+            ):
+                sql = f"SELECT 'm1' AS member_id, {rest}"
+                (tmp_path / "in").mkdir(exist_ok=True)
+                connection.execute(f"COPY ({sql}) TO '{tmp_path / 'in' / table}.parquet'")
+        source = TablesSource(
+            members=MembersMap(file="members.parquet", columns={one: one for one in ("member_id", "sex", "age")}),
+            claims=ClaimsMap(file="claims.parquet", columns={one: one for one in ("member_id", "claim_id", "year")}),
+        )
+        declared = (
+            Declared({}, {"bill": made.grouped("claims", "REV", self.GROUPS, "other")})
+            if kind == "group"
+            else Declared({"emergency": made.any_of_claims("REV", ["0450"])}, {})
+        )
+        if fine:
+            assert take_in(tmp_path / "in", source, declared=declared).report.quarantined == ()
+        else:
+            with pytest.raises(DeliveryError, match="column REV contains numbers"):
+                take_in(tmp_path / "in", source, declared=declared)
+
 
 class TestZip3:
     def test_keeps_prefixes_of_more_than_20_000_people(self, tmp_path):
@@ -100,6 +128,10 @@ class TestAmounts:
         expected = {f"c{number}": min(math.floor(one / to) * to, 100 * to) for number, one in enumerate(amounts, start=1)}
         assert dict(zip(frame["claim_id"], frame["c_paid"], strict=True)) == expected
 
+    def test_a_blank_amount_stays_blank(self, tmp_path):
+        found = taken(tmp_path, [{}], [{"PAID": "70"}, {"PAID": ""}], c_paid=made.rounded("claims", "PAID", 50, 1_000))
+        assert values(found, "claims", "c_paid") == [50, None]
+
 
 class TestDates:
     def test_days_from_one_to_another(self, tmp_path):
@@ -116,6 +148,14 @@ class TestDates:
         found = taken(tmp_path, [{"BORN": one} for one in births], old=made.age_at(Cell("BORN", "date"), "2010-06-01"))
         assert values(found, "members", "old") == [60, 59]
         assert rules(found) == [("BORN", "age outside 0 to 120", 2)]
+
+    def test_each_declaration_has_its_own_format(self, tmp_path):
+        months, days = (Cell("SENT", "date", (one,)) for one in ("%m/%d/%Y", "%d/%m/%Y"))
+        first = {"c_months": made.days_since_first(months, "member"), "c_days": made.days_since_first(days, "member")}
+        found = taken(tmp_path, [{}], [{"SENT": "01/02/2008"}, {"SENT": "02/02/2008"}, {"SENT": "13/02/2008"}], **first)
+        assert values(found, "claims", "c_months") == [0, 31]
+        assert values(found, "claims", "c_days") == [0, 1]
+        assert rules(found) == [("SENT", "unparseable date", 1)]
 
     def test_days_since_the_first_claim(self, tmp_path):
         rows = [("m1", "2008-01-10"), ("m1", "2009-02-01"), ("m1", "2009-02-11"), ("m2", "2009-12-31"), ("m2", "")]
@@ -139,6 +179,12 @@ class TestOfEvents:
         )  # fmt: skip
         frame = found.frame("members", "member_id")
         assert frame[["number", "total", "emergency"]].values.tolist() == [[2, 150, "yes"], [1, 0, "no"], [0, 0, "no"]]
+
+    @pytest.mark.parametrize(("amount", "times", "total"), [("0.1", 10, 1), ("100.10", 10, 1_001), ("1e300", 3, 5_000)])
+    def test_a_sum_is_exact(self, tmp_path, amount, times, total):
+        claims = [{"PAID": amount}] * times
+        found = taken(tmp_path, [{}], claims, total=made.sum_of_claims("PAID", 1, 5_000))
+        assert values(found, "members", "total") == [total]
 
     def test_a_quarantined_claim_does_not_count(self, tmp_path):
         claims = [*self.CLAIMS, {"member_id": "m2", "PAID": "1.5 USD"}, {"member_id": "m2", "PAID": "-5"}]

@@ -7,7 +7,7 @@ which are the same in every delivery. The rows never leave the restricted store.
 column              content
 ==================  ===================================================================================================
 tag                 UBIGINT: keyed tag of the member
-quasi_identifier    VARCHAR: its column
+quasi_identifier    VARCHAR: its column, or what a declared column is
 service_day         INTEGER: day of service since 1970 or, if unknown, minus the year; NULL: a member-level quasi-identifier
 value, label        VARCHAR: the value, and its label in the release; NULL if missing
 known, held         UINTEGER: how often a member's claims of that day have the value, before and after the long tail is cut
@@ -19,6 +19,7 @@ released            BOOLEAN: whether the member is released
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from deid_assets.methods.population.value_domains import labels_query
 from deid_assets.store.tables import Table, quoted
@@ -63,6 +64,7 @@ def kept_rows(
     claims: Mapping[str, int],
     released_only: bool = False,
     in_order: bool = False,
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """SELECT the kept rows of a release.
 
@@ -76,12 +78,19 @@ def kept_rows(
         Whether the released members are the population, because classes are estimated from the release.
     in_order
         Whether the rows are in the order of `ORDER`, if the connection preserves it; otherwise they are in any order.
+    names
+        Quasi-identifier -> its name in the rows, if it has another one there.
     """
     people = f"""SELECT p.*, t.tag, p.released AND p.member_id NOT IN (SELECT member_id FROM {tables.suppressed.sql}) AS shown
         FROM {tables.profiles.sql} AS p JOIN {tags.sql} AS t USING (member_id)"""
     of_members, of_claims = tables.profiles.columns(), tables.known.columns()
-    parts = {column: _of_members(tables, column, level, of_members[column]) for column, level in members.items()}
-    parts |= {column: _of_claims(tables, column, level, of_claims[column]) for column, level in claims.items()}
+    parts = {
+        names.get(column, column): _of_members(tables, column, level, of_members[column], names.get(column, column))
+        for column, level in members.items()
+    } | {
+        names.get(column, column): _of_claims(tables, column, level, of_claims[column], names.get(column, column))
+        for column, level in claims.items()
+    }
     # One quasi-identifier after the other, because sorting all rows at once would need several times the memory; and by the
     # place of the text among the values, because sorting numbers takes half as long.
     selects = (
@@ -94,8 +103,8 @@ def kept_rows(
         FROM ({" UNION ALL ".join(selects)})"""
 
 
-def _of_members(tables: MemberTables, column: str, level: int, kind: str) -> str:
-    return f"""SELECT tag, '{column}' AS quasi_identifier, NULL AS service_day, p.{quoted(column)}::VARCHAR AS value, d.label,
+def _of_members(tables: MemberTables, column: str, level: int, kind: str, name: str) -> str:
+    return f"""SELECT tag, '{name}' AS quasi_identifier, NULL AS service_day, p.{quoted(column)}::VARCHAR AS value, d.label,
           1 AS known, 1 AS held, shown AS released, 1 AS place
         FROM people AS p LEFT JOIN ({labels_query(tables.domains, column, level, kind)}) AS d
           ON d.value IS NOT DISTINCT FROM p.{quoted(column)}"""
@@ -113,9 +122,9 @@ def _claims(tables: MemberTables, columns: Iterable[str]) -> str:
         JOIN people USING (member_id) LEFT JOIN {tables.dates.sql} AS d USING (claim_id)"""
 
 
-def _of_claims(tables: MemberTables, column: str, level: int, kind: str) -> str:
+def _of_claims(tables: MemberTables, column: str, level: int, kind: str, name: str) -> str:
     # The label follows from the value, so that it is looked up once for each day that has the value.
-    return f"""SELECT tag, '{column}' AS quasi_identifier, service_day, c.value::VARCHAR AS value, l.label, known, held,
+    return f"""SELECT tag, '{name}' AS quasi_identifier, service_day, c.value::VARCHAR AS value, l.label, known, held,
           shown AS released, l.place
         FROM (SELECT tag, shown, service_day, {quoted(column)} AS value,
                 sum(known) AS known, sum(held) AS held FROM claims GROUP BY ALL) AS c

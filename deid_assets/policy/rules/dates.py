@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from deid_assets.policy.hierarchies.specs import FixedSpec
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import DATE_COLUMNS, OTHER_RELEASE_COLUMNS
+from deid_assets.sources.delivery import CLAIM_INGREDIENTS, TablesSource
 
 NARROWEST_IN_ORDER = 7
 """Days in the narrowest bins whose pairs are fewer than the 32,767 values that a column of the kernel can have."""
@@ -44,6 +45,7 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
             )
     if dates is None:
         return
+    yield from _declared_days(policy)
     if policy.long_tail.unit == "member_year":
         yield (
             ("long_tail", "unit"),
@@ -97,3 +99,23 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
     delivered = policy.source.claims if policy.source.kind == "tables" else None
     if delivered is not None and "service_date" not in delivered.columns:
         yield ("source", "claims", "columns"), "service_date is not delivered, so no dates can be released"
+
+
+_TRUE_DAYS = ("service_date", *CLAIM_INGREDIENTS, "length_of_stay", "pay_delay", "days_since_first_claim")
+"""What a delivery says of a claim that redrawn dates replace."""
+
+
+def _declared_days(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """A declared column is released as it was delivered: true days beside redrawn dates would undo the drawing."""
+    claims = policy.source.claims if isinstance(policy.source, TablesSource) else None
+    mapped = claims.columns if claims else {}
+    days = {mapped.get(column, column) for column in _TRUE_DAYS}
+    for table, columns in (("members", policy.columns.declared.members), ("claims", policy.columns.declared.claims)):
+        for name, made in columns.items():
+            of_days = made.table == "claims" and any(cell.kind == "date" or cell.column in days for cell in made.cells)
+            if of_days:
+                yield (
+                    ("columns", table, name),
+                    "is computed from true days of claims, which would undo the drawing of dates; remove the column, or the "
+                    "section dates",
+                )

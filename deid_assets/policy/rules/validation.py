@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deid_assets.errors import PolicyError
-from deid_assets.methods.preparation.eligibility import UNREADABLE
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST, clopper_pearson_upper_bound, confidence_of_try
 from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
 from deid_assets.policy.base import ReleasePolicy
@@ -21,6 +20,7 @@ from deid_assets.policy.hierarchies.specs import DatesSpec, IntervalsSpec
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.dates import date_problems
 from deid_assets.policy.rules.limits import limit_problems
+from deid_assets.policy.rules.reserved_names import is_reserved
 from deid_assets.policy.sections.counts import count_noise_problems, count_table_problems
 from deid_assets.policy.sections.longitudinal import (
     CLAIM_COLUMNS,
@@ -33,17 +33,7 @@ from deid_assets.policy.sections.longitudinal import (
     Statistic,
 )
 from deid_assets.policy.sections.number_of_claims import number_of_claims_problems
-from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS
-from deid_assets.sources.delivery import MEMBER_COLUMNS as DELIVERED_MEMBER_COLUMNS
-
-OWN_COLUMNS = frozenset(
-    (
-        *MEMBER_COLUMNS, *CLAIM_COLUMNS, *DATE_COLUMNS, *DELIVERED_MEMBER_COLUMNS, *DELIVERED_CLAIM_COLUMNS, "charlson",
-        "claims", "released", "member_number", "service_day", "row_key", "rowid", "fate", "score", "further_diagnoses",
-        *UNREADABLE.values(),
-    )
-)  # fmt: skip
-"""Reserved names: columns of members and claims in any stage; a declared column of this name would be mistaken for one."""
+from deid_assets.sources.delivery import TablesSource
 
 LATTICE_COLUMNS = (
     "node", "height", "loss", "flagged", "draws", "share", "lower", "upper", "decision", "reached", "inferred_from",
@@ -342,8 +332,9 @@ def _declared_columns(policy: Policy) -> Iterator[Problem]:
     """A declared column must not be mistaken for one of the store, and its source must have cells of its own."""
     for table, other in (("members", policy.columns.claims), ("claims", policy.columns.members)):
         for name in getattr(policy.columns, table):
-            if name in OWN_COLUMNS or name.startswith("h_") or name in other:
+            if is_reserved(name) or name in other:
                 yield Problem(("columns", table, name), f"the store already has a column {name}; choose another name")
+    yield from _identifying(policy)
     if policy.columns.claims and policy.source.kind == "desynpuf":
         yield Problem(
             ("columns", "claims"),
@@ -354,6 +345,22 @@ def _declared_columns(policy: Policy) -> Iterator[Problem]:
     if policy.source.kind == "desynpuf" or (policy.source.kind == "tables" and policy.source.claims is None):
         for name in of_claims:
             yield Problem(("columns", "members", name), "this source has no table of claims with the column that it reads")
+
+
+def _identifying(policy: Policy) -> Iterator[Problem]:
+    """Pseudonyms replace what identifies members, claims and providers; a declared column would show it as it is."""
+    columns = policy.columns.declared
+    tables = policy.source if isinstance(policy.source, TablesSource) else None
+    for table, declared in (("members", columns.members), ("claims", columns.claims)):
+        for name, made in declared.items():
+            source = getattr(tables, made.table) if tables else None
+            mapped = source.columns if source else {}
+            theirs = {mapped.get(one, one): one for one in ("member_id", "claim_id", "provider_id", "vendor_id", "pcp_id")}
+            found = next((theirs[cell.column] for cell in made.cells if cell.column in theirs), None)
+            if found:
+                yield Problem(
+                    ("columns", table, name, "from"), f"is {found}, which only a pseudonym may replace; remove the column"
+                )
 
 
 def _known_hierarchies(policy: Policy) -> Iterator[Problem]:

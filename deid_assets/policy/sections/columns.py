@@ -4,11 +4,12 @@ A declared column is a quasi-identifier like any other: it has a hierarchy, may 
 attacked and released as the policy's other columns are. Nothing else in the product names it.
 """
 
+import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
 from deid_assets.policy.files import read_rows
 from deid_assets.policy.sections.longitudinal import Name, Said, Section
@@ -22,7 +23,22 @@ LARGEST = 1_000_000
 Table = Literal["members", "claims"]
 Whole = Annotated[int, Field(ge=0, le=LARGEST)]
 Multiple = Annotated[int, Field(ge=1, le=LARGEST)]
-Theirs = Annotated[str, Field(min_length=1, max_length=300)]
+Theirs = Annotated[Said, Field(max_length=300)]
+
+
+def _without_blanks(text: str) -> str:
+    if text != text.strip():
+        raise ValueError("has blanks around it, which delivered values lose: no value would equal it")
+    return text
+
+
+def _is_day(text: str) -> str:
+    datetime.date.fromisoformat(text)
+    return text
+
+
+Code = Annotated[Said, AfterValidator(_without_blanks)]
+Day = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_is_day)]
 
 
 class DeclaredColumn(Section, ABC):
@@ -50,7 +66,7 @@ class DeliveredText(DeclaredColumn):
 
     kind: Literal["text"]
     from_: Theirs = Field(alias="from", description="name of the column in the delivery")
-    translated: dict[Said, Said] = Field(
+    translated: dict[Code, Said] = Field(
         {},
         description="delivered value -> value; with any, a row with another value is quarantined. None: every text is a value",
     )
@@ -72,6 +88,12 @@ class DeliveredInteger(DeclaredColumn):
     from_: Theirs = Field(alias="from", description="name of the column in the delivery")
     at_least: Whole = Field(0, description="smallest value; a row with a smaller one is quarantined")
     at_most: Whole = Field(LARGEST, description="largest value; a row with a larger one is quarantined")
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> "DeliveredInteger":
+        if self.at_least > self.at_most:
+            raise ValueError("at_least is above at_most: no value would be allowed")
+        return self
 
     def made(self, table: Table) -> Derivation:
         """As declared."""
@@ -214,7 +236,7 @@ class AgeAt(DeclaredColumn):
 
     kind: Literal["age_at"]
     from_: Theirs = Field(alias="from", description="name of the column of dates of birth in the delivery")
-    day: Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")] = Field(description="the day, such as 2011-01-01")
+    day: Day = Field(description="the day, such as 2011-01-01")
     date_format: DateFormat = Field("%Y-%m-%d", description="format of dates that are text or whole numbers")
 
     def made(self, table: Table) -> Derivation:
@@ -275,7 +297,7 @@ class AnyOfClaims(DeclaredColumn):
 
     kind: Literal["any_of_claims"]
     from_: Theirs = Field(alias="from", description="name of the column of claims in the delivery")
-    with_values: tuple[Said, ...] = Field(min_length=1, description="the values; a member with any of them has 'yes'")
+    with_values: tuple[Code, ...] = Field(min_length=1, description="the values; a member with any of them has 'yes'")
 
     def made(self, table: Table) -> Derivation:
         """As declared."""

@@ -13,6 +13,7 @@ contains a keyed digest of the rounded size, which only the owner of the secret 
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 
 import pandas as pd
 
@@ -204,9 +205,9 @@ def refused_by_draws(measured: Iterable[Measurement]) -> bool | None:
 class Partitions:
     """Identifies generalizations by how they group the values of a delivery, whatever they and their levels are called."""
 
-    def __init__(self, domains: pd.DataFrame, secret: Secret):
-        """`domains`: the table `value_domains`."""
-        self._secret = secret
+    def __init__(self, domains: pd.DataFrame, secret: Secret, origins: Mapping[str, str] = MappingProxyType({})):
+        """`domains`: the table `value_domains`; `origins`: what columns are that a policy may call anything."""
+        self._secret, self._origins = secret, origins
         self._classes = {
             (str(column), int(level)): _partition(rows)
             for (column, level), rows in domains.groupby(["quasi_identifier", "level"], sort=True)
@@ -228,7 +229,7 @@ class Partitions:
             raise ReleaseError(
                 "a quasi-identifier of the policy is not among the value domains; run the whole job again"
             ) from None
-        grouping = {column: digest for column, digest in classes.items() if digest}
+        grouping = {self._origins.get(column, column): digest for column, digest in classes.items() if digest}
         return self._secret.keyed_digest("generalization of a try", canonical_json(grouping).decode())
 
 
