@@ -211,12 +211,13 @@ class Policy(ReleasePolicy):
 
     @cached_property
     def origins(self) -> dict[str, str]:
-        """Each declared column -> what of the delivery it is made of, and as what; those made of the same are numbered.
+        """Each declared quasi-identifier -> what of the delivery it is made of, and as what; if several are, with a number.
 
         Tries and draws go by it. Neither another name nor a limit, group or format that changes no value gives fresh ones.
         """
         found: dict[str, str] = {}
-        for name in sorted(self.columns.all, key=lambda name: (self.identity(name), name)):
+        listed = [qi.column for qi in self.quasi_identifiers.all if qi.column in self.columns.all]
+        for name in sorted(listed, key=lambda name: (self.identity(name), name)):
             table, made = json.loads(self.identity(name))
             of = [table, *(made[key] for key in ("kind", "from", "until") if key in made)]
             again = sum(json.loads(other)[:-1] == of for other in found.values())
