@@ -14,6 +14,7 @@ from deid_assets.reference.known_codes import known_codes
 from deid_assets.schemas.contract import violations
 from deid_assets.schemas.intake import CONTRACTS
 from deid_assets.sources.delivery import Delivery, DesynpufSource
+from deid_assets.sources.derivations import Declared, count_of_claims, delivered_text
 from deid_assets.sources.intake import KnownCodes, read_delivery
 from deid_assets.store.tables import Table
 from deid_assets_tests.sources.deliveries import CODES, Taken, take_in
@@ -296,6 +297,26 @@ def test_several_folders_are_one_delivery(tmp_path):
     assert members["member_id"].tolist() == ["A", "B"]
     assert members["days_in_hospital_y2"].tolist()[0] == 2 and members["days_in_hospital_y2"].isna().tolist()[1]
     assert f"A/{NAMES['2008']}" in taken.report.files and f"B/{NAMES['2008']}" in taken.report.files
+
+
+def test_a_policy_may_declare_columns_of_the_beneficiaries(tmp_path):
+    folder = write(
+        tmp_path / "in",
+        _2008=[
+            beneficiary("A", SP_STATE_CODE="05"),
+            beneficiary("B", SP_STATE_CODE="99"),
+            beneficiary("C", SP_STATE_CODE="36"),
+        ],
+        inpatient=[stay("1", "A", "20080601", "20080603", "2"), stay("2", "A", "20080701", "20080703", "2")],
+    )
+    state = delivered_text("members", "SP_STATE_CODE", {"05": "California", "36": "New York"})
+    declared = Declared({"state": state, "number": count_of_claims()}, {})
+    taken = take_in(folder, DesynpufSource(), 1.0, CODES, declared=declared)
+    assert taken.frame("members", "member_id")[["member_id", "state", "number"]].values.tolist() == [
+        ["A", "California", 2], ["C", "New York", 0]
+    ]  # fmt: skip
+    (counted,) = taken.report.quarantined
+    assert (counted.column, counted.rule) == ("SP_STATE_CODE", "value that the policy does not list")
 
 
 def _public(folder: Path, *names: str, at_most: float = 0.01) -> Taken:
