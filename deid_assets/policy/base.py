@@ -30,7 +30,6 @@ _NAMES_FILES = ("file", "table")
 
 _LATER_SECTIONS: Mapping[str, Any] = {
     "approval": None, "accepted_risks": {}, "publish_however_coarse": False, "diagnosis_codes": "icd9cm", "rotation": None,
-    "columns": {"members": {}, "claims": {}}, "attributes": [],
 }  # fmt: skip
 _LATER_KEYS: Mapping[str, Mapping[str, Any]] = {
     "recipients": {"reference_class": None},

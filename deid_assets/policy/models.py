@@ -349,8 +349,14 @@ class Policy(ReleasePolicy):
         return None
 
     def content(self, *sections: str) -> dict[str, Any]:
-        """As for every policy, plus digests of population tables and the contents of tables of codes."""
+        """As for every policy, plus digests of population tables and the contents of tables of codes.
+
+        Policies of earlier versions declare nothing, and keep their hashes.
+        """
         content = super().content(*sections)
+        for section in ("columns", "attributes"):
+            if content.get(section) in ({"members": {}, "claims": {}}, []):
+                del content[section]
         for columns in content.get("columns", {}).values():
             for name, column in columns.items():
                 if isinstance(declared := self.columns.all[name], Grouped):

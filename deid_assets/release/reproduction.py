@@ -179,12 +179,13 @@ def _policy_as_released(home: Home, published: PublishedRelease, temporary: Home
 
 def _write_policy(values: dict[str, Any], file: Path, created: str) -> None:
     """Write the text of a policy as YAML, what it read from files as files again, and the home's list of opt-outs beside it."""
-    for declared in (one for columns in values.get("columns", {}).values() for one in columns.values()):
-        if declared["kind"] == "group":
-            _write_rows(file.parent / declared["file"], declared.pop("groups").items())
     for hierarchy in values["hierarchies"].values():
         if hierarchy["kind"] == "csv":
             _write_rows(file.parent / hierarchy["file"], hierarchy.pop("rows"))
+    of_claims = "kind" not in values  # the columns of a cohort are others
+    for declared in (one for columns in values.get("columns", {}).values() for one in columns.values()) if of_claims else ():
+        if declared["kind"] == "group":
+            _write_rows(file.parent / declared["file"], declared.pop("groups").items())
     for member in values.get("opt_outs", {}).pop("withdrawn", ()):
         note(file.parent, OptOutLine(member, True, _WHY, created))
     durable.create(file, yaml.safe_dump(values, sort_keys=False, allow_unicode=True).encode(), 0o600)
