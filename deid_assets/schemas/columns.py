@@ -7,7 +7,7 @@ from pandera.ibis import Check, Column, DataFrameSchema
 
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.columns import DeclaredColumn
-from deid_assets.schemas.contract import Role, column
+from deid_assets.schemas.contract import Role, column, within
 
 TABLES = {
     "members": ("members", "member_profiles"),
@@ -28,13 +28,7 @@ def with_declared(contracts: Mapping[str, DataFrameSchema], policy: Policy) -> d
 def _column(declared: DeclaredColumn) -> Column:
     """One declared column: its type, and the values that its declaration leaves."""
     if declared.limits is not None:
-        least, most = declared.limits
-        rule = Check.ge(least, error=f"at least {least}") if most is None else _between(least, most)
-        return column(dt.int32, Role.QUASI_IDENTIFIER, declared.meaning, rule, nullable=True)
+        return column(dt.int32, Role.QUASI_IDENTIFIER, declared.meaning, within(*declared.limits), nullable=True)
     values = declared.values
     rules = [] if values is None else [Check.isin(sorted(values), error=f"one of the {len(values)} declared values")]
     return column(dt.string, Role.QUASI_IDENTIFIER, declared.meaning, rules, nullable=True)
-
-
-def _between(least: int, most: int) -> Check:
-    return Check.in_range(least, most, error=f"{least} to {most}")

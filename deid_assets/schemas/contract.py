@@ -49,12 +49,16 @@ def column(
     )
 
 
-def days(role: Role, description: str, least: int = 0, most: int | None = None) -> Column:
-    """A column of days, blank if unknown."""
-    limits = (
+def within(least: int, most: int | None) -> Check:
+    """The rule on whole numbers from one to another; None: without a largest."""
+    return (
         Check.ge(least, error=f"at least {least}") if most is None else Check.in_range(least, most, error=f"{least} to {most}")
     )
-    return column(dt.int32, role, description, limits, nullable=True, unit="days")
+
+
+def days(role: Role, description: str, least: int = 0, most: int | None = None) -> Column:
+    """A column of days, blank if unknown."""
+    return column(dt.int32, role, description, within(least, most), nullable=True, unit="days")
 
 
 def contract(columns: dict[str, Column], unique: Sequence[str] | Sequence[Sequence[str]] = ()) -> DataFrameSchema:

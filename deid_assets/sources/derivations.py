@@ -82,8 +82,6 @@ class Derivation:
         SQL of the value in a row t of the typed table; of a member's rows where `of_events`.
     broken
         Rule -> SQL that is true for a row t that breaks it.
-    integer
-        Whether the value is a whole number; otherwise it is text.
     of_events
         Whether the column of members is an aggregate of their claims.
     codes
@@ -94,60 +92,39 @@ class Derivation:
     cells: tuple[Cell, ...]
     value: str
     broken: Mapping[str, str]
-    integer: bool = False
     of_events: bool = False
     codes: tuple[str, ...] = ()
 
 
-def delivered_text(table: Literal["members", "claims"], column: str, values: Mapping[str, str]) -> Derivation:
+def delivered_text(
+    table: Literal["members", "claims"], column: str, values: Mapping[str, str], others: str | None = None
+) -> Derivation:
     """Text as it is delivered, without blanks around it, or as the declaration translates it.
 
     Parameters
     ----------
     values
-        Delivered value -> value. With any, other values quarantine their row; with none, every text is a value.
+        Delivered value -> value, such as the group of a code. With none, every text is a value.
+    others
+        Value of all that are not listed; None: another value quarantines its row.
     """
     cell = Cell(column, "text")
     if not values:
         return Derivation(table, (cell,), cell.sql, {})
     listed = ", ".join(map(literal, values))
     cases = " ".join(f"WHEN {literal(one)} THEN {literal(value)}" for one, value in values.items())
-    return Derivation(
-        table,
-        (cell,),
-        f"CASE {cell.sql} {cases} END",
-        {"value that the policy does not list": f"{cell.sql} NOT IN ({listed})"},
-        codes=tuple(values),
-    )
+    if others is not None:
+        cases += f" ELSE {literal(others)}"
+    value = f"CASE WHEN {cell.sql} IS NOT NULL THEN CASE {cell.sql} {cases} END END"
+    broken = {"value that the policy does not list": f"{cell.sql} NOT IN ({listed})"} if others is None else {}
+    return Derivation(table, (cell,), value, broken, codes=tuple(values))
 
 
-def delivered_integer(table: Literal["members", "claims"], column: str, at_least: int, at_most: int | None) -> Derivation:
+def delivered_integer(table: Literal["members", "claims"], column: str, at_least: int, at_most: int) -> Derivation:
     """A whole number as it is delivered; one outside the limits quarantines its row."""
     cell = Cell(column, "integer")
-    return Derivation(table, (cell,), cell.sql, _outside(cell.sql, at_least, at_most), integer=True)
-
-
-def grouped(table: Literal["members", "claims"], column: str, groups: Mapping[str, str], others: str | None) -> Derivation:
-    """The group of a code, by a table of codes.
-
-    Parameters
-    ----------
-    groups
-        Code -> group.
-    others
-        Group of every other code; None: another code quarantines its row.
-    """
-    if others is None:
-        return delivered_text(table, column, groups)
-    cell = Cell(column, "text")
-    book = f"map([{', '.join(map(literal, groups))}], [{', '.join(map(literal, groups.values()))}])"
-    return Derivation(
-        table,
-        (cell,),
-        f"CASE WHEN {cell.sql} IS NOT NULL THEN coalesce({book}[{cell.sql}], {literal(others)}) END",
-        {},
-        codes=tuple(groups),
-    )
+    broken = {f"outside {at_least} to {at_most}": f"{cell.sql} NOT BETWEEN {at_least} AND {at_most}"}
+    return Derivation(table, (cell,), cell.sql, broken)
 
 
 def zip3(table: Literal["members", "claims"], column: str) -> Derivation:
@@ -178,7 +155,7 @@ def bins(table: Literal["members", "claims"], column: str, starts: Sequence[int]
     cell = Cell(column, "decimal")
     cases = " ".join(f"WHEN {cell.sql} >= {int(start)} THEN {int(start)}" for start in sorted(starts, reverse=True))
     broken = {f"below {int(starts[0])}, where the first bin begins": f"{cell.sql} < {int(starts[0])}"}
-    return Derivation(table, (cell,), f"(CASE {cases} END)::INTEGER", broken, integer=True)
+    return Derivation(table, (cell,), f"(CASE {cases} END)::INTEGER", broken)
 
 
 def rounded(table: Literal["members", "claims"], column: str, to: int, at_most: int) -> Derivation:
@@ -194,17 +171,17 @@ def rounded(table: Literal["members", "claims"], column: str, to: int, at_most: 
     cell = Cell(column, "decimal")
     value = f"least(floor({cell.sql} / {int(to)}) * {int(to)}, {int(at_most)})::INTEGER"
     value = f"CASE WHEN {cell.sql} IS NOT NULL THEN {value} END"  # least() passes over a NULL
-    return Derivation(table, (cell,), value, {"negative amount": f"{cell.sql} < 0"}, integer=True)
+    return Derivation(table, (cell,), value, {"negative amount": f"{cell.sql} < 0"})
 
 
 def days_between(table: Literal["members", "claims"], first: Cell, last: Cell) -> Derivation:
     """Days from one date to another; a row whose second date is earlier is quarantined."""
     days = f"({last.sql} - {first.sql})"
-    return Derivation(table, (first, last), f"{days}::INTEGER", {f"{last.column} before {first.column}": f"{days} < 0"}, True)
+    return Derivation(table, (first, last), f"{days}::INTEGER", {f"{last.column} before {first.column}": f"{days} < 0"})
 
 
 def age_at(birth: Cell, at: str) -> Derivation:
-    """Completed years of a member on a day, or on the day of a delivered column.
+    """Completed years of a member on a day.
 
     Parameters
     ----------
@@ -214,18 +191,18 @@ def age_at(birth: Cell, at: str) -> Derivation:
     day = f"DATE {literal(at)}"
     years = f"date_sub('year', {birth.sql}, {day})"
     broken = {"age outside 0 to 120": f"{birth.sql} > {day} OR {years} > 120"}
-    return Derivation("members", (birth,), f"{years}::INTEGER", broken, True)
+    return Derivation("members", (birth,), f"{years}::INTEGER", broken)
 
 
 def days_since_first(date: Cell, per: Literal["member", "member_year"]) -> Derivation:
     """Days of a claim since the member's first claim with a date, of all or of the same year; before anything is cut."""
     by = "t.member_id, t.year" if per == "member_year" else "t.member_id"
-    return Derivation("claims", (date,), f"({date.sql} - min({date.sql}) OVER (PARTITION BY {by}))::INTEGER", {}, True)
+    return Derivation("claims", (date,), f"({date.sql} - min({date.sql}) OVER (PARTITION BY {by}))::INTEGER", {})
 
 
 def count_of_claims() -> Derivation:
     """How many claims of a member were taken in; 0 if there are none."""
-    return Derivation("claims", (), "count(*)::INTEGER", {}, True, of_events=True)
+    return Derivation("claims", (), "count(*)::INTEGER", {}, of_events=True)
 
 
 def sum_of_claims(column: str, to: int, at_most: int) -> Derivation:
@@ -239,7 +216,7 @@ def sum_of_claims(column: str, to: int, at_most: int) -> Derivation:
     amount = f"CASE WHEN {cell.sql} IS NOT NULL THEN least({cell.sql}, {int(at_most)}) END"
     total = f"coalesce(sum(round(({amount}) * {_MILLIONTHS})::BIGINT), 0)"
     value = f"least({total} // {int(to) * _MILLIONTHS} * {int(to)}, {int(at_most)})::INTEGER"
-    return Derivation("claims", (cell,), value, {"negative amount": f"{cell.sql} < 0"}, True, of_events=True)
+    return Derivation("claims", (cell,), value, {"negative amount": f"{cell.sql} < 0"}, of_events=True)
 
 
 def any_of_claims(column: str, values: Sequence[str]) -> Derivation:
@@ -248,12 +225,6 @@ def any_of_claims(column: str, values: Sequence[str]) -> Derivation:
     found = f"coalesce(bool_or({cell.sql} IN ({', '.join(map(literal, values))})), false)"
     value = f"CASE WHEN {found} THEN 'yes' ELSE 'no' END"
     return Derivation("claims", (cell,), value, {}, of_events=True, codes=tuple(values))
-
-
-def _outside(value: str, at_least: int, at_most: int | None) -> dict[str, str]:
-    if at_most is None:
-        return {f"below {at_least}": f"{value} < {at_least}"}
-    return {f"outside {at_least} to {at_most}": f"{value} NOT BETWEEN {at_least} AND {at_most}"}
 
 
 @dataclass(frozen=True)

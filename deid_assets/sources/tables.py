@@ -39,7 +39,7 @@ def lay_out_tables(staging: Staging, delivery: Delivery, source: TablesSource, d
     DeliveryError
         If a file is missing, empty, unreadable, has no rows, is of an unknown format or lacks a mapped column.
     """
-    _lay_out(staging, delivery, source.members, _MEMBERS, "members", source.delimiter, declared)
+    _lay_out(staging, delivery, _with_declared(source.members, "members", declared), _MEMBERS, "members", source.delimiter)
     names: dict[str, Mapping[str, str]] = {"members": source.members.columns}
     formats = {"members": source.members.formats(source.date_format)}
     if source.claims is None:
@@ -47,7 +47,7 @@ def lay_out_tables(staging: Staging, delivery: Delivery, source: TablesSource, d
         own = "".join(f", {quoted(column)} VARCHAR" for column in declared.delivered("claims"))
         staging.connection.execute(f"CREATE TEMP TABLE {quoted(_CLAIMS)} (row_key BIGINT{own})")
     else:
-        _lay_out(staging, delivery, source.claims, _CLAIMS, "claims", source.delimiter, declared)
+        _lay_out(staging, delivery, _with_declared(source.claims, "claims", declared), _CLAIMS, "claims", source.delimiter)
         names["claims"] = source.claims.columns
         formats["claims"] = source.claims.formats(source.date_format)
     return Delivered(
@@ -78,22 +78,18 @@ def lay_out_synthetic(staging: Staging, delivery: Delivery, source: SyntheticSou
         TableMap(file=file, columns={name: name for name in columns if name not in absent})
         for file, columns in (("members.parquet", MEMBER_COLUMNS), ("claims.parquet", CLAIM_COLUMNS))
     )
-    _lay_out(staging, delivery, members, _MEMBERS, "members", ",", declared)
-    _lay_out(staging, delivery, claims, _CLAIMS, "claims", ",", declared)
+    _lay_out(staging, delivery, _with_declared(members, "members", declared), _MEMBERS, "members", ",")
+    _lay_out(staging, delivery, _with_declared(claims, "claims", declared), _CLAIMS, "claims", ",")
     return Delivered(_MEMBERS, _CLAIMS, declared=declared)
 
 
-def _lay_out(
-    staging: Staging,
-    delivery: Delivery,
-    table: TableMap,
-    relation: str,
-    source_table: str,
-    delimiter: str,
-    declared: Declared,
-) -> None:
+def _with_declared(table: TableMap, source_table: str, declared: Declared) -> TableMap:
+    """A table with the columns that the policy declares of it."""
+    return table.model_copy(update={"columns": {**table.columns, **declared.delivered(source_table)}})
+
+
+def _lay_out(staging: Staging, delivery: Delivery, table: TableMap, relation: str, source_table: str, delimiter: str) -> None:
     """Create the relation over all files of one table; the files of a table have one format."""
-    columns = {**table.columns, **declared.delivered(source_table)}
     files = _files(staging, delivery, table, source_table)
     formats = {_format(path, staging) for path in files}
     if len(formats) > 1:
@@ -102,13 +98,13 @@ def _lay_out(
     parts = [f"{relation}_{number}" for number in range(len(files))]
     for path, part in zip(files, parts, strict=True):
         if file_format == "Parquet":
-            stage_parquet(staging, path, part, columns)
+            stage_parquet(staging, path, part, table.columns)
         elif file_format == "CSV":
-            stage_csv(staging, path, part, source_table, columns, delimiter)
+            stage_csv(staging, path, part, source_table, table.columns, delimiter)
         elif table.table is None:
             raise DeliveryError(f"{staging.shown(path)}: the policy must name the table (source.{source_table}.table)")
         else:
-            stage_duckdb(staging, path, table.table, part, columns)
+            stage_duckdb(staging, path, table.table, part, table.columns)
     unite(staging, relation, parts, table.file or files[0].name)
 
 

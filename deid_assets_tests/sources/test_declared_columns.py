@@ -60,13 +60,13 @@ class TestGroups:
     GROUPS = {"0120": "room", "0450": "emergency"}
 
     def test_a_code_without_a_group_is_quarantined(self, tmp_path):
-        group = made.grouped("claims", "REV", self.GROUPS, None)
+        group = made.delivered_text("claims", "REV", self.GROUPS, None)
         found = taken(tmp_path, [{}], [{"REV": "0450"}, {"REV": "0999"}, {}], c_bill=group)
         assert values(found, "claims", "c_bill") == ["emergency", None]
         assert rules(found) == [("REV", "value that the policy does not list", 1)]
 
     def test_or_in_the_group_of_others(self, tmp_path):
-        group = made.grouped("claims", "REV", self.GROUPS, "other")
+        group = made.delivered_text("claims", "REV", self.GROUPS, "other")
         found = taken(tmp_path, [{}], [{"REV": "0120"}, {"REV": "0999"}, {}], c_bill=group)
         assert values(found, "claims", "c_bill") == ["room", "other", None]
 
@@ -88,7 +88,7 @@ class TestGroups:
             claims=ClaimsMap(file="claims.parquet", columns={one: one for one in ("member_id", "claim_id", "year")}),
         )
         declared = (
-            Declared({}, {"bill": made.grouped("claims", "REV", self.GROUPS, "other")})
+            Declared({}, {"bill": made.delivered_text("claims", "REV", self.GROUPS, "other")})
             if kind == "group"
             else Declared({"emergency": made.any_of_claims("REV", ["0450"])}, {})
         )

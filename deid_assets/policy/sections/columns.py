@@ -139,7 +139,7 @@ class Grouped(DeclaredColumn):
 
     def made(self, table: Table) -> Derivation:
         """As declared."""
-        return derivations.grouped(table, self.from_, self.groups, self.others)
+        return derivations.delivered_text(table, self.from_, self.groups, self.others)
 
     @property
     def values(self) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.synthetic import further as further_columns
 from deid_assets.sources.synthetic.claims import Claims, Providers, draw_claims
+from deid_assets.sources.synthetic.columns import TEXT, coded
 from deid_assets.sources.synthetic.members import YEAR_STARTS, Members, birth_dates, draw_members
 from deid_assets.sources.synthetic.tables import SEXES, Tables, tables
 
@@ -31,11 +32,10 @@ MEMBERS_FILE: Final = "members.parquet"
 CLAIMS_FILE: Final = "claims.parquet"
 _LARGEST_SEED: Final = (1 << 64) - 1
 
-_TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 _MEMBER_SCHEMA: Final = pa.schema(
     [
         pa.field("member_id", pa.string(), nullable=False),
-        pa.field("sex", _TEXT),
+        pa.field("sex", TEXT),
         pa.field("age", pa.int32()),
         pa.field("birth_date", pa.date32()),
         pa.field("days_in_hospital_y2", pa.int32()),
@@ -45,14 +45,14 @@ _MEMBER_SCHEMA: Final = pa.schema(
 _CLAIM_SCHEMA: Final = pa.schema(
     [
         pa.field("claim_id", pa.int64(), nullable=False),
-        pa.field("member_id", _TEXT, nullable=False),
-        *(pa.field(name, _TEXT) for name in ("provider_id", "vendor_id", "pcp_id")),
+        pa.field("member_id", TEXT, nullable=False),
+        *(pa.field(name, TEXT) for name in ("provider_id", "vendor_id", "pcp_id")),
         pa.field("year", pa.int32(), nullable=False),
         pa.field("service_date", pa.date32()),
-        *(pa.field(name, _TEXT) for name in ("specialty", "place", "cpt")),
+        *(pa.field(name, TEXT) for name in ("specialty", "place", "cpt")),
         pa.field("length_of_stay", pa.int32()),
         pa.field("pay_delay", pa.int32()),
-        *(pa.field(f"diagnosis_{place}", _TEXT) for place in range(1, 5)),
+        *(pa.field(f"diagnosis_{place}", TEXT) for place in range(1, 5)),
     ]
 )
 
@@ -200,7 +200,7 @@ def _member_rows(members: Members, days_in_hospital: np.ndarray, births: np.ndar
     days = np.where(members.enrolled, days_in_hospital, -1)
     columns = [
         names,
-        _coded(np.where(members.female, SEXES.index("F"), SEXES.index("M")), pa.array(SEXES)),
+        coded(np.where(members.female, SEXES.index("F"), SEXES.index("M")), pa.array(SEXES)),
         _whole(members.age),
         pa.array(births.astype("datetime64[D]")),
         _whole(days[:, 1]),
@@ -216,18 +216,18 @@ def _claim_rows(claims: Claims, first_claim: int, names: pa.Array, lookups: Tabl
     codes, place = np.unique(lookups.conditions, return_inverse=True)
     columns = [
         pa.array(np.arange(first_claim, first_claim + len(claims.member))),
-        _coded(claims.member, names),
+        coded(claims.member, names),
         _numbered(claims.provider, "P"),
         _numbered(claims.vendor, "V"),
         _numbered(claims.pcp, "P"),
         _whole(claims.year + 1),
         _dates(claims.day),
-        _coded(claims.specialty, pa.array(lookups.specialties[:-1])),
-        _coded(claims.place, pa.array(lookups.places)),
-        _coded(claims.procedure, pa.array(lookups.procedures)),
+        coded(claims.specialty, pa.array(lookups.specialties[:-1])),
+        coded(claims.place, pa.array(lookups.places)),
+        coded(claims.procedure, pa.array(lookups.procedures)),
         _whole(claims.length_of_stay),
         _whole(claims.pay_delay),
-        *(_coded(_numbers_into(place, numbers), pa.array(codes)) for numbers in claims.diagnoses),
+        *(coded(_numbers_into(place, numbers), pa.array(codes)) for numbers in claims.diagnoses),
     ]
     return pa.Table.from_arrays(columns, schema=_CLAIM_SCHEMA)
 
@@ -248,15 +248,10 @@ def _dates(days: np.ndarray) -> pa.Array:
     return pa.array((days + epoch).astype(np.int32), mask=days < 0).view(pa.date32())
 
 
-def _coded(numbers: np.ndarray, texts: pa.Array) -> pa.DictionaryArray:
-    """Return numbers into texts as a column of text; negative ones are missing."""
-    return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32), mask=numbers < 0), texts)
-
-
 def _numbered(numbers: np.ndarray, prefix: str) -> pa.DictionaryArray:
     """Return numbers as identifiers with a prefix; only those that occur enter the block's dictionary."""
     occurs = np.zeros(int(numbers.max(initial=0)) + 1, dtype=bool)
     occurs[numbers[numbers >= 0]] = True
     place = np.cumsum(occurs) - 1
     texts = pa.array([f"{prefix}{number + 1:07d}" for number in np.flatnonzero(occurs)], pa.string())
-    return _coded(_numbers_into(place, numbers), texts)
+    return coded(_numbers_into(place, numbers), texts)

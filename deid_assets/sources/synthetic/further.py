@@ -12,21 +12,21 @@ import numpy as np
 import pyarrow as pa
 
 from deid_assets.reference.zip3 import people_by_prefix
+from deid_assets.sources.synthetic.columns import TEXT, coded
 
-_TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 MEMBER_FIELDS: Final = (
-    pa.field("race", _TEXT),
-    pa.field("ethnicity", _TEXT),
-    pa.field("zip", _TEXT),
-    pa.field("county", _TEXT),
-    pa.field("plan", _TEXT),
+    pa.field("race", TEXT),
+    pa.field("ethnicity", TEXT),
+    pa.field("zip", TEXT),
+    pa.field("county", TEXT),
+    pa.field("plan", TEXT),
 )
 CLAIM_FIELDS: Final = (
     pa.field("paid", pa.float64()),
     pa.field("charged", pa.float64()),
-    pa.field("revenue_code", _TEXT),
-    pa.field("discharge_status", _TEXT),
-    pa.field("network", _TEXT),
+    pa.field("revenue_code", TEXT),
+    pa.field("discharge_status", TEXT),
+    pa.field("network", TEXT),
 )
 
 _RACES: Final = {"white": 0.66, "Black": 0.12, "Asian": 0.08, "American Indian": 0.02, "other": 0.12}
@@ -65,8 +65,8 @@ def of_members(random: np.random.Generator, members: int) -> list[pa.Array]:
     return [
         _drawn(random, members, _RACES, _MISSING),
         _drawn(random, members, _ETHNICITIES, _MISSING),
-        _text(np.where(random.random(members) < _MISSING, -1, prefix * _ZIPS_OF_A_PREFIX + within), zips),
-        _text(county, counties),
+        coded(np.where(random.random(members) < _MISSING, -1, prefix * _ZIPS_OF_A_PREFIX + within), pa.array(zips)),
+        coded(county, pa.array(counties)),
         _drawn(random, members, _PLANS),
     ]
 
@@ -90,19 +90,14 @@ def of_claims(random: np.random.Generator, stays: np.ndarray) -> list[pa.Array]:
         _dollars(paid),
         _dollars(charged),
         pa.array(np.where(stays, of_stays, of_visits), pa.string()).dictionary_encode(),
-        _text(np.where(stays, discharges, -1), list(_DISCHARGES)),
+        coded(np.where(stays, discharges, -1), pa.array(list(_DISCHARGES))),
         _drawn(random, claims, _NETWORKS),
     ]
 
 
 def _drawn(random: np.random.Generator, rows: int, shares: dict[str, float], missing: float = 0.0) -> pa.DictionaryArray:
     found = random.choice(len(shares), rows, p=list(shares.values()))
-    return _text(np.where(random.random(rows) < missing, -1, found) if missing else found, list(shares))
-
-
-def _text(numbers: np.ndarray, texts: list[str]) -> pa.DictionaryArray:
-    """Numbers into texts as a column of text; negative ones are missing."""
-    return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32), mask=numbers < 0), pa.array(texts))
+    return coded(np.where(random.random(rows) < missing, -1, found) if missing else found, pa.array(list(shares)))
 
 
 def _dollars(amounts: np.ndarray) -> pa.Array:
