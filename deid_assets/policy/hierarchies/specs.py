@@ -3,14 +3,14 @@
 from abc import ABC, abstractmethod
 from typing import Annotated, Literal
 
-from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.files import read_rows
 from deid_assets.policy.hierarchies.dates import Dates
 from deid_assets.policy.hierarchies.hierarchy import CodeTable, Hierarchy, Identity, Prefixes, Rule
 from deid_assets.policy.hierarchies.intervals import Cuts, Intervals, Wording
 from deid_assets.policy.sections.longitudinal import Said, Section
+from deid_assets.policy.sections.table_file import TableFile
 
 LARGEST = 1_000_000
 """Largest number that an interval hierarchy may name: it counts days or years."""
@@ -144,36 +144,23 @@ class CodesSpec(TextSpec):
         return self.hierarchy(name, self.level_names, CodeTable(rows))
 
 
-class CsvSpec(TextSpec):
+class CsvSpec(TextSpec, TableFile):
     """A table in a file, in ARX's format: one row per value, one column per level, separated by semicolons."""
 
     kind: Literal["csv"]
     file: Said = Field(description="path of the file, below the policy's folder")
     level_names: tuple[Said, ...] | None = Field(None, description="names of the levels; the first is the value itself")
-    _rows: tuple[tuple[str, ...], ...] = PrivateAttr(())
-    _digest: str = PrivateAttr("")
 
     def _read(self, info: ValidationInfo) -> None:
-        if not self._rows:  # a hierarchy that was already read may become part of another policy
-            self._rows, self._digest = read_rows(info.context, self.file)
-        columns = len(self._rows[0])
+        self.read_file(info)
+        columns = len(self.rows[0])
         if self.level_names is not None and len(self.level_names) != columns:
             raise ValueError(f"file {self.file} has {columns} columns, but {len(self.level_names)} levels are named")
 
-    @property
-    def rows(self) -> tuple[tuple[str, ...], ...]:
-        """Contents of the file."""
-        return self._rows
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the file."""
-        return self._digest
-
     def build(self, name: str) -> Hierarchy:
         """Return the hierarchy under the name that the policy gives it."""
-        names = self.level_names or ("value", *(f"level {level}" for level in range(1, len(self._rows[0]))))
-        return self.hierarchy(name, names, CodeTable(self._rows))
+        names = self.level_names or ("value", *(f"level {level}" for level in range(1, len(self.rows[0]))))
+        return self.hierarchy(name, names, CodeTable(self.rows))
 
 
 class PrefixesSpec(TextSpec):

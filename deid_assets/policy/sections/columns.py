@@ -1,18 +1,20 @@
 """Columns that a policy declares: what a delivery has beyond the columns that every policy knows, and how each is made.
 
 A declared column is a quasi-identifier like any other: it has a hierarchy, may be a dimension of the lattice, and is measured,
-attacked and released as the policy's other columns are. Nothing else in the product names it.
+attacked and released as the policy's other columns are. One of claims may be an attribute instead. Nothing else in the product
+names it.
 """
 
 import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from deid_assets.policy.files import read_rows
 from deid_assets.policy.sections.longitudinal import Name, Said, Section
+from deid_assets.policy.sections.table_file import TableFile
 from deid_assets.sources import derivations
 from deid_assets.sources.delivery import DateFormat
 from deid_assets.sources.derivations import Cell, Declared, Derivation
@@ -105,7 +107,7 @@ class DeliveredInteger(DeclaredColumn):
         return self.at_least, self.at_most
 
 
-class Grouped(DeclaredColumn):
+class Grouped(DeclaredColumn, TableFile):
     """The group of a code, by a table of codes."""
 
     kind: Literal["group"]
@@ -114,28 +116,20 @@ class Grouped(DeclaredColumn):
     others: Said | None = Field(
         None, description="group of codes that the table lacks; null: a row with such a code is quarantined"
     )
-    _rows: tuple[tuple[str, ...], ...] = PrivateAttr(())
-    _digest: str = PrivateAttr("")
 
     @model_validator(mode="after")
     def _read(self, info: ValidationInfo) -> "Grouped":
-        if not self._rows:  # a section that was already read may become part of another policy
-            self._rows, self._digest = read_rows(info.context, self.file)
-        if len(self._rows[0]) != 2:
-            raise ValueError(f"file {self.file} has {len(self._rows[0])} columns; a table of codes has two, `code;group`")
-        if len({code for code, _ in self._rows}) < len(self._rows):
+        self.read_file(info)
+        if len(self.rows[0]) != 2:
+            raise ValueError(f"file {self.file} has {len(self.rows[0])} columns; a table of codes has two, `code;group`")
+        if len(self.groups) < len(self.rows):
             raise ValueError(f"file {self.file} has a code twice: each has one group")
         return self
 
     @property
     def groups(self) -> Mapping[str, str]:
         """Code -> group."""
-        return dict(row for row in self._rows if len(row) == 2)
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the table."""
-        return self._digest
+        return {code: group for code, group in self.rows}  # noqa: C416 - every row is a pair, which a type cannot say
 
     def made(self, table: Table) -> Derivation:
         """As declared."""
@@ -212,18 +206,12 @@ class Rounded(_Rounding):
         return derivations.rounded(table, self.from_, self.to, self.at_most)
 
 
-class DaysBetween(DeclaredColumn):
-    """Days from one delivered date to another."""
-
-    kind: Literal["days_between"]
-    from_: Theirs = Field(alias="from", description="name of the column with the first date in the delivery")
-    until: Theirs = Field(description="name of the column with the last date in the delivery")
+class _OfDates(DeclaredColumn, ABC):
     date_format: DateFormat = Field("%Y-%m-%d", description="format of dates that are text or whole numbers")
 
-    def made(self, table: Table) -> Derivation:
-        """As declared."""
-        first, last = (Cell(column, "date", (self.date_format,)) for column in (self.from_, self.until))
-        return derivations.days_between(table, first, last)
+    def date(self, column: str) -> Cell:
+        """A delivered column, read as dates."""
+        return Cell(column, "date", (self.date_format,))
 
     @property
     def limits(self) -> tuple[int, int | None]:
@@ -231,17 +219,28 @@ class DaysBetween(DeclaredColumn):
         return 0, None
 
 
-class AgeAt(DeclaredColumn):
+class DaysBetween(_OfDates):
+    """Days from one delivered date to another."""
+
+    kind: Literal["days_between"]
+    from_: Theirs = Field(alias="from", description="name of the column with the first date in the delivery")
+    until: Theirs = Field(description="name of the column with the last date in the delivery")
+
+    def made(self, table: Table) -> Derivation:
+        """As declared."""
+        return derivations.days_between(table, self.date(self.from_), self.date(self.until))
+
+
+class AgeAt(_OfDates):
     """Completed years of a member on a day."""
 
     kind: Literal["age_at"]
     from_: Theirs = Field(alias="from", description="name of the column of dates of birth in the delivery")
     day: Day = Field(description="the day, such as 2011-01-01")
-    date_format: DateFormat = Field("%Y-%m-%d", description="format of dates that are text or whole numbers")
 
     def made(self, table: Table) -> Derivation:
         """As declared."""
-        return derivations.age_at(Cell(self.from_, "date", (self.date_format,)), self.day)
+        return derivations.age_at(self.date(self.from_), self.day)
 
     @property
     def limits(self) -> tuple[int, int | None]:
@@ -249,22 +248,16 @@ class AgeAt(DeclaredColumn):
         return 0, 120
 
 
-class DaysSinceFirst(DeclaredColumn):
+class DaysSinceFirst(_OfDates):
     """Days of a claim since the member's first one with a date."""
 
     kind: Literal["days_since_first"]
     from_: Theirs = Field(alias="from", description="name of the column of dates in the delivery")
     per: Literal["member", "member_year"] = Field("member", description="since the first claim of all, or of the same year")
-    date_format: DateFormat = Field("%Y-%m-%d", description="format of dates that are text or whole numbers")
 
     def made(self, table: Table) -> Derivation:
         """As declared."""
-        return derivations.days_since_first(Cell(self.from_, "date", (self.date_format,)), self.per)
-
-    @property
-    def limits(self) -> tuple[int, int | None]:
-        """From 0 days."""
-        return 0, None
+        return derivations.days_since_first(self.date(self.from_), self.per)
 
 
 class CountOfClaims(DeclaredColumn):
@@ -320,12 +313,12 @@ class DeclaredColumns(Section):
     members: dict[Name, OfMembers] = Field({}, description="columns of members")
     claims: dict[Name, OfClaims] = Field({}, description="columns of claims")
 
-    @property
+    @cached_property
     def all(self) -> dict[str, DeclaredColumn]:
         """Those of both tables; no name is in both."""
         return {**self.members, **self.claims}
 
-    @property
+    @cached_property
     def declared(self) -> Declared:
         """How each is made."""
         return Declared(

@@ -1,0 +1,29 @@
+"""A section that reads a table from a file beside the policy."""
+
+from pydantic import PrivateAttr, ValidationInfo
+
+from deid_assets.policy.files import read_rows
+from deid_assets.policy.sections.longitudinal import Said, Section
+
+
+class TableFile(Section):
+    """A table of text, without a header: semicolons between the columns."""
+
+    file: Said
+    _rows: tuple[tuple[str, ...], ...] = PrivateAttr(())
+    _digest: str = PrivateAttr("")
+
+    def read_file(self, info: ValidationInfo) -> None:
+        """Read the file once: a section that was already read may become part of another policy."""
+        if not self._rows:
+            self._rows, self._digest = read_rows(info.context, self.file)
+
+    @property
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        """Contents of the file."""
+        return self._rows
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file."""
+        return self._digest
