@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
@@ -28,7 +28,7 @@ NOT_SHOWN = "not shown"
 _NAMES_FILES = ("file", "table")
 """Keys of a source or a table of people that name a file: file names may contain names of people."""
 
-_LATER_SECTIONS: Mapping[str, Any] = {
+LATER_SECTIONS: dict[str, Any] = {
     "approval": None, "accepted_risks": {}, "publish_however_coarse": False, "diagnosis_codes": "icd9cm", "rotation": None,
 }  # fmt: skip
 _LATER_KEYS: Mapping[str, Mapping[str, Any]] = {
@@ -85,6 +85,7 @@ class Origin:
 class ReleasePolicy(Section, ABC):
     """The sections that all policies share, and the identity of a policy."""
 
+    later_sections: ClassVar[Mapping[str, Any]] = LATER_SECTIONS
     policy: PolicyName = Field(description="name of the policy; the first part of asset keys")
     title: Said = Field(description="title in one line")
     description: Said = Field(description="what the policy is for")
@@ -229,7 +230,7 @@ class ReleasePolicy(Section, ABC):
             )
         chosen = sections or tuple(type(self).model_fields)
         content = self.model_dump(mode="json", by_alias=True, include=set(chosen))
-        _leave_out(content, _LATER_SECTIONS)
+        _leave_out(content, self.later_sections)
         for section, keys in _LATER_KEYS.items():
             _leave_out(content.get(section) or {}, keys)
         for name, spec in self.hierarchies.items() if "hierarchies" in content else ():

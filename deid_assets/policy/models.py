@@ -3,14 +3,15 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.base import LATER_SECTIONS, ReleasePolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.sections.columns import DeclaredColumn, DeclaredColumns, Grouped
 from deid_assets.policy.sections.counts import Counts
@@ -63,6 +64,7 @@ class Policy(ReleasePolicy):
     validated.
     """
 
+    later_sections: ClassVar[Mapping[str, Any]] = LATER_SECTIONS | {"columns": {"members": {}, "claims": {}}, "attributes": []}
     kind: ClassVar[Literal["longitudinal"]] = "longitudinal"
     has_events: ClassVar[Literal[True]] = True
     """Whether there are tables of events, such as claims, beside the table of people."""
@@ -70,8 +72,8 @@ class Policy(ReleasePolicy):
     intake: Intake = Intake()
     columns: DeclaredColumns = Field(
         DeclaredColumns(),
-        description="columns of the delivery beyond those that every policy knows: each is a quasi-identifier that "
-        "`quasi_identifiers` lists like any other",
+        description="columns of the delivery beyond those that every policy knows: `quasi_identifiers` lists each like any "
+        "other or, of claims, `attributes` does",
     )
     diagnosis_codes: Literal["icd9cm"] = Field(
         "icd9cm",
@@ -191,13 +193,16 @@ class Policy(ReleasePolicy):
 
     def identity(self, column: str) -> str:
         """A declared column is the table that it is of and how it is made: another name or meaning makes no other column."""
-        if column not in self.columns.all:
-            return column
-        table = "members" if column in self.columns.members else "claims"
-        made = self.content("columns")["columns"][table][column]
-        return json.dumps(
-            [table, {key: value for key, value in made.items() if key not in ("meaning", "file")}], sort_keys=True
-        )
+        return json.dumps(self._made[column], sort_keys=True) if column in self._made else column
+
+    @cached_property
+    def _made(self) -> dict[str, tuple[str, dict[str, Any]]]:
+        """The table of each declared column, and how it is made."""
+        return {
+            name: (table, {key: value for key, value in made.items() if key not in ("meaning", "file")})
+            for table, columns in self.content("columns").get("columns", {}).items()
+            for name, made in columns.items()
+        }
 
     @property
     def attribute_names(self) -> dict[str, str]:
@@ -216,12 +221,13 @@ class Policy(ReleasePolicy):
         Tries and draws go by it. Neither another name nor a limit, group or format that changes no value gives fresh ones.
         """
         found: dict[str, str] = {}
-        listed = [qi.column for qi in self.quasi_identifiers.all if qi.column in self.columns.all]
+        seen: Counter[tuple[str, ...]] = Counter()
+        listed = [qi.column for qi in self.quasi_identifiers.all if qi.column in self._made]
         for name in sorted(listed, key=lambda name: (self.identity(name), name)):
-            table, made = json.loads(self.identity(name))
-            of = [table, *(made[key] for key in ("kind", "from", "until") if key in made)]
-            again = sum(json.loads(other)[:-1] == of for other in found.values())
-            found[name] = json.dumps([*of, again])
+            table, made = self._made[name]
+            of = (table, *(made[key] for key in ("kind", "from", "until") if key in made))
+            found[name] = json.dumps([*of, seen[of]])
+            seen[of] += 1
         return found
 
     def kept_name(self, column: str) -> str:
@@ -229,7 +235,7 @@ class Policy(ReleasePolicy):
 
         Otherwise values of two columns that only have the same name would be taken for one another.
         """
-        if column not in self.columns.all:
+        if column not in self._made:
             return column
         return f"declared {hashlib.sha256(self.identity(column).encode()).hexdigest()[:32]}"
 
@@ -349,14 +355,8 @@ class Policy(ReleasePolicy):
         return None
 
     def content(self, *sections: str) -> dict[str, Any]:
-        """As for every policy, plus digests of population tables and the contents of tables of codes.
-
-        Policies of earlier versions declare nothing, and keep their hashes.
-        """
+        """As for every policy, plus digests of population tables and the contents of tables of codes."""
         content = super().content(*sections)
-        for section in ("columns", "attributes"):
-            if content.get(section) in ({"members": {}, "claims": {}}, []):
-                del content[section]
         for columns in content.get("columns", {}).values():
             for name, column in columns.items():
                 if isinstance(declared := self.columns.all[name], Grouped):
