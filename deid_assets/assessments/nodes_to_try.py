@@ -1,8 +1,7 @@
 """Which nodes of a searched lattice are tried on fresh draws, in which order, and why the others are not."""
 
-import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +11,7 @@ from deid_assets.assessments.detail import enough_detail
 from deid_assets.assessments.kernel_input import kept_at_node
 from deid_assets.errors import RefusedError
 from deid_assets.methods.lattice.candidate_gates import PINNED, TOO_LITTLE, Node
-from deid_assets.methods.lattice.predictive_tagging import everything_above, everything_below, node_text, parse_node
+from deid_assets.methods.lattice.predictive_tagging import node_text, parse_node
 from deid_assets.methods.population.longitudinal_data import Dimension
 from deid_assets.policy.models import Policy
 
@@ -30,7 +29,8 @@ class NodesToTry:
     not_tried
         The reason by node, for nodes that are not tried.
     left_open
-        Number of nodes whose decision the search left open; among those that lose more, no candidate is tried.
+        Number of nodes whose decision the search left open; among those that lose more, no candidate is tried. Of a lattice
+        that is not listed, the number of nodes that are not in the table, if any of these passes.
     """
 
     as_they_are: tuple[Node, ...]
@@ -60,7 +60,8 @@ def nodes_to_try(policy: Policy, nodes: pd.DataFrame, useful: Sequence[Dimension
     # A candidate that loses more than an open node may not be the best one that is left, and one that loses as much may lie
     # above it: nothing shows that it is minimal.
     open_ = nodes["decision"] == "open"
-    decided = tried["loss"] < nodes.loc[open_, "loss"].min() if open_.any() else True
+    # The certificate of a lattice that is not listed says how much less such a node could lose.
+    decided = tried["loss"] < nodes.loc[open_, "loss"].min() if open_.any() and policy.lists_lattice else True
     candidate = (tried["decision"] == "candidate") & decided
     if PINNED in not_again.values():
         # There is one node, and it is tried whatever the search has left open, unless the certificate would rule it out.
@@ -68,7 +69,7 @@ def nodes_to_try(policy: Policy, nodes: pd.DataFrame, useful: Sequence[Dimension
         reachable = candidate | ~_needing(policy, nodes)[1].loc[tried.index]
     elif policy.prefers_detail:
         no_more, more = _needing(policy, nodes)
-        left_open = nodes.loc[~(no_more | more), "loss"]
+        left_open = nodes.loc[~(no_more | more) & policy.lists_lattice, "loss"]
         reachable = candidate | (no_more & (nodes["loss"] < left_open.min() if len(left_open) else True)).loc[tried.index]
     else:
         # Suppressing a share s of the members lowers the share at high risk by at most s.
@@ -77,7 +78,7 @@ def nodes_to_try(policy: Policy, nodes: pd.DataFrame, useful: Sequence[Dimension
         tuple(map(parse_node, tried.loc[candidate, "node"])),
         tuple(map(parse_node, tried.loc[reachable, "node"])),
         not_tried,
-        int(open_.sum()),
+        int(open_.sum()) if policy.lists_lattice else (policy.node_count - len(nodes)) * bool(reachable.any()),
     )
 
 
@@ -116,37 +117,41 @@ def useful_dimensions(
 
 def _needing(policy: Policy, nodes: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     """Whether a node is known to need no more suppressed members than allowed, and whether it is known to need more."""
-    needs_no_more, needs_more = (np.zeros(policy.dimension_levels, dtype=bool) for _ in range(2))
+    needs_no_more, needs_more = (np.zeros(len(nodes), dtype=bool) for _ in range(2))
     if policy.prefers_detail:
+        levels = np.array([parse_node(text) for text in nodes["node"]])
         for text, share in nodes.loc[nodes["to_suppress"].notna(), ["node", "to_suppress"]].itertuples(index=False):
+            own = np.array(parse_node(text))
             if share <= policy.risk.suppression.at_most:
-                needs_no_more[everything_above(parse_node(text))] = True
+                needs_no_more |= (levels >= own).all(axis=1)
             else:
-                needs_more[everything_below(parse_node(text))] = True
-    at = tuple(np.array([parse_node(text) for text in nodes["node"]]).T)
-    return pd.Series(needs_no_more[at], index=nodes.index), pd.Series(needs_more[at], index=nodes.index)
+                needs_more |= (levels <= own).all(axis=1)
+    return pd.Series(needs_no_more, index=nodes.index), pd.Series(needs_more, index=nodes.index)
 
 
-def all_but_pinned(policy: Policy, last: Mapping[str, str] | None) -> dict[Node, str]:
-    """The reason by node, for every node other than the pinned generalization; empty if none is pinned.
+def all_but_pinned(nodes: Iterable[Node], pinned: Node | None) -> dict[Node, str]:
+    """The reason by node, for every node other than the pinned generalization; empty if none is pinned."""
+    return {} if pinned is None else {node: PINNED for node in nodes if node != pinned}
+
+
+def pinned_node(policy: Policy, last: Mapping[str, str] | None) -> Node | None:
+    """The node of the last release of a policy that is pinned to it; None if it has no release yet.
 
     Parameters
     ----------
     last
-        The level of each dimension in the last release of this policy, by name; None if it has none yet.
+        The level of each dimension in that release, by name; None if there is none.
 
     Raises
     ------
     RefusedError
         If the policy no longer has this generalization.
     """
-    if policy.releases.generalization != "pinned" or last is None:
-        return {}
+    if last is None:
+        return None
     levels = {dimension.name: list(policy.hierarchy_of(dimension.columns[0]).level_names) for dimension in policy.dimensions}
     require_levels(levels, last, "dimensions")
-    pinned = tuple(levels[dimension.name].index(last[dimension.name]) for dimension in policy.dimensions)
-    every = itertools.product(*(range(len(own)) for own in levels.values()))
-    return dict.fromkeys((node for node in every if node != pinned), PINNED)
+    return tuple(levels[dimension.name].index(last[dimension.name]) for dimension in policy.dimensions)
 
 
 def require_levels(levels: Mapping[str, Sequence[str]], last: Mapping[str, str], what: str) -> None:

@@ -6,6 +6,7 @@ The lattice is that of El Emam et al. 2012 (Table 4).
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import dagster as dg
 import pandas as pd
@@ -23,7 +24,7 @@ from deid_assets.assessments.kernel_input import (
 from deid_assets.assessments.linked_suppression import flagged_in_linked_releases
 from deid_assets.assessments.no_choice import failed_gates, why_no_choice
 from deid_assets.assessments.nodes_by_gain import Kept, compared_frame, gain_kept_at, reported_frame
-from deid_assets.assessments.nodes_to_try import all_but_pinned, nodes_to_try, useful_dimensions
+from deid_assets.assessments.nodes_to_try import all_but_pinned, nodes_to_try, pinned_node, useful_dimensions
 from deid_assets.assessments.number_of_claims import claim_bins_of
 from deid_assets.assessments.other_gates import other_gates
 from deid_assets.assessments.reachable_risk import GO_ON_TAG, require_reachable
@@ -34,7 +35,7 @@ from deid_assets.assets.stage_asset import SENTENCE, asset_metadata, guarded, ma
 from deid_assets.assets.step_log import StepLog
 from deid_assets.assets.tries import delivery_tries
 from deid_assets.cluster.executors import search_executor
-from deid_assets.figures.lattice_figures import frontier_figure, lattice_figure
+from deid_assets.figures.lattice_figures import frontier_figure, heights_figure, lattice_figure
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.methods.disclosure.absence import removed_and_eligible
 from deid_assets.methods.kernel import engine
@@ -43,6 +44,7 @@ from deid_assets.methods.lattice.candidate_gates import COARSER, COMPARED_AT_MOS
 from deid_assets.methods.lattice.choice import Choice, choose_generalization
 from deid_assets.methods.lattice.diagnosis import COLUMNS, Demands, diagnose
 from deid_assets.methods.lattice.information_loss import LatticeLoss
+from deid_assets.methods.lattice.large_lattice import search_large_lattice
 from deid_assets.methods.lattice.longitudinal_search import Suppression, search_lattice
 from deid_assets.methods.lattice.nodes import nodes_frame
 from deid_assets.methods.lattice.predictive_tagging import Node, node_text, parse_node
@@ -72,11 +74,15 @@ def value_domains(
     return value_domains_of(policies.of(context, Policy), members, member_profiles, grouped_claims)
 
 
-@stage_asset(policy_sections=["dimensions", "risk"], kinds=("duckdb", "numpy"))
+@stage_asset(
+    policy_sections=["dimensions", "risk", "detail_at_least", "publish_however_coarse", "releases"], kinds=("duckdb", "numpy")
+)
 def generalization_lattice(
     context: dg.AssetExecutionContext,
     reachable_risk: Table,
+    members: Table,
     member_profiles: Table,
+    eligible_claims: Table,
     grouped_claims: Table,
     truncated_claims: Table,
     value_domains: Table,
@@ -84,30 +90,37 @@ def generalization_lattice(
     policies: Policies,
     workplace: Workplace,
 ) -> pd.DataFrame:
-    """Every node of the lattice: loss, share at high risk with its interval, and decision with how it was reached."""
+    """Every node of the lattice: loss, share at high risk with its interval, and decision with how it was reached.
+
+    Of a lattice that is too large to list, the best nodes, and those that were measured.
+    """
     policy = policies.of(context, Policy)
     if GO_ON_TAG not in context.run.tags:
         require_reachable(reachable_risk.frame())
     tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
     computation = node_computation(policy, tables)
     risk = policy.risk
+    loss = LatticeLoss(computation.data, computation.dimensions, "raw" if risk.loss == "entropy_raw" else "normalised")
     with search_executor() as executor:
-        search = search_lattice(
-            computation,
-            LatticeLoss(
-                computation.data, computation.dimensions, "raw" if risk.loss == "entropy_raw" else "normalised"
-            ).of_every_node(),
-            stream_key(context, workplace, "search"),
-            risk.search.aim * risk.max_high_risk_share,
-            risk.search.error,
-            risk.search.draws_at_most,
-            risk.search.enough,
-            risk.max_high_risk_share + risk.suppression.at_most if risk.suppression.at_most else None,
-            _suppression(policy),
-            exhaustive=risk.search.exhaustive,
-            progress=StepLog(context, "nodes"),
-            executor=executor,
-        )
+        measured: dict[str, Any] = {
+            "stream_key": stream_key(context, workplace, "search"),
+            "threshold": risk.search.aim * risk.max_high_risk_share,
+            "error": risk.search.error,
+            "draws_at_most": risk.search.draws_at_most,
+            "enough": risk.search.enough,
+            "in_reach": risk.max_high_risk_share + risk.suppression.at_most if risk.suppression.at_most else None,
+            "suppression": _suppression(policy),
+            "progress": StepLog(context, "nodes"),
+            "executor": executor,
+        }
+        if policy.lists_lattice:
+            search = search_lattice(computation, loss.of_every_node(), exhaustive=risk.search.exhaustive, **measured)
+        else:
+            kept = kept_by_level(policy, computation.data, tables, members, eligible_claims)
+            useful = useful_dimensions(policy, computation.dimensions, kept, len(computation.data.targets))
+            tops = top_node([replace(dimension, levels=max(1, dimension.levels)) for dimension in useful])
+            asked = [] if (pinned := _pinned(policy, workplace)) is None else [pinned]
+            search = search_large_lattice(computation, loss, tops=tops, asked=asked, **measured)
     nodes = nodes_frame(search)
     context.add_output_metadata(
         {
@@ -127,6 +140,14 @@ def generalization_lattice(
     return nodes
 
 
+def _pinned(policy: Policy, workplace: Workplace) -> Node | None:
+    """The generalization of the last release, if the policy is pinned to it."""
+    if policy.releases.generalization != "pinned":
+        return None
+    withdrawn = releases_of(workplace).registry.chain().withdrawn
+    return pinned_node(policy, last_generalization(workplace.releases_made(), policy.name, withdrawn))
+
+
 def _suppression(policy: Policy) -> Suppression | None:
     """Who may be suppressed so that the others keep more detail; None if the policy does not prefer that."""
     risk = policy.risk
@@ -141,7 +162,11 @@ def _figures(policy: Policy, nodes: pd.DataFrame, without_suppressed: float | No
     `without_suppressed` is the chosen node's share without the suppressed members; None if there are none.
     """
     most, names = policy.risk.max_high_risk_share, [dimension.name for dimension in policy.dimensions]
-    lattice = lattice_figure(nodes, most, names, without_suppressed)
+    lattice = (
+        lattice_figure(nodes, most, names, without_suppressed)
+        if policy.lists_lattice
+        else heights_figure(nodes[(nodes["reached"] == "measured") | nodes["chosen"]], policy.node_count)
+    )
     frontier = frontier_figure(nodes, most, without_suppressed=without_suppressed)
     return {
         "lattice": dg.MetadataValue.md(markdown_image(lattice, "the lattice by decision")),
@@ -221,10 +246,7 @@ def generalization_choice(
         kept = kept_by_level(policy, computation.data, tables, members, eligible_claims)
         sampled = len(computation.data.targets)
         not_again = tries.not_tried_again(map(parse_node, nodes["node"]), partial(levels_at, policy))
-        pinned = {}
-        if policy.releases.generalization == "pinned":
-            withdrawn = releases_of(workplace).registry.chain().withdrawn
-            pinned = all_but_pinned(policy, last_generalization(workplace.releases_made(), policy.name, withdrawn))
+        pinned = all_but_pinned(map(parse_node, nodes["node"]), _pinned(policy, workplace))
         useful = useful_dimensions(policy, computation.dimensions, kept, sampled)
         to_try = nodes_to_try(policy, nodes, useful, not_again | pinned)
         before = workplace.released_before(member_profiles, released_ids(member_profiles))

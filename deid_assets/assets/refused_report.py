@@ -123,11 +123,19 @@ def _lattice(policy: AnyPolicy, tables: dict[str, Table]) -> Iterator[ReportFigu
         nodes["chosen"] = nodes["node"] == (node_text(chosen) if chosen else "")
         limit, names = policy.risk.max_high_risk_share, [dimension.name for dimension in policy.dimensions]
         mark = f" The chosen one is {named(policy, chosen)}." if chosen else " No node passes."
-        yield ReportFigure(
-            "The lattice",
-            f"Every generalization that the policy allows, for the whole sample.{mark} {levels_by_number(policy)}",
-            lattice_figure(nodes, limit, names),
-            wide=True,
+        yield (
+            ReportFigure(
+                "The lattice",
+                f"Every generalization that the policy allows, for the whole sample.{mark} {levels_by_number(policy)}",
+                lattice_figure(nodes, limit, names),
+                wide=True,
+            )
+            if policy.lists_lattice
+            else ReportFigure(
+                "The lattice",
+                f"Every generalization that the search measured, for the whole sample.{mark}",
+                heights_figure(nodes[nodes["reached"] == "measured"], policy.node_count),
+            )
         )
         yield ReportFigure(
             "Risk against loss",

@@ -173,7 +173,7 @@ def report_of(
 def _lattice(policy: Policy, nodes: pd.DataFrame, limit: float, after: float | None) -> ReportFigure:
     """The lattice: every node as a cell, or those that were measured if nobody could tell so many cells apart."""
     sample = "" if after is None else " with everybody who was sampled"
-    if len(nodes) <= _CELLS_AT_MOST:
+    if policy.node_count <= _CELLS_AT_MOST:
         return ReportFigure(
             "The lattice",
             f"Every generalization that the policy allows, by whether it is safe enough{sample}; the chosen one is marked. "
@@ -185,11 +185,11 @@ def _lattice(policy: Policy, nodes: pd.DataFrame, limit: float, after: float | N
     heights = [sum(parse_node(text)) for text in measured["node"]]
     return ReportFigure(
         "The lattice",
-        f"The policy allows {len(nodes):,} generalizations. Shown are the {len(measured):,} that were measured: the farther to "
-        "the right, the more columns are coarse; the higher, the more information is lost. Those that are safe enough"
-        f"{sample} are candidates, and the chosen one is marked. A candidate that loses less was passed over, because another "
-        "gate would refuse it.",
-        heights_figure(measured.assign(height=heights), len(nodes), "information loss [part of the largest, rounded]"),
+        f"The policy allows {policy.node_count:,} generalizations. Shown are the {len(measured):,} that were measured: the "
+        "farther to the right, the more columns are coarse; the higher, the more information is lost. Those that are safe "
+        f"enough{sample} are candidates, and the chosen one is marked. A candidate that loses less was passed over, because "
+        "another gate would refuse it.",
+        heights_figure(measured.assign(height=heights), policy.node_count, "information loss [part of the largest, rounded]"),
     )
 
 

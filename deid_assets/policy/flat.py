@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.rules.limits import limit_problems
@@ -15,7 +16,6 @@ from deid_assets.policy.rules.validation import (
     acceptance_problems,
     detail_problems,
     did_you_mean,
-    lattice_problems,
     review_problems,
     secret_list_problems,
 )
@@ -215,7 +215,13 @@ def _distinct_columns(policy: FlatPolicy) -> Iterator[Problem]:
 
 
 def _feasible_lattice(policy: FlatPolicy) -> Iterator[Problem]:
-    yield from lattice_problems(policy.node_count, "quasi_identifiers")
+    """The search keeps what it knows of every node in memory, and so does whoever verifies its certificate."""
+    if policy.node_count > LISTED_AT_MOST:
+        yield Problem(
+            ("quasi_identifiers",),
+            f"the lattice has {policy.node_count:,} nodes, and flat tables have at most {LISTED_AT_MOST:,}: list fewer "
+            "columns, or use hierarchies with fewer levels",
+        )
 
 
 def _counted(policy: FlatPolicy) -> Iterator[Problem]:

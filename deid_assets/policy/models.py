@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from deid_assets.errors import PolicyError
+from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST
 from deid_assets.policy.base import LATER_SECTIONS, ReleasePolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.sections.columns import DeclaredColumn, DeclaredColumns, Grouped
@@ -304,6 +305,11 @@ class Policy(ReleasePolicy):
     def node_count(self) -> int:
         """Number of nodes of the lattice."""
         return math.prod(self.dimension_levels)
+
+    @property
+    def lists_lattice(self) -> bool:
+        """Whether the search lists every node; a larger lattice is searched best first."""
+        return self.node_count <= LISTED_AT_MOST
 
     def level_of(self, column: str, node: tuple[int, ...]) -> int:
         """Return the level of a quasi-identifier at a node; columns that no dimension generalizes have level 0.

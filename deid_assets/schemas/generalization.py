@@ -209,6 +209,14 @@ def _value_domains(policy: Policy) -> DataFrameSchema:
 def _generalization_lattice(policy: Policy) -> DataFrameSchema:
     tops = [levels - 1 for levels in policy.dimension_levels]
     normalised = policy.risk.loss == "entropy_normalised"
+    number = column(
+        dt.int64,
+        Role.OTHER,
+        "how many nodes were measured up to this one, on which the error of its decision depends; blank if it was not measured",
+        Check.ge(1, error="at least 1"),
+        unit="nodes",
+        nullable=True,
+    )
     return contract(
         {
             "node": _node("the levels of the node"),
@@ -265,6 +273,7 @@ def _generalization_lattice(policy: Policy) -> DataFrameSchema:
                 "if that was not measured",
                 nullable=True,
             ),
+            **({} if policy.lists_lattice else {"number": number}),
         },
         unique=["node"],
     )

@@ -28,7 +28,7 @@ from deid_assets.assessments.cross_release_risk import (
 )
 from deid_assets.assessments.earlier_releases import EarlierRelease
 from deid_assets.assessments.evidence import Evidence
-from deid_assets.assessments.nodes_to_try import all_but_pinned
+from deid_assets.assessments.nodes_to_try import all_but_pinned, pinned_node
 from deid_assets.errors import RefusedError, ReleaseError
 from deid_assets.methods.adversary.two_readings import BothReadings
 from deid_assets.methods.attacks.neighbor_attack import Estimate
@@ -220,16 +220,16 @@ class TestPinned:
     pinned = policy_from(changed(SMALL, releases={"generalization": "pinned"}))
 
     def test_leaves_one_node(self):
-        found = all_but_pinned(self.pinned, self.last)
-        assert set(found.values()) == {PINNED} and len(found) == self.pinned.node_count - 1 and (1, 1) not in found
+        assert pinned_node(self.pinned, self.last) == (1, 1)
+        assert all_but_pinned([(0, 1), (1, 1), (2, 0)], (1, 1)) == {(0, 1): PINNED, (2, 0): PINNED}
 
     def test_nothing_is_pinned_without_the_policy_or_an_earlier_release(self):
-        assert all_but_pinned(POLICY, self.last) == {} and all_but_pinned(self.pinned, None) == {}
+        assert pinned_node(self.pinned, None) is None and all_but_pinned([(0, 1)], None) == {}
 
     @pytest.mark.parametrize("last", [{"age": "20 years"}, last | {"age": "40 years"}, last | {"place": "all"}])
     def test_a_generalization_that_the_policy_no_longer_has_refuses(self, last):
         with pytest.raises(RefusedError, match="no longer has that of its last release"):
-            all_but_pinned(self.pinned, last)
+            pinned_node(self.pinned, last)
 
 
 @pytest.mark.parametrize("name", ["heritage/1", "Heritage/0001", "heritage/0001/x"])

@@ -164,8 +164,11 @@ class TestPolicy:
             ({"hierarchies__emergency__values": {"no": ["any"]}}, "no class for yes"),
             ({"hierarchies__revenue__values": {"visit": ["any"], "stay": ["any"]}}, "no class for other"),
             (
-                {"hierarchies__county": {"kind": "prefixes", "lengths": [*range(200, -1, -1)]}},
-                "2,778,624 nodes, more than 2,000,000",
+                {
+                    "hierarchies__county": {"kind": "prefixes", "lengths": [*range(200, -1, -1)]},
+                    "risk__search__exhaustive": True,
+                },
+                "of 2,778,624 nodes not all can be measured, at most 2,000,000: say false, to search them best first",
             ),
             ({"attributes": [{"column": "paid", "release_as": "PaidAgain"}]}, "column paid is listed twice"),
             ({"attributes": [{"column": "place", "release_as": "Where"}]}, "'place' is not a declared column of claims"),

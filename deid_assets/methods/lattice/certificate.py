@@ -6,6 +6,9 @@ would lose less than the chosen one; each of these must be ruled out, or must ha
 depend on the classes, each node that no failed node rules out must be above one measured to lose no less than the chosen one,
 whether that passes or not. Only the measured failures, and then the measured losses, must be trusted: `problems` checks the
 whole lattice.
+
+Of a lattice that is too large to list, the certificate bounds the loss: every node that would lose less than `rest_loss` is
+ruled out or was passed over. Where that is no less than the loss of the chosen node, it proves as much as any other.
 """
 
 import itertools
@@ -16,13 +19,23 @@ from typing import Literal
 
 import numpy as np
 
-from deid_assets.methods.lattice.candidate_gates import COARSER, COMPARED_AT_MOST, KEEPS_NO_MORE
-from deid_assets.methods.lattice.predictive_tagging import Node, below_or_equal, lower_neighbors, node_text, sums_of_losses
+from deid_assets.methods.lattice.best_first import NodesByLoss, highest_above
+from deid_assets.methods.lattice.candidate_gates import COARSER, COMPARED_AT_MOST, KEEPS_NO_MORE, TOO_LITTLE
+from deid_assets.methods.lattice.predictive_tagging import (
+    LISTED_AT_MOST,
+    Node,
+    below_or_equal,
+    highest_of,
+    lower_neighbors,
+    lowest_of,
+    node_text,
+    sums_of_losses,
+)
 from deid_assets.methods.statistics.confidence import wilson_interval
-from deid_assets.methods.statistics.sequential_decision import SequentialRule
+from deid_assets.methods.statistics.sequential_decision import SequentialRule, rule_of_number
 
-LARGEST_LATTICE = 2**24
-"""Largest number of nodes of a lattice that is checked, because a malicious certificate could try to exhaust memory."""
+LARGEST_PROOF = 10_000
+"""Largest number of nodes that a certificate may name, because a malicious one could try to exhaust memory or time."""
 
 _ROUND_OFF = 1e-9
 
@@ -39,12 +52,15 @@ class MeasuredNode:
         Share at high risk; rounded if `of` is None: up if the node failed, otherwise down.
     flagged, of
         Draws at high risk and all draws, or records in small classes and all records; None if they may not be disclosed.
+    number
+        How many nodes were measured up to this one, if its error depends on it ('best_first').
     """
 
     node: Node
     share: float
     flagged: int | None = None
     of: int | None = None
+    number: int | None = None
 
 
 @dataclass(frozen=True)
@@ -55,17 +71,19 @@ class Criterion:
     ----------
     kind
         'sequential': the sequential rule finds the share above the threshold, or is undecided at the last allowed draw.
+        'best_first': the same, with an error that depends on how many nodes were measured up to this one.
         'lower_bound': Wilson's lower 95 % bound is above the threshold. 'counted': the share itself is above it.
         'suppression': the share is that of the members who would have to be suppressed, and above it.
     threshold
         The share with which nodes were compared.
     error
-        Error probability of the sequential rule for one node; None for the other kinds.
+        Error probability of the sequential rule for one node, or of all decisions together if `kind` is 'best_first'; None for
+        the other kinds.
     draws_at_most
         Number of draws after which an undecided node is not a candidate; None for the other kinds.
     """
 
-    kind: Literal["sequential", "lower_bound", "counted", "suppression"]
+    kind: Literal["sequential", "best_first", "lower_bound", "counted", "suppression"]
     threshold: float
     error: float | None = None
     draws_at_most: int | None = None
@@ -75,8 +93,8 @@ class Criterion:
         flagged, of = measured.flagged, measured.of
         if flagged is None or of is None:
             return self.kind in ("counted", "suppression") and measured.share > self.threshold
-        if self.kind == "sequential":
-            decision = self._rule.decide(flagged, of)
+        if self.kind in ("sequential", "best_first"):
+            decision = self._rule(measured).decide(flagged, of)
             return decision == "not_candidate" or (decision == "undecided" and not self.is_open(measured))
         if self.kind == "lower_bound":
             return wilson_interval(flagged, of)[0] > self.threshold
@@ -85,17 +103,20 @@ class Criterion:
     def is_open(self, measured: MeasuredNode) -> bool:
         """Whether more draws could still decide, as when another node decided this one before its own draws did."""
         flagged, of = measured.flagged, measured.of
-        if self.kind != "sequential" or flagged is None or of is None:
+        if self.kind not in ("sequential", "best_first") or flagged is None or of is None:
             return False
         if self.draws_at_most is None:
             raise ValueError("the sequential rule needs its last draw")
-        return of < self.draws_at_most and self._rule.decide(flagged, of) == "undecided"
+        return of < self.draws_at_most and self._rule(measured).decide(flagged, of) == "undecided"
 
-    @property
-    def _rule(self) -> SequentialRule:
+    def _rule(self, measured: MeasuredNode) -> SequentialRule:
         if self.error is None:
             raise ValueError("the sequential rule needs its error probability")
-        return SequentialRule(self.threshold, self.error)
+        if self.kind == "sequential":
+            return SequentialRule(self.threshold, self.error)
+        if measured.number is None:
+            raise ValueError("the error of a node depends on how many were measured up to it")
+        return rule_of_number(self.threshold, self.error, measured.number)
 
 
 @dataclass(frozen=True)
@@ -129,8 +150,8 @@ class OptimalityCertificate:
         others must lie below a node that failed, or have been passed over.
     rest_loss
         Smallest loss among the nodes that are neither chosen, nor below a failed node, nor passed over: the best node that
-        was never evaluated. None if there is none. If `losses` is None: the smallest in `no_better` except for the chosen
-        node; nodes above the others lose no less.
+        was never evaluated, or a lower bound on its loss if the lattice is not listed. None if there is none. If `losses` is
+        None: the smallest in `no_better` except for the chosen node; nodes above the others lose no less.
     kept_less
         If nodes were compared by the share of the gain that they keep, and the chosen one keeps most: by how much less each of
         the others keeps. Empty if the chosen node is the one of least loss that passes.
@@ -180,8 +201,8 @@ class OptimalityCertificate:
             and measured.of is not None
             and not _same(measured.share, measured.flagged / measured.of)
         ]
-        found += [*self._problems_below(), *self._problems_of_gain()]
-        if self.ruled_out()[self.chosen]:
+        found += [*self._problems_below(), *self._problems_of_gain(), *self._problems_of_numbers()]
+        if self.below_failed([self.chosen])[0]:
             found.append("the chosen node lies below a node that failed")
         better, rest = self._what_is_left()
         if better is not None:
@@ -196,6 +217,18 @@ class OptimalityCertificate:
     def tolerance(self) -> float:
         """How much less than the chosen node another may lose without detection by the proof."""
         return self.step * (1 if self.losses is None else len(self.heights))
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the lattice is small enough to check every node."""
+        return math.prod(height + 1 for height in self.heights) <= LISTED_AT_MOST
+
+    @property
+    def gap(self) -> float:
+        """How much less than the chosen node one could lose that was never evaluated; 0 if the certificate is a proof."""
+        if self.rest_loss is None or self.is_listed or self.rest_loss >= self.chosen_loss - self.tolerance - _ROUND_OFF:
+            return 0.0
+        return self.chosen_loss - self.rest_loss
 
     def with_rest(self) -> "OptimalityCertificate":
         """Return the certificate with `rest_loss` computed."""
@@ -230,9 +263,8 @@ class OptimalityCertificate:
         def told(measured: MeasuredNode) -> MeasuredNode:
             if not hide_counts and self.criterion.kind != "suppression":
                 return measured
-            if self.criterion.fails(measured):
-                return MeasuredNode(measured.node, min(1.0, -_down(-measured.share, step)))
-            return MeasuredNode(measured.node, _down(measured.share, step))
+            share = min(1.0, -_down(-measured.share, step)) if self.criterion.fails(measured) else _down(measured.share, step)
+            return MeasuredNode(measured.node, share, number=measured.number)
 
         public = replace(
             self,
@@ -253,10 +285,12 @@ class OptimalityCertificate:
             return ["each dimension needs its highest level"]
         if not 0 <= self.step <= 1 or not 0 <= self.criterion.threshold < 1:
             return ["what losses are rounded to, or the threshold, is out of range"]
-        if math.prod(height + 1 for height in self.heights) > LARGEST_LATTICE:
-            return [f"the lattice has more than {LARGEST_LATTICE:,} nodes"]
+        if not self.is_listed and self.losses is None:
+            return ["of a lattice that is too large to list, each level needs its loss"]
         nodes = [self.chosen, *self.passed_over, *self.kept_less, *(node for node, _ in self.no_better)]
         nodes += [measured.node for measured in (*self.failed, *self.neighbors)]
+        if not self.is_listed and len(nodes) > LARGEST_PROOF:
+            return [f"more than {LARGEST_PROOF:,} nodes are named"]
         if not all(self._in_lattice(node) for node in nodes):
             return ["a node does not lie in the lattice"]
         if self.losses is None:
@@ -279,8 +313,10 @@ class OptimalityCertificate:
         told, below = [measured.node for measured in self.neighbors], lower_neighbors(self.chosen)
         if len(set(told)) < len(told) or not set(told) <= set(below):
             return ["a node is listed twice as directly below the chosen one, or does not lie there"]
-        ruled_out = self.ruled_out()
+        ruled_out = dict(zip(below, self.below_failed(below), strict=True))
         unproven = [node for node in below if node not in told and not ruled_out[node] and node not in self.passed_over]
+        if not self.is_listed:
+            unproven = []  # they are among the nodes that were never evaluated, whose loss is bounded
         return [f"nothing rules out a node directly below the chosen one: {node_text(node)}" for node in unproven] + [
             f"a node directly below the chosen one did not fail: {node_text(measured.node)}"
             for measured in self.neighbors
@@ -306,10 +342,22 @@ class OptimalityCertificate:
             if gate == COARSER and not any(below_or_equal(finer, node) for finer in compared)
         ]
 
+    def _problems_of_numbers(self) -> list[str]:
+        """Check that no two nodes were measured as the same in a row: the error of each would be too large."""
+        if self.criterion.kind != "best_first":
+            return []
+        numbers = {(measured.node, measured.number or 0) for measured in (*self.failed, *self.neighbors)}
+        counted = {number for _, number in numbers}
+        if len(counted) < len(numbers) or min(counted, default=1) < 1:
+            return ["nodes were measured one after the other, but their numbers do not say so"]
+        return []
+
     def _what_is_left(self) -> tuple[Node | None, float | None]:
         """Return a better node that nothing rules out, and the smallest loss of the remaining nodes."""
         if self.losses is None:
             return self._left_without_losses()
+        if not self.is_listed:
+            return None, self._bound_of_rest(self.losses)
         loss, left = sums_of_losses(self.losses), ~self.ruled_out()
         for node in (self.chosen, *self.passed_over):
             left[node] = False
@@ -323,6 +371,32 @@ class OptimalityCertificate:
             return None, rest
         best = nodes[better][np.argmin(own[better])]
         return tuple(int(level) for level in best), rest
+
+    def _bound_of_rest(self, losses: Sequence[Sequence[float]]) -> float | None:
+        """Return the smallest loss of the remaining nodes, looked at in the order of their loss."""
+        failed = self._failed_levels()
+        # What keeps too little does so at every node above.
+        useless = [node for node, gate in self.passed_over.items() if gate == TOO_LITTLE]
+        looked_at = {self.chosen, *self.passed_over}
+        nodes = NodesByLoss(
+            losses,
+            lambda node: highest_above(failed, node),
+            left_out_above=np.array(useless, dtype=np.int16).reshape(-1, len(self.heights)),
+        )
+        found = next((loss for loss, node in nodes if node not in looked_at), None)
+        return nodes.least_left if found is None else found
+
+    def _failed_levels(self) -> np.ndarray:
+        """(failed nodes, dimensions) int16."""
+        return np.array([measured.node for measured in self.failed], dtype=np.int16).reshape(-1, len(self.heights))
+
+    def below_failed(self, nodes: Sequence[Node]) -> np.ndarray:
+        """Return for each node, bool, whether it is or lies below a node that failed."""
+        if self.is_listed:
+            ruled_out = self.ruled_out()
+            return np.array([ruled_out[node] for node in nodes], dtype=bool)
+        failed = self._failed_levels()
+        return np.array([highest_above(failed, node) is not None for node in nodes], dtype=bool)
 
     def ruled_out(self) -> np.ndarray:
         """Return for every node of the lattice, indexed by its levels, whether it is or lies below a node that failed."""
@@ -357,7 +431,7 @@ def failed_antichain(failed: Sequence[MeasuredNode]) -> tuple[MeasuredNode, ...]
     [(1, 1)]
     """
     by_node = {measured.node: measured for measured in failed}
-    return tuple(by_node[node] for node in _highest(list(by_node)))
+    return tuple(by_node[node] for node in highest_of(list(by_node)))
 
 
 def no_better_nodes(losses: Mapping[Node, float], chosen: Node) -> tuple[tuple[Node, float], ...]:
@@ -372,19 +446,7 @@ def no_better_nodes(losses: Mapping[Node, float], chosen: Node) -> tuple[tuple[N
     (((1, 0), 3), ((2, 1), 9))
     """
     no_less = [node for node, loss in losses.items() if loss >= losses[chosen]]
-    lowest = [_mirrored(node) for node in _highest([_mirrored(node) for node in no_less])]
-    return tuple((node, losses[node]) for node in sorted({*lowest, chosen, max(losses, key=sum)}))
-
-
-def _mirrored(node: Node) -> Node:
-    """Return the node in the inverted lattice."""
-    return tuple(-level for level in node)
-
-
-def _highest(nodes: Sequence[Node]) -> list[Node]:
-    """Return those of the distinct nodes that have none of the others above, in lexicographic order."""
-    every = np.array(nodes)
-    return sorted(node for node in nodes if np.count_nonzero(np.all(every >= node, axis=1)) == 1)
+    return tuple((node, losses[node]) for node in sorted({*lowest_of(no_less), chosen, max(losses, key=sum)}))
 
 
 def _down(number: float, step: float) -> float:

@@ -29,6 +29,7 @@ from deid_assets.methods.attacks.worst_classes import (
     classes_of_members,
 )
 from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice.best_first import SparseTagging
 from deid_assets.methods.lattice.candidate_gates import COARSER, FACTOR, OtherGates
 from deid_assets.methods.lattice.flagged_members import (
     DRAWS_A_MEMBER,
@@ -36,7 +37,7 @@ from deid_assets.methods.lattice.flagged_members import (
     members_of_classes_to_suppress,
     members_to_suppress,
 )
-from deid_assets.methods.lattice.predictive_tagging import FAILS, Node, Tagging, below_or_equal
+from deid_assets.methods.lattice.predictive_tagging import FAILS, Node, below_or_equal
 
 StreamKeys = Callable[[str], bytes]
 
@@ -413,12 +414,11 @@ class _RuledOut:
         return next(failed for upper, failed in self._failed.items() if below_or_equal(node, upper))
 
     @cached_property
-    def _tagging(self) -> Tagging:
+    def _tagging(self) -> SparseTagging:
         """Of the nodes that are not coarser than all those asked for; chains prefer nodes that are asked for early."""
-        order = np.full(tuple(max(levels) + 1 for levels in zip(*self._nodes, strict=True)), len(self._nodes))
-        for place, node in enumerate(self._nodes):
-            order[node] = place
-        return Tagging(order, self._passes)
+        places = {node: place for place, node in enumerate(self._nodes)}
+        shape = [max(levels) + 1 for levels in zip(*self._nodes, strict=True)]
+        return SparseTagging(shape, lambda node: places.get(node, len(places)), self._passes)
 
     def _passes(self, node: Node) -> bool:
         failed = self._failing(node)

@@ -6,7 +6,9 @@ and never decreases on the way up, because counts only grow. A table of losses p
 every node of a lattice.
 """
 
+import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -107,17 +109,25 @@ class LatticeLoss:
 
     def __call__(self, node: Sequence[int]) -> float:
         """Return the loss of a node, in bits or between 0 and 1."""
-        return float(self.of_every_node()[tuple(node)])
+        return math.fsum(own[level] for own, level in zip(self.of_levels, node, strict=True)) / self._parts
 
     def of_every_node(self) -> np.ndarray:
         """Return the loss of every node, indexed by its levels."""
-        totals = sums_of_losses([self._of_dimension(dimension) for dimension in self._dimensions])
-        attributes = len(self.demographics) + len(self.histories)
         # Divided last: parts of an average could add up to slightly more than 1.
-        return totals / attributes if self.scale == "normalised" and attributes else totals
+        return sums_of_losses(self.of_levels) / self._parts
+
+    @cached_property
+    def of_levels(self) -> tuple[np.ndarray, ...]:
+        """For each dimension (levels,) float, never falling: what a level adds to the loss of a node, before averaging."""
+        return tuple(self._of_dimension(dimension) for dimension in self._dimensions)
+
+    @property
+    def _parts(self) -> int:
+        """Number of attributes that are averaged over; 1 if losses are summed."""
+        return max(1, len(self.demographics) + len(self.histories)) if self.scale == "normalised" else 1
 
     def _of_dimension(self, dimension: Dimension) -> np.ndarray:
-        """Return (levels,) float: what each level adds to the loss of a node, before averaging."""
+        """What each level of one dimension adds."""
         own = [self.demographics[column] for column in dimension.demographics]
         own += [self.histories[history] for history in dimension.histories]
         if self.scale == "normalised":

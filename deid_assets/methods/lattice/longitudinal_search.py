@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -58,6 +58,9 @@ class NodeResult:
     to_suppress
         The smallest share of members without whom the node would be safe on the draws that choose them (`fewest_to_suppress`);
         None if that was not measured.
+    number
+        Of a measured node of a lattice that is not listed: how many nodes were measured up to this one. The error of its
+        decision depends on it.
     """
 
     node: Node
@@ -72,6 +75,7 @@ class NodeResult:
     reached: Literal["measured", "inferred", "not_reached"]
     source: Node | None = None
     to_suppress: float | None = None
+    number: int | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ class LatticeSearch:
     dimensions
         Names of the axes.
     nodes
-        Every node, in lexicographic order.
+        Every node, in lexicographic order; of a lattice that is not listed, those that were looked at.
     chosen
         The candidate with the least loss (ties: lowest height, then lexicographic); None if there is no candidate.
     lower_neighbors
@@ -111,6 +115,8 @@ class LatticeSearch:
         The candidates with no candidate directly below.
     k, threshold, error, draws_at_most
         Required class size, threshold of the share, error probability of the whole lattice, and maximum number of draws.
+    listed
+        Whether every node is listed.
     """
 
     dimensions: tuple[str, ...]
@@ -122,6 +128,7 @@ class LatticeSearch:
     threshold: float
     error: float
     draws_at_most: int
+    listed: bool = True
 
     def candidates(self) -> list[NodeResult]:
         """Return the candidates, best first; the next is used if the chosen node fails a stricter measurement."""
@@ -133,40 +140,49 @@ class LatticeSearch:
 
 
 @dataclass(frozen=True)
-class _Measured:
+class Measured:
+    """A node that was drawn for until the rule decided, or to the last draw."""
+
     node: Node
     flagged: int
     draws: int
     decision: Decision
 
 
-_STRONGEST_FIRST: tuple[Decision, ...] = ("candidate", "not_candidate", "undecided")
-_NONE = -1
+STRONGEST_FIRST: tuple[Decision, ...] = ("candidate", "not_candidate", "undecided")
+"""The decisions in the order in which they count, where measured nodes imply several of them for another node."""
 
 
-class _Search:
-    """The state of one search: the measurements so far, and what they imply for every node."""
+class Measurements:
+    """The measurements of one search.
+
+    Parameters
+    ----------
+    computation, stream_key, progress, executor
+        As in `search_lattice`.
+    rule
+        Returns the rule for a node by how many nodes were measured up to it.
+    blocks
+        Most blocks of draws for one node.
+    full_effort
+        Whether each node is measured with all draws.
+    """
 
     def __init__(
         self,
         computation: NodeComputation,
         stream_key: bytes,
-        rule: SequentialRule,
+        rule: Callable[[int], SequentialRule],
         blocks: int,
-        shape: tuple[int, ...],
         progress: Progress,
         executor: Executor | None,
-        full_effort: bool,
+        full_effort: bool = False,
     ):
         self.computation, self.stream_key, self.rule, self.blocks = computation, stream_key, rule, blocks
         self.progress, self.executor, self.full_effort = progress, executor, full_effort
-        self.measured: dict[Node, _Measured] = {}
-        self._looked_at: dict[Node, tuple[int, int]] = {}
-        self._to_suppress: dict[Node, float] = {}
-        # For each kind of decision, the number of the first measured node that implies it.
-        self._sources = {decision: np.full(shape, _NONE, dtype=np.int32) for decision in _STRONGEST_FIRST}
-        self._lower, self._upper = np.zeros(shape), np.ones(shape)
-        self._open = np.ones(shape, dtype=bool)
+        self.measured: dict[Node, Measured] = {}
+        self.looked_at: dict[Node, tuple[int, int]] = {}
+        self.to_suppress: dict[Node, float] = {}
 
     def is_candidate(self, node: Node) -> bool:
         """Draw until the rule decides or the maximum is reached; the result is cached.
@@ -176,49 +192,112 @@ class _Search:
         if node not in self.measured:
             flagged = draws = 0
             decision: Decision = "undecided"
+            rule = self.rule(len(self.measured) + 1)
             counts = self.computation.running_counts(node, self.stream_key, self.blocks, self.executor)
             for flagged, _, draws in counts:
-                decision = self.rule.decide(flagged, draws)
+                decision = rule.decide(flagged, draws)
                 if decision != "undecided" and not self.full_effort:
                     break
-            self._record(_Measured(node, flagged, draws, decision))
+            self.measured[node] = found = Measured(node, flagged, draws, decision)
+            self.heard(node, flagged, draws)
+            share = f"{flagged / draws:.5f} of {draws:,} draws at high risk"
+            self.progress(*self.decided(found), f"node {node}: {share}, {decision}")
         return self.measured[node].decision == "candidate"
 
-    def _record(self, found: _Measured) -> None:
-        above, below = everything_above(found.node), everything_below(found.node)
-        implied = above if found.decision == "candidate" else below
-        sources = self._sources[found.decision][implied]
-        sources[sources == _NONE] = len(self.measured)
-        self.measured[found.node] = found
-        self._open[implied] = False
-        self._bound(found.node, found.flagged, found.draws)
-        decided = self._open.size - int(np.count_nonzero(self._open))
-        share = f"{found.flagged / found.draws:.5f} of {found.draws:,} draws at high risk"
-        self.progress(decided, self._open.size, f"node {found.node}: {share}, {found.decision}")
+    def decided(self, found: Measured) -> tuple[int, int]:
+        """Hear of a decision; return how many nodes are decided, and of how many."""
+        raise NotImplementedError
+
+    def heard(self, node: Node, flagged: int, draws: int) -> None:
+        """Hear of draws at a node."""
+        raise NotImplementedError
 
     def is_in_reach(self, node: Node, most: float) -> bool:
         """Whether the share of a node may be this small, by the draws that decided it or else by one block."""
         found = self.measured.get(node)
-        if found is None and node not in self._looked_at:
+        if found is None and node not in self.looked_at:
             looked = self.computation.measure(node, self.stream_key, DRAWS_PER_BLOCK, executor=self.executor)
-            self._looked_at[node] = looked.flagged, looked.draws
-            self._bound(node, looked.flagged, looked.draws)
-        return wilson_interval(*self._counts(node))[0] <= most
+            self.looked_at[node] = looked.flagged, looked.draws
+            self.heard(node, looked.flagged, looked.draws)
+        return wilson_interval(*self.counts(node))[0] <= most
 
     def needs_no_more(self, node: Node, allowed: Suppression) -> bool:
         """Whether a node would be safe without so many members, on the draws that choose them."""
         members = len(self.computation.data.targets)
         flags = self.computation.flagged_targets(node, self.stream_key, DRAWS_A_MEMBER * members, executor=self.executor)
         share = fewest_to_suppress(flags.drawn, flags.flagged, allowed.goal) / members
-        self._to_suppress[node] = share
-        self.progress(self._open.size, self._open.size, f"node {node}: safe without {share:.2%} of the members")
+        self.to_suppress[node] = share
+        self.progress(*self.all_decided, f"node {node}: safe without {share:.2%} of the members")
         return share <= allowed.at_most
 
-    def _counts(self, node: Node) -> tuple[int, int] | tuple[None, None]:
-        found = self.measured.get(node)
-        return (found.flagged, found.draws) if found else self._looked_at.get(node, (None, None))
+    @property
+    def all_decided(self) -> tuple[int, int]:
+        """The progress once the candidates are known."""
+        raise NotImplementedError
 
-    def _bound(self, node: Node, flagged: int, draws: int) -> None:
+    def counts(self, node: Node) -> tuple[int, int] | tuple[None, None]:
+        """The draws at high risk and all draws at a node; None if there were none."""
+        found = self.measured.get(node)
+        return (found.flagged, found.draws) if found else self.looked_at.get(node, (None, None))
+
+    def result(
+        self,
+        node: Node,
+        loss: float,
+        decision: NodeDecision,
+        bounds: tuple[float, float],
+        source: Node | None,
+        number: int | None = None,
+    ) -> NodeResult:
+        """The result of a node; its bounds and the source of its decision count where it was not measured itself."""
+        found, (flagged, draws) = node in self.measured, self.counts(node)
+        if flagged is not None and draws is not None:
+            bounds = wilson_interval(flagged, draws)
+        return NodeResult(
+            node=node,
+            height=sum(node),
+            loss=loss,
+            flagged=flagged,
+            draws=draws,
+            share=None if flagged is None or draws is None else flagged / draws,
+            lower=bounds[0],
+            # Bounds from different draws may cross by chance.
+            upper=max(bounds),
+            decision=decision,
+            reached="measured" if found else "not_reached" if decision == "open" else "inferred",
+            source=None if found else source,
+            to_suppress=self.to_suppress.get(node),
+            number=number,
+        )
+
+
+_NONE = -1
+
+
+class _Search(Measurements):
+    """The state of one search: the measurements so far, and what they imply for every node."""
+
+    def __init__(self, shape: tuple[int, ...], *measuring: Any):
+        super().__init__(*measuring)
+        # For each kind of decision, the number of the first measured node that implies it.
+        self._sources = {decision: np.full(shape, _NONE, dtype=np.int32) for decision in STRONGEST_FIRST}
+        self._lower, self._upper = np.zeros(shape), np.ones(shape)
+        self._open = np.ones(shape, dtype=bool)
+
+    def decided(self, found: Measured) -> tuple[int, int]:
+        """As above; nodes above a candidate, and below another, are decided with it."""
+        implied = everything_above(found.node) if found.decision == "candidate" else everything_below(found.node)
+        sources = self._sources[found.decision][implied]
+        sources[sources == _NONE] = len(self.measured) - 1
+        self._open[implied] = False
+        return self._open.size - int(np.count_nonzero(self._open)), self._open.size
+
+    @property
+    def all_decided(self) -> tuple[int, int]:
+        """As above."""
+        return self._open.size, self._open.size
+
+    def heard(self, node: Node, flagged: int, draws: int) -> None:
         """Bound the share of the nodes below and above by that of this one."""
         lower, upper = wilson_interval(flagged, draws)
         np.maximum(self._lower[everything_below(node)], lower, out=self._lower[everything_below(node)])
@@ -226,8 +305,8 @@ class _Search:
 
     def decisions(self) -> np.ndarray:
         """Return the decision of every node, an array of the lattice's shape, str."""
-        conditions = [self._sources[decision] != _NONE for decision in _STRONGEST_FIRST]
-        implied = np.select(conditions, _STRONGEST_FIRST, "open")
+        conditions = [self._sources[decision] != _NONE for decision in STRONGEST_FIRST]
+        implied = np.select(conditions, STRONGEST_FIRST, "open")
         for node, found in self.measured.items():
             implied[node] = found.decision
         return implied
@@ -236,29 +315,12 @@ class _Search:
         """Return the result of every node, in lexicographic order."""
         nodes, measured = all_nodes([size - 1 for size in losses.shape]), list(self.measured)
         columns = (losses, self.decisions(), self._lower, self._upper)
-        sources = np.select([self._sources[d] != _NONE for d in _STRONGEST_FIRST], [*self._sources.values()], _NONE)
+        sources = np.select([self._sources[d] != _NONE for d in STRONGEST_FIRST], [*self._sources.values()], _NONE)
         results = {}
         for node, loss, decision, lower, upper, source in zip(
             nodes, *(column.ravel().tolist() for column in (*columns, sources)), strict=True
         ):
-            found, (flagged, draws) = node in self.measured, self._counts(node)
-            if flagged is not None and draws is not None:
-                lower, upper = wilson_interval(flagged, draws)
-            results[node] = NodeResult(
-                node=node,
-                height=sum(node),
-                loss=loss,
-                flagged=flagged,
-                draws=draws,
-                share=None if flagged is None or draws is None else flagged / draws,
-                lower=lower,
-                # Bounds from different draws may cross by chance.
-                upper=max(lower, upper),
-                decision=decision,
-                reached="measured" if found else "not_reached" if decision == "open" else "inferred",
-                source=None if found or source == _NONE else measured[source],
-                to_suppress=self._to_suppress.get(node),
-            )
+            results[node] = self.result(node, loss, decision, (lower, upper), None if source == _NONE else measured[source])
         return results
 
 
@@ -322,7 +384,7 @@ def search_lattice(
         raise ValueError(f"the lattice has the shape {shape}, but its losses have {losses.shape}")
     rule = SequentialRule(threshold, error / losses.size)
     blocks = max(1, -(-draws_at_most // DRAWS_PER_BLOCK))
-    search = _Search(computation, stream_key, rule, blocks, shape, progress or _silent, executor, exhaustive)
+    search = _Search(shape, computation, stream_key, lambda _: rule, blocks, progress or silent, executor, exhaustive)
 
     if exhaustive:
         for node in all_nodes([levels - 1 for levels in shape]):
@@ -375,5 +437,5 @@ def _preference(result: NodeResult) -> tuple[float, int, Node]:
     return result.loss, result.height, result.node
 
 
-def _silent(done: int, total: int, text: str) -> None:
-    pass
+def silent(done: int, total: int, text: str) -> None:
+    """Hear of progress, and do nothing."""

@@ -18,6 +18,9 @@ from numpy.typing import ArrayLike
 
 Node = tuple[int, ...]
 
+LISTED_AT_MOST = 2_000_000
+"""Number of nodes up to which a lattice is listed, node by node; a larger one is searched best first (`best_first`)."""
+
 OPEN, FAILS, PASSES = 0, -1, 1
 """The tags of a node: not known, fails, passes."""
 
@@ -57,6 +60,30 @@ def lower_neighbors(node: Node) -> list[Node]:
     [(1, 0, 1), (2, 0, 0)]
     """
     return [(*node[:axis], level - 1, *node[axis + 1 :]) for axis, level in enumerate(node) if level > 0]
+
+
+def highest_of(nodes: Sequence[Node]) -> list[Node]:
+    """Return those of the distinct nodes that have none of the others above, in lexicographic order.
+
+    Examples
+    --------
+    >>> highest_of([(0, 1), (1, 0), (1, 1), (0, 2)])
+    [(0, 2), (1, 1)]
+    """
+    every = np.array(nodes)
+    return sorted(node for node in nodes if np.count_nonzero(np.all(every >= node, axis=1)) == 1)
+
+
+def lowest_of(nodes: Sequence[Node]) -> list[Node]:
+    """Return those of the distinct nodes that have none of the others below, in lexicographic order.
+
+    Examples
+    --------
+    >>> lowest_of([(0, 1), (1, 0), (1, 1), (0, 2)])
+    [(0, 1), (1, 0)]
+    """
+    every = np.array(nodes)
+    return sorted(node for node in nodes if np.count_nonzero(np.all(every <= node, axis=1)) == 1)
 
 
 def upper_neighbors(node: Node, shape: Sequence[int]) -> list[Node]:

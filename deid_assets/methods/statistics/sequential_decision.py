@@ -75,6 +75,31 @@ class SequentialRule:
         return "candidate" if low >= needed else "undecided"
 
 
+def rule_of_number(threshold: float, error: float, number: int) -> SequentialRule:
+    """Return the rule for a node where the number of nodes to be measured is not known before.
+
+    Parameters
+    ----------
+    error
+        Bound on the probability of any wrong decision of each kind, whatever the number of nodes.
+    number
+        How many nodes were measured up to this one, from 1: the j-th has the error `error / (j (j + 1))`.
+
+    Raises
+    ------
+    ValueError
+        If the number is less than 1.
+
+    Examples
+    --------
+    >>> round(sum(rule_of_number(0.05, 0.001, number).error for number in range(1, 1000)), 6)
+    0.000999
+    """
+    if number < 1:
+        raise ValueError("nodes are counted from 1")
+    return SequentialRule(threshold, error / (number * (number + 1)))
+
+
 def _log(probability: float) -> float:
     # If a tail underflows, its side has no evidence.
     return math.log(probability) if probability > 0 else -math.inf

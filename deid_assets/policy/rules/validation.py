@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deid_assets.errors import PolicyError
+from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST, clopper_pearson_upper_bound, confidence_of_try
 from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
 from deid_assets.policy.base import ReleasePolicy
@@ -40,10 +41,6 @@ LATTICE_COLUMNS = (
     "minimal", "chosen", "certificate", "to_suppress",
 )  # fmt: skip
 """Reserved names: columns of the node table, which also has one column per dimension."""
-
-
-LARGEST_LATTICE = 2_000_000
-"""Largest number of nodes of a lattice."""
 
 
 @dataclass(frozen=True)
@@ -485,16 +482,11 @@ def _lattice(policy: Policy) -> Iterator[Problem]:
     yield from _levels_agree(policy)
     yield from _levels_reached(policy, moved)
     levels = [_level_count(policy, dimension.columns[0]) for dimension in policy.dimensions]
-    yield from lattice_problems(math.prod(count or 1 for count in levels), "dimensions")
-
-
-def lattice_problems(nodes: int, section: str) -> Iterator[Problem]:
-    """The search keeps what it knows of every node in memory, and so does whoever verifies its certificate."""
-    if nodes > LARGEST_LATTICE:
+    nodes = math.prod(count or 1 for count in levels)
+    if nodes > LISTED_AT_MOST and policy.risk.search.exhaustive:
         yield Problem(
-            (section,),
-            f"the lattice has {nodes:,} nodes, more than {LARGEST_LATTICE:,}: list fewer columns, move columns together in one "
-            "dimension, or use hierarchies with fewer levels",
+            ("risk", "search", "exhaustive"),
+            f"of {nodes:,} nodes not all can be measured, at most {LISTED_AT_MOST:,}: say false, to search them best first",
         )
 
 

@@ -68,6 +68,11 @@ def certificate_tolerance(content: bytes) -> float:
     return _from_json(parse_json(content)).tolerance
 
 
+def certificate_gap(content: bytes) -> float:
+    """How much less a node may lose that was never evaluated, as a fraction of the largest loss; 0 if there is no such node."""
+    return _from_json(parse_json(content)).gap
+
+
 def is_by_class(content: bytes) -> bool:
     """Whether a certificate has a part about levels by class, which earlier versions made; for one without problems."""
     return BY_CLASS in parse_json(content)
@@ -138,7 +143,8 @@ def _to_json(proof: OptimalityCertificate) -> dict:
 
 
 def _measured_to_json(measured: MeasuredNode) -> dict:
-    return {"node": measured.node, "share": measured.share, "flagged": measured.flagged, "of": measured.of}
+    told = {"node": measured.node, "share": measured.share, "flagged": measured.flagged, "of": measured.of}
+    return told if measured.number is None else told | {"number": measured.number}
 
 
 def _from_json(stored: Mapping[str, Json]) -> OptimalityCertificate:
@@ -148,12 +154,12 @@ def _from_json(stored: Mapping[str, Json]) -> OptimalityCertificate:
         raise TypeError("not a list")
     criterion = told["criterion"]
     error, most = criterion["error"], criterion["draws_at_most"]
-    if (criterion["kind"] == "sequential") != (error is not None and most is not None):
+    if (criterion["kind"] in ("sequential", "best_first")) != (error is not None and most is not None):
         raise ValueError("the sequential rule, and no other, has an error and a last draw")
     losses = told["losses"]
     rest = told["least_loss_never_evaluated"]
     kind = criterion["kind"]
-    if kind not in ("sequential", "lower_bound", "counted", "suppression"):
+    if kind not in ("sequential", "best_first", "lower_bound", "counted", "suppression"):
         raise ValueError("unknown criterion")
     return OptimalityCertificate(
         dimensions=tuple(str(dimension["name"]) for dimension in told["dimensions"]),
@@ -185,7 +191,8 @@ def _measured_from_json(told: Mapping) -> MeasuredNode:
         raise ValueError("a count is larger than what it is a part of")
     if of == 0:
         raise ValueError("a count of nothing")
-    return MeasuredNode(_node(told["node"]), float(told["share"]), flagged, of)
+    number = told.get("number")
+    return MeasuredNode(_node(told["node"]), float(told["share"]), flagged, of, None if number is None else _whole(number))
 
 
 def _node(levels: Sequence) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.lattice.candidate_gates import COARSER, KEEPS_NO_MORE, PINNED, TOO_LITTLE
 from deid_assets.methods.lattice.certificate import Criterion, OptimalityCertificate
+from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST
 from deid_assets.store.digests import parse_json
 
 _LOSSES_OF_CLASSES = ("discernibility", "average_class_size")
@@ -102,7 +103,10 @@ def _longitudinal(told: Mapping) -> StatedLattice:
     risk, search = told["risk"], told["risk"]["search"]
     nodes = math.prod(height + 1 for _, height in dimensions)
     at_most = float(risk["max_high_risk_share"])
-    criteria = [Criterion("sequential", search["aim"] * at_most, search["error"] / nodes, search["draws_at_most"])]
+    # A lattice that is too large to list is searched best first.
+    aim, error, most = search["aim"] * at_most, search["error"], search["draws_at_most"]
+    listed = nodes <= LISTED_AT_MOST
+    criteria = [Criterion("sequential", aim, error / nodes, most) if listed else Criterion("best_first", aim, error, most)]
     if (suppression := risk["suppression"]) is not None:
         prefers_detail = suppression.get("prefer") == "detail"
         criteria.append(

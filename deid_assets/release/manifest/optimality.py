@@ -52,17 +52,24 @@ def _certificate_of(policy: Policy, nodes: pd.DataFrame, node: Node, passed: Map
     elif suppressing:
         criterion = Criterion("lower_bound", risk.max_high_risk_share + risk.suppression.at_most)
     else:
-        search = risk.search
-        criterion = Criterion(
-            "sequential", search.aim * risk.max_high_risk_share, search.error / policy.node_count, search.draws_at_most
+        search, aim = risk.search, risk.search.aim * risk.max_high_risk_share
+        criterion = (
+            Criterion("sequential", aim, search.error / policy.node_count, search.draws_at_most)
+            if policy.lists_lattice
+            else Criterion("best_first", aim, search.error, search.draws_at_most)
         )
     if criterion.kind == "suppression":
         looked_at = nodes[nodes["to_suppress"].notna()]
         found_at = (MeasuredNode(parse_node(row.node), float(row.to_suppress)) for row in looked_at.itertuples())
     else:
         looked_at = nodes[nodes["draws"].notna()]
+        numbers = looked_at["number"] if criterion.kind == "best_first" else [None] * len(looked_at)
         found_at = (
-            MeasuredNode(parse_node(row.node), row.share, int(row.flagged), int(row.draws)) for row in looked_at.itertuples()
+            MeasuredNode(
+                parse_node(row.node), row.share, int(row.flagged), int(row.draws), None if number is None else int(number)
+            )
+            for row, number in zip(looked_at.itertuples(), numbers, strict=True)
+            if criterion.kind != "best_first" or not pd.isna(number)
         )
     measured = {found.node: found for found in found_at}
     # A node that was not measured until the rule decided follows from a measured one above it.
@@ -85,11 +92,12 @@ def _certificate_of(policy: Policy, nodes: pd.DataFrame, node: Node, passed: Map
         neighbors=tuple(measured[below] for below in lower_neighbors(node) if below in measured),
     )
     # Of the nodes that were not tried for one of these reasons, only those count that nothing else rules out.
-    ruled_out = proof.ruled_out()
+    others = [own for own in passed if own != node]
+    left = ~proof.below_failed(others) & np.array([loss[own] <= loss[node] for own in others], dtype=bool)
     told = {
-        own: gate
-        for own, gate in passed.items()
-        if own != node and (gate not in (PINNED, TOO_LITTLE, COARSER) or (loss[own] <= loss[node] and not ruled_out[own]))
+        own: passed[own]
+        for own, is_left in zip(others, left, strict=True)
+        if is_left or passed[own] not in (PINNED, TOO_LITTLE, COARSER) or (passed[own] == TOO_LITTLE and not proof.is_listed)
     }
     return replace(proof, passed_over=told).with_rest()
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.cohort import CohortPolicy
@@ -295,7 +296,12 @@ def _lattice(policy: Policy) -> Iterator[str]:
     for dimension, levels in zip(policy.dimensions, policy.dimension_levels, strict=True):
         yield f"{dimension.name}: {levels} levels of {', '.join(dimension.columns)}"
     product = " x ".join(str(levels) for levels in policy.dimension_levels)
-    yield f"nodes: {product} = {policy.node_count}" if product else "nodes: 1, nothing is generalized"
+    yield f"nodes: {product} = {policy.node_count:,}" if product else "nodes: 1, nothing is generalized"
+    if not policy.lists_lattice:
+        yield (
+            f"more than {LISTED_AT_MOST:,} nodes are searched best first: the certificate proves that no node loses less where "
+            "the search gets so far, and else bounds how much less one could lose that was never measured"
+        )
     search = policy.risk.search
     aim = search.aim * policy.risk.max_high_risk_share
     yield f"candidates have a share at high risk below {_share(aim)}, decided with error probability {search.error:g}"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.lattice.candidate_gates import COARSER, COMPARED_AT_MOST, KEEPS_NO_MORE
+from deid_assets.methods.lattice import certificate
+from deid_assets.methods.lattice.candidate_gates import COARSER, COMPARED_AT_MOST, KEEPS_NO_MORE, TOO_LITTLE
 from deid_assets.methods.lattice.certificate import (
-    LARGEST_LATTICE,
     Criterion,
     MeasuredNode,
     OptimalityCertificate,
@@ -211,8 +211,77 @@ class TestItFails:
         assert any(text.startswith("nothing rules out a node directly below") for text in without.problems())
 
     def test_where_the_lattice_would_fill_the_memory(self, proof):
-        vast = replace(proof, dimensions=("a", "b"), heights=(LARGEST_LATTICE, 1))
-        assert vast.problems() == [f"the lattice has more than {LARGEST_LATTICE:,} nodes"]
+        vast = replace(proof, dimensions=("a", "b"), heights=(2**24, 1))
+        assert vast.problems() == ["a node does not lie in the lattice"]
+        assert replace(vast, losses=None).problems() == ["of a lattice that is too large to list, each level needs its loss"]
+
+
+class TestOfALatticeThatIsNotListed:
+    @pytest.fixture(autouse=True)
+    def _nothing_is_listed(self, monkeypatch):
+        monkeypatch.setattr(certificate, "LISTED_AT_MOST", 0)
+
+    @given(lattices(), st.data())
+    def test_bounds_what_was_never_evaluated(self, lattice, data):
+        heights, losses, below = lattice
+        proof = proof_of(*lattice)[0]
+        assert proof.problems() == [] and proof.gap == 0, "every failed node is named: it is a proof"
+        named = data.draw(st.lists(st.sampled_from(proof.failed), unique=True)) if proof.failed else []
+        fewer = replace(proof, failed=tuple(named), neighbors=()).with_rest()
+        assert fewer.problems() == []
+        left = [
+            sum(own[level] for own, level in zip(losses, node, strict=True))
+            for node in below
+            if node != proof.chosen and not any(below_or_equal(node, failed.node) for failed in named)
+        ]
+        assert fewer.rest_loss == min(left, default=None)
+        assert fewer.gap == max(0.0, proof.chosen_loss - min(left, default=proof.chosen_loss))
+
+    @given(lattices())
+    def test_a_bound_that_says_more_than_is_known_is_a_problem(self, lattice):
+        proof = replace(proof_of(*lattice)[0], failed=(), neighbors=()).with_rest()
+        assert proof.problems() == []
+        told = -1.0 if proof.rest_loss is None else proof.rest_loss + 0.5
+        assert "never evaluated is not as stated" in " ".join(replace(proof, rest_loss=told).problems())
+
+    def test_what_keeps_too_little_is_left_out_with_all_above(self):
+        losses = ((0.0, 1.0, 2.0), (0.0, 3.0, 9.0))
+        proof = OptimalityCertificate(
+            ("a", "b"), (2, 2), losses, 0.0, Criterion("counted", THRESHOLD), (0, 1), 3.0,
+            (MeasuredNode((0, 0), 0.9, 900, RECORDS),),
+        )  # fmt: skip
+        assert proof.with_rest().rest_loss == 1.0
+        useless = replace(proof, passed_over={(1, 0): TOO_LITTLE}).with_rest()
+        assert useless.rest_loss == 9.0 and useless.gap == 0 and useless.problems() == []
+
+    def test_the_error_of_a_node_follows_from_its_number(self):
+        criterion = Criterion("best_first", 0.05, 0.001, 100_000)
+        counts = next((n, 3000) for n in range(150, 400) if criterion.fails(MeasuredNode((0,), n / 3000, n, 3000, 1)))
+        late = MeasuredNode((0,), counts[0] / 3000, *counts, 10**6)
+        assert not criterion.fails(late) and criterion.is_open(late), "the same draws decide less of a later node"
+
+    @pytest.mark.parametrize("numbers", [(1, 1), (0, 1), (None, 1), (-1, 2)])
+    def test_numbers_that_would_allow_too_much_error_are_a_problem(self, numbers):
+        failed = tuple(
+            MeasuredNode(node, 0.9, 9_000, 10_000, number) for node, number in zip([(0, 1), (1, 0)], numbers, strict=True)
+        )
+        proof = OptimalityCertificate(
+            ("a", "b"),
+            (1, 1),
+            ((0.0, 1.0), (0.0, 1.0)),
+            0.0,
+            Criterion("best_first", 0.05, 0.001, 100_000),
+            (1, 1),
+            2.0,
+            failed,
+        )
+        try:
+            found = proof.with_rest().problems()
+        except ValueError:  # which whoever reads a certificate takes for one that cannot be read
+            found = ["unreadable"]
+        assert found
+        right = replace(proof, failed=tuple(replace(one, number=place) for place, one in enumerate(failed, 1)))
+        assert right.with_rest().problems() == []
 
 
 class TestByGain:

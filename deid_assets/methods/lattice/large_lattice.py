@@ -1,0 +1,178 @@
+"""Search a lattice that is too large to list for the node with the least loss among those at acceptable risk.
+
+The nodes are measured as in `longitudinal_search`, on the same draws with the same exemptions, but in the order of their loss
+(`best_first`). How many will be measured is not known before, so the j-th may err with probability error / (j (j + 1)); over
+all nodes that adds up to the error at most.
+
+If the first candidate is reached within the measurements allowed, it is the best one. If not, the best node found is chosen,
+and the certificate states how much less the nodes that were never measured could lose.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from functools import partial
+
+import numpy as np
+
+from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK
+from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice.best_first import best_passing_nodes
+from deid_assets.methods.lattice.information_loss import LatticeLoss
+from deid_assets.methods.lattice.longitudinal_search import (
+    STRONGEST_FIRST,
+    LatticeSearch,
+    Measured,
+    Measurements,
+    NodeDecision,
+    NodeResult,
+    Progress,
+    Suppression,
+    silent,
+)
+from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbors, lowest_of
+from deid_assets.methods.statistics.confidence import wilson_interval
+from deid_assets.methods.statistics.sequential_decision import rule_of_number
+
+CANDIDATES = 2_000
+"""Number of candidates of least loss to find, if a policy does not say how many are enough."""
+
+MEASURED_AT_MOST = 500
+"""Number of nodes that are measured in the order of their loss before the search ends without the best candidate."""
+
+
+class _Search(Measurements):
+    """The measurements of one search, and what they imply for any node."""
+
+    _levels: tuple[np.ndarray, np.ndarray] | None = None
+
+    def decided(self, found: Measured) -> tuple[int, int]:
+        """See `Measurements`: nodes that were measured, of those that may be."""
+        return self.all_decided
+
+    def heard(self, node: Node, flagged: int, draws: int) -> None:
+        """See `Measurements`: bounds are computed for the nodes that are told at the end."""
+
+    @property
+    def all_decided(self) -> tuple[int, int]:
+        """See `Measurements`."""
+        return len(self.measured), max(len(self.measured), MEASURED_AT_MOST)
+
+    def implied(self, node: Node) -> tuple[NodeDecision, Node | None]:
+        """The decision of a node, and the first measured node that implies it."""
+        if node in self.measured:
+            return self.measured[node].decision, None
+        levels, decisions = self._measured_levels()
+        for decision in STRONGEST_FIRST:
+            related = (levels <= np.array(node)) if decision == "candidate" else (levels >= np.array(node))
+            sources = np.flatnonzero(related.all(axis=1) & (decisions == decision))
+            if len(sources):
+                return decision, tuple(levels[sources[0]].tolist())
+        return "open", None
+
+    def _measured_levels(self) -> tuple[np.ndarray, np.ndarray]:
+        """The levels of each measured node, and its decision, in the order of measurement."""
+        if self._levels is None or len(self._levels[1]) != len(self.measured):
+            found = self.measured.values()
+            self._levels = np.array([one.node for one in found]), np.array([one.decision for one in found])
+        return self._levels
+
+    def results(self, nodes: Sequence[Node], loss: LatticeLoss) -> dict[Node, NodeResult]:
+        """The results of some nodes, in lexicographic order."""
+        drawn = [*self.measured, *self.looked_at]
+        levels = np.array(drawn)
+        ends = np.array([wilson_interval(*self.counts(node)) for node in drawn])
+        numbers = {node: number for number, node in enumerate(self.measured, 1)}
+        results = {}
+        for node in sorted(set(nodes)):
+            decision, source = self.implied(node)
+            above, below = (levels >= np.array(node)).all(axis=1), (levels <= np.array(node)).all(axis=1)
+            bounds = float(ends[above, 0].max(initial=0.0)), float(ends[below, 1].min(initial=1.0))
+            results[node] = self.result(node, loss(node), decision, bounds, source, numbers.get(node))
+        return results
+
+
+def search_large_lattice(
+    computation: NodeComputation,
+    loss: LatticeLoss,
+    stream_key: bytes,
+    threshold: float,
+    error: float,
+    draws_at_most: int,
+    tops: Sequence[int],
+    asked: Sequence[Node] = (),
+    enough: int | None = None,
+    in_reach: float | None = None,
+    suppression: Suppression | None = None,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+) -> LatticeSearch:
+    """Find candidates of least loss, and what is known of every node that was looked at.
+
+    Parameters
+    ----------
+    computation, stream_key, threshold, error, draws_at_most, in_reach, suppression, progress, executor
+        As in `search_lattice`; `error` is divided as the module says.
+    loss
+        The loss of any node.
+    tops
+        For each dimension the highest level to search; those above keep too little information.
+    asked
+        Nodes to measure besides.
+    enough
+        Number of candidates of least loss to find; None: `CANDIDATES`.
+
+    Returns
+    -------
+    LatticeSearch
+        Its nodes are those found and measured, those asked for, and for each dimension every level with the others at their
+        finest.
+    """
+    shape = [dimension.levels for dimension in computation.dimensions]
+    losses = [own[: top + 1] for own, top in zip(loss.of_levels, tops, strict=True)]
+    blocks = max(1, -(-draws_at_most // DRAWS_PER_BLOCK))
+    search = _Search(computation, stream_key, partial(rule_of_number, threshold, error), blocks, progress or silent, executor)
+    enough = enough or CANDIDATES
+
+    found, _ = best_passing_nodes(losses, search.is_candidate, enough, MEASURED_AT_MOST)
+    for node in asked:
+        search.is_candidate(node)
+    chosen = _choose_with_certificate(search, found, loss)
+    told = [*found, *search.measured]
+    if chosen is None and in_reach is not None:
+        told += best_passing_nodes(losses, partial(search.is_in_reach, most=in_reach), enough, MEASURED_AT_MOST)[0]
+        told += search.looked_at
+    if suppression is not None:
+        needs_no_more = partial(search.needs_no_more, allowed=suppression)
+        told += best_passing_nodes(losses, needs_no_more, suppression.enough or enough, MEASURED_AT_MOST)[0]
+        told += search.to_suppress
+    told += (
+        tuple(level * (axis == place) for place in range(len(shape)))
+        for axis, levels in enumerate(shape)
+        for level in range(levels)
+    )
+    results = search.results(told, loss)
+    passing = [result.node for result in results.values() if result.decision == "candidate"]
+    return LatticeSearch(
+        dimensions=tuple(dimension.name for dimension in computation.dimensions),
+        nodes=tuple(results.values()),
+        chosen=None if chosen is None else results[chosen],
+        lower_neighbors=() if chosen is None else tuple(results[below] for below in lower_neighbors(chosen)),
+        minimal=tuple(lowest_of(passing)),
+        k=computation.k,
+        threshold=threshold,
+        error=error,
+        draws_at_most=blocks * DRAWS_PER_BLOCK,
+        listed=False,
+    )
+
+
+def _choose_with_certificate(search: _Search, found: Sequence[Node], loss: LatticeLoss) -> Node | None:
+    """Return the candidate with the least loss of those known, after each node directly below it was measured and failed."""
+    while True:
+        known = [node for node in {*found, *search.measured} if search.implied(node)[0] == "candidate"]
+        if not known:
+            return None
+        chosen = min(known, key=lambda node: (loss(node), sum(node), node))
+        confirmed = [search.is_candidate(node) for node in (chosen, *lower_neighbors(chosen))]
+        if confirmed[0] and not any(confirmed[1:]):
+            return chosen
