@@ -13,6 +13,7 @@ from deid_assets.release.manifest.certificate_policy import StatedLattice
 from deid_assets_tests.policy.policy_texts import public_values
 from deid_assets_tests.release.making import POLICY, PROOF
 from deid_assets_tests.scenarios.test_flat_release import FLAT
+from deid_assets_tests.scenarios.wide import REVENUE, VAST
 
 SHIPPED = policies_in()
 
@@ -40,6 +41,12 @@ def test_where_detail_is_preferred_nodes_fail_that_need_more_suppressed_members(
     stated = stated_by(policy_from(public_values(risk__suppression=told)))
     assert [criterion.kind for criterion in stated.criteria] == ["sequential", "suppression"]
     assert stated.criteria[1] == Criterion("suppression", 0.02)
+
+
+def test_of_a_lattice_that_is_not_listed(tmp_path):
+    (tmp_path / "revenue.csv").write_text(REVENUE)
+    policy = policy_from(VAST, tmp_path)
+    assert not policy.lists_lattice and stated_by(policy).criteria[0] == Criterion("best_first", 0.85 * 0.015, 0.001, 100_000)
 
 
 def test_of_a_flat_policy():

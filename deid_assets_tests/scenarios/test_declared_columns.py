@@ -1,19 +1,23 @@
 """A policy that declares columns: they are measured, released, described and traced like the others, and refuse like them."""
 
 import json
+import math
 
+import duckdb
 import pytest
 import yaml
 
 from deid_assets.errors import PolicyError
+from deid_assets.methods.lattice.candidate_gates import PINNED
 from deid_assets.methods.lattice.diagnosis import Change
 from deid_assets.policy.changes import changed_sections
 from deid_assets.policy.loading import load_policy, with_sections
+from deid_assets.release.manifest.certificate import certificate_problems
 from deid_assets.release.public_cells import COHORT_SECTIONS, shape
 from deid_assets.release.reproduction import _write_policy
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
-from deid_assets_tests.scenarios.wide import COLUMNS, REVENUE, WIDE
+from deid_assets_tests.scenarios.wide import COLUMNS, REVENUE, VAST, WIDE
 
 
 def written(folder, values):
@@ -219,3 +223,41 @@ class TestRelease:
         told = json.dumps(event["outputs"])
         for column in ("members.zip", "claims.revenue_code", "claims.paid", "members.race"):
             assert column.partition(".")[2] in told
+
+
+@pytest.fixture(scope="module")
+def vast_home(tmp_path_factory):
+    root = tmp_path_factory.mktemp("vast")
+    written(root / "policies", VAST)
+    code, printed = deid_here(root / "home", "run", "--policy", root / "policies/vast.yaml", "--members", 3000, "--seed", 1)
+    assert code == PUBLISHED, printed
+    return root / "home"
+
+
+@pytest.mark.matrix
+class TestOfALatticeThatIsNotListed:
+    def test_is_released_with_a_certificate_that_verifies(self, vast_home):
+        folder = vast_home / "releases" / "vast" / "0001"
+        content = (folder / "certificate.json").read_bytes()
+        certificate = json.loads(content)
+        assert certificate["criterion"]["kind"] == "best_first" and certificate["criterion"]["error"] == 0.001
+        assert math.prod(dimension["highest_level"] + 1 for dimension in certificate["dimensions"]) == 2_592_000
+        code, printed = deid_here(vast_home, "verify", folder)
+        assert code == 0 and "the certificate of optimality holds" in printed
+        assert certificate_problems(content, "vast", 1) == []
+        without = json.dumps(certificate | {"failed": []}).encode()
+        assert any("never evaluated is not as stated" in text for text in certificate_problems(without, "vast", 1))
+
+    def test_the_report_says_how_many_nodes_there_are(self, vast_home):
+        report = (vast_home / "releases" / "vast" / "0001" / "report.html").read_text()
+        assert "The policy allows 2,592,000 generalizations." in report
+
+    def test_a_pinned_generalization_is_chosen_again(self, vast_home, tmp_path):
+        written(tmp_path, changed(VAST, releases={"generalization": "pinned"}))
+        deid_here(vast_home, "run", "--policy", tmp_path / "vast.yaml", "--members", 3000, "--seed", 2)
+        first = json.loads((vast_home / "releases" / "vast" / "0001" / "certificate.json").read_text())["chosen"]["node"]
+        store = vast_home / "store" / "vast" / "synthetic-further-3000-2.duckdb"
+        with duckdb.connect(str(store), read_only=True) as connection:
+            levels = connection.sql("select level from generalization.chosen_generalization").fetchall()
+            others = connection.sql("select distinct gate from generalization.passed_over_nodes").fetchall()
+        assert [level for (level,) in levels] == first and (PINNED,) in others

@@ -110,3 +110,24 @@ WIDE: dict[str, Any] = changed(
     risk__search={"aim": 0.85, "draws_at_most": 100_000, "enough": 3},
 )
 """The small policy with all of them: 3 * 2 * 3 * 2**9 * 3 nodes."""
+
+
+def widths(to: int, *levels: int) -> dict[str, Any]:
+    """A hierarchy of numbers: intervals of these widths, then any."""
+    return {"kind": "intervals", "from": 0, "to": to, "levels": [*({"name": f"{w}", "width": w} for w in levels), _ANY]}
+
+
+VAST: dict[str, Any] = changed(
+    WIDE,
+    policy="vast",
+    title="The same with more levels than can be listed",
+    hierarchies__age=widths(120, 5, 10, 20, 40),
+    hierarchies__zip3={"kind": "prefixes", "lengths": [None, 2, 1, 0], "missing_joins": "0 characters"},
+    hierarchies__county={"kind": "prefixes", "lengths": [None, 4, 3, 2, 1, 0]},
+    hierarchies__specialty={"kind": "prefixes", "lengths": [None, 3, 2, 1, 0]},
+    hierarchies__charged=widths(50_000, 1_000, 2_000, 4_000, 8_000),
+    hierarchies__discharge={"kind": "prefixes", "lengths": [None, 1, 0]},
+    risk__search={"aim": 0.85, "draws_at_most": 100_000},
+    reviewed_attributes=dict.fromkeys(("PayDelay", "CharlsonIndex", "Costly"), "Only the person and the publisher know it."),
+)
+"""2,592,000 nodes."""

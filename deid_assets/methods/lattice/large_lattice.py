@@ -36,7 +36,7 @@ from deid_assets.methods.statistics.sequential_decision import rule_of_number
 CANDIDATES = 2_000
 """Number of candidates of least loss to find, if a policy does not say how many are enough."""
 
-MEASURED_AT_MOST = 500
+MEASURED_AT_MOST = 1_000
 """Number of nodes that are measured in the order of their loss before the search ends without the best candidate."""
 
 
