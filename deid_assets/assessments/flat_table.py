@@ -21,7 +21,7 @@ from deid_assets.methods.flat.search import (
     search_flat_table_by_classes,
 )
 from deid_assets.methods.lattice.information_loss import information_kept, monotone_discernibility
-from deid_assets.methods.lattice.predictive_tagging import Node, sums_of_losses
+from deid_assets.methods.lattice.predictive_tagging import Node, sum_of_losses
 from deid_assets.methods.population.encoding import domains_of, record_codes
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.sources.flat import POPULATION
@@ -109,8 +109,12 @@ def search(policy: FlatPolicy, table: FlatTable, tops: Node, pinned: Node | None
     risk = policy.risk
     losses = level_losses(policy, table)
     if losses is not None:
-        found, every = search_flat_table(table, risk.k, risk.max_suppressed, losses, tops), sums_of_losses(losses)
-        return found if pinned is None else pinned_result(found, table, risk.k, pinned, lambda node, _: float(every[node]))
+        found = search_flat_table(table, risk.k, risk.max_suppressed, losses, tops)
+        return (
+            found
+            if pinned is None
+            else pinned_result(found, table, risk.k, pinned, lambda node, _: sum_of_losses(losses, node))
+        )
     of_classes = CLASS_LOSSES[risk.loss]
     found = search_flat_table_by_classes(table, risk.k, risk.max_suppressed, of_classes, tops)
     return found if pinned is None else pinned_result(found, table, risk.k, pinned, lambda _, classes: of_classes(classes))

@@ -215,12 +215,12 @@ def _distinct_columns(policy: FlatPolicy) -> Iterator[Problem]:
 
 
 def _feasible_lattice(policy: FlatPolicy) -> Iterator[Problem]:
-    """The search keeps what it knows of every node in memory, and so does whoever verifies its certificate."""
-    if policy.node_count > LISTED_AT_MOST:
+    """Where losses depend on classes, the search keeps what it knows of every node in memory, and so does whoever verifies."""
+    if policy.node_count > LISTED_AT_MOST and policy.risk.loss not in ("entropy", "precision"):
         yield Problem(
-            ("quasi_identifiers",),
-            f"the lattice has {policy.node_count:,} nodes, and flat tables have at most {LISTED_AT_MOST:,}: list fewer "
-            "columns, or use hierarchies with fewer levels",
+            ("risk", "loss"),
+            f"the lattice has {policy.node_count:,} nodes, and of more than {LISTED_AT_MOST:,} the best is found by losses of "
+            "levels only: say entropy or precision, list fewer columns, or use hierarchies with fewer levels",
         )
 
 

@@ -22,7 +22,7 @@ from deid_assets_tests.policy.policy_texts import public_values
         "  - other missing values are published as blanks: for a member they are a class of their own, for a claim an "
         "adversary does not know them",
         "  - columns of members that are not published, so nobody can match them: claims_truncated",
-        "  - nodes: 6 x 4 x 4 x 2 x 5 x 3 x 5 x 7 = 100800",
+        "  - nodes: 6 x 4 x 4 x 2 x 5 x 3 x 5 x 7 = 100,800",
         "  - knows up to 5 values of each claim-level quasi-identifier, and fewer if the target's values vary and "
         "claims are few (rounded: nearest)",
         "  - high risk: a member whose probability of re-identification is above 0.05, because they share what the "

@@ -19,8 +19,12 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.methods.flat.classes import ClassTable, FlatTable
+from deid_assets.methods.lattice.best_first import best_passing_nodes, loss_of_levels
 from deid_assets.methods.lattice.information_loss import entropy_loss
-from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbors, node_text, sums_of_losses
+from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST, Node, lower_neighbors, node_text, sums_of_losses
+
+EVALUATED_AT_MOST = 1_000
+"""Number of nodes of a lattice that is not listed, after which the search ends at the best one that it found."""
 
 _ROUND_OFF = 1e-12
 
@@ -81,7 +85,8 @@ def search_flat_table(
 ) -> FlatResult:
     """Find the passing node with the least loss; ties go to the lower node, then to lexicographic order.
 
-    Losses are sums of floating-point numbers; two losses tie if they differ by less than 1e-12 of the largest.
+    Losses are sums of floating-point numbers; two losses tie if they differ by less than 1e-12 of the largest. Of a lattice
+    that is too large to list, the node may be the best of `EVALUATED_AT_MOST` only, and losses tie if they are equal.
 
     Parameters
     ----------
@@ -104,10 +109,30 @@ def search_flat_table(
         raise ValueError("losses must give one number for each level of each quasi-identifier")
     if any(np.any(np.diff(own) < 0) for own in losses):
         raise ValueError("losses must not fall from a level to the next")
+    if math.prod(map(len, losses)) > LISTED_AT_MOST:
+        return _search_best_first(table, k, max_suppressed, losses, tops or table.heights)
     loss = sums_of_losses(losses)
     ranks = _ranks(loss)
     search = _Search(table, k, max_suppressed, ranks, lambda node, classes: int(ranks[node]), True, tops)
     return search.result({node: float(loss[node]) for node in search.looked_at})
+
+
+def _search_best_first(table: FlatTable, k: int, max_suppressed: float, losses: Sequence[np.ndarray], tops: Node) -> FlatResult:
+    """The same for a lattice that is too large to list (methods#best-first-search)."""
+    allowed, evaluated = allowed_records(table, max_suppressed), dict[Node, int]()
+
+    def passes(node: Node) -> bool:
+        if node not in evaluated:
+            evaluated[node] = table.classes_at(node).below(k)
+        return evaluated[node] <= allowed
+
+    levels = [own[: top + 1] for own, top in zip(losses, tops, strict=True)]
+    found, _ = best_passing_nodes(levels, passes, 1, EVALUATED_AT_MOST)
+    node = found[0] if found else None
+    while node is not None and (finer := [below for below in lower_neighbors(node) if passes(below)]):
+        node = min(finer, key=lambda own: (loss_of_levels(losses, own), own))
+    loss = {own: loss_of_levels(losses, own) for own in evaluated}
+    return FlatResult(node, math.inf if node is None else loss[node], allowed, evaluated, loss)
 
 
 def search_flat_table_by_classes(

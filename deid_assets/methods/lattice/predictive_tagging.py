@@ -111,6 +111,12 @@ def sums_of_losses(losses: Sequence[ArrayLike]) -> np.ndarray:
     return total
 
 
+def sum_of_losses(losses: Sequence[ArrayLike], node: Node) -> float:
+    """Return the same for one node."""
+    own = [np.asarray(levels)[level : level + 1] for levels, level in zip(losses, node, strict=True)]
+    return float(sums_of_losses(own).item())
+
+
 def everything_above(node: Node) -> tuple[slice | EllipsisType, ...]:
     """Return the index of a node and all nodes above it in an array of the lattice's shape."""
     # The ellipsis makes a view even of a lattice with one node and no axis.

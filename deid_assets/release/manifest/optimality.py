@@ -139,6 +139,11 @@ def flat_certificate(
         no_better=() if level_losses is not None else no_better_nodes(loss, node),
         neighbors=tuple(measured[below] for below in lower_neighbors(node)),
     )
+    if not proof.is_listed:
+        finest = np.zeros(len(tops), dtype=int)
+        too_coarse = [axis for axis, (top, height) in enumerate(zip(tops, proof.heights, strict=True)) if top < height]
+        useless = ((*finest[:axis], tops[axis] + 1, *finest[axis + 1 :]) for axis in too_coarse)
+        return replace(proof, passed_over=dict.fromkeys((tuple(map(int, own)) for own in useless), TOO_LITTLE)).with_rest()
     # Of the nodes that a pinned generalization or too little detail rules out, only those count that nothing else does.
     left = ~proof.ruled_out()
     if level_losses is not None:

@@ -104,6 +104,15 @@ def _flat_levels(policy: FlatPolicy) -> Iterator[str]:
     yield (
         f"the lattice has {policy.node_count:,} nodes; of those that pass, the one of least loss ({policy.risk.loss}) is chosen"
     )
+    yield from _best_first(policy)
+
+
+def _best_first(policy: Policy | FlatPolicy) -> Iterator[str]:
+    if policy.node_count > LISTED_AT_MOST:
+        yield (
+            f"more than {LISTED_AT_MOST:,} nodes are searched best first: the certificate proves that no node loses less where "
+            "the search gets so far, and else bounds how much less one could lose that was never measured"
+        )
 
 
 def _flat_gates(policy: FlatPolicy) -> Iterator[str]:
@@ -297,11 +306,7 @@ def _lattice(policy: Policy) -> Iterator[str]:
         yield f"{dimension.name}: {levels} levels of {', '.join(dimension.columns)}"
     product = " x ".join(str(levels) for levels in policy.dimension_levels)
     yield f"nodes: {product} = {policy.node_count:,}" if product else "nodes: 1, nothing is generalized"
-    if not policy.lists_lattice:
-        yield (
-            f"more than {LISTED_AT_MOST:,} nodes are searched best first: the certificate proves that no node loses less where "
-            "the search gets so far, and else bounds how much less one could lose that was never measured"
-        )
+    yield from _best_first(policy)
     search = policy.risk.search
     aim = search.aim * policy.risk.max_high_risk_share
     yield f"candidates have a share at high risk below {_share(aim)}, decided with error probability {search.error:g}"

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deid_assets.methods.flat import search
 from deid_assets.methods.flat.classes import FlatTable
 from deid_assets.methods.flat.search import (
     FlatResult,
@@ -19,6 +20,7 @@ from deid_assets.methods.flat.search import (
     search_flat_table,
     search_flat_table_by_classes,
 )
+from deid_assets.methods.lattice import certificate as certificates
 from deid_assets.methods.lattice.certificate import (
     Criterion,
     MeasuredNode,
@@ -217,6 +219,42 @@ CLASS_LOSSES = [average_class_size, lambda classes: monotone_discernibility(clas
 
 
 @settings(max_examples=examples.of(300), deadline=None)
+@given(
+    st.one_of(tables(), tables(population=True)),
+    st.integers(1, 6),
+    st.sampled_from([0.0, 0.1, 0.3]),
+    st.sampled_from([1, 2, 99]),
+)
+def test_of_a_lattice_that_is_not_listed_the_optimum_is_found_or_bounded(table, k, max_suppressed, evaluated):
+    losses, tops = precision_losses(table), table.heights
+    listed = search_flat_table(table, k, max_suppressed, losses)
+    with pytest.MonkeyPatch.context() as patched:
+        for module in (search, certificates):
+            patched.setattr(module, "LISTED_AT_MOST", 0)
+        patched.setattr(search, "EVALUATED_AT_MOST", evaluated)
+        found = search_flat_table(table, k, max_suppressed, losses, tops)
+        assert (found.node is None) == (listed.node is None)
+        assert found.evaluated == {node: below_k(table, node, k) for node in found.evaluated}
+        if found.node is None or listed.node is None:
+            return
+        assert found.evaluated[found.node] <= found.allowed and found.loss >= listed.loss - 1e-9
+        if evaluated == 99:
+            assert found.loss == pytest.approx(listed.loss)
+        measured = {node: MeasuredNode(node, n / table.records, n, table.records) for node, n in found.evaluated.items()}
+        criterion = Criterion("counted", max_suppressed)
+        proof = OptimalityCertificate(
+            dimensions=tuple(f"c{place}" for place in range(len(table.heights))), heights=table.heights,
+            losses=tuple(tuple(own.tolist()) for own in losses), step=0.0, criterion=criterion,
+            chosen=found.node, chosen_loss=found.loss,
+            failed=failed_antichain([one for one in measured.values() if criterion.fails(one)]),
+            neighbors=tuple(measured[below] for below in lower_neighbors(found.node)),
+        ).with_rest()  # fmt: skip
+        assert proof.problems() == []
+        assert found.loss - proof.gap <= listed.loss + 1e-9, "the optimum lies within the gap"
+        assert evaluated < 99 or proof.gap == pytest.approx(0, abs=1e-9)
+
+
+@settings(max_examples=examples.of(100), deadline=None)
 @given(st.one_of(tables(), tables(population=True)), st.integers(1, 6), st.sampled_from([0.0, 0.1, 0.2, 0.5]))
 def test_losses_of_classes_too(table, k, max_suppressed):
     for loss in CLASS_LOSSES:
