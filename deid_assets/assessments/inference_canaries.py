@@ -5,12 +5,12 @@ withheld value: only a model that uses the field can guess it. Members whose fie
 at random: no model can do better than to name the more frequent one.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
 from deid_assets.assessments.inference_predictions import WITHOUT_IDENTIFIERS, Inferred
-from deid_assets.assessments.inference_rows import IDENTIFIERS, IDENTIFYING, LINKED, SAMPLE, channels_of
+from deid_assets.assessments.inference_rows import IDENTIFIERS, IDENTIFYING, LINKED, SAMPLE, channels_of, usual_columns
 from deid_assets.assessments.kernel_input import member_columns
 from deid_assets.assessments.planting import plant, planted_store
 from deid_assets.methods.canaries.planting import Findings, compare
@@ -74,13 +74,7 @@ def _gives_away(policy: Policy, channel: Channel, field: str, model: str) -> boo
     identifying = field in IDENTIFYING
     if not channel.of_members:
         return not (identifying and model == WITHOUT_IDENTIFIERS)
-    usual = {policy.quasi_identifier(column).release_as for column in _usual_columns(policy)}
-    return field in {*member_columns(policy), *usual} or (model == "gradient_boosting" and not identifying)
-
-
-def _usual_columns(policy: Policy) -> Iterator[str]:
-    columns = ("condition_group", "procedure_group", "place", "specialty")
-    return (column for column in columns if policy.publishes(column))
+    return field in (*member_columns(policy), *usual_columns(policy)) or (model == "gradient_boosting" and not identifying)
 
 
 def _compared(policy: Policy, channel: Channel, found: Inferred, turn: Sequence[str]) -> Findings:

@@ -13,6 +13,7 @@ from deid_assets.errors import StoreError
 from deid_assets.methods.inference import rows as inference_rows
 from deid_assets.methods.inference.rows import CLAIM, MEMBER, Channel
 from deid_assets.policy.models import Policy
+from deid_assets.reference.known_columns import GROUPED
 from deid_assets.store.tables import Table, quoted, write_table
 
 LINKED = "linked_claims"
@@ -25,9 +26,6 @@ LABELS_AT_MOST = 512
 
 IDENTIFYING = frozenset(released for _, released in IDENTIFIERS.values())
 """Released columns that identify a provider."""
-_USUAL = ("condition_group", "procedure_group", "place", "specialty")
-"""Columns of claims whose most frequent value describes a member."""
-
 _THREE_DIGITS = "left(o.diagnosis_1, CASE WHEN o.diagnosis_1 LIKE 'E%' THEN 4 ELSE 3 END)"
 """The category of an ICD-9-CM code; that of an external cause has an E and three digits."""
 
@@ -79,7 +77,7 @@ def channels_of(policy: Policy) -> tuple[Channel, ...]:
     found: list[Channel] = []
     for column in policy.inference.columns:
         if column == "diagnosis":
-            group = _released(policy, "condition_group", "l")
+            group = _released(policy, GROUPED["diagnosis"], "l")
             found += [Channel("diagnosis_3", _THREE_DIGITS, group), Channel("diagnosis_5", "o.diagnosis_1", group)]
         elif column in IDENTIFIERS:
             own, released = IDENTIFIERS[column]
@@ -96,6 +94,11 @@ def channels_of(policy: Policy) -> tuple[Channel, ...]:
 def _released(policy: Policy, column: str, table: str) -> str | None:
     """SQL for the released label of a column; None if it is not published."""
     return f"{table}.{quoted(policy.quasi_identifier(column).release_as)}" if policy.publishes(column) else None
+
+
+def usual_columns(policy: Policy) -> list[str]:
+    """The released columns of claims whose most frequent value describes a member: groups of codes."""
+    return [policy.quasi_identifier(column).release_as for column in GROUPED.values() if policy.publishes(column)]
 
 
 def linked_tables(policy: Policy, tables: Mapping[str, Table], rng: np.random.Generator) -> tuple[dict[str, Table], int]:
@@ -141,11 +144,10 @@ def linked_tables(policy: Policy, tables: Mapping[str, Table], rng: np.random.Ge
 def rows_of(policy: Policy, tables: Mapping[str, Table]) -> list[ChannelRows]:
     """The rows of every channel, from the tables of `linked_tables`."""
     linked, sample = tables[LINKED], tables[SAMPLE]
-    usual = [policy.quasi_identifier(column).release_as for column in _USUAL if policy.publishes(column)]
     profiles = Table(linked.file, "scratch", "inference_profiles")
     shown = profiles_query(policy, tables["release_members"].sql, tables["release_days_in_hospital"].sql)
     crosswalk, delivered = tables["pseudonym_crosswalk"], tables["member_profiles"]
-    write_table(profiles, inference_rows.released_profiles_of(sample, crosswalk, shown, linked, usual))
+    write_table(profiles, inference_rows.released_profiles_of(sample, crosswalk, shown, linked, usual_columns(policy)))
     channels, found = channels_of(policy), []
     # Only trees look at them.
     boosted = "gradient_boosting" in policy.inference.models

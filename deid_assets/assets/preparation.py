@@ -23,7 +23,7 @@ from deid_assets.methods.long_tail.balanced_score import claim_balanced_scores
 from deid_assets.methods.long_tail.truncation import claim_support_scores as claim_support_scores_query
 from deid_assets.methods.long_tail.truncation import claims_truncated as claims_truncated_query
 from deid_assets.methods.long_tail.truncation import keep_claims
-from deid_assets.methods.preparation.eligibility import DIAGNOSES, LeftOut, diagnosis_codes, distinct_codes, opt_out_match
+from deid_assets.methods.preparation.eligibility import LeftOut, diagnosis_codes, distinct_codes, opt_out_match
 from deid_assets.methods.preparation.eligibility import eligible_claims as eligible_claims_query
 from deid_assets.methods.preparation.eligibility import eligible_members as eligible_members_query
 from deid_assets.methods.preparation.eligibility import removed_members as removed_members_query
@@ -39,6 +39,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS
 from deid_assets.reference.charlson import charlson_bands_query, charlson_conditions
 from deid_assets.reference.code_book import code_book as code_book_of
+from deid_assets.reference.known_columns import CODE_COLUMNS, DIAGNOSES, GROUPED
 from deid_assets.release.derived_keys import pseudonym_key, sample_key
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store.tables import Query, Table, write_table
@@ -208,8 +209,7 @@ def _without_leavers(eligible: Table, leavers: Leavers, workplace: Workplace) ->
 @stage_asset(
     policy_sections=["grouping", "top_coding", "columns"],
     derived_columns={
-        "condition_group": ["eligible_claims.diagnosis_1"],
-        "procedure_group": ["eligible_claims.cpt"],
+        **{group: [f"eligible_claims.{one}"] for kind, group in GROUPED.items() if (one := CODE_COLUMNS[kind][0]) != group},
         "charlson": [f"eligible_claims.{column}" for column in (*DIAGNOSES, "further_diagnoses")],
     },
 )

@@ -1,21 +1,30 @@
 """Every distinct code of a delivery, looked up once in all the reference tables."""
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
 from deid_assets.reference.condition_groups import condition_groups
+from deid_assets.reference.known_columns import UNREADABLE, CodeKind
 from deid_assets.reference.places import place_groups
 from deid_assets.reference.procedure_groups import is_procedure, procedure_groups
-from deid_assets.reference.sensitive import CodeList, Kind, sensitive_codes
+from deid_assets.reference.sensitive import CodeList, sensitive_codes
 from deid_assets.reference.specialties import specialty_groups
+from deid_assets.reference.tables import read_table
 
-_GROUPS: dict[Kind | Literal["specialty"], tuple[Callable[[Sequence[str]], pd.DataFrame], str]] = {
-    "diagnosis": (condition_groups, "condition_group"),
-    "procedure": (procedure_groups, "procedure_group"),
-    "place": (place_groups, "place_group"),
-    "specialty": (specialty_groups, "specialty_group"),
+GROUPS: Mapping[CodeKind, Callable[[Sequence[str]], pd.DataFrame]] = {
+    "diagnosis": condition_groups,
+    "procedure": procedure_groups,
+    "place": place_groups,
+    "specialty": specialty_groups,
+}
+"""The frame of `code` and `group` of distinct codes of each kind."""
+
+GROUP_NAMES: Mapping[CodeKind, tuple[str, ...]] = {
+    kind: tuple(dict.fromkeys(row["group"] for row in read_table(table)))
+    for kind, table in zip(
+        GROUPS, ("condition_groups.csv", "procedure_groups.csv", "places.csv", "specialties.csv"), strict=True
+    )
 }
 
 RARE_VISIBLE_REASON = "rare and visible disease"
@@ -47,11 +56,10 @@ def code_book(codes: pd.DataFrame, code_list: CodeList | None, rare_visible: boo
     [['INFEC4', False], ['EM', True]]
     """
     frames = []
-    for kind, (look_up, column) in _GROUPS.items():
+    for kind, groups in GROUPS.items():
         own = codes.loc[codes["kind"] == kind, "code"].tolist()
-        found = look_up(own)
         reasons: dict[str, str] = {}
-        if kind != "specialty":
+        if kind in UNREADABLE:
             listed = sensitive_codes(own, kind, code_list or "literal", rare_visible)
             reasons = dict(zip(listed["code"], listed["reason"], strict=True))
             if code_list is None:
@@ -61,7 +69,7 @@ def code_book(codes: pd.DataFrame, code_list: CodeList | None, rare_visible: boo
                 {
                     "kind": pd.Series([kind] * len(own), dtype="str"),
                     "code": pd.Series(own, dtype="str"),
-                    "group_name": pd.Series(found[column].tolist(), dtype="str"),
+                    "group_name": pd.Series(groups(own)["group"].tolist(), dtype="str"),
                     "is_procedure": pd.Series([kind == "procedure" and is_procedure(code) for code in own], dtype="bool"),
                     "removal_reason": pd.Series([reasons.get(code) for code in own], dtype="str"),
                 }

@@ -34,17 +34,17 @@ def condition_groups(codes: Sequence[str], completions: bool = True) -> pd.DataF
     Returns
     -------
     pandas.DataFrame
-        `code` (as given) and `condition_group`, one row per code in the given order; missing where the text is
+        `code` (as given) and `group`, one row per code in the given order; missing where the text is
         no ICD-9-CM code or no range takes it.
 
     Examples
     --------
-    >>> condition_groups(["428.0", "2765", "V580", "77799X"])["condition_group"].tolist()
+    >>> condition_groups(["428.0", "2765", "V580", "77799X"])["group"].tolist()
     ['CHF', 'FLaELEC', 'CANCRB', nan]
     """
     table = _table(completions)
     groups = [table.group(plain_code(code)) if is_icd9(code) else None for code in codes]
-    return text_frame(code=codes, condition_group=groups)
+    return text_frame(code=codes, group=groups)
 
 
 @functools.cache

@@ -5,21 +5,17 @@ has the form of a CPT, HCPCS level II, revenue or chapter code (CPT itself may n
 list to look in); a place or a specialty when it is listed.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Sequence
 
 import pandas as pd
 
+from deid_assets.reference.code_book import GROUPS
 from deid_assets.reference.codes import is_cpt_or_hcpcs
-from deid_assets.reference.condition_groups import condition_groups
-from deid_assets.reference.places import is_place
-from deid_assets.reference.specialties import is_specialty
+from deid_assets.reference.known_columns import CodeKind
 from deid_assets.reference.tables import text_frame
 
-Kind = Literal["diagnosis", "procedure", "place", "specialty"]
 
-
-def known_codes(codes: Sequence[str], kind: Kind) -> pd.DataFrame:
+def known_codes(codes: Sequence[str], kind: CodeKind) -> pd.DataFrame:
     """Say of each code whether it is known.
 
     Parameters
@@ -44,12 +40,7 @@ def known_codes(codes: Sequence[str], kind: Kind) -> pd.DataFrame:
     >>> known_codes(["428.0", "I50.9", "42"], "diagnosis")["known"].tolist()
     [True, False, False]
     """
-    rules: dict[str, Callable[[Sequence[str]], list[bool]]] = {
-        "diagnosis": lambda given: condition_groups(given)["condition_group"].notna().tolist(),
-        "procedure": lambda given: [is_cpt_or_hcpcs(code) for code in given],
-        "place": lambda given: [is_place(code) for code in given],
-        "specialty": lambda given: [is_specialty(code) for code in given],
-    }
-    if kind not in rules:
-        raise ValueError(f"codes are of the kinds {', '.join(rules)}, not {kind!r}")
-    return text_frame(code=codes).assign(known=pd.Series(rules[kind](codes), dtype="bool"))
+    if kind not in GROUPS:
+        raise ValueError(f"codes are of the kinds {', '.join(GROUPS)}, not {kind!r}")
+    known = [is_cpt_or_hcpcs(code) for code in codes] if kind == "procedure" else GROUPS[kind](codes)["group"].notna().tolist()
+    return text_frame(code=codes).assign(known=pd.Series(known, dtype="bool"))

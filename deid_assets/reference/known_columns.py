@@ -7,6 +7,9 @@ others (`policy/sections/columns.py`).
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal, get_args
+
+CodeKind = Literal["diagnosis", "procedure", "place", "specialty"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,12 @@ class KnownColumn:
         Smallest and largest whole number that it may contain, None for no largest; None: it contains text.
     values
         The only texts that it may contain; None: any, or it contains numbers.
+    unit
+        Of whole numbers.
+    prepared_from
+        Smallest whole number after preparation, if not that of `limits`: a stay that ends on its first day is one of a day.
+    codes
+        The kind of the delivered codes that it contains the groups of; None: it contains no groups.
     """
 
     meaning: str
@@ -32,6 +41,9 @@ class KnownColumn:
     ingredients: tuple[str, ...] = ()
     limits: tuple[int, int | None] | None = None
     values: tuple[str, ...] | None = None
+    unit: str = ""
+    prepared_from: int | None = None
+    codes: CodeKind | None = None
 
 
 _YEAR = (0, 366)
@@ -44,30 +56,65 @@ MEMBERS: Mapping[str, KnownColumn] = MappingProxyType(
             "age",
             ("birth_date",),
             (0, 120),
+            unit="completed years",
         ),
         "sex": KnownColumn("F or M", "sex", values=("F", "M")),
-        "days_in_hospital_y2": KnownColumn("days in hospital y2", "days_in_hospital_y2", limits=_YEAR),
-        "days_in_hospital_y3": KnownColumn("days in hospital y3", "days_in_hospital_y3", limits=_YEAR),
+        "days_in_hospital_y2": KnownColumn(
+            "days in hospital in year 2; blank where the member was not enrolled",
+            "days_in_hospital_y2",
+            limits=_YEAR,
+            unit="days",
+        ),
+        "days_in_hospital_y3": KnownColumn(
+            "days in hospital in year 3; blank where the member was not enrolled",
+            "days_in_hospital_y3",
+            limits=_YEAR,
+            unit="days",
+        ),
         "claims_truncated": KnownColumn("claims truncated"),
     }
 )
 CLAIMS: Mapping[str, KnownColumn] = MappingProxyType(
     {
-        "specialty": KnownColumn("specialty of the provider who gave care, grouped", "specialty"),
-        "place": KnownColumn("place of service, grouped", "place"),
-        "procedure_group": KnownColumn("group of the procedure's CPT or HCPCS code", "cpt"),
+        "specialty": KnownColumn("specialty of the provider who gave care, grouped", "specialty", codes="specialty"),
+        "place": KnownColumn("place of service, grouped", "place", codes="place"),
+        "procedure_group": KnownColumn("group of the procedure's CPT or HCPCS code", "cpt", codes="procedure"),
         "length_of_stay": KnownColumn(
             "days in hospital of the claim's stay; blank without a stay",
             "length_of_stay",
             ("admission_date", "discharge_date"),
             (0, None),
+            unit="days",
+            prepared_from=1,
         ),
         "days_since_first_claim": KnownColumn(
-            "days since the member's first claim of the same year", "days_since_first_claim", ("service_date",), _YEAR
+            "days since the member's first claim of the same year",
+            "days_since_first_claim",
+            ("service_date",),
+            _YEAR,
+            unit="days",
         ),
-        "condition_group": KnownColumn("primary condition group of the claim's first diagnosis", "diagnosis_1"),
+        "condition_group": KnownColumn(
+            "primary condition group of the claim's first diagnosis", "diagnosis_1", codes="diagnosis"
+        ),
     }
 )
+GROUPED: Mapping[CodeKind, str] = MappingProxyType(
+    {kind: name for kind in get_args(CodeKind) for name, column in CLAIMS.items() if column.codes == kind}
+)
+"""The column of claims with the groups of each kind of code."""
+
+DIAGNOSES = ("diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4")
+CODE_COLUMNS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {kind: (CLAIMS[group].delivered_as or group,) for kind, group in GROUPED.items()} | {"diagnosis": DIAGNOSES}
+)
+"""The columns of claims with one code each, by kind of code."""
+
+UNREADABLE: Mapping[str, str] = MappingProxyType(
+    {"diagnosis": "unreadable_diagnoses", "procedure": "unreadable_procedures", "place": "unreadable_places"}
+)
+"""By kind of code in lists: the column of the claims that counts the codes which cannot be read, and are blank."""
+
 DATES: Mapping[str, KnownColumn] = MappingProxyType(
     {
         "service_interval": KnownColumn("service interval"),

@@ -24,28 +24,17 @@ def place_groups(codes: Sequence[str]) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        `code` (as given) and `place_group`, one row per code in the given order; missing where CMS lists no such
+        `code` (as given) and `group`, one row per code in the given order; missing where CMS lists no such
         code.
 
     Examples
     --------
-    >>> place_groups(["11", "23", "24", "98"])["place_group"].tolist()
+    >>> place_groups(["11", "23", "24", "98"])["group"].tolist()
     ['Office', 'Urgent Care', 'Ambulance', nan]
     """
     table = _table()
     groups = [table.get(plain_code(code)) for code in codes]
-    return text_frame(code=codes, place_group=groups)
-
-
-def is_place(code: str) -> bool:
-    """Say whether CMS lists a place-of-service code.
-
-    Examples
-    --------
-    >>> is_place("11"), is_place("98")
-    (True, False)
-    """
-    return plain_code(code) in _table()
+    return text_frame(code=codes, group=groups)
 
 
 @functools.cache

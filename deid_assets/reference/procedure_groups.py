@@ -29,18 +29,18 @@ def procedure_groups(codes: Sequence[str], completions: bool = True) -> pd.DataF
     Returns
     -------
     pandas.DataFrame
-        `code` (as given) and `procedure_group`, one row per code in the given order; missing for what is no
+        `code` (as given) and `group`, one row per code in the given order; missing for what is no
         medical procedure, for CPT category II and III codes, which have no group, and in the gaps of the table.
 
     Examples
     --------
-    >>> procedure_groups(["99213", "69990", "0016T", "J1100", "897"])["procedure_group"].tolist()
+    >>> procedure_groups(["99213", "69990", "0016T", "J1100", "897"])["group"].tolist()
     ['EM', 'SO', nan, nan, nan]
     """
     ranges = _sorted_ranges(completions)
     firsts = [row.first for row in ranges]
     groups = [_group(plain_code(code), ranges, firsts) for code in codes]
-    return text_frame(code=codes, procedure_group=groups)
+    return text_frame(code=codes, group=groups)
 
 
 def is_procedure(code: str) -> bool:

@@ -20,9 +20,9 @@ import pandas as pd
 
 from deid_assets.reference.code_ranges import CodeRange, PrefixTable
 from deid_assets.reference.codes import plain_code
+from deid_assets.reference.known_columns import CodeKind
 from deid_assets.reference.tables import read_table, text_frame
 
-Kind = Literal["diagnosis", "procedure", "place"]
 CodeList = Literal["literal", "extended"]
 
 _LISTS = {"literal": ("literal",), "extended": ("literal", "extended")}
@@ -30,7 +30,7 @@ _RARE_VISIBLE = "rare visible"
 
 
 def sensitive_codes(
-    codes: Sequence[str], kind: Kind, code_list: CodeList = "literal", rare_visible: bool = True
+    codes: Sequence[str], kind: CodeKind, code_list: CodeList = "literal", rare_visible: bool = True
 ) -> pd.DataFrame:
     """Return those of the codes that make a member sensitive, and why.
 
@@ -73,7 +73,7 @@ def sensitive_codes(
 
 
 @functools.cache
-def _tables(kind: Kind, code_list: CodeList, rare_visible: bool) -> tuple[PrefixTable, dict[str, str]]:
+def _tables(kind: CodeKind, code_list: CodeList, rare_visible: bool) -> tuple[PrefixTable, dict[str, str]]:
     """Return the reasons by prefix, and by whole code."""
     kinds = {row["kind"] for row in read_table("sensitive_codes.csv")}
     if kind not in kinds:

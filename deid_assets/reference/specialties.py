@@ -30,27 +30,16 @@ def specialty_groups(specialties: Sequence[str]) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        `code` (the specialty as given) and `specialty_group`, one row per specialty in the given order; missing
+        `code` (the specialty as given) and `group`, one row per specialty in the given order; missing
         where neither the appendix nor CMS lists it.
 
     Examples
     --------
-    >>> specialty_groups(["06", "Surgery, thoracic", "Pediatric Cardiology", "Astrology"])["specialty_group"].tolist()
+    >>> specialty_groups(["06", "Surgery, thoracic", "Pediatric Cardiology", "Astrology"])["group"].tolist()
     ['Internal', 'Surgery', 'Pediatrics', nan]
     """
     groups = [_group(specialty) for specialty in specialties]
-    return text_frame(code=specialties, specialty_group=groups)
-
-
-def is_specialty(specialty: str) -> bool:
-    """Say whether the appendix or CMS lists a specialty, by name or by code.
-
-    Examples
-    --------
-    >>> is_specialty("06"), is_specialty("Astrology")
-    (True, False)
-    """
-    return _group(specialty) is not None
+    return text_frame(code=specialties, group=groups)
 
 
 def _group(specialty: str) -> str | None:

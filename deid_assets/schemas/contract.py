@@ -56,6 +56,18 @@ def within(least: int, most: int | None) -> Check:
     )
 
 
+def quasi_identifier(
+    meaning: str, limits: tuple[int, int | None] | None, values: Sequence[str] | None = None, unit: str = ""
+) -> Column:
+    """A column that an adversary may know, blank if unknown: whole numbers within limits, one of some texts, or any text."""
+    if limits is not None:
+        return column(dt.int32, Role.QUASI_IDENTIFIER, meaning, within(*limits), nullable=True, unit=unit)
+    listed = sorted(values or ())
+    error = " or ".join(listed) if len(listed) < 4 else f"one of {len(listed)} values"
+    rules = [] if values is None else [Check.isin(listed, error=error)]
+    return column(dt.string, Role.QUASI_IDENTIFIER, meaning, rules, nullable=True)
+
+
 def days(role: Role, description: str, least: int = 0, most: int | None = None) -> Column:
     """A column of days, blank if unknown."""
     return column(dt.int32, role, description, within(least, most), nullable=True, unit="days")

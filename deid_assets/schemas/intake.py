@@ -3,8 +3,8 @@
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, Column
 
-from deid_assets.methods.preparation.eligibility import UNREADABLE
-from deid_assets.schemas.contract import Role, column, contract, days
+from deid_assets.reference import known_columns
+from deid_assets.schemas.contract import Role, column, contract, days, quasi_identifier
 
 _DIAGNOSIS = Check.str_matches(r"^(V[0-9]{2}|E[0-9]{3}|[0-9]{3})[0-9]{0,2}$", error="dotless ICD-9-CM code")
 _DIAGNOSES = Check.str_matches(
@@ -13,27 +13,16 @@ _DIAGNOSES = Check.str_matches(
 )
 
 
-def _days_in_hospital(year: int) -> Column:
-    text = f"days in hospital in year {year}; blank where the member was not enrolled"
-    return days(Role.QUASI_IDENTIFIER, text, 0, 366)
-
-
 MEMBERS = contract(
     {
         "member_id": column(dt.string, Role.DIRECT_IDENTIFIER, "the insurer's identifier of the member"),
-        "sex": column(dt.string, Role.QUASI_IDENTIFIER, "sex", Check.isin(["F", "M"], error="F or M"), nullable=True),
-        "age": column(
-            dt.int32,
-            Role.QUASI_IDENTIFIER,
-            "age at the first claim of year 1",
-            Check.in_range(0, 120, error="0 to 120"),
-            nullable=True,
-            unit="completed years",
-        ),
+        **{
+            known.delivered_as: quasi_identifier(known.meaning, known.limits, known.values, known.unit)
+            for known in known_columns.MEMBERS.values()
+            if known.delivered_as is not None
+        },
         "birth_date": column(dt.date, Role.DIRECT_IDENTIFIER, "date of birth", nullable=True),
         "death_date": column(dt.date, Role.DIRECT_IDENTIFIER, "date of death", nullable=True),
-        "days_in_hospital_y2": _days_in_hospital(2),
-        "days_in_hospital_y3": _days_in_hospital(3),
     },
     unique=["member_id"],
 )
@@ -47,12 +36,14 @@ CLAIMS = contract(
         "pcp_id": column(dt.string, Role.DIRECT_IDENTIFIER, "the member's primary care provider", nullable=True),
         "year": column(dt.int32, Role.OTHER, "claim year", Check.in_range(1, 3, error="1 to 3")),
         "service_date": column(dt.date, Role.DIRECT_IDENTIFIER, "date of service", nullable=True),
-        "specialty": column(dt.string, Role.QUASI_IDENTIFIER, "specialty of the provider", nullable=True),
-        "place": column(dt.string, Role.QUASI_IDENTIFIER, "CMS place of service", nullable=True),
-        "cpt": column(dt.string, Role.QUASI_IDENTIFIER, "CPT, HCPCS or revenue code", nullable=True),
-        "length_of_stay": days(Role.QUASI_IDENTIFIER, "length of stay in hospital"),
+        **{
+            known.delivered_as: quasi_identifier(
+                f"{known.codes} code" if known.codes else known.meaning, known.limits, unit=known.unit
+            )
+            for known in known_columns.CLAIMS.values()
+            if known.delivered_as is not None
+        },
         "pay_delay": days(Role.OTHER, "from service to payment"),
-        "days_since_first_claim": days(Role.QUASI_IDENTIFIER, "since the member's first claim of the year", 0, 366),
         "diagnosis_1": column(dt.string, Role.QUASI_IDENTIFIER, "first-listed diagnosis", _DIAGNOSIS, nullable=True),
         "diagnosis_2": column(dt.string, Role.SENSITIVE_ATTRIBUTE, "second diagnosis", _DIAGNOSIS, nullable=True),
         "diagnosis_3": column(dt.string, Role.SENSITIVE_ATTRIBUTE, "third diagnosis", _DIAGNOSIS, nullable=True),
@@ -72,7 +63,7 @@ CLAIMS = contract(
                 Check.ge(0, error="at least 0"),
                 unit="codes",
             )
-            for kind, name in UNREADABLE.items()
+            for kind, name in known_columns.UNREADABLE.items()
         },
     },
     unique=["claim_id"],
@@ -113,7 +104,7 @@ DELIVERED_CODES = contract(
             dt.string,
             Role.OTHER,
             "kind of code",
-            Check.isin(["diagnosis", "procedure", "place", "specialty"], error="a kind of code"),
+            Check.isin(list(known_columns.GROUPED), error="a kind of code"),
         ),
         "written": _codes("codes on the claims kept, as delivered"),
         "unreadable": _codes("codes that the product does not know; they are blank in the claims"),

@@ -1,26 +1,18 @@
 """Contracts of the preparation stage: codes and their groups, eligible members, pseudonyms, and what was cut."""
 
 from collections.abc import Iterable
+from itertools import chain
 
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, Column
 
 from deid_assets.methods.preparation.pseudonyms import DIGITS
 from deid_assets.reference.charlson import CHARLSON_BANDS
-from deid_assets.reference.code_book import RARE_VISIBLE_REASON
+from deid_assets.reference.code_book import GROUP_NAMES, RARE_VISIBLE_REASON
+from deid_assets.reference.known_columns import CLAIMS, MEMBERS, KnownColumn
 from deid_assets.reference.tables import read_table
 from deid_assets.schemas import intake
-from deid_assets.schemas.contract import Role, column, contract, days
-
-
-def _groups(table: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(row["group"] for row in read_table(table)))
-
-
-CONDITION_GROUPS = _groups("condition_groups.csv")
-PROCEDURE_GROUPS = _groups("procedure_groups.csv")
-PLACE_GROUPS = _groups("places.csv")
-SPECIALTY_GROUPS = _groups("specialties.csv")
+from deid_assets.schemas.contract import Role, column, contract, days, quasi_identifier
 
 
 def _in(values: Iterable[str], what: str) -> Check:
@@ -48,14 +40,14 @@ CODE_BOOK = contract(
             dt.string,
             Role.OTHER,
             "kind of code",
-            _in(("diagnosis", "procedure", "place", "specialty"), "kinds of code"),
+            _in(GROUP_NAMES, "kinds of code"),
         ),
         "code": column(dt.string, Role.QUASI_IDENTIFIER, "a code in the delivery"),
         "group_name": column(
             dt.string,
             Role.QUASI_IDENTIFIER,
             "the group that replaces it; blank if there is none",
-            _in((*CONDITION_GROUPS, *PROCEDURE_GROUPS, *PLACE_GROUPS, *SPECIALTY_GROUPS), "groups"),
+            _in(chain(*GROUP_NAMES.values()), "groups"),
             nullable=True,
         ),
         "is_procedure": column(dt.boolean, Role.OTHER, "whether it stands for a medical procedure"),
@@ -185,8 +177,10 @@ CLAIM_SUPPORT_SCORES = contract(  # a row for each row of `grouped_claims`, join
 )
 
 
-def _group(what: str, values: Iterable[str], called: str) -> Column:
-    return column(dt.string, Role.QUASI_IDENTIFIER, what, _in(values, called), nullable=True)
+def _prepared(known: KnownColumn) -> Column:
+    """A known column as prepared: groups instead of codes, and whole numbers from the smallest that is left."""
+    limits = known.limits if known.limits is None else (known.prepared_from or known.limits[0], known.limits[1])
+    return quasi_identifier(known.meaning, limits, GROUP_NAMES[known.codes] if known.codes else known.values, known.unit)
 
 
 def grouped_claims_columns() -> dict[str, Column]:
@@ -198,10 +192,7 @@ def grouped_claims_columns() -> dict[str, Column]:
         "vendor_id": column(dt.string, Role.DIRECT_IDENTIFIER, "vendor who billed", nullable=True),
         "pcp_id": column(dt.string, Role.DIRECT_IDENTIFIER, "primary care provider", nullable=True),
         "year": column(dt.int32, Role.OTHER, "claim year", Check.in_range(1, 3, error="1 to 3")),
-        "specialty": _group("specialty group", SPECIALTY_GROUPS, "specialty groups"),
-        "place": _group("place of service group", PLACE_GROUPS, "place groups"),
-        "procedure_group": _group("CPT group", PROCEDURE_GROUPS, "CPT groups"),
-        "condition_group": _group("primary condition group", CONDITION_GROUPS, "condition groups"),
+        **{name: _prepared(known) for name, known in CLAIMS.items()},
         "charlson": column(
             dt.string,
             Role.SENSITIVE_ATTRIBUTE,
@@ -209,14 +200,8 @@ def grouped_claims_columns() -> dict[str, Column]:
             _in(CHARLSON_BANDS, "Charlson bands"),
             nullable=True,
         ),
-        "length_of_stay": days(Role.QUASI_IDENTIFIER, "length of stay", 1),
         "pay_delay": days(Role.OTHER, "from service to payment, top-coded"),
-        "days_since_first_claim": days(Role.QUASI_IDENTIFIER, "since the member's first claim of the year", 0, 366),
     }
-
-
-def _days_in_hospital(year: int) -> Column:
-    return days(Role.QUASI_IDENTIFIER, f"in year {year}, top-coded; blank where the member was not enrolled")
 
 
 MEMBER_PROFILES = contract(
@@ -228,17 +213,7 @@ MEMBER_PROFILES = contract(
             "position of the member in the order of identifiers, from 0",
             Check.ge(0, error="at least 0"),
         ),
-        "age": column(
-            dt.int32,
-            Role.QUASI_IDENTIFIER,
-            "age at first claim",
-            Check.in_range(0, 120, error="0 to 120"),
-            nullable=True,
-            unit="completed years",
-        ),
-        "sex": column(dt.string, Role.QUASI_IDENTIFIER, "sex", Check.isin(["F", "M"], error="F or M"), nullable=True),
-        "days_in_hospital_y2": _days_in_hospital(2),
-        "days_in_hospital_y3": _days_in_hospital(3),
+        **{name: _prepared(known) for name, known in MEMBERS.items()},
         "claims_truncated": column(
             dt.int32,
             Role.QUASI_IDENTIFIER,

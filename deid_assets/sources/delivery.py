@@ -20,7 +20,8 @@ from pydantic import (
 )
 
 from deid_assets.errors import DeliveryError
-from deid_assets.methods.preparation.eligibility import DIAGNOSES
+from deid_assets.reference import known_columns
+from deid_assets.reference.known_columns import DIAGNOSES
 from deid_assets.sources.received import DeliveredFile, content_digest, delivered_files, digest_of_contents
 from deid_assets.store.digests import Json
 from deid_assets.store.home import plain_key
@@ -43,7 +44,8 @@ CLAIM_COLUMNS = (
     "claim_id", "member_id", "provider_id", "vendor_id", "pcp_id", "year", "service_date", "specialty", "place", "cpt",
     "length_of_stay", "pay_delay", "days_since_first_claim", *DIAGNOSES, FURTHER,
 )  # fmt: skip
-CODE_COLUMNS = (*DIAGNOSIS_COLUMNS, "cpt", "place", "specialty")
+CODE_COLUMNS = {**known_columns.CODE_COLUMNS, "diagnosis": DIAGNOSIS_COLUMNS}
+"""The delivered columns of each kind of code."""
 # Delivered columns that canonical ones are derived from: length of stay, pay delay.
 CLAIM_INGREDIENTS = ("admission_date", "discharge_date", "paid_date")
 DELIVERED_CLAIM_COLUMNS = (
@@ -291,7 +293,7 @@ class ClaimsMap(TableMap):
             raise ValueError("member_id and one of service_date, year must be mapped")
         if ("admission_date" in columns) != ("discharge_date" in columns):
             raise ValueError("admission_date and discharge_date go together: map both or neither")
-        codes = [columns[name] for name in CODE_COLUMNS if name in columns]
+        codes = [columns[name] for names in CODE_COLUMNS.values() for name in names if name in columns]
         if len(set(codes)) < len(codes):
             twice = ", ".join(sorted({name for name in codes if codes.count(name) > 1}))
             raise ValueError(

@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
-from deid_assets.methods.preparation.eligibility import UNREADABLE
-from deid_assets.reference.known_codes import Kind
+from deid_assets.reference.known_columns import GROUPED, UNREADABLE, CodeKind
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
+    CODE_COLUMNS,
     FURTHER,
     FURTHER_DIAGNOSES,
     MEMBER_COLUMNS,
@@ -36,7 +36,6 @@ from deid_assets.sources.received import Received
 from deid_assets.sources.report import IntakeReport
 from deid_assets.sources.rules import (
     CLAIM_CODE_COLUMNS,
-    CODE_COLUMNS,
     DUPLICATE_CLAIM,
     DUPLICATE_MEMBER,
     MEMBER_RULES,
@@ -73,13 +72,13 @@ class KnownCodes:
     specialty: CodeLookUp | None = None
 
     @classmethod
-    def of(cls, known_codes: Callable[[Sequence[str], Kind], pd.DataFrame]) -> "KnownCodes":
+    def of(cls, known_codes: Callable[[Sequence[str], CodeKind], pd.DataFrame]) -> "KnownCodes":
         """Wrap `known_codes(codes, kind)`, which returns a frame with the column `known`, for all four kinds."""
 
-        def look_up(kind: Kind) -> CodeLookUp:
+        def look_up(kind: CodeKind) -> CodeLookUp:
             return lambda codes: known_codes(codes, kind)["known"].to_numpy(dtype=bool)
 
-        return cls(look_up("diagnosis"), look_up("procedure"), look_up("place"), look_up("specialty"))
+        return cls(**{kind: look_up(kind) for kind in GROUPED})
 
 
 def _laid_out(staging: Staging, delivery: Delivery, source: SourceOptions, declared: Declared) -> Delivered:

@@ -6,8 +6,8 @@ A row that breaks a rule is quarantined under the name of the first rule that it
 
 from collections.abc import Iterable
 
-from deid_assets.methods.preparation.eligibility import DIAGNOSES
-from deid_assets.sources.delivery import CLAIM_INGREDIENTS, DIAGNOSIS_COLUMNS, FURTHER
+from deid_assets.reference.known_columns import DIAGNOSES
+from deid_assets.sources.delivery import CLAIM_INGREDIENTS, CODE_COLUMNS, FURTHER
 from deid_assets.sources.derivations import Declared
 from deid_assets.sources.layout import Rule
 from deid_assets.store.tables import quoted
@@ -17,15 +17,7 @@ _UNREAD = {"text": WRONG_TYPE, "integer": WRONG_TYPE, "decimal": "not a number",
 DUPLICATE_MEMBER = Rule("duplicate member", "member_id", "false")
 DUPLICATE_CLAIM = Rule("duplicate claim", "claim_id", "false")
 
-# The delivered columns of each kind of code.
-CODE_COLUMNS = {
-    "diagnosis": DIAGNOSIS_COLUMNS,
-    "procedure": ("cpt",),
-    "place": ("place",),
-    "specialty": ("specialty",),
-}
-
-CLAIM_CODE_COLUMNS = CODE_COLUMNS | {"diagnosis": (*DIAGNOSES, FURTHER)}
+CLAIM_CODE_COLUMNS = {**CODE_COLUMNS, "diagnosis": (*DIAGNOSES, FURTHER)}
 """The columns of the claims for each kind of code."""
 
 

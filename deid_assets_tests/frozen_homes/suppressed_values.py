@@ -18,7 +18,7 @@ from pathlib import Path
 
 import yaml
 
-from deid_assets.schemas.preparation import SPECIALTY_GROUPS
+from deid_assets.reference.code_book import GROUP_NAMES
 from deid_assets_tests.scenarios.policies import SMALL, changed
 
 SECRET = "a secret of a frozen home, of more than 32 bytes"
@@ -52,7 +52,7 @@ WITH_VALUES = changed(
         "specialty": {
             "kind": "codes",
             "level_names": ["groups of specialties", "any"],
-            "values": {name: ["any"] for name in SPECIALTY_GROUPS},
+            "values": {name: ["any"] for name in GROUP_NAMES["specialty"]},
         },
     },
     dimensions=[{"name": "place", "columns": ["place"]}, {"name": "specialty", "columns": ["specialty"]}],

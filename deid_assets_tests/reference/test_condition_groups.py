@@ -39,7 +39,7 @@ NAMED_CONFLICTS = {
 
 
 def group_of(code: str) -> str:
-    return condition_groups([code])["condition_group"].iloc[0]
+    return condition_groups([code])["group"].iloc[0]
 
 
 @pytest.mark.parametrize(("code", "group"), NAMED_CONFLICTS.items())
@@ -68,16 +68,16 @@ def test_examples_from_every_kind_of_rule(code, group):
 
 def test_dots_and_case_do_not_matter_and_codes_come_back_as_given():
     frame = condition_groups(["v58.0", " 428.0", "428"])
-    assert frame["condition_group"].tolist() == ["CANCRB", "CHF", "CHF"]
+    assert frame["group"].tolist() == ["CANCRB", "CHF", "CHF"]
     assert frame["code"].tolist() == ["v58.0", " 428.0", "428"]
 
 
 def test_what_is_no_icd9_code_has_no_group():
-    assert condition_groups(["", "I509", "Visit", "V", "E", "42", "4280000"])["condition_group"].isna().all()
+    assert condition_groups(["", "I509", "Visit", "V", "E", "42", "4280000"])["group"].isna().all()
 
 
 def test_every_icd9_code_has_a_group_and_every_group_has_codes(icd9_codes):
-    groups = condition_groups(icd9_codes)["condition_group"]
+    groups = condition_groups(icd9_codes)["group"]
     assert groups.notna().all()
     assert set(groups) == {row.group for row in condition_ranges()}
     assert len(set(groups)) == 45
@@ -85,7 +85,7 @@ def test_every_icd9_code_has_a_group_and_every_group_has_codes(icd9_codes):
 
 def test_bare_categories_have_a_group_too(icd9_codes):
     categories = sorted({code[: 4 if code.startswith("E") else 3] for code in icd9_codes})
-    assert condition_groups(categories)["condition_group"].notna().all()
+    assert condition_groups(categories)["group"].notna().all()
 
 
 def test_no_code_is_decided_by_the_order_of_the_rows(icd9_codes):
@@ -104,7 +104,7 @@ def test_no_code_is_decided_by_the_order_of_the_rows(icd9_codes):
 
 def test_the_printed_table_alone_leaves_the_43_categories_that_methods_names(icd9_codes):
     frame = condition_groups(icd9_codes, completions=False)
-    uncovered = {code[:3] for code in frame.loc[frame["condition_group"].isna(), "code"]}
+    uncovered = {code[:3] for code in frame.loc[frame["group"].isna(), "code"]}
     expected = {209, 390, 420, 421, 430, 431, 432, 488, 516, 538, 539, 566, 567, 612, 730, 788, 798, 799}
     expected |= set(range(614, 630)) | set(range(678, 687))
     assert uncovered == {str(category) for category in expected}
@@ -120,8 +120,8 @@ def test_the_printed_table_overlaps_in_33_ways(icd9_codes):
 
 
 def test_completions_move_193_intracranial_bleeds_from_trauma(icd9_codes):
-    printed = condition_groups(icd9_codes, completions=False)["condition_group"]
-    completed = condition_groups(icd9_codes)["condition_group"]
+    printed = condition_groups(icd9_codes, completions=False)["group"]
+    completed = condition_groups(icd9_codes)["group"]
     assert ((printed == "TRAUMA") & (completed == "CATAST")).sum() == 193
 
 
@@ -132,5 +132,5 @@ def test_groups_are_spelt_as_in_the_published_files():
 def test_a_frame_without_any_group_still_joins_as_text():
     connection = duckdb.connect()
     connection.register("groups", condition_groups(["42"]))
-    joined = connection.execute("SELECT upper(condition_group) FROM groups JOIN (SELECT '42' AS code) USING (code)")
+    joined = connection.execute("SELECT upper(\"group\") FROM groups JOIN (SELECT '42' AS code) USING (code)")
     assert joined.fetchall() == [(None,)]

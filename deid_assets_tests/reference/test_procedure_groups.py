@@ -9,7 +9,7 @@ EVERY_NUMBER = [f"{number:05d}" for number in range(100_000)]
 
 
 def group_of(code: str, completions: bool = True):
-    group = procedure_groups([code], completions)["procedure_group"].iloc[0]
+    group = procedure_groups([code], completions)["group"].iloc[0]
     return group if isinstance(group, str) else None
 
 
@@ -43,15 +43,15 @@ def test_gaps_are_completed_and_can_be_left_blank(code, group):
 
 
 def test_there_are_17_groups_and_completions_change_no_printed_assignment():
-    printed = procedure_groups(EVERY_NUMBER, completions=False)["procedure_group"]
-    completed = procedure_groups(EVERY_NUMBER)["procedure_group"]
+    printed = procedure_groups(EVERY_NUMBER, completions=False)["group"]
+    completed = procedure_groups(EVERY_NUMBER)["group"]
     assert printed.nunique() == completed.nunique() == 17
     assert (printed.dropna() == completed[printed.notna()]).all()
     assert completed.notna().sum() > printed.notna().sum()
 
 
 def test_bisection_agrees_with_reading_every_range():
-    found = procedure_groups(EVERY_NUMBER[::7])["procedure_group"].fillna("")
+    found = procedure_groups(EVERY_NUMBER[::7])["group"].fillna("")
     ranges = procedure_ranges()
     for code, group in zip(EVERY_NUMBER[::7], found, strict=True):
         assert group == next((row.group for row in ranges if row.first <= code <= row.last), "")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deid_assets.reference.specialties import is_specialty, specialty_groups
+from deid_assets.reference.specialties import specialty_groups
 from deid_assets.reference.tables import read_table
 
 GROUPS = {
@@ -12,7 +12,7 @@ GROUPS = {
 
 
 def group_of(specialty: str) -> str:
-    return specialty_groups([specialty])["specialty_group"].iloc[0]
+    return specialty_groups([specialty])["group"].iloc[0]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_pediatric_specialty_is_not_its_adult_namesake():
 
 def test_group_names_belong_to_their_own_group():
     """A delivery that is grouped already passes unchanged."""
-    assert specialty_groups(sorted(GROUPS))["specialty_group"].tolist() == sorted(GROUPS)
+    assert specialty_groups(sorted(GROUPS))["group"].tolist() == sorted(GROUPS)
 
 
 def test_there_are_twelve_groups():
@@ -63,9 +63,9 @@ def test_there_are_twelve_groups():
 
 def test_every_specialty_that_cms_lists_has_a_group(cms_specialty_codes):
     assert set(cms_specialty_codes) <= {row["cms_code"] for row in read_table("specialties.csv")}
-    assert specialty_groups(cms_specialty_codes)["specialty_group"].notna().all()
+    assert specialty_groups(cms_specialty_codes)["group"].notna().all()
 
 
 @pytest.mark.parametrize("specialty", ["", "ZZ", "6", "Astrology", "and"])
 def test_other_texts_are_no_specialties(specialty):
-    assert not is_specialty(specialty)
+    assert specialty_groups([specialty])["group"].isna().all()

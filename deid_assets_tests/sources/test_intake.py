@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from deid_assets.errors import DeliveryError
-from deid_assets.methods.preparation.eligibility import UNREADABLE
 from deid_assets.reference.known_codes import known_codes
+from deid_assets.reference.known_columns import UNREADABLE
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
     MEMBER_COLUMNS,

@@ -23,7 +23,7 @@ def test_codes_are_known_and_grouped():
     drawn = tables()
     assert known_codes(drawn.conditions, "diagnosis")["known"].all()
     assert known_codes(drawn.procedures, "procedure")["known"].all()
-    assert condition_groups(drawn.conditions)["condition_group"].nunique() == 45
+    assert condition_groups(drawn.conditions)["group"].nunique() == 45
     assert specialty_groups(drawn.specialties[:-1]).iloc[:, 1].notna().all()
     assert place_groups(drawn.places).iloc[:, 1].notna().all()
 
@@ -39,7 +39,7 @@ def test_only_sensitive_members_are_given_sensitive_codes():
     rows = list(csv.DictReader(file.open(encoding="utf-8")))
     marked = {row["code"] for row in rows if row["use"] == "sensitive"}
     assert marked == set(sensitive_codes([row["code"] for row in rows], "diagnosis")["code"])
-    groups = condition_groups([row["code"] for row in rows])["condition_group"]
+    groups = condition_groups([row["code"] for row in rows])["group"]
     assert groups.tolist() == [row["condition_group"] for row in rows]
 
 

@@ -20,9 +20,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
+from deid_assets.reference.known_columns import GROUPED
 from deid_assets.store.tables import Table, quoted
 
-PATTERN = ("place", "specialty", "procedure_group", "condition_group")
+PATTERN = tuple(GROUPED.values())
 IDENTIFIERS = ("provider_id", "vendor_id", "pcp_id")
 
 ProviderEstimator = Literal["counted", "large_sample", "truncated_poisson", "truncated_binomial", "test"]

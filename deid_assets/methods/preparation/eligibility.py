@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from deid_assets.methods.preparation.rule_figures import may_be_newborn
+from deid_assets.reference.known_columns import CODE_COLUMNS, DIAGNOSES, UNREADABLE
 from deid_assets.store.tables import Query, Table
 
-DIAGNOSES = ("diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4")
-UNREADABLE = {"diagnosis": "unreadable_diagnoses", "procedure": "unreadable_procedures", "place": "unreadable_places"}
-"""By kind of code in lists: the column of the claims that counts the codes which cannot be read, and are blank."""
 _FURTHER = "string_split(further_diagnoses, ' ')"
 
 UNREAD_CODE = "a code that cannot be read"
@@ -22,12 +20,11 @@ def codes_of_claims(claims: Table) -> str:
 
     `listed` is the position of a diagnosis on its claim, from 1; further diagnoses follow the fourth.
     """
-    columns = [(column, "diagnosis", listed) for listed, column in enumerate(DIAGNOSES, start=1)]
-    columns += [("cpt", "procedure", 1), ("place", "place", 1)]
     single = " UNION ALL ".join(
         f"SELECT claim_id, member_id, '{kind}' AS kind, {listed} AS listed, {column} AS code"
         f" FROM {claims.sql} WHERE {column} IS NOT NULL"
-        for column, kind, listed in columns
+        for kind in UNREADABLE
+        for listed, column in enumerate(CODE_COLUMNS[kind], start=1)
     )
     return (
         f"{single} UNION ALL SELECT claim_id, member_id, 'diagnosis' AS kind,"
@@ -38,11 +35,10 @@ def codes_of_claims(claims: Table) -> str:
 
 def distinct_codes(claims: Table) -> str:
     """SELECT the distinct codes of a delivery with their kind (including 'specialty'), in order."""
-    columns = [(column, "diagnosis") for column in DIAGNOSES]
-    columns += [("cpt", "procedure"), ("place", "place"), ("specialty", "specialty")]
     parts = " UNION ".join(
         f"SELECT DISTINCT '{kind}' AS kind, {column} AS code FROM {claims.sql} WHERE {column} IS NOT NULL"
-        for column, kind in columns
+        for kind, columns in CODE_COLUMNS.items()
+        for column in columns
     )
     further = f"SELECT DISTINCT 'diagnosis' AS kind, unnest({_FURTHER}) AS code FROM {claims.sql}"
     return f"SELECT kind, code FROM ({parts} UNION {further} WHERE further_diagnoses IS NOT NULL) ORDER BY kind, code"

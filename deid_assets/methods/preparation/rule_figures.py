@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from deid_assets.reference.known_columns import CODE_COLUMNS, DIAGNOSES, UNREADABLE
 from deid_assets.store.tables import Table
 
-CODED = {
-    "diagnosis": "coalesce(diagnosis_1, diagnosis_2, diagnosis_3, diagnosis_4, further_diagnoses)",
-    "procedure": "cpt",
-    "place": "place",
+CODED = {kind: f"coalesce({', '.join(CODE_COLUMNS[kind])})" for kind in UNREADABLE} | {
+    "diagnosis": f"coalesce({', '.join(DIAGNOSES)}, further_diagnoses)"
 }
 """A readable code of each kind on a claim; the intake blanked or quarantined unreadable codes."""
 

@@ -7,9 +7,8 @@ import pandas as pd
 
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.sections.population import TableColumn
-from deid_assets.reference.condition_groups import condition_groups
+from deid_assets.reference.code_book import GROUPS
 from deid_assets.reference.known_columns import KNOWN
-from deid_assets.reference.procedure_groups import procedure_groups
 
 UNKNOWN = "value outside the hierarchy"
 NOT_A_NUMBER = "not a whole number"
@@ -52,9 +51,11 @@ def table_labels(column: str, mapped: TableColumn, hierarchy: Hierarchy, level: 
     (['0-9', '80+', None, None], ['value outside the hierarchy', 'not a whole number'])
     """
     meant = [mapped.values.get(value, value) for value in values]
-    if mapped.coded:
-        meant = _groups(column, meant)
-    numeric = KNOWN[column].limits is not None
+    known = KNOWN[column]
+    if mapped.coded and known.codes is not None:
+        # A code without a group becomes a blank in the claims, too.
+        meant = GROUPS[known.codes](meant)["group"].fillna("").tolist()
+    numeric = known.limits is not None
     found = [
         ("", None) if value == "" else _of_number(column, mapped, hierarchy, level, value) if numeric
         else _label(hierarchy, level, value)
@@ -95,12 +96,3 @@ def _label(hierarchy: Hierarchy, level: int, value: str | int) -> tuple[str | No
     if not hierarchy.rule.covers(values).all():
         return None, UNKNOWN
     return hierarchy.rule.labels(values, level)[0], None
-
-
-def _groups(column: str, codes: Sequence[str]) -> list[str]:
-    """The groups that replace codes in the claims; a code without a group becomes a blank there too."""
-    if column == "condition_group":
-        found = condition_groups(codes)["condition_group"]
-    else:
-        found = procedure_groups(codes)["procedure_group"]
-    return ["" if pd.isna(group) else group for group in found]

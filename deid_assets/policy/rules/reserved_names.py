@@ -2,8 +2,8 @@
 
 import re
 
-from deid_assets.methods.preparation.eligibility import UNREADABLE
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, DATE_COLUMNS, MEMBER_COLUMNS
+from deid_assets.reference.known_columns import UNREADABLE
 from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS
 from deid_assets.sources.delivery import MEMBER_COLUMNS as DELIVERED_MEMBER_COLUMNS
 

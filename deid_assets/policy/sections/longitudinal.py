@@ -14,6 +14,7 @@ from deid_assets.methods.preparation.eligibility import OptedOut
 from deid_assets.policy.files import read_member_ids
 from deid_assets.policy.reference_thresholds import ReferenceClass
 from deid_assets.reference import known_columns
+from deid_assets.reference.known_columns import UNREADABLE
 
 MEMBER_COLUMNS, CLAIM_COLUMNS = tuple(known_columns.MEMBERS), tuple(known_columns.CLAIMS)
 """Columns that an adversary may know: of a member, and of each claim (methods#hierarchies)."""
@@ -183,10 +184,6 @@ class CodedClaims(Section):
     place: CodedShare | None = Field(0.5, description="share of claims with a place of service; null: claims may have none")
 
 
-LISTED = ("diagnosis", "procedure", "place")
-"""Kinds of codes in the lists of sensitive codes."""
-
-
 class Removal(Section):
     """Members and claims that are never released, and what a delivery must contain for that (methods#removal)."""
 
@@ -245,7 +242,7 @@ class Removal(Section):
     def listed_kinds(self) -> tuple[str, ...]:
         """Kinds of codes in the lists by which members are removed."""
         if self.code_list is not None:
-            return LISTED
+            return tuple(UNREADABLE)
         return ("diagnosis",) if self.rare_visible_diseases else ()
 
     @property

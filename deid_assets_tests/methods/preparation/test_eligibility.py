@@ -11,8 +11,8 @@ from deid_assets.methods.preparation.eligibility import (
     eligible_members,
     removed_members,
 )
-from deid_assets.policy.sections.longitudinal import LISTED
 from deid_assets.reference.code_book import code_book as code_book_of
+from deid_assets.reference.known_columns import UNREADABLE
 from deid_assets.reference.sensitive import sensitive_codes
 from deid_assets.reference.tables import read_table
 from deid_assets_tests.methods.small_tables import small_store
@@ -49,11 +49,11 @@ class Delivery:
             "book", "kind VARCHAR, code VARCHAR, group_name VARCHAR, is_procedure BOOLEAN, removal_reason VARCHAR", rows
         )
 
-    def query(self, opted_out=(), quarantined=(), kinds=LISTED):
+    def query(self, opted_out=(), quarantined=(), kinds=tuple(UNREADABLE)):
         rows = self.store.table("quarantined", "source_table VARCHAR, raw_row VARCHAR", quarantined)
         return removed_members(self.members, self.claims, rows, self.book, opted_out, kinds)
 
-    def removed(self, opted_out=(), quarantined=(), kinds=LISTED):
+    def removed(self, opted_out=(), quarantined=(), kinds=tuple(UNREADABLE)):
         return self.store.rows(self.query(opted_out, quarantined, kinds))
 
     def kept_claims(self, newborn_days=28, drop_non_procedures=True):
@@ -150,7 +150,7 @@ class TestRemovedMembers:
         made = delivery([claim("c1", "m1"), claim("c2", "m2", diagnosis_1="042"), claim("c3", "m3")])
         query = removed_members(
             made.members, made.claims, made.store.table("none", "source_table VARCHAR, raw_row VARCHAR", []), made.book,
-            (), LISTED, removed_before=["m1", "m2", "not delivered"],
+            (), tuple(UNREADABLE), removed_before=["m1", "m2", "not delivered"],
         )  # fmt: skip
         found = made.store.rows(query)
         assert {row[0] for row in found} == {"m1", "m2"} and all(sensitive for _, _, sensitive in found)
@@ -184,7 +184,9 @@ class TestRemovedMembers:
         assert len(found) == 3
 
     @pytest.mark.parametrize(
-        ("kinds", "left"), [(LISTED, ["d", "p", "s"]), (("diagnosis",), ["d"]), ((), [])], ids=["all", "diagnoses", "none"]
+        ("kinds", "left"),
+        [(tuple(UNREADABLE), ["d", "p", "s"]), (("diagnosis",), ["d"]), ((), [])],
+        ids=["all", "diagnoses", "none"],
     )
     def test_a_code_that_cannot_be_read_removes_its_member_where_codes_of_its_kind_are_looked_for(self, delivery, kinds, left):
         """It may be a sensitive one; but no list found it."""
