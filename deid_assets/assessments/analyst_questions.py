@@ -9,7 +9,7 @@ import pandas as pd
 from deid_assets.assessments.compared_tables import Compared
 from deid_assets.methods.utility.questions import standard_errors
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections.longitudinal import DAYS
+from deid_assets.reference.known_columns import GROUPED, YEARS
 from deid_assets.store.tables import Table, quoted
 
 COLUMNS = ("question", "group", "delivered", "of_delivered", "released", "of_released", "standard_errors")
@@ -27,10 +27,10 @@ def analyst_questions(policy: Policy, levels: Mapping[str, int], domains: Table,
         and by condition group of the year before. Questions that the released columns cannot answer are left out.
     """
     frames = [pd.DataFrame([], columns=list(COLUMNS))]
-    condition = policy.claim_names.get("condition_group")
+    condition = policy.claim_names.get(GROUPED["diagnosis"])
     if condition is not None:
         frames.append(_rates(HAS_CONDITION, *(_with_condition(side, condition) for side in _sides(compared))))
-    for days in DAYS:
+    for days in YEARS.values():
         stays = stays_of(policy, levels, domains, days)
         if stays is None:
             continue

@@ -24,8 +24,8 @@ from deid_assets.assessments.sensitive_attributes import (
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.disclosure import attribute_disclosure as attributes
 from deid_assets.methods.disclosure.leak_limits import SINGLED_OUT
-from deid_assets.methods.population.released_population import YEARS
 from deid_assets.policy.models import Policy
+from deid_assets.reference.known_columns import YEARS
 from deid_assets.store.tables import Table, write_table
 
 NAME = "attribute_disclosure"

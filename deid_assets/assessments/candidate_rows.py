@@ -14,9 +14,9 @@ from deid_assets.methods.candidate.provider_suppression import (
     providers_needed,
     suppress_identifiers,
 )
-from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
+from deid_assets.reference.known_columns import BESIDE_DAYS, IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.store.tables import Table
 
 Levels = Mapping[str, int]
@@ -47,9 +47,9 @@ def members_query(policy: Policy, levels: Levels, profiles: Table, suppressed: T
 def days_query(policy: Policy, levels: Levels, profiles: Table, suppressed: Table, crosswalk: Table, domains: Table) -> str:
     """SELECT the days-in-hospital table of the release from the restricted store."""
     years = {year: column for year, column in YEARS.items() if policy.publishes(column)}
-    truncated = policy.publishes("claims_truncated")
-    own = {column: levels[column] for column in [*years.values(), *(["claims_truncated"] if truncated else [])]}
-    return released_tables.release_days_in_hospital(profiles, suppressed, crosswalk, domains, own, years, truncated)
+    beside = {column: name for column, name in BESIDE_DAYS.items() if policy.publishes(column)}
+    own = {column: levels[column] for column in (*years.values(), *beside)}
+    return released_tables.release_days_in_hospital(profiles, suppressed, crosswalk, domains, own, years, beside)
 
 
 def identified_claims(policy: Policy, truncated: Table, grouped: Table) -> str:

@@ -16,8 +16,8 @@ from deid_assets.assessments.planting import plant, planted_store
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.inference.boosting import CODES_AT_MOST
 from deid_assets.methods.inference.rows import CLAIM, MEMBER, Channel
-from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.policy.models import Policy
+from deid_assets.reference.known_columns import BESIDE_DAYS, CLAIMS, IN_DAYS_IN_HOSPITAL, MEMBERS, WITHHELD, YEARS
 from deid_assets.store.tables import Table
 
 COMMON, OWN = 120, 40
@@ -118,10 +118,15 @@ def _planted(file: Path, policy: Policy, like: Mapping[str, Table], people: Sequ
             {"kind": "member", "original_id": f"canary {number}", "pseudonym": _FIRST + number} for number in range(len(people))
         ],
         "member_profiles": [
-            {"member_id": f"canary {number}", "age": code, "claims_truncated": code} for number, code in enumerate(codes)
+            {"member_id": f"canary {number}", **{name: code for name in WITHHELD if name in MEMBERS}}
+            for number, code in enumerate(codes)
         ],
         "eligible_claims": [
-            {CLAIM: f"claim {number}", "diagnosis_1": f"{410 + code}0", "length_of_stay": 1 + code}
+            {
+                CLAIM: f"claim {number}",
+                "diagnosis_1": f"{410 + code}0",
+                **{name: 1 + code for name in WITHHELD if name in CLAIMS},
+            }
             | {column: f"{column} {code}" for column, _ in IDENTIFIERS.values()}
             for number, code in enumerate(codes)
         ],
@@ -131,7 +136,7 @@ def _planted(file: Path, policy: Policy, like: Mapping[str, Table], people: Sequ
         ],
         "release_days_in_hospital": [
             {"Year": year, MEMBER: _FIRST + number, "DaysInHospital": shown(field, column)}
-            | ({"ClaimsTruncated": shown(field, "claims_truncated")} if "claims_truncated" in columns else {})
+            | {name: shown(field, beside) for beside, name in BESIDE_DAYS.items() if beside in columns}
             for year, column in YEARS.items()
             if column in columns
             for number, field in enumerate(people)

@@ -13,7 +13,7 @@ from deid_assets.errors import StoreError
 from deid_assets.methods.inference import rows as inference_rows
 from deid_assets.methods.inference.rows import CLAIM, MEMBER, Channel
 from deid_assets.policy.models import Policy
-from deid_assets.reference.known_columns import GROUPED
+from deid_assets.reference.known_columns import CLAIMS, GROUPED, WITHHELD
 from deid_assets.store.tables import Table, quoted, write_table
 
 LINKED = "linked_claims"
@@ -35,9 +35,7 @@ MEANINGS = {
     "provider": "blanked provider",
     "vendor": "blanked vendor",
     "pcp": "blanked primary care provider",
-    "length_of_stay": "exact length of stay",
-    "age": "exact age",
-    "claims_truncated": "whether claims were cut",
+    **WITHHELD,
 }
 """What each channel withholds, in words."""
 
@@ -82,9 +80,10 @@ def channels_of(policy: Policy) -> tuple[Channel, ...]:
         elif column in IDENTIFIERS:
             own, released = IDENTIFIERS[column]
             found.append(Channel(column, f'CASE WHEN l."{released}" IS NULL THEN o.{own} END'))
-        elif column == "length_of_stay":
-            stay = "CASE WHEN o.length_of_stay = 0 THEN 1 ELSE o.length_of_stay END"
-            found.append(Channel(column, stay, _released(policy, column, "l")))
+        elif column in CLAIMS:
+            least, own = CLAIMS[column].prepared_from or 0, f"o.{quoted(column)}"
+            prepared = f"CASE WHEN {own} < {least} THEN {least} ELSE {own} END"
+            found.append(Channel(column, prepared, _released(policy, column, "l")))
         else:
             group = f"p.{column}" if policy.publishes(column) else None
             found.append(Channel(column, f"m.{column}", group, of_members=True))

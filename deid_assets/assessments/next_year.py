@@ -17,18 +17,16 @@ from deid_assets.methods.utility.prediction import (
     rmsle,
 )
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections.longitudinal import DAYS
+from deid_assets.reference.known_columns import CLAIMS, NUMBERS_OF_CLAIMS, YEARS
 from deid_assets.store.tables import Table, quoted, write_table
 
 _PREPARED = ClaimColumns(
-    ("specialty", "place", "procedure_group", "condition_group", "charlson", "length_of_stay", "days_since_first_claim"),
-    ("length_of_stay", "days_since_first_claim", "pay_delay"),
+    (*(name for name, known in CLAIMS.items() if known.codes), "charlson", *NUMBERS_OF_CLAIMS),
+    (*NUMBERS_OF_CLAIMS, "pay_delay"),
     ("provider_id", "vendor_id", "pcp_id"),
 )
 """What the prepared claims say, whatever of it the policy publishes."""
-_NUMBERED = [
-    number for number, column in enumerate(_PREPARED.values, start=1) if column in ("length_of_stay", "days_since_first_claim")
-]
+_NUMBERED = [number for number, column in enumerate(_PREPARED.values, start=1) if column in NUMBERS_OF_CLAIMS]
 """The features that count single values of numbers, see `year_features`: their classes and means tell nearly the same."""
 _PASSED_ON = ("Year", "PayDelay")
 _AGE_CLASS = 10
@@ -243,7 +241,7 @@ def _rows(tables: Mapping[str, Table], people: Table, compared: Compared) -> dic
     """member, year, days (top-coded), age, sex (a number), label (a number): a row for each year with known next days."""
     profiles, released = tables["member_profiles"], compared.members_after
     parts = []
-    for column in DAYS:
+    for column in YEARS.values():
         label = f"coalesce(a.{quoted(column)}, '')" if column in compared.member_columns else "''"
         parts.append(
             f"SELECT p.number AS member, {int(column[-1]) - 1} AS year, f.{quoted(column)} AS days, f.age,"

@@ -13,7 +13,7 @@ from deid_assets.methods.long_tail.number_of_claims import bin_columns, truncate
 from deid_assets.methods.long_tail.truncation import claims_of_units
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections.longitudinal import DAYS
+from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
 from deid_assets.store.tables import Table, quoted, write_table
 
 NUMBERED = "number_of_claims_high_risk_share"
@@ -24,12 +24,12 @@ def reference_classes(policy: Policy, members: Table) -> tuple[list[str], np.nda
 
     Whether claims were cut is not part of the class, because it is not yet known.
     """
-    days = top_code(members, list(DAYS), policy.top_coding.percentile)
-    columns = [column for column in member_columns(policy) if column != "claims_truncated"]
+    days = top_code(members, list(YEARS.values()), policy.top_coding.percentile)
+    columns = [column for column in member_columns(policy) if column not in BESIDE_DAYS]
     # A missing value stays missing: least() of it and a number would be the number.
     selects = ", ".join(
         f"CASE WHEN {quoted(column)} > {int(days.code)} THEN {int(days.code)} ELSE {quoted(column)} END AS {quoted(column)}"
-        if days and column in DAYS
+        if days and column in YEARS.values()
         else quoted(column)
         for column in columns
     )

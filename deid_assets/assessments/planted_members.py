@@ -7,8 +7,8 @@ from pathlib import Path
 
 from deid_assets.assessments.planting import PLAIN, Group, plant
 from deid_assets.assessments.released_rows import released_date_columns
-from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.policy.models import Policy
+from deid_assets.reference.known_columns import BESIDE_DAYS, IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.store.tables import Table
 
 PSEUDONYM = 5_000_000
@@ -143,14 +143,15 @@ def _release_days(policy: Policy, levels: Mapping[str, int], members: Sequence[P
     for number, member in enumerate(members):
         if not member.released:
             continue
-        truncated = {}
-        if "claims_truncated" in columns:
-            value = _value(member.shown, "claims_truncated")
-            truncated = {"ClaimsTruncated": label(value, levels["claims_truncated"])}
+        beside = {
+            shown: label(_value(member.shown, column), levels[column])
+            for column, shown in BESIDE_DAYS.items()
+            if column in columns
+        }
         for year, column in YEARS.items():
             if column in columns:
                 days = label(_value(member.shown, column), levels[column])
-                rows.append({"Year": year, "MemberID": PSEUDONYM + number, "DaysInHospital": days} | truncated)
+                rows.append({"Year": year, "MemberID": PSEUDONYM + number, "DaysInHospital": days} | beside)
     return rows
 
 

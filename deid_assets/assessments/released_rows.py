@@ -7,8 +7,9 @@ import numpy as np
 from deid_assets.assessments.kernel_input import member_columns
 from deid_assets.methods.candidate.released_tables import generalized_members
 from deid_assets.methods.disclosure.demographic_classes import demographic_class_sizes
-from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, released_profiles
+from deid_assets.methods.population.released_population import released_profiles
 from deid_assets.policy.models import Policy
+from deid_assets.reference.known_columns import IN_DAYS_IN_HOSPITAL
 from deid_assets.store.tables import Table, write_table, write_view
 
 

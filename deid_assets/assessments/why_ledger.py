@@ -12,8 +12,7 @@ from deid_assets.methods.preparation.top_coding import TopCode, top_code
 from deid_assets.methods.utility import ledger
 from deid_assets.methods.utility.ledger import CLAIM_STEPS, MEMBER_STEPS, Classes, Followed, Form, LedgerTables
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections.longitudinal import DAYS
-from deid_assets.reference.known_columns import CLAIMS
+from deid_assets.reference.known_columns import CLAIMS, YEARS
 from deid_assets.store.tables import Query, Table, quoted, write_table
 
 INPUTS = {
@@ -91,15 +90,15 @@ def member_columns_followed(policy: Policy, levels: Mapping[str, int], made: Led
             "members", "member_id", (Form("pseudonyms", "member_id", renames=True),), "MemberID", unique=True
         )
     ]  # fmt: skip
-    days = top_code(made.members, list(DAYS), policy.top_coding.percentile)
+    days = top_code(made.members, list(YEARS.values()), policy.top_coding.percentile)
     for column in made.members.columns():
         if column == "member_id":
             continue
         if not policy.publishes(column):
             found.append(Followed("members", column))
             continue
-        forms = (_top_coded(days, f"h_{column}"),) if column in DAYS else (Form("generalization", f"h_{column}"),)
-        found.append(_generalized("members", column, column, policy, levels, forms if column in DAYS else ()))
+        forms = (_top_coded(days, f"h_{column}"),) if column in YEARS.values() else (Form("generalization", f"h_{column}"),)
+        found.append(_generalized("members", column, column, policy, levels, forms if column in YEARS.values() else ()))
     return found
 
 
@@ -243,7 +242,7 @@ def released_contents(policy: Policy, released: Mapping[str, Table]) -> Iterator
     yield from _contents("members", members, ())
     yield from _contents("claims", claims, ("SupLOS",))
     for qi in policy.quasi_identifiers.members:
-        if qi.column in DAYS:
+        if qi.column in YEARS.values():
             year = "Y" + qi.column[-1]
             found = days.query(
                 'SELECT count("DaysInHospital") AS n, coalesce(entropy("DaysInHospital")'

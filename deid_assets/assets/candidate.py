@@ -7,8 +7,8 @@ from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.released_rows import released_date_columns
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.methods.candidate.provider_suppression import blanked_shares
-from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.policy.models import Policy
+from deid_assets.reference.known_columns import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.resources import Policies
 from deid_assets.store.tables import Table
 

@@ -39,7 +39,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS
 from deid_assets.reference.charlson import charlson_bands_query, charlson_conditions
 from deid_assets.reference.code_book import code_book as code_book_of
-from deid_assets.reference.known_columns import CODE_COLUMNS, DIAGNOSES, GROUPED
+from deid_assets.reference.known_columns import BESIDE_DAYS, CODE_COLUMNS, DIAGNOSES, GROUPED, YEARS
 from deid_assets.release.derived_keys import pseudonym_key, sample_key
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store.tables import Query, Table, write_table
@@ -294,7 +294,7 @@ def truncated_claims(
 
 @stage_asset(
     policy_sections=["top_coding", "long_tail", "number_of_claims", "columns"],
-    derived_columns={"claims_truncated": ["truncated_claims.claim_id"]},
+    derived_columns={column: ["truncated_claims.claim_id"] for column in BESIDE_DAYS},
 )
 def member_profiles(
     context: dg.AssetExecutionContext,
@@ -305,9 +305,8 @@ def member_profiles(
     policies: Policies,
 ) -> Query:
     """Member-level quasi-identifiers of the whole delivered population, with top-coded days in hospital."""
-    years = ["days_in_hospital_y2", "days_in_hospital_y3"]
     policy = policies.of(context, Policy)
-    days = top_code(members, years, policy.top_coding.percentile)
+    days = top_code(members, list(YEARS.values()), policy.top_coding.percentile)
     truncated = claims_truncated_query(members, grouped_claims, truncated_claims)
     sample = members_left(policy.long_tail, policy.number_of_claims, released_sample, truncated_claims)
     code = days.code if days else None

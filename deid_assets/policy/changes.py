@@ -9,7 +9,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.methods.lattice.diagnosis import Change
 from deid_assets.policy.loading import with_sections
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections.longitudinal import DAYS
+from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
 
 
 def changed_sections(policy: Policy, change: Change) -> str | None:
@@ -50,9 +50,7 @@ def changed_sections(policy: Policy, change: Change) -> str | None:
 
 def leaving_together(policy: Policy) -> dict[str, tuple[str, ...]]:
     """The other columns that a policy cannot have once a quasi-identifier is left out, by that column."""
-    found: dict[str, tuple[str, ...]] = {}
-    if policy.publishes("claims_truncated"):
-        found |= dict.fromkeys(DAYS, ("claims_truncated",))
+    found = dict.fromkeys(YEARS.values(), tuple(column for column in BESIDE_DAYS if policy.publishes(column)))
     if policy.dates is not None:
         judged = policy.dates.columns
         found |= {column: tuple(other for other in judged if other != column) for column in judged}

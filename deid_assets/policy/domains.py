@@ -9,6 +9,7 @@ from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.models import Policy
+from deid_assets.reference.known_columns import YEARS
 from deid_assets.store.tables import Table
 
 
@@ -22,7 +23,7 @@ def value_domains_of(policy: Policy, members: Table, profiles: Table, claims: Ta
     profiles, claims
         Member-level and claim-level quasi-identifiers.
     """
-    days = top_code(members, ["days_in_hospital_y2", "days_in_hospital_y3"], policy.top_coding.percentile)
+    days = top_code(members, list(YEARS.values()), policy.top_coding.percentile)
     of_members = policy.member_columns
     return pd.concat(
         [
@@ -32,7 +33,7 @@ def value_domains_of(policy: Policy, members: Table, profiles: Table, claims: Ta
                 qi.column,
                 distinct_values(profiles if qi.column in of_members else claims, qi.column),
                 qi.column in of_members,
-                days.code if days and qi.column.startswith("days_in_hospital") else None,
+                days.code if days and qi.column in YEARS.values() else None,
             )
             for qi in policy.quasi_identifiers.all
         ],

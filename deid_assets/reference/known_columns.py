@@ -32,6 +32,14 @@ class KnownColumn:
         Of whole numbers.
     prepared_from
         Smallest whole number after preparation, if not that of `limits`: a stay that ends on its first day is one of a day.
+    until
+        What happens so many days after the service, in a word; None: nothing that the columns of dates know.
+    released_year
+        The year whose days in hospital it contains, as it is released; None: it contains no such days.
+    beside_days
+        Its name in the released table of days in hospital, where it is beside the days of each year; None: it is not there.
+    withheld
+        What a release that shows classes of it withholds, in words, and somebody may predict; None: nothing.
     codes
         The kind of the delivered codes that it contains the groups of; None: it contains no groups.
     """
@@ -43,6 +51,10 @@ class KnownColumn:
     values: tuple[str, ...] | None = None
     unit: str = ""
     prepared_from: int | None = None
+    until: str | None = None
+    released_year: str | None = None
+    beside_days: str | None = None
+    withheld: str | None = None
     codes: CodeKind | None = None
 
 
@@ -57,21 +69,24 @@ MEMBERS: Mapping[str, KnownColumn] = MappingProxyType(
             ("birth_date",),
             (0, 120),
             unit="completed years",
+            withheld="exact age",
         ),
         "sex": KnownColumn("F or M", "sex", values=("F", "M")),
         "days_in_hospital_y2": KnownColumn(
             "days in hospital in year 2; blank where the member was not enrolled",
             "days_in_hospital_y2",
             limits=_YEAR,
+            released_year="Y2",
             unit="days",
         ),
         "days_in_hospital_y3": KnownColumn(
             "days in hospital in year 3; blank where the member was not enrolled",
             "days_in_hospital_y3",
             limits=_YEAR,
+            released_year="Y3",
             unit="days",
         ),
-        "claims_truncated": KnownColumn("claims truncated"),
+        "claims_truncated": KnownColumn("claims truncated", beside_days="ClaimsTruncated", withheld="whether claims were cut"),
     }
 )
 CLAIMS: Mapping[str, KnownColumn] = MappingProxyType(
@@ -86,6 +101,8 @@ CLAIMS: Mapping[str, KnownColumn] = MappingProxyType(
             (0, None),
             unit="days",
             prepared_from=1,
+            until="discharge",
+            withheld="exact length of stay",
         ),
         "days_since_first_claim": KnownColumn(
             "days since the member's first claim of the same year",
@@ -99,6 +116,29 @@ CLAIMS: Mapping[str, KnownColumn] = MappingProxyType(
         ),
     }
 )
+YEARS: Mapping[str, str] = MappingProxyType(
+    {column.released_year: name for name, column in MEMBERS.items() if column.released_year}
+)
+"""The members' days in hospital, by released year."""
+
+BESIDE_DAYS: Mapping[str, str] = MappingProxyType(
+    {name: column.beside_days for name, column in MEMBERS.items() if column.beside_days}
+)
+"""Columns of members that are released beside the days in hospital, and their names there."""
+
+IN_DAYS_IN_HOSPITAL = (*YEARS.values(), *BESIDE_DAYS)
+"""Columns of members in the released table of days in hospital instead of that of members."""
+
+STAYS = tuple(name for name, column in CLAIMS.items() if column.until)
+NUMBERS_OF_CLAIMS = tuple(name for name, column in CLAIMS.items() if column.limits)
+DAYS_OF_SERVICE = tuple(name for name, column in CLAIMS.items() if column.ingredients == ("service_date",))
+"""Columns of claims that follow from the dates of service alone."""
+
+WITHHELD: Mapping[str, str] = MappingProxyType(
+    {name: column.withheld for name, column in (*CLAIMS.items(), *MEMBERS.items()) if column.withheld}
+)
+"""What a release withholds of columns of which it shows classes, in words."""
+
 GROUPED: Mapping[CodeKind, str] = MappingProxyType(
     {kind: name for kind in get_args(CodeKind) for name, column in CLAIMS.items() if column.codes == kind}
 )

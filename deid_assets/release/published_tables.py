@@ -1,7 +1,7 @@
 """The tables that a release publishes, by the names of their files."""
 
-from deid_assets.methods.population.released_population import YEARS
 from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.reference.known_columns import YEARS
 from deid_assets.release.counts.published import FILES as COUNTS
 
 MEMBERS, CLAIMS = "Members", "Claims"

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from deid_assets.methods.population.released_population import YEARS
 from deid_assets.policy.models import Policy
+from deid_assets.reference.known_columns import YEARS
 from deid_assets.release.counts.published import FILES as COUNT_FILES
 from deid_assets.release.counts.published import ORDER
 from deid_assets.release.gate.cross_check import SCHEMA

@@ -3,10 +3,10 @@
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, Column, DataFrameSchema
 
-from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.models import Policy
 from deid_assets.reference.charlson import CHARLSON_BANDS
+from deid_assets.reference.known_columns import BESIDE_DAYS, CLAIMS, IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.schemas.contract import Role, column, contract
 from deid_assets.schemas.contract import days as contract_days
 
@@ -22,14 +22,10 @@ def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
         "Year": column(dt.string, Role.QUASI_IDENTIFIER, "year of enrollment", Check.isin(["Y2", "Y3"], error="Y2 or Y3")),
         "MemberID": _member(),
     }
-    if policy.publishes("claims_truncated"):
-        days["ClaimsTruncated"] = column(
-            dt.string,
-            Role.QUASI_IDENTIFIER,
-            "1 if some claims were cut",
-            Check.isin(["0", "1"], error="0 or 1"),
-            nullable=True,
-        )
+    for beside, name in BESIDE_DAYS.items():
+        if policy.publishes(beside):
+            bit = Check.isin(["0", "1"], error="0 or 1")
+            days[name] = column(dt.string, Role.QUASI_IDENTIFIER, "1 if some claims were cut", bit, nullable=True)
     days["DaysInHospital"] = column(
         dt.string,
         Role.QUASI_IDENTIFIER,
@@ -92,10 +88,10 @@ def _dates(policy: Policy) -> dict[str, Column]:
 
 def _connected(policy: Policy) -> dict[str, Column]:
     """The columns of dates that are connected to the date of service."""
-    ends = {"length_of_stay": "discharge", "pay_delay": "payment"}
     found = {}
     for one in policy.connected_dates:
-        text = f"{ends[one.offset]}: the date of service and a random distance within the released one"
+        end = CLAIMS[one.offset].until if one.offset in CLAIMS else "payment"
+        text = f"{end}: the date of service and a random distance within the released one"
         days = contract_days(Role.QUASI_IDENTIFIER, f"days from the member's first service to the {text}")
         found[one.release_as] = (
             column(dt.date, Role.QUASI_IDENTIFIER, f"date of {text}", nullable=True)
@@ -151,7 +147,7 @@ def _allowed_days(policy: Policy) -> list[Check]:
     The class that top-coding opens upwards is written '8+' instead of '8-14', and '15' instead of '15+' if all labels
     are numbers.
     """
-    columns = [column for column in IN_DAYS_IN_HOSPITAL[:2] if policy.publishes(column)]
+    columns = [column for column in YEARS.values() if policy.publishes(column)]
     labels: set[str] = set()
     for name in columns:
         found = _labels(policy.hierarchy_of(name))

@@ -6,8 +6,8 @@ A row that breaks a rule is quarantined under the name of the first rule that it
 
 from collections.abc import Iterable
 
-from deid_assets.reference.known_columns import DIAGNOSES
-from deid_assets.sources.delivery import CLAIM_INGREDIENTS, CODE_COLUMNS, FURTHER
+from deid_assets.reference.known_columns import DIAGNOSES, KNOWN, NUMBERS_OF_CLAIMS, YEARS
+from deid_assets.sources.delivery import CLAIM_COLUMNS, CLAIM_INGREDIENTS, CODE_COLUMNS, FURTHER
 from deid_assets.sources.derivations import Declared
 from deid_assets.sources.layout import Rule
 from deid_assets.store.tables import quoted
@@ -27,10 +27,21 @@ def declared_rules(declared: Declared, table: str) -> tuple[Rule, ...]:
     return (*unread, *(Rule(*rule) for rule in declared.rules(table)))
 
 
+_DAYS = tuple(column for column in CLAIM_COLUMNS if column in (*NUMBERS_OF_CLAIMS, "pay_delay"))
+
+
+def _outside(column: str) -> Rule:
+    """The rule on a number of days of a claim; limits are those of the known column."""
+    words, (least, most) = column.replace("_", " "), (KNOWN[column].limits if column in KNOWN else None) or (0, None)
+    if most is None:
+        return Rule(f"negative {words}", column, f"{column} < 0")
+    return Rule(f"{words} outside {least} to {most}", column, f"{column} NOT BETWEEN {least} AND {most}")
+
+
 MEMBER_RULES = (
     Rule("null member id", "member_id", "member_id IS NULL"),
     *(Rule(UNPARSEABLE, column, f"{column}_unread") for column in ("birth_date", "death_date")),
-    *(Rule(WRONG_TYPE, column, f"{column}_unread") for column in ("age", "days_in_hospital_y2", "days_in_hospital_y3")),
+    *(Rule(WRONG_TYPE, column, f"{column}_unread") for column in ("age", *YEARS.values())),
     Rule("sex not F, M or blank", "sex", "sex NOT IN ('F', 'M')"),
     Rule("age outside 0 to 120", "age", "age NOT BETWEEN 0 AND 120"),
     # A member born within the years of the delivery has age 0. Birth after them, or 121 years before, gives no valid
@@ -41,10 +52,7 @@ MEMBER_RULES = (
         "birth_date >= getvariable('years_end') OR birth_date <= getvariable('year_1_start') - INTERVAL 121 YEAR",
     ),
     Rule("death before birth", "death_date", "death_date < birth_date"),
-    *(
-        Rule("days in hospital outside 0 to 366", column, f"{column} NOT BETWEEN 0 AND 366")
-        for column in ("days_in_hospital_y2", "days_in_hospital_y3")
-    ),
+    *(Rule("days in hospital outside 0 to 366", column, f"{column} NOT BETWEEN 0 AND 366") for column in YEARS.values()),
 )
 
 
@@ -68,20 +76,11 @@ def claim_rules(first: Iterable[Rule], year_column: str, last_year: int, unknown
         Rule("null claim id", "claim_id", "claim_id IS NULL"),
         Rule("null member id", "member_id", "member_id IS NULL"),
         *(Rule(UNPARSEABLE, column, f"{column}_unread") for column in ("service_date", *CLAIM_INGREDIENTS)),
-        *(
-            Rule(WRONG_TYPE, column, f"{column}_unread")
-            for column in ("year", "length_of_stay", "pay_delay", "days_since_first_claim")
-        ),
+        *(Rule(WRONG_TYPE, column, f"{column}_unread") for column in ("year", *_DAYS)),
         Rule("no year and no service date", year_column, "year IS NULL"),
         Rule(f"{OUTSIDE} 1 to {last_year}", year_column, f"year NOT BETWEEN 1 AND {last_year}"),
         Rule("discharge before admission", "discharge_date", "discharge_date < admission_date"),
-        Rule("negative length of stay", "length_of_stay", "length_of_stay < 0"),
-        Rule("negative pay delay", "pay_delay", "pay_delay < 0"),
-        Rule(
-            "days since first claim outside 0 to 366",
-            "days_since_first_claim",
-            "days_since_first_claim NOT BETWEEN 0 AND 366",
-        ),
+        *(_outside(column) for column in _DAYS),
         Rule(
             "claim of an unknown member",
             "member_id",

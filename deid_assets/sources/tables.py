@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deid_assets.errors import DeliveryError
+from deid_assets.reference.known_columns import DAYS_OF_SERVICE
 from deid_assets.sources.csv_files import stage_csv
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
@@ -73,7 +74,7 @@ def lay_out_synthetic(staging: Staging, delivery: Delivery, source: SyntheticSou
     """
     # The generator creates no deaths, gives a claim at most four diagnoses, and leaves the days since the first claim
     # to the intake, like a data source.
-    absent = ("death_date", "days_since_first_claim", FURTHER)
+    absent = ("death_date", *DAYS_OF_SERVICE, FURTHER)
     members, claims = (
         TableMap(file=file, columns={name: name for name in columns if name not in absent})
         for file, columns in (("members.parquet", MEMBER_COLUMNS), ("claims.parquet", CLAIM_COLUMNS))

@@ -59,8 +59,8 @@ class SmallRelease:
         tables = (self.profiles, self.suppressed, self.crosswalk, self.domains)
         listed = {column: name for column, name in LISTED.items() if column in member_columns}
         members = released_tables.release_members(*tables, dict.fromkeys(listed, level), listed)
-        with_truncated = "claims_truncated" in member_columns
-        days = released_tables.release_days_in_hospital(*tables, levels, YEARS, with_truncated)
+        beside = {"claims_truncated": "ClaimsTruncated"} if "claims_truncated" in member_columns else {}
+        days = released_tables.release_days_in_hospital(*tables, levels, YEARS, beside)
         claims = released_tables.release_claims(
             f"SELECT * FROM {self.held.sql}",
             *tables,

@@ -12,11 +12,12 @@ event. Missing values count as values: both files show the blank.
 from collections.abc import Sequence
 from itertools import combinations
 
+from deid_assets.reference.known_columns import GROUPED, STAYS
 from deid_assets.store.tables import Table, quoted
 
 MEMBER_LEVEL = ("age", "sex")
 VISITS = "visits"
-VISIT_LEVEL = ("length_of_stay", "condition_group", "procedure_group")
+VISIT_LEVEL = (*STAYS, GROUPED["diagnosis"], GROUPED["procedure"])
 COLUMNS = (*MEMBER_LEVEL, VISITS, *VISIT_LEVEL)
 """Columns that may be matched: those of Table 6 of El Emam et al. 2012."""
 

@@ -70,7 +70,7 @@ def release_days_in_hospital(
     domains: Table,
     levels: Mapping[str, int],
     years: Mapping[str, str],
-    with_claims_truncated: bool,
+    beside: Mapping[str, str],
 ) -> str:
     """SELECT Year, MemberID, ClaimsTruncated, DaysInHospital: one row per member and year of enrolment.
 
@@ -81,14 +81,16 @@ def release_days_in_hospital(
     ----------
     years
         Column of the days in hospital for each released year, such as {'Y2': 'days_in_hospital_y2'}.
+    beside
+        Released name of each quasi-identifier that is released beside them.
     """
-    truncated = 'm."claims_truncated" AS "ClaimsTruncated", ' if with_claims_truncated else ""
+    others = "".join(f"m.{quoted(column)} AS {quoted(name)}, " for column, name in beside.items())
     if not years:
-        blank = 'NULL::VARCHAR AS "ClaimsTruncated", ' if with_claims_truncated else ""
+        blank = "".join(f"NULL::VARCHAR AS {quoted(name)}, " for name in beside.values())
         return f"""SELECT NULL::VARCHAR AS "Year", NULL::BIGINT AS "MemberID", {blank}NULL::VARCHAR AS "DaysInHospital"
             WHERE false"""
     parts = [
-        f"""SELECT '{year}' AS "Year", x.pseudonym AS "MemberID", {truncated}m.{quoted(column)} AS "DaysInHospital"
+        f"""SELECT '{year}' AS "Year", x.pseudonym AS "MemberID", {others}m.{quoted(column)} AS "DaysInHospital"
             FROM generalized AS m JOIN kept USING (member_id)
             JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.original_id = m.member_id
             WHERE m.{quoted(column)} IS NOT NULL"""

@@ -6,9 +6,10 @@ import numpy as np
 
 from deid_assets.methods.population.claim_records import MISSING, ClaimRecords, EvaluationRecords
 from deid_assets.methods.population.released_population import member_codes, own_positions, positions, value_numbers
+from deid_assets.reference.known_columns import DAYS_OF_SERVICE
 from deid_assets.store.tables import Table, quoted
 
-DAY = "days_since_first_claim"
+(DAY,) = DAYS_OF_SERVICE
 
 
 def released_records(

@@ -5,14 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from deid_assets.methods.population.longitudinal_data import Domain, Histories, LongitudinalData, as_codes
+from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
 from deid_assets.store.tables import Table, quoted
-
-YEARS = {"Y2": "days_in_hospital_y2", "Y3": "days_in_hospital_y3"}
-"""Released years of days in hospital, and their source columns."""
-
-IN_DAYS_IN_HOSPITAL = (*YEARS.values(), "claims_truncated")
-
-"""Member-level columns in the days-in-hospital table instead of the members table."""
 
 
 def released_profiles(members: str, days: str, names: Mapping[str, str], columns: Sequence[str]) -> str:
@@ -29,21 +23,15 @@ def released_profiles(members: str, days: str, names: Mapping[str, str], columns
     columns
         The member-level quasi-identifiers, in the order wanted.
     """
-    selects = []
-    for column in columns:
-        if column in names:
-            selects.append(f"m.{quoted(names[column])} AS {quoted(column)}")
-        elif column == "claims_truncated":
-            selects.append('d."claims_truncated"')
-        else:
-            selects.append(f"d.{quoted(column)}")
+    selects = [
+        f"m.{quoted(names[column])} AS {quoted(column)}" if column in names else f"d.{quoted(column)}" for column in columns
+    ]
     wide = [
         f"""max("DaysInHospital") FILTER ("Year" = '{year}') AS {quoted(column)}"""
         for year, column in YEARS.items()
         if column in columns
     ]
-    if "claims_truncated" in columns:
-        wide.append('max("ClaimsTruncated") AS "claims_truncated"')
+    wide += [f"max({quoted(shown)}) AS {quoted(column)}" for column, shown in BESIDE_DAYS.items() if column in columns]
     joined = f'LEFT JOIN (SELECT "MemberID", {", ".join(wide)} FROM {days} GROUP BY ALL) AS d USING ("MemberID")'
     return f'SELECT m."MemberID", {", ".join(selects)} FROM {members} AS m {joined if wide else ""}'
 

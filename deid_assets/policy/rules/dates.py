@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from deid_assets.policy.hierarchies.specs import FixedSpec
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import DATE_COLUMNS, OTHER_RELEASE_COLUMNS
+from deid_assets.reference.known_columns import NUMBERS_OF_CLAIMS, STAYS
 from deid_assets.sources.delivery import CLAIM_INGREDIENTS, TablesSource
 
 NARROWEST_IN_ORDER = 7
@@ -69,7 +70,7 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
             ),
         )
     if dates.derived == "drop":
-        for column in ("length_of_stay", "days_since_first_claim"):
+        for column in NUMBERS_OF_CLAIMS:
             if column in listed:
                 yield (
                     (*claims, listed[column], "column"),
@@ -90,7 +91,7 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
         if offset in offsets[:number]:
             yield ("dates", "connected", number, "offset"), f"another connected date has {offset}: both would be the same date"
     for number, one in enumerate(dates.connected):
-        if dates.derived == "drop" or (one.offset == "length_of_stay" and one.offset not in listed):
+        if dates.derived == "drop" or (one.offset in STAYS and one.offset not in listed):
             yield (
                 ("dates", "connected", number, "offset"),
                 f"{one.offset} is not released, so that a date connected by it would tell more than what is judged; use "
@@ -101,7 +102,7 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
         yield ("source", "claims", "columns"), "service_date is not delivered, so no dates can be released"
 
 
-_TRUE_DAYS = ("service_date", *CLAIM_INGREDIENTS, "length_of_stay", "pay_delay", "days_since_first_claim")
+_TRUE_DAYS = ("service_date", *CLAIM_INGREDIENTS, "pay_delay", *NUMBERS_OF_CLAIMS)
 """What a delivery says of a claim that redrawn dates replace."""
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+from deid_assets.methods.attacks.inpatient_classes import MEMBER_LEVEL, VISIT_LEVEL
 from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.validation import Problem
-from deid_assets.policy.sections.population import CODED_COLUMNS, DATES, PERSON_COLUMNS, VISIT_COLUMNS
+from deid_assets.policy.sections.population import CODED_COLUMNS, DATES
 from deid_assets.reference.known_columns import KNOWN
 
 
@@ -52,7 +53,7 @@ def _complete(policy: Policy, section: str) -> Iterator[Problem]:
     table = attack.table
     if table is None:
         return
-    matched = PERSON_COLUMNS if section == "voter_list_attack" else (*PERSON_COLUMNS, *VISIT_COLUMNS)
+    matched = MEMBER_LEVEL if section == "voter_list_attack" else (*MEMBER_LEVEL, *VISIT_LEVEL)
     released_as = policy.dates.release_as if section == "inpatient_attack" and policy.dates is not None else None
     dates = () if released_as is None else (DATES,)
     for number, column in enumerate(table.lacks):
@@ -95,7 +96,7 @@ def _measurable(policy: Policy, section: str) -> Iterator[Problem]:
             "the release does not show which claims are inpatient visits: place is not a quasi-identifier of this policy, so "
             "this attack cannot be measured; publish place, or remove at_most",
         )
-    if section == "voter_list_attack" and not any(policy.publishes(column) for column in PERSON_COLUMNS):
+    if section == "voter_list_attack" and not any(policy.publishes(column) for column in MEMBER_LEVEL):
         yield Problem(
             (section, "at_most"),
             "neither age nor sex is published, so there is nothing to match; remove at_most",

@@ -26,7 +26,6 @@ from deid_assets.policy.sections.counts import count_noise_problems, count_table
 from deid_assets.policy.sections.longitudinal import (
     CLAIM_COLUMNS,
     DATE_COLUMNS,
-    DAYS,
     MEMBER_COLUMNS,
     OTHER_RELEASE_COLUMNS,
     AnyQuasiIdentifier,
@@ -34,6 +33,7 @@ from deid_assets.policy.sections.longitudinal import (
     Statistic,
 )
 from deid_assets.policy.sections.number_of_claims import number_of_claims_problems
+from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
 from deid_assets.sources.delivery import TablesSource
 
 LATTICE_COLUMNS = (
@@ -441,13 +441,14 @@ def _release_columns(policy: Policy) -> Iterator[Problem]:
 
 def _claims_truncated_has_a_place(policy: Policy) -> Iterator[Problem]:
     """ClaimsTruncated is released with the days in hospital: without both years, only some members would have it."""
-    missing = [year for year in DAYS if not policy.publishes(year)]
-    if policy.publishes("claims_truncated") and missing:
-        yield Problem(
-            ("quasi_identifiers", "members"),
-            "claims_truncated is released in the files of days in hospital, so it needs both years; not listed: "
-            f"{', '.join(missing)}",
-        )
+    missing = [year for year in YEARS.values() if not policy.publishes(year)]
+    for column in BESIDE_DAYS:
+        if policy.publishes(column) and missing:
+            yield Problem(
+                ("quasi_identifiers", "members"),
+                f"{column} is released in the files of days in hospital, so it needs both years; not listed: "
+                f"{', '.join(missing)}",
+            )
 
 
 def _lattice(policy: Policy) -> Iterator[Problem]:
@@ -689,11 +690,11 @@ def _utility(policy: Policy) -> Iterator[Problem]:
             ("utility", "score_loss_at_most"),
             "nothing is predicted, so there is no score to limit: name a model, or set the limit to null",
         )
-    if not (policy.publishes("days_in_hospital_y2") or policy.publishes("days_in_hospital_y3")):
+    if not any(policy.publishes(days) for days in YEARS.values()):
         yield Problem(
             ("utility", "score_loss_at_most"),
             "the policy publishes no days in hospital, so nobody can learn to predict them from the release; publish "
-            "days_in_hospital_y2 or days_in_hospital_y3, or set the limit to null",
+            f"{' or '.join(YEARS.values())}, or set the limit to null",
         )
 
 

@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Probability, Section
+from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, OneOf, Probability, Section
+from deid_assets.reference.known_columns import STAYS
 
 Width = Annotated[int, Field(ge=2, le=366)]
 
@@ -21,7 +22,7 @@ class NarrowerBins(Section):
 class ConnectedDate(Section):
     """A second date of a claim, which keeps its released distance to the date of service."""
 
-    offset: Literal["length_of_stay", "pay_delay"] = Field(
+    offset: Annotated[str, OneOf((*STAYS, "pay_delay"))] = Field(
         description="its distance to the date of service, as far as the release shows it: the length of stay gives the "
         "discharge, the payment delay the payment"
     )

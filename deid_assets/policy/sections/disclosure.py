@@ -4,7 +4,7 @@ All of it is measured and reported for every release. None of the sources gives 
 a policy sets one; null means report only.
 """
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -12,28 +12,20 @@ from deid_assets.policy.sections.longitudinal import (
     SMALLEST,
     ColumnName,
     Confidence,
+    OneOf,
     Probability,
     Section,
     Share,
     Statistic,
     Trials,
 )
+from deid_assets.reference.known_columns import GROUPED, WITHHELD, YEARS
 
-SensitiveColumn = Literal[
-    "condition_group",
-    "charlson",
-    "days_in_hospital_y2",
-    "days_in_hospital_y3",
-    "procedure_group",
-    "specialty",
-    "place",
-]
-SENSITIVE_COLUMNS: tuple[str, ...] = get_args(SensitiveColumn)
+SENSITIVE_BY_DEFAULT = (GROUPED["diagnosis"], "charlson", *YEARS.values())
+SensitiveColumn = Annotated[str, OneOf(tuple(dict.fromkeys((*SENSITIVE_BY_DEFAULT, *GROUPED.values()))))]
 """Columns of a longitudinal release that may be named as sensitive."""
 
-SENSITIVE_BY_DEFAULT = SENSITIVE_COLUMNS[:4]
-
-InferredColumn = Literal["diagnosis", "provider", "vendor", "pcp", "length_of_stay", "age", "claims_truncated"]
+InferredColumn = Annotated[str, OneOf(("diagnosis", "provider", "vendor", "pcp", *WITHHELD))]
 """What a release withholds, wholly or in part, and what may be predicted from the rest of it."""
 
 InferenceModel = Literal["naive_bayes", "gradient_boosting"]

@@ -5,10 +5,21 @@ limits are refused while a file is read; `validation.py` checks what involves se
 """
 
 import re
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    PrivateAttr,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import core_schema
 
 from deid_assets.methods.preparation.eligibility import OptedOut
 from deid_assets.policy.files import read_member_ids
@@ -18,9 +29,6 @@ from deid_assets.reference.known_columns import UNREADABLE
 
 MEMBER_COLUMNS, CLAIM_COLUMNS = tuple(known_columns.MEMBERS), tuple(known_columns.CLAIMS)
 """Columns that an adversary may know: of a member, and of each claim (methods#hierarchies)."""
-
-DAYS = ("days_in_hospital_y2", "days_in_hospital_y3")
-"""Days in hospital, by year."""
 
 DATE_COLUMNS = tuple(known_columns.DATES)
 """What an adversary may know about the dates of claims if a policy releases dates."""
@@ -40,6 +48,16 @@ class Section(BaseModel):
     """Frozen and strict: an unknown key is an error, a number is not text, and text is not a number."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True, allow_inf_nan=False)
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Allows these texts only, like `Literal`, where what they are follows from the columns that the product knows."""
+
+    texts: tuple[str, ...]
+
+    def __get_pydantic_core_schema__(self, source: type[str], handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.literal_schema(list(self.texts))
 
 
 _INVISIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -5,21 +5,20 @@ cut. No register that contains all members of the delivery has smaller classes, 
 """
 
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated
 
 from pydantic import Field, PrivateAttr, StringConstraints, ValidationInfo, model_validator
 
+from deid_assets.methods.attacks.inpatient_classes import MEMBER_LEVEL, VISIT_LEVEL
 from deid_assets.policy.files import Folder
-from deid_assets.policy.sections.longitudinal import People, Probability, Said, Section
+from deid_assets.policy.sections.longitudinal import OneOf, People, Probability, Said, Section
+from deid_assets.reference.known_columns import CLAIMS
 
-PersonColumn = Literal["age", "sex"]
-VisitColumn = Literal["length_of_stay", "condition_group", "procedure_group"]
-
-PERSON_COLUMNS: tuple[str, ...] = get_args(PersonColumn)
-VISIT_COLUMNS: tuple[str, ...] = get_args(VisitColumn)
+PersonColumn = Annotated[str, OneOf(MEMBER_LEVEL)]
+VisitorColumn = Annotated[str, OneOf((*MEMBER_LEVEL, *VISIT_LEVEL))]
 DATES = "service_date"
 """Columns that attack 3 does not match even if a policy releases them; it assumes that a table lacks them."""
-CODED_COLUMNS = ("condition_group", "procedure_group")
+CODED_COLUMNS = tuple(column for column in VISIT_LEVEL if CLAIMS[column].codes)
 
 
 class TableColumn(Section):
@@ -101,10 +100,7 @@ class PopulationTable(Section):
 class DischargeTable(PopulationTable):
     """A table of inpatient visits: one row per discharge if it identifies persons, else one person per row."""
 
-    # The keys of a dict are invariant; nobody writes to those of a frozen section.
-    columns: dict[Literal[PersonColumn, VisitColumn], TableColumn] = Field(  # type: ignore[assignment]
-        min_length=1, description="column of the delivery to column of the table"
-    )
+    columns: dict[VisitorColumn, TableColumn] = Field(min_length=1, description="column of the delivery to column of the table")
     person: Said | None = Field(None, description="column that identifies persons; null: each row is a person with one visit")
     year: TableColumn | None = Field(
         None, description="column of the visit's year, with values to 1, 2 or 3; null: all visits are in year 1"

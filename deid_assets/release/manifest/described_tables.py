@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.cohort_demographics import Published
-from deid_assets.methods.population.released_population import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.models import Policy
+from deid_assets.reference.known_columns import IN_DAYS_IN_HOSPITAL, YEARS
 from deid_assets.release.gate.judgement import Staged
 from deid_assets.release.manifest.dictionary import MOST_LABELS, DescribedTable
 from deid_assets.schemas.candidate import release_contracts
