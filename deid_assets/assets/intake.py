@@ -9,7 +9,7 @@ from deid_assets.assets.taking_in import data_version_of
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_codes import known_codes
 from deid_assets.resources import Policies, Workplace, sibling
-from deid_assets.sources.intake import KnownCodes, read_delivery
+from deid_assets.sources.intake import read_delivery
 from deid_assets.store import durable
 
 _SECTIONS = ["source", "intake", "columns"]
@@ -42,7 +42,7 @@ def intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Wor
             delivery,
             workplace.as_delivered(policy.source),
             policy.intake.quarantine_at_most,
-            KnownCodes.of(known_codes),
+            known_codes,
             progress=lambda text: context.log.info(text),
             declared=policy.columns.declared,
         )

@@ -7,11 +7,9 @@ stay unchanged. All intermediate data is temporary and lost when the connection 
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
-import numpy as np
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
@@ -56,29 +54,8 @@ _ICD10 = "[A-Z][0-9][0-9AB][.]?[0-9A-Z]{0,4}"
 # Errors in our own SQL, which must not be attributed to the delivery.
 _OURS = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
 
-CodeLookUp = Callable[[Sequence[str]], np.ndarray]
-
-
-@dataclass(frozen=True)
-class KnownCodes:
-    """Identifies known codes, per kind of code.
-
-    Each function takes distinct codes (upper case, without dots) and returns one boolean per code; None: not checked.
-    """
-
-    diagnosis: CodeLookUp | None = None
-    procedure: CodeLookUp | None = None
-    place: CodeLookUp | None = None
-    specialty: CodeLookUp | None = None
-
-    @classmethod
-    def of(cls, known_codes: Callable[[Sequence[str], CodeKind], pd.DataFrame]) -> "KnownCodes":
-        """Wrap `known_codes(codes, kind)`, which returns a frame with the column `known`, for all four kinds."""
-
-        def look_up(kind: CodeKind) -> CodeLookUp:
-            return lambda codes: known_codes(codes, kind)["known"].to_numpy(dtype=bool)
-
-        return cls(**{kind: look_up(kind) for kind in GROUPED})
+KnownCodes = Callable[[Sequence[str], CodeKind], pd.DataFrame]
+"""Says of distinct codes (upper case, without dots) of a kind whether each is known, in the column `known`."""
 
 
 def _laid_out(staging: Staging, delivery: Delivery, source: SourceOptions, declared: Declared) -> Delivered:
@@ -95,7 +72,7 @@ def read_delivery(
     delivery: Delivery,
     source: SourceOptions,
     quarantine_at_most: float,
-    known_codes: KnownCodes,
+    known_codes: KnownCodes | None,
     progress: Callable[[str], None] | None = None,
     declared: Declared = NOTHING,
 ) -> IntakeReport:
@@ -115,7 +92,7 @@ def read_delivery(
     quarantine_at_most
         Maximum share of the rows of either table that may break a rule, in [0, 1].
     known_codes
-        Identifies unknown codes.
+        Identifies unknown codes; None: no code is looked up.
     progress
         Called with a short sentence per step.
     declared
@@ -161,7 +138,7 @@ def read_delivery(
     return report
 
 
-def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, known_codes: KnownCodes) -> IntakeReport:
+def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, known_codes: KnownCodes | None) -> IntakeReport:
     """Judge the rows from the adapter, and write the tables or refuse the delivery."""
     connection = staging.connection
     quarantine = Quarantine(staging, delivered)
@@ -175,7 +152,7 @@ def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, k
         f"CREATE TEMP TABLE kept_members AS SELECT member_id FROM typed_members AS t WHERE {quarantine.kept('members')}"
     )
     staging.progress("looking up codes")
-    unknown = tuple(kind for kind in CODE_COLUMNS if _find_unknown(staging, kind, getattr(known_codes, kind), given))
+    unknown = tuple(kind for kind in GROUPED if _find_unknown(staging, kind, known_codes, given))
     _refuse_icd10(staging, key, given, "diagnosis" in unknown)
     staging.progress("judging claims")
     quarantine.judge("claims", _claim_rules(staging, delivered, unknown))
@@ -210,16 +187,16 @@ def _claim_rules(staging: Staging, delivered: Delivered, unknown: Sequence[str])
     return claim_rules(first, year_column, delivered.last_year, kinds)
 
 
-def _find_unknown(staging: Staging, kind: str, look_up: CodeLookUp | None, given: frozenset[str]) -> bool:
+def _find_unknown(staging: Staging, kind: CodeKind, known_codes: KnownCodes | None, given: frozenset[str]) -> bool:
     """List the delivery's unknown codes of a kind in the table `unknown_<kind>`; return whether there are any."""
     columns = [column for column in CODE_COLUMNS[kind] if column in given]
-    if look_up is None or not columns:
+    if known_codes is None or not columns:
         return False
     every = " UNION ALL ".join(f"SELECT {column} AS code FROM typed_claims" for column in columns)
     codes = staging.connection.execute(
         f"SELECT code FROM ({every}) WHERE code IS NOT NULL GROUP BY code ORDER BY code"
     ).fetchnumpy()["code"]
-    known = np.asarray(look_up([str(code) for code in codes]), dtype=bool) if len(codes) else np.empty(0, dtype=bool)
+    known = known_codes([str(code) for code in codes], kind)["known"].to_numpy(dtype=bool)
     unknown = [str(code) for code in codes[~known]]
     staging.connection.execute(f"CREATE TEMP TABLE unknown_{kind} AS SELECT unnest(?::VARCHAR[]) AS code", [unknown])
     return bool(unknown)

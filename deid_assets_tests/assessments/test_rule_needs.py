@@ -15,7 +15,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.reference.code_book import code_book
 from deid_assets.reference.known_codes import known_codes
 from deid_assets.sources.delivery import Delivery
-from deid_assets.sources.intake import KnownCodes, read_delivery
+from deid_assets.sources.intake import read_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.store.tables import Table, write_table
 from deid_assets_tests.public_data import public_data
@@ -59,7 +59,7 @@ def refused(folder: Path, policy: Policy, store: Path) -> set[str]:
     """Rules that the gate refuses, each with its figure."""
     file = store / "store.duckdb"
     at_most = policy.intake.quarantine_at_most
-    read_delivery(file, Delivery("d", policy.source.kind, (folder,)), policy.source, at_most, KnownCodes.of(known_codes))
+    read_delivery(file, Delivery("d", policy.source.kind, (folder,)), policy.source, at_most, known_codes)
     members, claims, quarantined, codes = (
         Table(file, "intake", name) for name in ("members", "claims", "quarantined_rows", "delivered_codes")
     )

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
-import numpy as np
+import pandas as pd
 
 from deid_assets.sources.delivery import ClaimsMap, Delivery, MembersMap, TablesSource, Years
 from deid_assets.sources.derivations import NOTHING, Declared
-from deid_assets.sources.intake import KnownCodes, read_delivery
+from deid_assets.sources.intake import read_delivery
 from deid_assets.sources.report import IntakeReport
 from deid_assets.store.tables import Table
 
@@ -24,16 +24,16 @@ SOURCE = TablesSource(
 )
 
 
-def _one_of(*known: str):
-    return lambda codes: np.array([code in known for code in codes], dtype=bool)
+SOME_CODES = {
+    "diagnosis": ("4280", "25000", "V5789"),
+    "procedure": ("99213", "J1100"),
+    "place": ("01", "11", "21", "22"),
+    "specialty": ("06", "Hospital"),
+}
 
 
-CODES = KnownCodes(
-    diagnosis=_one_of("4280", "25000", "V5789"),
-    procedure=_one_of("99213", "J1100"),
-    place=_one_of("01", "11", "21", "22"),
-    specialty=_one_of("06", "Hospital"),
-)
+def some_codes(codes, kind):
+    return pd.DataFrame({"known": [code in SOME_CODES[kind] for code in codes]})
 
 
 @dataclass
@@ -72,7 +72,7 @@ def take_in(
     folder: Path,
     source=SOURCE,
     at_most: float = 1.0,
-    codes: KnownCodes = CODES,
+    codes=some_codes,
     store: Path | None = None,
     declared: Declared = NOTHING,
 ):

@@ -5,8 +5,16 @@ import pytest
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.delivery import ClaimsMap, MembersMap, TablesSource, Years
-from deid_assets.sources.intake import KnownCodes
-from deid_assets_tests.sources.deliveries import CODES, Taken, claim, csv_text, member, take_in, write_parquet, write_tables
+from deid_assets_tests.sources.deliveries import (
+    Taken,
+    claim,
+    csv_text,
+    member,
+    some_codes,
+    take_in,
+    write_parquet,
+    write_tables,
+)
 
 MEMBERS = {"member_id": "id", "sex": "sex", "birth_date": "born", "death_date": "died"}
 CLAIMS = {
@@ -29,7 +37,7 @@ def take(
         years=years or Years(first=2008),
         unknown_codes=unknown_codes,
     )
-    return take_in(folder, source, codes=CODES)
+    return take_in(folder, source, codes=some_codes)
 
 
 def person(name: str, **fields: str) -> dict[str, str]:
@@ -90,7 +98,7 @@ def test_a_number_that_is_not_whole_is_shown_by_its_shape(tmp_path):
         folder / "people.parquet", "SELECT * FROM (VALUES (1, 'F', 20.0), (2, 'F', 20.5), (3, 'F', 7.25)) AS t(id, sex, age)"
     )
     source = TablesSource(members=MembersMap(file="people.parquet", columns={"member_id": "id", "sex": "sex", "age": "age"}))
-    taken = take_in(folder, source, codes=KnownCodes())
+    taken = take_in(folder, source, codes=None)
     assert taken.frame("members")["age"].tolist() == [20], "20.0 is a whole number, of whatever type"
     (count,) = taken.report.quarantined
     # The column is DECIMAL(4, 2), which writes 20.5 as 20.50.

@@ -11,7 +11,6 @@ from deid_assets.errors import DeliveryError
 from deid_assets.sources import derivations as made
 from deid_assets.sources.delivery import ClaimsMap, MembersMap, SyntheticSource, TablesSource
 from deid_assets.sources.derivations import Cell, Declared, Derivation
-from deid_assets.sources.intake import KnownCodes
 from deid_assets.sources.synthetic.delivery import CLAIMS_FILE, MEMBERS_FILE, write_delivery
 from deid_assets.store.tables import connect
 from deid_assets_tests import examples
@@ -225,7 +224,7 @@ class TestGenerator:
             {"zip3": made.zip3("members", "zip"), "spent": made.sum_of_claims("paid", 1_000, 100_000)},
             {"paid": made.bins("claims", "paid", (0, 100, 1_000))},
         )
-        found = take_in(tmp_path / "in", SyntheticSource(), 0.0, KnownCodes(), declared=declared)
+        found = take_in(tmp_path / "in", SyntheticSource(), 0.0, None, declared=declared)
         people, claims = found.frame("members"), found.frame("claims")
         assert people["zip3"].dropna().str.fullmatch("9[0-6][0-9]|000").all() and people["zip3"].nunique() > 20
         assert set(claims["paid"]) == {0, 100, 1_000} and people["spent"].max() > 1_000

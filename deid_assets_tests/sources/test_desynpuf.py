@@ -15,9 +15,9 @@ from deid_assets.schemas.contract import violations
 from deid_assets.schemas.intake import CONTRACTS
 from deid_assets.sources.delivery import Delivery, DesynpufSource
 from deid_assets.sources.derivations import Declared, count_of_claims, delivered_text
-from deid_assets.sources.intake import KnownCodes, read_delivery
+from deid_assets.sources.intake import read_delivery
 from deid_assets.store.tables import Table
-from deid_assets_tests.sources.deliveries import CODES, Taken, take_in
+from deid_assets_tests.sources.deliveries import Taken, some_codes, take_in
 
 PUBLIC = Path(__file__).parents[3] / "shared" / "data" / "desynpuf"
 SAMPLES = ("sample-1-partial", "sample-2", "sample-3", "sample-4")
@@ -78,7 +78,7 @@ def write(folder: Path, line_end: str = "\r\n", **files: list[dict[str, str]]) -
 
 
 def take(folder, unknown_codes="blank", at_most=1.0) -> Taken:
-    return take_in(folder, DesynpufSource(unknown_codes=unknown_codes), at_most, CODES)
+    return take_in(folder, DesynpufSource(unknown_codes=unknown_codes), at_most, some_codes)
 
 
 def test_members_come_from_the_summary_of_2008(tmp_path):
@@ -311,7 +311,7 @@ def test_a_policy_may_declare_columns_of_the_beneficiaries(tmp_path):
     )
     state = delivered_text("members", "SP_STATE_CODE", {"05": "California", "36": "New York"})
     declared = Declared({"state": state, "number": count_of_claims()}, {})
-    taken = take_in(folder, DesynpufSource(), 1.0, CODES, declared=declared)
+    taken = take_in(folder, DesynpufSource(), 1.0, some_codes, declared=declared)
     assert taken.frame("members", "member_id")[["member_id", "state", "number"]].values.tolist() == [
         ["A", "California", 2], ["C", "New York", 0]
     ]  # fmt: skip
@@ -322,7 +322,7 @@ def test_a_policy_may_declare_columns_of_the_beneficiaries(tmp_path):
 def _public(folder: Path, *names: str, at_most: float = 0.01) -> Taken:
     delivery = Delivery("public", "desynpuf", tuple(PUBLIC / name for name in names))
     store = folder / "store" / "delivery.duckdb"
-    report = read_delivery(store, delivery, DesynpufSource(), at_most, KnownCodes.of(known_codes))
+    report = read_delivery(store, delivery, DesynpufSource(), at_most, known_codes)
     return Taken(report, store)
 
 
@@ -407,7 +407,7 @@ def test_a_real_file_that_is_cut_is_quarantined_by_its_last_line(tmp_path):
         shutil.copyfile(path, folder / path.name)
     (outpatient,) = folder.glob("*Outpatient*.csv")
     outpatient.write_bytes(outpatient.read_bytes()[:-90])
-    report = take_in(folder, DesynpufSource(), 0.01, KnownCodes.of(known_codes)).report
+    report = take_in(folder, DesynpufSource(), 0.01, known_codes).report
     assert [(c.file, c.rows) for c in report.quarantined if c.rule == "too few fields"] == [(outpatient.name, 1)]
 
 

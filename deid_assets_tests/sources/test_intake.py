@@ -21,10 +21,10 @@ from deid_assets.sources.delivery import (
     TablesSource,
     Years,
 )
-from deid_assets.sources.intake import KnownCodes, read_delivery
+from deid_assets.sources.intake import read_delivery
 from deid_assets.store.tables import Table, connect, write_table
 from deid_assets_tests import examples
-from deid_assets_tests.sources.deliveries import CODES, SOURCE, claim, csv_text, member, take_in, write_tables
+from deid_assets_tests.sources.deliveries import SOURCE, claim, csv_text, member, some_codes, take_in, write_tables
 
 CANARY = "Canary7Quux"
 
@@ -211,7 +211,7 @@ def test_unknown_codes_may_be_blanked_and_are_counted(tmp_path):
 
 def test_codes_are_not_judged_without_a_table(tmp_path):
     folder = write_tables(tmp_path / "in", [member("m1")], [claim("c1", cpt="ABCDE", place="98")])
-    assert take_in(folder, codes=KnownCodes()).report.quarantined == ()
+    assert take_in(folder, codes=None).report.quarantined == ()
 
 
 def test_a_cut_last_line_goes_to_quarantine(tmp_path):
@@ -352,7 +352,7 @@ def test_a_refusal_shows_no_value(tmp_path):
     said = []
     store = tmp_path / "store" / "delivery.duckdb"
     with pytest.raises(DeliveryError) as refused:
-        read_delivery(store, Delivery("test", "tables", (folder,)), SOURCE, 0.1, CODES, said.append)
+        read_delivery(store, Delivery("test", "tables", (folder,)), SOURCE, 0.1, some_codes, said.append)
     assert CANARY not in "".join(traceback.format_exception(refused.value)) + "".join(said)
     report = take_in(folder, store=store).report
     assert CANARY not in repr(report) + "".join(str(report.metadata(name)) for name in ("members", "claims"))
@@ -362,7 +362,7 @@ def test_a_refusal_shows_no_value(tmp_path):
 def test_the_delivery_must_be_of_the_kind_that_the_policy_reads(tmp_path):
     delivery = Delivery("test", "tables", (tmp_path,))
     with pytest.raises(DeliveryError, match="kind tables, but the policy reads the kind synthetic"):
-        read_delivery(tmp_path / "s.duckdb", delivery, SyntheticSource(), 0.0, CODES)
+        read_delivery(tmp_path / "s.duckdb", delivery, SyntheticSource(), 0.0, some_codes)
 
 
 def test_two_intakes_of_one_delivery_are_equal(tmp_path):
@@ -477,7 +477,7 @@ def test_the_rules_agree_with_a_plain_reading_of_them(tmp_path_factory, members,
 def test_a_diagnosis_that_was_a_number_is_not_read_as_another_code(tmp_path, written):
     """042 becomes 42.0 in a table of numbers; without its dot it would be 420, a harmless disease."""
     folder = write_tables(tmp_path / "in", [member("m1")], [claim("c1", diagnosis_1=written), claim("c2", diagnosis_1="428.0")])
-    taken = take_in(folder, codes=KnownCodes.of(known_codes))
+    taken = take_in(folder, codes=known_codes)
     assert taken.frame("claims")["diagnosis_1"].tolist() == ["4280"]
     assert taken.frame("quarantined_rows")["rule"].tolist() == ["unknown diagnosis code"]
 
@@ -490,8 +490,8 @@ def test_a_dot_after_two_digits_shows_a_code_of_icd_10(tmp_path, written):
         rows = [claim(f"c{n}", diagnosis_1="E876") for n in range(1, claims)] + [claim("c0", diagnosis_1=written)]
         folder = write_tables(tmp_path / f"{share}", [member("m1")], rows)
         if share <= 0.01:
-            taken = take_in(folder, codes=KnownCodes.of(known_codes), store=tmp_path / "one.duckdb")
+            taken = take_in(folder, codes=known_codes, store=tmp_path / "one.duckdb")
             assert taken.frame("quarantined_rows")["rule"].tolist() == ["unknown diagnosis code"]
         else:
             with pytest.raises(DeliveryError, match="more than 1% of its diagnoses .* are codes of ICD-10-CM"):
-                take_in(folder, codes=KnownCodes.of(known_codes), store=tmp_path / "two.duckdb")
+                take_in(folder, codes=known_codes, store=tmp_path / "two.duckdb")

@@ -14,7 +14,7 @@ from deid_assets.schemas.contract import violations
 from deid_assets.schemas.intake import CONTRACTS
 from deid_assets.sources.delivery import ClaimsMap, Delivery, MembersMap, SyntheticSource, TablesSource, Years
 from deid_assets.sources.files import quoted_foreign
-from deid_assets.sources.intake import KnownCodes, read_delivery
+from deid_assets.sources.intake import read_delivery
 from deid_assets.sources.synthetic import delivery as synthetic
 from deid_assets.store.tables import Table
 from deid_assets_tests.sources.deliveries import Taken, claim, member, take_in, write_parquet, write_tables
@@ -83,7 +83,7 @@ def test_tables_of_a_duckdb_file(tmp_path):
     connection.close()
     options = source("*.duckdb", "*.duckdb", members_table="people", claims_table="of claims.the claims")
     store = tmp_path / "store" / "s.duckdb"
-    report = read_delivery(store, Delivery("test", "tables", (file,)), options, 1.0, KnownCodes())
+    report = read_delivery(store, Delivery("test", "tables", (file,)), options, 1.0, None)
     assert kept(Taken(report, store)) == EXPECTED
     assert report.files == ("delivery.duckdb:people", "delivery.duckdb:of claims.the claims")
     for members_table, message in (
@@ -94,7 +94,7 @@ def test_tables_of_a_duckdb_file(tmp_path):
     ):
         options = source("*.duckdb", None, members_table=members_table)
         with pytest.raises(DeliveryError, match=message):
-            read_delivery(store, Delivery("test", "tables", (file,)), options, 1.0, KnownCodes())
+            read_delivery(store, Delivery("test", "tables", (file,)), options, 1.0, None)
 
 
 def test_csv_with_another_delimiter_date_format_and_sexes(tmp_path):
@@ -153,7 +153,7 @@ def test_every_diagnosis_of_a_hospital_bill_can_be_mapped(tmp_path):
     columns |= {"admitting_diagnosis": "admitted", "diagnosis_5": "fifth", "diagnosis_25": "last"}
     claims = ClaimsMap(file="claims.parquet", columns=columns)
     options = TablesSource(members=MembersMap(file="people.parquet", columns=MEMBERS), claims=claims, years=Years(first=2008))
-    taken = take_in(folder, options, codes=KnownCodes())
+    taken = take_in(folder, options, codes=None)
     listed = taken.frame("claims", "service_date")["further_diagnoses"]
     assert listed.fillna("none").tolist() == ["4280 042", "none", "25000 V5789"]
 
@@ -243,7 +243,7 @@ def test_a_number_that_is_no_whole_number_is_of_the_wrong_type(tmp_path):
 
 def test_what_the_generator_writes_is_taken_in_whole(tmp_path):
     synthetic.write_delivery(tmp_path / "in", members=500, seed=3)
-    taken = take_in(tmp_path / "in", SyntheticSource(), 0.0, KnownCodes.of(known_codes))
+    taken = take_in(tmp_path / "in", SyntheticSource(), 0.0, known_codes)
     assert taken.report.quarantined == () and taken.report.rows_kept["members"] == 500
     for table, contract in CONTRACTS.items():
         assert violations(Table(taken.store, "intake", table), contract) == {}
@@ -269,7 +269,7 @@ def _tuva(unknown_codes: str) -> TablesSource:
 
 @needs_tuva
 def test_public_claims_coded_in_icd_10_are_refused_whatever_becomes_of_unknown_codes(tmp_path):
-    codes = KnownCodes.of(known_codes)
+    codes = known_codes
     said = set()
     for unknown in ("quarantine", "blank"):
         with pytest.raises(DeliveryError, match="are codes of ICD-10-CM, and this version reads ICD-9-CM") as error:
@@ -307,9 +307,7 @@ def test_a_file_whose_name_reads_as_a_pattern_is_that_file(tmp_path, as_file):
     write_parquet(folder / "claims1.parquet", f"{CLAIM_ROWS} LIMIT 1")
     paths = (folder / "people.parquet", folder / "claims[1].parquet") if as_file else (folder,)
     delivery = Delivery("a", "tables", paths)
-    report = read_delivery(
-        tmp_path / "store" / "s.duckdb", delivery, source("people.parquet", "claims[1].parquet"), 1.0, KnownCodes()
-    )
+    report = read_delivery(tmp_path / "store" / "s.duckdb", delivery, source("people.parquet", "claims[1].parquet"), 1.0, None)
     assert report.rows_kept["claims"] == 2
 
 
