@@ -16,7 +16,7 @@ from deid_assets.methods.candidate.provider_suppression import (
 )
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
-from deid_assets.reference.known_columns import BESIDE_DAYS, IN_DAYS_IN_HOSPITAL, YEARS
+from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
 from deid_assets.store.tables import Table
 
 Levels = Mapping[str, int]
@@ -38,10 +38,8 @@ class ClaimTables:
 
 def members_query(policy: Policy, levels: Levels, profiles: Table, suppressed: Table, crosswalk: Table, domains: Table) -> str:
     """SELECT the members table of the release from the restricted store."""
-    members = policy.quasi_identifiers.members
-    listed: dict[str, str] = {qi.column: qi.release_as for qi in members if qi.column not in IN_DAYS_IN_HOSPITAL}
-    own = {column: levels[column] for column in listed}
-    return released_tables.release_members(profiles, suppressed, crosswalk, domains, own, listed)
+    own = {column: levels[column] for column in policy.member_names}
+    return released_tables.release_members(profiles, suppressed, crosswalk, domains, own, policy.member_names)
 
 
 def days_query(policy: Policy, levels: Levels, profiles: Table, suppressed: Table, crosswalk: Table, domains: Table) -> str:

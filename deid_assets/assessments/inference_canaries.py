@@ -17,7 +17,7 @@ from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.inference.boosting import CODES_AT_MOST
 from deid_assets.methods.inference.rows import CLAIM, MEMBER, Channel
 from deid_assets.policy.models import Policy
-from deid_assets.reference.known_columns import BESIDE_DAYS, CLAIMS, IN_DAYS_IN_HOSPITAL, MEMBERS, WITHHELD, YEARS
+from deid_assets.reference.known_columns import BESIDE_DAYS, CLAIMS, MEMBERS, WITHHELD, YEARS
 from deid_assets.store.tables import Table
 
 COMMON, OWN = 120, 40
@@ -100,7 +100,6 @@ def _planted(file: Path, policy: Policy, like: Mapping[str, Table], people: Sequ
     """Members with one claim each, whose withheld values tell which field is their own; the last OWN without one differ too."""
     codes = _codes(people)
     claims, columns = like[LINKED].columns(), member_columns(policy)
-    names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.members if qi.column not in IN_DAYS_IN_HOSPITAL}
 
     def shown(field: str | None, name: str, kind: str = "VARCHAR") -> object:
         if name in IDENTIFYING:
@@ -131,7 +130,7 @@ def _planted(file: Path, policy: Policy, like: Mapping[str, Table], people: Sequ
             for number, code in enumerate(codes)
         ],
         "release_members": [
-            {MEMBER: _FIRST + number} | {name: shown(field, column) for column, name in names.items()}
+            {MEMBER: _FIRST + number} | {name: shown(field, column) for column, name in policy.member_names.items()}
             for number, field in enumerate(people)
         ],
         "release_days_in_hospital": [

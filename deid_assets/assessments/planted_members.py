@@ -8,7 +8,7 @@ from pathlib import Path
 from deid_assets.assessments.planting import PLAIN, Group, plant
 from deid_assets.assessments.released_rows import released_date_columns
 from deid_assets.policy.models import Policy
-from deid_assets.reference.known_columns import BESIDE_DAYS, IN_DAYS_IN_HOSPITAL, YEARS
+from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
 from deid_assets.store.tables import Table
 
 PSEUDONYM = 5_000_000
@@ -128,10 +128,9 @@ def _domains(
 
 
 def _release_members(policy: Policy, levels: Mapping[str, int], members: Sequence[PlantedMember]) -> list[dict[str, object]]:
-    listed = [qi for qi in policy.quasi_identifiers.members if qi.column not in IN_DAYS_IN_HOSPITAL]
     return [
         {"MemberID": PSEUDONYM + number}
-        | {qi.release_as: label(_value(member.shown, qi.column), levels[qi.column]) for qi in listed}
+        | {name: label(_value(member.shown, column), levels[column]) for column, name in policy.member_names.items()}
         for number, member in enumerate(members)
         if member.released
     ]

@@ -9,7 +9,6 @@ from deid_assets.methods.candidate.released_tables import generalized_members
 from deid_assets.methods.disclosure.demographic_classes import demographic_class_sizes
 from deid_assets.methods.population.released_population import released_profiles
 from deid_assets.policy.models import Policy
-from deid_assets.reference.known_columns import IN_DAYS_IN_HOSPITAL
 from deid_assets.store.tables import Table, write_table, write_view
 
 
@@ -32,9 +31,7 @@ def kept_targets(profiles: Table, suppressed: Table) -> np.ndarray:
 
 def profiles_query(policy: Policy, members: str, days: str) -> str:
     """SELECT the member-level quasi-identifiers of released rows; `members` and `days` are texts after FROM."""
-    listed = policy.quasi_identifiers.members
-    names: dict[str, str] = {qi.column: qi.release_as for qi in listed if qi.column not in IN_DAYS_IN_HOSPITAL}
-    return released_profiles(members, days, names, member_columns(policy))
+    return released_profiles(members, days, policy.member_names, member_columns(policy))
 
 
 def released_date_columns(policy: Policy) -> dict[str, str]:

@@ -8,7 +8,7 @@ from deid_assets.assessments.released_rows import released_date_columns
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.methods.candidate.provider_suppression import blanked_shares
 from deid_assets.policy.models import Policy
-from deid_assets.reference.known_columns import IN_DAYS_IN_HOSPITAL, YEARS
+from deid_assets.reference.known_columns import YEARS
 from deid_assets.resources import Policies
 from deid_assets.store.tables import Table
 
@@ -18,8 +18,7 @@ def release_lineage(policy: Policy) -> dict[str, dict[str, list[str]]]:
     member = {"MemberID": ["pseudonym_crosswalk.pseudonym", "member_profiles.member_id"]}
     columns = policy.quasi_identifiers
     return {
-        "release_members": member
-        | {qi.release_as: [f"member_profiles.{qi.column}"] for qi in columns.members if qi.column not in IN_DAYS_IN_HOSPITAL},
+        "release_members": member | {name: [f"member_profiles.{column}"] for column, name in policy.member_names.items()},
         "release_days_in_hospital": member
         | {
             "DaysInHospital": [f"member_profiles.{column}" for column in YEARS.values()],

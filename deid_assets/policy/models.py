@@ -54,7 +54,7 @@ from deid_assets.policy.sections.population import InpatientAttack, PopulationTa
 from deid_assets.policy.sections.releases import Releases
 from deid_assets.policy.sections.sensitivity import AttackSensitivity
 from deid_assets.policy.sections.utility import Utility
-from deid_assets.reference.known_columns import KNOWN, KnownColumn
+from deid_assets.reference.known_columns import IN_DAYS_IN_HOSPITAL, KNOWN, KnownColumn
 from deid_assets.sources.delivery import SourceOptions
 
 
@@ -260,6 +260,11 @@ class Policy(ReleasePolicy):
         The order does not depend on the policy's text, because draws are made column by column.
         """
         return self._ordered(self.quasi_identifiers.members, MEMBER_COLUMNS)
+
+    @property
+    def member_names(self) -> dict[str, str]:
+        """The quasi-identifiers in the released table of members, and their names there."""
+        return {qi.column: qi.release_as for qi in self.quasi_identifiers.members if qi.column not in IN_DAYS_IN_HOSPITAL}
 
     @property
     def claim_names(self) -> dict[str, str]:

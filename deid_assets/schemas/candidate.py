@@ -6,18 +6,14 @@ from pandera.ibis import Check, Column, DataFrameSchema
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.models import Policy
 from deid_assets.reference.charlson import CHARLSON_BANDS
-from deid_assets.reference.known_columns import BESIDE_DAYS, CLAIMS, IN_DAYS_IN_HOSPITAL, YEARS
+from deid_assets.reference.known_columns import BESIDE_DAYS, CLAIMS, YEARS
 from deid_assets.schemas.contract import Role, column, contract
 from deid_assets.schemas.contract import days as contract_days
 
 
 def release_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
     """The contracts of the tables that a policy publishes, by the name of their asset."""
-    members = {
-        qi.release_as: _quasi_identifier(policy, qi.column)
-        for qi in policy.quasi_identifiers.members
-        if qi.column not in IN_DAYS_IN_HOSPITAL
-    }
+    members = {name: _quasi_identifier(policy, column) for column, name in policy.member_names.items()}
     days = {
         "Year": column(dt.string, Role.QUASI_IDENTIFIER, "year of enrollment", Check.isin(["Y2", "Y3"], error="Y2 or Y3")),
         "MemberID": _member(),

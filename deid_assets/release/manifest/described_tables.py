@@ -9,7 +9,7 @@ from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.models import Policy
-from deid_assets.reference.known_columns import IN_DAYS_IN_HOSPITAL, YEARS
+from deid_assets.reference.known_columns import YEARS
 from deid_assets.release.gate.judgement import Staged
 from deid_assets.release.manifest.dictionary import MOST_LABELS, DescribedTable
 from deid_assets.schemas.candidate import release_contracts
@@ -42,7 +42,7 @@ def described_tables(
     def of(columns: Mapping[str, str]) -> dict[str, tuple[Hierarchy, int]]:
         return {name: (policy.hierarchy_of(column), levels[column]) for name, column in columns.items()}
 
-    members = {qi.release_as: qi.column for qi in policy.quasi_identifiers.members if qi.column not in IN_DAYS_IN_HOSPITAL}
+    members = {name: column for column, name in policy.member_names.items()}
     claims = {qi.release_as: qi.column for qi in policy.quasi_identifiers.claims}
     found = {
         "Members": DescribedTable(staged.members, contracts["release_members"], of(members), {}),
