@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.compared_tables import Compared
+from deid_assets.methods.attacks.inpatient_classes import MEMBER_LEVEL
 from deid_assets.methods.utility.questions import standard_errors
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import GROUPED, YEARS
@@ -14,7 +15,6 @@ from deid_assets.store.tables import Table, quoted
 
 COLUMNS = ("question", "group", "delivered", "of_delivered", "released", "of_released", "standard_errors")
 HAS_CONDITION, HOSPITALIZED, HOSPITALIZED_BY_CONDITION = "has_condition", "hospitalized", "hospitalized_by_condition"
-_DEMOGRAPHICS = ("age", "sex")
 
 
 def analyst_questions(policy: Policy, levels: Mapping[str, int], domains: Table, compared: Compared) -> pd.DataFrame:
@@ -35,7 +35,7 @@ def analyst_questions(policy: Policy, levels: Mapping[str, int], domains: Table,
         if stays is None:
             continue
         year = int(days[-1])
-        demographics = [column for column in _DEMOGRAPHICS if policy.publishes(column)]
+        demographics = [column for column in MEMBER_LEVEL if policy.publishes(column)]
         frames.append(
             _rates(f"{HOSPITALIZED}_y{year}", *(_by_demographics(side, days, demographics, stays) for side in _sides(compared)))
         )

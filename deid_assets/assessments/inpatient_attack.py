@@ -59,6 +59,7 @@ from deid_assets.methods.attacks.inpatient_classes import (
 )
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.policy.models import Policy
+from deid_assets.reference.known_columns import INPATIENT_VISIT
 from deid_assets.store.tables import Query, Table, write_table
 
 NAME = "inpatient_attack"
@@ -66,7 +67,6 @@ INPATIENT = "inpatient_match"
 FOUR = 4
 """Columns of each row of Table 6 of El Emam et al. 2012."""
 
-INPATIENT_HOSPITAL = "Inpatient Hospital"
 """The group of places for inpatient visits."""
 
 Shares = Mapping[tuple[int, tuple[str, ...]], float]
@@ -120,7 +120,7 @@ def matched_inpatients(
         return {}, {}, None, None
     of_member = [c for c in columns if c in MEMBER_LEVEL]
     of_visit = [c for c in columns if c in VISIT_LEVEL]
-    with_place = [*of_visit, "place"]
+    with_place = [*of_visit, *INPATIENT_VISIT]
     if listed is None:
         visits = delivered_visits(
             tables["grouped_claims"], profiles, domains,
@@ -158,11 +158,12 @@ def inpatient_labels(policy: Policy, domains: Table, levels: Mapping[str, int]) 
 
     Empty if the release has no places, or the delivery has no such claim.
     """
-    if not policy.publishes("place"):
+    ((column, group),) = INPATIENT_VISIT.items()
+    if not policy.publishes(column):
         return []
     found = domains.query(
-        f"SELECT DISTINCT label FROM {domains.sql} WHERE quasi_identifier = 'place' AND level = ? AND value = ? ORDER BY label",
-        [levels["place"], INPATIENT_HOSPITAL],
+        f"SELECT DISTINCT label FROM {domains.sql} WHERE quasi_identifier = ? AND level = ? AND value = ? ORDER BY label",
+        [column, levels[column], group],
     )
     return found["label"].tolist()
 
@@ -284,18 +285,18 @@ def inpatients_of_canaries(
     listed: Table | None, attack: Callable[[Mapping[str, Table]], tuple[Shares, Sequence[Measurement]]],
 ) -> Findings:  # fmt: skip
     """Whether attack 3 matches inpatients by every choice of columns, in every year, as often as known."""
-    if not policy.publishes("place"):
+    if not all(policy.publishes(column) for column in INPATIENT_VISIT):
         shares, measured = attack(like)
         return as_certain({INPATIENT: None}, measured) + compare(0, len(shares))
     inpatients = inpatients_of(columns)
     certain = certain_matches(inpatients, columns)
     members = [PlantedMember(own, own, released) for own, _, released in inpatients]
     claims = [
-        PlantedClaim(number, {"place": INPATIENT_HOSPITAL} | dict(told), year, released=released)
+        PlantedClaim(number, {**INPATIENT_VISIT, **dict(told)}, year, released=released)
         for number, (_, visits, released) in enumerate(inpatients)
         for year, told in visits
     ]
-    elsewhere = [PlantedClaim(0, {"place": PLAIN}), PlantedClaim(1, {"place": PLAIN}, 3)]
+    elsewhere = [PlantedClaim(0, {}), PlantedClaim(1, {}, 3)]
     with planted_store() as file:
         tables = plant_members(file, policy, levels, like, members, [*claims, *elsewhere])
         if listed is not None:

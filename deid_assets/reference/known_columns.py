@@ -40,6 +40,8 @@ class KnownColumn:
         Its name in the released table of days in hospital, where it is beside the days of each year; None: it is not there.
     withheld
         What a release that shows classes of it withholds, in words, and somebody may predict; None: nothing.
+    inpatient
+        The group that makes a claim a visit of an inpatient; None: it tells nothing of inpatients.
     codes
         The kind of the delivered codes that it contains the groups of; None: it contains no groups.
     """
@@ -55,10 +57,12 @@ class KnownColumn:
     released_year: str | None = None
     beside_days: str | None = None
     withheld: str | None = None
+    inpatient: str | None = None
     codes: CodeKind | None = None
 
 
 _YEAR = (0, 366)
+_DAYS = "days in hospital in year {}; blank where the member was not enrolled"
 
 MEMBERS: Mapping[str, KnownColumn] = MappingProxyType(
     {
@@ -73,18 +77,10 @@ MEMBERS: Mapping[str, KnownColumn] = MappingProxyType(
         ),
         "sex": KnownColumn("F or M", "sex", values=("F", "M")),
         "days_in_hospital_y2": KnownColumn(
-            "days in hospital in year 2; blank where the member was not enrolled",
-            "days_in_hospital_y2",
-            limits=_YEAR,
-            released_year="Y2",
-            unit="days",
+            _DAYS.format(2), "days_in_hospital_y2", limits=_YEAR, unit="days", released_year="Y2"
         ),
         "days_in_hospital_y3": KnownColumn(
-            "days in hospital in year 3; blank where the member was not enrolled",
-            "days_in_hospital_y3",
-            limits=_YEAR,
-            released_year="Y3",
-            unit="days",
+            _DAYS.format(3), "days_in_hospital_y3", limits=_YEAR, unit="days", released_year="Y3"
         ),
         "claims_truncated": KnownColumn("claims truncated", beside_days="ClaimsTruncated", withheld="whether claims were cut"),
     }
@@ -92,7 +88,7 @@ MEMBERS: Mapping[str, KnownColumn] = MappingProxyType(
 CLAIMS: Mapping[str, KnownColumn] = MappingProxyType(
     {
         "specialty": KnownColumn("specialty of the provider who gave care, grouped", "specialty", codes="specialty"),
-        "place": KnownColumn("place of service, grouped", "place", codes="place"),
+        "place": KnownColumn("place of service, grouped", "place", inpatient="Inpatient Hospital", codes="place"),
         "procedure_group": KnownColumn("group of the procedure's CPT or HCPCS code", "cpt", codes="procedure"),
         "length_of_stay": KnownColumn(
             "days in hospital of the claim's stay; blank without a stay",
@@ -116,43 +112,42 @@ CLAIMS: Mapping[str, KnownColumn] = MappingProxyType(
         ),
     }
 )
-YEARS: Mapping[str, str] = MappingProxyType(
-    {column.released_year: name for name, column in MEMBERS.items() if column.released_year}
-)
+YEARS: Mapping[str, str] = {column.released_year: name for name, column in MEMBERS.items() if column.released_year}
 """The members' days in hospital, by released year."""
 
-BESIDE_DAYS: Mapping[str, str] = MappingProxyType(
-    {name: column.beside_days for name, column in MEMBERS.items() if column.beside_days}
-)
+BESIDE_DAYS: Mapping[str, str] = {name: column.beside_days for name, column in MEMBERS.items() if column.beside_days}
 """Columns of members that are released beside the days in hospital, and their names there."""
 
 IN_DAYS_IN_HOSPITAL = (*YEARS.values(), *BESIDE_DAYS)
 """Columns of members in the released table of days in hospital instead of that of members."""
+
+INPATIENT_VISIT: Mapping[str, str] = {name: column.inpatient for name, column in CLAIMS.items() if column.inpatient}
+"""What a claim of an inpatient's visit contains."""
 
 STAYS = tuple(name for name, column in CLAIMS.items() if column.until)
 NUMBERS_OF_CLAIMS = tuple(name for name, column in CLAIMS.items() if column.limits)
 DAYS_OF_SERVICE = tuple(name for name, column in CLAIMS.items() if column.ingredients == ("service_date",))
 """Columns of claims that follow from the dates of service alone."""
 
-WITHHELD: Mapping[str, str] = MappingProxyType(
-    {name: column.withheld for name, column in (*CLAIMS.items(), *MEMBERS.items()) if column.withheld}
-)
+WITHHELD: Mapping[str, str] = {name: column.withheld for name, column in (*CLAIMS.items(), *MEMBERS.items()) if column.withheld}
 """What a release withholds of columns of which it shows classes, in words."""
 
-GROUPED: Mapping[CodeKind, str] = MappingProxyType(
-    {kind: name for kind in get_args(CodeKind) for name, column in CLAIMS.items() if column.codes == kind}
-)
+GROUPED: Mapping[CodeKind, str] = {
+    kind: name for kind in get_args(CodeKind) for name, column in CLAIMS.items() if column.codes == kind
+}
 """The column of claims with the groups of each kind of code."""
 
 DIAGNOSES = ("diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4")
-CODE_COLUMNS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {kind: (CLAIMS[group].delivered_as or group,) for kind, group in GROUPED.items()} | {"diagnosis": DIAGNOSES}
-)
+CODE_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    kind: (CLAIMS[group].delivered_as or group,) for kind, group in GROUPED.items()
+} | {"diagnosis": DIAGNOSES}
 """The columns of claims with one code each, by kind of code."""
 
-UNREADABLE: Mapping[str, str] = MappingProxyType(
-    {"diagnosis": "unreadable_diagnoses", "procedure": "unreadable_procedures", "place": "unreadable_places"}
-)
+UNREADABLE: Mapping[str, str] = {
+    "diagnosis": "unreadable_diagnoses",
+    "procedure": "unreadable_procedures",
+    "place": "unreadable_places",
+}
 """By kind of code in lists: the column of the claims that counts the codes which cannot be read, and are blank."""
 
 DATES: Mapping[str, KnownColumn] = MappingProxyType(

@@ -40,7 +40,7 @@ def place_groups(codes: Sequence[str]) -> pd.DataFrame:
 @functools.cache
 def place_names() -> dict[str, str]:
     """Return every CMS place-of-service code with its name, in the order of the codes."""
-    return {row["code"]: row["place"] for row in read_table("places.csv")}
+    return {row["code"]: row["name"] for row in read_table("places.csv")}
 
 
 @functools.cache

@@ -6,6 +6,7 @@ from itertools import chain
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, Column
 
+from deid_assets.methods.preparation.exclusion_tables import TABLES
 from deid_assets.methods.preparation.pseudonyms import DIGITS
 from deid_assets.reference.charlson import CHARLSON_BANDS
 from deid_assets.reference.code_book import GROUP_NAMES, RARE_VISIBLE_REASON
@@ -148,10 +149,7 @@ EXCLUSION_COMPARISON = contract(
             dt.string,
             Role.OTHER,
             "what is compared",
-            _in(
-                ("sex", "age", "days since first claim", "length of stay", "claims per member", "KS distance"),
-                "comparisons",
-            ),
+            _in(TABLES, "comparisons"),
         ),
         "value": column(dt.string, Role.OTHER, "class of values, or what the distance is of"),
         "excluded": _percentage("removed members"),

@@ -6,7 +6,7 @@ A row that breaks a rule is quarantined under the name of the first rule that it
 
 from collections.abc import Iterable
 
-from deid_assets.reference.known_columns import DIAGNOSES, KNOWN, NUMBERS_OF_CLAIMS, YEARS
+from deid_assets.reference.known_columns import DIAGNOSES, KNOWN, MEMBERS, NUMBERS_OF_CLAIMS, YEARS
 from deid_assets.sources.delivery import CLAIM_COLUMNS, CLAIM_INGREDIENTS, CODE_COLUMNS, FURTHER
 from deid_assets.sources.derivations import Declared
 from deid_assets.sources.layout import Rule
@@ -31,7 +31,7 @@ _DAYS = tuple(column for column in CLAIM_COLUMNS if column in (*NUMBERS_OF_CLAIM
 
 
 def _outside(column: str) -> Rule:
-    """The rule on a number of days of a claim; limits are those of the known column."""
+    """The rule on a whole number; limits are those of the known column."""
     words, (least, most) = column.replace("_", " "), (KNOWN[column].limits if column in KNOWN else None) or (0, None)
     if most is None:
         return Rule(f"negative {words}", column, f"{column} < 0")
@@ -41,9 +41,9 @@ def _outside(column: str) -> Rule:
 MEMBER_RULES = (
     Rule("null member id", "member_id", "member_id IS NULL"),
     *(Rule(UNPARSEABLE, column, f"{column}_unread") for column in ("birth_date", "death_date")),
-    *(Rule(WRONG_TYPE, column, f"{column}_unread") for column in ("age", *YEARS.values())),
+    *(Rule(WRONG_TYPE, column, f"{column}_unread") for column, known in MEMBERS.items() if known.limits),
     Rule("sex not F, M or blank", "sex", "sex NOT IN ('F', 'M')"),
-    Rule("age outside 0 to 120", "age", "age NOT BETWEEN 0 AND 120"),
+    *(_outside(column) for column, known in MEMBERS.items() if known.limits and not known.released_year),
     # A member born within the years of the delivery has age 0. Birth after them, or 121 years before, gives no valid
     # age.
     Rule(

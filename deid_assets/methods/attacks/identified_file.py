@@ -6,6 +6,7 @@ A person of the delivery and the person's record have the same number, which ide
 from collections.abc import Mapping, Sequence
 
 from deid_assets.methods.candidate.released_tables import generalized_claims, generalized_members
+from deid_assets.reference.known_columns import INPATIENT_VISIT
 from deid_assets.store.tables import Table, quoted
 
 
@@ -49,11 +50,11 @@ def delivered_visits(
         A SELECT with one parameter: the labels of inpatient hospitals at the level of `place`, which `of_visit` contains.
     """
     visits = generalized_claims(claims, domains, of_visit, ["year"])
-    shown = [column for column in of_visit if column != "place"]
+    shown = [column for column in of_visit if column not in INPATIENT_VISIT]
     return f"""SELECT m.member_number AS person, people.weight, v.year{_names(shown, "v")}{_names(of_member, "people")}
         FROM ({visits}) AS v JOIN {profiles.sql} AS m USING (member_id)
         JOIN ({delivered_people(profiles, domains, of_member)}) AS people ON people.person = m.member_number
-        WHERE list_contains(?, v.place)"""
+        WHERE {_of_inpatients({column: column for column in of_visit})}"""
 
 
 def released_visits(claims: Table, people: str, of_visit: Mapping[str, str], of_member: Sequence[str]) -> str:
@@ -71,10 +72,16 @@ def released_visits(claims: Table, people: str, of_visit: Mapping[str, str], of_
     str
         A SELECT with the same parameter.
     """
-    told = "".join(f", v.{quoted(name)} AS {quoted(column)}" for column, name in of_visit.items() if column != "place")
+    told = "".join(
+        f", v.{quoted(name)} AS {quoted(column)}" for column, name in of_visit.items() if column not in INPATIENT_VISIT
+    )
     return f"""SELECT people.person, people.weight, v."Year"[2:]::INTEGER AS year{told}{_names(of_member, "people")}
         FROM {claims.sql} AS v JOIN ({people}) AS people USING ("MemberID")
-        WHERE list_contains(?, v.{quoted(of_visit["place"])})"""
+        WHERE {_of_inpatients(of_visit)}"""
+
+
+def _of_inpatients(names: Mapping[str, str]) -> str:
+    return " AND ".join(f"list_contains(?, v.{quoted(names[column])})" for column in INPATIENT_VISIT)
 
 
 def listed_people(table: Table, columns: Sequence[str]) -> str:

@@ -12,10 +12,10 @@ event. Missing values count as values: both files show the blank.
 from collections.abc import Sequence
 from itertools import combinations
 
-from deid_assets.reference.known_columns import GROUPED, STAYS
+from deid_assets.reference.known_columns import GROUPED, IN_DAYS_IN_HOSPITAL, MEMBERS, STAYS
 from deid_assets.store.tables import Table, quoted
 
-MEMBER_LEVEL = ("age", "sex")
+MEMBER_LEVEL = tuple(column for column in MEMBERS if column not in IN_DAYS_IN_HOSPITAL)
 VISITS = "visits"
 VISIT_LEVEL = (*STAYS, GROUPED["diagnosis"], GROUPED["procedure"])
 COLUMNS = (*MEMBER_LEVEL, VISITS, *VISIT_LEVEL)

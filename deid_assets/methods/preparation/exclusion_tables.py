@@ -20,6 +20,9 @@ from deid_assets.methods.preparation.exclusion_comparison import (
 )
 from deid_assets.store.tables import Table
 
+TABLES = ("sex", "days since first claim", "age", "length of stay", "claims per member", "KS distance")
+"""What is compared."""
+
 
 def exclusion_tables(members: Table, claims: Table, removed: Table, seed: int) -> pd.DataFrame:
     """Compare removed with remaining members.

@@ -7,7 +7,7 @@ from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.validation import Problem
 from deid_assets.policy.sections.population import CODED_COLUMNS, DATES
-from deid_assets.reference.known_columns import KNOWN
+from deid_assets.reference.known_columns import INPATIENT_VISIT, KNOWN
 
 
 def population_problems(policy: Policy) -> tuple[Problem, ...]:
@@ -90,7 +90,7 @@ def _measurable(policy: Policy, section: str) -> Iterator[Problem]:
     attack = getattr(policy, section)
     if attack.at_most is None:
         return
-    if section == "inpatient_attack" and not policy.publishes("place"):
+    if section == "inpatient_attack" and not all(policy.publishes(column) for column in INPATIENT_VISIT):
         yield Problem(
             (section, "at_most"),
             "the release does not show which claims are inpatient visits: place is not a quasi-identifier of this policy, so "

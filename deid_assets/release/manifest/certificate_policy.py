@@ -12,6 +12,7 @@ from deid_assets.errors import ReleaseError
 from deid_assets.methods.lattice.candidate_gates import COARSER, KEEPS_NO_MORE, PINNED, TOO_LITTLE
 from deid_assets.methods.lattice.certificate import Criterion, OptimalityCertificate
 from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST
+from deid_assets.policy.sections.cohort import CohortColumns
 from deid_assets.store.digests import parse_json
 
 _LOSSES_OF_CLASSES = ("discernibility", "average_class_size")
@@ -89,8 +90,8 @@ def _flat(told: Mapping) -> StatedLattice:
 def _cohort(told: Mapping) -> StatedLattice:
     """One node: the policy itself states the level of each attribute."""
     columns = told["columns"]
-    named = {"age": "age", "sex": "sex", "ethnicity": "race", "geography": "place", "date": "date"}
-    present = (columns[section]["release_as"] for section in named.values() if columns[section] is not None)
+    attributes = (columns[section] for section in CohortColumns.model_fields if section != "person")
+    present = (attribute["release_as"] for attribute in attributes if isinstance(attribute, Mapping))
     return StatedLattice(tuple((column, 0) for column in present), (Criterion("counted", 0.0),))
 
 
