@@ -2,14 +2,32 @@
 
 import ast
 import fnmatch
+from collections import defaultdict
 from pathlib import Path
+
+import pytest
 
 import deid_assets
 from deid_assets.policy.kinds import MODELS
+from deid_assets.reference.known_columns import CLAIMS, MEMBERS
 
 REPOSITORY = Path(deid_assets.__file__).parents[1]
 AT_THE_TOP = {"pyproject.toml", "workspace.yaml", "dagster.yaml", "README.md", "deid_assets", "deid_assets_tests"}
 LOCK_FILES = {"requirements.lock", "requirements.txt", "constraints.txt", "pylock.toml", "uv.lock"}
+
+MAY_NAME_COLUMNS = (
+    "sources/synthetic/*", "sources/layout.py", "sources/desynpuf*.py",
+    # Rules about demographics and Safe Harbor are about age, sex and place by law.
+    "methods/demographics/*", "methods/safe_harbor/*", "*cohort*.py", "sources/census*.py", "*demographic*.py",
+)  # fmt: skip
+"""The generator, the layouts of known sources, and rules about demographics."""
+
+NAMED_BY_MORE = {
+    "age": 8,  # cohorts and ages over 89, an age that follows from a birth, and features of an age's number
+    "sex": 6,  # a rule on its letters, open ages by sex, and features of it
+    "place": 9,  # stored tables of counts and of accounts have a column of that name: the position of a row
+}
+"""How many files name a column of more than five, and why."""
 
 
 def test_the_top_level_holds_what_it_should_and_nothing_else():
@@ -40,3 +58,26 @@ def test_only_the_package_of_policies_asks_for_the_class_of_one():
         if classes & {one.id for one in ast.walk(call.args[1]) if isinstance(one, ast.Name)}
     ]
     assert not found
+
+
+@pytest.fixture(scope="module")
+def naming_files() -> dict[str, list[str]]:
+    """The files in whose syntax tree a known column is a constant, an attribute or a keyword, by the column."""
+    package, found = Path(deid_assets.__file__).parent, defaultdict(list)
+    for path in sorted(package.rglob("*.py")):
+        file = path.relative_to(package).as_posix()
+        if any(fnmatch.fnmatch(file, pattern) for pattern in MAY_NAME_COLUMNS):
+            continue
+        tree = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        named = {node.value for node in tree if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+        named |= {node.attr for node in tree if isinstance(node, ast.Attribute)}
+        named |= {node.arg for node in tree if isinstance(node, ast.keyword)}
+        for column in named & {*MEMBERS, *CLAIMS}:
+            found[column].append(file)
+    return found
+
+
+@pytest.mark.parametrize("column", [*MEMBERS, *CLAIMS])
+def test_few_files_know_a_column_by_its_name(naming_files, column):
+    """The others ask the model of the data (`reference/known_columns.py`) or the policy."""
+    assert len(naming_files[column]) <= NAMED_BY_MORE.get(column, 5), naming_files[column]
