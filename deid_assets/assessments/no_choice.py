@@ -20,6 +20,7 @@ def why_no_choice(
     because: str,
     left_open: int = 0,
     worst_class: str = "",
+    listed: bool = True,
 ) -> str:
     """The refusal if no node passes: which gates failed how many nodes, and what passed when tried.
 
@@ -31,6 +32,8 @@ def why_no_choice(
         Number of nodes that the search left open.
     worst_class
         Which class is the worst one, with its share and the limit, where a node failed for it; else empty.
+    listed
+        Whether the search lists every node.
     """
     gates = Counter(passed_over.values())
     against = ", ".join(f"{gate} at {count} node{'s' * (count != 1)}" for gate, count in gates.items())
@@ -53,8 +56,10 @@ def why_no_choice(
             else ""
         )
         + (
-            f" The search left {left_open} node{'s' * (left_open != 1)} open that lose{'s' * (left_open == 1)} more; a larger "
-            "risk.search.enough searches further."
+            f" Of so many nodes the search lists only the best that it finds, and {left_open:,} are not among them."
+            if left_open and not listed
+            else f" The search left {left_open} node{'s' * (left_open != 1)} open that lose{'s' * (left_open == 1)} more; a "
+            "larger risk.search.enough searches further."
             if left_open
             else ""
         )

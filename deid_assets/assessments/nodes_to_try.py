@@ -78,8 +78,14 @@ def nodes_to_try(policy: Policy, nodes: pd.DataFrame, useful: Sequence[Dimension
         tuple(map(parse_node, tried.loc[candidate, "node"])),
         tuple(map(parse_node, tried.loc[reachable, "node"])),
         not_tried,
-        int(open_.sum()) if policy.lists_lattice else (policy.node_count - len(nodes)) * bool(reachable.any()),
+        int(open_.sum()) if policy.lists_lattice else (policy.node_count - len(nodes)) * _may_pass(policy, nodes[~too_little]),
     )
+
+
+def _may_pass(policy: Policy, nodes: pd.DataFrame) -> bool:
+    """Whether a node in the table may pass by its share at high risk; if none may, the coarsest fails, and so do all."""
+    in_reach = nodes["lower"] <= policy.risk.max_high_risk_share + policy.risk.suppression.at_most
+    return bool(((nodes["decision"] == "candidate") | in_reach).any())
 
 
 def useful_dimensions(

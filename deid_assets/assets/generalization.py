@@ -347,7 +347,9 @@ def generalization_choice(
     if choice is None:
         worst = worst_class_text(policy, computation, worst_class, value_domains) if worst_class else ""
         raise dg.Failure(
-            why_no_choice(passed_over, diagnosis, risk.suppression.at_most, because, to_try.left_open, worst),
+            why_no_choice(
+                passed_over, diagnosis, risk.suppression.at_most, because, to_try.left_open, worst, policy.lists_lattice
+            ),
             metadata={
                 "refused": True,
                 "nodes_passed_over": len(passed_over),

@@ -134,7 +134,7 @@ def _lattice(policy: AnyPolicy, tables: dict[str, Table]) -> Iterator[ReportFigu
             else ReportFigure(
                 "The lattice",
                 f"Every generalization that the search measured, for the whole sample.{mark}",
-                heights_figure(nodes[nodes["reached"] == "measured"], policy.node_count),
+                heights_figure(nodes[(nodes["reached"] == "measured") | nodes["chosen"]], policy.node_count),
             )
         )
         yield ReportFigure(

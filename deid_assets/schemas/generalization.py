@@ -273,7 +273,7 @@ def _generalization_lattice(policy: Policy) -> DataFrameSchema:
                 "if that was not measured",
                 nullable=True,
             ),
-            **({} if policy.lists_lattice else {"number": number}),
+            **({} if policy.lists_lattice else {"measured_in_order": number}),
         },
         unique=["node"],
     )

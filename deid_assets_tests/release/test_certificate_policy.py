@@ -8,7 +8,7 @@ import pytest
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.lattice.candidate_gates import COARSER, KEEPS_NO_MORE, PINNED, TOO_LITTLE
 from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate
-from deid_assets.policy.loading import policies_in, policy_from
+from deid_assets.policy.loading import policies_in, policy_from, with_sections
 from deid_assets.release.manifest.certificate_policy import StatedLattice
 from deid_assets_tests.policy.policy_texts import public_values
 from deid_assets_tests.release.making import POLICY, PROOF
@@ -46,6 +46,14 @@ def test_where_detail_is_preferred_nodes_fail_that_need_more_suppressed_members(
 def test_of_a_lattice_that_is_not_listed(tmp_path):
     (tmp_path / "revenue.csv").write_text(REVENUE)
     policy = policy_from(VAST, tmp_path)
+    detail = with_sections(policy, detail_at_least={"Age": 0.1})
+    assert stated_by(policy).keeping == frozenset() and stated_by(detail).keeping == {"age"}
+    dimensions, heights = zip(*stated_by(policy).dimensions, strict=True)
+    proof = OptimalityCertificate(
+        dimensions, heights, tuple((0.0,) * (height + 1) for height in heights), 0.0, stated_by(policy).criteria[0],
+        (0,) * len(heights), 0.0, (), passed_over={tuple(2 * (name == "county") for name in dimensions): TOO_LITTLE},
+    )  # fmt: skip
+    assert stated_by(detail).problems(proof) == ["levels of county are left out, though the policy requires no detail of it"]
     assert not policy.lists_lattice and stated_by(policy).criteria[0] == Criterion("best_first", 0.85 * 0.015, 0.001, 100_000)
 
 

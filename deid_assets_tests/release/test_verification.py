@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deid_assets.release.keys import SigningKey
-from deid_assets.release.publication.verification import _public_certificate, verify
+from deid_assets.release.publication.verification import _certificate, verify
 from deid_assets.release.registry.chain import GENESIS
 from deid_assets.store.digests import bytes_digest, canonical_json
 from deid_assets_tests.release.making import publish
@@ -348,17 +348,17 @@ def test_what_a_certificate_takes_on_trust_is_counted(releases, published):
 def test_what_a_certificate_says_of_levels_by_class_is_said_to_be_unchecked(published):
     """Earlier versions had them. The nodes that are the same for all classes are still proven to be no better."""
     told = json.loads((published.folder / "certificate.json").read_bytes())
-    check = _public_certificate(CERTIFIED, canonical_json(told | {"by_class": {}}), "")
+    check = _certificate(CERTIFIED, canonical_json(told | {"by_class": {}}), "")
     assert check.outcome == "passed" and check.reason.endswith("what the certificate says of them is not checked")
-    assert "is not checked" not in _public_certificate(CERTIFIED, canonical_json(told), "").reason
+    assert "is not checked" not in _certificate(CERTIFIED, canonical_json(told), "").reason
 
 
 @pytest.mark.parametrize(("nodes", "said"), [(1, "of which 1 passes and keeps no"), (2, "of which 2 pass and keep no")])
 def test_nodes_that_keep_less_of_the_gain_are_counted(published, nodes, said):
     told = json.loads((published.folder / "certificate.json").read_bytes())
     less = [{"node": [number] * len(told["chosen"]["node"]), "less": 0.1} for number in range(nodes)]
-    assert said in _public_certificate(CERTIFIED, canonical_json(told | {"kept_less_of_gain": less}), "").reason
-    assert "more of the gain" not in _public_certificate(CERTIFIED, canonical_json(told), "").reason
+    assert said in _certificate(CERTIFIED, canonical_json(told | {"kept_less_of_gain": less}), "").reason
+    assert "more of the gain" not in _certificate(CERTIFIED, canonical_json(told), "").reason
 
 
 def test_a_certificate_rounded_until_it_proves_nothing_is_not_said_to_hold(releases, published):

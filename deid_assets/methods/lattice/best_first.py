@@ -14,8 +14,11 @@ import numpy as np
 
 from deid_assets.methods.lattice.predictive_tagging import FAILS, OPEN, PASSES, Node, lower_neighbors, upper_neighbors
 
-STEPS_AT_MOST = 200_000
+STEPS_AT_MOST = 100_000
 """Nodes that are looked at in the order of their loss, before the rest is bounded by the loss of the next one."""
+
+_LEVELS_AT_MOST = 8_000_000
+"""Levels of all nodes that are kept to be looked at, beyond which the rest is bounded, too: memory is finite."""
 
 
 class SparseTagging:
@@ -131,7 +134,7 @@ class NodesByLoss:
 
     def __iter__(self) -> Iterator[tuple[float, Node]]:
         for _ in range(self._steps_at_most):
-            if not self._next:
+            if not self._next or len(self._seen) * len(self._shape) > _LEVELS_AT_MOST:
                 return
             loss, _, node = heapq.heappop(self._next)
             failed = self._failed_above(node)

@@ -201,7 +201,7 @@ class OptimalityCertificate:
             and measured.of is not None
             and not _same(measured.share, measured.flagged / measured.of)
         ]
-        found += [*self._problems_below(), *self._problems_of_gain(), *self._problems_of_numbers()]
+        found += [*self._problems_below(), *self._problems_of_gain(), *self._problems_of_detail(), *self._problems_of_numbers()]
         if self.below_failed([self.chosen])[0]:
             found.append("the chosen node lies below a node that failed")
         better, rest = self._what_is_left()
@@ -225,10 +225,23 @@ class OptimalityCertificate:
 
     @property
     def gap(self) -> float:
-        """How much less than the chosen node one could lose that was never evaluated; 0 if the certificate is a proof."""
-        if self.rest_loss is None or self.is_listed or self.rest_loss >= self.chosen_loss - self.tolerance - _ROUND_OFF:
+        """How much less than the chosen node one could lose that was never evaluated; 0 if the certificate is a proof.
+
+        In the rounded edition, `tolerance` comes on top of it.
+        """
+        if self.rest_loss is None or self.is_listed:
             return 0.0
-        return self.chosen_loss - self.rest_loss
+        return max(0.0, self.chosen_loss - self.rest_loss)
+
+    @property
+    def largest_loss(self) -> float:
+        """The loss of the coarsest node; 1 if nothing can be lost, or if losses depend on classes."""
+        return math.fsum(own[-1] for own in self.losses or ()) or 1.0
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether the certificate, or what is left of it after rounding, would hold for any node."""
+        return self.tolerance >= 1 or (self.gap > 0 and self.gap >= self.chosen_loss)
 
     def with_rest(self) -> "OptimalityCertificate":
         """Return the certificate with `rest_loss` computed."""
@@ -252,7 +265,7 @@ class OptimalityCertificate:
         losses: tuple[tuple[float, ...], ...] | None = None
         no_better: tuple[tuple[Node, float], ...] = ()
         if self.losses is not None:
-            most = math.fsum(own[-1] for own in self.losses) or 1.0
+            most = self.largest_loss
             losses = tuple(tuple(_down(loss / most, step) for loss in own) for own in self.losses)
             chosen_loss = round(math.fsum(own[level] for own, level in zip(losses, self.chosen, strict=True)), 12)
         else:
@@ -300,8 +313,15 @@ class OptimalityCertificate:
             return ["each level needs its loss"]
         if any(later < earlier for own in self.losses for earlier, later in itertools.pairwise(own)):
             return ["losses must not fall from a level to the next"]
+        if not self.is_listed and not self._are_parts_of_the_largest():
+            return ["losses are not stated as parts of the largest"]
         total = math.fsum(own[level] for own, level in zip(self.losses, self.chosen, strict=True))
         return [] if _same(total, self.chosen_loss) else ["the loss of the chosen node is not the sum of its levels'"]
+
+    def _are_parts_of_the_largest(self) -> bool:
+        """Whether losses, if rounded, add up to the largest loss as far as rounding lets them: the bound is a part of it."""
+        within = 1 - self.tolerance - _ROUND_OFF <= self.largest_loss <= 1 + _ROUND_OFF
+        return all(own[0] >= 0 for own in self.losses or ()) and (self.step == 0 or within)
 
     def _in_lattice(self, node: Node) -> bool:
         return len(node) == len(self.heights) and all(
@@ -315,8 +335,8 @@ class OptimalityCertificate:
             return ["a node is listed twice as directly below the chosen one, or does not lie there"]
         ruled_out = dict(zip(below, self.below_failed(below), strict=True))
         unproven = [node for node in below if node not in told and not ruled_out[node] and node not in self.passed_over]
-        if not self.is_listed:
-            unproven = []  # they are among the nodes that were never evaluated, whose loss is bounded
+        if not self.is_listed and self.rest_loss is not None and self.rest_loss < self.chosen_loss + self.tolerance:
+            unproven = []  # where a better node may be left, they may be among those that were never evaluated
         return [f"nothing rules out a node directly below the chosen one: {node_text(node)}" for node in unproven] + [
             f"a node directly below the chosen one did not fail: {node_text(measured.node)}"
             for measured in self.neighbors
@@ -340,6 +360,22 @@ class OptimalityCertificate:
             f"a node is passed over, but does not lie above one that keeps no more: {node_text(node)}"
             for node, gate in self.passed_over.items()
             if gate == COARSER and not any(below_or_equal(finer, node) for finer in compared)
+        ]
+
+    def _problems_of_detail(self) -> list[str]:
+        """Check what is left out with all above it: one column, by itself, and never the chosen node."""
+        if self.is_listed:
+            return []
+        useless = [node for node, gate in self.passed_over.items() if gate == TOO_LITTLE]
+        others = [self.chosen, *(node for node, gate in self.passed_over.items() if gate != TOO_LITTLE)]
+        return [
+            f"not one column by itself keeps too little: {node_text(node)}"
+            for node in useless
+            if sum(level > 0 for level in node) != 1
+        ] + [
+            f"a node that keeps too little was tried, or chosen: {node_text(node)}"
+            for node in others
+            if any(below_or_equal(coarse, node) for coarse in useless)
         ]
 
     def _problems_of_numbers(self) -> list[str]:

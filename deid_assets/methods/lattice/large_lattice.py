@@ -33,7 +33,7 @@ from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbors
 from deid_assets.methods.statistics.confidence import wilson_interval
 from deid_assets.methods.statistics.sequential_decision import rule_of_number
 
-CANDIDATES = 2_000
+CANDIDATES = 500
 """Number of candidates of least loss to find, if a policy does not say how many are enough."""
 
 MEASURED_AT_MOST = 1_000
@@ -124,8 +124,8 @@ def search_large_lattice(
     Returns
     -------
     LatticeSearch
-        Its nodes are those found and measured, those asked for, and for each dimension every level with the others at their
-        finest.
+        Its nodes are those found and measured, those asked for, the coarsest, and for each dimension every level with the
+        others at their finest.
     """
     shape = [dimension.levels for dimension in computation.dimensions]
     losses = [own[: top + 1] for own, top in zip(loss.of_levels, tops, strict=True)]
@@ -145,6 +145,7 @@ def search_large_lattice(
         needs_no_more = partial(search.needs_no_more, allowed=suppression)
         told += best_passing_nodes(losses, needs_no_more, suppression.enough or enough, MEASURED_AT_MOST)[0]
         told += search.to_suppress
+    told.append(tuple(levels - 1 for levels in shape))
     told += (
         tuple(level * (axis == place) for place in range(len(shape)))
         for axis, levels in enumerate(shape)

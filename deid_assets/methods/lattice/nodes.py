@@ -9,7 +9,7 @@ from deid_assets.methods.lattice.predictive_tagging import node_text
 def nodes_frame(search: LatticeSearch) -> pd.DataFrame:
     """Every node as a row; `certificate` marks the direct lower neighbors of the optimum.
 
-    Of a lattice that is not listed, the nodes that were looked at, with the `number` that each had among those measured.
+    Of a lattice that is not listed, the nodes that were looked at, with the place that each had among those measured.
     """
     below = {result.node for result in search.lower_neighbors}
     rows = [
@@ -30,10 +30,10 @@ def nodes_frame(search: LatticeSearch) -> pd.DataFrame:
             "chosen": search.chosen is not None and result.node == search.chosen.node,
             "certificate": result.node in below,
             "to_suppress": result.to_suppress,
-            **({} if search.listed else {"number": result.number}),
+            **({} if search.listed else {"measured_in_order": result.number}),
         }
         for result in search.nodes
     ]
     texts = dict.fromkeys(("inferred_from", "node", "decision", "reached"), "str")
-    numbers = dict.fromkeys(("flagged", "draws", *([] if search.listed else ["number"])), "Int64")
+    numbers = dict.fromkeys(("flagged", "draws", *([] if search.listed else ["measured_in_order"])), "Int64")
     return pd.DataFrame(rows).astype(texts | numbers | {"share": "float64", "to_suppress": "float64"})

@@ -38,9 +38,12 @@ from deid_assets.sources.delivery import TablesSource
 
 LATTICE_COLUMNS = (
     "node", "height", "loss", "flagged", "draws", "share", "lower", "upper", "decision", "reached", "inferred_from",
-    "minimal", "chosen", "certificate", "to_suppress",
+    "minimal", "chosen", "certificate", "to_suppress", "measured_in_order",
 )  # fmt: skip
 """Reserved names: columns of the node table, which also has one column per dimension."""
+
+MOST_CANDIDATES = 5_000
+"""Largest number of candidates to find in a lattice that is not listed."""
 
 
 @dataclass(frozen=True)
@@ -484,6 +487,11 @@ def _lattice(policy: Policy) -> Iterator[Problem]:
     yield from _levels_reached(policy, moved)
     levels = [_level_count(policy, dimension.columns[0]) for dimension in policy.dimensions]
     nodes = math.prod(count or 1 for count in levels)
+    if nodes > LISTED_AT_MOST and (policy.risk.search.enough or 0) > MOST_CANDIDATES:
+        yield Problem(
+            ("risk", "search", "enough"),
+            f"of {nodes:,} nodes, at most {MOST_CANDIDATES:,} candidates can be found and named in a certificate",
+        )
     if nodes > LISTED_AT_MOST and policy.risk.search.exhaustive:
         yield Problem(
             ("risk", "search", "exhaustive"),

@@ -433,7 +433,7 @@ class Search(Section):
         None,
         description="number of candidates of least loss to find; the search leaves nodes open that lose more than these, and "
         "they are not tried. null: every node is decided, which takes long for large lattices; of more than 2,000,000 nodes, "
-        "the 2,000 best candidates are found",
+        "the 500 best candidates are found",
     )
     exhaustive: bool = Field(
         False, description="whether every node is measured with all draws, instead of being decided early or from other nodes"

@@ -63,29 +63,14 @@ def certificate_editions(
     return CertificateEditions(public, exact)
 
 
-def certificate_tolerance(content: bytes) -> float:
-    """Loss difference that rounding could hide, as a fraction of the largest loss; for a certificate without problems."""
-    return _from_json(parse_json(content)).tolerance
-
-
-def certificate_gap(content: bytes) -> float:
-    """How much less a node may lose that was never evaluated, as a fraction of the largest loss; 0 if there is no such node."""
-    return _from_json(parse_json(content)).gap
+def read_certificate(content: bytes) -> OptimalityCertificate:
+    """Return a certificate without problems."""
+    return _from_json(parse_json(content))
 
 
 def is_by_class(content: bytes) -> bool:
     """Whether a certificate has a part about levels by class, which earlier versions made; for one without problems."""
     return BY_CLASS in parse_json(content)
-
-
-def nodes_passed_over(content: bytes) -> int:
-    """Number of nodes that were passed over, for reasons that are taken on trust; for a certificate without problems."""
-    return len(_from_json(parse_json(content)).passed_over)
-
-
-def nodes_that_keep_less(content: bytes) -> int:
-    """Number of nodes that pass and keep no more of the gain than the chosen one; for a certificate without problems."""
-    return len(_from_json(parse_json(content)).kept_less)
 
 
 def certificate_problems(content: bytes, policy: str, number: int, stated: StatedLattice | None = None) -> list[str]:
@@ -105,7 +90,9 @@ def certificate_problems(content: bytes, policy: str, number: int, stated: State
         if (told.get("policy"), told.get("number")) != (policy, number):
             return ["it belongs to another release"]
         proof = _from_json(told)
-        return proof.problems() + ([] if stated is None else stated.problems(proof, BY_CLASS in told))
+        # A lattice that is not the policy's is not worth the work that its size may cost.
+        against = [] if stated is None else stated.problems(proof, BY_CLASS in told)
+        return against or proof.problems()
     except (ReleaseError, KeyError, TypeError, ValueError, OverflowError):
         return ["it cannot be read"]
 

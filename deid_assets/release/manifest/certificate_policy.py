@@ -35,6 +35,8 @@ class StatedLattice:
         Whether demographic classes had levels of their own, as policies of earlier versions could say.
     never
         Reasons for which this policy passes no node over.
+    keeping
+        The dimensions of which a column has to keep a part of its information.
     """
 
     dimensions: tuple[tuple[str, int], ...]
@@ -42,6 +44,7 @@ class StatedLattice:
     losses_by_level: bool = True
     by_class: bool = False
     never: frozenset[str] = frozenset({PINNED, TOO_LITTLE, KEEPS_NO_MORE, COARSER})
+    keeping: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, policy: str) -> "StatedLattice":
@@ -69,6 +72,13 @@ class StatedLattice:
             found.append("it does not state that nodes fail when the policy does")
         if (proof.losses is not None) != self.losses_by_level:
             found.append("it states losses of levels where the policy's loss depends on classes, or the other way round")
+        if not found and not proof.is_listed:
+            found += [
+                f"levels of {name} are left out, though the policy requires no detail of it"
+                for node, gate in proof.passed_over.items()
+                for name, level in zip(proof.dimensions, node, strict=True)
+                if gate == TOO_LITTLE and level > 0 and name not in self.keeping
+            ]
         found += [
             f"nodes are passed over for a reason that the policy does not have: {reason}"
             for reason in sorted(self.never & set(proof.passed_over.values()))
@@ -84,6 +94,7 @@ def _flat(told: Mapping) -> StatedLattice:
         (Criterion("counted", float(told["risk"]["max_suppressed"])),),
         told["risk"].get("loss") not in _LOSSES_OF_CLASSES,
         never=_never(told),
+        keeping=frozenset(told.get("detail_at_least") or {}),
     )
 
 
@@ -115,7 +126,10 @@ def _longitudinal(told: Mapping) -> StatedLattice:
             if prefers_detail
             else Criterion("lower_bound", at_most + suppression["at_most"])
         )
-    return StatedLattice(dimensions, tuple(criteria), by_class=told.get("recoding") == "by_class", never=_never(told))
+    required = {qi["column"] for qi in columns if qi["release_as"] in (told.get("detail_at_least") or {})}
+    keeping = frozenset(dimension["name"] for dimension in told["dimensions"] if required & set(dimension["columns"]))
+    by_class = told.get("recoding") == "by_class"
+    return StatedLattice(dimensions, tuple(criteria), by_class=by_class, never=_never(told), keeping=keeping)
 
 
 def _never(told: Mapping) -> frozenset[str]:

@@ -63,7 +63,7 @@ def _certificate_of(policy: Policy, nodes: pd.DataFrame, node: Node, passed: Map
         found_at = (MeasuredNode(parse_node(row.node), float(row.to_suppress)) for row in looked_at.itertuples())
     else:
         looked_at = nodes[nodes["draws"].notna()]
-        numbers = looked_at["number"] if criterion.kind == "best_first" else [None] * len(looked_at)
+        numbers = looked_at["measured_in_order"] if criterion.kind == "best_first" else [None] * len(looked_at)
         found_at = (
             MeasuredNode(
                 parse_node(row.node), row.share, int(row.flagged), int(row.draws), None if number is None else int(number)
@@ -91,14 +91,15 @@ def _certificate_of(policy: Policy, nodes: pd.DataFrame, node: Node, passed: Map
         failed=failed_antichain(failed),
         neighbors=tuple(measured[below] for below in lower_neighbors(node) if below in measured),
     )
-    # Of the nodes that were not tried for one of these reasons, only those count that nothing else rules out.
+    # Of the nodes that were not tried for one of these reasons, only those count that nothing else rules out. Of a lattice that
+    # is not listed, what keeps too little of one column leaves out all above it.
     others = [own for own in passed if own != node]
     left = ~proof.below_failed(others) & np.array([loss[own] <= loss[node] for own in others], dtype=bool)
-    told = {
-        own: passed[own]
-        for own, is_left in zip(others, left, strict=True)
-        if is_left or passed[own] not in (PINNED, TOO_LITTLE, COARSER) or (passed[own] == TOO_LITTLE and not proof.is_listed)
-    }
+    told = {}
+    for own, is_left in zip(others, left, strict=True):
+        useless = passed[own] == TOO_LITTLE and not proof.is_listed
+        if (sum(level > 0 for level in own) == 1) if useless else (is_left or passed[own] not in (PINNED, TOO_LITTLE, COARSER)):
+            told[own] = passed[own]
     return replace(proof, passed_over=told).with_rest()
 
 

@@ -15,16 +15,14 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from deid_assets.errors import ReleaseError
+from deid_assets.methods.lattice.candidate_gates import TOO_LITTLE
 from deid_assets.release.keys import PublicKey
 from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
 from deid_assets.release.manifest.certificate import (
-    certificate_gap,
     certificate_problems,
-    certificate_tolerance,
     is_by_class,
     names_exact_edition,
-    nodes_passed_over,
-    nodes_that_keep_less,
+    read_certificate,
 )
 from deid_assets.release.manifest.certificate_policy import StatedLattice
 from deid_assets.release.manifest.editions import FORMAT
@@ -304,7 +302,7 @@ def _check_certificate(release: Path, manifest: Mapping, exact: Path | None) -> 
         missing = f"{CERTIFICATE} is missing, or the manifest does not contain its policy"
         unknown = [] if exact is None else [Check(exactly, "unknown", f"not judged: {missing}")]
         return [Check(holds, "failed", missing), *unknown]
-    checks = [_public_certificate(holds, public, "; ".join(certificate_problems(public, *place)))]
+    checks = [_certificate(holds, public, "; ".join(certificate_problems(public, *place)))]
     if exact is None:
         return checks
     try:
@@ -313,7 +311,7 @@ def _check_certificate(release: Path, manifest: Mapping, exact: Path | None) -> 
         return [*checks, Check(exactly, "failed", str(error))]
     if not names_exact_edition(public, content):
         return [*checks, Check(exactly, "failed", "it is not the edition that the public one names")]
-    return [*checks, _answer(exactly, "; ".join(certificate_problems(content, *place)))]
+    return [*checks, _certificate(exactly, content, "; ".join(certificate_problems(content, *place)))]
 
 
 def _check_approval(manifest: Mapping) -> list[Check]:
@@ -352,28 +350,36 @@ def _approval_problem(section: Json, stated: Json, created: Json) -> str | None:
     return None
 
 
-def _public_certificate(name: str, content: bytes, problems: str) -> Check:
+def _certificate(name: str, content: bytes, problems: str) -> Check:
+    """What an edition of the certificate proves."""
     if problems:
         return Check(name, "failed", problems)
-    tolerance = certificate_tolerance(content)
-    if tolerance >= 1:  # true of any node of any lattice
-        return Check(
-            name, "skipped", "for so few people, losses are rounded too much to prove anything; ask for the exact edition"
+    proof = read_certificate(content)
+    if proof.says_nothing:
+        why = (
+            "for so few people, losses are rounded too much to prove anything; ask for the exact edition"
+            if proof.tolerance >= 1
+            else "of a lattice that is too large to list, too few nodes were measured to prove anything"
         )
-    gap = certificate_gap(content)
-    found = f"every node that loses less, by more than {gap + tolerance:.3g} of the largest loss, failed"
-    passed_over = nodes_passed_over(content)
+        return Check(name, "skipped", why)
+    within = (proof.gap / proof.largest_loss if proof.step == 0 else proof.gap) + proof.tolerance
+    found = "every node that loses less"
+    found += f", by more than {within:.3g} of the largest loss," if within else ""
+    found += " failed"
+    useless = sum(gate == TOO_LITTLE for gate in proof.passed_over.values()) * (not proof.is_listed)
+    passed_over, keep_less = len(proof.passed_over) - useless, len(proof.kept_less)
     found += f" or is among the {passed_over:,} passed over" if passed_over else ""
-    keep_less = nodes_that_keep_less(content)
     if keep_less:
         found += f", of which {keep_less} pass{'es' * (keep_less == 1)} and keep{'s' * (keep_less == 1)} no more of the gain"
+    if useless:
+        found += f", or keeps too little in one of {useless:,} column{'s' * (useless != 1)}"
+    if proof.gap:
+        found += "; the lattice is too large to list, so nodes may lose less by up to that much that were never evaluated"
     if is_by_class(content):
         found += (
             ", among nodes that are the same for all classes; the release has levels by class, which were removed: what the "
             "certificate says of them is not checked"
         )
-    if gap:
-        found += "; the lattice is too large to list, so nodes may lose less by up to that much that were never evaluated"
     return Check(name, "passed", found)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.lattice import certificate
+from deid_assets.methods.lattice import best_first, certificate
 from deid_assets.methods.lattice.candidate_gates import COARSER, COMPARED_AT_MOST, KEEPS_NO_MORE, TOO_LITTLE
 from deid_assets.methods.lattice.certificate import (
     Criterion,
@@ -253,6 +253,56 @@ class TestOfALatticeThatIsNotListed:
         assert proof.with_rest().rest_loss == 1.0
         useless = replace(proof, passed_over={(1, 0): TOO_LITTLE}).with_rest()
         assert useless.rest_loss == 9.0 and useless.gap == 0 and useless.problems() == []
+
+    @pytest.mark.parametrize(
+        ("node", "said"),
+        [
+            ((0, 0), "not one column by itself keeps too little"),
+            ((1, 1), "not one column by itself keeps too little"),
+            ((0, 1), "a node that keeps too little was tried, or chosen: 1,1"),
+        ],
+    )
+    def test_what_keeps_too_little_hides_neither_the_chosen_node_nor_the_lattice(self, node, said):
+        losses = ((0.0, 1.0, 2.0), (0.0, 3.0, 9.0))
+        criterion = Criterion("counted", THRESHOLD)
+        proof = OptimalityCertificate(
+            ("a", "b"), (2, 2), losses, 0.0, criterion, (1, 1), 4.0, (), passed_over={node: TOO_LITTLE}
+        )
+        assert any(text.startswith(said) for text in proof.with_rest().problems())
+
+    @given(lattices(), st.sampled_from([0.001, 0.05, 0.2]), st.data())
+    def test_the_rounded_bound_is_true_of_the_exact_losses(self, lattice, step, data):
+        proof, loss, _ = proof_of(*lattice)
+        named = data.draw(st.lists(st.sampled_from(proof.failed), unique=True)) if proof.failed else []
+        fewer = replace(proof, failed=tuple(named), neighbors=()).with_rest()
+        public = fewer.rounded(step, hide_counts=True)
+        assert public.problems() == []
+        assert fewer.gap / fewer.largest_loss <= public.gap + public.tolerance + 1e-9
+
+    def test_losses_are_parts_of_the_largest(self):
+        losses = ((0.0, 0.3), (0.0, 0.7))
+        public = OptimalityCertificate(
+            ("a", "b"), (1, 1), losses, 0.01, Criterion("counted", THRESHOLD), (1, 1), 1.0, ()
+        ).with_rest()
+        assert public.problems() == [] and public.says_nothing
+        scaled = replace(public, losses=((0.0, 0.003), (0.0, 0.007)), chosen_loss=0.01).with_rest()
+        assert scaled.problems() == ["losses are not stated as parts of the largest"]
+
+    def test_a_node_directly_below_that_loses_as_much_has_to_be_ruled_out(self):
+        proof = OptimalityCertificate(
+            ("a", "b"), (1, 1), ((0.0, 1.0), (0.0, 0.0)), 0.0, Criterion("counted", THRESHOLD), (1, 1), 1.0,
+            (MeasuredNode((0, 1), 0.9, 900, RECORDS),),
+        ).with_rest()  # fmt: skip
+        assert proof.problems() == ["nothing rules out a node directly below the chosen one: 1,0"]
+
+    def test_the_work_on_a_lattice_of_very_many_dimensions_is_bounded(self, monkeypatch):
+        monkeypatch.setattr(best_first, "_LEVELS_AT_MOST", 10_000)
+        failed = tuple(MeasuredNode(tuple(int(place != axis) for place in range(60)), 0.9, 900, RECORDS) for axis in range(59))
+        proof = OptimalityCertificate(
+            tuple(f"c{axis}" for axis in range(60)), (1,) * 60, ((0.0, 1.0),) * 60, 0.0, Criterion("counted", THRESHOLD),
+            (1,) * 60, 60.0, failed,
+        ).with_rest()  # fmt: skip
+        assert proof.problems() == [] and 0 < proof.gap <= 60
 
     def test_the_error_of_a_node_follows_from_its_number(self):
         criterion = Criterion("best_first", 0.05, 0.001, 100_000)

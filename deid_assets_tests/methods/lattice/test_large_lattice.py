@@ -44,7 +44,7 @@ def test_the_error_of_each_decision_follows_from_its_number(computation):
         rule = rule_of_number(0.05, 0.001, result.number)
         assert rule.decide(result.flagged, result.draws) == result.decision
     frame = nodes_frame(large)
-    assert frame["number"].notna().equals(frame["reached"] == "measured")
+    assert frame["measured_in_order"].notna().equals(frame["reached"] == "measured")
 
 
 def test_ends_with_the_best_node_found_where_the_measurements_do_not_suffice(computation, monkeypatch):
@@ -57,7 +57,8 @@ def test_ends_with_the_best_node_found_where_the_measurements_do_not_suffice(com
 
 def test_nothing_above_what_keeps_enough_is_found(computation):
     large, _ = searches(computation, 0.05, tops=(2, 1, 2))
-    assert all(found.node[1] <= 1 for found in large.candidates())
+    assert all(found.node[1] <= 1 for found in large.nodes if found.reached == "measured")
+    assert large.chosen.node[1] <= 1
 
 
 def test_nodes_that_are_asked_for_are_measured(computation):
