@@ -121,7 +121,7 @@ def report_of(
             ((row, power, found["unconditional"][0]) for row, power, found in sensitivity), policy.adversary.power
         ),
         (
-            _lattice(policy, nodes, limit, after),
+            _lattice(policy, nodes, limit, after, _bound(proof, manifest["attrition"])),
             ReportFigure(
                 "Risk against loss",
                 "Share of simulated adversaries at high risk against the information lost, for every generalization"
@@ -170,7 +170,18 @@ def report_of(
     )
 
 
-def _lattice(policy: Policy, nodes: pd.DataFrame, limit: float, after: float | None) -> ReportFigure:
+def _bound(proof: OptimalityCertificate, attrition: Sequence[dict[str, Any]]) -> str:
+    """How much less a node could lose that was never measured, as the public certificate says; empty if all are listed."""
+    if proof.is_listed:
+        return ""
+    public = proof.rounded(rounding_step(_released_members(attrition)), hide_counts=False)
+    less = min(public.gap + public.tolerance, 1.0)
+    return (
+        f" There are too many to measure all: one that was not measured may lose less by up to {less:.3g} of the largest loss."
+    )
+
+
+def _lattice(policy: Policy, nodes: pd.DataFrame, limit: float, after: float | None, bound: str) -> ReportFigure:
     """The lattice: every node as a cell, or those that were measured if nobody could tell so many cells apart."""
     sample = "" if after is None else " with everybody who was sampled"
     if policy.node_count <= _CELLS_AT_MOST:
@@ -188,7 +199,7 @@ def _lattice(policy: Policy, nodes: pd.DataFrame, limit: float, after: float | N
         f"The policy allows {policy.node_count:,} generalizations. Shown are the {len(measured):,} that were measured: the "
         "farther to the right, the more columns are coarse; the higher, the more information is lost. Those that are safe "
         f"enough{sample} are candidates, and the chosen one is marked. A candidate that loses less was passed over, because "
-        "another gate would refuse it.",
+        f"another gate would refuse it.{bound}",
         heights_figure(measured.assign(height=heights), policy.node_count, "information loss [part of the largest, rounded]"),
     )
 
@@ -346,8 +357,12 @@ def _finite(number: float | str | None) -> float | None:
 
 def _public_losses(proof: OptimalityCertificate, attrition: Sequence[dict[str, Any]], nodes: Sequence[str]) -> list[float]:
     """The losses of nodes as in the public certificate; exact ones are functions of the delivered rows."""
-    released = next(step["rows_out"] for step in reversed(attrition) if step["unit"] == "members")
-    losses = proof.rounded(rounding_step(released), hide_counts=False).losses
+    losses = proof.rounded(rounding_step(_released_members(attrition)), hide_counts=False).losses
     if losses is None:
         raise ReleaseError("the certificate of optimality contains no losses, so the report cannot show them")
     return [math.fsum(own[level] for own, level in zip(losses, parse_node(node), strict=True)) for node in nodes]
+
+
+def _released_members(attrition: Sequence[dict[str, Any]]) -> int:
+    """Number of released members."""
+    return next(step["rows_out"] for step in reversed(attrition) if step["unit"] == "members")

@@ -40,7 +40,7 @@ def test_neighbors_are_named_by_the_level_that_differs_and_say_which_gate_they_f
 def test_a_lattice_too_large_for_cells_shows_what_was_measured():
     policy = policy_by_name("desynpuf")
     chosen = "0,0,2,2,3"
-    drawn = _lattice(policy, searched(policy.dimension_levels, chosen, (chosen,), 30), 0.008, None)
+    drawn = _lattice(policy, searched(policy.dimension_levels, chosen, (chosen,), 30), 0.008, None, "")
     assert "1,600 generalizations. Shown are the 31 that were measured" in drawn.caption and not drawn.wide
 
 

@@ -2,11 +2,15 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from deid_assets.methods.lattice.candidate_gates import TOO_LITTLE
+from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate
 from deid_assets.release.keys import SigningKey
+from deid_assets.release.manifest.certificate import certificate_editions, certificate_problems
 from deid_assets.release.publication.verification import _certificate, verify
 from deid_assets.release.registry.chain import GENESIS
 from deid_assets.store.digests import bytes_digest, canonical_json
@@ -359,6 +363,43 @@ def test_nodes_that_keep_less_of_the_gain_are_counted(published, nodes, said):
     less = [{"node": [number] * len(told["chosen"]["node"]), "less": 0.1} for number in range(nodes)]
     assert said in _certificate(CERTIFIED, canonical_json(told | {"kept_less_of_gain": less}), "").reason
     assert "more of the gain" not in _certificate(CERTIFIED, canonical_json(told), "").reason
+
+
+TOO_MANY = OptimalityCertificate(
+    ("age", "sex"), (2000, 1000), (tuple(level / 2000 for level in range(2001)), tuple(level / 1000 for level in range(1001))),
+    0.0, Criterion("counted", 0.1), (1000, 500), 1.0,
+    (MeasuredNode((999, 1000), 0.4, 40, 100), MeasuredNode((2000, 499), 0.4, 40, 100)),
+)  # fmt: skip
+"""A proof about a lattice of 2,003,001 nodes, which cannot be listed: what is not ruled out lies above the chosen node."""
+
+
+class TestOfALatticeThatIsNotListed:
+    @staticmethod
+    def checks(**changes):
+        """What is said of the exact edition, and of the public one."""
+        editions = certificate_editions(replace(TOO_MANY, **changes).with_rest(), "heritage", 1, 50_000, False, b"0" * 32)
+        return [
+            _certificate(CERTIFIED, content, "; ".join(certificate_problems(content, "heritage", 1)))
+            for content in (editions.exact, editions.public)
+        ]
+
+    def test_what_rules_out_all_that_loses_less_is_a_proof(self):
+        exact, public = self.checks()
+        assert (exact.outcome, exact.reason) == ("passed", "every node that loses less failed")
+        assert public.outcome == "passed" and "by more than 0.002 of the largest loss, failed" in public.reason
+
+    def test_what_may_lose_less_is_said_in_both_editions(self):
+        exact, public = self.checks(failed=TOO_MANY.failed[:1])
+        assert "by more than 0.25 of the largest loss, failed; the lattice is too large to list" in exact.reason
+        assert "by more than 0.252 of the largest loss, failed; the lattice is too large to list" in public.reason
+
+    def test_what_keeps_too_little_is_said(self):
+        exact, _ = self.checks(passed_over={(1001, 0): TOO_LITTLE})
+        assert exact.outcome == "passed" and exact.reason.endswith("failed, or keeps too little in one of 1 column")
+
+    def test_a_certificate_that_rules_nothing_out_is_not_said_to_hold(self):
+        for check in self.checks(failed=()):
+            assert check.outcome == "skipped" and "too few nodes were measured to prove anything" in check.reason
 
 
 def test_a_certificate_rounded_until_it_proves_nothing_is_not_said_to_hold(releases, published):

@@ -251,6 +251,7 @@ class TestOfALatticeThatIsNotListed:
     def test_the_report_says_how_many_nodes_there_are(self, vast_home):
         report = (vast_home / "releases" / "vast" / "0001" / "report.html").read_text()
         assert "The policy allows 2,592,000 generalizations." in report
+        assert "one that was not measured may lose less by up to" in report
 
     def test_a_pinned_generalization_is_chosen_again(self, vast_home, tmp_path):
         written(tmp_path, changed(VAST, releases={"generalization": "pinned"}))

@@ -227,7 +227,7 @@ class TestOfALatticeThatIsNotListed:
         proof = proof_of(*lattice)[0]
         assert proof.problems() == [] and proof.gap == 0, "every failed node is named: it is a proof"
         named = data.draw(st.lists(st.sampled_from(proof.failed), unique=True)) if proof.failed else []
-        fewer = replace(proof, failed=tuple(named), neighbors=()).with_rest()
+        fewer = replace(proof, failed=tuple(named)).with_rest()
         assert fewer.problems() == []
         left = [
             sum(own[level] for own, level in zip(losses, node, strict=True))
@@ -239,7 +239,7 @@ class TestOfALatticeThatIsNotListed:
 
     @given(lattices())
     def test_a_bound_that_says_more_than_is_known_is_a_problem(self, lattice):
-        proof = replace(proof_of(*lattice)[0], failed=(), neighbors=()).with_rest()
+        proof = replace(proof_of(*lattice)[0], failed=()).with_rest()
         assert proof.problems() == []
         told = -1.0 if proof.rest_loss is None else proof.rest_loss + 0.5
         assert "never evaluated is not as stated" in " ".join(replace(proof, rest_loss=told).problems())
@@ -274,7 +274,7 @@ class TestOfALatticeThatIsNotListed:
     def test_the_rounded_bound_is_true_of_the_exact_losses(self, lattice, step, data):
         proof, loss, _ = proof_of(*lattice)
         named = data.draw(st.lists(st.sampled_from(proof.failed), unique=True)) if proof.failed else []
-        fewer = replace(proof, failed=tuple(named), neighbors=()).with_rest()
+        fewer = replace(proof, failed=tuple(named)).with_rest()
         public = fewer.rounded(step, hide_counts=True)
         assert public.problems() == []
         assert fewer.gap / fewer.largest_loss <= public.gap + public.tolerance + 1e-9
