@@ -7,7 +7,7 @@ import pandas as pd
 
 from deid_assets.assessments.delivered_values import entropies
 from deid_assets.assessments.detail import enough_detail
-from deid_assets.assessments.nodes_to_try import require_levels
+from deid_assets.assessments.nodes_to_try import node_of_levels
 from deid_assets.methods.flat import queries
 from deid_assets.methods.flat.classes import ClassTable, FlatTable
 from deid_assets.methods.flat.search import (
@@ -110,34 +110,23 @@ def search(policy: FlatPolicy, table: FlatTable, tops: Node, pinned: Node | None
     losses = level_losses(policy, table)
     if losses is not None:
         found = search_flat_table(table, risk.k, risk.max_suppressed, losses, tops)
-        return (
-            found
-            if pinned is None
-            else pinned_result(found, table, risk.k, pinned, lambda node, _: sum_of_losses(losses, node))
-        )
-    of_classes = CLASS_LOSSES[risk.loss]
-    found = search_flat_table_by_classes(table, risk.k, risk.max_suppressed, of_classes, tops)
-    return found if pinned is None else pinned_result(found, table, risk.k, pinned, lambda _, classes: of_classes(classes))
+    else:
+        found = search_flat_table_by_classes(table, risk.k, risk.max_suppressed, CLASS_LOSSES[risk.loss], tops)
+    if pinned is None:
+        return found
+
+    def loss(node: Node, classes: ClassTable) -> float:
+        return CLASS_LOSSES[risk.loss](classes) if losses is None else sum_of_losses(losses, node)
+
+    return pinned_result(found, table, risk.k, pinned, loss)
 
 
 def pinned_node(policy: FlatPolicy, last: Mapping[str, str] | None) -> Node | None:
-    """The node of the last release, if the policy pins it; None if it does not, or has none yet.
-
-    Parameters
-    ----------
-    last
-        Name of the level of every quasi-identifier in the last release of this policy; None if it has none yet.
-
-    Raises
-    ------
-    RefusedError
-        If the policy no longer has this generalization.
-    """
-    if policy.releases.generalization != "pinned" or last is None:
+    """The same as `nodes_to_try.pinned_node`, of a flat table."""
+    if last is None:
         return None
     levels = {qi.release_as: list(policy.hierarchy(qi.hierarchy).level_names) for qi in policy.quasi_identifiers}
-    require_levels(levels, last, "quasi-identifiers")
-    return tuple(own.index(last[name]) for name, own in levels.items())
+    return node_of_levels(levels, last, "quasi-identifiers")
 
 
 def blanks_in_small_classes(policy: FlatPolicy, records: Table, domains: Table) -> dict[str, int]:

@@ -156,17 +156,25 @@ def pinned_node(policy: Policy, last: Mapping[str, str] | None) -> Node | None:
     if last is None:
         return None
     levels = {dimension.name: list(policy.hierarchy_of(dimension.columns[0]).level_names) for dimension in policy.dimensions}
-    require_levels(levels, last, "dimensions")
-    return tuple(levels[dimension.name].index(last[dimension.name]) for dimension in policy.dimensions)
+    return node_of_levels(levels, last, "dimensions")
 
 
-def require_levels(levels: Mapping[str, Sequence[str]], last: Mapping[str, str], what: str) -> None:
-    """Require that a policy still has the generalization of its last release.
+def node_of_levels(levels: Mapping[str, Sequence[str]], last: Mapping[str, str], what: str) -> Node:
+    """The node of the last release of a policy that is pinned to it.
+
+    Parameters
+    ----------
+    levels
+        The names of the levels of each dimension, in order.
+    last
+        The level of each dimension in the last release, by name.
+    what
+        What the policy's dimensions are called.
 
     Raises
     ------
     RefusedError
-        If it lacks a dimension or level, or has another dimension.
+        If the policy lacks a dimension or level, or has another dimension.
     """
     if set(last) != set(levels) or not all(name in levels[dimension] for dimension, name in last.items()):
         told = ", ".join(f"{dimension}: {name}" for dimension, name in last.items())
@@ -174,3 +182,4 @@ def require_levels(levels: Mapping[str, Sequence[str]], last: Mapping[str, str],
             f"refused: the generalization is pinned (releases.generalization), but the policy no longer has that of its last "
             f"release ({told}). Restore these {what} and levels, or say free"
         )
+    return tuple(own.index(last[name]) for name, own in levels.items())

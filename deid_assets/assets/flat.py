@@ -31,6 +31,7 @@ from deid_assets.assets.one_table import KnownPeople, StagedCounts, made_of_the_
 from deid_assets.assets.published_tables import Made
 from deid_assets.assets.publishing import (
     common_refusals,
+    last_levels,
     publish,
     read_evidence,
     refusal,
@@ -50,7 +51,6 @@ from deid_assets.policy.domains import record_domains_of
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.release.counts.kinds import FLAT as COUNTING
 from deid_assets.release.counts.noise import Plan
-from deid_assets.release.cumulative import last_generalization
 from deid_assets.release.flat_rows import release_query, row_refusals
 from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
@@ -96,9 +96,8 @@ def record_lattice(
     table = flat_table(policy, records, record_domains)
     pinned = None
     if policy.releases.generalization == "pinned":
-        withdrawn = releases_of(workplace).registry.chain().withdrawn
         with guarded(context):
-            pinned = pinned_node(policy, last_generalization(workplace.releases_made(), policy.name, withdrawn))
+            pinned = pinned_node(policy, last_levels(workplace, policy))
     tops = highest_levels(policy, table, kept_by_level(policy, table, records))
     found = search(policy, table, tops, pinned)
     names = [qi.release_as for qi in policy.quasi_identifiers]
@@ -143,8 +142,7 @@ def record_generalization(
     chosen = nodes[nodes["chosen"]]
     if not len(chosen) and (nodes["decision"] == "candidate").any():
         # Only a pinned generalization passes over a node that passes.
-        last = last_generalization(workplace.releases_made(), policy.name, releases_of(workplace).registry.chain().withdrawn)
-        levels = ", ".join(f"{name}: {level}" for name, level in (last or {}).items())
+        levels = ", ".join(f"{name}: {level}" for name, level in (last_levels(workplace, policy) or {}).items())
         raise dg.Failure(f"refused: {why_pinned_fails(policy, levels)}", metadata={"refused": True}, allow_retries=False)
     if not len(chosen):
         blanks = blanks_in_small_classes(policy, records, record_domains)

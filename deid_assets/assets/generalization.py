@@ -29,7 +29,7 @@ from deid_assets.assessments.number_of_claims import claim_bins_of
 from deid_assets.assessments.other_gates import other_gates
 from deid_assets.assessments.reachable_risk import GO_ON_TAG, require_reachable
 from deid_assets.assessments.worst_classes import worst_class_text
-from deid_assets.assets.publishing import releases_of
+from deid_assets.assets.publishing import last_levels
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import SENTENCE, asset_metadata, guarded, markdown_table, stage_asset, stage_assets
 from deid_assets.assets.step_log import StepLog
@@ -55,7 +55,6 @@ from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.changes import changed_sections, leaving_together
 from deid_assets.policy.domains import value_domains_of
 from deid_assets.policy.models import Policy
-from deid_assets.release.cumulative import last_generalization
 from deid_assets.release.standing_out import standing_out
 from deid_assets.resources import Policies, Workplace
 from deid_assets.store.tables import Table, drop_schema
@@ -142,10 +141,7 @@ def generalization_lattice(
 
 def _pinned(policy: Policy, workplace: Workplace) -> Node | None:
     """The generalization of the last release, if the policy is pinned to it."""
-    if policy.releases.generalization != "pinned":
-        return None
-    withdrawn = releases_of(workplace).registry.chain().withdrawn
-    return pinned_node(policy, last_generalization(workplace.releases_made(), policy.name, withdrawn))
+    return pinned_node(policy, last_levels(workplace, policy)) if policy.releases.generalization == "pinned" else None
 
 
 def _suppression(policy: Policy) -> Suppression | None:

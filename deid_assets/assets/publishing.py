@@ -40,6 +40,7 @@ from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.adversaries import acceptance_refusals
 from deid_assets.release.counts.noise import Plan
 from deid_assets.release.counts.statement import CountStatement
+from deid_assets.release.cumulative import last_generalization
 from deid_assets.release.event_log import (
     current_lineage,
     data_versions,
@@ -104,6 +105,12 @@ REPEATED_AT_MOST = 8
 def releases_of(workplace: Workplace) -> Releases:
     """The folder of releases, and what is needed to add one."""
     return Releases(workplace.home, workplace.signing_key())
+
+
+def last_levels(workplace: Workplace, policy: AnyPolicy) -> Mapping[str, str] | None:
+    """The level of each dimension in the policy's last release that was not withdrawn, by name; None if it has none yet."""
+    withdrawn = releases_of(workplace).registry.chain().withdrawn
+    return last_generalization(workplace.releases_made(), policy.name, withdrawn)
 
 
 def common_refusals(

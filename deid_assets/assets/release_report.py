@@ -40,7 +40,7 @@ from deid_assets.figures.sensitivity_figures import sensitivity_figure
 from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
 from deid_assets.methods.lattice.certificate import OptimalityCertificate, rounding_step
-from deid_assets.methods.lattice.predictive_tagging import lower_neighbors, node_text, parse_node
+from deid_assets.methods.lattice.predictive_tagging import lower_neighbors, node_text, parse_node, sum_of_losses
 from deid_assets.policy.models import Policy
 from deid_assets.reports.manifest_content import content_from_manifest
 from deid_assets.reports.report import CertificateRow, ReportFigure, render_report
@@ -174,8 +174,7 @@ def _bound(proof: OptimalityCertificate, attrition: Sequence[dict[str, Any]]) ->
     """How much less a node could lose that was never measured, as the public certificate says; empty if all are listed."""
     if proof.is_listed:
         return ""
-    public = proof.rounded(rounding_step(_released_members(attrition)), hide_counts=False)
-    less = min(public.gap + public.tolerance, 1.0)
+    less = min(proof.rounded(rounding_step(_released_members(attrition)), hide_counts=False).bound, 1.0)
     return (
         f" There are too many to measure all: one that was not measured may lose less by up to {less:.3g} of the largest loss."
     )
@@ -360,7 +359,7 @@ def _public_losses(proof: OptimalityCertificate, attrition: Sequence[dict[str, A
     losses = proof.rounded(rounding_step(_released_members(attrition)), hide_counts=False).losses
     if losses is None:
         raise ReleaseError("the certificate of optimality contains no losses, so the report cannot show them")
-    return [math.fsum(own[level] for own, level in zip(losses, parse_node(node), strict=True)) for node in nodes]
+    return [sum_of_losses(losses, parse_node(node)) for node in nodes]
 
 
 def _released_members(attrition: Sequence[dict[str, Any]]) -> int:

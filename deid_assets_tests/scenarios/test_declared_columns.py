@@ -186,13 +186,17 @@ class TestPolicy:
         assert said in refusal(tmp_path, **changes)
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    root = tmp_path_factory.mktemp("declared")
-    written(root / "policies", WIDE)
-    code, printed = deid_here(root / "home", "run", "--policy", root / "policies/wide.yaml", "--members", 3000, "--seed", 1)
+def home_with_a_release(root, values):
+    written(root / "policies", values)
+    policy = root / "policies" / f"{values['policy']}.yaml"
+    code, printed = deid_here(root / "home", "run", "--policy", policy, "--members", 3000, "--seed", 1)
     assert code == PUBLISHED, printed
     return root / "home"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return home_with_a_release(tmp_path_factory.mktemp("declared"), WIDE)
 
 
 @pytest.mark.matrix
@@ -227,11 +231,7 @@ class TestRelease:
 
 @pytest.fixture(scope="module")
 def vast_home(tmp_path_factory):
-    root = tmp_path_factory.mktemp("vast")
-    written(root / "policies", VAST)
-    code, printed = deid_here(root / "home", "run", "--policy", root / "policies/vast.yaml", "--members", 3000, "--seed", 1)
-    assert code == PUBLISHED, printed
-    return root / "home"
+    return home_with_a_release(tmp_path_factory.mktemp("vast"), VAST)
 
 
 @pytest.mark.matrix

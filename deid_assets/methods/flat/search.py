@@ -19,9 +19,16 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.methods.flat.classes import ClassTable, FlatTable
-from deid_assets.methods.lattice.best_first import best_passing_nodes, loss_of_levels
+from deid_assets.methods.lattice.best_first import best_passing_nodes
 from deid_assets.methods.lattice.information_loss import entropy_loss
-from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST, Node, lower_neighbors, node_text, sums_of_losses
+from deid_assets.methods.lattice.predictive_tagging import (
+    LISTED_AT_MOST,
+    Node,
+    lower_neighbors,
+    node_text,
+    sum_of_losses,
+    sums_of_losses,
+)
 
 EVALUATED_AT_MOST = 1_000
 """Number of nodes of a lattice that is not listed, after which the search ends at the best one that it found."""
@@ -130,8 +137,8 @@ def _search_best_first(table: FlatTable, k: int, max_suppressed: float, losses: 
     found, _ = best_passing_nodes(levels, passes, 1, EVALUATED_AT_MOST)
     node = found[0] if found else None
     while node is not None and (finer := [below for below in lower_neighbors(node) if passes(below)]):
-        node = min(finer, key=lambda own: (loss_of_levels(losses, own), own))
-    loss = {own: loss_of_levels(losses, own) for own in evaluated}
+        node = min(finer, key=lambda own: (sum_of_losses(losses, own), own))
+    loss = {own: sum_of_losses(losses, own) for own in evaluated}
     return FlatResult(node, math.inf if node is None else loss[node], allowed, evaluated, loss)
 
 

@@ -5,14 +5,21 @@ from them. Nodes come in the order of their loss, without those that are known t
 can pass have, in one dimension, a level above its own. So whole parts of the lattice are left out without being listed.
 """
 
-import bisect
 import heapq
-import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from deid_assets.methods.lattice.predictive_tagging import FAILS, OPEN, PASSES, Node, lower_neighbors, upper_neighbors
+from deid_assets.methods.lattice.predictive_tagging import (
+    FAILS,
+    OPEN,
+    PASSES,
+    Node,
+    bisect_chain,
+    lower_neighbors,
+    sum_of_losses,
+    upper_neighbors,
+)
 
 STEPS_AT_MOST = 100_000
 """Nodes that are looked at in the order of their loss, before the rest is bounded by the loss of the next one."""
@@ -61,7 +68,7 @@ class SparseTagging:
     def decide(self, node: Node) -> int:
         """Return the tag of a node; if it is open, bisect a chain of open nodes from it upwards."""
         if self.tag(node) == OPEN:
-            bisect.bisect_left(self._chain_of_open_nodes(node), True, key=self._test)
+            bisect_chain(node, self._shape, lambda upper: self.tag(upper) == OPEN, self._order, self._test)
         return self.tag(node)
 
     def passes_now(self, node: Node) -> bool:
@@ -81,13 +88,6 @@ class SparseTagging:
         else:
             self._failed = np.vstack([self._failed[~(self._failed <= own).all(axis=1)], own])
         return passed
-
-    def _chain_of_open_nodes(self, node: Node) -> list[Node]:
-        """Return a path of open nodes from one upwards, each time to the neighbor that comes first in the order."""
-        chain = [node]
-        while above := [upper for upper in upper_neighbors(chain[-1], self._shape) if self.tag(upper) == OPEN]:
-            chain.append(min(above, key=self._order))
-        return chain
 
 
 class NodesByLoss:
@@ -161,12 +161,7 @@ class NodesByLoss:
             self._seen.add(node)
             if len(self._left_out) and bool((self._left_out <= np.array(node)).all(axis=1).any()):
                 continue
-            heapq.heappush(self._next, (loss_of_levels(self._losses, node), sum(node), node))
-
-
-def loss_of_levels(losses: Sequence[Sequence[float] | np.ndarray], node: Node) -> float:
-    """Return the sum of the losses of a node's levels."""
-    return math.fsum(own[level] for own, level in zip(losses, node, strict=True))
+            heapq.heappush(self._next, (sum_of_losses(self._losses, node), sum(node), node))
 
 
 def highest_above(nodes: np.ndarray, node: Node) -> Node | None:
@@ -190,7 +185,7 @@ def lower_loss(node: Node, losses: Sequence[np.ndarray], tagging: SparseTagging,
     most = tagging.tests + tests_at_most
 
     def loss(other: Node) -> float:
-        return loss_of_levels(losses, other)
+        return sum_of_losses(losses, other)
 
     while tagging.tests < most:
         raised = [node, *sorted(upper_neighbors(node, [len(own) for own in losses]), key=loss)]
@@ -232,7 +227,7 @@ def best_passing_nodes(
     >>> found
     [(1, 2), (2, 1), (3, 0)]
     """
-    tagging = SparseTagging([len(own) for own in losses], lambda node: loss_of_levels(losses, node), passes)
+    tagging = SparseTagging([len(own) for own in losses], lambda node: sum_of_losses(losses, node), passes)
     found: list[Node] = []
     if tagging.tag(tagging.top) == FAILS:
         return found, tagging
@@ -247,6 +242,6 @@ def best_passing_nodes(
             if len(found) == enough:
                 break
     if not found:
-        best = min(tagging.passing, key=lambda node: (loss_of_levels(losses, node), node))
+        best = min(tagging.passing, key=lambda node: (sum_of_losses(losses, node), node))
         found.append(lower_loss(best, losses, tagging, tests_at_most))
     return found, tagging

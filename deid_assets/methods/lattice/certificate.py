@@ -26,9 +26,11 @@ from deid_assets.methods.lattice.predictive_tagging import (
     Node,
     below_or_equal,
     highest_of,
+    is_of_axis,
     lower_neighbors,
     lowest_of,
     node_text,
+    sum_of_losses,
     sums_of_losses,
 )
 from deid_assets.methods.statistics.confidence import wilson_interval
@@ -239,6 +241,12 @@ class OptimalityCertificate:
         return math.fsum(own[-1] for own in self.losses or ()) or 1.0
 
     @property
+    def bound(self) -> float:
+        """By how much less of the largest loss a node may lose without being ruled out; 0 if none does by exact losses."""
+        # Rounded losses are parts of the largest already.
+        return (self.gap if self.step else self.gap / self.largest_loss) + self.tolerance
+
+    @property
     def says_nothing(self) -> bool:
         """Whether the certificate, or what is left of it after rounding, would hold for any node."""
         return self.tolerance >= 1 or (self.gap > 0 and self.gap >= self.chosen_loss)
@@ -267,7 +275,7 @@ class OptimalityCertificate:
         if self.losses is not None:
             most = self.largest_loss
             losses = tuple(tuple(_down(loss / most, step) for loss in own) for own in self.losses)
-            chosen_loss = round(math.fsum(own[level] for own, level in zip(losses, self.chosen, strict=True)), 12)
+            chosen_loss = round(sum_of_losses(losses, self.chosen), 12)
         else:
             most = max(loss for _, loss in self.no_better) or 1.0
             chosen_loss = _down(self.chosen_loss / most, step)
@@ -315,7 +323,7 @@ class OptimalityCertificate:
             return ["losses must not fall from a level to the next"]
         if not self.is_listed and not self._are_parts_of_the_largest():
             return ["losses are not stated as parts of the largest"]
-        total = math.fsum(own[level] for own, level in zip(self.losses, self.chosen, strict=True))
+        total = sum_of_losses(self.losses, self.chosen)
         return [] if _same(total, self.chosen_loss) else ["the loss of the chosen node is not the sum of its levels'"]
 
     def _are_parts_of_the_largest(self) -> bool:
@@ -336,7 +344,8 @@ class OptimalityCertificate:
         ruled_out = dict(zip(below, self.below_failed(below), strict=True))
         unproven = [node for node in below if node not in told and not ruled_out[node] and node not in self.passed_over]
         if not self.is_listed and self.rest_loss is not None and self.rest_loss < self.chosen_loss + self.tolerance:
-            unproven = []  # where a better node may be left, they may be among those that were never evaluated
+            # Where a better node may be left, they may be among those that were never evaluated.
+            unproven = []
         return [f"nothing rules out a node directly below the chosen one: {node_text(node)}" for node in unproven] + [
             f"a node directly below the chosen one did not fail: {node_text(measured.node)}"
             for measured in self.neighbors
@@ -368,11 +377,7 @@ class OptimalityCertificate:
             return []
         useless = [node for node, gate in self.passed_over.items() if gate == TOO_LITTLE]
         others = [self.chosen, *(node for node, gate in self.passed_over.items() if gate != TOO_LITTLE)]
-        return [
-            f"not one column by itself keeps too little: {node_text(node)}"
-            for node in useless
-            if sum(level > 0 for level in node) != 1
-        ] + [
+        return [f"not one column by itself keeps too little: {node_text(node)}" for node in useless if not is_of_axis(node)] + [
             f"a node that keeps too little was tried, or chosen: {node_text(node)}"
             for node in others
             if any(below_or_equal(coarse, node) for coarse in useless)

@@ -6,14 +6,13 @@ and never decreases on the way up, because counts only grow. A table of losses p
 every node of a lattice.
 """
 
-import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from deid_assets.methods.lattice.predictive_tagging import sums_of_losses
+from deid_assets.methods.lattice.predictive_tagging import sum_of_losses, sums_of_losses
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, LongitudinalData
 
 Scale = Literal["raw", "normalised"]
@@ -109,7 +108,7 @@ class LatticeLoss:
 
     def __call__(self, node: Sequence[int]) -> float:
         """Return the loss of a node, in bits or between 0 and 1."""
-        return math.fsum(own[level] for own, level in zip(self.of_levels, node, strict=True)) / self._parts
+        return sum_of_losses(self.of_levels, node) / self._parts
 
     def of_every_node(self) -> np.ndarray:
         """Return the loss of every node, indexed by its levels."""

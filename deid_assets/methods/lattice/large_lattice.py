@@ -21,15 +21,13 @@ from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.longitudinal_search import (
     STRONGEST_FIRST,
     LatticeSearch,
-    Measured,
     Measurements,
     NodeDecision,
     NodeResult,
     Progress,
     Suppression,
-    silent,
 )
-from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbors, lowest_of
+from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbors, lowest_of, node_of_axis
 from deid_assets.methods.statistics.confidence import wilson_interval
 from deid_assets.methods.statistics.sequential_decision import rule_of_number
 
@@ -44,18 +42,6 @@ class _Search(Measurements):
     """The measurements of one search, and what they imply for any node."""
 
     _levels: tuple[np.ndarray, np.ndarray] | None = None
-
-    def decided(self, found: Measured) -> tuple[int, int]:
-        """See `Measurements`: nodes that were measured, of those that may be."""
-        return self.all_decided
-
-    def heard(self, node: Node, flagged: int, draws: int) -> None:
-        """See `Measurements`: bounds are computed for the nodes that are told at the end."""
-
-    @property
-    def all_decided(self) -> tuple[int, int]:
-        """See `Measurements`."""
-        return len(self.measured), max(len(self.measured), MEASURED_AT_MOST)
 
     def implied(self, node: Node) -> tuple[NodeDecision, Node | None]:
         """The decision of a node, and the first measured node that implies it."""
@@ -130,7 +116,8 @@ def search_large_lattice(
     shape = [dimension.levels for dimension in computation.dimensions]
     losses = [own[: top + 1] for own, top in zip(loss.of_levels, tops, strict=True)]
     blocks = max(1, -(-draws_at_most // DRAWS_PER_BLOCK))
-    search = _Search(computation, stream_key, partial(rule_of_number, threshold, error), blocks, progress or silent, executor)
+    rule = partial(rule_of_number, threshold, error)
+    search = _Search(computation, stream_key, rule, blocks, MEASURED_AT_MOST, progress, executor)
     enough = enough or CANDIDATES
 
     found, _ = best_passing_nodes(losses, search.is_candidate, enough, MEASURED_AT_MOST)
@@ -146,11 +133,7 @@ def search_large_lattice(
         told += best_passing_nodes(losses, needs_no_more, suppression.enough or enough, MEASURED_AT_MOST)[0]
         told += search.to_suppress
     told.append(tuple(levels - 1 for levels in shape))
-    told += (
-        tuple(level * (axis == place) for place in range(len(shape)))
-        for axis, levels in enumerate(shape)
-        for level in range(levels)
-    )
+    told += (node_of_axis(len(shape), axis, level) for axis, levels in enumerate(shape) for level in range(levels))
     results = search.results(told, loss)
     passing = [result.node for result in results.values() if result.decision == "candidate"]
     return LatticeSearch(

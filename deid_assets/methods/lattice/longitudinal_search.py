@@ -164,6 +164,8 @@ class Measurements:
         Returns the rule for a node by how many nodes were measured up to it.
     blocks
         Most blocks of draws for one node.
+    nodes
+        Number of nodes that are decided at the end, for `progress`.
     full_effort
         Whether each node is measured with all draws.
     """
@@ -174,12 +176,13 @@ class Measurements:
         stream_key: bytes,
         rule: Callable[[int], SequentialRule],
         blocks: int,
-        progress: Progress,
+        nodes: int,
+        progress: Progress | None,
         executor: Executor | None,
         full_effort: bool = False,
     ):
         self.computation, self.stream_key, self.rule, self.blocks = computation, stream_key, rule, blocks
-        self.progress, self.executor, self.full_effort = progress, executor, full_effort
+        self._nodes, self._progress, self.executor, self.full_effort = nodes, progress, executor, full_effort
         self.measured: dict[Node, Measured] = {}
         self.looked_at: dict[Node, tuple[int, int]] = {}
         self.to_suppress: dict[Node, float] = {}
@@ -198,19 +201,22 @@ class Measurements:
                 decision = rule.decide(flagged, draws)
                 if decision != "undecided" and not self.full_effort:
                     break
-            self.measured[node] = found = Measured(node, flagged, draws, decision)
-            self.heard(node, flagged, draws)
-            share = f"{flagged / draws:.5f} of {draws:,} draws at high risk"
-            self.progress(*self.decided(found), f"node {node}: {share}, {decision}")
+            self.measured[node] = Measured(node, flagged, draws, decision)
+            self._learn(self.measured[node])
+            self._tell(f"node {node}: {flagged / draws:.5f} of {draws:,} draws at high risk, {decision}")
         return self.measured[node].decision == "candidate"
 
-    def decided(self, found: Measured) -> tuple[int, int]:
-        """Hear of a decision; return how many nodes are decided, and of how many."""
-        raise NotImplementedError
+    def _learn(self, found: Measured) -> None:
+        """Hear of a decision, for what it implies of other nodes."""
 
-    def heard(self, node: Node, flagged: int, draws: int) -> None:
-        """Hear of draws at a node."""
-        raise NotImplementedError
+    def _decided(self) -> int:
+        """Number of nodes that are decided."""
+        return len(self.measured)
+
+    def _tell(self, text: str) -> None:
+        if self._progress is not None:
+            decided = self._decided()
+            self._progress(decided, max(decided, self._nodes), text)
 
     def is_in_reach(self, node: Node, most: float) -> bool:
         """Whether the share of a node may be this small, by the draws that decided it or else by one block."""
@@ -218,7 +224,6 @@ class Measurements:
         if found is None and node not in self.looked_at:
             looked = self.computation.measure(node, self.stream_key, DRAWS_PER_BLOCK, executor=self.executor)
             self.looked_at[node] = looked.flagged, looked.draws
-            self.heard(node, looked.flagged, looked.draws)
         return wilson_interval(*self.counts(node))[0] <= most
 
     def needs_no_more(self, node: Node, allowed: Suppression) -> bool:
@@ -227,13 +232,8 @@ class Measurements:
         flags = self.computation.flagged_targets(node, self.stream_key, DRAWS_A_MEMBER * members, executor=self.executor)
         share = fewest_to_suppress(flags.drawn, flags.flagged, allowed.goal) / members
         self.to_suppress[node] = share
-        self.progress(*self.all_decided, f"node {node}: safe without {share:.2%} of the members")
+        self._tell(f"node {node}: safe without {share:.2%} of the members")
         return share <= allowed.at_most
-
-    @property
-    def all_decided(self) -> tuple[int, int]:
-        """The progress once the candidates are known."""
-        raise NotImplementedError
 
     def counts(self, node: Node) -> tuple[int, int] | tuple[None, None]:
         """The draws at high risk and all draws at a node; None if there were none."""
@@ -281,27 +281,26 @@ class _Search(Measurements):
         super().__init__(*measuring)
         # For each kind of decision, the number of the first measured node that implies it.
         self._sources = {decision: np.full(shape, _NONE, dtype=np.int32) for decision in STRONGEST_FIRST}
-        self._lower, self._upper = np.zeros(shape), np.ones(shape)
         self._open = np.ones(shape, dtype=bool)
 
-    def decided(self, found: Measured) -> tuple[int, int]:
-        """As above; nodes above a candidate, and below another, are decided with it."""
+    def _learn(self, found: Measured) -> None:
+        """Nodes above a candidate, and below another, are decided with it."""
         implied = everything_above(found.node) if found.decision == "candidate" else everything_below(found.node)
         sources = self._sources[found.decision][implied]
         sources[sources == _NONE] = len(self.measured) - 1
         self._open[implied] = False
-        return self._open.size - int(np.count_nonzero(self._open)), self._open.size
 
-    @property
-    def all_decided(self) -> tuple[int, int]:
-        """As above."""
-        return self._open.size, self._open.size
+    def _decided(self) -> int:
+        return self._open.size - int(np.count_nonzero(self._open))
 
-    def heard(self, node: Node, flagged: int, draws: int) -> None:
-        """Bound the share of the nodes below and above by that of this one."""
-        lower, upper = wilson_interval(flagged, draws)
-        np.maximum(self._lower[everything_below(node)], lower, out=self._lower[everything_below(node)])
-        np.minimum(self._upper[everything_above(node)], upper, out=self._upper[everything_above(node)])
+    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """The largest lower bound of a node with draws above each node, and the smallest upper bound of one below."""
+        lower, upper = np.zeros(self._open.shape), np.ones(self._open.shape)
+        for node in (*self.measured, *self.looked_at):
+            low, high = wilson_interval(*self.counts(node))
+            np.maximum(lower[everything_below(node)], low, out=lower[everything_below(node)])
+            np.minimum(upper[everything_above(node)], high, out=upper[everything_above(node)])
+        return lower, upper
 
     def decisions(self) -> np.ndarray:
         """Return the decision of every node, an array of the lattice's shape, str."""
@@ -314,7 +313,7 @@ class _Search(Measurements):
     def results(self, losses: np.ndarray) -> dict[Node, NodeResult]:
         """Return the result of every node, in lexicographic order."""
         nodes, measured = all_nodes([size - 1 for size in losses.shape]), list(self.measured)
-        columns = (losses, self.decisions(), self._lower, self._upper)
+        columns = (losses, self.decisions(), *self._bounds())
         sources = np.select([self._sources[d] != _NONE for d in STRONGEST_FIRST], [*self._sources.values()], _NONE)
         results = {}
         for node, loss, decision, lower, upper, source in zip(
@@ -384,7 +383,7 @@ def search_lattice(
         raise ValueError(f"the lattice has the shape {shape}, but its losses have {losses.shape}")
     rule = SequentialRule(threshold, error / losses.size)
     blocks = max(1, -(-draws_at_most // DRAWS_PER_BLOCK))
-    search = _Search(shape, computation, stream_key, lambda _: rule, blocks, progress or silent, executor, exhaustive)
+    search = _Search(shape, computation, stream_key, lambda _: rule, blocks, losses.size, progress, executor, exhaustive)
 
     if exhaustive:
         for node in all_nodes([levels - 1 for levels in shape]):
@@ -435,7 +434,3 @@ def _choose_with_certificate(search: _Search, losses: np.ndarray) -> Node | None
 
 def _preference(result: NodeResult) -> tuple[float, int, Node]:
     return result.loss, result.height, result.node
-
-
-def silent(done: int, total: int, text: str) -> None:
-    """Hear of progress, and do nothing."""

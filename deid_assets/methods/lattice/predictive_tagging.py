@@ -9,6 +9,7 @@ The result is correct if the test is monotone, that is, if every node above a pa
 """
 
 import bisect
+import math
 from collections.abc import Callable, Sequence
 from itertools import product
 from types import EllipsisType
@@ -111,10 +112,25 @@ def sums_of_losses(losses: Sequence[ArrayLike]) -> np.ndarray:
     return total
 
 
-def sum_of_losses(losses: Sequence[ArrayLike], node: Node) -> float:
-    """Return the same for one node."""
-    own = [np.asarray(levels)[level : level + 1] for levels, level in zip(losses, node, strict=True)]
-    return float(sums_of_losses(own).item())
+def sum_of_losses(losses: Sequence[Sequence[float] | np.ndarray], node: Sequence[int]) -> float:
+    """Return the sum for one node, rounded once."""
+    return math.fsum(own[level] for own, level in zip(losses, node, strict=True))
+
+
+def node_of_axis(dimensions: int, axis: int, level: int) -> Node:
+    """Return the node with a level of one dimension and the others at their finest.
+
+    Examples
+    --------
+    >>> node_of_axis(3, 1, 2)
+    (0, 2, 0)
+    """
+    return (*(0,) * axis, level, *(0,) * (dimensions - axis - 1))
+
+
+def is_of_axis(node: Node) -> bool:
+    """Whether just one dimension of a node is above its finest level."""
+    return sum(level > 0 for level in node) == 1
 
 
 def everything_above(node: Node) -> tuple[slice | EllipsisType, ...]:
@@ -150,7 +166,7 @@ class Tagging:
     def decide(self, node: Node) -> int:
         """Return the tag of a node; if it is open, bisect a chain of open nodes from it upwards."""
         if self.tags[node] == OPEN:
-            bisect.bisect_left(_chain_of_open_nodes(self.tags, self._order, node), True, key=self._test)
+            bisect_chain(node, self.tags.shape, lambda upper: self.tags[upper] == OPEN, self._order.__getitem__, self._test)
         return int(self.tags[node])
 
     def _test(self, node: Node) -> bool:
@@ -199,12 +215,18 @@ def tagged_lattice(order: np.ndarray, passes: Callable[[Node], bool], enough: in
         tagging.decide(tuple(int(level) for level in np.unravel_index(first, order.shape)))
 
 
-def _chain_of_open_nodes(tags: np.ndarray, order: np.ndarray, node: Node) -> list[Node]:
-    """Return a path of open nodes from one upwards, each time to the neighbor that comes first in the order."""
+def bisect_chain(
+    node: Node,
+    shape: Sequence[int],
+    is_open: Callable[[Node], bool],
+    order: Callable[[Node], float],
+    passes: Callable[[Node], bool],
+) -> None:
+    """Bisect a path of open nodes from one upwards, each time to the neighbor that comes first, for its lowest passing node."""
     chain = [node]
-    while above := [upper for upper in upper_neighbors(chain[-1], order.shape) if tags[upper] == OPEN]:
-        chain.append(min(above, key=order.__getitem__))
-    return chain
+    while above := [upper for upper in upper_neighbors(chain[-1], shape) if is_open(upper)]:
+        chain.append(min(above, key=order))
+    bisect.bisect_left(chain, True, key=passes)
 
 
 def minimal_passing_nodes(heights: Sequence[int], passes: Callable[[Node], bool]) -> list[Node]:

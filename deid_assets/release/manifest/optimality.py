@@ -16,7 +16,15 @@ from deid_assets.methods.lattice.certificate import (
     failed_antichain,
     no_better_nodes,
 )
-from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbors, node_text, parse_node, sums_of_losses
+from deid_assets.methods.lattice.predictive_tagging import (
+    Node,
+    is_of_axis,
+    lower_neighbors,
+    node_of_axis,
+    node_text,
+    parse_node,
+    sums_of_losses,
+)
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
@@ -81,7 +89,7 @@ def _certificate_of(policy: Policy, nodes: pd.DataFrame, node: Node, passed: Map
         dimensions=tuple(dimension.name for dimension in policy.dimensions),
         heights=heights,
         losses=tuple(
-            tuple(loss[tuple(level * (place == axis) for place in range(len(heights)))] for level in range(height + 1))
+            tuple(loss[node_of_axis(len(heights), axis, level)] for level in range(height + 1))
             for axis, height in enumerate(heights)
         ),
         step=0.0,
@@ -91,15 +99,17 @@ def _certificate_of(policy: Policy, nodes: pd.DataFrame, node: Node, passed: Map
         failed=failed_antichain(failed),
         neighbors=tuple(measured[below] for below in lower_neighbors(node) if below in measured),
     )
-    # Of the nodes that were not tried for one of these reasons, only those count that nothing else rules out. Of a lattice that
-    # is not listed, what keeps too little of one column leaves out all above it.
-    others = [own for own in passed if own != node]
-    left = ~proof.below_failed(others) & np.array([loss[own] <= loss[node] for own in others], dtype=bool)
-    told = {}
-    for own, is_left in zip(others, left, strict=True):
-        useless = passed[own] == TOO_LITTLE and not proof.is_listed
-        if (sum(level > 0 for level in own) == 1) if useless else (is_left or passed[own] not in (PINNED, TOO_LITTLE, COARSER)):
-            told[own] = passed[own]
+    others = [own for own in passed if own != node and loss[own] <= loss[node]]
+    left = {own for own, failed_above in zip(others, proof.below_failed(others), strict=True) if not failed_above}
+
+    def is_told(own: Node, gate: str) -> bool:
+        # Of a lattice that is not listed, what keeps too little of one column leaves out all above it.
+        if gate == TOO_LITTLE and not proof.is_listed:
+            return is_of_axis(own)
+        # Of the nodes that were not tried for one of these reasons, only those count that nothing else rules out.
+        return own in left or gate not in (PINNED, TOO_LITTLE, COARSER)
+
+    told = {own: gate for own, gate in passed.items() if own != node and is_told(own, gate)}
     return replace(proof, passed_over=told).with_rest()
 
 
@@ -141,10 +151,9 @@ def flat_certificate(
         neighbors=tuple(measured[below] for below in lower_neighbors(node)),
     )
     if not proof.is_listed:
-        finest = np.zeros(len(tops), dtype=int)
         too_coarse = [axis for axis, (top, height) in enumerate(zip(tops, proof.heights, strict=True)) if top < height]
-        useless = ((*finest[:axis], tops[axis] + 1, *finest[axis + 1 :]) for axis in too_coarse)
-        return replace(proof, passed_over=dict.fromkeys((tuple(map(int, own)) for own in useless), TOO_LITTLE)).with_rest()
+        useless = (node_of_axis(len(tops), axis, tops[axis] + 1) for axis in too_coarse)
+        return replace(proof, passed_over=dict.fromkeys(useless, TOO_LITTLE)).with_rest()
     # Of the nodes that a pinned generalization or too little detail rules out, only those count that nothing else does.
     left = ~proof.ruled_out()
     if level_losses is not None:

@@ -362,10 +362,8 @@ def _certificate(name: str, content: bytes, problems: str) -> Check:
             else "of a lattice that is too large to list, too few nodes were measured to prove anything"
         )
         return Check(name, "skipped", why)
-    within = (proof.gap / proof.largest_loss if proof.step == 0 else proof.gap) + proof.tolerance
-    found = "every node that loses less"
-    found += f", by more than {within:.3g} of the largest loss," if within else ""
-    found += " failed"
+    within = f", by more than {proof.bound:.3g} of the largest loss," if proof.bound else ""
+    found = f"every node that loses less{within} failed"
     useless = sum(gate == TOO_LITTLE for gate in proof.passed_over.values()) * (not proof.is_listed)
     passed_over, keep_less = len(proof.passed_over) - useless, len(proof.kept_less)
     found += f" or is among the {passed_over:,} passed over" if passed_over else ""

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deid_assets.methods.lattice.best_first import NodesByLoss, SparseTagging, best_passing_nodes, loss_of_levels
-from deid_assets.methods.lattice.predictive_tagging import FAILS, OPEN, PASSES, all_nodes, below_or_equal
+from deid_assets.methods.lattice.best_first import NodesByLoss, SparseTagging, best_passing_nodes
+from deid_assets.methods.lattice.predictive_tagging import FAILS, OPEN, PASSES, all_nodes, below_or_equal, sum_of_losses
 
 
 @st.composite
@@ -27,7 +27,7 @@ def passes(node, marks):
 
 def in_order(losses):
     nodes = all_nodes([len(own) - 1 for own in losses])
-    return sorted(nodes, key=lambda node: (loss_of_levels(losses, node), sum(node), node))
+    return sorted(nodes, key=lambda node: (sum_of_losses(losses, node), sum(node), node))
 
 
 @given(lattices(), st.integers(1, 30))
@@ -55,7 +55,7 @@ def test_ends_with_a_node_that_passes_where_the_tests_do_not_suffice(lattice, te
     # Whatever was not evaluated loses no less than the first that is not known to fail.
     if right:
         least = next(loss for loss, _ in NodesByLoss(losses, tagging.failed_above))
-        assert least <= loss_of_levels(losses, right[0]) <= loss_of_levels(losses, found[0])
+        assert least <= sum_of_losses(losses, right[0]) <= sum_of_losses(losses, found[0])
 
 
 @given(lattices(), st.integers(0, 40))
@@ -71,7 +71,7 @@ def test_nodes_come_in_the_order_of_loss_without_those_below_a_failed_one(lattic
     found = [node for _, node in nodes]
     assert found == right[: len(found)]
     if left := right[len(found) :]:
-        assert nodes.least_left is not None and nodes.least_left <= loss_of_levels(losses, left[0])
+        assert nodes.least_left is not None and nodes.least_left <= sum_of_losses(losses, left[0])
 
 
 @given(lattices(), lattices())
