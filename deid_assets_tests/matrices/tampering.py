@@ -123,7 +123,7 @@ def of_stores(prepared: Path, folder: Path) -> Iterator[Outcome]:
         tables = tuple(name for name in pipeline.every_asset if STAGE_OF[name] != "release")
         evidence = [name for name in tables if name in STAGES["assessment"]]
         cases = [
-            *tampered_stores.table_cases(tables),
+            *tampered_stores.table_cases(pipeline, tables),
             *tampered_stores.evidence_cases(pipeline, evidence),
             *tampered_stores.event_log_cases(tables),
             *tampered_stores.policy_cases(pipeline.policy),
