@@ -45,6 +45,7 @@ def intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Wor
             known_codes,
             progress=lambda text: context.log.info(text),
             declared=policy.columns.declared,
+            diagnosis_codes=policy.diagnosis_codes,
         )
         version = data_version_of(context, policy, workplace, delivery, report.digest)
     notice = {"members": {"notice": "; ".join(report.warnings)}} if report.warnings else {}

@@ -297,7 +297,8 @@ def requested_delivery(
             f"policy {policy.name} reads deliveries of kind {policy.source.kind}; name one with --delivery PATH"
         )
     further = {"further": True} if policy.has_events and policy.columns.all else {}
-    name = f"synthetic-{'further-' if further else ''}{members}-{seed}"
+    further |= {"icd10cm": True} if policy.has_events and policy.diagnosis_codes == "icd10cm" else {}
+    name = "-".join(["synthetic", *further, str(members), str(seed)])
     default = f"{name}-{release_members}" if release_members else name
     parameters = {"members": members, "seed": seed, **further, **release}
     return Delivery(key or default, "synthetic", (home.deliveries / name,), parameters)
@@ -319,6 +320,7 @@ def _make_synthetic(home: Home, delivery: Delivery, progress: Progress) -> None:
                 seed,
                 lambda done, of: progress.tell(f"{done:,} of {of:,} members"),
                 bool(delivery.parameters.get("further")),
+                "icd10cm" if delivery.parameters.get("icd10cm") else "icd9cm",
             )
         making.rename(folder)
 

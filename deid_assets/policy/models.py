@@ -56,6 +56,7 @@ from deid_assets.policy.sections.sensitivity import AttackSensitivity
 from deid_assets.policy.sections.utility import Utility
 from deid_assets.reference.known_columns import IN_DAYS_IN_HOSPITAL, KNOWN, KnownColumn
 from deid_assets.sources.delivery import SourceOptions
+from deid_assets.sources.diagnosis_systems import DiagnosisCodes
 
 
 class Policy(ReleasePolicy):
@@ -76,10 +77,11 @@ class Policy(ReleasePolicy):
         description="columns of the delivery beyond those that every policy knows: `quasi_identifiers` lists each like any "
         "other or, of claims, `attributes` does",
     )
-    diagnosis_codes: Literal["icd9cm"] = Field(
+    diagnosis_codes: DiagnosisCodes = Field(
         "icd9cm",
-        description="the coding system of diagnoses: every list, group and index of this version is of ICD-9-CM, and "
-        "deliveries of ICD-10-CM are refused",
+        description="the coding system of diagnoses: `icd9cm`, `icd10cm`, `by_date` (ICD-10-CM from October 2015 on, by the "
+        "date of discharge, else of service), or `{from: COLUMN}`, a column of the delivered claims that names it; a delivery of "
+        "another system is refused",
     )
     removal: Removal = Field(description="members and claims that are removed before release")
     sample: Sample = Field(description="how many of the eligible members are released: members or fraction")

@@ -4,12 +4,13 @@ import ibis.expr.datatypes as dt
 from pandera.ibis import Check, Column
 
 from deid_assets.reference import known_columns
+from deid_assets.reference.code_systems import ICD10CM_PREFIX
 from deid_assets.schemas.contract import Role, column, contract, days, quasi_identifier
 
-_DIAGNOSIS = Check.str_matches(r"^(V[0-9]{2}|E[0-9]{3}|[0-9]{3})[0-9]{0,2}$", error="dotless ICD-9-CM code")
+_CODE = rf"((V[0-9]{{2}}|E[0-9]{{3}}|[0-9]{{3}})[0-9]{{0,2}}|{ICD10CM_PREFIX}[A-Z][0-9][0-9A-Z]{{1,5}})"
+_DIAGNOSIS = Check.str_matches(f"^{_CODE}$", error="dotless code of ICD-9-CM, or of ICD-10-CM with its system")
 _DIAGNOSES = Check.str_matches(
-    r"^(V[0-9]{2}|E[0-9]{3}|[0-9]{3})[0-9]{0,2}( (V[0-9]{2}|E[0-9]{3}|[0-9]{3})[0-9]{0,2})*$",
-    error="dotless ICD-9-CM codes, separated by blanks",
+    f"^{_CODE}( {_CODE})*$", error="dotless codes of ICD-9-CM, or of ICD-10-CM with their system, separated by blanks"
 )
 
 
@@ -108,7 +109,7 @@ DELIVERED_CODES = contract(
         ),
         "written": _codes("codes on the claims kept, as delivered"),
         "unreadable": _codes("codes that the product does not know; they are blank in the claims"),
-        "like_icd10": _codes("diagnoses in the form of ICD-10-CM, and not in that of ICD-9-CM"),
+        "other_system": _codes("diagnoses in the form of the coding system that the policy does not say"),
     },
     unique=["source_column"],
 )

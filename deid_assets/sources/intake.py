@@ -7,12 +7,14 @@ stay unchanged. All intermediate data is temporary and lost when the connection 
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
+from deid_assets.reference.code_systems import ICD10CM_PREFIX, bare
 from deid_assets.reference.known_columns import GROUPED, UNREADABLE, CodeKind
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
@@ -24,9 +26,20 @@ from deid_assets.sources.delivery import (
     DesynpufSource,
     SourceOptions,
     SyntheticSource,
+    TablesSource,
 )
 from deid_assets.sources.derivations import NOTHING, Declared, Derivation
 from deid_assets.sources.desynpuf import lay_out_desynpuf
+from deid_assets.sources.diagnosis_systems import (
+    IN_ICD10,
+    NAMES,
+    SYSTEM_AT_LEAST,
+    SYSTEM_COLUMN,
+    DiagnosisCodes,
+    FromColumn,
+    of_other_period,
+    of_other_system,
+)
 from deid_assets.sources.files import Staging, naming_damaged_files
 from deid_assets.sources.layout import Delivered, Rule, lay_claims, lay_members, warn_of_stays
 from deid_assets.sources.quarantine import Quarantine
@@ -39,6 +52,7 @@ from deid_assets.sources.rules import (
     MEMBER_RULES,
     claim_rules,
     declared_rules,
+    system_rules,
 )
 from deid_assets.sources.tables import lay_out_synthetic, lay_out_tables
 from deid_assets.sources.window import open_window
@@ -46,11 +60,6 @@ from deid_assets.store import durable
 from deid_assets.store.tables import connect, quoted
 
 SCHEMA = "intake"
-ICD9_AT_LEAST = 0.99
-"""Smallest share of diagnoses in another form than that of ICD-10-CM; no policy lowers it."""
-
-_ICD9 = "(V[0-9]{2}|E[0-9]{3}|[0-9]{3})[0-9]{0,2}"
-_ICD10 = "[A-Z][0-9][0-9AB][.]?[0-9A-Z]{0,4}"
 # Errors in our own SQL, which must not be attributed to the delivery.
 _OURS = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
 
@@ -58,13 +67,20 @@ KnownCodes = Callable[[Sequence[str], CodeKind], pd.DataFrame]
 """Says of distinct codes (upper case, without dots) of a kind whether each is known, in the column `known`."""
 
 
-def _laid_out(staging: Staging, delivery: Delivery, source: SourceOptions, declared: Declared) -> Delivered:
+def _laid_out(
+    staging: Staging, delivery: Delivery, source: SourceOptions, declared: Declared, diagnosis_codes: DiagnosisCodes
+) -> Delivered:
     """The delivery as its adapter lays it out."""
+    if isinstance(source, TablesSource) and source.claims is not None and isinstance(diagnosis_codes, FromColumn):
+        columns = {**source.claims.columns, SYSTEM_COLUMN: diagnosis_codes.from_}
+        source = source.model_copy(update={"claims": source.claims.model_copy(update={"columns": columns})})
     if isinstance(source, SyntheticSource):
-        return lay_out_synthetic(staging, delivery, source, declared)
-    if isinstance(source, DesynpufSource):
-        return lay_out_desynpuf(staging, delivery, source, declared)
-    return lay_out_tables(staging, delivery, source, declared)
+        delivered = lay_out_synthetic(staging, delivery, source, declared)
+    elif isinstance(source, DesynpufSource):
+        delivered = lay_out_desynpuf(staging, delivery, source, declared)
+    else:
+        delivered = lay_out_tables(staging, delivery, source, declared)
+    return replace(delivered, diagnosis_codes=diagnosis_codes)
 
 
 def read_delivery(
@@ -75,6 +91,7 @@ def read_delivery(
     known_codes: KnownCodes | None,
     progress: Callable[[str], None] | None = None,
     declared: Declared = NOTHING,
+    diagnosis_codes: DiagnosisCodes = "icd9cm",
 ) -> IntakeReport:
     """Read a delivery into `intake.members`, `.claims`, `.quarantined_rows` and `.delivered_codes` of the store file.
 
@@ -97,6 +114,8 @@ def read_delivery(
         Called with a short sentence per step.
     declared
         Columns that the policy declares beyond the canonical ones.
+    diagnosis_codes
+        What says the coding system of diagnoses.
 
     Returns
     -------
@@ -122,7 +141,7 @@ def read_delivery(
                 connection, received, inside, progress or (lambda text: None), show_folders=len(delivery.paths) > 1
             )
             with naming_damaged_files(staging):
-                delivered = _laid_out(staging, delivery, source, declared)
+                delivered = _laid_out(staging, delivery, source, declared, diagnosis_codes)
                 report = _take_in(staging, delivered, delivery.key, quarantine_at_most, known_codes)
     except _OURS:
         raise
@@ -153,9 +172,10 @@ def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, k
     )
     staging.progress("looking up codes")
     unknown = tuple(kind for kind in GROUPED if _find_unknown(staging, kind, known_codes, given))
-    _refuse_icd10(staging, key, given, "diagnosis" in unknown)
+    _refuse_other_system(staging, delivered, key, given, "diagnosis" in unknown)
+    in_both = _find_in_both_systems(staging, known_codes, given)
     staging.progress("judging claims")
-    quarantine.judge("claims", _claim_rules(staging, delivered, unknown))
+    quarantine.judge("claims", _claim_rules(staging, delivered, given, unknown, in_both))
     if not delivered.claim_ids_are_rows:
         quarantine.judge_duplicates("claims", DUPLICATE_CLAIM)
     warn_of_stays(staging, delivered)
@@ -175,15 +195,19 @@ def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, k
         quarantine.write_refused(SCHEMA)
         raise DeliveryError(refusal)
     staging.progress("writing members and claims")
-    _write(connection, quarantine, delivered.declared, given, unknown, blank)
+    _write(connection, quarantine, delivered, given, unknown, blank)
     return report
 
 
-def _claim_rules(staging: Staging, delivered: Delivered, unknown: Sequence[str]) -> tuple[Rule, ...]:
+def _claim_rules(
+    staging: Staging, delivered: Delivered, given: frozenset[str], unknown: Sequence[str], in_both: bool
+) -> tuple[Rule, ...]:
     columns = {row[0] for row in staging.connection.execute(f"DESCRIBE {quoted(delivered.claims)}").fetchall()}
     year_column = "year" if "year" in columns else "service_date"
     kinds = unknown if delivered.unknown_codes == "quarantine" else ()
-    first = (*delivered.claim_rules, *declared_rules(delivered.declared, "claims"))
+    diagnoses = [column for column in CODE_COLUMNS["diagnosis"] if column in given]
+    systems = system_rules(delivered.diagnosis_codes, given, diagnoses, in_both)
+    first = (*delivered.claim_rules, *systems, *declared_rules(delivered.declared, "claims"))
     return claim_rules(first, year_column, delivered.last_year, kinds)
 
 
@@ -202,34 +226,57 @@ def _find_unknown(staging: Staging, kind: CodeKind, known_codes: KnownCodes | No
     return bool(unknown)
 
 
-def _refuse_icd10(staging: Staging, key: str, given: frozenset[str], has_unknown: bool) -> None:
+def _refuse_other_system(staging: Staging, delivered: Delivered, key: str, given: frozenset[str], has_unknown: bool) -> None:
     """Refuse a delivery of diagnoses in another coding system, whatever becomes of unknown codes.
 
     Raises
     ------
     DeliveryError
-        If too many diagnoses have the form of ICD-10-CM, and are no codes of ICD-9-CM.
+        If too many diagnoses have the form of the system that they should not be of.
     """
     columns = [column for column in CODE_COLUMNS["diagnosis"] if column in given]
     if not columns:
         return
-    counts = ", ".join(f"count({column}), count(*) FILTER ({_like_icd10(column, has_unknown)})" for column in columns)
-    found = staging.connection.execute(f"SELECT {counts} FROM typed_claims AS t").fetchall()[0]
-    written, like = sum(found[0::2]), sum(found[1::2])
-    if like > (1 - ICD9_AT_LEAST) * written:
+    codes = delivered.diagnosis_codes
+    of_other = ", ".join(f"count(*) FILTER ({of_other_system(codes, column, has_unknown)})" for column in columns)
+    counts = ", ".join(f"count({column})" for column in columns)
+    found = staging.connection.execute(
+        f"SELECT {IN_ICD10}, {counts}, {of_other} FROM typed_claims AS t WHERE {IN_ICD10} IS NOT NULL GROUP BY 1 ORDER BY 1"
+    ).fetchall()
+    written = [sum(row[1 + number] for row in found) for number in range(len(columns))]
+    for in_icd10, *numbers in found:
+        others = numbers[len(columns) :]
+        if sum(others) <= (1 - SYSTEM_AT_LEAST) * sum(written):
+            continue
+        shares = [
+            f"{count / of:.0%} of {delivered.shown('claims', column)}"
+            for column, count, of in zip(columns, others, written, strict=True)
+            if of and count / of >= 0.005
+        ]
+        theirs, own = (NAMES["icd9cm"], NAMES["icd10cm"]) if in_icd10 else (NAMES["icd10cm"], NAMES["icd9cm"])
+        remedy = "icd9cm" if in_icd10 else "icd10cm"
         raise DeliveryError(
-            f"delivery {key} is refused: more than {1 - ICD9_AT_LEAST:.0%} of its diagnoses ({', '.join(columns)}) are "
-            "codes of ICD-10-CM, and this version reads ICD-9-CM (diagnosis_codes: icd9cm): no list of sensitive codes, group "
-            "or index would see them. Map the codes to ICD-9-CM before the delivery, or correct the policy's source section"
+            f"delivery {key} is refused: {', '.join(shares)} are codes of {theirs}, where diagnosis_codes says {own}: no list "
+            f"of sensitive codes, group or index would see them. Set diagnosis_codes: {remedy}; where both systems occur, "
+            "by_date or the column that names the system of each claim (from: COLUMN)"
         )
 
 
-def _like_icd10(column: str, has_unknown: bool) -> str:
-    """SQL that tests whether a diagnosis has the form of ICD-10-CM, and is not known as a code of ICD-9-CM."""
-    known = f"regexp_full_match(t.{column}, '{_ICD9}')"
-    if has_unknown:
-        known += f" AND t.{column} NOT IN (SELECT code FROM unknown_diagnosis)"
-    return f"regexp_full_match(t.{column}, '{_ICD10}') AND NOT ({known})"
+def _find_in_both_systems(staging: Staging, known_codes: KnownCodes | None, given: frozenset[str]) -> bool:
+    """List codes of both systems, on claims of the other's period, in the table `in_both_systems`; return whether any."""
+    columns = [column for column in CODE_COLUMNS["diagnosis"] if column in given]
+    if known_codes is None or not columns:
+        return False
+    every = " UNION ".join(f"SELECT {column} AS code FROM typed_claims WHERE {of_other_period(given)}" for column in columns)
+    codes = [row[0] for row in staging.connection.execute(f"SELECT code FROM ({every}) WHERE code IS NOT NULL").fetchall()]
+    plain = [bare(code) for code in codes]
+    in_icd9, in_icd10 = (
+        known_codes([prefix + code for code in plain], "diagnosis")["known"].to_numpy(dtype=bool)
+        for prefix in ("", ICD10CM_PREFIX)
+    )
+    both = [code for code, known in zip(codes, in_icd9 & in_icd10, strict=True) if known]
+    staging.connection.execute("CREATE TEMP TABLE in_both_systems AS SELECT unnest(?::VARCHAR[]) AS code", [both])
+    return bool(both)
 
 
 def _blanked(blank: Sequence[str], given: frozenset[str]) -> dict[str, str]:
@@ -256,12 +303,14 @@ def _count_blanked(staging: Staging, quarantine: Quarantine, blank: Sequence[str
 def _write(
     connection: duckdb.DuckDBPyConnection,
     quarantine: Quarantine,
-    declared: Declared,
+    delivered: Delivered,
     given: frozenset[str],
     unknown: Sequence[str],
     blank: Sequence[str],
 ) -> None:
     """Replace the four tables in one transaction."""
+    declared = delivered.declared
+    counts = _codes_select(quarantine, given, unknown, delivered.diagnosis_codes)
     _find_first_claims(connection, quarantine)
     members = _members_select(quarantine, declared.members)
     claims = _claims_select(quarantine, given, blank, declared.claims)
@@ -270,7 +319,7 @@ def _write(
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
         connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.members AS {members}")
         connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.claims AS {claims}")
-        connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.delivered_codes AS {_codes_select(quarantine, given, unknown)}")
+        connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.delivered_codes AS {counts}")
         quarantine.write(SCHEMA)
         connection.execute("COMMIT")
     except BaseException:
@@ -278,7 +327,9 @@ def _write(
         raise
 
 
-def _codes_select(quarantine: Quarantine, given: frozenset[str], unknown: Sequence[str]) -> str:
+def _codes_select(
+    quarantine: Quarantine, given: frozenset[str], unknown: Sequence[str], diagnosis_codes: DiagnosisCodes
+) -> str:
     """Count, for each column of codes, the codes on the kept claims, and how many of them cannot be read.
 
     A blanked code is not in the claims: only this table distinguishes it from one that was never there.
@@ -286,17 +337,18 @@ def _codes_select(quarantine: Quarantine, given: frozenset[str], unknown: Sequen
 
     def counts(kind: str, column: str) -> str:
         bad = f"t.{column} IN (SELECT code FROM unknown_{kind})" if kind in unknown and column in given else "false"
-        like = _like_icd10(column, "diagnosis" in unknown and column in given) if kind == "diagnosis" else "false"
+        is_diagnosis = kind == "diagnosis" and column in given
+        other = of_other_system(diagnosis_codes, column, "diagnosis" in unknown) if is_diagnosis else "false"
         return (
             f"SELECT '{column}' AS source_column, '{kind}' AS kind, count(t.{column}) AS written,"
-            f" count(*) FILTER ({bad}) AS unreadable, count(*) FILTER ({like}) AS like_icd10"
+            f" count(*) FILTER ({bad}) AS unreadable, count(*) FILTER ({other}) AS other_system"
             f" FROM typed_claims AS t WHERE {quarantine.kept('claims')}"
         )
 
     own = [counts(kind, column) for kind, columns in CLAIM_CODE_COLUMNS.items() for column in columns if column != FURTHER]
     further = [counts("diagnosis", column) for column in FURTHER_DIAGNOSES if column in given]
-    sums = ", ".join(f"coalesce(sum({column}), 0)::BIGINT AS {column}" for column in ("written", "unreadable", "like_icd10"))
-    none = "SELECT 0 AS written, 0 AS unreadable, 0 AS like_icd10"
+    sums = ", ".join(f"coalesce(sum({column}), 0)::BIGINT AS {column}" for column in ("written", "unreadable", "other_system"))
+    none = "SELECT 0 AS written, 0 AS unreadable, 0 AS other_system"
     together = f"SELECT '{FURTHER}' AS source_column, 'diagnosis' AS kind, {sums} FROM ({' UNION ALL '.join(further) or none})"
     return " UNION ALL ".join([*own, together])
 

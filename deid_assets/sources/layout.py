@@ -17,6 +17,7 @@ from deid_assets.sources.delivery import (
     Years,
 )
 from deid_assets.sources.derivations import NOTHING, Cell, Declared
+from deid_assets.sources.diagnosis_systems import IN_ICD10, DiagnosisCodes, canonical, is_icd10
 from deid_assets.sources.files import Staging
 from deid_assets.store.tables import literal, quoted
 
@@ -26,7 +27,6 @@ _INTEGERS = {
     "age", "days_in_hospital_y2", "days_in_hospital_y3",
     "year", "length_of_stay", "pay_delay", "days_since_first_claim",
 }  # fmt: skip
-_CODES = {*DIAGNOSIS_COLUMNS, "cpt"}
 _INTEGER_TYPES = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT"}
 _WHOLE_NUMBER = "[+-]?[0-9]+([.]0+)?"
 # CMS places that admit patients: hospitals and facilities with beds, and places that do not show it.
@@ -71,6 +71,8 @@ class Delivered:
         True if the claim id is derived from the row and so cannot be duplicated.
     declared
         The policy's declared columns, whose cells are in the relations under `Cell.raw`.
+    diagnosis_codes
+        What says the coding system of diagnoses.
     """
 
     members: str
@@ -83,6 +85,7 @@ class Delivered:
     unknown_codes: UnknownCodes = "quarantine"
     claim_ids_are_rows: bool = False
     declared: Declared = NOTHING
+    diagnosis_codes: DiagnosisCodes = "icd9cm"
 
     def shown(self, table: str, column: str) -> str:
         """The delivery's own name for a canonical column, or for the cells of a declared one."""
@@ -228,7 +231,8 @@ def _lay(
     """Create the view `laid_<table>` over a delivered relation: read every cell, then derive the rest."""
     relation = delivered.members if table == "members" else delivered.claims
     types = _described(connection, relation)
-    read, final = [], []
+    read = []
+    final = [f"{is_icd10(delivered.diagnosis_codes)} AS {IN_ICD10}"] if table == "claims" else []
     for column in columns:
         kind = "DATE" if column in _DATES else "INTEGER" if column in _INTEGERS else "VARCHAR"
         if column in types:
@@ -245,6 +249,8 @@ def _lay(
             if kind != "VARCHAR":
                 final.append(f"false AS {column}_unread")
         value = f"coalesce(r.{column}, {derived[column]})" if column in derived else f"r.{column}"
+        if column in DIAGNOSIS_COLUMNS and column in types:
+            value = canonical(delivered.diagnosis_codes, value)
         # Numbers beyond the type were read as NULL; sums and differences of the others may still overflow.
         final.append(f"TRY_CAST({value} AS {kind}) AS {column}")
     _require_declared_codes_as_text(connection, delivered, table, types)
@@ -287,22 +293,14 @@ def _read(column: str, kind: str, table: str, formats: tuple[str, ...]) -> str:
     if column in _INTEGERS:
         return _read_integer(column, kind, text)
     if column in DIAGNOSIS_COLUMNS:
-        # 042 converted to a number is written 42.0; without the dot it would be 420, another disease. E87.6 of ICD-10-CM would
-        # be E876 of ICD-9-CM, a cause of injury; there, three digits stand before a dot.
-        misplaced = f"regexp_matches({text}, '^([0-9]{{0,2}}|[0-9]{{4,}}|[Ee][0-9]{{2}})[.][0-9]')"
-        return f"CASE WHEN {misplaced} THEN upper({text}) ELSE {_plain(text)} END"
-    if column in _CODES:
-        return _plain(text)
+        return f"upper(replace({text}, ' ', ''))"  # its dot says whether it is a code: `canonical` removes it
+    if column == "cpt":
+        return f"nullif(upper(replace(replace({text}, '.', ''), ' ', '')), '')"
     if column == "place":
         return f"CASE WHEN len({text}) = 1 THEN '0' || {text} ELSE {text} END"
     if column == "sex":
         return f"coalesce(getvariable('sex_values')[upper({text})], {text})"
     return text
-
-
-def _plain(text: str) -> str:
-    """SQL of a code without dots and blanks, in upper case."""
-    return f"nullif(upper(replace(replace({text}, '.', ''), ' ', '')), '')"
 
 
 def _read_date(column: str, kind: str, text: str, formats: Mapping[str, str]) -> str:

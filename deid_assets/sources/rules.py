@@ -4,11 +4,12 @@ A row that breaks a rule is quarantined under the name of the first rule that it
 `layout`; `quarantine` applies those that depend on other rows (duplicates, unknown members).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from deid_assets.reference.known_columns import DIAGNOSES, KNOWN, MEMBERS, NUMBERS_OF_CLAIMS, YEARS
 from deid_assets.sources.delivery import CLAIM_COLUMNS, CLAIM_INGREDIENTS, CODE_COLUMNS, FURTHER
 from deid_assets.sources.derivations import Declared
+from deid_assets.sources.diagnosis_systems import IN_ICD10, SYSTEM_COLUMN, DiagnosisCodes, FromColumn, of_other_period
 from deid_assets.sources.layout import Rule
 from deid_assets.store.tables import quoted
 
@@ -25,6 +26,37 @@ def declared_rules(declared: Declared, table: str) -> tuple[Rule, ...]:
     """The rules on what a policy declares: cells that can be read as what they are, and values that are allowed."""
     unread = [Rule(_UNREAD[cell.kind], cell.raw, f"t.{quoted(cell.unread)}") for cell in declared.cells(table)]
     return (*unread, *(Rule(*rule) for rule in declared.rules(table)))
+
+
+def system_rules(codes: DiagnosisCodes, given: frozenset[str], columns: Sequence[str], in_both: bool) -> tuple[Rule, ...]:
+    """The rules on claims of which nothing says the system, and of which dates and policy say different ones.
+
+    Parameters
+    ----------
+    given
+        Columns in the delivery.
+    columns
+        Those of them that contain diagnoses.
+    in_both
+        Whether the table `in_both_systems` lists codes on claims of the other period that both systems know.
+    """
+    if not columns:
+        return ()
+    rules = []
+    if not isinstance(codes, str) or codes == "by_date":
+        column = SYSTEM_COLUMN if isinstance(codes, FromColumn) else "service_date"
+        coded = f"coalesce({', '.join(columns)}) IS NOT NULL"
+        rules.append(Rule("diagnosis of an unknown coding system", column, f"{IN_ICD10} IS NULL AND {coded}"))
+    if in_both:
+        rules += [
+            Rule(
+                "diagnosis code of both systems, dated in the period of the other",
+                column,
+                f"{of_other_period(given)} AND {column} IN (SELECT code FROM in_both_systems)",
+            )
+            for column in columns
+        ]
+    return tuple(rules)
 
 
 _DAYS = tuple(column for column in CLAIM_COLUMNS if column in (*NUMBERS_OF_CLAIMS, "pay_delay"))

@@ -209,5 +209,5 @@ def test_what_cannot_be_read_is_counted_by_column(delivered, tmp_path):
         ["diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4", "further_diagnoses", "cpt", "place", "specialty"]
     )
     first = table.loc["diagnosis_1"]
-    assert first["written"] == first["unreadable"] > 200 * 0.5 * first["like_icd10"] > 0
+    assert first["written"] == first["unreadable"] > 200 * 0.5 * first["other_system"] > 0
     assert isinstance(table, pd.DataFrame) and table.loc["diagnosis_2", "written"] == 0

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from deid_assets.methods.statistics.confidence import clopper_pearson_interval
 from deid_assets.reference.chapters import CHAPTERS, category, chapter
+from deid_assets.reference.code_systems import category_sql
 from deid_assets.store.tables import Table, quoted
 
 LEVELS = ("condition_group", "chapter", "code")
@@ -76,10 +77,9 @@ def conditions(claims: Table, delivered: Table, crosswalk: Table, released: Tabl
     delivered
         claim_id and diagnosis_1 as delivered.
     """
-    digits = "left(o.diagnosis_1, CASE WHEN o.diagnosis_1 LIKE 'E%' THEN 4 ELSE 3 END)"
     return f"""
         WITH counted AS (
-            SELECT x.pseudonym AS "MemberID", c.condition_group, {digits} AS code, count(*) AS n
+            SELECT x.pseudonym AS "MemberID", c.condition_group, {category_sql("o.diagnosis_1")} AS code, count(*) AS n
             FROM {claims.sql} AS c JOIN {delivered.sql} AS o ON o.claim_id = c.claim_id
             JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.original_id = c.member_id
             WHERE o.diagnosis_1 IS NOT NULL AND c.condition_group IS NOT NULL

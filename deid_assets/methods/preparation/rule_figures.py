@@ -12,7 +12,7 @@ CODED = {kind: f"coalesce({', '.join(CODE_COLUMNS[kind])})" for kind in UNREADAB
 """A readable code of each kind on a claim; the intake blanked or quarantined unreadable codes."""
 
 SENSITIVE, RARE_VISIBLE = "sensitive_members", "rare_visible_members"
-NEWBORN, ICD9, AGE_AND_SEX, POPULATION = "newborn_claims", "icd9_diagnoses", "age_and_sex", "population"
+NEWBORN, OF_SYSTEM, AGE_AND_SEX, POPULATION = "newborn_claims", "diagnoses_of_the_system", "age_and_sex", "population"
 
 NEWBORN_YEARS = 3
 """Members below this age may have been born within the three years of a delivery."""
@@ -51,7 +51,7 @@ def rule_figures(
     members, claims
         The canonical tables.
     delivered_codes
-        source_column | kind | written | unreadable | like_icd10, one row per column of codes.
+        source_column | kind | written | unreadable | other_system, one row per column of codes.
     removed
         member_id | reason | sensitive.
     rare_visible_reason
@@ -84,7 +84,7 @@ def may_be_newborn(members: str = "members") -> str:
 
 def _of_codes(delivered_codes: Table) -> Mapping[str, Figure]:
     rows = delivered_codes.query(
-        f"SELECT source_column, kind, written, unreadable, like_icd10 FROM {delivered_codes.sql}"
+        f"SELECT source_column, kind, written, unreadable, other_system FROM {delivered_codes.sql}"
     ).to_dict("records")
     figures = {
         readable(row["source_column"]): Figure(int(row["written"]) - int(row["unreadable"]), int(row["written"]))
@@ -92,7 +92,7 @@ def _of_codes(delivered_codes: Table) -> Mapping[str, Figure]:
     }
     diagnoses = [row for row in rows if row["kind"] == "diagnosis"]
     written = sum(int(row["written"]) for row in diagnoses)
-    return figures | {ICD9: Figure(written - sum(int(row["like_icd10"]) for row in diagnoses), written)}
+    return figures | {OF_SYSTEM: Figure(written - sum(int(row["other_system"]) for row in diagnoses), written)}
 
 
 def _of_members(members: Table, claims: Table, population: int | None) -> dict[str, Figure]:

@@ -17,8 +17,8 @@ from scipy.stats import binom
 
 from deid_assets.methods.preparation.rule_figures import (
     AGE_AND_SEX,
-    ICD9,
     NEWBORN,
+    OF_SYSTEM,
     POPULATION,
     RARE_VISIBLE,
     SENSITIVE,
@@ -27,7 +27,7 @@ from deid_assets.methods.preparation.rule_figures import (
     readable,
 )
 from deid_assets.policy.models import Policy
-from deid_assets.sources.intake import ICD9_AT_LEAST
+from deid_assets.sources.diagnosis_systems import SYSTEM_AT_LEAST
 from deid_assets.sources.rules import CLAIM_CODE_COLUMNS
 
 CHANCE = 0.01
@@ -119,8 +119,8 @@ def needs_of(policy: Policy) -> tuple[Need, ...]:
 def _diagnoses(policy: Policy) -> Iterator[Need]:
     """Groups and the Charlson index are made of diagnoses, whomever the policy removes."""
     yield Need(
-        "diagnosis_codes", ICD9, "the diagnoses in a form other than that of ICD-10-CM", ICD9_AT_LEAST,
-        "Every list, group and index is of ICD-9-CM: map the codes to it before the delivery, or correct the source section",
+        "diagnosis_codes", OF_SYSTEM, "the diagnoses in another form than that of the other coding system", SYSTEM_AT_LEAST,
+        "Lists, groups and indices are of the system that diagnosis_codes says: correct it, or the source section",
     )  # fmt: skip
     if not policy.removal.removes_members:
         yield from _readable(policy, "diagnosis_codes", "diagnosis")

@@ -6,12 +6,13 @@ from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, DATE_COLUMNS
 from deid_assets.reference.known_columns import UNREADABLE
 from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS
 from deid_assets.sources.delivery import MEMBER_COLUMNS as DELIVERED_MEMBER_COLUMNS
+from deid_assets.sources.diagnosis_systems import IN_ICD10, SYSTEM_COLUMN
 
 OWN_COLUMNS = frozenset(
     (
         *MEMBER_COLUMNS, *CLAIM_COLUMNS, *DATE_COLUMNS, *DELIVERED_MEMBER_COLUMNS, *DELIVERED_CLAIM_COLUMNS, "charlson",
         "claims", "released", "member_number", "service_day", "row_key", "rowid", "fate", "score", "further_diagnoses",
-        *UNREADABLE.values(),
+        *UNREADABLE.values(), IN_ICD10, SYSTEM_COLUMN,
     )
 )  # fmt: skip
 """Columns of members and claims in any stage."""
@@ -24,10 +25,10 @@ OF_QUERIES = frozenset(
         "diagnosis", "differing_pairs", "diversity", "drawn", "eligible", "elsewhere", "equal_pairs", "exact", "fact",
         "family", "feature", "file_number", "file_row", "fine", "first", "first_date", "first_on", "first_year", "found",
         "gap", "gap_before", "grp", "held", "held_set", "id", "identifier", "kept", "key", "kind", "known", "label",
-        "labels", "largest", "last", "last_year", "least", "length", "level", "like_icd10", "linked", "listed", "mask",
+        "labels", "largest", "last", "last_year", "least", "length", "level", "linked", "listed", "mask",
         "matched", "mean", "median_claims", "meet", "member", "members", "missing", "more_rows", "most", "moved",
         "n_values", "name", "nearly", "nothing", "number", "occurrence", "of_", "of_group", "one", "opted",
-        "opted_or_withdrew", "other", "own", "own_id", "partner", "patients", "people", "period", "person",
+        "opted_or_withdrew", "other", "other_system", "own", "own_id", "partner", "patients", "people", "period", "person",
         "population_size", "position", "procedure", "provider", "providers", "pseudonym", "quasi_identifier", "rank",
         "rare", "raw", "raw_row", "reason", "record", "release", "released_on", "released_size", "released_stay",
         "released_year", "remaining_count", "removed", "removed_count", "row", "rows", "rows_before", "rule", "second",

@@ -20,6 +20,7 @@ from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.hierarchies.specs import DatesSpec, IntervalsSpec
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.dates import date_problems
+from deid_assets.policy.rules.diagnosis_codes import diagnosis_code_problems
 from deid_assets.policy.rules.limits import limit_problems
 from deid_assets.policy.rules.reserved_names import is_reserved
 from deid_assets.policy.sections.counts import count_noise_problems, count_table_problems
@@ -647,6 +648,11 @@ def _reasons(policy: Policy) -> Iterator[Problem]:
     yield from acceptance_problems(policy.accepted_risks)
 
 
+def _diagnosis_codes(policy: Policy) -> Iterator[Problem]:
+    """The coding system of diagnoses must be knowable."""
+    return (Problem(path, message) for path, message in diagnosis_code_problems(policy))
+
+
 def _dates(policy: Policy) -> Iterator[Problem]:
     """Dates must be judged at the precision at which they are released, and must not appear beside true derived values."""
     yield from (Problem(path, message) for path, message in date_problems(policy))
@@ -717,6 +723,7 @@ def _nodes_by_gain(policy: Policy) -> Iterator[Problem]:
 
 
 RULES: tuple[Rule, ...] = (
+    _diagnosis_codes,
     secret_list_problems,
     _population,
     _limits,

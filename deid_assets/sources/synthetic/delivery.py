@@ -18,19 +18,22 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deid_assets.errors import DeliveryError
+from deid_assets.reference.code_systems import DiagnosisSystem
 from deid_assets.sources.synthetic import further as further_columns
 from deid_assets.sources.synthetic.claims import Claims, Providers, draw_claims
 from deid_assets.sources.synthetic.columns import TEXT, coded
 from deid_assets.sources.synthetic.members import YEAR_STARTS, Members, birth_dates, draw_members
-from deid_assets.sources.synthetic.tables import SEXES, Tables, tables
+from deid_assets.sources.synthetic.tables import SEXES, Tables, in_icd10, tables
 
 BLOCK: Final = 1 << 13
 MEMBERS_FILE: Final = "members.parquet"
 CLAIMS_FILE: Final = "claims.parquet"
 _LARGEST_SEED: Final = (1 << 64) - 1
+_TWELVE_YEARS: Final = pa.scalar(4383, pa.int32())  # days
 
 _MEMBER_SCHEMA: Final = pa.schema(
     [
@@ -68,7 +71,12 @@ class SyntheticDelivery:
 
 
 def write_delivery(
-    folder: Path, members: int, seed: int, progress: Callable[[int, int], None] | None = None, further: bool = False
+    folder: Path,
+    members: int,
+    seed: int,
+    progress: Callable[[int, int], None] | None = None,
+    further: bool = False,
+    diagnosis_codes: DiagnosisSystem = "icd9cm",
 ) -> SyntheticDelivery:
     """Write a synthetic delivery: `members.parquet` and `claims.parquet`.
 
@@ -87,6 +95,8 @@ def write_delivery(
         Called after every block with the number of members written and their total.
     further
         Whether members and claims have the columns of `further`, for a policy that declares columns. All others stay the same.
+    diagnosis_codes
+        The coding system of the diagnoses. In ICD-10-CM, the same people have the same histories twelve years later.
 
     Returns
     -------
@@ -119,7 +129,7 @@ def write_delivery(
             folder / CLAIMS_FILE, _schema(_CLAIM_SCHEMA, further_columns.CLAIM_FIELDS, further)
         ) as claim_writer,
     ):
-        for done, member_rows, claim_rows in _blocks(members, seed, further):
+        for done, member_rows, claim_rows in _blocks(members, seed, further, diagnosis_codes):
             member_writer.write_table(member_rows)
             claim_writer.write_table(claim_rows)
             claims += claim_rows.num_rows
@@ -157,9 +167,12 @@ def _written_at_the_end(file: Path, schema: pa.Schema) -> Iterator[pq.ParquetWri
         unfinished.unlink(missing_ok=True)
 
 
-def _blocks(members: int, seed: int, further: bool) -> Iterator[tuple[int, pa.Table, pa.Table]]:
+def _blocks(
+    members: int, seed: int, further: bool, diagnosis_codes: DiagnosisSystem
+) -> Iterator[tuple[int, pa.Table, pa.Table]]:
     """Yield for each block: the number of members so far, its members, its claims."""
-    lookups = tables()
+    lookups, later = tables(), diagnosis_codes == "icd10cm"
+    coded_in = in_icd10(lookups) if later else lookups
     providers = Providers.of(members, lookups)
     first_claim = 1
     for block, first in enumerate(range(0, members, BLOCK)):
@@ -169,7 +182,9 @@ def _blocks(members: int, seed: int, further: bool) -> Iterator[tuple[int, pa.Ta
         births = birth_dates(random, drawn, _first_service(claims, len(drawn.age)))
         names = pa.array([f"M{number:09d}" for number in range(first + 1, first + 1 + len(drawn.age))])
         member_rows = _member_rows(drawn, claims.days_in_hospital, births, names)
-        claim_rows = _claim_rows(claims, first_claim, names, lookups)
+        claim_rows = _claim_rows(claims, first_claim, names, coded_in)
+        if later:
+            member_rows, claim_rows = _twelve_years_later(member_rows), _twelve_years_later(claim_rows)
         if further:
             own = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 1, block]))
             of_members = further_columns.of_members(own, len(drawn.age))
@@ -183,6 +198,15 @@ def _blocks(members: int, seed: int, further: bool) -> Iterator[tuple[int, pa.Ta
 def _with(rows: pa.Table, fields: tuple[pa.Field, ...], columns: list[pa.Array]) -> pa.Table:
     for field, column in zip(fields, columns, strict=True):
         rows = rows.append_column(field, column)
+    return rows
+
+
+def _twelve_years_later(rows: pa.Table) -> pa.Table:
+    """Return the rows with their dates in years of which the second is a leap year, too."""
+    for position, column in enumerate(rows.schema):
+        if pa.types.is_date(column.type):
+            days = pc.add(rows.column(position).cast(pa.int32()), _TWELVE_YEARS)
+            rows = rows.set_column(position, column, days.cast(column.type))
     return rows
 
 

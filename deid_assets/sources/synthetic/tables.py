@@ -1,6 +1,6 @@
 """The code tables of the synthetic delivery, prepared for drawing.
 
-Seven CSV files beside this module, all our own, determine who gets which care. Codes are real. Weights are plausible
+Eight CSV files beside this module, all our own, determine who gets which care. Codes are real. Weights are plausible
 frequencies, chosen so that the groups of the Heritage files are about as frequent as published.
 
 * `conditions.csv`: ICD-9-CM codes with weight, whether chronic, whether severe, the age curve, limits of sex and age,
@@ -9,13 +9,16 @@ frequencies, chosen so that the groups of the Heritage files are about as freque
 * `age_curves.csv`: how a condition's frequency changes over the ten age bands;
 * `settings.csv`: how a profile's visits are split into office, laboratory, outpatient, emergency, inpatient;
 * `pathways.csv`: which services a visit of that profile and setting consists of;
-* `services.csv`: each service's specialty and place; `procedures.csv`: its procedure codes.
+* `services.csv`: each service's specialty and place; `procedures.csv`: its procedure codes;
+* `icd10cm.csv`: a code of ICD-10-CM of 2024 for each diagnosis, by the General Equivalence Mappings of CMS (2018). Of several,
+  it is the first that is mapped back to the diagnosis, else to its condition group; where the mappings name a code that was
+  split since, its first part; for two suicides by poisoning, which they leave out, one of the same substance.
 """
 
 import csv
 import functools
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -176,6 +179,12 @@ def tables() -> Tables:
         procedures=procedures,
         procedure=DrawTable(procedure_weights.reshape(len(services) * STRATA, -1), bits=11),
     )
+
+
+def in_icd10(lookups: Tables) -> Tables:
+    """The same tables with the diagnoses coded in ICD-10-CM."""
+    codes = {row["code"]: row["icd10cm"] for row in _read("icd10cm")}
+    return replace(lookups, conditions=tuple(codes[code] for code in lookups.conditions))
 
 
 def _read(name: str) -> list[dict[str, str]]:
