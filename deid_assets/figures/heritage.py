@@ -41,7 +41,7 @@ HIERARCHIES: Mapping[str, str] = MappingProxyType(
         "LengthOfStay": "days → days to 6, then weeks → days to 6, then (1-2], (2-4], (4-8], (8-12], (12-26], 26+ weeks → "
         "under 1 week, (1-2], (2-4], (4-8], (8-12], (12-26], 26+ weeks → under 4 weeks, (4-8], (8-12], (12-26], 26+ weeks",
         "DSFS": "days → weeks → 2 weeks → months",
-        "PrimaryConditionGroup": "ICD-9-CM code → primary condition group",
+        "PrimaryConditionGroup": "diagnosis code → primary condition group",
     }
 )
 """Table 4 of El Emam et al. 2012, by the column names of the release; finest first."""

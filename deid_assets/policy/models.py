@@ -80,8 +80,8 @@ class Policy(ReleasePolicy):
     diagnosis_codes: DiagnosisCodes = Field(
         "icd9cm",
         description="the coding system of diagnoses: `icd9cm`, `icd10cm`, `by_date` (ICD-10-CM from October 2015 on, by the "
-        "date of discharge, else of service), or `{from: COLUMN}`, a column of the delivered claims that names it; a delivery of "
-        "another system is refused",
+        "date of discharge, else of service), or `{from: COLUMN}`, a column of the delivered claims that names it; a delivery "
+        "of another system is refused",
     )
     removal: Removal = Field(description="members and claims that are removed before release")
     sample: Sample = Field(description="how many of the eligible members are released: members or fraction")

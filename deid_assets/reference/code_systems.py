@@ -7,6 +7,7 @@ be a code of both.
 from typing import Literal
 
 DiagnosisSystem = Literal["icd9cm", "icd10cm"]
+SYSTEMS: tuple[DiagnosisSystem, DiagnosisSystem] = ("icd9cm", "icd10cm")
 
 ICD10CM_PREFIX = "icd10cm:"
 

@@ -14,7 +14,7 @@ import duckdb
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
-from deid_assets.reference.code_systems import ICD10CM_PREFIX, bare
+from deid_assets.reference.code_systems import ICD10CM_PREFIX, SYSTEMS, bare
 from deid_assets.reference.known_columns import GROUPED, UNREADABLE, CodeKind
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
@@ -60,6 +60,7 @@ from deid_assets.store import durable
 from deid_assets.store.tables import connect, quoted
 
 SCHEMA = "intake"
+_COLUMNS_TOLD = 3
 # Errors in our own SQL, which must not be attributed to the delivery.
 _OURS = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
 
@@ -248,17 +249,13 @@ def _refuse_other_system(staging: Staging, delivered: Delivered, key: str, given
         others = numbers[len(columns) :]
         if sum(others) <= (1 - SYSTEM_AT_LEAST) * sum(written):
             continue
-        shares = [
-            f"{count / of:.0%} of {delivered.shown('claims', column)}"
-            for column, count, of in zip(columns, others, written, strict=True)
-            if of and count / of >= 0.005
-        ]
-        theirs, own = (NAMES["icd9cm"], NAMES["icd10cm"]) if in_icd10 else (NAMES["icd10cm"], NAMES["icd9cm"])
-        remedy = "icd9cm" if in_icd10 else "icd10cm"
+        frequent = sorted(zip(others, written, columns, strict=True), key=lambda one: -one[0])[:_COLUMNS_TOLD]
+        shares = [f"{count / of:.0%} of {delivered.shown('claims', column)}" for count, of, column in frequent if count]
+        own, theirs = SYSTEMS[::-1] if in_icd10 else SYSTEMS
         raise DeliveryError(
-            f"delivery {key} is refused: {', '.join(shares)} are codes of {theirs}, where diagnosis_codes says {own}: no list "
-            f"of sensitive codes, group or index would see them. Set diagnosis_codes: {remedy}; where both systems occur, "
-            "by_date or the column that names the system of each claim (from: COLUMN)"
+            f"delivery {key} is refused: {', '.join(shares)} are codes of {NAMES[theirs]}, and diagnosis_codes says {own}. Set "
+            f"diagnosis_codes: {theirs}; where both systems occur, by_date or the column that names each claim's system (from: "
+            "COLUMN). No list of sensitive codes, group or index would see codes of another system"
         )
 
 

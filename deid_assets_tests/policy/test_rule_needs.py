@@ -91,7 +91,7 @@ def test_rules_that_are_off_need_nothing_but_diagnoses_that_can_be_read():
 
 def test_the_coding_system_is_named_first_and_no_rule_is_turned_off_for_it(public):
     first, *others = needs_of(public)
-    assert first.figure == "diagnoses_of_the_system" and "map the codes to it" in first.remedy
+    assert first.figure == "diagnoses_of_the_system" and "correct it, or the source section" in first.remedy
     assert not any("code_list: null" in need.remedy for need in (first, *others))
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 
 from deid_assets.sources.delivery import ClaimsMap, Delivery, MembersMap, TablesSource, Years
 from deid_assets.sources.derivations import NOTHING, Declared
+from deid_assets.sources.diagnosis_systems import DiagnosisCodes
 from deid_assets.sources.intake import read_delivery
 from deid_assets.sources.report import IntakeReport
 from deid_assets.store.tables import Table
@@ -75,11 +76,13 @@ def take_in(
     codes=some_codes,
     store: Path | None = None,
     declared: Declared = NOTHING,
+    diagnosis_codes: DiagnosisCodes = "icd9cm",
 ):
     """Read a folder, or several, and return what is in the store afterwards."""
     folders = folder if isinstance(folder, tuple) else (folder,)
     store = store or folders[0].parent / "store" / "delivery.duckdb"
-    report = read_delivery(store, Delivery("test", source.kind, folders), source, at_most, codes, declared=declared)
+    delivery = Delivery("test", source.kind, folders)
+    report = read_delivery(store, delivery, source, at_most, codes, declared=declared, diagnosis_codes=diagnosis_codes)
     return Taken(report, store)
 
 

@@ -41,6 +41,8 @@ def _readable(policy: Policy, section: str) -> Iterator[Problem]:
             yield Problem(path, f"width and top are for columns of whole numbers; {column} contains text")
         if mapped.coded and column not in CODED_COLUMNS:
             yield Problem(path, f"coded is for {' and '.join(CODED_COLUMNS)}; {column} contains no codes")
+        if mapped.coded == "icd10cm" and KNOWN[column].codes != "diagnosis":
+            yield Problem(path, f"coded: icd10cm is for diagnoses; for {column}, write true")
         if (mapped.width > 1 or mapped.top is not None) and numeric and policy.publishes(column):
             spec = policy.hierarchies.get(policy.quasi_identifier(column).hierarchy)
             if spec is not None and not isinstance(spec, IntervalsSpec):

@@ -5,7 +5,7 @@ cut. No register that contains all members of the delivery has smaller classes, 
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, StringConstraints, ValidationInfo, model_validator
 
@@ -34,8 +34,10 @@ class TableColumn(Section):
     top: Annotated[int, Field(ge=0, le=1_000_000)] | None = Field(
         None, description="value that represents itself and everything above, such as 85 for 85 and over"
     )
-    coded: bool = Field(
-        False, description="whether the column contains ICD-9-CM, CPT or HCPCS codes, which are grouped like those of claims"
+    coded: bool | Literal["icd10cm"] = Field(
+        False,
+        description="whether the column contains codes, which are grouped like those of claims: true for CPT, HCPCS and "
+        "ICD-9-CM, icd10cm for ICD-10-CM",
     )
 
 

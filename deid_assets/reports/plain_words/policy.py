@@ -16,6 +16,7 @@ from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, MEMBER_COLUM
 from deid_assets.reports.plain_words.attributes import attribute_gates, every_gate, what_is_measured
 from deid_assets.reports.plain_words.cohort import columns_of_cohort, gates_of_cohort, levels_of_cohort
 from deid_assets.reports.plain_words.counts import published_counts
+from deid_assets.sources.diagnosis_systems import NAMES, DiagnosisCodes, FromColumn
 
 _Block = tuple[str, Iterable[str]]
 
@@ -150,10 +151,17 @@ def _intake(policy: Policy) -> Iterator[str]:
     if (years := getattr(policy.source, "years", None)) is not None:
         outside = "left out, and counted" if years.outside == "leave_out" else "quarantined"
         yield f"claims of {years.first} to {years.first + years.count - 1} are read; those of other years are {outside}"
+    yield f"diagnoses are codes of {_coding_system(policy.diagnosis_codes)}"
     yield (
         "rows that break a rule go to quarantine; the delivery is refused if they are more than "
         f"{_share(policy.intake.quarantine_at_most)} of the members or of the claims"
     )
+
+
+def _coding_system(codes: DiagnosisCodes) -> str:
+    if isinstance(codes, FromColumn):
+        return f"the system that column {codes.from_} of the claims names"
+    return "ICD-10-CM from October 2015 on, and of ICD-9-CM before" if codes == "by_date" else NAMES[codes]
 
 
 def _removed(policy: Policy) -> Iterator[str]:
