@@ -130,7 +130,7 @@ def _lists(policy: Policy) -> Iterator[Need]:
     """Lists can match codes only if claims have codes, and these can be read."""
     removal = policy.removal
     if removal.removes_members:
-        rule = "removal.code_list" if removal.code_list is not None else "removal.rare_visible_diseases"
+        rule = removal.rule_of_codes if removal.lists_codes else "removal.rare_visible_diseases"
         for kind in removal.listed_kinds:
             yield from _codes(policy, rule, kind)
 
@@ -157,9 +157,9 @@ def _readable(policy: Policy, rule: str, kind: str) -> Iterator[Need]:
 def _matches(policy: Policy) -> Iterator[Need]:
     """A list that matches nobody in a large delivery was not read as intended."""
     removal = policy.removal
-    if removal.code_list is not None and removal.sensitive_members_at_least is not None:
+    if removal.lists_codes and removal.sensitive_members_at_least is not None:
         yield Need(
-            "removal.code_list", SENSITIVE, "the members with claims found by the list", removal.sensitive_members_at_least,
+            removal.rule_of_codes, SENSITIVE, "the members with claims found by the list", removal.sensitive_members_at_least,
             "Check that the mapped columns contain codes; if the delivery may have so few, lower "
             "removal.sensitive_members_at_least, or set it to null: the list may match nothing",
             by_chance=True,

@@ -6,7 +6,7 @@ limits are refused while a file is read; `validation.py` checks what involves se
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -190,6 +190,7 @@ class OptOuts(Section):
 
 
 CodedShare = Annotated[float, Field(gt=0, le=1)]
+SensitiveSet = Literal["substance_use", "hiv", "reproductive", "mental_health", "abuse", "genetics"]
 
 
 class CodedClaims(Section):
@@ -208,6 +209,11 @@ class Removal(Section):
     code_list: Literal["literal", "extended"] | None = Field(
         description="sensitive codes whose members are removed: as printed (literal), with the codes that the printed list "
         "omits (extended), or null for no removal"
+    )
+    sets: tuple[SensitiveSet, ...] = Field(
+        (),
+        description="named sets of sensitive codes whose members are removed beside those of the list: "
+        + ", ".join(get_args(SensitiveSet)),
     )
     rare_visible_diseases: bool = Field(description="whether members with a rare and visible disease are removed")
     newborn_days: Annotated[int, Field(ge=0, le=3_660)] | None = Field(
@@ -254,12 +260,22 @@ class Removal(Section):
     @property
     def removes_members(self) -> bool:
         """Whether members are removed because of what their claims reveal."""
-        return self.code_list is not None or self.rare_visible_diseases
+        return self.lists_codes or self.rare_visible_diseases
+
+    @property
+    def lists_codes(self) -> bool:
+        """Whether members with sensitive codes are removed."""
+        return self.code_list is not None or bool(self.sets)
+
+    @property
+    def rule_of_codes(self) -> str:
+        """The key that says which sensitive codes remove members."""
+        return "removal.sets" if self.code_list is None else "removal.code_list"
 
     @property
     def listed_kinds(self) -> tuple[str, ...]:
         """Kinds of codes in the lists by which members are removed."""
-        if self.code_list is not None:
+        if self.lists_codes:
             return tuple(UNREADABLE)
         return ("diagnosis",) if self.rare_visible_diseases else ()
 

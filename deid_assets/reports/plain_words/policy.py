@@ -168,6 +168,9 @@ def _removed(policy: Policy) -> Iterator[str]:
     removal = policy.removal
     if removal.code_list is not None:
         yield f"members with a code of the {removal.code_list} list of sensitive codes, with all of their claims"
+    if removal.sets:
+        sets = " and ".join(one.replace("_", " ") for one in removal.sets)
+        yield f"members with a code of the named sets {sets}, with all of their claims"
     if removal.rare_visible_diseases:
         yield "members with a rare and visible disease, with all of their claims"
     if removal.removes_members:
