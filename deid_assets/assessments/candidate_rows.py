@@ -23,10 +23,6 @@ Levels = Mapping[str, int]
 """Level of every quasi-identifier at the chosen node."""
 
 
-_DAYS_AT_MOST = 3 * 366
-"""Days of three years: a label that holds so many has no end."""
-
-
 @dataclass(frozen=True)
 class ClaimTables:
     """The claims of a release: eligible ones, grouped ones, and those left after the long tail is cut."""
@@ -107,7 +103,8 @@ def days_of_labels(policy: Policy, column: str, level: int) -> dict[str, tuple[i
 
     A stay that ends on its first day counts as one day, as the length of stay does.
     """
-    hierarchy, days = policy.hierarchy_of(column), np.arange(_DAYS_AT_MOST + 1)
+    # A label that holds the last day of all years has no end.
+    hierarchy, days = policy.hierarchy_of(column), np.arange(policy.years_of_claims * 366 + 1)
     days = days[hierarchy.rule.covers(days)]
     found: dict[str, tuple[int, int]] = {}
     for day, label in zip(days.tolist(), hierarchy.labels(days.tolist(), level).tolist(), strict=True):

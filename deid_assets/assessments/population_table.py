@@ -12,6 +12,7 @@ from deid_assets.errors import DeliveryError
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.population_labels import TOO_WIDE, table_labels
 from deid_assets.policy.sections.population import DischargeTable, PopulationTable
+from deid_assets.sources.delivery import MOST_YEARS
 from deid_assets.sources.population_tables import Labels, TableLayout, read_population_table
 from deid_assets.store import durable
 from deid_assets.store.tables import Table
@@ -64,7 +65,7 @@ def people_of(table: Table) -> int:
 
 
 def _years(meant: list[str], values: list[str]) -> pd.DataFrame:
-    known = [one in ("1", "2", "3") for one in meant]
+    known = [one.isdecimal() and 1 <= int(one) <= MOST_YEARS for one in meant]
     labels = [one if right else None for one, right in zip(meant, known, strict=True)]
-    rules = [None if right else "no year from 1 to 3" for right in known]
+    rules = [None if right else f"no year from 1 to {MOST_YEARS}" for right in known]
     return pd.DataFrame({"value": values, "label": labels, "rule": rules}, dtype=object)

@@ -55,7 +55,7 @@ from deid_assets.policy.sections.releases import Releases
 from deid_assets.policy.sections.sensitivity import AttackSensitivity
 from deid_assets.policy.sections.utility import Utility
 from deid_assets.reference.known_columns import IN_DAYS_IN_HOSPITAL, KNOWN, KnownColumn
-from deid_assets.sources.delivery import SourceOptions
+from deid_assets.sources.delivery import YEARS_BY_DEFAULT, SourceOptions, TablesSource
 from deid_assets.sources.diagnosis_systems import DiagnosisCodes
 
 
@@ -153,6 +153,12 @@ class Policy(ReleasePolicy):
         return {name: section.table for name, section in sections.items() if section.table is not None}
 
     # Sections that not every policy has, for what is only made where they are
+
+    @property
+    def years_of_claims(self) -> int:
+        """How many years of claims a delivery has at most."""
+        years = self.source.years if isinstance(self.source, TablesSource) else None
+        return YEARS_BY_DEFAULT if years is None else max(YEARS_BY_DEFAULT, years.count)
 
     @property
     def connected_dates(self) -> tuple[ConnectedDate, ...]:

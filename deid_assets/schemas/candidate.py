@@ -68,7 +68,7 @@ def _claim_year(policy: Policy) -> Column:
         dt.string,
         Role.OTHER,
         "year counted from the member's first service; blank where a claim has no date" if of_member else "claim year",
-        Check.isin(["Y1", "Y2", "Y3"], error="Y1, Y2 or Y3"),
+        Check.str_matches(r"^Y[1-9][0-9]?$", error="Y and the number of the year"),
         nullable=of_member,
     )
 

@@ -16,6 +16,7 @@ from pandera.backends.ibis.checks import IbisCheckBackend
 from pandera.config import ValidationDepth, config_context
 from pandera.ibis import Check, Column, DataFrameSchema
 
+from deid_assets.sources.delivery import MOST_YEARS
 from deid_assets.store.tables import Table, connect, quoted
 
 
@@ -47,6 +48,10 @@ def column(
         description=description,
         metadata={"role": role.value, "unit": unit},
     )
+
+
+YEAR_NUMBER = Check.in_range(1, MOST_YEARS, error=f"1 to {MOST_YEARS}")
+"""The number of a year of claims."""
 
 
 def within(least: int, most: int | None) -> Check:

@@ -4,7 +4,7 @@ import ibis.expr.datatypes as dt
 from pandera.ibis import Check, DataFrameSchema
 
 from deid_assets.policy.models import Policy
-from deid_assets.schemas.contract import Role, column, contract, days
+from deid_assets.schemas.contract import YEAR_NUMBER, Role, column, contract, days
 from deid_assets.schemas.preparation import grouped_claims_columns
 
 _INTERVAL = Check.str_matches(r"^([0-9]+|[0-9]+-[0-9]+)$", error="days, or first and last day of a bin")
@@ -18,7 +18,7 @@ def date_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
         return {}
     columns = grouped_claims_columns() | {
         # If days are released instead of dates, a claim without a date has no year either.
-        "year": column(dt.int32, Role.OTHER, "year of the released date", Check.in_range(1, 3, error="1 to 3"), nullable=True),
+        "year": column(dt.int32, Role.OTHER, "year of the released date", YEAR_NUMBER, nullable=True),
         "service_date": column(dt.date, Role.QUASI_IDENTIFIER, "date of service, redrawn", nullable=True),
         "service_day": days(Role.QUASI_IDENTIFIER, "days since the member's first service, redrawn"),
         "service_interval": column(

@@ -5,7 +5,7 @@ from pandera.ibis import Check, Column
 
 from deid_assets.reference import known_columns
 from deid_assets.reference.code_systems import ICD10CM_PREFIX
-from deid_assets.schemas.contract import Role, column, contract, days, quasi_identifier
+from deid_assets.schemas.contract import YEAR_NUMBER, Role, column, contract, days, quasi_identifier
 
 _CODE = rf"((V[0-9]{{2}}|E[0-9]{{3}}|[0-9]{{3}})[0-9]{{0,2}}|{ICD10CM_PREFIX}[A-Z][0-9][0-9A-Z]{{1,5}})"
 _DIAGNOSIS = Check.str_matches(f"^{_CODE}$", error="dotless code of ICD-9-CM, or of ICD-10-CM with its system")
@@ -35,7 +35,7 @@ CLAIMS = contract(
         "provider_id": column(dt.string, Role.DIRECT_IDENTIFIER, "provider who gave care", nullable=True),
         "vendor_id": column(dt.string, Role.DIRECT_IDENTIFIER, "vendor who billed", nullable=True),
         "pcp_id": column(dt.string, Role.DIRECT_IDENTIFIER, "the member's primary care provider", nullable=True),
-        "year": column(dt.int32, Role.OTHER, "claim year", Check.in_range(1, 3, error="1 to 3")),
+        "year": column(dt.int32, Role.OTHER, "claim year", YEAR_NUMBER),
         "service_date": column(dt.date, Role.DIRECT_IDENTIFIER, "date of service", nullable=True),
         **{
             known.delivered_as: quasi_identifier(

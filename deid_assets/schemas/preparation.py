@@ -13,7 +13,7 @@ from deid_assets.reference.code_book import GROUP_NAMES, RARE_VISIBLE_REASON
 from deid_assets.reference.known_columns import CLAIMS, MEMBERS, KnownColumn
 from deid_assets.reference.tables import read_table
 from deid_assets.schemas import intake
-from deid_assets.schemas.contract import Role, column, contract, days, quasi_identifier
+from deid_assets.schemas.contract import YEAR_NUMBER, Role, column, contract, days, quasi_identifier
 
 
 def _in(values: Iterable[str], what: str) -> Check:
@@ -189,7 +189,7 @@ def grouped_claims_columns() -> dict[str, Column]:
         "provider_id": column(dt.string, Role.DIRECT_IDENTIFIER, "provider who gave care", nullable=True),
         "vendor_id": column(dt.string, Role.DIRECT_IDENTIFIER, "vendor who billed", nullable=True),
         "pcp_id": column(dt.string, Role.DIRECT_IDENTIFIER, "primary care provider", nullable=True),
-        "year": column(dt.int32, Role.OTHER, "claim year", Check.in_range(1, 3, error="1 to 3")),
+        "year": column(dt.int32, Role.OTHER, "claim year", YEAR_NUMBER),
         **{name: _prepared(known) for name, known in CLAIMS.items()},
         "charlson": column(
             dt.string,

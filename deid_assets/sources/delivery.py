@@ -166,8 +166,10 @@ class _Model(BaseModel):
 
 UnknownCodes = Literal["quarantine", "blank"]
 ColumnName = Annotated[str, StringConstraints(min_length=1)]
-MOST_YEARS = 3
+MOST_YEARS = 50
 """Number of years of claims that a release may contain."""
+YEARS_BY_DEFAULT = 3
+"""Number of years where a policy does not state the last: those of the Heritage Health Prize."""
 
 
 def _is_date_format(text: str) -> str:
@@ -192,7 +194,7 @@ class Years(_Model):
     first
         The calendar year that is year 1.
     last
-        The last year, at most two years later; default: two years later.
+        The last year; default: two years after the first.
     outside
         Treatment of claims of other years: quarantined, as claims with a wrong date, or left out and counted, as claims
         of a longer history. With the latter, members without data in these years are left out too.
@@ -219,7 +221,7 @@ class Years(_Model):
     @property
     def count(self) -> int:
         """Number of years."""
-        return MOST_YEARS if self.last is None else self.last - self.first + 1
+        return YEARS_BY_DEFAULT if self.last is None else self.last - self.first + 1
 
 
 class TableMap(_Model):

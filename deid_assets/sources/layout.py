@@ -12,7 +12,7 @@ from deid_assets.sources.delivery import (
     DELIVERED_CLAIM_COLUMNS,
     DIAGNOSIS_COLUMNS,
     MEMBER_COLUMNS,
-    MOST_YEARS,
+    YEARS_BY_DEFAULT,
     UnknownCodes,
     Years,
 )
@@ -100,7 +100,7 @@ class Delivered:
     @property
     def last_year(self) -> int:
         """The number of the last year."""
-        return MOST_YEARS if self.years is None else self.years.count
+        return YEARS_BY_DEFAULT if self.years is None else self.years.count
 
 
 def lay_members(staging: Staging, delivered: Delivered) -> None:

@@ -323,7 +323,7 @@ def eligible_claims(
     rules = ["true"]
     parameters: list = []
     if newborn_days is not None:
-        rules.append(is_no_newborn("members", "claims"))
+        rules.append(is_no_newborn(claims, "members", "claims"))
         parameters.append(newborn_days)
     if drop_non_procedures:
         rules.append(is_procedure("claims", "book"))
@@ -338,9 +338,9 @@ def eligible_claims(
     return Query(sql, tuple(parameters))
 
 
-def is_no_newborn(members: str, claims: str) -> str:
-    """Return SQL that is true for claims that are no newborn's; its parameter is the number of days after birth."""
-    return f"coalesce({claims}.service_date - {members}.birth_date > ?, NOT {may_be_newborn(members)})"
+def is_no_newborn(delivered: Table, members: str, claims: str) -> str:
+    """Return SQL that is true for claims, of those delivered, that are no newborn's; its parameter: days after birth."""
+    return f"coalesce({claims}.service_date - {members}.birth_date > ?, NOT {may_be_newborn(delivered, members)})"
 
 
 def is_procedure(claims: str, book: str) -> str:

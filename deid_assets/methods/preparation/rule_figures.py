@@ -15,7 +15,7 @@ SENSITIVE, RARE_VISIBLE = "sensitive_members", "rare_visible_members"
 NEWBORN, OF_SYSTEM, AGE_AND_SEX, POPULATION = "newborn_claims", "diagnoses_of_the_system", "age_and_sex", "population"
 
 NEWBORN_YEARS = 3
-"""Members below this age may have been born within the three years of a delivery."""
+"""Members below this age may have been born within a delivery of so many years, or of fewer."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,10 @@ def rule_figures(
     return figures | _of_members(members, claims, population)
 
 
-def may_be_newborn(members: str = "members") -> str:
+def may_be_newborn(claims: Table, members: str = "members") -> str:
     """Return SQL that is true for members who may have been born within the years of a delivery."""
-    return f"(coalesce({members}.age, 0) < {NEWBORN_YEARS})"
+    years = f"SELECT greatest({NEWBORN_YEARS}, coalesce(max(year), 0)) FROM {claims.sql}"
+    return f"(coalesce({members}.age, 0) < ({years}))"
 
 
 def _of_codes(delivered_codes: Table) -> Mapping[str, Figure]:
@@ -101,7 +102,7 @@ def _of_members(members: Table, claims: Table, population: int | None) -> dict[s
     ).iloc[0]
     young = claims.query(
         f"""SELECT count(*) AS claims, count(*) FILTER (birth_date IS NOT NULL AND service_date IS NOT NULL) AS dated
-            FROM {claims.sql} AS claims JOIN {members.sql} AS members USING (member_id) WHERE {may_be_newborn()}"""
+            FROM {claims.sql} AS claims JOIN {members.sql} AS members USING (member_id) WHERE {may_be_newborn(claims)}"""
     ).iloc[0]
     delivered = int(number["members"])
     return {

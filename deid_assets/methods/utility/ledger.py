@@ -117,7 +117,7 @@ def claim_fates(tables: LedgerTables, members: Table, newborn_days: int | None, 
         As for `eligible_claims`.
     """
     t = tables
-    newborn = "false" if newborn_days is None else f"NOT {is_no_newborn('m', 'c')}"
+    newborn = "false" if newborn_days is None else f"NOT {is_no_newborn(t.claims, 'm', 'c')}"
     no_procedure = f"{is_procedure('c', 'book')} IS NOT TRUE" if drop_non_procedures else "false"
     sql = f"""
         SELECT c.*, CASE

@@ -20,7 +20,7 @@ from deid_assets_tests.methods.small_tables import small_store
 CLAIM = (
     "claim_id VARCHAR, member_id VARCHAR, service_date DATE, specialty VARCHAR, place VARCHAR, cpt VARCHAR,"
     " diagnosis_1 VARCHAR, diagnosis_2 VARCHAR, diagnosis_3 VARCHAR, diagnosis_4 VARCHAR, further_diagnoses VARCHAR,"
-    " unreadable_diagnoses INTEGER, unreadable_procedures INTEGER, unreadable_places INTEGER"
+    " unreadable_diagnoses INTEGER, unreadable_procedures INTEGER, unreadable_places INTEGER, year INTEGER"
 )
 MEMBER = "member_id VARCHAR, birth_date DATE, age INTEGER"
 BORN = datetime.date(2001, 1, 31)
@@ -31,7 +31,13 @@ def claim(name: str, member: str, **values):
     diagnoses = ("diagnosis_1", "diagnosis_2", "diagnosis_3", "diagnosis_4", "further_diagnoses")
     names = ("service_date", "specialty", "place", "cpt", *diagnoses)
     unreadable = ("unreadable_diagnoses", "unreadable_procedures", "unreadable_places")
-    return (name, member, *(values.get(column) for column in names), *(values.get(column, 0) for column in unreadable))
+    return (
+        name,
+        member,
+        *(values.get(column) for column in names),
+        *(values.get(column, 0) for column in unreadable),
+        values.get("year", 1),
+    )
 
 
 class Delivery:
@@ -216,6 +222,11 @@ class TestEligibleClaims:
         made = delivery(rows, members=[("m1", None, age), ("m2", BORN, age)])
         assert made.kept_claims() == kept
         assert made.kept_claims(newborn_days=None) == {"c1", "c2"}
+
+    def test_of_a_longer_history_the_young_are_older(self, delivery):
+        """Who is 6 in the last of 8 years may have been born in one of them; who is 8 was born before."""
+        rows = [claim("c1", "m1"), claim("c2", "m2"), claim("c3", "m2", year=8)]
+        assert delivery(rows, members=[("m1", None, 6), ("m2", None, 8)]).kept_claims() == {"c2", "c3"}
 
     def test_claims_that_are_no_procedure_are_dropped(self, delivery):
         kept, dropped = ("99213", "0016T"), ("J1100", "450", "0450", "897")
