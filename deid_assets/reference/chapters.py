@@ -1,10 +1,20 @@
-"""Chapters of ICD-9-CM: the coarsest groups of diagnosis codes.
+"""Categories, blocks and chapters of diagnosis codes, each coarser than the one before.
 
-Source: National Center for Health Statistics, International Classification of Diseases, Ninth Revision, Clinical Modification:
-seventeen chapters, and the supplementary classifications of factors (V) and external causes (E).
+Sources: National Center for Health Statistics, International Classification of Diseases, Ninth Revision, Clinical Modification:
+seventeen chapters, and the supplementary classifications of factors (V) and external causes (E), whose blocks are not listed
+here. Centers for Disease Control and Prevention, ICD-10-CM tabular list, edition of April 2026, as the package simple-icd-10-cm
+1.5.0 holds it: `icd10cm_blocks.csv` has the blocks that have categories of their own, so that no category is in two, and a row of
+its own for a category that its block's name does not span (C4A, M1A, Z3A).
+
+Every name of ICD-10-CM begins with the prefix of the system, as its codes do: "icd10cm:4" is no chapter of ICD-9-CM.
 """
 
-from deid_assets.reference.codes import is_icd9, plain_code
+import functools
+from dataclasses import dataclass
+
+from deid_assets.reference.code_systems import ICD10CM_PREFIX, bare, system_of
+from deid_assets.reference.codes import is_icd9, is_icd10cm, plain_code
+from deid_assets.reference.tables import read_table
 
 CHAPTERS: tuple[tuple[str, str, str, str], ...] = (
     ("1", "001", "139", "Infectious and parasitic diseases"),
@@ -27,30 +37,135 @@ CHAPTERS: tuple[tuple[str, str, str, str], ...] = (
     ("V", "V01", "V91", "Factors influencing health status and contact with health services"),
     ("E", "E000", "E999", "External causes of injury and poisoning"),
 )
-"""Number, first and last category, and title."""
+"""Number, first and last category, and title, of ICD-9-CM."""
+
+
+ICD10CM_CHAPTERS: tuple[tuple[str, str, str, str], ...] = (
+    ("icd10cm:1", "A00", "B99", "Certain infectious and parasitic diseases"),
+    ("icd10cm:2", "C00", "D49", "Neoplasms"),
+    (
+        "icd10cm:3",
+        "D50",
+        "D89",
+        "Diseases of the blood and blood-forming organs and certain disorders involving the immune mechanism",
+    ),
+    ("icd10cm:4", "E00", "E89", "Endocrine, nutritional and metabolic diseases"),
+    ("icd10cm:5", "F01", "F99", "Mental, Behavioral and Neurodevelopmental disorders"),
+    ("icd10cm:6", "G00", "G99", "Diseases of the nervous system"),
+    ("icd10cm:7", "H00", "H59", "Diseases of the eye and adnexa"),
+    ("icd10cm:8", "H60", "H95", "Diseases of the ear and mastoid process"),
+    ("icd10cm:9", "I00", "I99", "Diseases of the circulatory system"),
+    ("icd10cm:10", "J00", "J99", "Diseases of the respiratory system"),
+    ("icd10cm:11", "K00", "K95", "Diseases of the digestive system"),
+    ("icd10cm:12", "L00", "L99", "Diseases of the skin and subcutaneous tissue"),
+    ("icd10cm:13", "M00", "M99", "Diseases of the musculoskeletal system and connective tissue"),
+    ("icd10cm:14", "N00", "N99", "Diseases of the genitourinary system"),
+    ("icd10cm:15", "O00", "O9A", "Pregnancy, childbirth and the puerperium"),
+    ("icd10cm:16", "P00", "P96", "Certain conditions originating in the perinatal period"),
+    ("icd10cm:17", "Q00", "QA0", "Congenital malformations, deformations and chromosomal abnormalities"),
+    ("icd10cm:18", "R00", "R99", "Symptoms, signs and abnormal clinical and laboratory findings, not elsewhere classified"),
+    ("icd10cm:19", "S00", "T88", "Injury, poisoning and certain other consequences of external causes"),
+    ("icd10cm:20", "V00", "Y99", "External causes of morbidity"),
+    ("icd10cm:21", "Z00", "Z99", "Factors influencing health status and contact with health services"),
+    ("icd10cm:22", "U00", "U85", "Codes for special purposes"),
+)
+"""Name, first and last category, and title, of ICD-10-CM."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of ICD-10-CM.
+
+    Attributes
+    ----------
+    name
+        First and last category as published, with the prefix of the system.
+    chapter
+        Name of its chapter.
+    title
+        As published.
+    """
+
+    name: str
+    chapter: str
+    title: str
 
 
 def category(code: str) -> str:
-    """Return the category of a diagnosis code, its three digits; of an external cause, E and three digits.
+    """Return the category of a diagnosis code, its first three characters; of an external cause of ICD-9-CM, four.
 
     Examples
     --------
-    >>> category("428.0"), category("V5789"), category("E8889")
-    ('428', 'V57', 'E888')
+    >>> category("428.0"), category("V5789"), category("E8889"), category("icd10cm:E11.9")
+    ('428', 'V57', 'E888', 'icd10cm:E11')
     """
     plain = plain_code(code)
+    if system_of(plain) == "icd10cm":
+        return plain[: len(ICD10CM_PREFIX) + 3]
     return plain[: 4 if plain.startswith("E") else 3]
 
 
-def chapter(code: str) -> str | None:
-    """Return the number of a code's chapter; None if it is no code, or in no chapter.
+def block(code: str) -> str | None:
+    """Return the block of a code of ICD-10-CM; None if it is no such code, or in no block.
 
     Examples
     --------
-    >>> chapter("428"), chapter("V57"), chapter("E888"), chapter("000"), chapter("heart")
-    ('7', 'V', 'E', None, None)
+    >>> block("icd10cm:E11.9"), block("icd10cm:M1A.00X0"), block("25000")
+    ('icd10cm:E08-E13', 'icd10cm:M05-M14', None)
     """
+    found = _block(code)
+    return found.name if found else None
+
+
+def chapter(code: str) -> str | None:
+    """Return the name of a code's chapter; None if it is no code, or in no chapter.
+
+    Examples
+    --------
+    >>> chapter("428"), chapter("V57"), chapter("E888"), chapter("000"), chapter("heart"), chapter("icd10cm:E119")
+    ('7', 'V', 'E', None, None, 'icd10cm:4')
+    """
+    if is_icd10cm(code):
+        found = _block(code)
+        return found.chapter if found else None
     if not is_icd9(code):
         return None
     own = category(code)
     return next((number for number, first, last, _ in CHAPTERS if len(first) == len(own) and first <= own <= last), None)
+
+
+@functools.cache
+def blocks() -> tuple[Block, ...]:
+    """Return every block of ICD-10-CM, in the order of the tabular list.
+
+    Examples
+    --------
+    >>> blocks()[0]
+    Block(name='icd10cm:A00-A09', chapter='icd10cm:1', title='Intestinal infectious diseases')
+    """
+    return tuple(dict.fromkeys(found for _, _, found in _spans()))
+
+
+def _block(code: str) -> Block | None:
+    """Return the block of a code: a category of its own row before one within a span, as C7A is within C76-C80 by its letters."""
+    if not is_icd10cm(code):
+        return None
+    return _block_of_category(bare(category(code)))
+
+
+@functools.cache
+def _block_of_category(own: str) -> Block | None:
+    spans = [(first != last, found) for first, last, found in _spans() if first <= own <= last]
+    return min(spans, key=lambda span: span[0])[1] if spans else None
+
+
+@functools.cache
+def _spans() -> tuple[tuple[str, str, Block], ...]:
+    return tuple(
+        (
+            row["first"],
+            row["last"],
+            Block(ICD10CM_PREFIX + row["block"], ICD10CM_PREFIX + row["chapter"], row["title"]),
+        )
+        for row in read_table("icd10cm_blocks.csv")
+    )

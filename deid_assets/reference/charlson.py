@@ -4,6 +4,10 @@ Source: methods#codes. The default is the enhanced ICD-9-CM coding of Quan et al
 option is Deyo et al. (Journal of Clinical Epidemiology 1992; 45:613-619), without its procedure codes. The weights are
 those of Charlson et al. 1987 in both. El Emam et al. 2012 cite the index without saying which coding was used.
 
+Codes of ICD-10-CM are looked up in the ICD-10 coding that Quan et al. published beside it, and are not mapped. It is older than
+ICD-10-CM, whose E08 and E09 (diabetes by another condition, by drugs) are not in it and stand for no condition here. Deyo et al. 1992
+have no list of ICD-10.
+
 Within a family the severe form replaces the mild one: moderate or severe liver disease, diabetes with complications and
 metastatic cancer. The score of a claim is therefore the sum, over families, of the largest weight found.
 """
@@ -15,7 +19,8 @@ from typing import Literal
 import pandas as pd
 
 from deid_assets.reference.code_ranges import CodeRange
-from deid_assets.reference.codes import is_icd9, plain_code
+from deid_assets.reference.code_systems import DiagnosisSystem, bare, system_of
+from deid_assets.reference.codes import is_icd9, is_icd10cm, plain_code
 from deid_assets.reference.tables import read_table, text_frame
 
 Version = Literal["quan", "deyo"]
@@ -31,7 +36,7 @@ def charlson_conditions(codes: Sequence[str], version: Version = "quan") -> pd.D
     Parameters
     ----------
     codes
-        Distinct ICD-9-CM diagnosis codes, as delivered; dots and case do not matter.
+        Distinct diagnosis codes; dots and case do not matter. Codes of ICD-10-CM have the prefix `icd10cm:`.
     version
         "quan" or "deyo".
 
@@ -44,16 +49,20 @@ def charlson_conditions(codes: Sequence[str], version: Version = "quan") -> pd.D
     Raises
     ------
     ValueError
-        If the version is neither of the two.
+        If the version is neither of the two, or has no list of the system of one of the codes.
 
     Examples
     --------
     >>> charlson_conditions(["428.0", "40403", "4019"])[["code", "condition", "weight"]].values.tolist()
     [['428.0', 'chf', 1], ['40403', 'chf', 1], ['40403', 'renal', 2]]
+    >>> charlson_conditions(["icd10cm:I50.9", "icd10cm:E08.9"])[["code", "condition", "weight"]].values.tolist()
+    [['icd10cm:I50.9', 'chf', 1]]
     """
-    table = _conditions_by_prefix(version)
+    tables = {system: _conditions_by_prefix(version, system) for system in ("icd9cm", *map(system_of, codes))}
     weights = _weights()
-    rows = [(code, condition, *weights[condition]) for code in codes for condition in _conditions(plain_code(code), table)]
+    rows = [
+        (code, condition, *weights[condition]) for code in codes for condition in _conditions(code, tables[system_of(code)])
+    ]
     columns = list(zip(*rows, strict=True)) or [()] * 4
     frame = text_frame(code=columns[0], condition=columns[1], family=columns[2])
     return frame.assign(weight=pd.Series(columns[3], dtype="int64"))
@@ -92,9 +101,10 @@ def charlson_bands_query(claim_codes_sql: str, mapping_sql: str) -> str:
 
 def _conditions(code: str, table: dict[str, tuple[str, ...]]) -> list[str]:
     """Return the conditions of one code, in a fixed order: every prefix of the code counts, none precludes another."""
-    if not is_icd9(code):
+    if not (is_icd9(code) or is_icd10cm(code)):
         return []
-    return sorted({condition for length in range(3, len(code) + 1) for condition in table.get(code[:length], ())})
+    plain = bare(plain_code(code))
+    return sorted({condition for length in range(3, len(plain) + 1) for condition in table.get(plain[:length], ())})
 
 
 @functools.cache
@@ -104,13 +114,17 @@ def _weights() -> dict[str, tuple[str, int]]:
 
 
 @functools.cache
-def _conditions_by_prefix(version: Version) -> dict[str, tuple[str, ...]]:
-    """Return the conditions of a version by code prefix."""
+def _conditions_by_prefix(version: Version, system: DiagnosisSystem) -> dict[str, tuple[str, ...]]:
+    """Return the conditions of a version in a system of codes, by code prefix."""
     rows = [row for row in read_table("charlson_codes.csv") if row["version"] == version]
     if not rows:
         raise ValueError(f"Charlson version {version!r} is not known; known are 'quan' and 'deyo'")
+    if system not in {row["system"] for row in rows}:
+        raise ValueError(f"Charlson version {version!r} has no list of ICD-10 codes: only 'quan' has one")
     table: dict[str, tuple[str, ...]] = {}
     for row in rows:
+        if row["system"] != system:
+            continue
         codes = CodeRange.from_row(row | {"group": row["condition"]})
         for prefix in codes.prefixes():
             table[prefix] = (*table.get(prefix, ()), codes.group)

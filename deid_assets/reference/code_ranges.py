@@ -1,7 +1,7 @@
 """Ranges of codes, and the one rule that decides when several ranges match the same code.
 
 A range is written with its first and last bound, both of the same length: `410` to `414`, `275.2` to `276.9`, `V22` to
-`V28`, or a whole chapter, `V` to `V`. A code matches when its first characters, as many as the bounds have, lie
+`V28`, or with one bound twice: a whole chapter, `V`, or a code of ICD-10-CM with letters after the first, `O9A.3`. A code matches when its first characters, as many as the bounds have, lie
 between them: 410-414 takes 411.81, and 275.2-276.9 takes 276.51 but not the bare category 276.
 
 Precedence (methods#codes) is total and does not depend on the order of the rows. Among the matching ranges wins
@@ -29,7 +29,8 @@ class CodeRange:
     Parameters
     ----------
     first, last
-        Bounds without dots, of the same length and with the same letter, if any, in front; both included.
+        Bounds without dots, of the same length and with the same letter, if any, in front; both included. Bounds that differ
+        have no other letter.
     group
         What a code within the bounds is assigned to.
     origin
@@ -49,11 +50,14 @@ class CodeRange:
     def __post_init__(self) -> None:
         letter = self.letter
         digits = self.first[len(letter) :], self.last[len(letter) :]
-        well_formed = (
-            len(self.first) == len(self.last) > 0
-            and self.last.startswith(letter)
-            and (digits == ("", "") or all(part.isdecimal() for part in digits))
-            and self.first <= self.last
+        well_formed = self.first.isalnum() and (
+            self.first == self.last
+            or (
+                len(self.first) == len(self.last)
+                and self.last.startswith(letter)
+                and all(part.isdecimal() for part in digits)
+                and self.first <= self.last
+            )
         )
         if not well_formed or self.origin not in ORIGINS:
             raise ValueError(f"code table: {self.first!r} to {self.last!r} ({self.origin}) is not a range of codes")
@@ -71,8 +75,9 @@ class CodeRange:
     @property
     def width(self) -> int:
         """Number of codes of the bounds' length within the bounds."""
-        digits = self.first[len(self.letter) :], self.last[len(self.letter) :]
-        return 1 if digits[0] == "" else int(digits[1]) - int(digits[0]) + 1
+        if self.first == self.last:
+            return 1
+        return int(self.last[len(self.letter) :]) - int(self.first[len(self.letter) :]) + 1
 
     @property
     def rank(self) -> tuple[int, bool]:
@@ -81,10 +86,10 @@ class CodeRange:
 
     def prefixes(self) -> Iterable[str]:
         """Yield every code of the bounds' length within the bounds."""
+        if self.first == self.last:
+            return iter((self.first,))
         letter = self.letter
         first = self.first[len(letter) :]
-        if first == "":
-            return iter((letter,))
         return (f"{letter}{number:0{len(first)}d}" for number in range(int(first), int(first) + self.width))
 
 

@@ -1,7 +1,7 @@
-"""The coding system of a diagnosis, which its canonical text names.
+"""The two systems of diagnosis codes, and how a code names its own.
 
-A code of ICD-9-CM is written as it is (`25000`), a code of ICD-10-CM with its system (`icd10cm:E119`): the same characters may
-be a code of both.
+A code of ICD-9-CM is bare (`25000`), one of ICD-10-CM has a prefix (`icd10cm:E119`). Nothing else decides: without their dots,
+hundreds of codes of the one have the form of the other.
 """
 
 from typing import Literal
@@ -13,29 +13,35 @@ ICD10CM_PREFIX = "icd10cm:"
 
 
 def system_of(code: str) -> DiagnosisSystem:
-    """The coding system of a diagnosis.
+    """Return the system that a diagnosis code names.
 
     Examples
     --------
-    >>> system_of("25000"), system_of("icd10cm:E119")
-    ('icd9cm', 'icd10cm')
+    >>> system_of("25000"), system_of("icd10cm:E119"), system_of("E119")
+    ('icd9cm', 'icd10cm', 'icd9cm')
     """
-    return "icd10cm" if code.startswith(ICD10CM_PREFIX) else "icd9cm"
+    return "icd10cm" if code.lstrip().lower().startswith(ICD10CM_PREFIX) else "icd9cm"
 
 
 def bare(code: str) -> str:
-    """A code without the name of its system.
+    """Return a diagnosis code without the name of its system.
 
     Examples
     --------
-    >>> bare("25000"), bare("icd10cm:E119")
-    ('25000', 'E119')
+    >>> bare("icd10cm:E119"), bare("25000")
+    ('E119', '25000')
     """
-    return code.removeprefix(ICD10CM_PREFIX)
+    return code.lstrip()[len(ICD10CM_PREFIX) :] if system_of(code) == "icd10cm" else code
 
 
 def category_sql(column: str) -> str:
-    """SQL of a diagnosis' category, with its system: three characters, and four of an external cause in ICD-9-CM."""
+    """SQL of a diagnosis' category, with its system: three characters, and four of an external cause in ICD-9-CM.
+
+    Parameters
+    ----------
+    column
+        SQL of a canonical diagnosis.
+    """
     length = (
         f"CASE WHEN starts_with({column}, '{ICD10CM_PREFIX}') THEN {len(ICD10CM_PREFIX) + 3}"
         f" WHEN {column} LIKE 'E%' THEN 4 ELSE 3 END"

@@ -6,9 +6,11 @@ These are questions of syntax. Whether a delivery's code is also known is answer
 import functools
 import re
 
+from deid_assets.reference.code_systems import ICD10CM_PREFIX, bare, system_of
 from deid_assets.reference.tables import read_table
 
 _ICD9 = re.compile(r"(?:[0-9]{3}|V[0-9]{2})[.]?[0-9]{0,2}|E[0-9]{3}[.]?[0-9]?")
+_ICD10CM = re.compile(r"[A-Z][0-9][0-9A-Z][.]?[0-9A-Z]{0,4}")
 _CPT = re.compile(r"[0-9]{5}|[0-9]{4}[FTMU]")
 _HCPCS_LEVEL_2 = re.compile(r"[A-Z][0-9]{4}")
 _REVENUE_OR_CHAPTER = re.compile(r"[0-9]{3}|0[0-9]{3}")
@@ -17,12 +19,15 @@ _REVENUE_OR_CHAPTER = re.compile(r"[0-9]{3}|0[0-9]{3}")
 def plain_code(code: str) -> str:
     """Return a code without dots and blanks, in upper case: the form in which codes are compared.
 
+    A prefix that names the code's system stays, in lower case.
+
     Examples
     --------
-    >>> plain_code(" v58.0")
-    'V580'
+    >>> plain_code(" v58.0"), plain_code("icd10cm:e11.9")
+    ('V580', 'icd10cm:E119')
     """
-    return code.replace(".", "").replace(" ", "").upper()
+    plain = bare(code).replace(".", "").replace(" ", "").upper()
+    return ICD10CM_PREFIX + plain if system_of(code) == "icd10cm" else plain
 
 
 def is_icd9(code: str) -> bool:
@@ -39,6 +44,19 @@ def is_icd9(code: str) -> bool:
     """
     plain = plain_code(code)
     return _ICD9.fullmatch(code.replace(" ", "").upper()) is not None and (plain[0] != "E" or plain in _external_causes())
+
+
+def is_icd10cm(code: str) -> bool:
+    """Say whether a text is a diagnosis code that names ICD-10-CM, and has the form of one, with or without its dot.
+
+    A letter, a digit, and a digit or letter; then up to four more digits or letters.
+
+    Examples
+    --------
+    >>> is_icd10cm("icd10cm:E11.9"), is_icd10cm("icd10cm:T36.0X1A"), is_icd10cm("E11.9"), is_icd10cm("icd10cm:25000")
+    (True, True, False, False)
+    """
+    return system_of(code) == "icd10cm" and _ICD10CM.fullmatch(bare(code).replace(" ", "").upper()) is not None
 
 
 @functools.cache

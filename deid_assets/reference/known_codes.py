@@ -1,6 +1,7 @@
 """Which codes of a delivery are known: the rule behind the quarantine of claims with an unknown code.
 
-A diagnosis is known when it has the form of an ICD-9-CM code and a condition group takes it; a procedure code when it
+A diagnosis of ICD-9-CM is known when it has the form of such a code and a condition group takes it; one of ICD-10-CM when its
+category is, and it is not rather a code of ICD-9-CM; a procedure code when it
 has the form of a CPT, HCPCS level II, revenue or chapter code (CPT itself may not be redistributed, so that there is no
 list to look in); a place or a specialty when it is listed.
 """
@@ -9,8 +10,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from deid_assets.reference import icd10cm
 from deid_assets.reference.code_book import GROUPS
-from deid_assets.reference.codes import is_cpt_or_hcpcs
+from deid_assets.reference.code_systems import bare, system_of
+from deid_assets.reference.codes import is_cpt_or_hcpcs, is_icd9, plain_code
 from deid_assets.reference.known_columns import CodeKind
 from deid_assets.reference.tables import text_frame
 
@@ -37,10 +40,18 @@ def known_codes(codes: Sequence[str], kind: CodeKind) -> pd.DataFrame:
 
     Examples
     --------
-    >>> known_codes(["428.0", "I50.9", "42"], "diagnosis")["known"].tolist()
-    [True, False, False]
+    >>> known_codes(["428.0", "I50.9", "42", "icd10cm:I50.9", "icd10cm:V57.89"], "diagnosis")["known"].tolist()
+    [True, False, False, True, False]
     """
     if kind not in GROUPS:
         raise ValueError(f"codes are of the kinds {', '.join(GROUPS)}, not {kind!r}")
     known = [is_cpt_or_hcpcs(code) for code in codes] if kind == "procedure" else GROUPS[kind](codes)["group"].notna().tolist()
+    if kind == "diagnosis":
+        known = [found and not _of_icd9(code) for code, found in zip(codes, known, strict=True)]
     return text_frame(code=codes).assign(known=pd.Series(known, dtype="bool"))
+
+
+def _of_icd9(code: str) -> bool:
+    """Say whether a text that should be of ICD-10-CM is rather one of ICD-9-CM, such as V57.89, below whose category nothing is."""
+    plain = plain_code(bare(code))
+    return system_of(code) == "icd10cm" and not icd10cm.is_listed(plain) and is_icd9(plain)

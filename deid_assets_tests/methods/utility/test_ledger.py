@@ -41,7 +41,10 @@ def tables(store: SmallStore, **changes) -> LedgerTables:
     content = {
         "members": ("member_id VARCHAR, age INTEGER, birth_date DATE",
                     [(m, 0 if m == "nobody" else 40, None) for m in MEMBERS]),
-        "claims": ("claim_id VARCHAR, member_id VARCHAR, cpt VARCHAR, service_date DATE, year INTEGER", [(*c, None, 1) for c in claims]),
+        "claims": (
+            "claim_id VARCHAR, member_id VARCHAR, cpt VARCHAR, service_date DATE, year INTEGER",
+            [(*c, None, 1) for c in claims],
+        ),
         "quarantined": ("source_table VARCHAR", []),
         "delivered_codes": ("source_column VARCHAR", []),
         "code_book": ("kind VARCHAR, code VARCHAR, is_procedure BOOLEAN",
