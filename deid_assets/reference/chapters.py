@@ -3,8 +3,8 @@
 Sources: National Center for Health Statistics, International Classification of Diseases, Ninth Revision, Clinical Modification:
 seventeen chapters, and the supplementary classifications of factors (V) and external causes (E), whose blocks are not listed
 here. Centers for Disease Control and Prevention, ICD-10-CM tabular list, edition of April 2026, as the package simple-icd-10-cm
-1.5.0 holds it: `icd10cm_blocks.csv` has the blocks that have categories of their own, so that no category is in two, and a row of
-its own for a category that its block's name does not span (C4A, M1A, Z3A).
+1.5.0 holds it: `icd10cm_blocks.csv` has the blocks that have categories of their own, so that no category is in two, and a row
+apart for a category that its block's name does not span (C4A, M1A, Z3A).
 
 Every name of ICD-10-CM begins with the prefix of the system, as its codes do: "icd10cm:4" is no chapter of ICD-9-CM.
 """
@@ -43,7 +43,12 @@ CHAPTERS: tuple[tuple[str, str, str, str], ...] = (
 ICD10CM_CHAPTERS: tuple[tuple[str, str, str, str], ...] = (
     ("icd10cm:1", "A00", "B99", "Certain infectious and parasitic diseases"),
     ("icd10cm:2", "C00", "D49", "Neoplasms"),
-    ("icd10cm:3", "D50", "D89", "Diseases of the blood and blood-forming organs and certain disorders involving the immune mechanism"),
+    (
+        "icd10cm:3",
+        "D50",
+        "D89",
+        "Diseases of the blood and blood-forming organs and certain disorders involving the immune mechanism",
+    ),
     ("icd10cm:4", "E00", "E89", "Endocrine, nutritional and metabolic diseases"),
     ("icd10cm:5", "F01", "F99", "Mental, Behavioral and Neurodevelopmental disorders"),
     ("icd10cm:6", "G00", "G99", "Diseases of the nervous system"),
@@ -142,7 +147,7 @@ def blocks() -> tuple[Block, ...]:
 
 
 def _block(code: str) -> Block | None:
-    """Return the block of a code: a category of its own row before one within a span, as C7A is within C76-C80 by its letters."""
+    """Return the block of a code: a row of one category goes before a span, as C7A is within C76-C80 by its letters."""
     if not is_icd10cm(code):
         return None
     return _block_of_category(bare(category(code)))

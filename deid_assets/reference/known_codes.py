@@ -1,8 +1,9 @@
 """Which codes of a delivery are known: the rule behind the quarantine of claims with an unknown code.
 
-A diagnosis is known when it has the form of an ICD-9-CM code and a condition group takes it; a procedure code when it
-has the form of a CPT, HCPCS level II, revenue or chapter code (CPT itself may not be redistributed, so that there is no
-list to look in); a place or a specialty when it is listed.
+A diagnosis is known when it has the form of a code of the system that it names and a condition group takes it; a code of
+ICD-10-CM has a group if its category is one of 2024, so that codes of other years are known. A procedure code is known when it
+has the form of a CPT, HCPCS level II, revenue or chapter code (CPT itself may not be redistributed, so that there is no list to
+look in); a place or a specialty when it is listed.
 """
 
 from collections.abc import Sequence
@@ -37,8 +38,8 @@ def known_codes(codes: Sequence[str], kind: CodeKind) -> pd.DataFrame:
 
     Examples
     --------
-    >>> known_codes(["428.0", "I50.9", "42"], "diagnosis")["known"].tolist()
-    [True, False, False]
+    >>> known_codes(["428.0", "I50.9", "42", "icd10cm:I50.9"], "diagnosis")["known"].tolist()
+    [True, False, False, True]
     """
     if kind not in GROUPS:
         raise ValueError(f"codes are of the kinds {', '.join(GROUPS)}, not {kind!r}")

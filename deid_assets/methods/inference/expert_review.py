@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from deid_assets.methods.statistics.confidence import clopper_pearson_interval
 from deid_assets.reference.chapters import CHAPTERS, category, chapter
+from deid_assets.reference.code_systems import ICD10CM_PREFIX
 from deid_assets.store.tables import Table, quoted
 
 LEVELS = ("condition_group", "chapter", "code")
@@ -76,7 +77,8 @@ def conditions(claims: Table, delivered: Table, crosswalk: Table, released: Tabl
     delivered
         claim_id and diagnosis_1 as delivered.
     """
-    digits = "left(o.diagnosis_1, CASE WHEN o.diagnosis_1 LIKE 'E%' THEN 4 ELSE 3 END)"
+    lengths = f"WHEN o.diagnosis_1 LIKE '{ICD10CM_PREFIX}%' THEN {len(ICD10CM_PREFIX) + 3} WHEN o.diagnosis_1 LIKE 'E%' THEN 4"
+    digits = f"left(o.diagnosis_1, CASE {lengths} ELSE 3 END)"
     return f"""
         WITH counted AS (
             SELECT x.pseudonym AS "MemberID", c.condition_group, {digits} AS code, count(*) AS n
@@ -127,7 +129,7 @@ def scores(key: Mapping[tuple[int, int], Condition], answers: Mapping[tuple[int,
     found = []
     for level in LEVELS:
         truth = {place: getattr(condition, level).upper() for place, condition in asked.items()}
-        said = {place: getattr(condition, level) for place, condition in answers.items() if getattr(condition, level)}
+        said = {place: getattr(condition, level).upper() for place, condition in answers.items() if getattr(condition, level)}
         right = sum(said.get(place) == value for place, value in truth.items())
         low, high = clopper_pearson_interval(right, len(truth), CONFIDENCE) if truth else (0.0, 1.0)
         most = max(Counter(truth.values()).values(), default=0)
