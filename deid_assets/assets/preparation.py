@@ -50,7 +50,7 @@ def code_book(context: dg.AssetExecutionContext, claims: Table, policies: Polici
     """Every distinct code of the delivery: its group, whether it is a medical procedure, and whether it removes a member."""
     removal = policies.of(context, Policy).removal
     codes = claims.query(distinct_codes(claims))
-    return code_book_of(codes, removal.code_list, removal.rare_visible_diseases)
+    return code_book_of(codes, removal.code_list, removal.rare_visible_diseases, removal.sets)
 
 
 @stage_asset(policy_sections=["grouping"])

@@ -3,8 +3,8 @@
 Sources: National Center for Health Statistics, International Classification of Diseases, Ninth Revision, Clinical Modification:
 seventeen chapters, and the supplementary classifications of factors (V) and external causes (E), whose blocks are not listed
 here. Centers for Disease Control and Prevention, ICD-10-CM tabular list, edition of April 2026, as the package simple-icd-10-cm
-1.5.0 holds it: `icd10cm_blocks.csv` has the blocks that have categories of their own, so that no category is in two, and a row of
-its own for a category that its block's name does not span (C4A, M1A, Z3A).
+1.5.0 holds it: `icd10cm_blocks.csv` has the blocks that have categories of their own, so that no category is in two, and a row
+apart for a category that its block's name does not span (C4A, M1A, Z3A).
 
 Every name of ICD-10-CM begins with the prefix of the system, as its codes do: "icd10cm:4" is no chapter of ICD-9-CM.
 """
@@ -147,7 +147,7 @@ def blocks() -> tuple[Block, ...]:
 
 
 def _block(code: str) -> Block | None:
-    """Return the block of a code: a category of its own row before one within a span, as C7A is within C76-C80 by its letters."""
+    """Return the block of a code: a row of one category goes before a span, as C7A is within C76-C80 by its letters."""
     if not is_icd10cm(code):
         return None
     return _block_of_category(bare(category(code)))

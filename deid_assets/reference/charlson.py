@@ -4,9 +4,9 @@ Source: methods#codes. The default is the enhanced ICD-9-CM coding of Quan et al
 option is Deyo et al. (Journal of Clinical Epidemiology 1992; 45:613-619), without its procedure codes. The weights are
 those of Charlson et al. 1987 in both. El Emam et al. 2012 cite the index without saying which coding was used.
 
-Codes of ICD-10-CM are looked up in the ICD-10 coding that Quan et al. published beside it, and are not mapped. It is older than
-ICD-10-CM, whose E08 and E09 (diabetes by another condition, by drugs) are not in it and stand for no condition here. Deyo et al. 1992
-have no list of ICD-10.
+Codes of ICD-10-CM are looked up in the ICD-10 coding that Quan et al. published beside it, and are not mapped. It is older
+than ICD-10-CM, whose E08 and E09 (diabetes by another condition, by drugs) are not in it and stand for no condition here. Deyo
+et al. 1992 have no list of ICD-10.
 
 Within a family the severe form replaces the mild one: moderate or severe liver disease, diabetes with complications and
 metastatic cancer. The score of a claim is therefore the sum, over families, of the largest weight found.

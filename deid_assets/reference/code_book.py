@@ -8,7 +8,7 @@ from deid_assets.reference.condition_groups import condition_groups
 from deid_assets.reference.known_columns import UNREADABLE, CodeKind
 from deid_assets.reference.places import place_groups
 from deid_assets.reference.procedure_groups import is_procedure, procedure_groups
-from deid_assets.reference.sensitive import CodeList, sensitive_codes
+from deid_assets.reference.sensitive import CodeList, SensitiveSet, sensitive_codes
 from deid_assets.reference.specialties import specialty_groups
 from deid_assets.reference.tables import read_table
 
@@ -30,17 +30,22 @@ GROUP_NAMES: Mapping[CodeKind, tuple[str, ...]] = {
 RARE_VISIBLE_REASON = "rare and visible disease"
 
 
-def code_book(codes: pd.DataFrame, code_list: CodeList | None, rare_visible: bool) -> pd.DataFrame:
+def code_book(
+    codes: pd.DataFrame, code_list: CodeList | None, rare_visible: bool, sets: Sequence[SensitiveSet] = ()
+) -> pd.DataFrame:
     """Look up every code.
 
     Parameters
     ----------
     codes
-        kind ('diagnosis', 'procedure', 'place', 'specialty') and code, distinct.
+        kind ('diagnosis', 'procedure', 'place', 'specialty') and code, distinct. Diagnoses of ICD-10-CM have the prefix
+        `icd10cm:`.
     code_list
         Which sensitive codes remove a member; None for none.
     rare_visible
         Whether rare and visible diseases remove a member.
+    sets
+        Which of `SENSITIVE_SETS` remove a member besides.
 
     Returns
     -------
@@ -50,20 +55,18 @@ def code_book(codes: pd.DataFrame, code_list: CodeList | None, rare_visible: boo
 
     Examples
     --------
-    >>> codes = pd.DataFrame({"kind": ["diagnosis", "procedure"], "code": ["042", "99213"]})
+    >>> codes = pd.DataFrame({"kind": ["diagnosis", "diagnosis", "procedure"], "code": ["042", "icd10cm:E119", "99213"]})
     >>> book = code_book(codes, "literal", True)
     >>> book[["group_name", "is_procedure"]].values.tolist()
-    [['INFEC4', False], ['EM', True]]
+    [['INFEC4', False], ['METAB3', False], ['EM', True]]
     """
     frames = []
     for kind, groups in GROUPS.items():
         own = codes.loc[codes["kind"] == kind, "code"].tolist()
         reasons: dict[str, str] = {}
         if kind in UNREADABLE:
-            listed = sensitive_codes(own, kind, code_list or "literal", rare_visible)
+            listed = sensitive_codes(own, kind, code_list, rare_visible, sets)
             reasons = dict(zip(listed["code"], listed["reason"], strict=True))
-            if code_list is None:
-                reasons = {code: reason for code, reason in reasons.items() if reason == RARE_VISIBLE_REASON}
         frames.append(
             pd.DataFrame(
                 {

@@ -1,8 +1,9 @@
 """Ranges of codes, and the one rule that decides when several ranges match the same code.
 
 A range is written with its first and last bound, both of the same length: `410` to `414`, `275.2` to `276.9`, `V22` to
-`V28`, or with one bound twice: a whole chapter, `V`, or a code of ICD-10-CM with letters after the first, `O9A.3`. A code matches when its first characters, as many as the bounds have, lie
-between them: 410-414 takes 411.81, and 275.2-276.9 takes 276.51 but not the bare category 276.
+`V28`, or with one bound twice: a whole chapter, `V`, or a code of ICD-10-CM with letters after the first, `O9A.3`. A code
+matches when its first characters, as many as the bounds have, lie between them: 410-414 takes 411.81, and 275.2-276.9 takes
+276.51 but not the bare category 276.
 
 Precedence (methods#codes) is total and does not depend on the order of the rows. Among the matching ranges wins
 

@@ -10,7 +10,7 @@ from deid_assets.reference.code_systems import ICD10CM_PREFIX, bare, system_of
 from deid_assets.reference.tables import read_table
 
 _ICD9 = re.compile(r"(?:[0-9]{3}|V[0-9]{2})[.]?[0-9]{0,2}|E[0-9]{3}[.]?[0-9]?")
-_ICD10CM = re.compile(r"[A-Z][0-9][0-9A-Z][.]?[0-9A-Z]{0,4}")
+_ICD10CM = re.compile(r"[A-Z][0-9A][0-9A-Z][.]?[0-9A-Z]{0,4}")
 _CPT = re.compile(r"[0-9]{5}|[0-9]{4}[FTMU]")
 _HCPCS_LEVEL_2 = re.compile(r"[A-Z][0-9]{4}")
 _REVENUE_OR_CHAPTER = re.compile(r"[0-9]{3}|0[0-9]{3}")
@@ -49,7 +49,7 @@ def is_icd9(code: str) -> bool:
 def is_icd10cm(code: str) -> bool:
     """Say whether a text is a diagnosis code that names ICD-10-CM, and has the form of one, with or without its dot.
 
-    A letter, a digit, and a digit or letter; then up to four more digits or letters.
+    A letter, a digit (or A: QA0, of 2026), and a digit or letter; then up to four more digits or letters.
 
     Examples
     --------

@@ -1,9 +1,10 @@
 """Which codes of a delivery are known: the rule behind the quarantine of claims with an unknown code.
 
-A diagnosis of ICD-9-CM is known when it has the form of such a code and a condition group takes it; one of ICD-10-CM when its
-category is, and it is not rather a code of ICD-9-CM; a procedure code when it
-has the form of a CPT, HCPCS level II, revenue or chapter code (CPT itself may not be redistributed, so that there is no
-list to look in); a place or a specialty when it is listed.
+A diagnosis is known when it has the form of a code of the system that it names and a condition group takes it; a code of
+ICD-10-CM has a group if its category is one of 2024, so that codes of other years are known, unless the text is
+rather a code of ICD-9-CM. A procedure code is known when it
+has the form of a CPT, HCPCS level II, revenue or chapter code (CPT itself may not be redistributed, so that there is no list to
+look in); a place or a specialty when it is listed.
 """
 
 from collections.abc import Sequence

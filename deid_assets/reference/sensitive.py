@@ -4,33 +4,50 @@ Source: El Emam et al. 2012, Multimedia Appendix, section 2; methods#removal, wh
 by name (54, 55, 57), and "CPT chapter 897" as the MS-DRG of that number, matched as a whole value, in the CPT column
 only.
 
-`sensitive_codes.csv` gives each range its reason and one of three lists:
+`sensitive_codes.csv` gives each range its reason, its source and one list:
 
-* `literal`: the published list;
+* `literal`: the published list, and what it says coded in ICD-10-CM, code by code and not by mapping, which would miss F10-F16,
+  Z21 and T74;
 * `extended`: what the published list omits though it says the same (HIV type 2, V08, neglect, ...); ours;
 * `rare visible`: rare and visible diseases. The published list is by reference only (Eguale et al., AMIA 2005) and
-  could not be recovered: these rows are ours, to be replaced by the list of whoever knows the population.
+  could not be recovered: these rows are ours, to be replaced by the list of whoever knows the population;
+* one of `SENSITIVE_SETS`: conditions, and the procedures, drugs, tests, products and places that stand for them. A law or a
+  standard names the condition (`source`); which codes say it is ours. No published list was found to compare the sets with.
+
+`match` says how a code is compared: by its beginning (`prefix`), as a whole (`exact`), or by its beginning and, of poisonings
+in ICD-10-CM, its intent (`intent 2`: 1 accident, 2 self-harm, 3 assault, 4 undetermined, 5 adverse effect, 6 underdosing).
 """
 
 import functools
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import pandas as pd
 
 from deid_assets.reference.code_ranges import CodeRange, PrefixTable
+from deid_assets.reference.code_systems import bare, system_of
 from deid_assets.reference.codes import plain_code
 from deid_assets.reference.known_columns import CodeKind
 from deid_assets.reference.tables import read_table, text_frame
 
 CodeList = Literal["literal", "extended"]
+SensitiveSet = Literal["substance_use", "hiv", "reproductive", "mental_health", "abuse", "genetics"]
 
-_LISTS = {"literal": ("literal",), "extended": ("literal", "extended")}
+SENSITIVE_SETS: tuple[SensitiveSet, ...] = get_args(SensitiveSet)
+"""Names of the sets."""
+
+_LISTS = {None: (), "literal": ("literal",), "extended": ("literal", "extended")}
 _RARE_VISIBLE = "rare visible"
+_INTENT = "intent "
 
 
 def sensitive_codes(
-    codes: Sequence[str], kind: CodeKind, code_list: CodeList = "literal", rare_visible: bool = True
+    codes: Sequence[str],
+    kind: CodeKind,
+    code_list: CodeList | None = "literal",
+    rare_visible: bool = True,
+    sets: Sequence[SensitiveSet] = (),
 ) -> pd.DataFrame:
     """Return those of the codes that make a member sensitive, and why.
 
@@ -40,24 +57,28 @@ def sensitive_codes(
     Parameters
     ----------
     codes
-        Distinct codes of one kind, as delivered; dots and case do not matter.
+        Distinct codes of one kind, as delivered; dots and case do not matter. Diagnoses of ICD-10-CM have the prefix
+        `icd10cm:`.
     kind
         Which column they come from. The same digits mean different things in each: 897 in the CPT column is alcohol or
         drug abuse, 897 among diagnoses is an amputation.
     code_list
-        "literal", the published list, or "extended", with what it omits.
+        "literal", the published list, or "extended", with what it omits; None for neither.
     rare_visible
         Whether our list of rare and visible diseases applies; it concerns diagnoses only.
+    sets
+        Which of `SENSITIVE_SETS` apply besides.
 
     Returns
     -------
     pandas.DataFrame
-        `code` (as given) and `reason`, one row per sensitive code in the given order; no row for the others.
+        `code` (as given) and `reason`, one row per sensitive code in the given order; no row for the others. Where
+        several lists have a code, the reason is that of the first, in the order of the parameters.
 
     Raises
     ------
     ValueError
-        If kind or list is not one of those named.
+        If kind, list or set is not one of those named.
 
     Examples
     --------
@@ -65,23 +86,67 @@ def sensitive_codes(
     ['human immunodeficiency virus (HIV) infection', 'plastic surgery']
     >>> sensitive_codes(["897"], "procedure")["code"].tolist(), sensitive_codes(["897"], "diagnosis")["code"].tolist()
     (['897'], [])
+    >>> sensitive_codes(["icd10cm:F10.20", "icd10cm:K70.30"], "diagnosis", sets=("substance_use",))["reason"].tolist()
+    ['substance abuse or dependence', 'substance use']
     """
-    prefixes, whole = _tables(kind, code_list, rare_visible)
-    reasons = {code: whole.get(plain_code(code)) or prefixes.group(plain_code(code)) for code in codes}
-    found = {code: reason for code, reason in reasons.items() if reason is not None}
+    if code_list not in _LISTS:
+        named = ", ".join(name for name in _LISTS if name)
+        raise ValueError(f"the lists of sensitive codes are {named}, not {code_list!r}")
+    if unknown := set(sets) - set(SENSITIVE_SETS):
+        raise ValueError(f"the sets of sensitive codes are {', '.join(SENSITIVE_SETS)}, not {', '.join(sorted(unknown))}")
+    names = (*_LISTS[code_list], *((_RARE_VISIBLE,) if rare_visible else ()), *sets)
+    lists = {system: [_list(kind, system, name) for name in names] for system in _systems(kind)}
+    found = {code: reason for code in codes if (reason := _reason(plain_code(code), kind, lists)) is not None}
     return text_frame(code=list(found), reason=list(found.values()))
 
 
+def _reason(code: str, kind: CodeKind, lists: dict[str, list["_List"]]) -> str | None:
+    """Return the reason of the first list that has a plain code. Only diagnoses are of two systems."""
+    system = system_of(code) if kind == "diagnosis" else ""
+    return next((reason for one in lists[system] if (reason := one.reason(bare(code))) is not None), None)
+
+
+@dataclass(frozen=True)
+class _List:
+    """The reasons of one list: by whole code, by prefix, and by intent and prefix."""
+
+    whole: dict[str, str]
+    prefixes: PrefixTable
+    by_intent: dict[str, PrefixTable]
+
+    def reason(self, code: str) -> str | None:
+        """Return the reason of a plain code without the name of its system."""
+        by_intent = self.by_intent.get(_intent(code))
+        return self.whole.get(code) or self.prefixes.group(code) or (by_intent.group(code) if by_intent else None)
+
+
+def _intent(code: str) -> str:
+    """Return the intent of a poisoning: the last character before the seventh, which X fills up (T39.012A, T36.92XA)."""
+    return code[:6].rstrip("X")[-1:] if len(code) >= 5 else ""
+
+
 @functools.cache
-def _tables(kind: CodeKind, code_list: CodeList, rare_visible: bool) -> tuple[PrefixTable, dict[str, str]]:
-    """Return the reasons by prefix, and by whole code."""
-    kinds = {row["kind"] for row in read_table("sensitive_codes.csv")}
+def _systems(kind: CodeKind) -> tuple[str, ...]:
+    """Return the systems of codes of a kind: nothing but diagnoses has more than one."""
+    kinds = sorted({row["kind"] for row in read_table("sensitive_codes.csv")})
     if kind not in kinds:
-        raise ValueError(f"sensitive codes are of the kinds {', '.join(sorted(kinds))}, not {kind!r}")
-    if code_list not in _LISTS:
-        raise ValueError(f"the lists of sensitive codes are {', '.join(_LISTS)}, not {code_list!r}")
-    lists = (*_LISTS[code_list], _RARE_VISIBLE) if rare_visible else _LISTS[code_list]
-    rows = [row for row in read_table("sensitive_codes.csv") if row["kind"] == kind and row["code_list"] in lists]
-    ranges = [(row["match"], CodeRange(plain_code(row["first"]), plain_code(row["last"]), row["reason"])) for row in rows]
-    whole = {code: codes.group for match, codes in ranges if match == "exact" for code in codes.prefixes()}
-    return PrefixTable(codes for match, codes in ranges if match == "prefix"), whole
+        raise ValueError(f"sensitive codes are of the kinds {', '.join(kinds)}, not {kind!r}")
+    return tuple(dict.fromkeys(row["system"] for row in read_table("sensitive_codes.csv") if row["kind"] == kind))
+
+
+@functools.cache
+def _list(kind: CodeKind, system: str, name: str) -> _List:
+    rows = [
+        (row["match"], CodeRange(plain_code(row["first"]), plain_code(row["last"]), row["reason"]))
+        for row in read_table("sensitive_codes.csv")
+        if (row["kind"], row["system"], row["code_list"]) == (kind, system, name)
+    ]
+    intents = {intent for match, _ in rows if match.startswith(_INTENT) for intent in match.removeprefix(_INTENT)}
+    return _List(
+        whole={code: codes.group for match, codes in rows if match == "exact" for code in codes.prefixes()},
+        prefixes=PrefixTable(codes for match, codes in rows if match == "prefix"),
+        by_intent={
+            intent: PrefixTable(codes for match, codes in rows if match.startswith(_INTENT) and intent in match)
+            for intent in intents
+        },
+    )

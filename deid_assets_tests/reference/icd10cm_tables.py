@@ -20,8 +20,8 @@ from deid_assets.reference.condition_groups import condition_groups
 REFERENCE = Path(deid_assets.__file__).parent / "reference"
 GEM, CODES, TABULAR = "2018_I10gem.txt", "icd10cm-codes-2024.txt", "icd10c-tabular-*.xml"
 LIKENESS = {"U070": "J680", "U071": "B9729", "U099": "B948"}
-"""Codes for special purposes, and whose group they take: of a lung disease by inhalation, of another disease by a coronavirus, of
-the sequelae of an infection."""
+"""Codes for special purposes, and whose group they take: of a lung disease by inhalation, of another disease by a coronavirus,
+of the sequelae of an infection."""
 
 
 def listed_codes(folder: Path) -> list[str]:

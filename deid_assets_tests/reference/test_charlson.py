@@ -1,5 +1,7 @@
 """The Charlson index and its bands (methods#codes)."""
 
+import hashlib
+
 import duckdb
 import pandas as pd
 import pytest
@@ -117,6 +119,46 @@ def test_a_claim_without_a_diagnosis_is_in_the_lowest_band():
 def test_no_code_with_a_condition_at_all():
     """An empty mapping must still join as text."""
     assert bands(pd.DataFrame({"claim_id": ["a"], "code": ["4019"]})) == {"a": "0"}
+
+
+COMORBIDIPY = {
+    "canc": 963, "cevd": 430, "rheum": 352, "pvd": 293, "diabwc": 204, "dementia": 77, "cpd": 71, "diab": 52, "metacanc": 48,
+    "plegia": 45, "mld": 41, "chf": 36, "pud": 36, "renal": 30, "mi": 19, "msld": 14, "aids": 1,
+}  # fmt: skip
+"""Codes of ICD-10-CM of 2024 by condition, by charlson_icd10_quan of the package comorbidipy 0.5.0 on PyPI."""
+COMORBIDIPY_PAIRS = "c32197376a98416a197ea2efcf5f429ae86f0e9d78e620f28e7d8050b22f69b1"
+"""SHA-256 of its sorted lines of code, blank and condition."""
+
+
+def test_codes_of_icd10cm_have_the_conditions_that_an_independent_package_gives_them(icd10cm_codes):
+    frame = charlson_conditions(icd10cm_codes)
+    assert frame["condition"].value_counts().to_dict() == COMORBIDIPY
+    pairs = sorted(zip(frame["code"].str.removeprefix("icd10cm:"), frame["condition"], strict=True))
+    lines = "\n".join(f"{code} {condition}" for code, condition in pairs)
+    assert hashlib.sha256(lines.encode()).hexdigest() == COMORBIDIPY_PAIRS
+
+
+@pytest.mark.parametrize(
+    ("codes", "score"),
+    [
+        (["I50.9"], 1), (["E11.9", "E11.21"], 2), (["I50.9", "E11.21", "N18.5"], 5), (["C34.90", "C78.7"], 6),
+        (["K74.60", "K72.90"], 3), (["E08.9", "E09.21"], 0), (["I10"], 0),
+    ],
+)  # fmt: skip
+def test_worked_numbers_of_icd10cm(codes, score):
+    named = [f"icd10cm:{code}" for code in codes]
+    assert score_of(named) == score
+    assert bands(pd.DataFrame({"claim_id": "c", "code": named})) == {"c": band_of(score)}
+
+
+def test_both_systems_may_stand_on_one_claim_and_the_prefix_alone_tells_them_apart():
+    assert conditions_of(["4280", "icd10cm:E1121"]) == {"chf", "diabwc"}
+    assert conditions_of(["I509", "icd10cm:4280"]) == set()
+
+
+def test_deyo_has_no_list_of_icd10():
+    with pytest.raises(ValueError, match="'deyo' has no list of ICD-10 codes"):
+        charlson_conditions(["4280", "icd10cm:I509"], "deyo")
 
 
 CODES = ["4280", "25000", "25040", "5856", "1629", "1977", "5715", "5722", "40403", "4019", "042", "3441", "XX"]

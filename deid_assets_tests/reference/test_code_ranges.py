@@ -34,13 +34,18 @@ def test_longer_bound_beats_narrower_range_beats_completion():
     assert [table.group(code) for code in ("99522", "9960", "990")] == ["long", "narrow", "completed"]
 
 
+def test_a_single_code_may_have_letters_after_the_first():
+    table = PrefixTable([CodeRange("O9A3", "O9A3", "abuse"), CodeRange("C7A", "C7A", "tumor")])
+    assert [table.group(code) for code in ("O9A311", "O9A4", "C7A00", "C7B")] == ["abuse", None, "tumor", None]
+
+
 def test_a_tie_is_an_error_of_the_table():
     with pytest.raises(ValueError, match="A and B tie for 410"):
         PrefixTable([CodeRange("410", "410", "A"), CodeRange("410", "410", "B")])
 
 
 @pytest.mark.parametrize(
-    ("first", "last"), [("410", "41"), ("414", "410"), ("V22", "E28"), ("", ""), ("V", "V2"), ("2X0", "2X9")]
+    ("first", "last"), [("410", "41"), ("414", "410"), ("V22", "E28"), ("", ""), ("V", "V2"), ("2X0", "2X9"), ("O9A3", "O9A5")]
 )
 def test_bounds_that_make_no_range_are_refused(first, last):
     with pytest.raises(ValueError, match="not a range of codes"):

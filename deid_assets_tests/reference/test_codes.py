@@ -2,7 +2,8 @@
 
 import pytest
 
-from deid_assets.reference.codes import is_cpt_or_hcpcs, is_icd9
+from deid_assets.reference.code_systems import bare, system_of
+from deid_assets.reference.codes import is_cpt_or_hcpcs, is_icd9, is_icd10cm, plain_code
 from deid_assets.reference.known_codes import known_codes
 
 
@@ -14,6 +15,27 @@ def test_diagnosis_codes(code):
 @pytest.mark.parametrize("code", ["", "42", "428000", "V2", "V57890", "E95", "E88890", "I509", "42X", "OTHER", "4²8"])
 def test_other_texts_are_no_diagnosis_codes(code):
     assert not is_icd9(code)
+
+
+@pytest.mark.parametrize("code", ["icd10cm:E11", "icd10cm:E11.9", "ICD10CM:t36.0x1a", " icd10cm:C7A.00 ", "icd10cm:U071"])
+def test_codes_that_name_icd10cm(code):
+    assert is_icd10cm(code) and not is_icd9(code)
+    assert system_of(code) == system_of(plain_code(code)) == "icd10cm"
+    assert plain_code(code) == f"icd10cm:{bare(plain_code(code))}" == plain_code(plain_code(code))
+
+
+@pytest.mark.parametrize(
+    "code", ["E119", "E11.9", "icd10cm:", "icd10cm:E1", "icd10cm:25000", "icd10cm:E119.0", "icd10cm:E11.90000"]
+)
+def test_other_texts_are_no_codes_of_icd10cm(code):
+    assert not is_icd10cm(code)
+
+
+def test_a_bare_code_is_of_icd9cm_whatever_its_form():
+    assert [system_of(code) for code in ("E119", "F10.20", "25000", "")] == ["icd9cm"] * 4
+    assert known_codes(["E119", "F1020", "icd10cm:E119", "icd10cm:25000"], "diagnosis")["known"].tolist() == [
+        False, False, True, False,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("code", ["99213", "00100", "0016T", "0001F", "J1100", "897", "0450"])

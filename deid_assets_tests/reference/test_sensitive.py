@@ -1,9 +1,13 @@
 """Codes that make a member sensitive (methods#removal)."""
 
+import re
+
 import pytest
 
+from deid_assets.reference.code_systems import ICD10CM_PREFIX
+from deid_assets.reference.codes import is_cpt_or_hcpcs, plain_code
 from deid_assets.reference.procedure_groups import is_procedure
-from deid_assets.reference.sensitive import sensitive_codes
+from deid_assets.reference.sensitive import SENSITIVE_SETS, sensitive_codes
 from deid_assets.reference.tables import read_table
 
 
@@ -78,8 +82,10 @@ def test_every_rule_has_a_reason_and_says_what_it_means():
     for row in read_table("sensitive_codes.csv"):
         assert row["reason"]
         assert row["meaning"]
-        assert row["code_list"] in {"literal", "extended", "rare visible"}
-        assert row["match"] in {"prefix", "exact"}
+        assert row["source"]
+        assert row["code_list"] in {"literal", "extended", "rare visible", *SENSITIVE_SETS}
+        assert re.fullmatch("prefix|exact|intent [1-6]+", row["match"])
+        assert row["system"] in ({"icd9cm", "icd10cm"} if row["kind"] == "diagnosis" else {""})
 
 
 @pytest.mark.parametrize(
@@ -108,15 +114,118 @@ def test_nothing_sensitive_gives_an_empty_frame_with_its_columns():
     assert len(frame) == 0
 
 
-def test_every_diagnosis_rule_names_real_codes(icd9_codes):
-    """A misspelt bound would match nothing; E967 and the like count, being within a prefix."""
+def test_every_rule_names_real_codes(icd9_codes, icd10cm_titles):
+    """A misspelt bound would match nothing; E967 and the like count, being within a prefix. CPT and HCPCS have no list here."""
+    listed = {"icd9cm": icd9_codes, "icd10cm": list(icd10cm_titles)}
     for row in read_table("sensitive_codes.csv"):
+        first, last = plain_code(row["first"]), plain_code(row["last"])
         if row["kind"] == "diagnosis":
-            first, last = row["first"].replace(".", ""), row["last"].replace(".", "")
-            assert any(first <= code[: len(first)] <= last for code in icd9_codes), row["meaning"]
+            assert any(first <= code[: len(first)] <= last for code in listed[row["system"]]), row["meaning"]
+        if row["kind"] == "procedure" and len(first) > 4:
+            assert is_cpt_or_hcpcs(first) and is_cpt_or_hcpcs(last)
 
 
 @pytest.mark.parametrize(("kind", "code_list"), [("drug", "literal"), ("diagnosis", "strict")])
 def test_an_unknown_kind_or_list_is_refused(kind, code_list):
     with pytest.raises(ValueError, match=r"not '(drug|strict)'"):
         sensitive_codes([], kind, code_list)
+
+
+def named(codes: str) -> list[str]:
+    return [ICD10CM_PREFIX + code for code in codes.split()]
+
+
+def found_in(name: str, codes: list[str], kind="diagnosis") -> set[str]:
+    """What a set has that no list has."""
+    return set(sensitive_codes(codes, kind, None, False, (name,))["code"])
+
+
+LITERAL = (
+    "B20 O0010 O021 O039 Z332 T7411XA T7691XA X710XXA Y079 T1491XA Z9141 "
+    "F1020 F1120 F1210 F1310 F1410 F1510 F1610 F17210 F640 F70"
+)
+EXTENDED = "Z21 R75 B9735 O98711 O9A311 O99310 O99320 Z87890"
+
+
+def test_literal_and_extended_diagnoses_of_icd10cm_which_a_mapped_list_would_miss():
+    others = named("E119 I10 Z3800 F200 F840 Q909 T360X1A Z20828 B2")
+    assert found([*named(LITERAL), *named(EXTENDED), *others], "diagnosis") == set(named(LITERAL))
+    assert found([*named(LITERAL), *named(EXTENDED), *others], "diagnosis", "extended") == set(named(LITERAL + " " + EXTENDED))
+
+
+def test_the_lists_of_icd10cm_take_so_many_of_its_codes(icd10cm_codes):
+    assert len(found(icd10cm_codes, "diagnosis")) == 2964
+    assert len(found(icd10cm_codes, "diagnosis", "extended")) == 3004
+    assert len(sensitive_codes(icd10cm_codes, "diagnosis", None, rare_visible=True)) == 285
+
+
+def test_a_code_of_one_system_is_not_looked_up_in_the_other():
+    assert found(["F1020", "B20", "Z21", "icd10cm:042", "icd10cm:V501"], "diagnosis", "extended", True) == set()
+
+
+def test_the_intent_of_a_poisoning_is_read_as_its_title_says_it(icd10cm_titles):
+    poisonings = {
+        code: title.lower() for code, title in icd10cm_titles.items() if re.match(r"T(3[6-9]|[45]\d|6[0-5]|71)", code)
+    }
+    for intent, name in (("intentional self-harm", "mental_health"), ("assault", "abuse")):
+        own = {ICD10CM_PREFIX + code for code, title in poisonings.items() if intent in title}
+        assert len(own) > 900 and found_in(name, [ICD10CM_PREFIX + code for code in poisonings]) == own
+        assert own <= found([ICD10CM_PREFIX + code for code in poisonings], "diagnosis")
+
+
+def test_rare_and_visible_diseases_of_icd10cm():
+    rare = named("E7030 E220 Q770 Q780 Q8501 Q909 Q960 G10 G1221 A309 M349")
+    assert found([*rare, *named("E119 Q8740 Q999")], "diagnosis", rare_visible=True) == {*rare, *named("Q8740")}
+
+
+SETS = {
+    "substance_use": (
+        "30400 3050 57120 E8500 V6542", "3051 4280 E9500", "F1020 F1990 K7030 T401X1A T40412D O99310 Z7141 G621",
+        "F17210 T402X5A T402X6A K7460 Z87891", "H0020 S0109 J0571 J0574 G2067 G2080 J2315 Q9991 894 0906", "J0592 99213 893",
+    ),
+    "hiv": (
+        "042 V08 07953", "4280 V0179", "B20 Z21 R75 O98711 B9735 Z206 Z114", "Z205 B2", "86703 G0432 G0433 G0435 S0140 J0741",
+        "G0434 86704",
+    ),
+    "reproductive": (
+        "09150 63590 V2501", "V270 650", "A5301 A64 O031 Z3009 Z332 N978",
+        "Z370 O80 Z3490", "S0190 S0191 59840 58300 J7298", "59400 J1050",
+    ),
+    "mental_health": (
+        "29500 311 V6284 E9500", "2900 29900 3051 317", "F200 F329 F4310 F909 R45851 T1491XA X780XXA T426X2A Z9151",
+        "F0390 F1020 F70 F840 T426X1A", "90834 H0040 S9480 0914", "90460 917 913",
+    ),
+    "abuse": (
+        "99550 99581 E9670 V1541 V6121", "99586 V6120", "T7411XA T7692XA Y07410 Z6911 Z91410 O9A311 T401X3A",
+        "T730XXA Z630", "", "99213",
+    ),
+    "genetics": (
+        "7580 V8401 V8301", "7590", "Z1501 Z148 Q909 Z315 Z31430", "Q870 Z3141", "81211 S3841 96040 88262", "88305 80053",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SENSITIVE_SETS)
+def test_a_set_takes_codes_of_both_systems_and_procedures_and_leaves_others(name):
+    icd9, no_icd9, icd10, no_icd10, procedures, no_procedures = SETS[name]
+    assert found_in(name, [*icd9.split(), *no_icd9.split()]) == set(icd9.split())
+    assert found_in(name, named(f"{icd10} {no_icd10}")) == set(named(icd10))
+    assert found_in(name, [*procedures.split(), *no_procedures.split()], "procedure") == set(procedures.split())
+
+
+def test_sets_join_the_lists_and_the_first_list_gives_the_reason():
+    codes = named("F1020 K7030 Q909")
+    frame = sensitive_codes(codes, "diagnosis", "literal", True, ("substance_use", "genetics"))
+    assert frame["reason"].tolist() == ["substance abuse or dependence", "substance use", "rare and visible disease"]
+    assert sensitive_codes(codes, "diagnosis", None, False)["code"].tolist() == []
+
+
+def test_places_of_sets():
+    places = ["11", "51", "52", "53", "55", "56", "57", "58"]
+    assert found_in("substance_use", places, "place") == {"55", "57", "58"}
+    assert found_in("mental_health", places, "place") == {"51", "52", "53", "56"}
+
+
+def test_an_unknown_set_is_refused():
+    with pytest.raises(ValueError, match="substance_use, hiv, reproductive, mental_health, abuse, genetics, not cancer"):
+        sensitive_codes([], "diagnosis", sets=("cancer",))

@@ -6,7 +6,7 @@ limits are refused while a file is read; `validation.py` checks what involves se
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -26,6 +26,7 @@ from deid_assets.policy.files import read_member_ids
 from deid_assets.policy.reference_thresholds import ReferenceClass
 from deid_assets.reference import known_columns
 from deid_assets.reference.known_columns import UNREADABLE
+from deid_assets.reference.sensitive import SENSITIVE_SETS, SensitiveSet
 
 MEMBER_COLUMNS, CLAIM_COLUMNS = tuple(known_columns.MEMBERS), tuple(known_columns.CLAIMS)
 """Columns that an adversary may know: of a member, and of each claim (methods#hierarchies)."""
@@ -190,7 +191,6 @@ class OptOuts(Section):
 
 
 CodedShare = Annotated[float, Field(gt=0, le=1)]
-SensitiveSet = Literal["substance_use", "hiv", "reproductive", "mental_health", "abuse", "genetics"]
 
 
 class CodedClaims(Section):
@@ -213,7 +213,7 @@ class Removal(Section):
     sets: tuple[SensitiveSet, ...] = Field(
         (),
         description="named sets of sensitive codes whose members are removed beside those of the list: "
-        + ", ".join(get_args(SensitiveSet)),
+        + ", ".join(SENSITIVE_SETS),
     )
     rare_visible_diseases: bool = Field(description="whether members with a rare and visible disease are removed")
     newborn_days: Annotated[int, Field(ge=0, le=3_660)] | None = Field(

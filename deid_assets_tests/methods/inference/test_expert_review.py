@@ -21,15 +21,18 @@ def test_the_condition_is_the_most_frequent_group_and_within_it_the_most_frequen
         # Of b: a tie of groups and of codes; the first of each.
         ("6", "b", "HEART", "4019"), ("7", "b", "HEART", "4010"), ("8", "b", "CANCER", "E8120"), ("9", "b", "CANCER", "1740"),
         ("10", "c", None, "4280"), ("11", "c", "HEART", None), ("12", "d", "HEART", "4280"),
+        ("13", "e", "METAB", "icd10cm:E119"), ("14", "e", "METAB", "icd10cm:E1165"), ("15", "e", "METAB", "E8120"),
     ]  # fmt: skip
     claims = store.table("claims", "claim_id VARCHAR, member_id VARCHAR, condition_group VARCHAR", [row[:3] for row in rows])
     delivered = store.table("delivered", "claim_id VARCHAR, diagnosis_1 VARCHAR", [(row[0], row[3]) for row in rows])
     crosswalk = store.table(
         "crosswalk", "kind VARCHAR, original_id VARCHAR, pseudonym BIGINT",
-        [("member", name, number) for number, name in enumerate("abcd", start=1)] + [("provider", "a", 9)],
+        [("member", name, number) for number, name in enumerate("abcde", start=1)] + [("provider", "a", 9)],
     )  # fmt: skip
-    released = store.table("released", '"MemberID" BIGINT', [(1,), (2,), (3,)])
-    assert store.rows(conditions(claims, delivered, crosswalk, released)) == [(1, "HEART", "428"), (2, "CANCER", "174")]
+    released = store.table("released", '"MemberID" BIGINT', [(1,), (2,), (3,), (5,)])
+    assert store.rows(conditions(claims, delivered, crosswalk, released)) == [
+        (1, "HEART", "428"), (2, "CANCER", "174"), (5, "METAB", "icd10cm:E11"),
+    ]  # fmt: skip
 
 
 def test_a_profile_has_a_number_instead_of_the_pseudonym(store):
@@ -52,6 +55,16 @@ def test_answers_are_read_whatever_their_spelling():
     assert (group.right, group.answered, group.profiles) == (2, 2, 2)
     assert (by_chapter.right, code.right) == (2, 1)
     assert Condition.answered("", "", "E888.9").code == "E888"
+
+
+def test_codes_of_icd10cm_are_compared_by_category_and_chapter_of_their_own():
+    key = {(1, 1): Condition.of("METAB3", "icd10cm:E119"), (1, 2): Condition.of("METAB3", "25000")}
+    answers = {
+        (1, 1): Condition.answered("", "icd10cm:4", "icd10cm:E11.65"),
+        (1, 2): Condition.answered("", "icd10cm:3", "250"),
+    }
+    _, by_chapter, code = scores(key, answers)
+    assert (by_chapter.right, by_chapter.answered, code.right) == (1, 2, 2)
 
 
 def test_what_is_not_answered_is_not_right_and_reviewers_without_a_sheet_do_not_count():
