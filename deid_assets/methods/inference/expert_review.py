@@ -11,11 +11,7 @@ from dataclasses import dataclass
 
 from deid_assets.methods.statistics.confidence import clopper_pearson_interval
 from deid_assets.reference.chapters import CHAPTERS, category, chapter
-<<<<<<< HEAD
 from deid_assets.reference.code_systems import category_sql
-=======
-from deid_assets.reference.code_systems import ICD10CM_PREFIX
->>>>>>> tables
 from deid_assets.store.tables import Table, quoted
 
 LEVELS = ("condition_group", "chapter", "code")
@@ -81,11 +77,6 @@ def conditions(claims: Table, delivered: Table, crosswalk: Table, released: Tabl
     delivered
         claim_id and diagnosis_1 as delivered.
     """
-<<<<<<< HEAD
-=======
-    lengths = f"WHEN o.diagnosis_1 LIKE '{ICD10CM_PREFIX}%' THEN {len(ICD10CM_PREFIX) + 3} WHEN o.diagnosis_1 LIKE 'E%' THEN 4"
-    digits = f"left(o.diagnosis_1, CASE {lengths} ELSE 3 END)"
->>>>>>> tables
     return f"""
         WITH counted AS (
             SELECT x.pseudonym AS "MemberID", c.condition_group, {category_sql("o.diagnosis_1")} AS code, count(*) AS n
