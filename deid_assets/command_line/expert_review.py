@@ -73,7 +73,7 @@ def expert_review_score(sheets: tuple[Path, ...], as_json: bool) -> None:
 
 def _line(one: "Score", of_reviewers: list["Score"]) -> str:
     shares = [other.right / other.profiles for other in of_reviewers]
-    what = {"condition_group": "condition group", "chapter": "ICD-9-CM chapter", "code": "three-digit code"}[one.level]
+    what = {"condition_group": "condition group", "chapter": "chapter", "code": "three-digit code"}[one.level]
     return (
         f"{what:<17} right {one.right} of {one.profiles} ({one.right / one.profiles:.1%}, interval {one.low:.1%} to "
         f"{one.high:.1%}; reviewers {min(shares):.0%} to {max(shares):.0%}), answered {one.answered}, most frequent answer "

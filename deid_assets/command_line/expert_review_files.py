@@ -17,9 +17,11 @@ from deid_assets.methods.inference.expert_review import Condition, Score, condit
 from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.loading import policies_in
 from deid_assets.policy.models import Policy
-from deid_assets.reference.chapters import CHAPTERS
+from deid_assets.reference.chapters import chapters_of
+from deid_assets.reference.code_systems import DiagnosisSystem, bare
 from deid_assets.reference.condition_groups import condition_ranges
 from deid_assets.release.keyring import secret_of
+from deid_assets.sources.diagnosis_systems import NAMES, systems_of
 from deid_assets.stages import STAGE_OF, renamed_inputs
 from deid_assets.store import durable
 from deid_assets.store.home import Home, plain_key
@@ -45,8 +47,8 @@ These are records of {profiles} people as they would be released, without the di
 For each profile, write into answers.csv what you think the person's main condition is, as exactly as you can:
 
   condition_group       one of the groups in choices.csv
-  chapter               the chapter of ICD-9-CM, by number, V or E; see choices.csv
-  three_digit_code      the first three digits of the ICD-9-CM code
+  chapter               the chapter of {systems}, by number, V or E; see choices.csv
+  three_digit_code      the first three characters of the code of {systems}
 
 Leave empty what you cannot guess; it counts as not guessed. Do not use anything but these files and what you know, do not
 try to find out who somebody is, and give no file to anybody but the person who sent them to you.
@@ -105,7 +107,7 @@ def export(home: Home, policy_name: str, delivery: str, reviewers: int, folder: 
         numbers = {int(member): number for number, member in enumerate(own, start=1)}
         files |= {
             folder / f"reviewer-{reviewer:02}" / file: content
-            for file, content in _files(tables, numbers, hidden, name, reviewer).items()
+            for file, content in _files(tables, numbers, hidden, systems_of(policy.diagnosis_codes), name, reviewer).items()
         }
     _write(files)
     durable.replace(key, json.dumps({"review": name, "key": rows}).encode(), 0o600)
@@ -132,7 +134,7 @@ def score(home: Home, sheets: Sequence[Path]) -> tuple[str, list[Score], list[Sc
             place = _place(sheet, number, row)
             if place in answers:
                 raise StoreError(f"{sheet}, line {number}: this profile of this reviewer was answered before")
-            answers[place] = Condition.answered(row["condition_group"], row["chapter"], row["three_digit_code"])
+            answers[place] = Condition(row["condition_group"], row["chapter"], row["three_digit_code"])
             reviews.add(row["review"].strip())
     if len(reviews) != 1:
         raise StoreError("the sheets are empty, or of several exports; score each export by itself")
@@ -177,7 +179,12 @@ def _condition_group(policy: Policy) -> list[str]:
 
 
 def _files(
-    tables: Mapping[str, Table], numbers: Mapping[int, int], hidden: Sequence[str], review: str, reviewer: int
+    tables: Mapping[str, Table],
+    numbers: Mapping[int, int],
+    hidden: Sequence[str],
+    systems: Sequence[DiagnosisSystem],
+    review: str,
+    reviewer: int,
 ) -> dict[str, bytes]:
     """The files of one reviewer, by name."""
     found = {}
@@ -188,9 +195,15 @@ def _files(
     found["answers.csv"] = _csv(COLUMNS, sheet)
     groups = sorted({one.group for one in condition_ranges()})
     choices = [["condition_group", name, ""] for name in groups]
-    choices += [["chapter", number, f"{first}-{last} {title}"] for number, first, last, title in CHAPTERS]
+    choices += [
+        ["chapter", bare(name), f"{first}-{last} {title} ({NAMES[system]})"]
+        for system in systems
+        for name, first, last, title in chapters_of(system)
+    ]
     found["choices.csv"] = _csv(("column", "answer", "meaning"), choices)
-    found["README.txt"] = _EXPLANATION.format(review=review, reviewer=reviewer, profiles=len(numbers)).encode()
+    found["README.txt"] = _EXPLANATION.format(
+        review=review, reviewer=reviewer, profiles=len(numbers), systems=" or ".join(NAMES[one] for one in systems)
+    ).encode()
     return found
 
 

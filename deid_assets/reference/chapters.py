@@ -12,7 +12,7 @@ Every name of ICD-10-CM begins with the prefix of the system, as its codes do: "
 import functools
 from dataclasses import dataclass
 
-from deid_assets.reference.code_systems import ICD10CM_PREFIX, bare, system_of
+from deid_assets.reference.code_systems import ICD10CM_PREFIX, DiagnosisSystem, bare, system_of
 from deid_assets.reference.codes import is_icd9, is_icd10cm, plain_code
 from deid_assets.reference.tables import read_table
 
@@ -89,6 +89,17 @@ class Block:
     name: str
     chapter: str
     title: str
+
+
+def chapters_of(system: DiagnosisSystem) -> tuple[tuple[str, str, str, str], ...]:
+    """Name, first and last category, and title, of each chapter of a system.
+
+    Examples
+    --------
+    >>> [chapters_of(system)[1][0] for system in ("icd9cm", "icd10cm")]
+    ['2', 'icd10cm:2']
+    """
+    return ICD10CM_CHAPTERS if system == "icd10cm" else CHAPTERS
 
 
 def category(code: str) -> str:

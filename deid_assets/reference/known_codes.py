@@ -53,6 +53,6 @@ def known_codes(codes: Sequence[str], kind: CodeKind) -> pd.DataFrame:
 
 
 def _of_icd9(code: str) -> bool:
-    """Say whether a text that should be of ICD-10-CM is rather one of ICD-9-CM, such as V57.89, below whose category nothing is."""
+    """Say whether a text that should be of ICD-10-CM is rather one of ICD-9-CM, such as V57.89."""
     plain = plain_code(bare(code))
     return system_of(code) == "icd10cm" and not icd10cm.is_listed(plain) and is_icd9(plain)

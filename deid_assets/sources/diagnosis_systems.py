@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from deid_assets.reference.code_systems import ICD10CM_PREFIX, DiagnosisSystem
+from deid_assets.reference.code_systems import ICD10CM_PREFIX, SYSTEMS, DiagnosisSystem
 
 SYSTEM_AT_LEAST = 0.99
 """Smallest share of diagnoses that may be of the stated system; no policy lowers it."""
@@ -43,6 +43,17 @@ class FromColumn(BaseModel):
 
 DiagnosisCodes = DiagnosisSystem | Literal["by_date"] | FromColumn
 """How a policy states the system: one for all, `by_date` (discharge, else service), or a column."""
+
+
+def systems_of(codes: DiagnosisCodes) -> tuple[DiagnosisSystem, ...]:
+    """The systems that diagnoses may be of.
+
+    Examples
+    --------
+    >>> systems_of("icd10cm"), systems_of("by_date")
+    (('icd10cm',), ('icd9cm', 'icd10cm'))
+    """
+    return tuple(one for one in SYSTEMS if codes in (one, "by_date") or isinstance(codes, FromColumn))
 
 
 def is_icd10(codes: DiagnosisCodes) -> str:

@@ -115,7 +115,7 @@ def test_a_sheet_of_one_reviewer_is_scored_by_itself_and_says_what_was_not_answe
     said = unwrapped(printed)
     assert "1 reviewers, 20 profiles" in said
     assert "condition group right 10 of 20 (50.0%, interval 27.2% to 72.8%; reviewers 50% to 50%), answered 10" in said
-    assert "ICD-9-CM chapter right 0 of 20" in said and "answered 0" in said
+    assert "chapter right 0 of 20" in said and "answered 0" in said
 
 
 @pytest.mark.parametrize(

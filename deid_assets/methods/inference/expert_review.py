@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from deid_assets.methods.statistics.confidence import clopper_pearson_interval
-from deid_assets.reference.chapters import CHAPTERS, category, chapter
-from deid_assets.reference.code_systems import category_sql
+from deid_assets.reference.chapters import category, chapter, chapters_of
+from deid_assets.reference.code_systems import bare, category_sql, system_of
+from deid_assets.reference.codes import plain_code
 from deid_assets.store.tables import Table, quoted
 
 LEVELS = ("condition_group", "chapter", "code")
@@ -31,12 +32,23 @@ class Condition:
         """The condition of a diagnosis code, which need not be of three digits."""
         return cls(condition_group, chapter(code) or "", category(code))
 
-    @classmethod
-    def answered(cls, condition_group: str, chapter_said: str, code: str) -> "Condition":
-        """An answer as written: case, dots, blanks and further digits do not matter; a chapter may be named by its title."""
-        titles = {title.upper(): number for number, _, _, title in CHAPTERS}
-        said = chapter_said.strip().upper()
-        return cls(condition_group.strip().upper(), titles.get(said, said), category(code))
+    def is_named_by(self, answer: "Condition", level: str) -> bool:
+        """Whether an answer as written names the condition.
+
+        Case, dots, blanks and further characters of the code do not matter, a chapter may be named by its title, and the coding
+        system goes without saying: it is that of the condition.
+        """
+        truth, said = getattr(self, level), getattr(answer, level).strip()
+        if level == "condition_group" or not truth:
+            return bool(truth) and said.upper() == truth.upper()
+        if level == "code":
+            return (
+                bool(said)
+                and bare(plain_code(said)).startswith(bare(truth))
+                and system_of(said) in ("icd9cm", system_of(truth))
+            )
+        titles = {title.upper(): bare(name) for name, _, _, title in chapters_of(system_of(truth))}
+        return titles.get(said.upper(), said.upper()) in (bare(truth), truth.upper())
 
 
 @dataclass(frozen=True)
@@ -126,9 +138,9 @@ def scores(key: Mapping[tuple[int, int], Condition], answers: Mapping[tuple[int,
     asked = {place: condition for place, condition in key.items() if place[0] in reviewers}
     found = []
     for level in LEVELS:
-        truth = {place: getattr(condition, level).upper() for place, condition in asked.items()}
-        said = {place: getattr(condition, level).upper() for place, condition in answers.items() if getattr(condition, level)}
-        right = sum(said.get(place) == value for place, value in truth.items())
+        truth = {place: getattr(condition, level) for place, condition in asked.items()}
+        said = {place: one for place, one in answers.items() if getattr(one, level).strip()}
+        right = sum(condition.is_named_by(said[place], level) for place, condition in asked.items() if place in said)
         low, high = clopper_pearson_interval(right, len(truth), CONFIDENCE) if truth else (0.0, 1.0)
         most = max(Counter(truth.values()).values(), default=0)
         found.append(Score(level, right, len(said), len(truth), low, high, most))
