@@ -13,6 +13,7 @@ from deid_assets.errors import StoreError
 from deid_assets.methods.inference import rows as inference_rows
 from deid_assets.methods.inference.rows import CLAIM, MEMBER, Channel
 from deid_assets.policy.models import Policy
+from deid_assets.reference.chapters import category_sql
 from deid_assets.reference.known_columns import CLAIMS, GROUPED, WITHHELD
 from deid_assets.store.tables import Table, quoted, write_table
 
@@ -26,8 +27,6 @@ LABELS_AT_MOST = 512
 
 IDENTIFYING = frozenset(released for _, released in IDENTIFIERS.values())
 """Released columns that identify a provider."""
-_THREE_DIGITS = "left(o.diagnosis_1, CASE WHEN o.diagnosis_1 LIKE 'E%' THEN 4 ELSE 3 END)"
-"""The category of an ICD-9-CM code; that of an external cause has an E and three digits."""
 
 MEANINGS = {
     "diagnosis_3": "three-digit diagnosis code",
@@ -76,7 +75,10 @@ def channels_of(policy: Policy) -> tuple[Channel, ...]:
     for column in policy.inference.columns:
         if column == "diagnosis":
             group = _released(policy, GROUPED["diagnosis"], "l")
-            found += [Channel("diagnosis_3", _THREE_DIGITS, group), Channel("diagnosis_5", "o.diagnosis_1", group)]
+            found += [
+                Channel("diagnosis_3", category_sql("o.diagnosis_1"), group),
+                Channel("diagnosis_5", "o.diagnosis_1", group),
+            ]
         elif column in IDENTIFIERS:
             own, released = IDENTIFIERS[column]
             found.append(Channel(column, f'CASE WHEN l."{released}" IS NULL THEN o.{own} END'))

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from deid_assets.methods.statistics.confidence import clopper_pearson_interval
-from deid_assets.reference.chapters import CHAPTERS, category, chapter
-from deid_assets.reference.code_systems import ICD10CM_PREFIX
+from deid_assets.reference.chapters import CHAPTERS, category, category_sql, chapter
 from deid_assets.store.tables import Table, quoted
 
 LEVELS = ("condition_group", "chapter", "code")
@@ -77,11 +76,9 @@ def conditions(claims: Table, delivered: Table, crosswalk: Table, released: Tabl
     delivered
         claim_id and diagnosis_1 as delivered.
     """
-    lengths = f"WHEN o.diagnosis_1 LIKE '{ICD10CM_PREFIX}%' THEN {len(ICD10CM_PREFIX) + 3} WHEN o.diagnosis_1 LIKE 'E%' THEN 4"
-    digits = f"left(o.diagnosis_1, CASE {lengths} ELSE 3 END)"
     return f"""
         WITH counted AS (
-            SELECT x.pseudonym AS "MemberID", c.condition_group, {digits} AS code, count(*) AS n
+            SELECT x.pseudonym AS "MemberID", c.condition_group, {category_sql("o.diagnosis_1")} AS code, count(*) AS n
             FROM {claims.sql} AS c JOIN {delivered.sql} AS o ON o.claim_id = c.claim_id
             JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.original_id = c.member_id
             WHERE o.diagnosis_1 IS NOT NULL AND c.condition_group IS NOT NULL
