@@ -13,7 +13,7 @@ from deid_assets.errors import StoreError
 from deid_assets.methods.inference import rows as inference_rows
 from deid_assets.methods.inference.rows import CLAIM, MEMBER, Channel
 from deid_assets.policy.models import Policy
-from deid_assets.reference.code_systems import category_sql
+from deid_assets.reference.chapters import category_sql
 from deid_assets.reference.known_columns import CLAIMS, GROUPED, WITHHELD
 from deid_assets.store.tables import Table, quoted, write_table
 

@@ -116,6 +116,20 @@ def category(code: str) -> str:
     return plain[: 4 if plain.startswith("E") else 3]
 
 
+def category_sql(column: str) -> str:
+    """Return SQL for the category of the plain codes of a column.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> codes = "(VALUES ('4280'), ('V5789'), ('E8889'), ('icd10cm:E119')) AS codes (code)"
+    >>> duckdb.sql(f"SELECT {category_sql('code')} FROM {codes}").fetchall()
+    [('428',), ('V57',), ('E888',), ('icd10cm:E11',)]
+    """
+    lengths = f"WHEN {column} LIKE '{ICD10CM_PREFIX}%' THEN {len(ICD10CM_PREFIX) + 3} WHEN {column} LIKE 'E%' THEN 4"
+    return f"left({column}, CASE {lengths} ELSE 3 END)"
+
+
 def block(code: str) -> str | None:
     """Return the block of a code of ICD-10-CM; None if it is no such code, or in no block.
 

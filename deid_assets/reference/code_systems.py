@@ -32,18 +32,3 @@ def bare(code: str) -> str:
     ('E119', '25000')
     """
     return code.lstrip()[len(ICD10CM_PREFIX) :] if system_of(code) == "icd10cm" else code
-
-
-def category_sql(column: str) -> str:
-    """SQL of a diagnosis' category, with its system: three characters, and four of an external cause in ICD-9-CM.
-
-    Parameters
-    ----------
-    column
-        SQL of a canonical diagnosis.
-    """
-    length = (
-        f"CASE WHEN starts_with({column}, '{ICD10CM_PREFIX}') THEN {len(ICD10CM_PREFIX) + 3}"
-        f" WHEN {column} LIKE 'E%' THEN 4 ELSE 3 END"
-    )
-    return f"left({column}, {length})"

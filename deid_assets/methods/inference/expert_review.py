@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from deid_assets.methods.statistics.confidence import clopper_pearson_interval
-from deid_assets.reference.chapters import category, chapter, chapters_of
-from deid_assets.reference.code_systems import bare, category_sql, system_of
+from deid_assets.reference.chapters import category, category_sql, chapter, chapters_of
+from deid_assets.reference.code_systems import bare, system_of
 from deid_assets.reference.codes import plain_code
 from deid_assets.store.tables import Table, quoted
 
