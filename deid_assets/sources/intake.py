@@ -192,7 +192,7 @@ def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, k
         warnings=tuple(staging.warnings),
         digest=staging.received.digest(),
     )
-    if refusal := report.refusal(at_most):
+    if refusal := report.refusal(at_most, quarantine.every_reason):
         quarantine.write_refused(SCHEMA)
         raise DeliveryError(refusal)
     staging.progress("writing members and claims")
@@ -252,10 +252,11 @@ def _refuse_other_system(staging: Staging, delivered: Delivered, key: str, given
         frequent = sorted(zip(others, written, columns, strict=True), key=lambda one: -one[0])[:_COLUMNS_TOLD]
         shares = [f"{count / of:.0%} of {delivered.shown('claims', column)}" for count, of, column in frequent if count]
         own, theirs = SYSTEMS[::-1] if in_icd10 else SYSTEMS
+        stated = own if codes == own else f"{own} of them ({'by_date' if codes == 'by_date' else 'by a column'})"
         raise DeliveryError(
-            f"delivery {key} is refused: {', '.join(shares)} are codes of {NAMES[theirs]}, and diagnosis_codes says {own}. Set "
-            f"diagnosis_codes: {theirs}; where both systems occur, by_date or the column that names each claim's system (from: "
-            "COLUMN). No list of sensitive codes, group or index would see codes of another system"
+            f"delivery {key} is refused: {', '.join(shares)} are codes of {NAMES[theirs]}, and diagnosis_codes says {stated}. "
+            f"Set diagnosis_codes: {theirs}; where both systems occur, by_date or the column that names each claim's system "
+            "(from: COLUMN). No list of sensitive codes, group or index would see codes of another system"
         )
 
 

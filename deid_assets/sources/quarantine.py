@@ -11,6 +11,13 @@ from deid_assets.store.tables import quoted
 
 TABLES = ("members", "claims")
 _IDENTIFIERS = {"members": "member_id", "claims": "claim_id"}
+_REPEATED = {
+    "members": ("member_id", ("sex", "birth_date"), "spans of enrolment or yearly records, where one row a person is expected"),
+    "claims": ("claim_id", ("member_id",), "claim lines, where one row a claim is expected"),
+}
+"""By table: its identifier, the columns that rows of one person or claim share, and what they then look like."""
+_REPEATED_AT_LEAST = 0.01
+_ALIKE_AT_LEAST = 0.9
 # A refused delivery lists enough rows to correct it, not all rows of a file with a wrong column map.
 _REFUSED_LISTED = 100_000
 
@@ -22,6 +29,7 @@ class Quarantine:
         self._connection = staging.connection
         self._delivered = delivered
         self._relations = {"members": delivered.members, "claims": delivered.claims}
+        self._rules: dict[str, tuple[Rule, ...]] = {}
         self._connection.execute(
             "CREATE TEMP TABLE judged_rules"
             " (source_table VARCHAR, number INTEGER, rule VARCHAR, source_column VARCHAR, canonical_column VARCHAR)"
@@ -29,6 +37,7 @@ class Quarantine:
 
     def judge(self, table: str, rules: Sequence[Rule]) -> None:
         """Find the rows that break a single-row rule; a row is listed under the first rule that it breaks."""
+        self._rules[table] = tuple(rules)
         for number, rule in enumerate(rules):
             column = self._delivered.shown(table, rule.column)
             self._connection.execute(
@@ -63,6 +72,33 @@ class Quarantine:
             """,
             [table, rule.name],
         )
+
+    def every_reason(self, table: str) -> tuple[str, ...]:
+        """How many rows break each rule, also where another rule found them first; what repeated rows look like comes first."""
+        rules = self._rules[table]
+        counted = self._connection.execute(
+            f"SELECT {', '.join(f'count(*) FILTER ({rule.broken})' for rule in rules)} FROM typed_{table} AS t"
+        ).fetchall()[0]
+        found = sorted(zip(counted, rules, strict=True), key=lambda one: -one[0])
+        listed = [f"{rule.name} ({self._delivered.shown(table, rule.column)}): {rows:,}" for rows, rule in found if rows]
+        repeated = self._repeated(table)
+        return (*repeated, f"rows by every rule that they break: {'; '.join(listed)}") if listed else repeated
+
+    def _repeated(self, table: str) -> tuple[str, ...]:
+        """What rows with an identifier that occurred before look like; nothing if they are few."""
+        identifier, same, looks = _REPEATED[table]
+        rows, named, alike, groups = self._connection.execute(
+            f"""SELECT coalesce(sum(n), 0)::BIGINT, count(*), count_if(n > 1 AND alike), count_if(n > 1) FROM (
+                SELECT count(*) AS n, {" AND ".join(f"count(DISTINCT {column}) <= 1" for column in same)} AS alike
+                FROM typed_{table} AS t WHERE {identifier} IS NOT NULL GROUP BY {identifier})"""
+        ).fetchall()[0]
+        if rows - named <= _REPEATED_AT_LEAST * rows:
+            return ()
+        what = (
+            looks if alike >= _ALIKE_AT_LEAST * groups else f"rows that share an identifier and differ in {' or '.join(same)}"
+        )
+        shown = self._delivered.shown(table, identifier)
+        return (f"{rows - named:,} of {rows:,} rows repeat {shown}: they look like {what}",)
 
     def kept(self, table: str) -> str:
         """SQL that is true for rows of the view `typed_<table>`, named t, that have broken no rule so far."""

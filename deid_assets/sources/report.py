@@ -1,6 +1,6 @@
 """The result of an intake, in counts: never a value of a person."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -101,8 +101,14 @@ class IntakeReport:
             described["unknown_codes_blanked"] = dict(self.blanked_codes)
         return described
 
-    def refusal(self, at_most: float) -> str | None:
-        """The message that refuses the delivery if more than the share `at_most` of a table's rows broke a rule."""
+    def refusal(self, at_most: float, every_reason: Callable[[str], Sequence[str]] = lambda table: ()) -> str | None:
+        """The message that refuses the delivery if more than the share `at_most` of a table's rows broke a rule.
+
+        Parameters
+        ----------
+        every_reason
+            What is said of a refused table before its rows are counted by the first rule that each breaks.
+        """
         refused = [table for table in self.rows_read if self.quarantined_share(table) > at_most]
         if not refused:
             return None
@@ -111,6 +117,7 @@ class IntakeReport:
             counts = [count for count in self.quarantined if count.table == table]
             broken, judged = self.quarantined_rows(table), self._judged(table)
             lines.append(f"{table}: {broken:,} of {judged:,} rows ({broken / judged:.2%})")
+            lines += [f"  {reason}" for reason in every_reason(table)]
             lines += [f"  {count}" for count in counts[:_GROUPS_SHOWN]]
             if len(counts) > _GROUPS_SHOWN:
                 rest = sum(count.rows for count in counts[_GROUPS_SHOWN:])

@@ -495,3 +495,39 @@ def test_a_dot_after_two_digits_shows_a_code_of_icd_10(tmp_path, written):
         else:
             with pytest.raises(DeliveryError, match="more than 1% of its diagnoses .* are codes of ICD-10-CM"):
                 take_in(folder, codes=known_codes, store=tmp_path / "two.duckdb")
+
+
+class TestWhatARefusalSaysFirst:
+    def refused(self, folder, members, claims):
+        with pytest.raises(DeliveryError) as error:
+            take_in(write_tables(folder / "in", members, claims), at_most=0.05)
+        return str(error.value).splitlines()
+
+    def test_repeated_people_of_the_same_birth_and_sex_look_like_spans(self, tmp_path):
+        spans = [member(f"m{number // 3}", birth_date="1958-01-01") for number in range(30)]
+        _, counted, first, *_ = self.refused(tmp_path, spans, [claim("c1", "m1")])
+        assert counted == "members: 20 of 30 rows (66.67%)"
+        assert first == (
+            "  20 of 30 rows repeat member_id: they look like spans of enrolment or yearly records, where one row a person is "
+            "expected"
+        )
+
+    def test_repeated_people_who_differ_do_not(self, tmp_path):
+        people = [member(f"m{number // 3}", sex="FM"[number % 2]) for number in range(30)]
+        _, _, first, *_ = self.refused(tmp_path, people, [claim("c1", "m1")])
+        assert "they look like rows that share an identifier and differ in sex or birth_date" in first
+
+    def test_repeated_claims_of_one_person_look_like_lines(self, tmp_path):
+        lines = [claim(f"c{number // 2}") for number in range(20)]
+        _, counted, first, *_ = self.refused(tmp_path, [member("m1")], lines)
+        assert counted == "claims: 10 of 20 rows (50.00%)"
+        assert first == "  10 of 20 rows repeat claim_id: they look like claim lines, where one row a claim is expected"
+
+    def test_every_rule_that_a_row_breaks_is_counted(self, tmp_path):
+        broken = [claim(f"c{number}", "nobody", diagnosis_1="heart", specialty="06") for number in range(8)]
+        _, _, first, listed, *_ = self.refused(tmp_path, [member("m1")], [*broken, claim("c9", "m1", diagnosis_1="heart")])
+        assert (
+            first == "  rows by every rule that they break: unknown diagnosis code (diagnosis_1): 9; "
+            "claim of an unknown member (member_id): 8; claim of a quarantined member (member_id): 8"
+        )
+        assert "8 lines: claim of an unknown member" in listed
