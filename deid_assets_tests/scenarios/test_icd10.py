@@ -5,11 +5,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
+import pandas as pd
 import pytest
 
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.store.home import Home
-from deid_assets_tests.scenarios.command_line import ERROR, deid_here, unwrapped
+from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid_here, unwrapped
 from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
 from deid_assets_tests.scenarios.tables_delivery import TABLES, tables_of_synthetic
@@ -112,3 +113,76 @@ def prepared(folder: Path, delivery: Path, values: dict) -> Iterator[Callable[[s
         assert {"released_sample", "grouped_claims"} <= set(made)
         with duckdb.connect(pipeline.store_file("few"), read_only=True) as connection:
             yield lambda sql: [row[0] for row in connection.execute(sql).fetchall()]
+
+
+def in_icd10(folder: Path, members: int) -> Path:
+    """A delivery of CSV tables coded in ICD-10-CM; returns its folder."""
+    write_delivery(folder / "made", members, 3, diagnosis_codes="icd10cm")
+    return tables_of_synthetic(folder / "made", folder / "tables")
+
+
+STATED = changed(TABLES, diagnosis_codes="icd10cm", source__years={"first": 2019})
+PLANTED = {"person-hiv": "B20", "person-alcohol": "F10.20", "person-abuse": "T74.11XA", "person-contact": "Z21"}
+
+
+class TestStated:
+    def test_a_delivery_is_published(self, tmp_path):
+        home = Home(tmp_path / "deid").create()
+        write_policy(home.policies, STATED)
+        code, printed = deid_here(
+            home.root, "run", "--policy", "tables", "--delivery", in_icd10(tmp_path, 3_000), "--key", "d", "--quiet"
+        )
+        assert code == PUBLISHED, printed
+        (release,) = home.releases.glob("tables/0*")
+        with duckdb.connect(home.store / "tables" / "d.duckdb", read_only=True) as store:
+            codes, groups = (
+                {row[0] for row in store.execute(sql).fetchall()}
+                for sql in (
+                    "SELECT DISTINCT diagnosis_1 FROM intake.claims WHERE diagnosis_1 IS NOT NULL",
+                    "SELECT DISTINCT condition_group FROM preparation.grouped_claims WHERE condition_group IS NOT NULL",
+                )
+            )
+            charlson = store.execute("SELECT count(*) FROM preparation.grouped_claims WHERE charlson <> '0'").fetchall()[0][0]
+        assert all(code.startswith("icd10cm:") for code in codes) and len(groups) > 35 and charlson > 1_000
+        cells = {str(cell) for file in release.rglob("*.parquet") for cell in pd.unique(pd.read_parquet(file).values.ravel())}
+        assert len(cells) > 30 and not cells & {*codes, *(code.removeprefix("icd10cm:") for code in codes)}
+
+    def test_members_with_a_sensitive_code_are_removed_by_lists_of_its_own_system(self, tmp_path):
+        folder = in_icd10(tmp_path, 2_000)
+        members, claims = (pd.read_csv(folder / f"{name}.csv", dtype=str) for name in ("members", "claims"))
+        planted = claims.head(len(PLANTED)).assign(
+            no=[f"planted {n}" for n in range(len(PLANTED))], member=[*PLANTED], dx=[*PLANTED.values()]
+        )
+        people = members.head(len(PLANTED)).assign(id=[*PLANTED])
+        pd.concat([members, people]).to_csv(folder / "members.csv", index=False)
+        pd.concat([claims, planted]).to_csv(folder / "claims.csv", index=False)
+        with prepared(tmp_path, folder, changed(STATED, removal__code_list="extended")) as ask:
+            removed = ask("SELECT member_id FROM preparation.removed_members WHERE sensitive")
+        assert {*PLANTED} <= set(removed)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("every", [1, 25, 111])
+@pytest.mark.parametrize("unknown", ["quarantine", "blank"])
+def test_icd_9_cm_among_icd_10_cm_is_refused_or_its_members_are_left_out(tmp_path, every, unknown):
+    folder = in_icd10(tmp_path, 2_000)
+    with duckdb.connect() as connection:
+        code = "list_extract(['042', '25000', 'V5789', 'E8889', '4019'], 1 + (hash(no) % 5)::INTEGER)"
+        replaced = f"* REPLACE (CASE WHEN no::BIGINT % {every} = 0 THEN {code} ELSE dx END AS dx)"
+        connection.execute(f"CREATE TABLE c AS SELECT {replaced} FROM read_csv('{folder}/claims.csv', all_varchar = true)")
+        having = {
+            row[0]
+            for row in connection.execute(
+                "SELECT DISTINCT member FROM c WHERE dx IN ('042', '25000', 'V5789', '4019')"
+            ).fetchall()
+        }
+        connection.execute(f"COPY c TO '{folder}/claims.csv' (HEADER)")
+    values = changed(STATED, source__unknown_codes=unknown)
+    if every < 100:
+        home = Home(tmp_path / "deid").create()
+        write_policy(home.policies, values)
+        exit_code, printed = deid_here(home.root, "run", "--policy", "tables", "--delivery", folder, "--quiet")
+        assert exit_code == ERROR and "of dx are codes of ICD-9-CM, and diagnosis_codes says icd10cm" in unwrapped(printed)
+    else:
+        with prepared(tmp_path, folder, values) as ask:
+            assert not having & set(ask("SELECT member_id FROM preparation.released_sample"))
