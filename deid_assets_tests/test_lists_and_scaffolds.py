@@ -102,7 +102,7 @@ def test_deliveries_are_listed_and_a_damaged_record_does_not_hide_the_others(hom
     assert [one["key"] for one in json.loads(deid("deliveries", "--json")[1])] == ["a", "b"]
 
 
-@pytest.mark.parametrize("like", ["heritage_public", "heritage", "desynpuf", "claims_dates"])
+@pytest.mark.parametrize("like", ["heritage_public", "heritage", "desynpuf", "claims_dates", "claims_2026"])
 def test_a_new_policy_passes_its_check_under_its_own_name_title_and_owners(home, like):
     title = 'Our "claims": 2020 # of \\ one, ü'
     code, printed = deid(
