@@ -76,7 +76,7 @@ class Policy(ReleasePolicy):
         description="columns of the delivery beyond those that every policy knows: `quasi_identifiers` lists each like any "
         "other or, of claims, `attributes` does",
     )
-    diagnosis_codes: Literal["icd9cm"] = Field(
+    diagnosis_codes: Literal["icd9cm", "icd10cm", "by_date"] = Field(
         "icd9cm",
         description="the coding system of diagnoses: every list, group and index of this version is of ICD-9-CM, and "
         "deliveries of ICD-10-CM are refused",
