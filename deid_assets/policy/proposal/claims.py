@@ -13,7 +13,7 @@ from deid_assets.policy.proposal.looking import DIAGNOSES, ICD9, ICD10, PROCEDUR
 from deid_assets.policy.proposal.writing import Text, names, scalar
 from deid_assets.policy.scaffold import shipped_values
 from deid_assets.reference.known_columns import KNOWN
-from deid_assets.sources.delivery import DATE_COLUMNS, DIAGNOSIS_COLUMNS, MOST_YEARS
+from deid_assets.sources.delivery import DATE_COLUMNS, DELIVERED_CLAIM_COLUMNS, DIAGNOSIS_COLUMNS, MEMBER_COLUMNS, MOST_YEARS
 
 BASE = "heritage_public"
 """The shipped policy whose thresholds and hierarchies are proposed."""
@@ -96,8 +96,10 @@ def _mapped(role: Role, table: Table, known: Known, first_year: int | None = Non
     for one, other in (("admission_date", "discharge_date"), ("discharge_date", "admission_date")):
         if other not in columns:
             columns.pop(one, None)
-    if "service_date" not in columns:
-        columns.pop("paid_date", None)
+    # With a date, a year need not be delivered, and might be one of 1 to 3.
+    columns.pop("year" if "service_date" in columns else "paid_date", None)
+    order = (*MEMBER_COLUMNS, *DELIVERED_CLAIM_COLUMNS)
+    columns = {ours: columns[ours] for ours in sorted(columns, key=lambda ours: (ours in DIAGNOSIS_COLUMNS, order.index(ours)))}
     return Mapped(table, columns, {ours: theirs[1:] for ours, theirs in guessed.items() if theirs[1:]}, known.sex_values)
 
 
@@ -140,7 +142,7 @@ def _source(
     if years:
         column = claims.look("service_date") or claims.look("year")
         share = sum(column.years.get(year, 0) for year in years) if column else 0
-        text.check(f"{share:.0%} of {column.name if column else ''} are of these years; claims of other years are left out", 2)
+        text.check(f"{share:.0%} of the claims are of these years, by {column.name if column else ''}; others are left out", 2)
         text.add("years", {"first": years[0], "last": years[-1], "outside": "leave_out"}, 2)
     elif "age" not in members.columns or "year" not in claims.columns:
         text.check("no year of the claims is known: say which calendar year is year 1", 2)
@@ -214,9 +216,9 @@ def _diagnosis_codes(text: Text, claims: Mapped) -> str | None:
     filled = sum(column.filled for column in columns)
     shares = {one: sum(column.share(one) * column.filled for column in columns) / filled for one in DIAGNOSIS_CODES}
     system, other = sorted(shares, key=lambda one: -shares[one])
-    text.check(f"{columns[0].share(system):.0%} of {columns[0].name} are {system} codes by their form, and no other system's")
+    text.check(f"{columns[0].share(system):.0%} of {columns[0].name} have the form of {system} codes, and of no other system's")
     if shares[other] >= _MIXED:
-        text.check(f"{shares[other]:.0%} of all diagnoses are {other} codes by their form: the systems are told apart by date")
+        text.check(f"{shares[other]:.0%} of all diagnoses have the form of {other} codes: the systems are told apart by date")
         return BY_DATE
     return DIAGNOSIS_CODES[system]
 

@@ -94,7 +94,7 @@ def _is_zip(column: Column) -> bool:
 
 
 def _hierarchy(name: str, column: Column) -> tuple[dict[str, object], str, str | None] | None:
-    """The hierarchy of a column, why it is proposed, and the content of its file; None: its values have no shape that gives one."""
+    """The hierarchy of a column, why it is proposed, and the content of its file; None: no shape gives one."""
     if _is_zip(column):
         return _prefixes([5, 3, 2, 0]), "ZIP codes, cut to three and two digits", None
     if column.kind == "date" and set(column.date_formats) <= {"%Y-%m-%d"}:

@@ -86,10 +86,13 @@ def _by_contents(look: Look) -> Recognized:
     for (own, key, other, theirs), _ in sorted(look.related.items(), key=lambda item: _preferred(item[0], item[1])):
         members, claims = (next(one for one in look.tables if one.shown == name) for name in (own, other))
         guessed = guess(members, "members", {})
-        dated = guess(claims, "claims", {})
+        dated = guess(claims, "claims", {"member_id": theirs})
         if "sex" not in guessed or not {"age", "birth_date"} & set(guessed) or not {"service_date", "year"} & set(dated):
             continue
-        return Recognized(None, None, (members, Known({"member_id": key})), (claims, Known({"member_id": theirs})), ())
+        own_key = {"claim_id": dated["claim_id"][0]} if "claim_id" in dated else {}
+        return Recognized(
+            None, None, (members, Known({"member_id": key})), (claims, Known({**own_key, "member_id": theirs})), ()
+        )
     return nothing
 
 
