@@ -3,7 +3,7 @@
 import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deid_assets.policy.loading import policy_by_name
@@ -64,9 +64,21 @@ def propose_claims(
     claims = _mapped("claims", *of_claims)
     years = _years(claims)
     members = _mapped("members", *of_members, years[0] if years else None)
+    year = claims.look("year")
+    if year is not None and set(year.years) <= {1, 2, 3}:
+        # Years by their numbers go without calendar years, which a birth needs to become an age.
+        if "age" in members.columns:
+            years = ()
+        else:
+            claims = replace(claims, columns={ours: theirs for ours, theirs in claims.columns.items() if ours != "year"})
     declared = dict(_declared(members))
     text.lines.append("source:")
     _source(text, look, members, claims, further, years)
+    for mapped, needed in ((members, ("member_id", "sex")), (claims, ("member_id", "service_date"))):
+        for column in filter(None, map(mapped.look, needed)):
+            blank = 1 - column.filled / mapped.table.rows
+            if blank > 0 and not (needed[1] == "service_date" and "year" in mapped.columns):
+                text.check(f"{blank:.1%} of the rows of {mapped.table.shown} have no {column.name}, and are quarantined")
     text.add("intake", {"quarantine_at_most": 0.01})
     system = _diagnosis_codes(text, claims)
     if system is not None:
@@ -96,11 +108,12 @@ def _mapped(role: Role, table: Table, known: Known, first_year: int | None = Non
     for one, other in (("admission_date", "discharge_date"), ("discharge_date", "admission_date")):
         if other not in columns:
             columns.pop(one, None)
-    # With a date, a year need not be delivered, and might be one of 1 to 3.
-    columns.pop("year" if "service_date" in columns else "paid_date", None)
+    if "service_date" not in columns:
+        columns.pop("paid_date", None)
     order = (*MEMBER_COLUMNS, *DELIVERED_CLAIM_COLUMNS)
     columns = {ours: columns[ours] for ours in sorted(columns, key=lambda ours: (ours in DIAGNOSIS_COLUMNS, order.index(ours)))}
-    return Mapped(table, columns, {ours: theirs[1:] for ours, theirs in guessed.items() if theirs[1:]}, known.sex_values)
+    unused = {ours: [one for one in theirs if one not in columns.values()] for ours, theirs in guessed.items()}
+    return Mapped(table, columns, unused, known.sex_values)
 
 
 def _diagnoses(table: Table, taken: Mapping[str, str]) -> dict[str, str]:

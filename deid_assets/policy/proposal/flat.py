@@ -10,6 +10,7 @@ from deid_assets.policy.proposal.writing import Text, names
 _FEW = 50  # values of a column that become any
 _OF_PEOPLE = 0.9  # distinct values per row from which a column identifies records
 _SURE = 0.98
+_AGES = 120
 _WIDTHS = (5, 10, 20)
 
 
@@ -18,14 +19,12 @@ def propose_flat(text: Text, name: str, look: Look, table: Table) -> None:
     listed = [(column, proposed) for column in table.columns if (proposed := _hierarchy(name, column))]
     unknown = signatures()["unknown"]
     known = [
-        (column, one)
-        for column, one in listed
-        if not re.search(unknown, plain_name(column.name)) and _is_released(column, table)
+        (column, one) for column, one in listed if not re.search(unknown, plain_name(column.name)) and _is_released(column)
     ]
     attributes = [column for column in table.columns if column.kind != "blank" and re.search(unknown, plain_name(column.name))]
-    attributes = [column for column in attributes if _is_released(column, table)]
+    attributes = [column for column in attributes if _is_released(column)]
     if not known:
-        known, attributes = [(column, one) for column, one in listed if _is_released(column, table)], []
+        known, attributes = [(column, one) for column, one in listed if _is_released(column)], []
     text.add("kind", "flat")
     source: dict[str, object] = {"kind": "flat"}
     source |= {"file": table.file} if look.is_folder else {}
@@ -49,11 +48,11 @@ def propose_flat(text: Text, name: str, look: Look, table: Table) -> None:
     left = [column for column in table.columns if column.name not in shown and column.kind != "blank"]
     blank = sum(column.kind == "blank" for column in table.columns)
     if left:
-        told = names([f"{column.name} ({_why_not(column, table)})" for column in left])
+        told = names([f"{column.name} ({_why_not(column)})" for column in left])
         text.check(f"not published: {told}. List a column here with a hierarchy of your own if it should be")
     if blank:
         text.comment(f"{blank} columns are blank.")
-    text.add("risk", {"k": 5, "max_suppressed": 0.04, "loss": "entropy"})
+    text.add("risk", {"k": 20, "max_suppressed": 0.04, "loss": "entropy"})
     text.lines.append("hierarchies:")
     for column, (hierarchy, why, content) in known:
         text.comment(f"{column.name}: {why}", 2)
@@ -81,11 +80,12 @@ def _is_person(column: Column) -> bool:
     )
 
 
-def _is_released(column: Column, table: Table) -> bool:
+def _is_released(column: Column) -> bool:
+    """Whether a column may be published: it names nobody, and has more than one value."""
     named = re.search(signatures()["identifiers"], plain_name(column.name))
-    is_unique = (
-        column.kind in ("text", "integer") and column.distinct > max(20, _OF_PEOPLE * column.filled) and not _is_zip(column)
-    )
+    # In a small table, ages and ZIP codes may all differ, and identify nobody once they are ranges.
+    is_few = _is_zip(column) or column.at_most is not None and column.at_most <= _AGES
+    is_unique = column.kind in ("text", "integer") and column.distinct > max(20, _OF_PEOPLE * column.filled) and not is_few
     return not (named or is_unique or _is_person(column) or column.share(IDENTIFIERS) > 0 or column.distinct < 2)
 
 
@@ -125,11 +125,11 @@ def _ranges(at_most: int, widths: Sequence[int]) -> str:
     return "\n".join([*rows, ""])
 
 
-def _why_not(column: Column, table: Table) -> str:
+def _why_not(column: Column) -> str:
     if re.search(signatures()["identifiers"], plain_name(column.name)) or column.share(IDENTIFIERS) > 0:
         return "identifies people"
     if column.distinct < 2:
         return "one value"
-    if column.kind == "date" and _is_released(column, table):
+    if column.kind == "date" and _is_released(column):
         return "dates that do not begin with the year: deliver them as 2011-12-31"
     return f"{column.kind}, {column.distinct:,} values"
