@@ -84,7 +84,7 @@ def _is_released(column: Column) -> bool:
     """Whether a column may be published: it names nobody, and has more than one value."""
     named = re.search(signatures()["identifiers"], plain_name(column.name))
     # In a small table, ages and ZIP codes may all differ, and identify nobody once they are ranges.
-    is_few = _is_zip(column) or column.at_most is not None and column.at_most <= _AGES
+    is_few = _is_zip(column) or (column.at_most is not None and column.at_most <= _AGES)
     is_unique = column.kind in ("text", "integer") and column.distinct > max(20, _OF_PEOPLE * column.filled) and not is_few
     return not (named or is_unique or _is_person(column) or column.share(IDENTIFIERS) > 0 or column.distinct < 2)
 
