@@ -134,6 +134,30 @@ def test_dates_codes_of_sex_years_and_files_of_several_years_are_recognized(here
     assert "LastName" in text and "CHECK" in text
 
 
+def test_spans_of_an_unknown_layout_are_recognized_and_refused(here, tmp_path):
+    people = write_own(tmp_path / "own") / "people.csv"
+    head, *rows = people.read_text().splitlines()
+    people.write_text("\n".join([head, *rows, *rows[:20]]) + "\n")
+    printed, text = proposed(tmp_path / "own")
+    assert "people.csv: members, one row per span, 80 rows" in printed and "unit: span" in text
+    with pytest.raises(DeliveryError, match="spans of enrolment"):
+        taken_in(tmp_path / "own", tmp_path)
+
+
+def test_columns_that_may_be_diagnoses_are_mapped_or_named(here, tmp_path):
+    lines = ["person,sex,age", *(f"P{n},{'FM'[n % 2]},{n % 80}" for n in range(50))]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "people.csv").write_text("\n".join(lines) + "\n")
+    codes = [f"P{n % 50},2020-01-{n % 28 + 1:02d},I10,{'I10' if n % 2 else 'none'},,J449" for n in range(100)]
+    (tmp_path / "in" / "visits.csv").write_text("\n".join(["person,day,dx_1,dx_other,dx_2,admitting_dx", *codes]) + "\n")
+    printed, _ = proposed(tmp_path / "in")
+    columns = load_policy(Path("ours.yaml")).source.claims.columns
+    assert {name: column for name, column in columns.items() if "diagnosis" in name} == {
+        "diagnosis_1": "dx_1", "diagnosis_2": "dx_2", "admitting_diagnosis": "admitting_dx"
+    }  # fmt: skip
+    assert "not mapped: dx_other. If they contain diagnoses" in printed
+
+
 def test_two_systems_of_codes_in_one_column_are_told(here, tmp_path):
     printed, text = proposed(write_own(tmp_path / "own", "4280"))
     assert "diagnosis_codes: by_date" in text

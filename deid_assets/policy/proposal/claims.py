@@ -25,6 +25,7 @@ BY_DATE = "by_date"
 """What it says where both systems are in use, each in its years."""
 
 _SURE = 0.98
+_SOME = 0.2  # share from which a column of that name may contain diagnoses
 _MIXED = 0.05  # share of another system from which a delivery mixes them
 _DIAGNOSES = 0.9  # share of codes of either system from which a column contains diagnoses
 _ISO = "%Y-%m-%d"
@@ -117,20 +118,30 @@ def _mapped(role: Role, table: Table, known: Known, first_year: int | None = Non
 
 
 def _diagnoses(table: Table, taken: Mapping[str, str]) -> dict[str, str]:
-    """Columns of diagnoses in their order: by name and form, or by form alone if it is that of ICD-10-CM."""
-    wanted, admitting = signatures()["diagnosis"], signatures()["admitting"]
-    found: dict[str, str] = {}
-    numbers = iter(name for name in DIAGNOSIS_COLUMNS if name != "admitting_diagnosis")
-    for column in table.columns:
-        named = re.search(wanted, plain_name(column.name)) is not None
-        by_form = column.share(ICD10) >= _DIAGNOSES and column.share(PROCEDURES) < _DIAGNOSES
-        if column.kind == "date" or column.name in taken.values() or column.share(DIAGNOSES) < _DIAGNOSES:
-            continue
-        if named and re.search(admitting, plain_name(column.name)):
-            found["admitting_diagnosis"] = column.name
-        elif (named or by_form) and (ours := next(numbers, None)):
-            found[ours] = column.name
-    return found
+    """Columns of diagnoses in their order: by name and form, or by form alone if it is that of ICD-10-CM.
+
+    Blank columns that only differ in their number are among them: another delivery may fill them.
+    """
+    free = [column for column in table.columns if column.kind != "date" and column.name not in taken.values()]
+    found = [column for column in free if column.share(DIAGNOSES) >= _DIAGNOSES and (_is_named(column) or _is_icd10(column))]
+    stems = {_stem(column) for column in found}
+    found = [column for column in free if column in found or (column.kind == "blank" and _stem(column) in stems)]
+    admitting = [column for column in found if re.search(signatures()["admitting"], plain_name(column.name))][:1]
+    numbered = (name for name in DIAGNOSIS_COLUMNS if name != "admitting_diagnosis")
+    columns = dict(zip(numbered, (column.name for column in found if column not in admitting), strict=False))
+    return columns | ({"admitting_diagnosis": admitting[0].name} if admitting else {})
+
+
+def _is_named(column: Column) -> bool:
+    return re.search(signatures()["diagnosis"], plain_name(column.name)) is not None
+
+
+def _is_icd10(column: Column) -> bool:
+    return column.share(ICD10) >= _DIAGNOSES and column.share(PROCEDURES) < _DIAGNOSES
+
+
+def _stem(column: Column) -> str:
+    return re.sub("_?[0-9]+$", "", plain_name(column.name))
 
 
 def _years(claims: Mapped) -> tuple[int, ...]:
@@ -226,6 +237,13 @@ def _diagnosis_codes(text: Text, claims: Mapped) -> str | None:
     if not columns:
         text.check("no column of ICD-9-CM or ICD-10-CM diagnoses was found: without one, no sensitive code is searched")
         return None
+    left = [
+        column.name
+        for column in claims.table.columns
+        if column not in columns and _is_named(column) and column.share(DIAGNOSES) >= _SOME
+    ]
+    if left:
+        text.check(f"not mapped: {names(left)}. If they contain diagnoses, sensitive codes in them are not searched")
     filled = sum(column.filled for column in columns)
     shares = {one: sum(column.share(one) * column.filled for column in columns) / filled for one in DIAGNOSIS_CODES}
     system, other = sorted(shares, key=lambda one: -shares[one])
@@ -291,8 +309,6 @@ def _sections(text: Text, members: Mapped, claims: Mapped, declared: Mapping[str
         if name in {one["name"] for one in dimensions}
     } | dict.fromkeys(declared, ANY)
     kept["detail_at_least"] = {name: least for name, least in values["detail_at_least"].items() if name in released}
-    if "cpt" not in has:
-        kept["removal"]["coded_claims_at_least"] = {"procedure": None}
     kept["inference"]["columns"] = [
         name for name in values["inference"]["columns"] if name not in KNOWN or name in {*columns, *moved}
     ]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from deid_assets.policy.proposal.layouts import plain_name, signatures
-from deid_assets.policy.proposal.looking import IDENTIFIERS, ZIP, Column, Look, Table
+from deid_assets.policy.proposal.looking import IDENTIFIERS, PERSON, ZIP, Column, Look, Table
 from deid_assets.policy.proposal.writing import Text, names
 
 _FEW = 50  # values of a column that become any
@@ -74,7 +74,7 @@ def _field(column: Column) -> str:
 
 def _is_person(column: Column) -> bool:
     named = plain_name(column.name)
-    return re.search(rf"^(({signatures()['person']})_?)?(id|no|number|key)$", named) is not None and column.kind in (
+    return re.search(rf"^(({PERSON.pattern})_?)?(id|no|number|key)$", named) is not None and column.kind in (
         "text",
         "integer",
     )

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import yaml
 
-from deid_assets.policy.proposal.looking import SEX_DIGITS, SEX_WORDS, Column, Look, Table
+from deid_assets.policy.proposal.looking import PERSON, SEX_DIGITS, SEX_WORDS, Column, Look, Table
 from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, MEMBER_COLUMNS
 
 Role = Literal["members", "claims"]
@@ -98,7 +98,7 @@ def _by_contents(look: Look) -> Recognized:
 
 def _preferred(relation: tuple[str, str, str, str], share: float) -> tuple[object, ...]:
     """Nearly complete relations first, those whose names say a person before others."""
-    named = sum(re.search(signatures()["person"], name.lower()) is not None for name in (relation[1], relation[3]))
+    named = sum(PERSON.search(name) is not None for name in (relation[1], relation[3]))
     return (share < _RELATED, -named, -share, relation)
 
 

@@ -35,6 +35,9 @@ DATE_FORMATS = (
 BOUNDS = (1, 10, 20, 50, 100, 120, 200, 500, 1_000)
 """Round numbers: of a column of numbers, only the smallest of them that is not exceeded is told."""
 
+PERSON = re.compile("member|person|patient|bene|subscriber|enrollee", re.IGNORECASE)
+"""Names of columns that identify people."""
+
 _SUFFIXES = (".csv", ".txt", ".tsv", ".csv.gz", ".txt.gz", ".tsv.gz", ".parquet", ".pq", ".duckdb", ".db", ".ddb")
 _DELIMITERS = (",", ";", "\t", "|")
 _NEARLY_ALL = 0.98
@@ -387,7 +390,7 @@ def _related(
     """Which columns contain the keys of other tables."""
     found = {}
     for one, first in zip(staged, looked, strict=True):
-        keys = [(number, key) for number, key in enumerate(first.columns) if _is_key(key) and key.distinct == first.rows]
+        keys = [(number, key) for number, key in enumerate(first.columns) if _is_key(key, first.rows)]
         for other, second in zip(staged, looked, strict=True):
             for number, key in keys if one is not other else ():
                 for position, column in enumerate(second.columns):
@@ -395,12 +398,14 @@ def _related(
                         continue
                     share = connection.execute(
                         f"SELECT count(k) / count(*) FROM (SELECT DISTINCT trim(c{position}::VARCHAR) AS v FROM {other.view})"
-                        f" LEFT JOIN (SELECT trim(c{number}::VARCHAR) AS k FROM {one.view}) ON k = v WHERE v <> ''"
+                        f" LEFT JOIN (SELECT DISTINCT trim(c{number}::VARCHAR) AS k FROM {one.view}) ON k = v WHERE v <> ''"
                     ).fetchall()[0][0]
                     if share >= 0.5:
                         found[first.shown, key.name, second.shown, column.name] = float(share)
     return found
 
 
-def _is_key(column: Column) -> bool:
-    return column.kind in ("text", "integer") and column.filled == column.distinct > 1
+def _is_key(column: Column, rows: int) -> bool:
+    """Whether a column may identify the rows of its table, or the people in it, who may have several."""
+    is_unique = column.distinct == rows or PERSON.search(column.name) is not None
+    return column.kind in ("text", "integer") and is_unique and column.filled == rows and column.distinct > 1
