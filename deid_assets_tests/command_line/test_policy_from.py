@@ -127,7 +127,7 @@ def test_dates_codes_of_sex_years_and_files_of_several_years_are_recognized(here
     source = load_policy(Path("ours.yaml")).source
     assert source.delimiter == ";" and source.sex_values == {"1": "M", "2": "F"}
     assert source.members.date_formats == {"birth_date": ("%d.%m.%Y",)}
-    assert source.claims.file == "claims_202*.csv.gz"
+    assert source.claims.file == "claims_*.csv.gz"
     assert (source.years.first, source.years.last) == (2021, 2022)
     assert "diagnosis_codes: icd10cm" in text and "67% of Dx1 have the form of ICD-10-CM codes" in printed, printed
     assert set(load_policy(Path("ours.yaml")).columns.members) == {"race", "zip3"}
@@ -221,6 +221,7 @@ def test_desynpuf_is_recognized_by_headers_and_keeps_its_policy(here, tmp_path):
         (tmp_path / "renamed").mkdir(exist_ok=True)
         shutil.copyfile(path, tmp_path / "renamed" / f"table{number}.csv")
     printed, _ = proposed(tmp_path / "renamed")
+    assert "not used" not in printed
     assert "Layout: CMS DE-SynPUF." in printed and load_policy(Path("ours.yaml")).source.kind == "desynpuf"
 
 

@@ -39,6 +39,8 @@ class Recognized:
         Each a table with what the layout says of it; None: there is none.
     further
         Tables that this version does not read, each with what it holds.
+    also
+        More tables of members or claims, each with its role: a shipped policy may read several.
     """
 
     layout: str | None
@@ -46,6 +48,7 @@ class Recognized:
     members: tuple[Table, Known] | None
     claims: tuple[Table, Known] | None
     further: tuple[tuple[Table, str], ...]
+    also: tuple[tuple[Table, str], ...] = ()
 
 
 @cache
@@ -66,7 +69,7 @@ def _certainty(found: Recognized) -> int:
 
 def _by_headers(tables: Sequence[Table], layout: Mapping[str, Any]) -> Recognized:
     roles: dict[str, tuple[Table, Known]] = {}
-    further = []
+    further, also = [], []
     for table in tables:
         names = {column.name.lower() for column in table.columns}
         fits = (one for one in layout["tables"] if {header.lower() for header in one["headers"]} <= names)
@@ -75,9 +78,13 @@ def _by_headers(tables: Sequence[Table], layout: Mapping[str, Any]) -> Recognize
             continue
         if found["role"] == "further":
             further.append((table, found["holds"]))
+        elif found["role"] in roles:
+            also.append((table, found["role"]))
         else:
-            roles.setdefault(found["role"], (table, Known(found.get("columns", {}), found.get("sex_values", {}))))
-    return Recognized(layout["name"], layout.get("like"), roles.get("members"), roles.get("claims"), tuple(further))
+            roles[found["role"]] = (table, Known(found.get("columns", {}), found.get("sex_values", {})))
+    return Recognized(
+        layout["name"], layout.get("like"), roles.get("members"), roles.get("claims"), tuple(further), tuple(also)
+    )
 
 
 def _by_contents(look: Look) -> Recognized:

@@ -1,11 +1,13 @@
 """Look at the tables of a delivery: types, counts, forms of codes and dates. No value leaves this module."""
 
+import fnmatch
+import itertools
 import re
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -253,7 +255,14 @@ def _staged(staging: Staging, root: Path) -> tuple[list[_Staged], dict[str, str]
             if not root.is_dir():
                 raise
             passed[name] = str(error).removeprefix(f"{path.name}: ")
-    return [_united(staging, parts, number) for number, parts in enumerate(groups.values())], passed
+    every = {part.file for parts in groups.values() for part in parts} | set(passed)
+    tables: list[_Staged] = []
+    for parts in groups.values():
+        file = _pattern([part.file for part in parts])
+        # A pattern that other tables fit would mix them.
+        is_own = {name for name in every if fnmatch.fnmatch(name, file)} == {part.file for part in parts}
+        tables += [_united(staging, parts, file)] if is_own and len(parts) > 1 else parts
+    return tables, passed
 
 
 def _tables_of(staging: Staging, path: Path, name: str) -> Iterator[_Staged]:
@@ -290,19 +299,31 @@ def _require_header(connection: duckdb.DuckDBPyConnection, name: str, view: str,
             raise DeliveryError(f"{name}: the first line has a cell that is also a value below it: write a header")
 
 
-def _united(staging: Staging, parts: Sequence[_Staged], number: int) -> _Staged:
-    """The files of one table, by a pattern for their names."""
-    first, view = parts[0], f"table_{number}"
+def _united(staging: Staging, parts: Sequence[_Staged], file: str) -> _Staged:
+    """The files of one table."""
+    view = f"united_{parts[0].view}"
     union = " UNION ALL ".join(f"SELECT * FROM {quoted(part.view)}" for part in parts)
     staging.connection.execute(f"CREATE TEMP VIEW {view} AS {union}")
-    names = [part.file for part in parts]
-    file = names[0]
-    if len(names) > 1:
-        starts = next(end for end in range(min(map(len, names)), -1, -1) if len({name[:end] for name in names}) == 1)
-        rest = [name[starts:] for name in names]
-        ends = next(end for end in range(min(map(len, rest)), -1, -1) if len({name[len(name) - end :] for name in rest}) == 1)
-        file = f"{file[:starts]}*{file[len(file) - ends :]}"
-    return _Staged(file, first.table, first.delimiter, view, first.names, first.types)
+    return replace(parts[0], file=file, view=view)
+
+
+def _pattern(names: Sequence[str]) -> str:
+    """A pattern for file names: what they begin and end with, and a star between.
+
+    Examples
+    --------
+    >>> _pattern(["claims_2009.csv", "claims_2010.csv"]), _pattern(["members.csv"])
+    ('claims_*.csv', 'members.csv')
+    """
+    if len(names) == 1:
+        return names[0]
+    begin = _common_start(names)
+    end = _common_start([name[len(begin) :][::-1] for name in names])[::-1]
+    return f"{begin.rstrip('0123456789')}*{end.lstrip('0123456789')}"
+
+
+def _common_start(texts: Sequence[str]) -> str:
+    return "".join(signs[0] for signs in itertools.takewhile(lambda signs: len(set(signs)) == 1, zip(*texts, strict=False)))
 
 
 def _table(connection: duckdb.DuckDBPyConnection, staged: _Staged) -> Table:

@@ -115,6 +115,9 @@ def _recognized(look: Look, found: Recognized) -> Iterator[str]:
             key = table.column(known.columns.get(_KEYS[role], ""))
             unit = "" if key is None else f", one row per {_UNITS[role][key.distinct < key.filled]}"
             yield f"{table.shown}: {role}{unit}, {_size(table)}"
+        for table, role in found.also if found.like is not None else ():
+            used.append(table)
+            yield f"{table.shown}: {role}, {_size(table)}"
         for table, holds in found.further:
             yield f"{table.shown}: {holds}, which this version does not read, {_size(table)}"
     others = [table for table in look.tables if table not in used]
