@@ -214,6 +214,8 @@ def test_adult_is_a_flat_table(here):
     assert "adult.csv: a flat table, 30,162 rows, 9 columns" in printed
     assert "# CHECK" in text and [one.column for one in load_policy(Path("ours.yaml")).attributes] == ["salary-class"]
     assert "Bachelors" not in text and "White" not in text
+    code, printed = deid_here(here / ".deid", "plan", "--policy", "ours.yaml", "--delivery", public_data("adult", "adult.csv"))
+    assert code == 0 and "This is no guarantee" in printed, printed
 
 
 def test_desynpuf_is_recognized_by_headers_and_keeps_its_policy(here, tmp_path):

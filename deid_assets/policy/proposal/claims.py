@@ -211,7 +211,8 @@ def _table(text: Text, role: Role, mapped: Mapped, look: Look, unit: str | None)
     text.lines.append("    columns:")
     for ours, theirs in mapped.columns.items():
         column = mapped.look(ours)
-        assert column is not None  # noqa: S101 - it is mapped
+        if column is None:
+            continue
         doubts = list(_doubts(ours, column, mapped.others.get(ours, ())))
         text.lines.append(f"      {ours}: {scalar(theirs)}" + (f"  # CHECK: {'; '.join(doubts)}" if doubts else ""))
         text.doubts += [f"{theirs} as {ours}: {doubt}" for doubt in doubts]

@@ -122,7 +122,7 @@ def _recognized(look: Look, found: Recognized) -> Iterator[str]:
             yield f"{table.shown}: {holds}, which this version does not read, {_size(table)}"
     others = [table for table in look.tables if table not in used]
     if others:
-        yield f"not used: {', '.join(f'{table.shown} ({table.rows:,} rows)' for table in others)}"
+        yield f"not used: {', '.join(f'{table.shown} ({_size(table)})' for table in others)}"
     if look.passed_over:
         yield f"not looked at: {'; '.join(f'{name}: {why}' for name, why in look.passed_over.items())}"
     if look.packed:
@@ -130,4 +130,4 @@ def _recognized(look: Look, found: Recognized) -> Iterator[str]:
 
 
 def _size(table: Table) -> str:
-    return f"{table.rows:,} rows, {len(table.columns)} columns"
+    return f"{table.rows:,} row{'s' * (table.rows != 1)}, {len(table.columns)} columns"
