@@ -184,7 +184,7 @@ def _source(
         text.lines.append("  further_tables:")
         for table, holds in further:
             one = {"file": table.file} | ({"table": table.table} if table.table else {}) | {"holds": holds}
-            text.lines.append(f"    - {scalar(one)}  # {table.rows:,} rows")
+            text.lines.append(f"    - {scalar(one)}  # {table.rows:,} row{'s' * (table.rows != 1)}")
 
 
 def _repeats(mapped: Mapped, key: str) -> bool:

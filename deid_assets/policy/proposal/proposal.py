@@ -123,8 +123,8 @@ def _recognized(look: Look, found: Recognized) -> Iterator[str]:
     others = [table for table in look.tables if table not in used]
     if others:
         yield f"not used: {', '.join(f'{table.shown} ({_size(table)})' for table in others)}"
-    if look.passed_over:
-        yield f"not looked at: {'; '.join(f'{name}: {why}' for name, why in look.passed_over.items())}"
+    for why in dict.fromkeys(look.passed_over.values()):
+        yield f"not looked at: {', '.join(name for name, reason in look.passed_over.items() if reason == why)}: {why}"
     if look.packed:
         yield "A run reads no zip file of several tables: unpack it into a folder."
 
