@@ -16,7 +16,7 @@ AT_THE_TOP = {"pyproject.toml", "workspace.yaml", "dagster.yaml", "README.md", "
 LOCK_FILES = {"requirements.lock", "requirements.txt", "constraints.txt", "pylock.toml", "uv.lock"}
 
 MAY_NAME_COLUMNS = (
-    "sources/synthetic/*", "sources/layout.py", "sources/desynpuf*.py",
+    "sources/synthetic/*", "sources/layout.py", "sources/desynpuf*.py", "policy/proposal/*",
     # Rules about demographics and Safe Harbor are about age, sex and place by law.
     "methods/demographics/*", "methods/safe_harbor/*", "*cohort*.py", "sources/census*.py", "*demographic*.py",
 )  # fmt: skip

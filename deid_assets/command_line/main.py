@@ -467,16 +467,52 @@ def policy_retire(name: str) -> None:
 @click.option(
     "--like", default="heritage_public", show_default=True, shell_complete=policies, help="The shipped policy to copy."
 )
+@click.option(
+    "--from",
+    "delivery",
+    type=click.Path(path_type=Path),
+    help="A delivery, a file or a folder: the policy is proposed from its tables instead of copied.",
+)
 @click.option("--output", type=click.Path(path_type=Path), help="File to write; by default NAME.yaml in the current folder.")
-def policy_new(name: str, title: str, owners: tuple[str, ...], description: str | None, like: str, output: Path | None) -> None:
-    """Create a policy as a copy of a shipped one, with your name, title and owners.
+@click.pass_context
+def policy_new(
+    context: click.Context,
+    name: str,
+    title: str,
+    owners: tuple[str, ...],
+    description: str | None,
+    like: str,
+    delivery: Path | None,
+    output: Path | None,
+) -> None:
+    """Create a policy, with your name, title and owners: proposed from a delivery, or as a copy of a shipped one.
 
-    Then adapt its section `source` to your files, and run `deid policy check` on it.
+    With --from, it looks at the types, counts and codes of the delivered tables, and no value is shown or written. Check what
+    is marked CHECK. A copy needs its section `source` adapted to your files. Then run `deid policy check` on it.
     """
     from deid_assets.policy.scaffold import new_policy
 
-    file = new_policy(output or Path(f"{name}.yaml"), name, title, owners, like, description)
+    file = output or Path(f"{name}.yaml")
+    if delivery is not None:
+        if context.get_parameter_source("like") is not click.core.ParameterSource.DEFAULT:
+            raise click.UsageError("--from proposes a policy, and --like copies one: give one of them")
+        _propose(delivery, file, name, title, owners, description)
+        return
+    new_policy(file, name, title, owners, like, description)
     click.echo(f"{file} was written. Adapt it to your files, then run: deid policy check {file}")
+
+
+def _propose(delivery: Path, file: Path, name: str, title: str, owners: tuple[str, ...], description: str | None) -> None:
+    from deid_assets.policy.proposal.proposal import propose
+
+    store = Home.here().store
+    made = propose(delivery, file, name, title, owners, description, store if store.is_dir() else None)
+    click.echo("\n".join(made.recognized))
+    if made.doubts:
+        click.echo("To check:")
+    for doubt in made.doubts:
+        click.echo(f"  {doubt}")
+    click.echo(f"{file} was written. Next: deid policy check {file}, then deid plan --policy {file} --delivery {delivery}")
 
 
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as a JSON document.")

@@ -2,12 +2,15 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import load_policy, shipped_policies
 from deid_assets.policy.rules.validation import did_you_mean
+from deid_assets.policy.yaml_text import parse
 from deid_assets.store import durable
 
 _DESCRIPTION = re.compile(r"^description: >\n(?:  .*\n)+", re.MULTILINE)
@@ -31,37 +34,93 @@ def new_policy(file: Path, name: str, title: str, owners: Sequence[str], like: s
         If `like` does not exist, the file exists already, or the arguments make no valid policy; no file is then
         written.
     """
-    shipped = {load_policy(path).name: path for path in shipped_policies()}
+    text = like_shipped(like, name, title, owners, description)
+    note = f"# Made from {like} by `deid policy new`. What differs from it is yours to say; its comments follow.\n#\n"
+    return write_new(file, note + text, name, title, owners)
+
+
+def like_shipped(like: str, name: str, title: str, owners: Sequence[str], description: str | None = None) -> str:
+    """Return the text of a shipped policy under another name, title and owners; parameters as of `new_policy`.
+
+    Raises
+    ------
+    PolicyError
+        If no shipped policy is called so.
+    """
+    shipped = _shipped()
     if like not in shipped:
         raise PolicyError(
             f"no shipped policy is called '{like}'{did_you_mean(like.replace('-', '_'), shipped)}; shipped policies: "
             f"{', '.join(shipped)}"
         )
-    if name in shipped:
+    text = shipped[like].read_text("utf-8")
+    own = {"policy": name, "title": quoted_text(title), "owners": f"[{', '.join(map(quoted_text, owners))}]"}
+    for field, value in own.items():
+        text = _with_line(text, field, value)
+    return _DESCRIPTION.sub(lambda _: f"description: {quoted_text(description or title)}\n", text, count=1)
+
+
+def shipped_values(name: str) -> Mapping[str, Any]:
+    """What the text of a shipped policy says, without the defaults that it does not state. Callers must not change it."""
+    return parse(_shipped()[name].read_text("utf-8")).values
+
+
+def _shipped() -> dict[str, Path]:
+    return {load_policy(path).name: path for path in shipped_policies()}
+
+
+def require_new(file: Path, name: str) -> None:
+    """Refuse to replace a file, or to take the name of a shipped policy.
+
+    Raises
+    ------
+    PolicyError
+        If the file exists, or a shipped policy has the name.
+    """
+    if name in _shipped():
         raise PolicyError(f"a shipped policy is called {name}; give yours another name")
     if file.exists():
         raise PolicyError(f"{file} already exists; name another file, or remove it")
-    text = shipped[like].read_text("utf-8")
-    own = {"policy": name, "title": _quoted(title), "owners": f"[{', '.join(map(_quoted, owners))}]"}
-    for field, value in own.items():
-        text = _with_line(text, field, value)
-    text = _DESCRIPTION.sub(lambda _: f"description: {_quoted(description or title)}\n", text, count=1)
-    text = f"# Made from {like} by `deid policy new`. What differs from it is yours to say; its comments follow.\n#\n{text}"
+
+
+def write_new(
+    file: Path, text: str, name: str, title: str, owners: Sequence[str], beside: Mapping[str, str] = MappingProxyType({})
+) -> Path:
+    """Write a policy if it is valid, with the files that it names beside it.
+
+    Parameters
+    ----------
+    beside
+        Name of a file in the policy's folder -> its content.
+
+    Raises
+    ------
+    PolicyError
+        If a file exists already or the text is no valid policy with this name, title and owners; nothing is then written.
+    """
+    require_new(file, name)
     draft = file.with_name(f".{file.name}.new.yaml")
+    written: list[Path] = []
     try:
-        durable.create(draft, text.encode(), 0o644)
+        for path, content in [*((file.with_name(one), content) for one, content in beside.items()), (draft, text)]:
+            durable.create(path, content.encode(), 0o644)
+            written.append(path)
         made = load_policy(draft)
         if (made.name, made.title, tuple(made.owners)) != (name, title, tuple(owners)):
             raise PolicyError(
-                f"policy {like} could not be given this name, title and owners; copy its file and change it by hand"
+                "the policy could not be given this name, title and owners; write a copy of a shipped one by hand"
             )
         draft.rename(file)
+        written.clear()
+    except FileExistsError as error:
+        raise PolicyError(f"{error.filename} already exists; name another policy, or remove it") from None
     except OSError as error:
         raise PolicyError(f"{file} cannot be written: {error.strerror}") from None
     except PolicyError as error:
         raise PolicyError(str(error).replace(f"policy file {draft} cannot", "the new policy cannot")) from None
     finally:
-        draft.unlink(missing_ok=True)
+        for path in written:
+            path.unlink(missing_ok=True)
     return file
 
 
@@ -71,6 +130,6 @@ def _with_line(text: str, field: str, value: str) -> str:
     return re.sub(rf"^{field}: .*$", lambda _: line, text, count=1, flags=re.MULTILINE)
 
 
-def _quoted(text: str) -> str:
+def quoted_text(text: str) -> str:
     """Text as a YAML scalar, written as JSON, which is valid YAML and keeps a value on one line."""
     return json.dumps(text, ensure_ascii=False)

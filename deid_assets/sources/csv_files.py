@@ -131,6 +131,8 @@ def _plain(staging: Staging, path: Path, name: str) -> Path:
         return copy
     # The name inside an archive is not trusted as a path.
     unpacked = copy.with_name(f"{copy.name}_unpacked")
+    if unpacked.exists():
+        return unpacked
     at_most = min(_UNPACKED_AT_MOST, max(_UNPACKED_UNJUDGED, _EXPANSION_AT_MOST * copy.stat().st_size))
     try:
         with unpack(copy, name) as source, unpacked.open("xb") as target:
@@ -140,6 +142,7 @@ def _plain(staging: Staging, path: Path, name: str) -> Path:
                     raise DeliveryError(f"{name}: unreadable file: far larger when unpacked than a table would be")
                 target.write(chunk)
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError, OSError):
+        unpacked.unlink(missing_ok=True)
         raise DeliveryError(
             f"{name}: unreadable file: not a {path.suffix.lower()[1:]} file, damaged, encrypted, or too large for the disk"
         ) from None

@@ -271,6 +271,12 @@ def _refuse_unknown(columns: dict[str, str], allowed: tuple[str, ...]) -> None:
 class MembersMap(TableMap):
     """The members table: `member_id`, `sex` and one of `age`, `birth_date` are required; other columns are NULL if absent."""
 
+    unit: Literal["person", "span"] = Field(
+        "person",
+        exclude_if=lambda unit: unit == "person",
+        description="what a row is: a person, or a span of enrolment, of which a person has several. A run refuses spans",
+    )
+
     @field_validator("columns")
     @classmethod
     def _enough(cls, columns: dict[str, str]) -> dict[str, str]:
@@ -286,6 +292,12 @@ class ClaimsMap(TableMap):
     Without `claim_id`, a claim is identified by its file and row. `admission_date` and `discharge_date` give the length
     of stay if none is delivered (a stay that ends on its first day lasts 1 day); `paid_date` gives the pay delay.
     """
+
+    unit: Literal["event", "line"] = Field(
+        "event",
+        exclude_if=lambda unit: unit == "event",
+        description="what a row is: a claim, or a line of one, so that claim ids repeat. A run refuses lines with claim ids",
+    )
 
     @field_validator("columns")
     @classmethod
@@ -304,6 +316,14 @@ class ClaimsMap(TableMap):
         if "paid_date" in columns and "service_date" not in columns:
             raise ValueError("paid_date needs service_date: the pay delay is the number of days between them")
         return columns
+
+
+class FurtherTable(_Model):
+    """A table of the delivery that cannot be read yet: a run refuses and names it, until the policy lists it no more."""
+
+    file: ColumnName = Field(description="name or pattern below the delivery's folder")
+    table: str | None = Field(None, description="table of a DuckDB file")
+    holds: ColumnName = Field(description="what the table contains, in a few words")
 
 
 class SyntheticSource(_Model):
@@ -343,6 +363,8 @@ class TablesSource(_Model):
     unknown_codes
         Treatment of a row with an unknown code: quarantine the row, or convert the code to NULL. Either way, who has one is
         not released where members are removed for codes of its kind.
+    further_tables
+        Tables that cannot be read yet; a run refuses while any is listed.
     """
 
     kind: Literal["tables"] = "tables"
@@ -353,6 +375,26 @@ class TablesSource(_Model):
     years: Years | None = None
     sex_values: dict[str, Literal["F", "M"]] = {}
     unknown_codes: UnknownCodes = "quarantine"
+    further_tables: tuple[FurtherTable, ...] = Field((), exclude_if=lambda tables: not tables)
+
+    @property
+    def unreadable(self) -> tuple[str, ...]:
+        """What the source names that cannot be read yet, each with what to do."""
+        found = []
+        if self.members.unit == "span":
+            found.append(
+                "members are spans of enrolment, several rows for one person (source.members.unit: span): deliver one row per "
+                "person, and remove the field"
+            )
+        if self.claims is not None and self.claims.unit == "line":
+            found.append(
+                "claims are lines, several rows for one claim (source.claims.unit: line): deliver one row per claim, or map no "
+                "claim_id, so that each line is a claim, and remove the field"
+            )
+        if self.further_tables:
+            listed = ", ".join(f"{one.table or one.file} ({one.holds})" for one in self.further_tables)
+            found.append(f"further tables (source.further_tables): {listed}. Remove those that the release may go without")
+        return tuple(found)
 
     @model_validator(mode="after")
     def _year_one_is_known(self) -> "TablesSource":

@@ -99,6 +99,22 @@ def duckdb_columns(staging: Staging, path: Path, theirs: str) -> dict[str, str]:
         return _columns_of(delivered, schema or "main", table, {}, f"{name}:{theirs}")
 
 
+def duckdb_tables(staging: Staging, path: Path) -> list[str]:
+    """Return the names (`table`, or `schema.table`) of the base tables of a DuckDB file.
+
+    Raises
+    ------
+    DeliveryError
+        If the file is missing, empty or unreadable.
+    """
+    name = staging.shown(path)
+    with _opened(staging.receive(path), name) as delivered:
+        found = delivered.execute(
+            "SELECT schema_name, table_name FROM system.main.duckdb_tables() WHERE database_name = ? ORDER BY ALL", [_DATABASE]
+        ).fetchall()
+    return [table if schema == "main" else f"{schema}.{table}" for schema, table in found]
+
+
 def _require_no_log(path: Path, name: str) -> None:
     log = path.with_name(f"{path.name}.wal")
     try:

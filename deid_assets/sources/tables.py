@@ -38,8 +38,11 @@ def lay_out_tables(staging: Staging, delivery: Delivery, source: TablesSource, d
     Raises
     ------
     DeliveryError
-        If a file is missing, empty, unreadable, has no rows, is of an unknown format or lacks a mapped column.
+        If a file is missing, empty, unreadable, has no rows, is of an unknown format or lacks a mapped column, or if the policy
+        names tables or units that cannot be read yet.
     """
+    if source.unreadable:
+        raise DeliveryError(f"delivery {delivery.key} contains what this version cannot read: {'; '.join(source.unreadable)}")
     _lay_out(staging, delivery, _with_declared(source.members, "members", declared), _MEMBERS, "members", source.delimiter)
     names: dict[str, Mapping[str, str]] = {"members": source.members.columns}
     formats = {"members": source.members.formats(source.date_format)}

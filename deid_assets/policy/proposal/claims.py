@@ -1,0 +1,338 @@
+"""Propose a policy for a members table and a claims table: a column map, years, declared columns and hierarchies."""
+
+import copy
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deid_assets.policy.loading import policy_by_name
+from deid_assets.policy.models import Policy
+from deid_assets.policy.proposal.layouts import Known, Role, guess, plain_name, signatures
+from deid_assets.policy.proposal.looking import DIAGNOSES, ICD9, ICD10, PROCEDURES, SEX_DIGITS, ZIP, Column, Look, Table
+from deid_assets.policy.proposal.writing import Text, names, scalar
+from deid_assets.policy.scaffold import shipped_values
+from deid_assets.reference.known_columns import KNOWN
+from deid_assets.sources.delivery import DATE_COLUMNS, DELIVERED_CLAIM_COLUMNS, DIAGNOSIS_COLUMNS, MEMBER_COLUMNS, MOST_YEARS
+
+BASE = "heritage_public"
+"""The shipped policy whose thresholds and hierarchies are proposed."""
+ANY = "0 characters"
+"""The level of prefixes at which a text says nothing."""
+DIAGNOSIS_CODES = {ICD9: "icd9cm", ICD10: "icd10cm"}
+"""What the policy says of a coding system of diagnoses."""
+BY_DATE = "by_date"
+"""What it says where both systems are in use, each in its years."""
+
+_SURE = 0.98
+_SOME = 0.2  # share from which a column of that name may contain diagnoses
+_MIXED = 0.05  # share of another system from which a delivery mixes them
+_DIAGNOSES = 0.9  # share of codes of either system from which a column contains diagnoses
+_ISO = "%Y-%m-%d"
+_NOT_COPIED = ("policy", "title", "description", "owners", "recipients", "source", "intake")
+_WHY = {
+    "removal": "Who is never released: members with sensitive codes, with rare and visible diseases, and the newborn.",
+    "sample": "Deliver the whole population: the product draws the sample, and absence from it protects.",
+    "rotation": "At each later delivery, this share of the members released before leaves for good.",
+    "number_of_claims": "An adversary may know, to within five, how many claims a member has.",
+    "risk": "Thresholds: a member is at high risk in a class of fewer than 1 / threshold members of the delivery.",
+    "detail_at_least": "A release that keeps less of a column's information is refused as useless.",
+}
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A table with its column map and the other columns that each might have been."""
+
+    table: Table
+    columns: Mapping[str, str]
+    others: Mapping[str, Sequence[str]]
+    sex_values: Mapping[str, str]
+
+    def look(self, canonical: str) -> Column | None:
+        """What is told of a mapped column; None if it is not mapped."""
+        return self.table.column(self.columns[canonical]) if canonical in self.columns else None
+
+
+def propose_claims(
+    text: Text,
+    look: Look,
+    of_members: tuple[Table, Known],
+    of_claims: tuple[Table, Known],
+    further: Sequence[tuple[Table, str]],
+) -> None:
+    """Add the sections of a policy for a table of members, one of claims, and further tables that no run reads."""
+    claims = _mapped("claims", *of_claims)
+    years = _years(claims)
+    members = _mapped("members", *of_members, years[0] if years else None)
+    year = claims.look("year")
+    if year is not None and set(year.years) <= {1, 2, 3}:
+        # Years by their numbers go without calendar years, which a birth needs to become an age.
+        if "age" in members.columns:
+            years = ()
+        else:
+            claims = replace(claims, columns={ours: theirs for ours, theirs in claims.columns.items() if ours != "year"})
+    declared = dict(_declared(members))
+    text.lines.append("source:")
+    _source(text, look, members, claims, further, years)
+    for mapped, needed in ((members, ("member_id", "sex")), (claims, ("member_id", "service_date"))):
+        for column in filter(None, map(mapped.look, needed)):
+            blank = 1 - column.filled / mapped.table.rows
+            if blank > 0 and not (needed[1] == "service_date" and "year" in mapped.columns):
+                text.check(f"{blank:.1%} of the rows of {mapped.table.shown} have no {column.name}, and are quarantined")
+    text.add("intake", {"quarantine_at_most": 0.01})
+    system = _diagnosis_codes(text, claims)
+    if system is not None:
+        text.add("diagnosis_codes", system)
+    if declared:
+        text.check(
+            "columns that others may know of a member, beyond those that every policy has; remove those that may stay out"
+        )
+        text.lines.append("columns:")
+        text.add("members", {name: made for name, (made, _) in declared.items()}, 2)
+    _not_read(text, members, {made["from"] for made, _ in declared.values()})
+    _not_read(text, claims, set())
+    _sections(text, members, claims, {name: hierarchy for name, (_, hierarchy) in declared.items()})
+
+
+def _mapped(role: Role, table: Table, known: Known, first_year: int | None = None) -> Mapped:
+    """The map that the layout gives, and guesses for what it lacks."""
+    columns = {
+        ours: column.name
+        for ours, theirs in known.columns.items()
+        if (column := table.column(theirs)) and column.kind != "blank"
+    }
+    if role == "claims":
+        columns |= _diagnoses(table, columns)
+    guessed = guess(table, role, columns, first_year)
+    columns |= {ours: theirs[0] for ours, theirs in guessed.items()}
+    for one, other in (("admission_date", "discharge_date"), ("discharge_date", "admission_date")):
+        if other not in columns:
+            columns.pop(one, None)
+    if "service_date" not in columns:
+        columns.pop("paid_date", None)
+    order = (*MEMBER_COLUMNS, *DELIVERED_CLAIM_COLUMNS)
+    columns = {ours: columns[ours] for ours in sorted(columns, key=lambda ours: (ours in DIAGNOSIS_COLUMNS, order.index(ours)))}
+    unused = {ours: [one for one in theirs if one not in columns.values()] for ours, theirs in guessed.items()}
+    return Mapped(table, columns, unused, known.sex_values)
+
+
+def _diagnoses(table: Table, taken: Mapping[str, str]) -> dict[str, str]:
+    """Columns of diagnoses in their order: by name and form, or by form alone if it is that of ICD-10-CM.
+
+    Blank columns that only differ in their number are among them: another delivery may fill them.
+    """
+    free = [column for column in table.columns if column.kind != "date" and column.name not in taken.values()]
+    found = [column for column in free if column.share(DIAGNOSES) >= _DIAGNOSES and (_is_named(column) or _is_icd10(column))]
+    stems = {_stem(column) for column in found}
+    found = [column for column in free if column in found or (column.kind == "blank" and _stem(column) in stems)]
+    admitting = [column for column in found if re.search(signatures()["admitting"], plain_name(column.name))][:1]
+    numbered = (name for name in DIAGNOSIS_COLUMNS if name != "admitting_diagnosis")
+    columns = dict(zip(numbered, (column.name for column in found if column not in admitting), strict=False))
+    return columns | ({"admitting_diagnosis": admitting[0].name} if admitting else {})
+
+
+def _is_named(column: Column) -> bool:
+    return re.search(signatures()["diagnosis"], plain_name(column.name)) is not None
+
+
+def _is_icd10(column: Column) -> bool:
+    return column.share(ICD10) >= _DIAGNOSES and column.share(PROCEDURES) < _DIAGNOSES
+
+
+def _stem(column: Column) -> str:
+    return re.sub("_?[0-9]+$", "", plain_name(column.name))
+
+
+def _years(claims: Mapped) -> tuple[int, ...]:
+    """The calendar years in a row with most claims, the latest of equals; none if years are delivered as 1 to 3."""
+    column = claims.look("service_date") or claims.look("year")
+    if column is None or not column.years or set(column.years) <= {1, 2, 3}:
+        return ()
+    windows = [[year for year in range(first, first + MOST_YEARS) if year in column.years] for first in column.years]
+    most = max(windows, key=lambda window: (round(sum(column.years[year] for year in window), 2), window[0]))
+    return tuple(range(most[0], most[-1] + 1))
+
+
+def _source(
+    text: Text, look: Look, members: Mapped, claims: Mapped, further: Sequence[tuple[Table, str]], years: Sequence[int]
+) -> None:
+    text.add("kind", "tables", 2)
+    delimiters = {one.table.delimiter for one in (members, claims)}
+    if len(delimiters) > 1:
+        text.check("the CSV files have different delimiters, and a source has one: write them alike", 2)
+    if delimiters != {","}:
+        text.add("delimiter", sorted(delimiters)[-1], 2)
+    if years:
+        column = claims.look("service_date") or claims.look("year")
+        share = sum(column.years.get(year, 0) for year in years) if column else 0
+        text.check(f"{share:.0%} of the claims are of these years, by {column.name if column else ''}; others are left out", 2)
+        text.add("years", {"first": years[0], "last": years[-1], "outside": "leave_out"}, 2)
+    elif "age" not in members.columns or "year" not in claims.columns:
+        text.check("no year of the claims is known: say which calendar year is year 1", 2)
+        text.add("years", {"first": 2000}, 2)
+    sex = members.look("sex")
+    if members.sex_values:
+        text.add("sex_values", members.sex_values, 2)
+    elif sex is not None and sex.share(SEX_DIGITS) >= _SURE:
+        text.check(f"{sex.name} is coded as 1 and 2; with CMS, 1 is male", 2)
+        text.add("sex_values", {"1": "M", "2": "F"}, 2)
+    _table(text, "members", members, look, "span" if _repeats(members, "member_id") else None)
+    _table(text, "claims", claims, look, "line" if _repeats(claims, "claim_id") else None)
+    if further:
+        text.comment("Tables that this version cannot read. A run refuses while they are listed.", 2)
+        text.lines.append("  further_tables:")
+        for table, holds in further:
+            one = {"file": table.file} | ({"table": table.table} if table.table else {}) | {"holds": holds}
+            text.lines.append(f"    - {scalar(one)}  # {table.rows:,} row{'s' * (table.rows != 1)}")
+
+
+def _repeats(mapped: Mapped, key: str) -> bool:
+    column = mapped.look(key)
+    return column is not None and column.distinct < column.filled
+
+
+def _table(text: Text, role: Role, mapped: Mapped, look: Look, unit: str | None) -> None:
+    table = mapped.table
+    text.lines.append(f"  {role}:")
+    if look.is_folder:
+        text.add("file", table.file, 4)
+    if table.file.endswith(".zip"):
+        text.check("a run reads no zip files of tables: unpack it, or pack it with gzip", 4)
+    if table.table:
+        text.add("table", table.table, 4)
+    if unit:
+        key = mapped.look("member_id" if unit == "span" else "claim_id")
+        told = "spans, several rows per person" if unit == "span" else "claim lines, several rows per claim"
+        count = f"{table.rows:,} rows, {key.distinct if key else 0:,} values of {key.name if key else ''}"
+        text.check(f"rows are {told} ({count}). A run refuses them", 4)
+        text.add("unit", unit, 4)
+    formats = {}
+    text.lines.append("    columns:")
+    for ours, theirs in mapped.columns.items():
+        column = mapped.look(ours)
+        if column is None:
+            continue
+        doubts = list(_doubts(ours, column, mapped.others.get(ours, ())))
+        text.lines.append(f"      {ours}: {scalar(theirs)}" + (f"  # CHECK: {'; '.join(doubts)}" if doubts else ""))
+        text.doubts += [f"{theirs} as {ours}: {doubt}" for doubt in doubts]
+        if ours in DATE_COLUMNS and column.date_formats and column.date_formats[0] != _ISO:
+            formats[ours] = column.date_formats[0]
+    if formats:
+        text.add("date_formats", formats, 4)
+
+
+def _doubts(ours: str, column: Column, others: Sequence[str]) -> Iterator[str]:
+    if others:
+        yield f"or {names(others, 3)}"
+    if len(column.date_formats) > 1:
+        yield f"its dates fit {' and '.join(column.date_formats)}"
+    system = signatures()["names"]["claims"].get(ours, {}).get("system")
+    if system is not None and column.share(system) < _SURE:
+        yield f"{column.share(system):.0%} are {system}"
+
+
+def _diagnosis_codes(text: Text, claims: Mapped) -> str | None:
+    """The system of the diagnoses, after a comment with the share of each column."""
+    columns = [column for name in claims.columns if name in DIAGNOSIS_COLUMNS and (column := claims.look(name))]
+    if not columns:
+        text.check("no column of ICD-9-CM or ICD-10-CM diagnoses was found: without one, no sensitive code is searched")
+        return None
+    left = [
+        column.name
+        for column in claims.table.columns
+        if column not in columns and _is_named(column) and column.share(DIAGNOSES) >= _SOME
+    ]
+    if left:
+        text.check(f"not mapped: {names(left)}. If they contain diagnoses, sensitive codes in them are not searched")
+    filled = sum(column.filled for column in columns)
+    shares = {one: sum(column.share(one) * column.filled for column in columns) / filled for one in DIAGNOSIS_CODES}
+    system, other = sorted(shares, key=lambda one: -shares[one])
+    text.check(f"{columns[0].share(system):.0%} of {columns[0].name} have the form of {system} codes, and of no other system's")
+    if shares[other] >= _MIXED:
+        text.check(f"{shares[other]:.0%} of all diagnoses have the form of {other} codes: the systems are told apart by date")
+        return BY_DATE
+    return DIAGNOSIS_CODES[system]
+
+
+def _declared(members: Mapped) -> Iterator[tuple[str, tuple[dict[str, str], dict[str, object]]]]:
+    """Columns of members that others may know: how each is made, and its hierarchy."""
+    used = {theirs.lower() for theirs in members.columns.values()}
+    for name, pattern in signatures()["known"].items():
+        for column in members.table.columns:
+            if column.name.lower() in used or column.distinct < 2 or not re.search(pattern, plain_name(column.name)):
+                continue
+            if column.kind == "date" or (name == "zip" and column.share(ZIP) < _SURE):
+                continue
+            used.add(column.name.lower())
+            made = {"kind": "zip3" if name == "zip" else "text", "from": column.name, "meaning": f"{column.name} of the member"}
+            yield ("zip3" if name == "zip" else name), (made, {"kind": "prefixes", "lengths": [None, 0], "missing_joins": ANY})
+            break
+
+
+def _not_read(text: Text, mapped: Mapped, declared: set[str]) -> None:
+    """Name the columns that are neither mapped nor declared."""
+    used = {*mapped.columns.values(), *declared}
+    left = [column.name for column in mapped.table.columns if column.name not in used and column.kind != "blank"]
+    blank = sum(column.kind == "blank" for column in mapped.table.columns)
+    more = f" {blank} columns are blank." if blank else ""
+    if left:
+        text.comment(f"{mapped.table.shown}, not read: {names(left)}. Declare what recipients need (columns).{more}")
+
+
+def _sections(text: Text, members: Mapped, claims: Mapped, declared: Mapping[str, Mapping[str, object]]) -> None:
+    """Add what does not depend on the files: the thresholds of the base, for the columns that the delivery has."""
+    base = policy_by_name(BASE)
+    values: dict[str, Any] = copy.deepcopy(dict(shipped_values(BASE)))
+    has = {*members.columns, *claims.columns}
+    listed = {
+        table: [qi for qi in values["quasi_identifiers"][table] if _is_made(qi["column"], has)]
+        for table in ("members", "claims")
+    }
+    listed["members"] += [{"column": name, "release_as": name.capitalize(), "hierarchy": name} for name in declared]
+    columns = {qi["column"] for qi in (*listed["members"], *listed["claims"])}
+    dimensions = [{**one, "columns": [name for name in one["columns"] if name in columns]} for one in values["dimensions"]]
+    dimensions = [one for one in dimensions if one["columns"]] + [{"name": name, "columns": [name]} for name in declared]
+    used = {qi["hierarchy"] for qi in (*listed["members"], *listed["claims"])}
+    hierarchies = {name: _plain(one) for name, one in values["hierarchies"].items() if name in used} | dict(declared)
+    kept = {
+        **values,
+        "quasi_identifiers": listed,
+        "dimensions": dimensions,
+        "sample": {"fraction": 0.1},
+        "hierarchies": hierarchies,
+    }
+    moved = {name for one in dimensions for name in one["columns"]}
+    released = {qi["release_as"] for qi in (*listed["members"], *listed["claims"])}
+    kept["number_of_claims"]["reference"] = {
+        name: level
+        for name, level in values["number_of_claims"]["reference"].items()
+        if name in {one["name"] for one in dimensions}
+    } | dict.fromkeys(declared, ANY)
+    kept["detail_at_least"] = {name: least for name, least in values["detail_at_least"].items() if name in released}
+    kept["inference"]["columns"] = [
+        name for name in values["inference"]["columns"] if name not in KNOWN or name in {*columns, *moved}
+    ]
+    for name in values:
+        field = Policy.model_fields[name]
+        if name not in _NOT_COPIED and (
+            field.is_required() or getattr(base, name) != field.get_default(call_default_factory=True)
+        ):
+            if name in _WHY:
+                text.comment(_WHY[name])
+            text.add(name, kept[name])
+
+
+def _plain(hierarchy: Mapping[str, Any]) -> dict[str, Any]:
+    """A hierarchy without levels of values that were pooled by the numbers of another delivery."""
+    if hierarchy["kind"] != "codes":
+        return dict(hierarchy)
+    kept = [place for place, name in enumerate(hierarchy["level_names"]) if not name.startswith("pooled")]
+    values = {value: [labels[place - 1] for place in kept[1:]] for value, labels in hierarchy["values"].items()}
+    return {**hierarchy, "level_names": [hierarchy["level_names"][place] for place in kept], "values": values}
+
+
+def _is_made(column: str, has: set[str]) -> bool:
+    """Whether a known column is delivered, or can be made of what is."""
+    known = KNOWN.get(column)
+    return known is not None and (known.delivered_as in has or bool(known.ingredients and set(known.ingredients) <= has))

@@ -1,0 +1,135 @@
+"""Propose a policy for a flat table: hierarchies from the shapes of its values."""
+
+import re
+from collections.abc import Sequence
+
+from deid_assets.policy.proposal.layouts import plain_name, signatures
+from deid_assets.policy.proposal.looking import IDENTIFIERS, PERSON, ZIP, Column, Look, Table
+from deid_assets.policy.proposal.writing import Text, names
+
+_FEW = 50  # values of a column that become any
+_OF_PEOPLE = 0.9  # distinct values per row from which a column identifies records
+_SURE = 0.98
+_AGES = 120
+_WIDTHS = (5, 10, 20)
+
+
+def propose_flat(text: Text, name: str, look: Look, table: Table) -> None:
+    """Add the sections of a flat policy for the largest table."""
+    listed = [(column, proposed) for column in table.columns if (proposed := _hierarchy(name, column))]
+    unknown = signatures()["unknown"]
+    known = [
+        (column, one) for column, one in listed if not re.search(unknown, plain_name(column.name)) and _is_released(column)
+    ]
+    attributes = [column for column in table.columns if column.kind != "blank" and re.search(unknown, plain_name(column.name))]
+    attributes = [column for column in attributes if _is_released(column)]
+    if not known:
+        known, attributes = [(column, one) for column, one in listed if _is_released(column)], []
+    text.add("kind", "flat")
+    source: dict[str, object] = {"kind": "flat"}
+    source |= {"file": table.file} if look.is_folder else {}
+    source |= {"table": table.table} if table.table else {}
+    source |= {"delimiter": table.delimiter} if table.delimiter != "," else {}
+    people = [column for column in table.columns if _is_person(column)]
+    if people:
+        per = f"{people[0].name} has {people[0].distinct:,} values in {table.rows:,} rows"
+        text.check(f"{per}: does it identify a person? It is not published, and a person may have one record")
+        source["person"] = people[0].name
+    else:
+        text.check("no column was found that identifies a person: name it in source.person, or each row must be one person")
+    text.add("source", source)
+    text.check(
+        "columns that others may know of a person are quasi-identifiers; those that only the person knows are attributes"
+    )
+    text.add("quasi_identifiers", [_listed(column, _field(column)) for column, _ in known])
+    if attributes:
+        text.add("attributes", [_listed(column) for column in attributes])
+    shown = {column.name for column in (*(column for column, _ in known), *attributes, *people[:1])}
+    left = [column for column in table.columns if column.name not in shown and column.kind != "blank"]
+    blank = sum(column.kind == "blank" for column in table.columns)
+    if left:
+        told = names([f"{column.name} ({_why_not(column)})" for column in left])
+        text.check(f"not published: {told}. List a column here with a hierarchy of your own if it should be")
+    if blank:
+        text.comment(f"{blank} columns are blank.")
+    text.add("risk", {"k": 20, "max_suppressed": 0.04, "loss": "entropy"})
+    text.lines.append("hierarchies:")
+    for column, (hierarchy, why, content) in known:
+        text.comment(f"{column.name}: {why}", 2)
+        text.add(_field(column), hierarchy, 2)
+        if content:
+            text.files[str(hierarchy["file"])] = content
+
+
+def _listed(column: Column, hierarchy: str | None = None) -> dict[str, str]:
+    listed = {"column": column.name, "release_as": _field(column)}
+    return listed if hierarchy is None else {**listed, "hierarchy": hierarchy}
+
+
+def _field(column: Column) -> str:
+    """The name of a column in a release and of its hierarchy."""
+    plain = plain_name(column.name)
+    return plain if plain[:1].isalpha() else f"column_{plain}"
+
+
+def _is_person(column: Column) -> bool:
+    named = plain_name(column.name)
+    return re.search(rf"^(({PERSON.pattern})_?)?(id|no|number|key)$", named) is not None and column.kind in (
+        "text",
+        "integer",
+    )
+
+
+def _is_released(column: Column) -> bool:
+    """Whether a column may be published: it names nobody, and has more than one value."""
+    named = re.search(signatures()["identifiers"], plain_name(column.name))
+    # In a small table, ages and ZIP codes may all differ, and identify nobody once they are ranges.
+    is_few = _is_zip(column) or (column.at_most is not None and column.at_most <= _AGES)
+    is_unique = column.kind in ("text", "integer") and column.distinct > max(20, _OF_PEOPLE * column.filled) and not is_few
+    return not (named or is_unique or _is_person(column) or column.share(IDENTIFIERS) > 0 or column.distinct < 2)
+
+
+def _is_zip(column: Column) -> bool:
+    return column.share(ZIP) >= _SURE and re.search("zip|postal", plain_name(column.name)) is not None
+
+
+def _hierarchy(name: str, column: Column) -> tuple[dict[str, object], str, str | None] | None:
+    """The hierarchy of a column, why it is proposed, and the content of its file; None: no shape gives one."""
+    if _is_zip(column):
+        return _prefixes([5, 3, 2, 0]), "ZIP codes, cut to three and two digits", None
+    if column.kind == "date" and set(column.date_formats) <= {"%Y-%m-%d"}:
+        return _prefixes([10, 7, 4, 0]), "dates, cut to month and year", None
+    if column.kind == "date" and column.date_formats[0] == "%Y%m%d":
+        return _prefixes([8, 6, 4, 0]), "dates, cut to month and year", None
+    if column.kind == "integer" and column.at_most is not None and column.distinct > 2:
+        widths = [width for width in _WIDTHS if width < column.at_most]
+        file = f"{name}_hierarchy_{_field(column)}.csv"
+        hierarchy: dict[str, object] = {"kind": "csv", "file": file}
+        told = f"ranges of {', '.join(map(str, widths))}; " if widths else ""
+        return hierarchy, f"whole numbers up to {column.at_most} at most; {told}then any (*)", _ranges(column.at_most, widths)
+    if column.kind != "date" and column.distinct <= _FEW:
+        return _prefixes([None, 0]), f"{column.distinct} values; then any (*). A file with groups of them keeps more", None
+    return None
+
+
+def _prefixes(lengths: Sequence[int | None]) -> dict[str, object]:
+    return {"kind": "prefixes", "lengths": list(lengths), "missing_joins": "0 characters"}
+
+
+def _ranges(at_most: int, widths: Sequence[int]) -> str:
+    """Rows of a hierarchy file: each number from 0, its range at each level, and any."""
+    rows = []
+    for number in range(at_most + 1):
+        starts = [(number // width * width, width) for width in widths]
+        rows.append(";".join([str(number), *(f"{start}-{start + width - 1}" for start, width in starts), "*"]))
+    return "\n".join([*rows, ""])
+
+
+def _why_not(column: Column) -> str:
+    if re.search(signatures()["identifiers"], plain_name(column.name)) or column.share(IDENTIFIERS) > 0:
+        return "identifies people"
+    if column.distinct < 2:
+        return "one value"
+    if column.kind == "date" and _is_released(column):
+        return "dates that do not begin with the year: deliver them as 2011-12-31"
+    return f"{column.kind}, {column.distinct:,} values"

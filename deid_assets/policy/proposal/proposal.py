@@ -1,0 +1,133 @@
+"""`deid policy new --from`: look at a delivery, and write a policy that `deid policy check` accepts."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deid_assets.errors import DeliveryError
+from deid_assets.policy.proposal.claims import BASE, propose_claims
+from deid_assets.policy.proposal.flat import propose_flat
+from deid_assets.policy.proposal.layouts import Recognized, recognize
+from deid_assets.policy.proposal.looking import Look, Table, look_at
+from deid_assets.policy.proposal.writing import Text
+from deid_assets.policy.scaffold import like_shipped, quoted_text, require_new, shipped_values, write_new
+
+_KEYS = {"members": "member_id", "claims": "claim_id"}
+_UNITS = {"members": ("person", "span"), "claims": ("claim", "claim line")}
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A policy as it was written.
+
+    Attributes
+    ----------
+    file
+        Its file.
+    recognized
+        What was found in the delivery, a line for each table.
+    doubts
+        What somebody has to check, in the order of the policy.
+    """
+
+    file: Path
+    recognized: tuple[str, ...]
+    doubts: tuple[str, ...]
+
+
+def propose(
+    delivery: Path,
+    file: Path,
+    name: str,
+    title: str,
+    owners: Sequence[str],
+    description: str | None = None,
+    folder: Path | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Proposal:
+    """Write a policy for a delivery. Names of its columns and files are in it, and no values.
+
+    Parameters
+    ----------
+    delivery
+        A file or a folder.
+    file
+        Where to write the policy; must not exist yet.
+    name, title, owners, description
+        Those of the policy. The description defaults to the title.
+    folder, progress
+        As of `look_at`.
+
+    Raises
+    ------
+    DeliveryError
+        If the delivery cannot be read.
+    PolicyError
+        If the file exists already, or the arguments make no valid policy; nothing is then written.
+    """
+    require_new(file, name)
+    look = look_at(delivery, folder, progress)
+    found = recognize(look)
+    lines = tuple(_recognized(look, found))
+    text = Text()
+    text.comment(
+        "Proposed by `deid policy new --from` from the shapes and counts of a delivery. What to check is marked CHECK."
+    )
+    for line in lines:
+        text.comment(line)
+    if found.like is not None:
+        text.lines.append("#")
+        content = text.yaml + like_shipped(found.like, name, title, owners, description)
+        doubts = (f"the thresholds, and whom they assume, are those of {found.like}",)
+        return Proposal(write_new(file, content, name, title, owners), lines, doubts)
+    text.add("policy", name)
+    for field, value in (("title", title), ("description", description or title)):
+        text.lines.append(f"{field}: {quoted_text(value)}")
+    text.lines.append(f"owners: [{', '.join(map(quoted_text, owners))}]")
+    text.check("who receives the release, and on what terms")
+    text.add("recipients", {key: str(value).strip() for key, value in shipped_values(BASE)["recipients"].items()})
+    if found.members is not None and found.claims is not None:
+        propose_claims(text, look, found.members, found.claims, found.further)
+    else:
+        propose_flat(text, name, look, _largest(delivery, look))
+    written = write_new(file, text.yaml, name, title, owners, text.files)
+    return Proposal(written, lines, tuple(text.doubts))
+
+
+def _largest(delivery: Path, look: Look) -> Table:
+    if len(look.tables) > 1 and not any(table.rows > 1 for table in look.tables):
+        raise DeliveryError(f"{delivery.name}: no table has more than one row")
+    return max(look.tables, key=lambda table: table.rows)
+
+
+def _recognized(look: Look, found: Recognized) -> Iterator[str]:
+    """What the delivery contains, a line for each table."""
+    if found.layout is not None:
+        yield f"Layout: {found.layout}."
+    used: list[Table] = [table for table, _ in found.further]
+    if found.members is None or found.claims is None:
+        largest = max(look.tables, key=lambda table: table.rows)
+        yield f"{largest.shown}: a flat table, {_size(largest)}"
+        used = [largest]
+    else:
+        for role, (table, known) in (("members", found.members), ("claims", found.claims)):
+            used.append(table)
+            key = table.column(known.columns.get(_KEYS[role], ""))
+            unit = "" if key is None else f", one row per {_UNITS[role][key.distinct < key.filled]}"
+            yield f"{table.shown}: {role}{unit}, {_size(table)}"
+        for table, role in found.also if found.like is not None else ():
+            used.append(table)
+            yield f"{table.shown}: {role}, {_size(table)}"
+        for table, holds in found.further:
+            yield f"{table.shown}: {holds}, which this version does not read, {_size(table)}"
+    others = [table for table in look.tables if table not in used]
+    if others:
+        yield f"not used: {', '.join(f'{table.shown} ({_size(table)})' for table in others)}"
+    for why in dict.fromkeys(look.passed_over.values()):
+        yield f"not looked at: {', '.join(name for name, reason in look.passed_over.items() if reason == why)}: {why}"
+    if look.packed:
+        yield "A run reads no zip file of several tables: unpack it into a folder."
+
+
+def _size(table: Table) -> str:
+    return f"{table.rows:,} row{'s' * (table.rows != 1)}, {len(table.columns)} columns"

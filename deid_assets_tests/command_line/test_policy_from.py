@@ -1,0 +1,314 @@
+"""`deid policy new --from`: what is recognized, that the policy is accepted and can be run, and that no value is told."""
+
+import csv
+import gzip
+import shutil
+import zipfile
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from deid_assets.errors import DeliveryError
+from deid_assets.policy.loading import load_policy
+from deid_assets.policy.proposal.layouts import recognize
+from deid_assets.policy.proposal.looking import look_at
+from deid_assets.reference.known_codes import known_codes
+from deid_assets.sources.delivery import Delivery
+from deid_assets.sources.intake import read_delivery
+from deid_assets.sources.synthetic.delivery import write_delivery
+from deid_assets_tests.public_data import public_data
+from deid_assets_tests.scenarios.command_line import ERROR, deid_here, unwrapped
+from deid_assets_tests.scenarios.tables_delivery import good_tables, tables_of_synthetic
+
+
+@pytest.fixture(scope="module")
+def synthetic(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("made") / "delivery"
+    write_delivery(folder, 400, 3)
+    return folder
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    """The current folder, with nothing in it."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+def new(delivery: Path, *more: object) -> tuple[int, str]:
+    home = Path.cwd() / ".deid"
+    return deid_here(home, "policy", "new", "ours", "--title", "Ours", "--owner", "team:us", "--from", delivery, *more)
+
+
+def proposed(delivery: Path) -> tuple[str, str]:
+    """What the command prints, and the text of the policy, once `policy check` accepted it."""
+    code, printed = new(delivery)
+    assert code == 0, printed
+    assert "ours.yaml was written. Next: deid policy check ours.yaml" in unwrapped(printed)
+    checked, said = deid_here(Path.cwd() / ".deid", "policy", "check", "ours.yaml")
+    assert checked == 0, said
+    return unwrapped(printed), Path("ours.yaml").read_text()
+
+
+def taken_in(delivery: Path, tmp_path: Path):
+    """Read a delivery under the proposed policy as it is."""
+    policy = load_policy(Path("ours.yaml"))
+    received = Delivery("one", "tables", (delivery,))
+    declared = policy.columns.declared
+    at_most = policy.intake.quarantine_at_most
+    return read_delivery(tmp_path / "store" / "one.duckdb", received, policy.source, at_most, known_codes, declared=declared)
+
+
+def test_tables_of_other_names_are_mapped_and_taken_in_after_one_edit(synthetic, here, tmp_path):
+    delivery = tables_of_synthetic(synthetic, tmp_path / "tables")
+    printed, text = proposed(delivery)
+    assert "members.csv: members, one row per person, 400 rows, 5 columns" in printed
+    assert "claims.csv: claims, one row per claim" in printed
+    assert "diagnosis_codes: icd9cm" in text and "of dx have the form of ICD-9-CM codes" in text
+    source = load_policy(Path("ours.yaml")).source
+    assert source.members.columns == {
+        "member_id": "id",
+        "sex": "sex",
+        "birth_date": "born",
+        "days_in_hospital_y2": "days_y2",
+        "days_in_hospital_y3": "days_y3",
+    }
+    assert source.claims.columns == {
+        "claim_id": "no",
+        "member_id": "member",
+        "provider_id": "provider",
+        "service_date": "day",
+        "specialty": "specialty",
+        "place": "place",
+        "cpt": "cpt",
+        "length_of_stay": "los",
+        "diagnosis_1": "dx",
+    }
+    assert (source.years.first, source.years.last) == (2007, 2009)
+    assert "1.8% of the rows of claims.csv have no day, and are quarantined" in printed, printed
+    Path("ours.yaml").write_text(text.replace("quarantine_at_most: 0.01", "quarantine_at_most: 0.05"))
+    report = taken_in(delivery, tmp_path)
+    assert report.rows_kept["members"] == 400
+
+
+def test_files_of_the_generator_are_heritage_and_taken_in(synthetic, here, tmp_path):
+    printed, _ = proposed(synthetic)
+    assert "Layout: Heritage." in printed
+    assert not taken_in(synthetic, tmp_path).quarantined
+
+
+def write_own(folder: Path, code: str = "E119", members: int = 60) -> Path:
+    """Tables with German dates, semicolons, coded sex and packed claims by year."""
+    folder.mkdir(parents=True)
+    with (folder / "people.csv").open("w", newline="") as file:
+        rows = csv.writer(file, delimiter=";")
+        rows.writerow(["PersonNo", "Gender", "BirthDate", "Zip", "Race", "LastName", "Email"])
+        for number in range(members):
+            born = f"{number % 28 + 1:02d}.{number % 12 + 1:02d}.{1930 + number % 60}"
+            last = f"Quixote{number}", f"quixote{number}@example.org"
+            rows.writerow(
+                [f"P{number:05d}", 1 + number % 2, born, 10001 + number % 9, "Zorblax" if number % 3 else "Vlurp", *last]
+            )
+    for year in (2021, 2022):
+        with gzip.open(folder / f"claims_{year}.csv.gz", "wt", newline="") as file:
+            rows = csv.writer(file, delimiter=";")
+            rows.writerow(["ClaimNo", "PersonNo", "Doctor", "FamilyDoctor", "ServiceDay", "Place", "Procedure", "Dx1", "Paid"])
+            for number in range(200):
+                day = f"{number % 28 + 1:02d}.{number % 12 + 1:02d}.{year}"
+                codes = ["81", "99213", ("I10", "J449", code)[number % 3], 7 * number]
+                rows.writerow([f"C{year}{number}", f"P{number % members:05d}", "Drsmith77", "Drjones88", day, *codes])
+    return folder
+
+
+def test_dates_codes_of_sex_years_and_files_of_several_years_are_recognized(here, tmp_path):
+    printed, text = proposed(write_own(tmp_path / "own"))
+    source = load_policy(Path("ours.yaml")).source
+    assert source.delimiter == ";" and source.sex_values == {"1": "M", "2": "F"}
+    assert source.members.date_formats == {"birth_date": ("%d.%m.%Y",)}
+    assert source.claims.file == "claims_*.csv.gz"
+    assert (source.years.first, source.years.last) == (2021, 2022)
+    assert "diagnosis_codes: icd10cm" in text and "67% of Dx1 have the form of ICD-10-CM codes" in printed, printed
+    assert set(load_policy(Path("ours.yaml")).columns.members) == {"race", "zip3"}
+    assert "LastName" in text and "CHECK" in text
+
+
+def test_spans_of_an_unknown_layout_are_recognized_and_refused(here, tmp_path):
+    people = write_own(tmp_path / "own") / "people.csv"
+    head, *rows = people.read_text().splitlines()
+    people.write_text("\n".join([head, *rows, *rows[:20]]) + "\n")
+    printed, text = proposed(tmp_path / "own")
+    assert "people.csv: members, one row per span, 80 rows" in printed and "unit: span" in text
+    with pytest.raises(DeliveryError, match="spans of enrolment"):
+        taken_in(tmp_path / "own", tmp_path)
+
+
+def test_columns_that_may_be_diagnoses_are_mapped_or_named(here, tmp_path):
+    lines = ["person,sex,age", *(f"P{n},{'FM'[n % 2]},{n % 80}" for n in range(50))]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "people.csv").write_text("\n".join(lines) + "\n")
+    codes = [f"P{n % 50},2020-01-{n % 28 + 1:02d},I10,{'I10' if n % 2 else 'none'},,J449" for n in range(100)]
+    (tmp_path / "in" / "visits.csv").write_text("\n".join(["person,day,dx_1,dx_other,dx_2,admitting_dx", *codes]) + "\n")
+    printed, _ = proposed(tmp_path / "in")
+    columns = load_policy(Path("ours.yaml")).source.claims.columns
+    assert {name: column for name, column in columns.items() if "diagnosis" in name} == {
+        "diagnosis_1": "dx_1", "diagnosis_2": "dx_2", "admitting_diagnosis": "admitting_dx"
+    }  # fmt: skip
+    assert "not mapped: dx_other. If they contain diagnoses" in printed
+
+
+def test_two_systems_of_codes_in_one_column_are_told(here, tmp_path):
+    printed, text = proposed(write_own(tmp_path / "own", "4280"))
+    assert "diagnosis_codes: by_date" in text
+    assert "33% of all diagnoses have the form of ICD-9-CM codes" in printed
+
+
+def test_no_value_of_the_data_is_printed_or_written(here, tmp_path):
+    delivery = write_own(tmp_path / "own")
+    printed, text = proposed(delivery)
+    values = {"Zorblax", "Vlurp", "Quixote", "Drsmith77", "Drjones88", "I10", "J449", "E119", "10001", "99213", "C2021", "P000"}
+    for path in delivery.iterdir():
+        read = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        values |= {cell for row in read.decode().splitlines()[1:] for cell in row.split(";") if len(cell) > 4}
+    assert not {value for value in values if value in text or value in printed}
+
+
+def test_no_value_of_a_flat_table_is_printed_or_written(here, tmp_path):
+    kinds = ["plumvork", "grindlewax", "snorbit"]
+    lines = ["person_id,born,age,kind,zip,income,full_name,note"]
+    lines += [
+        f"P{n:06d},{1931 + n % 60}-{n % 12 + 1:02d}-{n % 28 + 1:02d},{20 + n % 67},{kinds[n % 3]},{80200 + n % 30},{n * 137},"
+        f"Quixote Number{n},free text {n}"
+        for n in range(300)
+    ]
+    (tmp_path / "flat.csv").write_text("\n".join(lines) + "\n")
+    printed, text = proposed(tmp_path / "flat.csv")
+    beside = Path("ours_hierarchy_age.csv").read_text().splitlines()
+    assert beside[0] == "0;0-4;0-9;0-19;*" and beside[-1] == "100;100-104;100-109;100-119;*"
+    cells = {cell for line in lines[1:] for cell in line.split(",") if len(cell) > 3}
+    assert not {cell for cell in cells | {"86"} if cell in text.replace("1.86", "") or cell in printed}
+    policy = load_policy(Path("ours.yaml"))
+    assert policy.source.person == "person_id"
+    assert {qi.column: policy.hierarchy_of(qi.release_as).level_names for qi in policy.quasi_identifiers} == {
+        "born": ("10 characters", "7 characters", "4 characters", "0 characters"),
+        "age": ("value", "level 1", "level 2", "level 3", "level 4"),
+        "kind": ("whole text", "0 characters"),
+        "zip": ("5 characters", "3 characters", "2 characters", "0 characters"),
+    }
+    assert "full_name (identifies people)" in " ".join(text.replace("#", "").split())
+
+
+def test_a_duckdb_file_is_looked_at_by_table(synthetic, here, tmp_path):
+    with duckdb.connect(str(tmp_path / "one.duckdb")) as connection:
+        for table in ("members", "claims"):
+            connection.execute(f"CREATE TABLE {table} AS SELECT * FROM '{synthetic}/{table}.parquet'")
+        connection.execute("CREATE VIEW peeking AS SELECT 1 AS x")
+    printed, _ = proposed(tmp_path / "one.duckdb")
+    assert "one.duckdb:members: members" in printed and "peeking" not in printed
+    assert not taken_in(tmp_path / "one.duckdb", tmp_path).quarantined
+
+
+def test_adult_is_a_flat_table(here):
+    printed, text = proposed(public_data("adult", "adult.csv"))
+    assert "adult.csv: a flat table, 30,162 rows, 9 columns" in printed
+    assert "# CHECK" in text and [one.column for one in load_policy(Path("ours.yaml")).attributes] == ["salary-class"]
+    assert "Bachelors" not in text and "White" not in text
+    code, printed = deid_here(here / ".deid", "plan", "--policy", "ours.yaml", "--delivery", public_data("adult", "adult.csv"))
+    assert code == 0 and "This is no guarantee" in printed, printed
+
+
+def test_desynpuf_is_recognized_by_headers_and_keeps_its_policy(here, tmp_path):
+    for number, path in enumerate(sorted(public_data("desynpuf", "sample-2").iterdir())):
+        (tmp_path / "renamed").mkdir(exist_ok=True)
+        shutil.copyfile(path, tmp_path / "renamed" / f"table{number}.csv")
+    printed, _ = proposed(tmp_path / "renamed")
+    assert "not used" not in printed
+    assert "Layout: CMS DE-SynPUF." in printed and load_policy(Path("ours.yaml")).source.kind == "desynpuf"
+
+
+def test_tuva_is_named_for_its_spans_and_lines_and_refused_for_them(here, tmp_path):
+    printed, text = proposed(public_data("tuva"))
+    assert "Layout: Tuva." in printed and "one row per span, 31 rows" in printed and "one row per claim line, 2,075" in printed
+    assert "unit: span" in text and "unit: line" in text and "diagnosis_codes: icd10cm" in text
+    with pytest.raises(DeliveryError, match=r"spans of enrolment.*one row per person.*claims are lines"):
+        taken_in(public_data("tuva"), tmp_path)
+
+
+def test_further_tables_are_named_with_their_rows_and_refused(here, tmp_path):
+    printed, text = proposed(public_data("synthea"))
+    assert "Layout: Synthea." in printed and "medications.csv: medications, which this version does not read, 93" in printed
+    assert "{file: conditions.csv, holds: conditions}  # 271 rows" in text
+    with pytest.raises(DeliveryError, match=r"further tables .*procedures\.csv \(procedures\)"):
+        taken_in(public_data("synthea"), tmp_path)
+
+
+def test_omop_is_recognized_in_a_zip_file(here):
+    packed = public_data("omop", "Synthea27NjParquet_5.4.zip")
+    printed, text = proposed(packed)
+    assert "Layout: OMOP." in printed and "unpack it into a folder" in printed
+    assert 'sex_values: {"8507": M, "8532": F}' in text and "drug_exposure.parquet" in text
+
+
+def test_a_file_is_not_replaced(here, tmp_path):
+    delivery = good_tables(tmp_path / "good")
+    Path("ours.yaml").write_text("mine")
+    code, printed = new(delivery)
+    assert code == ERROR and "ours.yaml already exists" in printed and Path("ours.yaml").read_text() == "mine"
+    Path("ours.yaml").unlink()
+    (tmp_path / "flat.csv").write_text("age,kind\n" + "".join(f"{20 + n},k{n % 3}\n" for n in range(30)))
+    Path("ours_hierarchy_age.csv").write_text("mine")
+    code, printed = new(tmp_path / "flat.csv")
+    assert code == ERROR and "ours_hierarchy_age.csv already exists" in unwrapped(printed)
+    assert [path.name for path in here.iterdir() if path.is_file()] == ["ours_hierarchy_age.csv"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("no.csv", None, "no.csv: missing file or folder"),
+        ("empty.csv", b"", "empty file"),
+        ("bytes.csv", b"\xff\xfe\x00secretvalue", "not a header in UTF-8"),
+        ("some.parquet", b"secretvalue", "not a Parquet file"),
+        ("some.duckdb", b"secretvalue" * 2_000, "not a DuckDB file"),
+        ("some.zip", b"secretvalue", "not a zip file"),
+        ("some.csv.gz", b"secretvalue", "not a gz file"),
+        ("bare.csv", b"39,secretvalue\n40,other\n", "does not look like names of columns"),
+        ("words.csv", b"secretvalue,red\nother,blue\nthird,red\n", "also a value below it"),
+        ("header.csv", b"a,b\n", "no rows"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_without_a_value(here, tmp_path, name, content, said):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    code, printed = new(tmp_path / name)
+    assert code == ERROR and said in unwrapped(printed), printed
+    assert "secretvalue" not in printed and not Path("ours.yaml").exists()
+
+
+def test_an_empty_folder_and_a_link_are_refused(here, tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert new(tmp_path / "empty")[0] == ERROR
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "members.csv").symlink_to("/etc/passwd")
+    code, printed = new(tmp_path / "linked")
+    assert code == ERROR and "symbolic link" in printed
+
+
+def test_files_inside_a_zip_stay_in_the_folder_of_copies(tmp_path):
+    with zipfile.ZipFile(tmp_path / "many.zip", "w") as archive:
+        archive.writestr("../../one.csv", "a,b\n1,2\n3,4\n")
+        archive.writestr("two.csv", "c,d\n1,2\n3,4\n")
+    assert [table.file for table in look_at(tmp_path / "many.zip").tables] == ["one.csv", "two.csv"]
+    assert not (tmp_path.parent.parent / "one.csv").exists()
+
+
+def test_from_and_like_exclude_each_other(here, tmp_path):
+    code, printed = new(good_tables(tmp_path / "good"), "--like", "heritage")
+    assert code == 64 and "give one of them" in unwrapped(printed)
+
+
+def test_copies_are_removed(tmp_path):
+    look = look_at(good_tables(tmp_path / "good"), tmp_path)
+    assert recognize(look).claims is not None
+    assert [path.name for path in tmp_path.iterdir()] == ["good"]
