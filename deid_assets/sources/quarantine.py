@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from deid_assets.reference.known_columns import MEMBERS
 from deid_assets.sources.files import Staging, count_rows, key_parts
 from deid_assets.sources.layout import Delivered, Rule
 from deid_assets.sources.report import RuleCount
@@ -11,8 +12,9 @@ from deid_assets.store.tables import quoted
 
 TABLES = ("members", "claims")
 _IDENTIFIERS = {"members": "member_id", "claims": "claim_id"}
+_OF_A_PERSON = tuple(name for name, known in MEMBERS.items() if known.values)
 _REPEATED = {
-    "members": ("member_id", ("sex", "birth_date"), "spans of enrolment or yearly records, where one row a person is expected"),
+    "members": ("member_id", (*_OF_A_PERSON, "birth_date"), "spans of enrolment or yearly records, where one row a person is expected"),
     "claims": ("claim_id", ("member_id",), "claim lines, where one row a claim is expected"),
 }
 """By table: its identifier, the columns that rows of one person or claim share, and what they then look like."""
