@@ -14,7 +14,11 @@ TABLES = ("members", "claims")
 _IDENTIFIERS = {"members": "member_id", "claims": "claim_id"}
 _OF_A_PERSON = tuple(name for name, known in MEMBERS.items() if known.values)
 _REPEATED = {
-    "members": ("member_id", (*_OF_A_PERSON, "birth_date"), "spans of enrolment or yearly records, where one row a person is expected"),
+    "members": (
+        "member_id",
+        (*_OF_A_PERSON, "birth_date"),
+        "spans of enrolment or yearly records, where one row a person is expected",
+    ),
     "claims": ("claim_id", ("member_id",), "claim lines, where one row a claim is expected"),
 }
 """By table: its identifier, the columns that rows of one person or claim share, and what they then look like."""

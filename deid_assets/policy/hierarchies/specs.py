@@ -7,10 +7,13 @@ from pydantic import Field, ValidationInfo, model_validator
 
 from deid_assets.errors import PolicyError
 from deid_assets.policy.hierarchies.dates import Dates
+from deid_assets.policy.hierarchies.diagnoses import Diagnoses, Level
 from deid_assets.policy.hierarchies.hierarchy import CodeTable, Hierarchy, Identity, Prefixes, Rule
 from deid_assets.policy.hierarchies.intervals import Cuts, Intervals, Wording
 from deid_assets.policy.sections.longitudinal import Said, Section
 from deid_assets.policy.sections.table_file import TableFile
+from deid_assets.reference.chapters import chapters_of
+from deid_assets.reference.code_systems import DiagnosisSystem
 
 LARGEST = 1_000_000
 """Largest number that an interval hierarchy may name: it counts days or years."""
@@ -107,8 +110,13 @@ class TextSpec(HierarchySpec, ABC):
         "their own",
     )
 
-    def hierarchy(self, name: str, level_names: tuple[str, ...], rule: Rule) -> Hierarchy:
+    def hierarchy(self, name: str, level_names: tuple[str, ...], rule: Rule, anything: str = "") -> Hierarchy:
         """Return the hierarchy of a rule, with missing values handled as the policy says.
+
+        Parameters
+        ----------
+        anything
+            A value that the rule covers, if it lists none.
 
         Raises
         ------
@@ -126,8 +134,8 @@ class TextSpec(HierarchySpec, ABC):
                 f"missing_joins: level '{self.missing_joins}' has several classes; missing values can only join a level with "
                 "one class"
             )
-        anything = (rule.all_values() or [""])[0]
-        joined = tuple(anything if level >= first else None for level in range(len(level_names)))
+        joins = (rule.all_values() or [anything])[0]
+        joined = tuple(joins if level >= first else None for level in range(len(level_names)))
         return Hierarchy(name, level_names, rule, joined)
 
 
@@ -177,6 +185,19 @@ class PrefixesSpec(TextSpec):
         return self.hierarchy(name, names, Prefixes(self.lengths))
 
 
+class DiagnosesSpec(TextSpec):
+    """Diagnosis codes as categories, blocks and chapters of their coding system."""
+
+    kind: Literal["diagnoses"]
+    system: DiagnosisSystem = Field(description="coding system of all values")
+    levels: tuple[Level, ...] = Field(min_length=1, description="finest first; ICD-9-CM has no blocks")
+
+    def build(self, name: str) -> Hierarchy:
+        """Return the hierarchy under the name that the policy gives it."""
+        first = chapters_of(self.system)[0][1]
+        return self.hierarchy(name, tuple(self.levels), Diagnoses(self.system, tuple(self.levels)), first)
+
+
 class DatesSpec(HierarchySpec):
     """Dates as days, months, quarters or years."""
 
@@ -202,5 +223,5 @@ class FixedSpec(HierarchySpec):
 
 
 AnyHierarchy = Annotated[
-    IntervalsSpec | CodesSpec | CsvSpec | PrefixesSpec | DatesSpec | FixedSpec, Field(discriminator="kind")
+    IntervalsSpec | CodesSpec | CsvSpec | PrefixesSpec | DiagnosesSpec | DatesSpec | FixedSpec, Field(discriminator="kind")
 ]
