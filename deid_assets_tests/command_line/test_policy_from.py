@@ -312,3 +312,27 @@ def test_copies_are_removed(tmp_path):
     look = look_at(good_tables(tmp_path / "good"), tmp_path)
     assert recognize(look).claims is not None
     assert [path.name for path in tmp_path.iterdir()] == ["good"]
+
+
+def test_columns_of_codes_are_guessed_by_their_codes(tmp_path):
+    """Procedure codes are digits but for a few, and the specialty of a provider is no provider."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    people = [f"p{number},{'FM'[number % 2]},{1940 + number}-03-04" for number in range(60)]
+    codes = ["99213", "85025", "J1100", "80053"]
+    lines = [
+        f"c{number},p{number % 60},2019-0{1 + number % 9}-05,Internal medicine,N{number % 7},11,{codes[number % 4]},E11.9"
+        for number in range(400)
+    ]
+    (folder / "people.csv").write_text("\n".join(["subscriber,sex,born", *people]))
+    header = "clm_id,subscriber,from_date,provider_specialty,rendering_npi,pos,hcpcs,dx1"
+    (folder / "medical.csv").write_text("\n".join([header, *lines]))
+    code, printed = deid_here(
+        tmp_path / "deid", "policy", "new", "ours", "--title", "Ours", "--owner", "team:x", "--from", folder,
+        "--output", tmp_path / "ours.yaml",
+    )  # fmt: skip
+    assert code == 0, printed
+    mapped = load_policy(tmp_path / "ours.yaml").source.claims.columns
+    assert {name: mapped[name] for name in ("provider_id", "specialty", "place", "cpt", "diagnosis_1")} == {
+        "provider_id": "rendering_npi", "specialty": "provider_specialty", "place": "pos", "cpt": "hcpcs", "diagnosis_1": "dx1"
+    }  # fmt: skip

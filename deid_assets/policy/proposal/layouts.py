@@ -147,7 +147,9 @@ def _rank(pattern: re.Pattern[str], name: str) -> int:
 def _contains(column: Column, name: str, wanted: Mapping[str, Any]) -> bool:
     if name == "sex":
         return max(column.share(SEX_WORDS), column.share(SEX_DIGITS)) >= _SEXES
-    return column.kind in wanted["kinds"] and ("system" not in wanted or column.share(wanted["system"]) >= _RELATED)
+    if "system" in wanted:  # most codes of procedures are digits: by its cells alone, the column would be one of numbers
+        return column.kind not in ("date", "blank") and column.share(wanted["system"]) >= _RELATED
+    return column.kind in wanted["kinds"]
 
 
 def plain_name(name: str) -> str:

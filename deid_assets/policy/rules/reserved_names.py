@@ -19,9 +19,9 @@ OWN_COLUMNS = frozenset(
 
 OF_QUERIES = frozenset(
     (
-        "added", "after", "all_records", "all_removed", "alone", "any", "any_claim", "at_risk", "bare", "before", "birth",
-        "births", "bits", "blanks", "book", "both_of_them", "by_earlier", "by_later", "cell", "cells", "claim", "class",
-        "class_size", "classes", "coarse", "code", "coded", "dated", "day", "days", "death", "deaths", "deviation",
+        "added", "after", "alike", "all_records", "all_removed", "alone", "any", "any_claim", "at_risk", "bare", "before",
+        "birth", "births", "bits", "blanks", "book", "both_of_them", "by_earlier", "by_later", "cell", "cells", "claim",
+        "class", "class_size", "classes", "coarse", "code", "coded", "dated", "day", "days", "death", "deaths", "deviation",
         "diagnosis", "differing_pairs", "diversity", "drawn", "eligible", "elsewhere", "equal_pairs", "exact", "fact",
         "family", "feature", "file_number", "file_row", "fine", "first", "first_date", "first_on", "first_year", "found",
         "gap", "gap_before", "grp", "held", "held_set", "id", "identifier", "kept", "key", "kind", "known", "label",

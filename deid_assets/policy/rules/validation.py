@@ -649,7 +649,7 @@ def _reasons(policy: Policy) -> Iterator[Problem]:
 
 
 def _diagnosis_codes(policy: Policy) -> Iterator[Problem]:
-    """The coding system of diagnoses must be knowable."""
+    """The coding system of diagnoses must be known, or groups and lists of another system would find nothing."""
     return (Problem(path, message) for path, message in diagnosis_code_problems(policy))
 
 
