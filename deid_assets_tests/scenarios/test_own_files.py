@@ -1,0 +1,45 @@
+"""Files with names of their own, in ICD-10-CM: looked at, planned and released, by the three commands of the documentation."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from deid_assets.policy.loading import load_policy
+from deid_assets.sources.synthetic.delivery import write_delivery
+from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
+
+MEMBERS = """SELECT member_id AS subscriber_no, sex AS gender, birth_date AS date_of_birth,
+    * EXCLUDE (member_id, sex, birth_date, age)"""
+CLAIMS = """SELECT claim_id AS clm_id, member_id AS subscriber_no, provider_id AS rendering_npi, vendor_id AS billing_npi,
+    service_date AS from_date, specialty AS provider_specialty, place AS place_of_service, cpt AS hcpcs,
+    substr(diagnosis_1, 1, 3) || CASE WHEN len(diagnosis_1) > 3 THEN '.' || substr(diagnosis_1, 4) ELSE '' END AS dx1,
+    diagnosis_2 AS dx2, diagnosis_3 AS dx3, diagnosis_4 AS dx4, length_of_stay, paid, charged, revenue_code, discharge_status,
+    network"""
+
+
+def write_files(folder: Path, made: Path) -> Path:
+    """An eligibility file and one of medical claims; returns their folder."""
+    folder.mkdir()
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY ({MEMBERS} FROM '{made}/members.parquet') TO '{folder}/eligibility.csv' (HEADER)")
+        dated = f"{CLAIMS} FROM '{made}/claims.parquet' WHERE service_date IS NOT NULL"
+        connection.execute(f"COPY ({dated}) TO '{folder}/medical.csv' (HEADER)")
+    return folder
+
+
+@pytest.mark.matrix
+def test_from_files_to_a_release_without_an_edit(tmp_path):
+    write_delivery(tmp_path / "made", 20_000, 5, further=True, diagnosis_codes="icd10cm")
+    folder, file = write_files(tmp_path / "in", tmp_path / "made"), tmp_path / "ours.yaml"
+    home = tmp_path / "deid"
+    named = ("--title", "Ours", "--owner", "team:privacy", "--from", folder, "--output", file)
+    code, printed = deid_here(home, "policy", "new", "ours", *named)
+    assert code == 0 and "dx1 have the form of ICD-10-CM codes" in printed, printed
+    policy = load_policy(file)
+    assert policy.diagnosis_codes == "icd10cm" and [*policy.columns.members] == ["race", "ethnicity", "zip3", "plan"]
+    assert deid_here(home, "policy", "check", file)[0] == 0
+    code, printed = deid_here(home, "plan", "--policy", file, "--delivery", folder)
+    assert code == 0 and "not ruled out" in printed, printed
+    code, printed = deid_here(home, "run", "--policy", file, "--delivery", folder, "--quiet")
+    assert code == PUBLISHED, printed
