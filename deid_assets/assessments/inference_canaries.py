@@ -17,7 +17,9 @@ from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.inference.boosting import CODES_AT_MOST
 from deid_assets.methods.inference.rows import CLAIM, MEMBER, Channel
 from deid_assets.policy.models import Policy
+from deid_assets.reference.code_systems import ICD10CM_PREFIX
 from deid_assets.reference.known_columns import BESIDE_DAYS, CLAIMS, MEMBERS, WITHHELD, YEARS
+from deid_assets.sources.diagnosis_systems import systems_of
 from deid_assets.store.tables import Table
 
 COMMON, OWN = 120, 40
@@ -99,6 +101,7 @@ def _compared(policy: Policy, channel: Channel, found: Inferred, turn: Sequence[
 def _planted(file: Path, policy: Policy, like: Mapping[str, Table], people: Sequence[str | None]) -> dict[str, Table]:
     """Members with one claim each, whose withheld values tell which field is their own; the last OWN without one differ too."""
     codes = _codes(people)
+    system = ICD10CM_PREFIX if "icd10cm" in systems_of(policy.diagnosis_codes) else ""
     claims, columns = like[LINKED].columns(), member_columns(policy)
 
     def shown(field: str | None, name: str, kind: str = "VARCHAR") -> object:
@@ -123,7 +126,7 @@ def _planted(file: Path, policy: Policy, like: Mapping[str, Table], people: Sequ
         "eligible_claims": [
             {
                 CLAIM: f"claim {number}",
-                "diagnosis_1": f"{410 + code}0",
+                "diagnosis_1": f"{system}{410 + code}0",
                 **{name: 1 + code for name in WITHHELD if name in CLAIMS},
             }
             | {column: f"{column} {code}" for column, _ in IDENTIFIERS.values()}

@@ -487,8 +487,9 @@ def policy_new(
 ) -> None:
     """Create a policy, with your name, title and owners: proposed from a delivery, or as a copy of a shipped one.
 
-    With --from, it looks at the types, counts and codes of the delivered tables, and no value is shown or written. Check what
-    is marked CHECK. A copy needs its section `source` adapted to your files. Then run `deid policy check` on it.
+    With --from, it looks at the types, counts and codes of the delivered tables. It shows and writes names of files and
+    columns, and no value of a row. Check what is marked CHECK. A copy needs its section `source` adapted to your files. Then
+    run `deid policy check` on it.
     """
     from deid_assets.policy.scaffold import new_policy
 

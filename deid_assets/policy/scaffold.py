@@ -1,6 +1,7 @@
 """Create a new policy from one that ships: the same rules under its own name, title and owners."""
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -57,6 +58,8 @@ def like_shipped(like: str, name: str, title: str, owners: Sequence[str], descri
     own = {"policy": name, "title": quoted_text(title), "owners": f"[{', '.join(map(quoted_text, owners))}]"}
     for field, value in own.items():
         text = _with_line(text, field, value)
+    if "\nremoval:" in text and "\ndiagnosis_codes:" not in text:
+        text = text.replace("\nremoval:", "\ndiagnosis_codes: icd9cm  # or icd10cm, by_date, {from: COLUMN}\nremoval:", 1)
     return _DESCRIPTION.sub(lambda _: f"description: {quoted_text(description or title)}\n", text, count=1)
 
 
@@ -77,9 +80,11 @@ def require_new(file: Path, name: str) -> None:
     PolicyError
         If the file exists, or a shipped policy has the name.
     """
+    if not re.fullmatch("[a-z][a-z0-9_]*", name):
+        raise PolicyError("a name consists of lower-case letters, digits and underscores, and begins with a letter")
     if name in _shipped():
         raise PolicyError(f"a shipped policy is called {name}; give yours another name")
-    if file.exists():
+    if os.path.lexists(file):  # also a link to nothing
         raise PolicyError(f"{file} already exists; name another file, or remove it")
 
 

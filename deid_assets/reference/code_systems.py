@@ -20,7 +20,7 @@ def system_of(code: str) -> DiagnosisSystem:
     >>> system_of("25000"), system_of("icd10cm:E119"), system_of("E119")
     ('icd9cm', 'icd10cm', 'icd9cm')
     """
-    return "icd10cm" if code.lstrip().lower().startswith(ICD10CM_PREFIX) else "icd9cm"
+    return "icd10cm" if code.startswith(ICD10CM_PREFIX) else "icd9cm"
 
 
 def bare(code: str) -> str:
@@ -31,4 +31,4 @@ def bare(code: str) -> str:
     >>> bare("icd10cm:E119"), bare("25000")
     ('E119', '25000')
     """
-    return code.lstrip()[len(ICD10CM_PREFIX) :] if system_of(code) == "icd10cm" else code
+    return code.removeprefix(ICD10CM_PREFIX)

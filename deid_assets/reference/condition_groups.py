@@ -51,8 +51,14 @@ def condition_groups(codes: Sequence[str], completions: bool = True) -> pd.DataF
 
 def _group(code: str, completions: bool) -> str | None:
     if is_icd10cm(code):
-        return icd10cm.group_of(bare(plain_code(code))) if completions else None
+        plain = bare(plain_code(code))
+        return icd10cm.group_of(plain) if completions and not _is_rather_icd9(plain) else None
     return _table(completions).group(plain_code(code)) if is_icd9(code) else None
+
+
+def _is_rather_icd9(plain: str) -> bool:
+    """Say whether a text that should be of ICD-10-CM is a code of ICD-9-CM and only a header here, such as V25.09."""
+    return is_icd9(plain) and not icd10cm.is_complete(plain) and _table(True).group(plain) is not None
 
 
 @functools.cache

@@ -19,10 +19,16 @@ Control and Prevention, ICD-10-CM codes of 2024.
 import bisect
 import csv
 import functools
+import re
 from collections import Counter
 from importlib import resources
 
 ORIGINS = ("one group", "several groups", "parent", "completion")
+
+_LONGEST = 7
+# What other years add to a code: a digit or two, such as E66.81, or a letter, such as C81.0A; and to injuries, the encounter.
+_NEWER = re.compile("[0-9]{1,2}|[0-9]?[A-Z]|[A-Z][0-9]")
+_NEWER_INJURY = re.compile("[0-9X]{0,3}[A-Z]")
 
 
 def group_of(code: str) -> str | None:
@@ -30,7 +36,8 @@ def group_of(code: str) -> str | None:
 
     A code that is not listed has the group of the longest beginning of it, of at least three characters, that is listed or has
     listed codes below it: it is a category or another header, or a code of another year. Codes below it count by their most
-    frequent group, the first in the alphabet if several are as frequent.
+    frequent group, the first in the alphabet if several are as frequent. What follows that beginning must be as short as what
+    distinguishes codes of other years; otherwise the text is no code, but two (I10B20), or one with something behind it.
 
     Parameters
     ----------
@@ -40,35 +47,45 @@ def group_of(code: str) -> str | None:
     Returns
     -------
     str or None
-        None if not even the code's category is known.
+        None if not even the code's category is known, or if the text is no code.
 
     Examples
     --------
-    >>> group_of("E119"), group_of("E11"), group_of("E119X"), group_of("E99")
-    ('METAB3', 'METAB3', 'METAB3', None)
+    >>> group_of("E119"), group_of("E11"), group_of("E6681"), group_of("E99"), group_of("E119B20")
+    ('METAB3', 'METAB3', 'METAB3', None, None)
     """
-    groups, codes = _listed()
+    groups, _ = _listed()
     for length in range(len(code), 2, -1):
-        beginning = code[:length]
-        if beginning in groups:
-            return groups[beginning]
-        below = codes[bisect.bisect_left(codes, beginning) : bisect.bisect_left(codes, beginning + "~")]
+        below = codes_below(code[:length])
         if below:
-            return most_frequent(Counter(groups[one] for one in below))
+            rest = code[length:]
+            if rest and not _NEWER.fullmatch(rest) and not (len(code) == _LONGEST and _NEWER_INJURY.fullmatch(rest)):
+                return None
+            return groups.get(code[:length]) or most_frequent(Counter(groups[one] for one in below))
     return None
 
 
-def is_listed(code: str) -> bool:
-    """Say whether a code, or a code below it, is in the list of 2024.
+def is_complete(code: str) -> bool:
+    """Say whether a code is in the list of 2024, which has no headers.
 
     Examples
     --------
-    >>> is_listed("E119"), is_listed("E11"), is_listed("V5789")
-    (True, True, False)
+    >>> is_complete("E119"), is_complete("E11")
+    (True, False)
+    """
+    return code in _listed()[0]
+
+
+def codes_below(code: str) -> list[str]:
+    """Return the listed codes that begin with a code, itself included.
+
+    Examples
+    --------
+    >>> codes_below("B20"), codes_below("F170")
+    (['B20'], [])
     """
     _, codes = _listed()
-    place = bisect.bisect_left(codes, code)
-    return place < len(codes) and codes[place].startswith(code)
+    return codes[bisect.bisect_left(codes, code) : bisect.bisect_left(codes, code + "~")]
 
 
 def most_frequent(groups: Counter[str]) -> str:

@@ -11,10 +11,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from deid_assets.reference import icd10cm
 from deid_assets.reference.code_book import GROUPS
-from deid_assets.reference.code_systems import bare, system_of
-from deid_assets.reference.codes import is_cpt_or_hcpcs, is_icd9, plain_code
+from deid_assets.reference.codes import is_cpt_or_hcpcs
 from deid_assets.reference.known_columns import CodeKind
 from deid_assets.reference.tables import text_frame
 
@@ -47,12 +45,4 @@ def known_codes(codes: Sequence[str], kind: CodeKind) -> pd.DataFrame:
     if kind not in GROUPS:
         raise ValueError(f"codes are of the kinds {', '.join(GROUPS)}, not {kind!r}")
     known = [is_cpt_or_hcpcs(code) for code in codes] if kind == "procedure" else GROUPS[kind](codes)["group"].notna().tolist()
-    if kind == "diagnosis":
-        known = [found and not _of_icd9(code) for code, found in zip(codes, known, strict=True)]
     return text_frame(code=codes).assign(known=pd.Series(known, dtype="bool"))
-
-
-def _of_icd9(code: str) -> bool:
-    """Say whether a text that should be of ICD-10-CM is rather one of ICD-9-CM, such as V57.89."""
-    plain = plain_code(bare(code))
-    return system_of(code) == "icd10cm" and not icd10cm.is_listed(plain) and is_icd9(plain)

@@ -25,6 +25,7 @@ from typing import Literal, get_args
 
 import pandas as pd
 
+from deid_assets.reference import icd10cm
 from deid_assets.reference.code_ranges import CodeRange, PrefixTable
 from deid_assets.reference.code_systems import bare, system_of
 from deid_assets.reference.codes import plain_code
@@ -86,6 +87,8 @@ def sensitive_codes(
     ['human immunodeficiency virus (HIV) infection', 'plastic surgery']
     >>> sensitive_codes(["897"], "procedure")["code"].tolist(), sensitive_codes(["897"], "diagnosis")["code"].tolist()
     (['897'], [])
+    >>> sensitive_codes(["icd10cm:T39.01", "icd10cm:T39.011A"], "diagnosis")["code"].tolist()  # the first is cut off
+    ['icd10cm:T39.01']
     >>> sensitive_codes(["icd10cm:F10.20", "icd10cm:K70.30"], "diagnosis", sets=("substance_use",))["reason"].tolist()
     ['substance abuse or dependence', 'substance use']
     """
@@ -103,7 +106,12 @@ def sensitive_codes(
 def _reason(code: str, kind: CodeKind, lists: dict[str, list["_List"]]) -> str | None:
     """Return the reason of the first list that has a plain code. Only diagnoses are of two systems."""
     system = system_of(code) if kind == "diagnosis" else ""
-    return next((reason for one in lists[system] if (reason := one.reason(bare(code))) is not None), None)
+    own = next((reason for one in lists[system] if (reason := one.reason(bare(code))) is not None), None)
+    if own is not None or system != "icd10cm" or icd10cm.is_complete(bare(code)):
+        return own
+    # A header, such as a poisoning that was cut off before its intent, may be any of the codes below it.
+    below = icd10cm.codes_below(bare(code)) if len(bare(code)) >= 3 else []
+    return next((reason for one in lists[system] for each in below if (reason := one.reason(each)) is not None), None)
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,12 @@ FIRST_DAY_OF_ICD10 = "DATE '2015-10-01'"
 IN_ICD10 = "diagnosis_in_icd10"
 """Column of the claims as they are laid out: whether the diagnoses are of ICD-10-CM; NULL where nothing says."""
 
-_ICD9 = "(V[0-9]{2}|E[0-9]{3}|[0-9]{3})[0-9]{0,2}"
+_ICD9 = "(V[0-9]{2}|E[0-9]{3}|[0-9]{3})([.]?[0-9]{1,2})?"
 _ICD10 = "[A-Z][0-9][0-9A-Z][.]?[0-9A-Z]{0,4}"
-# How claims write the system, without blanks, hyphens and dots, in lower case; 9 and 0 are the qualifiers of hospital bills.
-_SPELLINGS: Mapping[DiagnosisSystem, tuple[str, ...]] = {
-    "icd9cm": ("icd9cm", "icd9", "9", "09"),
-    "icd10cm": ("icd10cm", "icd10", "10", "0"),
-}
+SPELLINGS: Mapping[DiagnosisSystem, tuple[str, ...]] = MappingProxyType(
+    {"icd9cm": ("icd9cm", "icd9", "9", "09", "bk", "bf"), "icd10cm": ("icd10cm", "icd10", "10", "0", "abk", "abf")}
+)
+"""How claims name a system, without blanks, hyphens and dots, in lower case: by name, or as hospital bills and X12 do."""
 
 
 class FromColumn(BaseModel):
@@ -38,7 +37,11 @@ class FromColumn(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    from_: str = Field(alias="from", min_length=1, description="name of the column in the delivery")
+    from_: str = Field(
+        alias="from",
+        min_length=1,
+        description="name of the column in the delivery: ICD-9-CM, icd9, 9, BK or BF; or ICD-10-CM, icd10, 10, 0, ABK or ABF",
+    )
 
 
 DiagnosisCodes = DiagnosisSystem | Literal["by_date"] | FromColumn
@@ -56,13 +59,18 @@ def systems_of(codes: DiagnosisCodes) -> tuple[DiagnosisSystem, ...]:
     return tuple(one for one in SYSTEMS if codes in (one, "by_date") or isinstance(codes, FromColumn))
 
 
+def spelled_system(column: str) -> str:
+    """SQL of how a cell of a column spells a system, as in `SPELLINGS`; 10 that became a number is written 10.0."""
+    return f"lower(regexp_replace(regexp_replace({column}::VARCHAR, '[.]0+ *$', ''), '[-_. ]', '', 'g'))"
+
+
 def is_icd10(codes: DiagnosisCodes) -> str:
     """SQL over a claim with its dates: whether its diagnoses are of ICD-10-CM; NULL where nothing says."""
     if codes == "by_date":
         return f"coalesce(discharge_date, service_date) >= {FIRST_DAY_OF_ICD10}"
     if isinstance(codes, FromColumn):
-        plain = f"lower(regexp_replace(trim({SYSTEM_COLUMN}), '[-_. ]', '', 'g'))"
-        return f"CASE WHEN {plain} IN {_SPELLINGS['icd10cm']} THEN true WHEN {plain} IN {_SPELLINGS['icd9cm']} THEN false END"
+        plain = spelled_system(SYSTEM_COLUMN)
+        return f"CASE WHEN {plain} IN {SPELLINGS['icd10cm']} THEN true WHEN {plain} IN {SPELLINGS['icd9cm']} THEN false END"
     return "true" if codes == "icd10cm" else "false"
 
 

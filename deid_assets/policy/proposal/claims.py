@@ -9,11 +9,23 @@ from typing import Any
 from deid_assets.policy.loading import policy_by_name
 from deid_assets.policy.models import Policy
 from deid_assets.policy.proposal.layouts import Known, Role, guess, plain_name, signatures
-from deid_assets.policy.proposal.looking import DIAGNOSES, ICD9, ICD10, PROCEDURES, SEX_DIGITS, ZIP, Column, Look, Table
+from deid_assets.policy.proposal.looking import (
+    CODING_SYSTEMS,
+    DIAGNOSES,
+    ICD9,
+    ICD10,
+    PROCEDURES,
+    SEX_DIGITS,
+    ZIP,
+    Column,
+    Look,
+    Table,
+)
 from deid_assets.policy.proposal.writing import Text, names, scalar
 from deid_assets.policy.scaffold import shipped_values
 from deid_assets.reference.known_columns import KNOWN
 from deid_assets.sources.delivery import DATE_COLUMNS, DELIVERED_CLAIM_COLUMNS, DIAGNOSIS_COLUMNS, MEMBER_COLUMNS, MOST_YEARS
+from deid_assets.sources.diagnosis_systems import SYSTEM_AT_LEAST
 
 BASE = "heritage_public"
 """The shipped policy whose thresholds and hierarchies are proposed."""
@@ -26,7 +38,7 @@ BY_DATE = "by_date"
 
 _SURE = 0.98
 _SOME = 0.2  # share from which a column of that name may contain diagnoses
-_MIXED = 0.05  # share of another system from which a delivery mixes them
+_MIXED = 1 - SYSTEM_AT_LEAST  # share of another system from which a delivery mixes them
 _DIAGNOSES = 0.9  # share of codes of either system from which a column contains diagnoses
 _ISO = "%Y-%m-%d"
 _NOT_COPIED = ("policy", "title", "description", "owners", "recipients", "source", "intake")
@@ -232,7 +244,11 @@ def _doubts(ours: str, column: Column, others: Sequence[str]) -> Iterator[str]:
         yield f"{column.share(system):.0%} are {system}"
 
 
-def _diagnosis_codes(text: Text, claims: Mapped) -> str | None:
+def _names_system(column: Column) -> bool:
+    return re.search(signatures()["system"], plain_name(column.name)) is not None
+
+
+def _diagnosis_codes(text: Text, claims: Mapped) -> str | dict[str, str] | None:
     """The system of the diagnoses, after a comment with the share of each column."""
     columns = [column for name in claims.columns if name in DIAGNOSIS_COLUMNS and (column := claims.look(name))]
     if not columns:
@@ -249,9 +265,11 @@ def _diagnosis_codes(text: Text, claims: Mapped) -> str | None:
     shares = {one: sum(column.share(one) * column.filled for column in columns) / filled for one in DIAGNOSIS_CODES}
     system, other = sorted(shares, key=lambda one: -shares[one])
     text.check(f"{columns[0].share(system):.0%} of {columns[0].name} have the form of {system} codes, and of no other system's")
-    if shares[other] >= _MIXED:
-        text.check(f"{shares[other]:.0%} of all diagnoses have the form of {other} codes: the systems are told apart by date")
-        return BY_DATE
+    if shares[other] > _MIXED:
+        stating = [one.name for one in claims.table.columns if one.share(CODING_SYSTEMS) >= _SURE and _names_system(one)]
+        how = f"{stating[0]} tells the systems apart" if stating else "the systems are told apart by date"
+        text.check(f"{shares[other]:.1%} of all diagnoses have the form of {other} codes: {how}")
+        return {"from": stating[0]} if stating else BY_DATE
     return DIAGNOSIS_CODES[system]
 
 

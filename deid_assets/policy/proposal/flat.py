@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from deid_assets.errors import DeliveryError
 from deid_assets.policy.proposal.layouts import plain_name, signatures
 from deid_assets.policy.proposal.looking import IDENTIFIERS, PERSON, ZIP, Column, Look, Table
 from deid_assets.policy.proposal.writing import Text, names
@@ -25,6 +26,11 @@ def propose_flat(text: Text, name: str, look: Look, table: Table) -> None:
     attributes = [column for column in attributes if _is_released(column)]
     if not known:
         known, attributes = [(column, one) for column, one in listed if _is_released(column)], []
+    if not known:
+        raise DeliveryError(
+            f"{table.file}: no column was found for which a hierarchy can be proposed: few categories, whole numbers, dates or "
+            "ZIP codes. Write a policy by hand (deid_assets/docs/own-data.md)"
+        )
     text.add("kind", "flat")
     source: dict[str, object] = {"kind": "flat"}
     source |= {"file": table.file} if look.is_folder else {}

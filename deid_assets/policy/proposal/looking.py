@@ -17,6 +17,7 @@ from deid_assets.errors import DeliveryError
 from deid_assets.reference.known_codes import known_codes
 from deid_assets.reference.places import place_names
 from deid_assets.sources.any_format import columns_of_file, stage_file
+from deid_assets.sources.diagnosis_systems import SPELLINGS, spelled_system
 from deid_assets.sources.duckdb_files import duckdb_tables
 from deid_assets.sources.files import Staging, naming_damaged_files
 from deid_assets.sources.layout import parsed_day
@@ -28,7 +29,7 @@ Kind = Literal["blank", "integer", "decimal", "date", "text"]
 ICD9, ICD10, DIAGNOSES = "ICD-9-CM", "ICD-10-CM", "ICD-9-CM or ICD-10-CM"
 PROCEDURES = "CPT or HCPCS"
 PLACES, SPECIALTIES, ZIP, SEX_WORDS, SEX_DIGITS = "places of service", "specialties", "ZIP codes", "sex", "sex as 1 and 2"
-IDENTIFIERS = "direct identifiers"
+IDENTIFIERS, CODING_SYSTEMS = "direct identifiers", "coding systems"
 
 DATE_FORMATS = (
     "%Y-%m-%d", "%Y%m%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%Y/%m/%d", "%d-%b-%Y", "%d%b%Y", "%m/%d/%y",
@@ -62,6 +63,7 @@ _SYSTEMS = {
     ZIP: "regexp_full_match(v, '[0-9]{5}(-?[0-9]{4})?')",
     SEX_WORDS: "upper(v) IN ('F', 'M', 'FEMALE', 'MALE')",
     SEX_DIGITS: "v IN ('1', '2')",
+    CODING_SYSTEMS: f"{spelled_system('v')} IN {(*SPELLINGS['icd9cm'], *SPELLINGS['icd10cm'])}",
     IDENTIFIERS: (
         r"regexp_full_match(v, '[^@ ]+@[^@ ]+[.][^@ ]+|[0-9]{3}-[0-9]{2}-[0-9]{4}|[(]?[0-9]{3}[)]?[ -][0-9]{3}-[0-9]{4}')"
     ),
@@ -230,10 +232,15 @@ def _unpacked(path: Path, target: Path) -> Path | None:
                 return None
             if sum(one.file_size for one in inside) > _UNPACKED_AT_MOST * max(path.stat().st_size, 1 << 20):
                 raise DeliveryError(f"{path.name}: far larger when unpacked than tables would be")
+            # The folders inside an archive are not trusted.
+            names = [PurePosixPath(one.filename.replace("\\", "/")).name for one in inside]
+            if twice := {name for name in names if names.count(name) > 1}:
+                raise DeliveryError(
+                    f"{path.name}: {len(twice)} names occur in several of its folders: unpack it, and name the folder"
+                )
             target.mkdir()
-            for one in inside:
-                # The folders inside an archive are not trusted.
-                (target / PurePosixPath(one.filename.replace("\\", "/")).name).write_bytes(archive.read(one))
+            for one, name in zip(inside, names, strict=True):
+                (target / name).write_bytes(archive.read(one))
         return target
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error):
         raise DeliveryError(f"{path.name}: unreadable file: not a zip file, damaged or encrypted") from None

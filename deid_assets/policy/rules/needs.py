@@ -178,7 +178,8 @@ def _newborns(policy: Policy) -> Iterator[Need]:
     if policy.removal.newborn_days is not None:
         yield Need(
             "removal.newborn_days", NEWBORN,
-            "the claims of members under 3 years, or of unknown age, with dates of birth and service",
+            "the claims of members under 3 years (or those of a longer history), or of unknown age, with dates of birth and "
+            "service",
             policy.removal.known_newborn_claims_at_least,
             "Map birth_date and service_date; if deliveries have none, set removal.newborn_days: null, which releases claims "
             "of newborns",

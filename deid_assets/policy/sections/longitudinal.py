@@ -253,8 +253,9 @@ class Removal(Section):
     )
     known_newborn_claims_at_least: Annotated[float, Field(gt=0, le=1)] = Field(
         0.9,
-        description="minimum share of the claims of members under 3 years, or of unknown age, with dates of birth and service; "
-        "the others are taken for newborns' claims and removed; a delivery with fewer is refused",
+        description="minimum share of the claims of members under 3 years (or those of a longer history), or of unknown age, "
+        "with dates of birth and service; the others are taken for newborns' claims and removed; a delivery with fewer is "
+        "refused",
     )
 
     @property
