@@ -40,7 +40,7 @@ FEW = Figure(4, 10)
         *((f"readable_codes__diagnosis_{number}", LISTS) for number in range(1, 5)),
         ("readable_codes__cpt", WITH_PROCEDURES),
         ("readable_codes__place", LISTS),
-        ("diagnoses_of_the_system", {"diagnosis_codes"}),
+        ("icd9_diagnoses", {"diagnosis_codes"}),
         ("newborn_claims", {"removal.newborn_days"}),
     ],
 )
@@ -75,7 +75,7 @@ def test_what_a_delivery_may_lack_is_said_by_the_policy_only():
     )
     figures = {need.figure for need in needs_of(policy_from(values))}
     assert not figures & {"coded_claims/procedure", "coded_claims/place", "sensitive_members", "newborn_claims"}
-    assert {"coded_claims/diagnosis", "readable_codes/cpt", "readable_codes/place", "diagnoses_of_the_system"} <= figures
+    assert {"coded_claims/diagnosis", "readable_codes/cpt", "readable_codes/place", "icd9_diagnoses"} <= figures
 
 
 def test_rules_that_are_off_need_nothing_but_diagnoses_that_can_be_read():
@@ -85,20 +85,20 @@ def test_rules_that_are_off_need_nothing_but_diagnoses_that_can_be_read():
         removal__non_procedure_claims=False,
     )  # fmt: skip
     needs = needs_of(policy_from(values))
-    assert {need.rule for need in needs} == {"diagnosis_codes"} and needs[0].figure == "diagnoses_of_the_system"
+    assert {need.rule for need in needs} == {"diagnosis_codes"} and needs[0].figure == "icd9_diagnoses"
     assert {need.figure for need in needs[1:]} == {f"readable_codes/{column}" for column in (*DIAGNOSES, "further_diagnoses")}
 
 
 def test_the_coding_system_is_named_first_and_no_rule_is_turned_off_for_it(public):
     first, *others = needs_of(public)
-    assert first.figure == "diagnoses_of_the_system" and "correct it, or the source section" in first.remedy
+    assert first.figure == "icd9_diagnoses" and "correct it, or the source section" in first.remedy
     assert not any("code_list: null" in need.remedy for need in (first, *others))
 
 
 def test_rare_diseases_alone_need_diagnoses():
     values = public_values(removal__code_list=None, removal__non_procedure_claims=False, removal__newborn_days=None)
     figures = {need.figure for need in needs_of(policy_from(values))}
-    assert {"coded_claims/diagnosis", "diagnoses_of_the_system", "rare_visible_members"} <= figures
+    assert {"coded_claims/diagnosis", "icd9_diagnoses", "rare_visible_members"} <= figures
     assert not figures & {"coded_claims/place", "readable_codes/cpt", "sensitive_members"}
 
 

@@ -12,7 +12,10 @@ CODED = {kind: f"coalesce({', '.join(CODE_COLUMNS[kind])})" for kind in UNREADAB
 """A readable code of each kind on a claim; the intake blanked or quarantined unreadable codes."""
 
 SENSITIVE, RARE_VISIBLE = "sensitive_members", "rare_visible_members"
-NEWBORN, OF_SYSTEM, AGE_AND_SEX, POPULATION = "newborn_claims", "diagnoses_of_the_system", "age_and_sex", "population"
+OF_ICD9, OF_SYSTEM = "icd9_diagnoses", "diagnoses_of_the_system"
+"""Diagnoses of the stated system: evidence has always called those of ICD-9-CM by the first name."""
+
+NEWBORN, AGE_AND_SEX, POPULATION = "newborn_claims", "age_and_sex", "population"
 
 NEWBORN_YEARS = 3
 """Members below this age may have been born within a delivery of so many years, or of fewer."""
@@ -93,7 +96,8 @@ def _of_codes(delivered_codes: Table) -> Mapping[str, Figure]:
     }
     diagnoses = [row for row in rows if row["kind"] == "diagnosis"]
     written = sum(int(row["written"]) for row in diagnoses)
-    return figures | {OF_SYSTEM: Figure(written - sum(int(row["other_system"]) for row in diagnoses), written)}
+    of_system = Figure(written - sum(int(row["other_system"]) for row in diagnoses), written)
+    return figures | {OF_ICD9: of_system, OF_SYSTEM: of_system}
 
 
 def _of_members(members: Table, claims: Table, population: int | None) -> dict[str, Figure]:

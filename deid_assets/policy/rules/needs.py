@@ -18,6 +18,7 @@ from scipy.stats import binom
 from deid_assets.methods.preparation.rule_figures import (
     AGE_AND_SEX,
     NEWBORN,
+    OF_ICD9,
     OF_SYSTEM,
     POPULATION,
     RARE_VISIBLE,
@@ -118,8 +119,9 @@ def needs_of(policy: Policy) -> tuple[Need, ...]:
 
 def _diagnoses(policy: Policy) -> Iterator[Need]:
     """Groups and the Charlson index are made of diagnoses, whomever the policy removes."""
+    figure = OF_ICD9 if policy.diagnosis_codes == "icd9cm" else OF_SYSTEM
     yield Need(
-        "diagnosis_codes", OF_SYSTEM, "the diagnoses in another form than that of the other coding system", SYSTEM_AT_LEAST,
+        "diagnosis_codes", figure, "the diagnoses in another form than that of the other coding system", SYSTEM_AT_LEAST,
         "Lists, groups and indices are of the system that diagnosis_codes says: correct it, or the source section",
     )  # fmt: skip
     if not policy.removal.removes_members:
