@@ -8,7 +8,9 @@ from deid_assets.sources.csv_files import csv_columns, stage_csv
 from deid_assets.sources.duckdb_files import duckdb_columns, stage_duckdb
 from deid_assets.sources.files import Staging, parquet_columns, stage_parquet
 
-_PARQUET, _DUCKDB = (".parquet", ".pq"), (".duckdb", ".db", ".ddb")
+CSV = (".csv", ".txt", ".tsv", ".csv.gz", ".txt.gz", ".tsv.gz")
+PARQUET, DUCKDB = (".parquet", ".pq"), (".duckdb", ".db", ".ddb")
+"""How the names of files of each format end, in lower case."""
 
 
 def stage_file(
@@ -40,9 +42,9 @@ def stage_file(
     DeliveryError
         If the file cannot be read, lacks a column, or its table is not named.
     """
-    if path.name.lower().endswith(_PARQUET):
+    if path.name.lower().endswith(PARQUET):
         stage_parquet(staging, path, view, columns)
-    elif path.name.lower().endswith(_DUCKDB):
+    elif path.name.lower().endswith(DUCKDB):
         if table is None:
             raise DeliveryError(f"{path.name}: {unnamed}")
         stage_duckdb(staging, path, table, view, columns)
@@ -58,9 +60,9 @@ def columns_of_file(staging: Staging, path: Path, *, table: str | None, delimite
     DeliveryError
         If the file cannot be read, or its table is not named.
     """
-    if path.name.lower().endswith(_PARQUET):
+    if path.name.lower().endswith(PARQUET):
         return parquet_columns(staging, path)
-    if not path.name.lower().endswith(_DUCKDB):
+    if not path.name.lower().endswith(DUCKDB):
         return csv_columns(staging, path, delimiter)
     if table is None:
         raise DeliveryError(f"{path.name}: {unnamed}")

@@ -31,6 +31,8 @@ _HEADER_AT_MOST = 1 << 20  # characters of the first line
 # A compressed file that expands by more is refused before it fills the disk. Claims as CSV shrink by 5 to 20.
 _UNPACKED_AT_MOST = 1 << 39
 _EXPANSION_AT_MOST = 200
+DAMAGED_ARCHIVE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError)
+"""What an archive raises that is damaged, encrypted, or packed in a way that cannot be read."""
 _UNPACKED_UNJUDGED = 1 << 26  # a small file may expand by more
 
 # DuckDB's error for a line that it cannot read -> the rule that the line breaks.
@@ -141,7 +143,7 @@ def _plain(staging: Staging, path: Path, name: str) -> Path:
                 if at_most < 0:
                     raise DeliveryError(f"{name}: unreadable file: far larger when unpacked than a table would be")
                 target.write(chunk)
-    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError, OSError):
+    except (*DAMAGED_ARCHIVE, OSError):
         unpacked.unlink(missing_ok=True)
         raise DeliveryError(
             f"{name}: unreadable file: not a {path.suffix.lower()[1:]} file, damaged, encrypted, or too large for the disk"

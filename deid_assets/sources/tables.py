@@ -9,6 +9,7 @@ from pathlib import Path
 
 from deid_assets.errors import DeliveryError
 from deid_assets.reference.known_columns import DAYS_OF_SERVICE
+from deid_assets.sources.any_format import CSV, DUCKDB, PARQUET
 from deid_assets.sources.csv_files import stage_csv
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
@@ -25,9 +26,6 @@ from deid_assets.sources.files import Staging, stage_parquet, unite
 from deid_assets.sources.layout import Delivered
 from deid_assets.store.tables import quoted
 
-_CSV_SUFFIXES = (".csv", ".txt", ".tsv", ".csv.gz", ".txt.gz", ".tsv.gz")
-_PARQUET_SUFFIXES = (".parquet", ".pq")
-_DUCKDB_SUFFIXES = (".duckdb", ".db", ".ddb")
 _MEMBERS = "delivered_members"
 _CLAIMS = "delivered_claims"
 
@@ -136,9 +134,9 @@ def _files(staging: Staging, delivery: Delivery, table: TableMap, source_table: 
 def _format(path: Path, staging: Staging) -> str:
     name = path.name.lower()
     for file_format, suffixes in (
-        ("CSV", _CSV_SUFFIXES), ("Parquet", _PARQUET_SUFFIXES), ("DuckDB", _DUCKDB_SUFFIXES)
+        ("CSV", CSV), ("Parquet", PARQUET), ("DuckDB", DUCKDB)
     ):  # fmt: skip
         if name.endswith(suffixes):
             return file_format
-    known = ", ".join(_CSV_SUFFIXES + _PARQUET_SUFFIXES + _DUCKDB_SUFFIXES)
+    known = ", ".join(CSV + PARQUET + DUCKDB)
     raise DeliveryError(f"{staging.shown(path)}: unknown format; the name must end in one of {known}")

@@ -20,7 +20,7 @@ from deid_assets.sources.intake import read_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets_tests.public_data import public_data
 from deid_assets_tests.scenarios.command_line import ERROR, deid_here, unwrapped
-from deid_assets_tests.scenarios.tables_delivery import good_tables, tables_of_synthetic
+from deid_assets_tests.scenarios.tables_delivery import TABLES, good_tables, tables_of_synthetic
 
 
 @pytest.fixture(scope="module")
@@ -69,24 +69,10 @@ def test_tables_of_other_names_are_mapped_and_taken_in_after_one_edit(synthetic,
     assert "claims.csv: claims, one row per claim" in printed
     assert "diagnosis_codes: icd9cm" in text and "of dx have the form of ICD-9-CM codes" in text
     source = load_policy(Path("ours.yaml")).source
-    assert source.members.columns == {
-        "member_id": "id",
-        "sex": "sex",
-        "birth_date": "born",
-        "days_in_hospital_y2": "days_y2",
-        "days_in_hospital_y3": "days_y3",
-    }
-    assert source.claims.columns == {
-        "claim_id": "no",
-        "member_id": "member",
-        "provider_id": "provider",
-        "service_date": "day",
-        "specialty": "specialty",
-        "place": "place",
-        "cpt": "cpt",
-        "length_of_stay": "los",
-        "diagnosis_1": "dx",
-    }
+    by_hand = {table: TABLES["source"][table]["columns"] for table in ("members", "claims")}
+    assert source.members.columns == by_hand["members"] and len(by_hand["members"]) == 5
+    filled = {name: theirs for name, theirs in by_hand["claims"].items() if theirs not in ("admitted", "left")}
+    assert source.claims.columns == filled and len(filled) == 9, "as in the policy that reads these tables"
     assert (source.years.first, source.years.last) == (2007, 2009)
     assert "1.8% of the rows of claims.csv have no day, and are quarantined" in printed, printed
     Path("ours.yaml").write_text(text.replace("quarantine_at_most: 0.01", "quarantine_at_most: 0.05"))
@@ -373,3 +359,15 @@ def write_two(folder, header, lines):
     (folder / "people.csv").write_text("\n".join(["subscriber,sex,born", *people]))
     (folder / "medical.csv").write_text("\n".join([header, *lines]))
     return folder
+
+
+def test_a_damaged_archive_is_named_however_it_is_packed(tmp_path):
+    packed = tmp_path / "in.zip"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_LZMA) as archive:
+        for name in ("people.csv", "medical.csv"):
+            archive.writestr(name, "id,sex\n" + "p1,F\n" * 10_000)
+    whole = bytearray(packed.read_bytes())
+    whole[60:120] = bytes(60)
+    packed.write_bytes(whole)
+    code, printed = propose(packed, tmp_path)
+    assert code == ERROR and "in.zip: unreadable file: not a zip file, damaged or encrypted" in unwrapped(printed), printed

@@ -12,7 +12,6 @@ from deid_assets.policy.proposal.layouts import Known, Role, guess, plain_name, 
 from deid_assets.policy.proposal.looking import (
     CODING_SYSTEMS,
     DIAGNOSES,
-    ICD9,
     ICD10,
     PROCEDURES,
     SEX_DIGITS,
@@ -25,13 +24,13 @@ from deid_assets.policy.proposal.writing import Text, names, scalar
 from deid_assets.policy.scaffold import shipped_values
 from deid_assets.reference.known_columns import KNOWN
 from deid_assets.sources.delivery import DATE_COLUMNS, DELIVERED_CLAIM_COLUMNS, DIAGNOSIS_COLUMNS, MEMBER_COLUMNS, MOST_YEARS
-from deid_assets.sources.diagnosis_systems import SYSTEM_AT_LEAST
+from deid_assets.sources.diagnosis_systems import NAMES, SYSTEM_AT_LEAST
 
 BASE = "heritage_public"
 """The shipped policy whose thresholds and hierarchies are proposed."""
 ANY = "0 characters"
 """The level of prefixes at which a text says nothing."""
-DIAGNOSIS_CODES = {ICD9: "icd9cm", ICD10: "icd10cm"}
+DIAGNOSIS_CODES = {name: system for system, name in NAMES.items()}
 """What the policy says of a coding system of diagnoses."""
 BY_DATE = "by_date"
 """What it says where both systems are in use, each in its years."""

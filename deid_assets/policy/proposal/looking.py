@@ -5,7 +5,6 @@ import itertools
 import re
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -16,8 +15,9 @@ import duckdb
 from deid_assets.errors import DeliveryError
 from deid_assets.reference.known_codes import known_codes
 from deid_assets.reference.places import place_names
-from deid_assets.sources.any_format import columns_of_file, stage_file
-from deid_assets.sources.diagnosis_systems import SPELLINGS, spelled_system
+from deid_assets.sources.any_format import CSV, DUCKDB, PARQUET, columns_of_file, stage_file
+from deid_assets.sources.csv_files import DAMAGED_ARCHIVE
+from deid_assets.sources.diagnosis_systems import NAMES, SPELLINGS, spelled_system
 from deid_assets.sources.duckdb_files import duckdb_tables
 from deid_assets.sources.files import Staging, naming_damaged_files
 from deid_assets.sources.layout import parsed_day
@@ -26,7 +26,8 @@ from deid_assets.store.tables import connect, literal, quoted
 
 Kind = Literal["blank", "integer", "decimal", "date", "text"]
 
-ICD9, ICD10, DIAGNOSES = "ICD-9-CM", "ICD-10-CM", "ICD-9-CM or ICD-10-CM"
+ICD9, ICD10 = NAMES["icd9cm"], NAMES["icd10cm"]
+DIAGNOSES = f"{ICD9} or {ICD10}"
 PROCEDURES = "CPT or HCPCS"
 PLACES, SPECIALTIES, ZIP, SEX_WORDS, SEX_DIGITS = "places of service", "specialties", "ZIP codes", "sex", "sex as 1 and 2"
 IDENTIFIERS, CODING_SYSTEMS = "direct identifiers", "coding systems"
@@ -41,7 +42,7 @@ BOUNDS = (1, 10, 20, 50, 100, 120, 200, 500, 1_000)
 PERSON = re.compile("member|person|patient|bene|subscriber|enrollee", re.IGNORECASE)
 """Names of columns that identify people."""
 
-_SUFFIXES = (".csv", ".txt", ".tsv", ".csv.gz", ".txt.gz", ".tsv.gz", ".parquet", ".pq", ".duckdb", ".db", ".ddb")
+_SUFFIXES = (*CSV, *PARQUET, *DUCKDB)
 _DELIMITERS = (",", ";", "\t", "|")
 _NEARLY_ALL = 0.98
 _DISTINCT_AT_MOST = 100_000  # values of a column whose forms are looked at; counts are those of all
@@ -242,7 +243,7 @@ def _unpacked(path: Path, target: Path) -> Path | None:
             for one, name in zip(inside, names, strict=True):
                 (target / name).write_bytes(archive.read(one))
         return target
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error):
+    except DAMAGED_ARCHIVE:
         raise DeliveryError(f"{path.name}: unreadable file: not a zip file, damaged or encrypted") from None
 
 
@@ -274,11 +275,11 @@ def _staged(staging: Staging, root: Path) -> tuple[list[_Staged], dict[str, str]
 
 def _tables_of(staging: Staging, path: Path, name: str) -> Iterator[_Staged]:
     lower = path.name.lower()
-    inside: Sequence[str | None] = duckdb_tables(staging, path) if lower.endswith((".duckdb", ".db", ".ddb")) else [None]
+    inside: Sequence[str | None] = duckdb_tables(staging, path) if lower.endswith(DUCKDB) else [None]
     for table in inside:
         found = {
             delimiter: columns_of_file(staging, path, table=table, delimiter=delimiter, unnamed="")
-            for delimiter in (_DELIMITERS if not lower.endswith((".parquet", ".pq")) and table is None else (",",))
+            for delimiter in (_DELIMITERS if not lower.endswith(PARQUET) and table is None else (",",))
         }
         delimiter = max(found, key=lambda one: len(found[one]))
         columns = {column: kind for column, kind in found[delimiter].items() if column.strip()}
