@@ -20,9 +20,11 @@ SYSTEM_COLUMN = "diagnosis_system"
 """The delivered column that names the system of a claim's diagnoses, by its name in the claims as they are laid out."""
 
 NAMES: Mapping[DiagnosisSystem, str] = MappingProxyType({"icd9cm": "ICD-9-CM", "icd10cm": "ICD-10-CM"})
-FIRST_DAY_OF_ICD10 = "DATE '2015-10-01'"
 IN_ICD10 = "diagnosis_in_icd10"
 """Column of the claims as they are laid out: whether the diagnoses are of ICD-10-CM; NULL where nothing says."""
+_DATED_IN_ICD10 = "coalesce(discharge_date, service_date) >= DATE '2015-10-01'"
+OF_OTHER_PERIOD = f"coalesce({IN_ICD10} <> ({_DATED_IN_ICD10}), false)"
+"""SQL over the claims as they are laid out: whether their dates are of the period of the other system."""
 
 _ICD9 = "(V[0-9]{2}|E[0-9]{3}|[0-9]{3})([.]?[0-9]{1,2})?"
 _ICD10 = "[A-Z][0-9][0-9A-Z][.]?[0-9A-Z]{0,4}"
@@ -67,7 +69,7 @@ def spelled_system(column: str) -> str:
 def is_icd10(codes: DiagnosisCodes) -> str:
     """SQL over a claim with its dates: whether its diagnoses are of ICD-10-CM; NULL where nothing says."""
     if codes == "by_date":
-        return f"coalesce(discharge_date, service_date) >= {FIRST_DAY_OF_ICD10}"
+        return _DATED_IN_ICD10
     if isinstance(codes, FromColumn):
         plain = spelled_system(SYSTEM_COLUMN)
         return f"CASE WHEN {plain} IN {SPELLINGS['icd10cm']} THEN true WHEN {plain} IN {SPELLINGS['icd9cm']} THEN false END"
@@ -108,9 +110,3 @@ def of_other_system(codes: DiagnosisCodes, column: str, has_unknown: bool) -> st
     in_icd10 = f"regexp_full_match({bare}, '{_ICD10}') AND {listed}"
     like_icd9 = f"regexp_full_match({bare}, '{_ICD9}') AND NOT ({in_icd10})"
     return f"CASE WHEN starts_with(t.{column}, '{ICD10CM_PREFIX}') THEN {like_icd9} ELSE {like_icd10} END"
-
-
-def of_other_period(given: frozenset[str]) -> str:
-    """SQL that tests whether the dates of a claim are of the period of the other system."""
-    dates = [column for column in ("discharge_date", "service_date") if column in given]
-    return f"coalesce({IN_ICD10} <> (coalesce({', '.join(dates)}) >= {FIRST_DAY_OF_ICD10}), false)" if dates else "false"

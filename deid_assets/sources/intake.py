@@ -33,11 +33,11 @@ from deid_assets.sources.desynpuf import lay_out_desynpuf
 from deid_assets.sources.diagnosis_systems import (
     IN_ICD10,
     NAMES,
+    OF_OTHER_PERIOD,
     SYSTEM_AT_LEAST,
     SYSTEM_COLUMN,
     DiagnosisCodes,
     FromColumn,
-    of_other_period,
     of_other_system,
 )
 from deid_assets.sources.files import Staging, naming_damaged_files
@@ -173,10 +173,13 @@ def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, k
     )
     staging.progress("looking up codes")
     unknown = tuple(kind for kind in GROUPED if _find_unknown(staging, kind, known_codes, given))
-    _refuse_other_system(staging, delivered, key, given, "diagnosis" in unknown)
-    in_both = _find_in_both_systems(staging, known_codes, given)
+    diagnoses = _delivered_codes("diagnosis", given)
+    if diagnoses:
+        _refuse_other_system(staging, delivered, key, diagnoses, "diagnosis" in unknown)
+    in_both = _find_in_both_systems(staging, delivered, known_codes, diagnoses)
     staging.progress("judging claims")
-    quarantine.judge("claims", _claim_rules(staging, delivered, given, unknown, in_both))
+    systems = system_rules(delivered.diagnosis_codes, diagnoses, in_both)
+    quarantine.judge("claims", _claim_rules(staging, delivered, systems, unknown))
     if not delivered.claim_ids_are_rows:
         quarantine.judge_duplicates("claims", DUPLICATE_CLAIM)
     warn_of_stays(staging, delivered)
@@ -200,21 +203,22 @@ def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, k
     return report
 
 
-def _claim_rules(
-    staging: Staging, delivered: Delivered, given: frozenset[str], unknown: Sequence[str], in_both: bool
-) -> tuple[Rule, ...]:
+def _delivered_codes(kind: str, given: frozenset[str]) -> list[str]:
+    """The delivered columns of a kind of code."""
+    return [column for column in CODE_COLUMNS[kind] if column in given]
+
+
+def _claim_rules(staging: Staging, delivered: Delivered, systems: Sequence[Rule], unknown: Sequence[str]) -> tuple[Rule, ...]:
     columns = {row[0] for row in staging.connection.execute(f"DESCRIBE {quoted(delivered.claims)}").fetchall()}
     year_column = "year" if "year" in columns else "service_date"
     kinds = unknown if delivered.unknown_codes == "quarantine" else ()
-    diagnoses = [column for column in CODE_COLUMNS["diagnosis"] if column in given]
-    systems = system_rules(delivered.diagnosis_codes, given, diagnoses, in_both)
     first = (*delivered.claim_rules, *systems, *declared_rules(delivered.declared, "claims"))
     return claim_rules(first, year_column, delivered.last_year, kinds)
 
 
 def _find_unknown(staging: Staging, kind: CodeKind, known_codes: KnownCodes | None, given: frozenset[str]) -> bool:
     """List the delivery's unknown codes of a kind in the table `unknown_<kind>`; return whether there are any."""
-    columns = [column for column in CODE_COLUMNS[kind] if column in given]
+    columns = _delivered_codes(kind, given)
     if known_codes is None or not columns:
         return False
     every = " UNION ALL ".join(f"SELECT {column} AS code FROM typed_claims" for column in columns)
@@ -227,7 +231,7 @@ def _find_unknown(staging: Staging, kind: CodeKind, known_codes: KnownCodes | No
     return bool(unknown)
 
 
-def _refuse_other_system(staging: Staging, delivered: Delivered, key: str, given: frozenset[str], has_unknown: bool) -> None:
+def _refuse_other_system(staging: Staging, delivered: Delivered, key: str, columns: Sequence[str], has_unknown: bool) -> None:
     """Refuse a delivery of diagnoses in another coding system, whatever becomes of unknown codes.
 
     Raises
@@ -235,9 +239,6 @@ def _refuse_other_system(staging: Staging, delivered: Delivered, key: str, given
     DeliveryError
         If too many diagnoses have the form of the system that they should not be of.
     """
-    columns = [column for column in CODE_COLUMNS["diagnosis"] if column in given]
-    if not columns:
-        return
     codes = delivered.diagnosis_codes
     of_other = ", ".join(f"count(*) FILTER ({of_other_system(codes, column, has_unknown)})" for column in columns)
     counts = ", ".join(f"count({column})" for column in columns)
@@ -270,12 +271,14 @@ def _remedy(codes: DiagnosisCodes, theirs: DiagnosisSystem, most: bool) -> str:
     return "Both systems occur: set diagnosis_codes: by_date, or name the column that states each claim's system (from: COLUMN)"
 
 
-def _find_in_both_systems(staging: Staging, known_codes: KnownCodes | None, given: frozenset[str]) -> bool:
+def _find_in_both_systems(
+    staging: Staging, delivered: Delivered, known_codes: KnownCodes | None, columns: Sequence[str]
+) -> bool:
     """List codes of both systems, on claims of the other's period, in the table `in_both_systems`; return whether any."""
-    columns = [column for column in CODE_COLUMNS["diagnosis"] if column in given]
-    if known_codes is None or not columns:
+    # By date, no claim is of the other period.
+    if known_codes is None or not columns or delivered.diagnosis_codes == "by_date":
         return False
-    every = " UNION ".join(f"SELECT {column} AS code FROM typed_claims WHERE {of_other_period(given)}" for column in columns)
+    every = f"SELECT DISTINCT unnest([{', '.join(columns)}]) AS code FROM typed_claims WHERE {OF_OTHER_PERIOD}"
     codes = [row[0] for row in staging.connection.execute(f"SELECT code FROM ({every}) WHERE code IS NOT NULL").fetchall()]
     plain = [bare(code) for code in codes]
     in_icd9, in_icd10 = (
@@ -290,10 +293,7 @@ def _find_in_both_systems(staging: Staging, known_codes: KnownCodes | None, give
 def _blanked(blank: Sequence[str], given: frozenset[str]) -> dict[str, str]:
     """Claims columns whose unknown codes become NULL -> SQL that tests whether a row's code is unknown."""
     return {
-        column: f"t.{column} IN (SELECT code FROM unknown_{kind})"
-        for kind in blank
-        for column in CODE_COLUMNS[kind]
-        if column in given
+        column: f"t.{column} IN (SELECT code FROM unknown_{kind})" for kind in blank for column in _delivered_codes(kind, given)
     }
 
 

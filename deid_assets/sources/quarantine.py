@@ -14,14 +14,10 @@ TABLES = ("members", "claims")
 _IDENTIFIERS = {"members": "member_id", "claims": "claim_id"}
 _OF_A_PERSON = tuple(name for name, known in MEMBERS.items() if known.values)
 _REPEATED = {
-    "members": (
-        "member_id",
-        (*_OF_A_PERSON, "birth_date"),
-        "spans of enrolment or yearly records, where one row a person is expected",
-    ),
-    "claims": ("claim_id", ("member_id",), "claim lines, where one row a claim is expected"),
+    "members": ((*_OF_A_PERSON, "birth_date"), "spans of enrolment or yearly records, where one row a person is expected"),
+    "claims": (("member_id",), "claim lines, where one row a claim is expected"),
 }
-"""By table: its identifier, the columns that rows of one person or claim share, and what they then look like."""
+"""By table: the columns that rows of one person or claim share, and what rows with one identifier then look like."""
 _REPEATED_AT_LEAST = 0.01
 _ALIKE_AT_LEAST = 0.9
 # A refused delivery lists enough rows to correct it, not all rows of a file with a wrong column map.
@@ -92,7 +88,7 @@ class Quarantine:
 
     def _repeated(self, table: str) -> tuple[str, ...]:
         """What rows with an identifier that occurred before look like; nothing if they are few."""
-        identifier, same, looks = _REPEATED[table]
+        identifier, (same, looks) = _IDENTIFIERS[table], _REPEATED[table]
         rows, named, alike, groups = self._connection.execute(
             f"""SELECT coalesce(sum(n), 0)::BIGINT, count(*), count_if(n > 1 AND alike), count_if(n > 1) FROM (
                 SELECT count(*) AS n, {" AND ".join(f"count(DISTINCT {column}) <= 1" for column in same)} AS alike

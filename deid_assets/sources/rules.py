@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from deid_assets.reference.known_columns import DIAGNOSES, KNOWN, MEMBERS, NUMBERS_OF_CLAIMS, YEARS
 from deid_assets.sources.delivery import CLAIM_COLUMNS, CLAIM_INGREDIENTS, CODE_COLUMNS, FURTHER
 from deid_assets.sources.derivations import Declared
-from deid_assets.sources.diagnosis_systems import IN_ICD10, SYSTEM_COLUMN, DiagnosisCodes, FromColumn, of_other_period
+from deid_assets.sources.diagnosis_systems import IN_ICD10, OF_OTHER_PERIOD, SYSTEM_COLUMN, DiagnosisCodes, FromColumn
 from deid_assets.sources.layout import Rule
 from deid_assets.store.tables import quoted
 
@@ -28,15 +28,13 @@ def declared_rules(declared: Declared, table: str) -> tuple[Rule, ...]:
     return (*unread, *(Rule(*rule) for rule in declared.rules(table)))
 
 
-def system_rules(codes: DiagnosisCodes, given: frozenset[str], columns: Sequence[str], in_both: bool) -> tuple[Rule, ...]:
+def system_rules(codes: DiagnosisCodes, columns: Sequence[str], in_both: bool) -> tuple[Rule, ...]:
     """The rules on claims of which nothing says the system, and of which dates and policy say different ones.
 
     Parameters
     ----------
-    given
-        Columns in the delivery.
     columns
-        Those of them that contain diagnoses.
+        The delivered columns of diagnoses.
     in_both
         Whether the table `in_both_systems` lists codes on claims of the other period that both systems know.
     """
@@ -52,7 +50,7 @@ def system_rules(codes: DiagnosisCodes, given: frozenset[str], columns: Sequence
             Rule(
                 "diagnosis code of both systems, dated in the period of the other",
                 column,
-                f"{of_other_period(given)} AND {column} IN (SELECT code FROM in_both_systems)",
+                f"{OF_OTHER_PERIOD} AND {column} IN (SELECT code FROM in_both_systems)",
             )
             for column in columns
         ]
