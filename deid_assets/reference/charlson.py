@@ -58,7 +58,7 @@ def charlson_conditions(codes: Sequence[str], version: Version = "quan") -> pd.D
     >>> charlson_conditions(["icd10cm:I50.9", "icd10cm:E08.9"])[["code", "condition", "weight"]].values.tolist()
     [['icd10cm:I50.9', 'chf', 1]]
     """
-    tables = {system: _conditions_by_prefix(version, system) for system in ("icd9cm", *map(system_of, codes))}
+    tables = {system: _conditions_by_prefix(version, system) for system in {"icd9cm", *map(system_of, codes)}}
     weights = _weights()
     rows = [
         (code, condition, *weights[condition]) for code in codes for condition in _conditions(code, tables[system_of(code)])

@@ -61,6 +61,12 @@ def test_files_of_a_fixed_layout_have_no_column_of_systems():
         policy_from(public_values(diagnosis_codes={"from": "dx_type"}))
 
 
+def test_the_twin_for_icd_10_cm_differs_from_the_default_in_the_coding_system_only():
+    own, default = (policy_by_name(name).content() for name in ("claims_2026", "heritage_public"))
+    differing = {key for key in own.keys() | default.keys() if own.get(key) != default.get(key)}
+    assert differing == {"policy", "title", "description", "diagnosis_codes"}
+
+
 def test_de_synpuf_is_of_icd_9_cm():
     values = policy_by_name("desynpuf").content() | {"diagnosis_codes": "icd10cm"}
     with pytest.raises(PolicyError, match="DE-SynPUF is of 2008 to 2010"):

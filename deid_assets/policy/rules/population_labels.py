@@ -9,7 +9,6 @@ from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.sections.population import TableColumn
 from deid_assets.reference.code_book import GROUPS
 from deid_assets.reference.code_systems import ICD10CM_PREFIX
-from deid_assets.reference.codes import plain_code
 from deid_assets.reference.known_columns import KNOWN
 
 UNKNOWN = "value outside the hierarchy"
@@ -57,9 +56,7 @@ def table_labels(column: str, mapped: TableColumn, hierarchy: Hierarchy, level: 
     if mapped.coded and known.codes is not None:
         # A code without a group becomes a blank in the claims, too.
         prefix = ICD10CM_PREFIX if mapped.coded == "icd10cm" else ""
-        meant = (
-            GROUPS[known.codes]([prefix + plain_code(code) if prefix else code for code in meant])["group"].fillna("").tolist()
-        )
+        meant = GROUPS[known.codes]([prefix + code for code in meant])["group"].fillna("").tolist()
     numeric = known.limits is not None
     found = [
         ("", None) if value == "" else _of_number(column, mapped, hierarchy, level, value) if numeric
