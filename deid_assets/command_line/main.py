@@ -340,6 +340,24 @@ def policy_check(file: str) -> None:
     click.echo(explain(found))
 
 
+@policy.command("upgrade")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def policy_upgrade(file: Path, yes: bool) -> None:
+    """Write the file of a policy of an earlier version in today's format. Its text as it was is kept beside it.
+
+    Comments stay, and the policy means what it meant: releases of before and after are compared, and repeat their noise. All
+    commands read both formats.
+    """
+    from deid_assets.policy.form import FORMAT
+    from deid_assets.policy.upgrade import upgrade_file
+
+    if not yes:
+        click.confirm(f"Write {file} in format {FORMAT}?", abort=True)
+    kept = upgrade_file(file)
+    click.echo(f"{file} is in format {FORMAT}, and means what it meant. As it was, it is kept in {kept}.")
+
+
 @policy.command("reference")
 def policy_reference() -> None:
     """Print every key of a policy with its type, default and meaning, as Markdown."""

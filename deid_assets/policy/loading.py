@@ -14,6 +14,7 @@ from deid_assets.policy.base import Origin, ReleasePolicy
 from deid_assets.policy.cohort import CohortPolicy, cohort_problems
 from deid_assets.policy.files import Folder
 from deid_assets.policy.flat import FlatPolicy, flat_problems
+from deid_assets.policy.form import earlier_form
 from deid_assets.policy.kinds import MODELS, AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.policy.refusals import problems_of, without_members
@@ -289,16 +290,19 @@ def _judged(values: Any, folder: Folder, where: str, parsed: Parsed | None = Non
     """Return the policy if it is one and satisfies every rule; otherwise refuse it with all problems."""
     if not isinstance(values, Mapping):
         raise PolicyError(f"{where} must contain sections such as policy, source and risk, each with its keys")
+    text = earlier_form(values)
     model = MODELS.get(values.get("kind"), Policy)
-    notes: tuple[str, ...] = ()
-    try:
-        policy: AnyPolicy = model.model_validate(_immutable(values), context=folder)
-    except ValidationError as error:
-        found, notes = problems_of(error, model), ("rules across several sections are checked once these problems are fixed",)
-    else:
-        found = _broken_rules(policy)
-        if not found:
-            return policy
+    notes: tuple[str, ...] = ("rules across several sections are checked once these problems are fixed",)
+    found = tuple(text.problems)
+    if not found:
+        try:
+            policy: AnyPolicy = model.model_validate(_immutable(text.values), context=folder)
+        except ValidationError as error:
+            found = tuple(map(text.in_text, problems_of(error, model)))
+        else:
+            found, notes = tuple(map(text.in_text, _broken_rules(policy))), ()
+            if not found:
+                return policy
     placed = [(parsed.line_of(problem.path) if parsed else None, problem) for problem in found]
     placed.sort(key=lambda pair: pair[0] or 0)  # stable: problems of one line keep the order of the rules
     raise PolicyError(_listed(where, [_line(line, problem) for line, problem in placed], notes))

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from deid_assets.errors import PolicyError
+from deid_assets.policy.form import earlier_form
 from deid_assets.policy.loading import load_policy, shipped_policies
 from deid_assets.policy.rules.validation import did_you_mean
 from deid_assets.policy.yaml_text import parse
@@ -58,14 +59,15 @@ def like_shipped(like: str, name: str, title: str, owners: Sequence[str], descri
     own = {"policy": name, "title": quoted_text(title), "owners": f"[{', '.join(map(quoted_text, owners))}]"}
     for field, value in own.items():
         text = _with_line(text, field, value)
-    if "\nremoval:" in text and "\ndiagnosis_codes:" not in text:
-        text = text.replace("\nremoval:", "\ndiagnosis_codes: icd9cm  # or icd10cm, by_date, {from: COLUMN}\nremoval:", 1)
     return _DESCRIPTION.sub(lambda _: f"description: {quoted_text(description or title)}\n", text, count=1)
 
 
 def shipped_values(name: str) -> Mapping[str, Any]:
-    """What the text of a shipped policy says, without the defaults that it does not state. Callers must not change it."""
-    return parse(_shipped()[name].read_text("utf-8")).values
+    """The sections of a shipped policy in the earlier form, without the defaults that its text does not state.
+
+    Callers must not change what they contain.
+    """
+    return earlier_form(parse(_shipped()[name].read_text("utf-8")).values).values
 
 
 def _shipped() -> dict[str, Path]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deid_assets.policy.form import columns_of
 from deid_assets.policy.loading import policy_by_name
 from deid_assets.policy.models import Policy
 from deid_assets.policy.proposal.layouts import Known, Role, guess, plain_name, signatures
@@ -20,7 +21,7 @@ from deid_assets.policy.proposal.looking import (
     Look,
     Table,
 )
-from deid_assets.policy.proposal.writing import Text, names, scalar
+from deid_assets.policy.proposal.writing import Text, field_lines, names, scalar
 from deid_assets.policy.scaffold import shipped_values
 from deid_assets.reference.known_columns import KNOWN
 from deid_assets.sources.delivery import DATE_COLUMNS, DELIVERED_CLAIM_COLUMNS, DIAGNOSIS_COLUMNS, MEMBER_COLUMNS, MOST_YEARS
@@ -92,18 +93,16 @@ def propose_claims(
             if blank > 0 and not (needed[1] == "service_date" and "year" in mapped.columns):
                 text.check(f"{blank:.1%} of the rows of {mapped.table.shown} have no {column.name}, and are quarantined")
     text.add("intake", {"quarantine_at_most": 0.01})
-    system = _diagnosis_codes(text, claims)
-    if system is not None:
-        text.add("diagnosis_codes", system)
-    if declared:
-        text.check(
-            "columns that others may know of a member, beyond those that every policy has; remove those that may stay out"
-        )
-        text.lines.append("columns:")
-        text.add("members", {name: made for name, (made, _) in declared.items()}, 2)
+    text.add("diagnosis_codes", _diagnosis_codes(text, claims))
+    sections = _sections(members, claims, {name: hierarchy for name, (_, hierarchy) in declared.items()})
+    _columns(text, {"members": members, "claims": claims}, {name: made for name, (made, _) in declared.items()}, sections)
     _not_read(text, members, {made["from"] for made, _ in declared.values()})
     _not_read(text, claims, set())
-    _sections(text, members, claims, {name: hierarchy for name, (_, hierarchy) in declared.items()})
+    for name, value in sections.items():
+        if name != "quasi_identifiers":
+            if name in _WHY:
+                text.comment(_WHY[name])
+            text.add(name, value)
 
 
 def _mapped(role: Role, table: Table, known: Known, first_year: int | None = None) -> Mapped:
@@ -218,19 +217,39 @@ def _table(text: Text, role: Role, mapped: Mapped, look: Look, unit: str | None)
         count = f"{table.rows:,} rows, {key.distinct if key else 0:,} values of {key.name if key else ''}"
         text.check(f"rows are {told} ({count}). A run refuses them", 4)
         text.add("unit", unit, 4)
-    formats = {}
-    text.lines.append("    columns:")
-    for ours, theirs in mapped.columns.items():
-        column = mapped.look(ours)
-        if column is None:
-            continue
-        doubts = list(_doubts(ours, column, mapped.others.get(ours, ())))
-        text.lines.append(f"      {ours}: {scalar(theirs)}" + (f"  # CHECK: {'; '.join(doubts)}" if doubts else ""))
-        text.doubts += [f"{theirs} as {ours}: {doubt}" for doubt in doubts]
-        if ours in DATE_COLUMNS and column.date_formats and column.date_formats[0] != _ISO:
-            formats[ours] = column.date_formats[0]
-    if formats:
-        text.add("date_formats", formats, 4)
+
+
+def _columns(
+    text: Text, tables: Mapping[str, Mapped], declared: Mapping[str, Mapping[str, str]], sections: Mapping[str, Any]
+) -> None:
+    """Add what each column is read from, its role, and how it is released."""
+    source = {role: {"columns": mapped.columns, "date_formats": _date_formats(mapped)} for role, mapped in tables.items()}
+    values = {"source": source, "columns": {"members": declared}, "quasi_identifiers": sections["quasi_identifiers"]}
+    text.comment("What each column of the delivery is to its release. Columns that are not listed are not read.")
+    if declared:
+        text.check(
+            f"others may know {names(list(declared))} of a member, beyond what every policy has; remove what may stay out"
+        )
+    text.lines.append("columns:")
+    begun = None
+    for column in columns_of(values):
+        if column.table != begun:
+            begun = column.table
+            text.lines.append(f"  {begun}:")
+        mapped = tables[column.table]
+        look = mapped.look(column.name)
+        doubts = list(_doubts(column.name, look, mapped.others.get(column.name, ()))) if look else []
+        first, *others = field_lines(column.name, column.entry, 4)
+        text.lines += [first + (f"  # CHECK: {'; '.join(doubts)}" if doubts else ""), *others]
+        text.doubts += [f"{mapped.columns[column.name]} as {column.name}: {doubt}" for doubt in doubts]
+
+
+def _date_formats(mapped: Mapped) -> dict[str, str]:
+    """The formats of the mapped dates that are not written as in 2012-12-31."""
+    looked = {name: mapped.look(name) for name in mapped.columns if name in DATE_COLUMNS}
+    return {
+        name: one.date_formats[0] for name, one in looked.items() if one and one.date_formats and one.date_formats[0] != _ISO
+    }
 
 
 def _doubts(ours: str, column: Column, others: Sequence[str]) -> Iterator[str]:
@@ -247,12 +266,12 @@ def _names_system(column: Column) -> bool:
     return re.search(signatures()["system"], plain_name(column.name)) is not None
 
 
-def _diagnosis_codes(text: Text, claims: Mapped) -> str | dict[str, str] | None:
+def _diagnosis_codes(text: Text, claims: Mapped) -> str | dict[str, str]:
     """The system of the diagnoses, after a comment with the share of each column."""
     columns = [column for name in claims.columns if name in DIAGNOSIS_COLUMNS and (column := claims.look(name))]
     if not columns:
         text.check("no column of ICD-9-CM or ICD-10-CM diagnoses was found: without one, no sensitive code is searched")
-        return None
+        return DIAGNOSIS_CODES[ICD10]
     left = [
         column.name
         for column in claims.table.columns
@@ -297,8 +316,8 @@ def _not_read(text: Text, mapped: Mapped, declared: set[str]) -> None:
         text.comment(f"{mapped.table.shown}, not read: {names(left)}. Declare what recipients need (columns).{more}")
 
 
-def _sections(text: Text, members: Mapped, claims: Mapped, declared: Mapping[str, Mapping[str, object]]) -> None:
-    """Add what does not depend on the files: the thresholds of the base, for the columns that the delivery has."""
+def _sections(members: Mapped, claims: Mapped, declared: Mapping[str, Mapping[str, object]]) -> dict[str, Any]:
+    """What does not depend on the files: the thresholds of the base, for the columns that the delivery has."""
     base = policy_by_name(BASE)
     values: dict[str, Any] = copy.deepcopy(dict(shipped_values(BASE)))
     has = {*members.columns, *claims.columns}
@@ -330,14 +349,15 @@ def _sections(text: Text, members: Mapped, claims: Mapped, declared: Mapping[str
     kept["inference"]["columns"] = [
         name for name in values["inference"]["columns"] if name not in KNOWN or name in {*columns, *moved}
     ]
-    for name in values:
-        field = Policy.model_fields[name]
-        if name not in _NOT_COPIED and (
-            field.is_required() or getattr(base, name) != field.get_default(call_default_factory=True)
-        ):
-            if name in _WHY:
-                text.comment(_WHY[name])
-            text.add(name, kept[name])
+    return {
+        name: kept[name]
+        for name in values
+        if name not in _NOT_COPIED
+        and (
+            (field := Policy.model_fields[name]).is_required()
+            or getattr(base, name) != field.get_default(call_default_factory=True)
+        )
+    }
 
 
 def _plain(hierarchy: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,16 +40,20 @@ def propose_flat(text: Text, name: str, look: Look, table: Table) -> None:
     if people:
         per = f"{people[0].name} has {people[0].distinct:,} values in {table.rows:,} rows"
         text.check(f"{per}: does it identify a person? It is not published, and a person may have one record")
-        source["person"] = people[0].name
     else:
-        text.check("no column was found that identifies a person: name it in source.person, or each row must be one person")
+        text.check("no column was found that identifies a person: list it as direct_identifier, or each row must be one person")
     text.add("source", source)
     text.check(
         "columns that others may know of a person are quasi-identifiers; those that only the person knows are attributes"
     )
-    text.add("quasi_identifiers", [_listed(column, _field(column)) for column, _ in known])
-    if attributes:
-        text.add("attributes", [_listed(column) for column in attributes])
+    text.lines += ["columns:", "  records:"]
+    for column in people[:1]:
+        text.add(column.name, {"role": "direct_identifier"}, 4)
+    for column, _ in known:
+        role = {"role": "quasi_identifier", "hierarchy": _field(column), "release_as": _field(column)}
+        text.add(column.name, role, 4)
+    for column in attributes:
+        text.add(column.name, {"role": "attribute", "release_as": _field(column)}, 4)
     shown = {column.name for column in (*(column for column, _ in known), *attributes, *people[:1])}
     left = [column for column in table.columns if column.name not in shown and column.kind != "blank"]
     blank = sum(column.kind == "blank" for column in table.columns)
@@ -65,11 +69,6 @@ def propose_flat(text: Text, name: str, look: Look, table: Table) -> None:
         text.add(_field(column), hierarchy, 2)
         if content:
             text.files[str(hierarchy["file"])] = content
-
-
-def _listed(column: Column, hierarchy: str | None = None) -> dict[str, str]:
-    listed = {"column": column.name, "release_as": _field(column)}
-    return listed if hierarchy is None else {**listed, "hierarchy": hierarchy}
 
 
 def _field(column: Column) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deid_assets.errors import DeliveryError
+from deid_assets.policy.form import FORMAT
 from deid_assets.policy.proposal.claims import BASE, propose_claims
 from deid_assets.policy.proposal.flat import propose_flat
 from deid_assets.policy.proposal.layouts import Recognized, recognize
@@ -80,6 +81,7 @@ def propose(
         content = text.yaml + like_shipped(found.like, name, title, owners, description)
         doubts = (f"the thresholds, and whom they assume, are those of {found.like}",)
         return Proposal(write_new(file, content, name, title, owners), lines, doubts)
+    text.add("format", FORMAT)
     text.add("policy", name)
     for field, value in (("title", title), ("description", description or title)):
         text.lines.append(f"{field}: {quoted_text(value)}")

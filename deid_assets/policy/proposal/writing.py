@@ -79,6 +79,8 @@ def field_lines(name: str, value: object, indent: int = 0) -> Iterable[str]:
     if len(line) <= _WIDTH or value is None:
         return [line]
     if isinstance(value, str):
+        if value != " ".join(value.split()):  # folded, it would be another text
+            return [line]
         return [
             f"{start} >-",
             *textwrap.wrap(value, _WIDTH, initial_indent=below, subsequent_indent=below, break_on_hyphens=False),
