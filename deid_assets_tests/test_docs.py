@@ -228,6 +228,7 @@ def test_the_docs_are_there():
 
 
 def shipped(name: str) -> dict[str, Any]:
+    """The text of a policy that ships, as values."""
     return yaml.safe_load((SHIPPED / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
@@ -277,39 +278,32 @@ def test_the_rules_of_a_home():
 
 def test_a_policy_with_dates():
     values, shown = shipped("claims-dates"), example("own-data.md", "dates")
-    columns = shown.pop("quasi_identifiers")["claims"]
-    claims = values["quasi_identifiers"]["claims"]
-    claims[:] = [*(qi for qi in claims if qi["column"] not in {column["column"] for column in columns}), *columns]
-    values["hierarchies"] |= {column["hierarchy"]: {"kind": "fixed"} for column in columns}
-    policy_from(values | shown)
+    columns = shown.pop("columns")["claims"]
+    values["columns"]["claims"] |= columns
+    values["hierarchies"] |= {column["hierarchy"]: {"kind": "fixed"} for column in columns.values()}
+    policy = policy_from(values | shown)
+    assert ("service_period", "ServicePeriod") in [(one.column, one.release_as) for one in policy.quasi_identifiers.claims]
 
 
 def test_a_policy_with_declared_columns(tmp_path):
-    """Each of the example gets a hierarchy, and the default policy's source names the table that has them."""
+    """Each of the example gets a hierarchy."""
     (tmp_path / "revenue_codes.csv").write_text("0120;stay\n0450;emergency\n", encoding="utf-8")
     values, shown = shipped("heritage-public"), example("policies.md", "columns")
-    attributes = [one["column"] for one in shown["attributes"]]
     for table, declared in shown["columns"].items():
-        values["quasi_identifiers"][table] += [
-            {"column": name, "release_as": name.capitalize(), "hierarchy": f"of_{name}"}
-            for name in declared
-            if name not in attributes
-        ]
-    assert {"column": "race", "release_as": "Race", "hierarchy": "of_race"} in values["quasi_identifiers"]["members"]
-    (listed,) = shown["quasi_identifiers"]["members"]
-    assert listed["column"] in shown["columns"]["members"]
+        values["columns"][table] |= declared
     numbers = {"kind": "intervals", "levels": [{"name": "any", "starts": [0]}]}
-    values["hierarchies"] |= {f"of_{name}": numbers for name in ("spent", "paid")}
-    values["hierarchies"] |= {f"of_{name}": {"kind": "fixed"} for name in ("race", "zip3", "bill")}
-    policy = policy_from(values | {section: shown[section] for section in ("columns", "attributes")}, tmp_path)
+    values["hierarchies"] |= {name: numbers for name in ("spent", "paid")}
+    values["hierarchies"] |= {name: {"kind": "fixed"} for name in ("race", "zip3", "bill")}
+    policy = policy_from(values, tmp_path)
     assert policy.columns.claims["bill"].values == ("stay", "emergency", "other")
+    assert [one.release_as for one in policy.attributes] == ["Network"]
 
 
 def test_a_flat_policy(tmp_path):
     (tmp_path / "adult_hierarchy_sex.csv").write_text("Male;*\nFemale;*\n", encoding="utf-8")
     (tmp_path / "adult_hierarchy_marital-status.csv").write_text("Divorced;*\nWidowed;*\n", encoding="utf-8")
-    policy = policy_from(example("own-data.md", "attributes"), tmp_path)
-    assert policy.risk.k == 5
+    policy = policy_from(example("own-data.md", "format"), tmp_path)
+    assert policy.risk.k == 5 and policy.person_column is None and len(policy.columns) == 3
 
 
 def test_counts_of_a_flat_table_and_several_records_of_a_person():

@@ -312,9 +312,9 @@ def _why_unknown(policy: PeoplePolicy, one: EarlierRelease) -> str:
     """Why an earlier release cannot be linked that may have people of this one."""
     own = policy.person_column
     if own is None:
-        return "no column identifies people of this policy (source.person), so nothing tells whether they are the same"
+        return "no column identifies people of this policy (no direct_identifier), so nothing tells whether they are the same"
     if one.person is None:
-        return "no column identified its people (source.person), so nothing tells whether they are the same"
+        return "no column identified its people (no direct_identifier), so nothing tells whether they are the same"
     if not one.same_secret or one.tags is None:
         return "it was made with another secret, so nothing tells whether its people are the same"
     if one.file is None:
@@ -475,7 +475,7 @@ def _rows(planted: Sequence[PlantedPeople], release: int) -> list[tuple]:
 _OTHERS = "if none of its people can be in this delivery, state it with the reason in releases.other_people of the policy"
 _UNKNOWN = (
     f"{_OTHERS}; otherwise this delivery can be released only if both are linked, under one secret and by the same identifiers "
-    "in the same column (source.person)"
+    "in the same column (direct_identifier)"
 )
 _PINNED = (
     "show the columns and levels of the earlier release (releases.generalization: pinned), or allow more suppression "

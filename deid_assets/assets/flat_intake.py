@@ -87,8 +87,8 @@ def persons_of(policy: FlatPolicy) -> Persons | None:
     if opted_out.everybody:
         raise PolicyError(
             f"policy {policy.name}: people opted out of all releases of this home, and nothing tells which records are theirs: "
-            "name the column that identifies a person (source.person), or release this table from a home of its own, without "
-            "those who opted out"
+            "name the column that identifies a person (role direct_identifier), or release this table from a home of its own, "
+            "without those who opted out"
         )
     return None
 

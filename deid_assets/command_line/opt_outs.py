@@ -55,7 +55,7 @@ def say_consequences(home: Home) -> None:
         if listed and not one.has_events and one.person_column is None:
             click.echo(
                 f"Policy {one.name} will take in no delivery any more: nothing tells which of its records are theirs. Name the "
-                "column that identifies a person (source.person)."
+                "column that identifies a person (role direct_identifier)."
             )
 
 

@@ -238,7 +238,8 @@ def _persons(policy: FlatPolicy) -> Iterator[Problem]:
         )
     if own.person is None and policy.opt_outs.all_members:
         yield Problem(
-            ("opt_outs",), "nothing tells whose a record is: name the column that identifies a person in source.person"
+            ("opt_outs",),
+            "nothing tells whose a record is: give the column that identifies a person the role direct_identifier",
         )
     if own.person is not None and own.person.lower() in {one.column.lower() for one in policy.columns}:
         yield Problem(("source", "person"), f"column {own.person} identifies a person, so it must not be published")

@@ -16,11 +16,11 @@ from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, MEMBER_COLUMNS
 
 Role = Literal["direct_identifier", "pseudonym", "quasi_identifier", "attribute", "dropped"]
 ROLES: Mapping[str, str] = {
-    "direct_identifier": "identifies a person; read to link releases of the same people, and never released",
-    "pseudonym": "identifies a person or provider; released as a pseudonym that is new in each release",
-    "quasi_identifier": "others may know it; released at a level of its `hierarchy`, or of demographics, and measured",
-    "attribute": "only the person and the publisher know it; released as it was made, and measured for what it tells of others",
-    "dropped": "read, because other columns or rules need it, and not released itself",
+    "direct_identifier": "identifies a person, is read to link releases of the same people, and is never released",
+    "pseudonym": "identifies a person or provider, and is released as a pseudonym",
+    "quasi_identifier": "others may know it: released at a level of its `hierarchy`, or of the demographics, and measured",
+    "attribute": "only the person and the publisher know it: released as it was made, and measured for what it tells of others",
+    "dropped": "read because other columns or rules need it, and not released itself",
 }
 """What a column of a delivery is to its release."""
 
@@ -28,8 +28,8 @@ FORMAT = 2
 TABLES: Mapping[str, tuple[str, ...]] = {"longitudinal": ("members", "claims"), "flat": ("records",), "cohort": ("people",)}
 """The tables of each kind of policy, as `columns` names them."""
 
-_PSEUDONYMS = ("member_id", "provider_id", "vendor_id", "pcp_id")
-_PASSED_ON = ("year", "pay_delay")
+PSEUDONYMS = ("member_id", "provider_id", "vendor_id", "pcp_id")
+PASSED_ON = ("year", "pay_delay")
 """Delivered columns of claims that every release contains."""
 
 _MAPPED: Mapping[str, tuple[str, ...]] = {"members": MEMBER_COLUMNS, "claims": DELIVERED_CLAIM_COLUMNS}
@@ -194,9 +194,9 @@ def _roles(name: str, is_declared: bool, table: str) -> tuple[Role, ...]:
     """What a column of claims or members can be, if not a quasi-identifier."""
     if is_declared:
         return ("quasi_identifier", "attribute") if table == "claims" else ("quasi_identifier",)
-    if name in _PSEUDONYMS:
+    if name in PSEUDONYMS:
         return ("pseudonym",)
-    if name in _PASSED_ON:
+    if name in PASSED_ON:
         return ("attribute",)
     return ("quasi_identifier", "dropped") if name in KNOWN else ("dropped",)
 
@@ -212,7 +212,8 @@ def _map(found: Earlier, table: str, name: str, entry: Mapping[str, Any]) -> Non
     source = found.values.get("source")
     own = source.get(table, {}) if isinstance(source, Mapping) and source.get("kind") == "tables" else None
     if name not in (*_MAPPED[table], *KNOWN):
-        told = f"no column that is known{did_you_mean(name, _MAPPED[table])}; a column of your own has a kind, which says how it is made"
+        close = did_you_mean(name, _MAPPED[table])
+        told = f"no column that is known{close}; a column of your own has a kind, which says how it is made"
         found.problems.append(Problem(path, told))
     elif not isinstance(source, Mapping) or not isinstance(own, Mapping):
         if "from" in entry:

@@ -2,13 +2,17 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
+from deid_assets.policy.form import FORMAT, PASSED_ON, PSEUDONYMS, ROLES, TABLES
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.limits import COHORT, FLAT, LONGITUDINAL, Limit
+from deid_assets.reference.known_columns import CLAIMS as KNOWN_CLAIMS
+from deid_assets.reference.known_columns import DATES
+from deid_assets.reference.known_columns import MEMBERS as KNOWN_MEMBERS
 from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, MEMBER_COLUMNS
 
 Schema = Mapping[str, Any]
@@ -16,7 +20,8 @@ Schema = Mapping[str, Any]
 _HEAD = """# Policy reference
 
 Every key of a policy: its type, its default, and what it means. [Policies](policies.md) introduces the sections. Some numbers
-have a narrower range than their type allows: outside of it the gate could not refuse what it exists to refuse.
+have a narrower range than their type allows: outside of it the gate could not refuse what it exists to refuse. A text without
+`format` is in [the form of earlier versions](policies.md#columns).
 
 This page is what `deid policy reference` prints.
 """
@@ -30,12 +35,72 @@ _WORDS = {"string": "text", "boolean": "true or false", "integer": "whole number
 _REFERENCE = re.compile(r"methods#([a-z0-9-]+)")
 
 
+def _known(delivered: Sequence[str], others: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*delivered, *others)))
+
+
+_KEYS = {
+    "from": "name of the column in the delivery. In claims, it maps a known column if the source is of kind tables, or says "
+    "what a declared column is made of; a column of records and an attribute of people have their own name without it",
+    "date_formats": "of a known date: a format, or a list of formats, where they differ from the source's `date_format`",
+    "release_as": "name of a quasi-identifier or attribute in the release",
+    "hierarchy": "of a quasi-identifier of claims or records: name of its hierarchy. A column that is published as it is needs "
+    "one of kind fixed",
+    "kind": "makes a declared column of claims, with the keys of its kind (`columns.members`, `columns.claims` above)",
+    "read_as": "of an attribute of people: `free`, published as it is and searched for identifiers; `year`, as it is; `date`, "
+    "its year",
+}
+
+
+_rows = "\n".join(f"| `{key}` | text | none | {meaning} |" for key, meaning in _KEYS.items())
 _COLUMNS = f"""## Columns of a delivery
 
-Canonical names for `source.members.columns`: {_listed(MEMBER_COLUMNS)}.
+`columns` has an entry for each column of each table: of {_listed(TABLES["longitudinal"])}, of {_listed(TABLES["flat"])} of a
+flat table, or of {_listed(TABLES["cohort"])} of a cohort.
 
-Canonical names for `source.claims.columns`: {_listed(DELIVERED_CLAIM_COLUMNS)}.
+| key | type | default | meaning |
+|---|---|---|---|
+| `role` | {_listed(tuple(ROLES))} | required | {"; ".join(f"{role}: {meaning}" for role, meaning in ROLES.items())} |
+{_rows}
+
+Known columns of `members`: {_listed(_known(MEMBER_COLUMNS, KNOWN_MEMBERS))}.
+
+Known columns of `claims`: {_listed(_known(DELIVERED_CLAIM_COLUMNS, (*KNOWN_CLAIMS, *DATES)))}.
+
+Quasi-identifiers can be {_listed((*KNOWN_MEMBERS, *KNOWN_CLAIMS, *DATES))}, and declared columns. The others have one role:
+{_listed(PSEUDONYMS)} are pseudonyms, {_listed(PASSED_ON)} attributes, and all others are dropped.
 """
+
+_SAID_BY_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "": ("quasi_identifiers", "attributes"),
+    "MembersMap": ("columns", "date_formats"),
+    "ClaimsMap": ("columns", "date_formats"),
+    "FlatSource": ("person",),
+    "CohortColumns": ("date_format",),
+}
+"""By model ('': the policy), what only the earlier form has there."""
+_WITH_FROM = ("PersonColumn", "SexColumn", "RaceColumn", "DateColumn")
+"""Models of columns that have `column` in the earlier form."""
+
+
+def _of_format_2(schema: dict[str, Any]) -> Schema:
+    """The schema of the earlier form with what `columns` says left out."""
+    models = {"": schema, **schema["$defs"]}
+    for name in models.keys() & _SAID_BY_COLUMNS.keys():
+        for key in _SAID_BY_COLUMNS[name]:
+            models[name]["properties"].pop(key, None)
+    for name in models.keys() & {*_WITH_FROM}:
+        own = models[name]["properties"]
+        models[name]["properties"] = {"from" if key == "column" else key: own[key] for key in own}
+        models[name]["required"] = ["from" if key == "column" else key for key in models[name].get("required", ())]
+    form = {"const": FORMAT, "description": "the form of this text"}
+    schema["properties"] = {"format": form, **schema["properties"]}
+    schema["required"] = [
+        *schema.get("required", ()),
+        "format",
+        *(["diagnosis_codes"] if "diagnosis_codes" in schema["properties"] else []),
+    ]
+    return schema
 
 
 def reference() -> str:
@@ -46,10 +111,10 @@ def reference() -> str:
     >>> print(reference().splitlines()[0])
     # Policy reference
     """
-    longitudinal = _Pages(Policy.model_json_schema(), LONGITUDINAL)
+    longitudinal = _Pages(_of_format_2(Policy.model_json_schema()), LONGITUDINAL)
     parts = [_HEAD, "## Longitudinal claims\n", longitudinal.text()]
-    flat = _Pages(FlatPolicy.model_json_schema(), FLAT, longitudinal, "flat")
-    cohort = _Pages(CohortPolicy.model_json_schema(), COHORT, longitudinal, "cohort")
+    flat = _Pages(_of_format_2(FlatPolicy.model_json_schema()), FLAT, longitudinal, "flat")
+    cohort = _Pages(_of_format_2(CohortPolicy.model_json_schema()), COHORT, longitudinal, "cohort")
     parts += [_COLUMNS, "## Flat tables: `kind: flat`\n", flat.text()]
     return "\n".join((*parts, "## Demographics of a cohort: `kind: cohort`\n", cohort.text()))
 

@@ -207,7 +207,7 @@ class TestGate:
         (found,) = linked_refusals(policy, evidence, [one], released)
         assert found.rule == "not_comparable" and found.is_judgement and why in found.text
         assert all(what in found.text for what in ("releases.other_people", "a/0001"))
-        assert ("source.person" in found.text) != ("without those who are in it" in found.text)
+        assert ("direct_identifier" in found.text) != ("without those who are in it" in found.text)
         assert "pinned" not in found.text, "equal levels do not help"
 
     @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_it_is_read_and_knows_its_lattice():
 
 def test_opt_outs_need_a_column_that_tells_whose_a_record_is():
     listed = FLAT | {"opt_outs": {"members": ["Ann"]}}
-    assert "name the column that identifies a person in source.person" in refusal(listed)
+    assert "give the column that identifies a person the role direct_identifier" in refusal(listed)
     policy = policy_from(listed | {"source": {"kind": "flat", "file": "people.csv", "person": "name"}})
     assert (
         policy.opt_outs.all_members == ("Ann",)

@@ -131,6 +131,6 @@ class RecordReleases(OtherPeople):
         {},
         description="earlier releases, or policies with all of theirs, each with the reason why none of their people is in "
         "this policy's deliveries. Without this statement, every earlier flat release of the home that is not linked with this "
-        "one refuses it: nothing identifies people here or there (`source.person`), another column or secret does, or both "
-        "seem to have nobody in common. Releases of the same delivery do not",
+        "one refuses it: nothing identifies people here or there (no `direct_identifier`), another column or secret does, or "
+        "both seem to have nobody in common. Releases of the same delivery do not",
     )
