@@ -292,7 +292,7 @@ def test_a_policy_with_declared_columns(tmp_path):
     for table, declared in shown["columns"].items():
         values["columns"][table] |= declared
     numbers = {"kind": "intervals", "levels": [{"name": "any", "starts": [0]}]}
-    values["hierarchies"] |= {name: numbers for name in ("spent", "paid")}
+    values["hierarchies"] |= dict.fromkeys(("spent", "paid"), numbers)
     values["hierarchies"] |= {name: {"kind": "fixed"} for name in ("race", "zip3", "bill")}
     policy = policy_from(values, tmp_path)
     assert policy.columns.claims["bill"].values == ("stay", "emergency", "other")
