@@ -12,7 +12,7 @@ from deid_assets.policy.rules.validation import Problem, did_you_mean
 from deid_assets.policy.sections.cohort import CohortColumns
 from deid_assets.policy.yaml_text import Path
 from deid_assets.reference.known_columns import KNOWN
-from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, MEMBER_COLUMNS
+from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, DELIVERED_MEMBER_COLUMNS
 
 Role = Literal["direct_identifier", "pseudonym", "quasi_identifier", "attribute", "dropped"]
 ROLES: Mapping[str, str] = {
@@ -32,7 +32,7 @@ PSEUDONYMS = ("member_id", "provider_id", "vendor_id", "pcp_id")
 PASSED_ON = ("year", "pay_delay")
 """Delivered columns of claims that every release contains."""
 
-_MAPPED: Mapping[str, tuple[str, ...]] = {"members": MEMBER_COLUMNS, "claims": DELIVERED_CLAIM_COLUMNS}
+_MAPPED: Mapping[str, tuple[str, ...]] = {"members": DELIVERED_MEMBER_COLUMNS, "claims": DELIVERED_CLAIM_COLUMNS}
 _RELEASED = ("release_as", "hierarchy")
 
 

@@ -13,7 +13,7 @@ from deid_assets.policy.rules.limits import COHORT, FLAT, LONGITUDINAL, Limit
 from deid_assets.reference.known_columns import CLAIMS as KNOWN_CLAIMS
 from deid_assets.reference.known_columns import DATES
 from deid_assets.reference.known_columns import MEMBERS as KNOWN_MEMBERS
-from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, MEMBER_COLUMNS
+from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, DELIVERED_MEMBER_COLUMNS
 
 Schema = Mapping[str, Any]
 
@@ -63,7 +63,7 @@ flat table, or of {_listed(TABLES["cohort"])} of a cohort.
 | `role` | {_listed(tuple(ROLES))} | required | {"; ".join(f"{role}: {meaning}" for role, meaning in ROLES.items())} |
 {_rows}
 
-Known columns of `members`: {_listed(_known(MEMBER_COLUMNS, KNOWN_MEMBERS))}.
+Known columns of `members`: {_listed(_known(DELIVERED_MEMBER_COLUMNS, KNOWN_MEMBERS))}.
 
 Known columns of `claims`: {_listed(_known(DELIVERED_CLAIM_COLUMNS, (*KNOWN_CLAIMS, *DATES)))}.
 

@@ -52,7 +52,11 @@ DELIVERED_CLAIM_COLUMNS = (
     *(column for column in CLAIM_COLUMNS if column != FURTHER), *FURTHER_DIAGNOSES, *CLAIM_INGREDIENTS,
 )  # fmt: skip
 """What a delivery may contain about a claim: the canonical columns, and those that some of them are derived from."""
-DATE_COLUMNS = ("birth_date", "death_date", "service_date", *CLAIM_INGREDIENTS)
+ENROLMENT = ("enrolled_from", "enrolled_until")
+"""First and last day of a member's enrolment, or of a span of it; read for what is derived of it."""
+DELIVERED_MEMBER_COLUMNS = (*MEMBER_COLUMNS, *ENROLMENT)
+"""What a delivery may contain about a member."""
+DATE_COLUMNS = ("birth_date", "death_date", *ENROLMENT, "service_date", *CLAIM_INGREDIENTS)
 
 
 @dataclass(frozen=True)
@@ -274,15 +278,22 @@ class MembersMap(TableMap):
     unit: Literal["person", "span"] = Field(
         "person",
         exclude_if=lambda unit: unit == "person",
-        description="what a row is: a person, or a span of enrolment, of which a person has several. A run refuses spans",
+        description="what a row is: a person, or a span of enrolment, of which a person has several; they are joined",
+    )
+    gaps_at_most: Annotated[int, Field(ge=0, le=366)] = Field(
+        0,
+        exclude_if=lambda days: days == 0,
+        description="days between two spans of enrolment that count as enrolled",
     )
 
     @field_validator("columns")
     @classmethod
     def _enough(cls, columns: dict[str, str]) -> dict[str, str]:
-        _refuse_unknown(columns, MEMBER_COLUMNS)
+        _refuse_unknown(columns, DELIVERED_MEMBER_COLUMNS)
         if not {"member_id", "sex"} <= set(columns) or not {"age", "birth_date"} & set(columns):
             raise ValueError("member_id, sex and one of age, birth_date must be mapped")
+        if "enrolled_until" in columns and "enrolled_from" not in columns:
+            raise ValueError("enrolled_until needs enrolled_from")
         return columns
 
 
@@ -296,7 +307,12 @@ class ClaimsMap(TableMap):
     unit: Literal["event", "line"] = Field(
         "event",
         exclude_if=lambda unit: unit == "event",
-        description="what a row is: a claim, or a line of one, so that claim ids repeat. A run refuses lines with claim ids",
+        description="what a row is: a claim, or a line of one, so that claim ids repeat; lines are joined",
+    )
+    conflicts_at_most: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.05,
+        exclude_if=lambda share: share == 0.05,
+        description="share of the claims whose lines may differ in place, specialty or a provider: the first line decides",
     )
 
     @field_validator("columns")
@@ -381,20 +397,16 @@ class TablesSource(_Model):
     def unreadable(self) -> tuple[str, ...]:
         """What the source names that cannot be read yet, each with what to do."""
         found = []
-        if self.members.unit == "span":
-            found.append(
-                "members are spans of enrolment, several rows for one person (source.members.unit: span): deliver one row per "
-                "person, and remove the field"
-            )
-        if self.claims is not None and self.claims.unit == "line":
-            found.append(
-                "claims are lines, several rows for one claim (source.claims.unit: line): deliver one row per claim, or map no "
-                "claim_id, so that each line is a claim, and remove the field"
-            )
         if self.further_tables:
             listed = ", ".join(f"{one.table or one.file} ({one.holds})" for one in self.further_tables)
             found.append(f"further tables (source.further_tables): {listed}. Remove those that the release may go without")
         return tuple(found)
+
+    @model_validator(mode="after")
+    def _lines_have_claims(self) -> "TablesSource":
+        if self.claims is not None and self.claims.unit == "line" and "claim_id" not in self.claims.columns:
+            raise ValueError("claims of unit line need claim_id, by which lines are joined; without it, each line is a claim")
+        return self
 
     @model_validator(mode="after")
     def _year_one_is_known(self) -> "TablesSource":

@@ -194,6 +194,20 @@ def age_at(birth: Cell, at: str) -> Derivation:
     return Derivation("members", (birth,), f"{years}::INTEGER", broken)
 
 
+def months_enrolled(year: int) -> Derivation:
+    """In how many months of a year of the policy a member was enrolled on at least one day, from 0 to 12.
+
+    Parameters
+    ----------
+    year
+        Number of the year, from 1.
+    """
+    month = f"getvariable('year_1_start') + to_months({12 * (year - 1)} + month::INTEGER)"
+    span = f"one.since < {month} + INTERVAL 1 MONTH AND one.until >= {month}"
+    found = f"list_filter(range(12), lambda month: len(list_filter(t.enrolment, lambda one: {span})) > 0)"
+    return Derivation("members", (), f"len({found})::INTEGER", {})
+
+
 def days_since_first(date: Cell, per: Literal["member", "member_year"]) -> Derivation:
     """Days of a claim since the member's first claim with a date, of all or of the same year; before anything is cut."""
     by = "t.member_id, t.year" if per == "member_year" else "t.member_id"

@@ -166,7 +166,9 @@ def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, k
     given = lay_claims(staging, delivered)
     open_window(connection, delivered)
     staging.progress("judging members")
-    quarantine.judge("members", (*MEMBER_RULES, *declared_rules(delivered.declared, "members"), DUPLICATE_MEMBER))
+    quarantine.judge(
+        "members", (*delivered.member_rules, *MEMBER_RULES, *declared_rules(delivered.declared, "members"), DUPLICATE_MEMBER)
+    )
     quarantine.judge_duplicates("members", DUPLICATE_MEMBER)
     connection.execute(
         f"CREATE TEMP TABLE kept_members AS SELECT member_id FROM typed_members AS t WHERE {quarantine.kept('members')}"

@@ -10,8 +10,8 @@ from deid_assets.reference.places import place_names
 from deid_assets.sources.delivery import (
     DATE_COLUMNS,
     DELIVERED_CLAIM_COLUMNS,
+    DELIVERED_MEMBER_COLUMNS,
     DIAGNOSIS_COLUMNS,
-    MEMBER_COLUMNS,
     YEARS_BY_DEFAULT,
     UnknownCodes,
     Years,
@@ -19,6 +19,7 @@ from deid_assets.sources.delivery import (
 from deid_assets.sources.derivations import NOTHING, Cell, Declared
 from deid_assets.sources.diagnosis_systems import IN_ICD10, DiagnosisCodes, canonical, is_icd10
 from deid_assets.sources.files import Staging
+from deid_assets.sources.joining import FLAGS, NUMBERED, Rows, join_lines, join_spans, own_enrolment
 from deid_assets.store.tables import literal, quoted
 
 _DATES = set(DATE_COLUMNS)
@@ -55,8 +56,8 @@ class Delivered:
     members, claims
         Names of relations with a unique `row_key` and some of the canonical columns, as text or typed. Other columns
         are for the adapter's own rules.
-    claim_rules
-        The adapter's own rules on claims, judged before all others.
+    member_rules, claim_rules
+        The adapter's own rules, judged before all others.
     column_names
         Per table, canonical column -> the delivery's own name for it, for messages.
     date_formats
@@ -73,10 +74,16 @@ class Delivered:
         The policy's declared columns, whose cells are in the relations under `Cell.raw`.
     diagnosis_codes
         What says the coding system of diagnoses.
+    gaps_at_most
+        If the rows of members are spans of enrolment: days between two that count as enrolled; None: a row is a member.
+    conflicts_at_most
+        If the rows of claims are lines: share of the claims whose lines may differ in what the first decides; None: a row is a
+        claim.
     """
 
     members: str
     claims: str
+    member_rules: tuple[Rule, ...] = ()
     claim_rules: tuple[Rule, ...] = ()
     column_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     date_formats: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
@@ -86,6 +93,8 @@ class Delivered:
     claim_ids_are_rows: bool = False
     declared: Declared = NOTHING
     diagnosis_codes: DiagnosisCodes = "icd9cm"
+    gaps_at_most: int | None = None
+    conflicts_at_most: float | None = None
 
     def shown(self, table: str, column: str) -> str:
         """The delivery's own name for a canonical column, or for the cells of a declared one."""
@@ -109,7 +118,7 @@ def lay_members(staging: Staging, delivered: Delivered) -> None:
     A value that cannot be read is NULL; for dates and numbers, `<column>_unread` flags it.
     """
     _set_values(staging.connection, delivered)
-    _lay(staging.connection, delivered, "members", MEMBER_COLUMNS, {})
+    _lay(staging, delivered, "members", DELIVERED_MEMBER_COLUMNS, {})
 
 
 def lay_claims(staging: Staging, delivered: Delivered) -> frozenset[str]:
@@ -133,8 +142,9 @@ def lay_claims(staging: Staging, delivered: Delivered) -> frozenset[str]:
         derived["year"] = f"date_part('year', service_date) - {delivered.years.first - 1}"
     if delivered.claim_ids_are_rows:
         derived["claim_id"] = "row_key::VARCHAR"
-    _lay(connection, delivered, "claims", DELIVERED_CLAIM_COLUMNS, derived)
-    return frozenset(present & set(DELIVERED_CLAIM_COLUMNS) | set(derived))
+    _lay(staging, delivered, "claims", DELIVERED_CLAIM_COLUMNS, derived)
+    united = NUMBERED if delivered.conflicts_at_most is not None and present & {*DIAGNOSIS_COLUMNS} else ()
+    return frozenset(present & set(DELIVERED_CLAIM_COLUMNS) | {*derived, *united})
 
 
 def warn_of_stays(staging: Staging, delivered: Delivered) -> None:
@@ -222,16 +232,18 @@ def _described(connection: duckdb.DuckDBPyConnection, relation: str) -> dict[str
 
 
 def _lay(
-    connection: duckdb.DuckDBPyConnection,
+    staging: Staging,
     delivered: Delivered,
     table: str,
     columns: tuple[str, ...],
     derived: Mapping[str, str],
 ) -> None:
-    """Create the view `laid_<table>` over a delivered relation: read every cell, then derive the rest."""
+    """Create the view `laid_<table>` over a delivered relation: read every cell, join what is one, then derive the rest."""
+    connection = staging.connection
     relation = delivered.members if table == "members" else delivered.claims
     types = _described(connection, relation)
     read = []
+    unread = []
     final = [f"{is_icd10(delivered.diagnosis_codes)} AS {IN_ICD10}"] if table == "claims" else []
     for column in columns:
         kind = "DATE" if column in _DATES else "INTEGER" if column in _INTEGERS else "VARCHAR"
@@ -240,6 +252,7 @@ def _lay(
             if kind != "VARCHAR":
                 given = _text(column, types[column]) if types[column] == "VARCHAR" else f"d.{column}"
                 read.append(f"({given} IS NOT NULL AND {value} IS NULL) AS {column}_unread")
+                unread.append(f"{column}_unread")
                 final.append(f"{column}_unread")
             if column == "year" and delivered.years is not None:
                 value = f"{value}::BIGINT - {delivered.years.first - 1}"
@@ -249,7 +262,7 @@ def _lay(
             if kind != "VARCHAR":
                 final.append(f"false AS {column}_unread")
         value = f"coalesce(r.{column}, {derived[column]})" if column in derived else f"r.{column}"
-        if column in DIAGNOSIS_COLUMNS and column in types:
+        if column in DIAGNOSIS_COLUMNS and (column in types or delivered.conflicts_at_most is not None):
             value = canonical(delivered.diagnosis_codes, value)
         # Numbers beyond the type were read as NULL; sums and differences of the others may still overflow.
         final.append(f"TRY_CAST({value} AS {kind}) AS {column}")
@@ -259,10 +272,25 @@ def _lay(
         given = _text(quoted(cell.raw), types[cell.raw])
         read += [f"({given} IS NOT NULL AND {value} IS NULL) AS {quoted(cell.unread)}", f"{value} AS {quoted(cell.name)}"]
         final += [quoted(cell.unread), quoted(cell.name)]
-    extras = [quoted(column) for column in types if column not in columns and column != "row_key"]
+    others = [column for column in types if column not in columns and column != "row_key"]
+    extras = [quoted(column) for column in others]
+    each = f"SELECT {', '.join(['row_key', *extras, *read])} FROM {quoted(relation)} AS d"
+    cells = delivered.declared.cells(table)
+    rows = Rows(each, (*unread, *(cell.unread for cell in cells)), cells, others)
+    if table == "claims" and delivered.conflicts_at_most is not None:
+        staging.progress("joining lines to claims")
+        staging.warnings.append(join_lines(connection, rows, delivered.conflicts_at_most))
+        each = "SELECT * FROM joined_claims"
+        final += FLAGS[table]
+    elif table == "members" and delivered.gaps_at_most is not None:
+        staging.progress("joining spans to members")
+        staging.warnings.append(join_spans(connection, rows, delivered.gaps_at_most))
+        each = "SELECT * FROM joined_members"
+        final += [*FLAGS[table], "enrolment"]
+    elif table == "members":
+        final += ["r.enrolled_until < r.enrolled_from AS of_impossible_enrolment", f"{own_enrolment()} AS enrolment"]
     connection.execute(
-        f"CREATE TEMP VIEW {quoted(f'laid_{table}')} AS SELECT {', '.join(['row_key', *extras, *final])}"
-        f" FROM (SELECT {', '.join(['row_key', *extras, *read])} FROM {quoted(relation)} AS d) AS r"
+        f"CREATE TEMP VIEW {quoted(f'laid_{table}')} AS SELECT {', '.join(['row_key', *extras, *final])} FROM ({each}) AS r"
     )
 
 

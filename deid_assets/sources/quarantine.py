@@ -109,13 +109,13 @@ class Quarantine:
         return f"NOT EXISTS (SELECT 1 FROM broken_{table} AS b WHERE b.row_key = t.row_key)"
 
     def rows_read(self) -> dict[str, int]:
-        """Rows and rejected lines per table."""
+        """Members or claims, and rejected lines, per table."""
         rejected = dict(self._connection.execute("SELECT source_table, count(*) FROM rejected_lines GROUP BY ALL").fetchall())
-        return {table: self._count(self._relations[table]) + rejected.get(table, 0) for table in TABLES}
+        return {table: self._count(f"laid_{table}") + rejected.get(table, 0) for table in TABLES}
 
     def rows_left_out(self) -> dict[str, int]:
         """Rows per table that were left out before anything was judged, because they are of other years."""
-        return {table: self._count(self._relations[table]) - self._count(f"typed_{table}") for table in TABLES}
+        return {table: self._count(f"laid_{table}") - self._count(f"typed_{table}") for table in TABLES}
 
     def rows_kept(self) -> dict[str, int]:
         """Rows per table that broke no rule."""

@@ -7,14 +7,23 @@ A row that breaks a rule is quarantined under the name of the first rule that it
 from collections.abc import Iterable, Sequence
 
 from deid_assets.reference.known_columns import DIAGNOSES, KNOWN, MEMBERS, NUMBERS_OF_CLAIMS, YEARS
-from deid_assets.sources.delivery import CLAIM_COLUMNS, CLAIM_INGREDIENTS, CODE_COLUMNS, FURTHER
+from deid_assets.sources.delivery import CLAIM_COLUMNS, CLAIM_INGREDIENTS, CODE_COLUMNS, ENROLMENT, FURTHER
 from deid_assets.sources.derivations import Declared
 from deid_assets.sources.diagnosis_systems import IN_ICD10, OF_OTHER_PERIOD, SYSTEM_COLUMN, DiagnosisCodes, FromColumn
+from deid_assets.sources.joining import NUMBERED, OF_A_PERSON
 from deid_assets.sources.layout import Rule
 from deid_assets.store.tables import quoted
 
 UNPARSEABLE, WRONG_TYPE, OUTSIDE = "unparseable date", "wrong type", "year outside"
 _UNREAD = {"text": WRONG_TYPE, "integer": WRONG_TYPE, "decimal": "not a number", "date": UNPARSEABLE}
+RULES_OF_LINES = (
+    Rule("lines of one claim with several members", "member_id", "of_several_members"),
+    Rule("lines of one claim with several coding systems", "diagnosis_1", "of_several_systems"),
+    Rule(f"more than {len(NUMBERED)} diagnoses on the lines of a claim", "diagnosis_1", "with_too_many_diagnoses"),
+)
+RULES_OF_SPANS = tuple(
+    Rule(f"spans of one person that differ in {column}", column, f"of_several_{column}") for column in OF_A_PERSON
+)
 DUPLICATE_MEMBER = Rule("duplicate member", "member_id", "false")
 DUPLICATE_CLAIM = Rule("duplicate claim", "claim_id", "false")
 
@@ -70,7 +79,8 @@ def _outside(column: str) -> Rule:
 
 MEMBER_RULES = (
     Rule("null member id", "member_id", "member_id IS NULL"),
-    *(Rule(UNPARSEABLE, column, f"{column}_unread") for column in ("birth_date", "death_date")),
+    *(Rule(UNPARSEABLE, column, f"{column}_unread") for column in ("birth_date", "death_date", *ENROLMENT)),
+    Rule("enrolment that ends before it begins", "enrolled_until", "of_impossible_enrolment"),
     *(Rule(WRONG_TYPE, column, f"{column}_unread") for column, known in MEMBERS.items() if known.limits),
     Rule("sex not F, M or blank", "sex", "sex NOT IN ('F', 'M')"),
     *(_outside(column) for column, known in MEMBERS.items() if known.limits and not known.released_year),

@@ -24,6 +24,7 @@ from deid_assets.sources.derivations import Declared
 from deid_assets.sources.duckdb_files import stage_duckdb
 from deid_assets.sources.files import Staging, stage_parquet, unite
 from deid_assets.sources.layout import Delivered
+from deid_assets.sources.rules import RULES_OF_LINES, RULES_OF_SPANS
 from deid_assets.store.tables import quoted
 
 _MEMBERS = "delivered_members"
@@ -52,6 +53,7 @@ def lay_out_tables(staging: Staging, delivery: Delivery, source: TablesSource, d
         _lay_out(staging, delivery, _with_declared(source.claims, "claims", declared), _CLAIMS, "claims", source.delimiter)
         names["claims"] = source.claims.columns
         formats["claims"] = source.claims.formats(source.date_format)
+    lines = source.claims if source.claims is not None and source.claims.unit == "line" else None
     return Delivered(
         _MEMBERS,
         _CLAIMS,
@@ -61,6 +63,10 @@ def lay_out_tables(staging: Staging, delivery: Delivery, source: TablesSource, d
         sex_values={value.upper(): sex for value, sex in source.sex_values.items()},
         unknown_codes=source.unknown_codes,
         claim_ids_are_rows="claim_id" not in names.get("claims", {}),
+        member_rules=RULES_OF_SPANS if source.members.unit == "span" else (),
+        claim_rules=() if lines is None else RULES_OF_LINES,
+        gaps_at_most=source.members.gaps_at_most if source.members.unit == "span" else None,
+        conflicts_at_most=None if lines is None else lines.conflicts_at_most,
         declared=declared,
     )
 

@@ -59,7 +59,9 @@ def taken_in(delivery: Path, tmp_path: Path):
     received = Delivery("one", "tables", (delivery,))
     declared = policy.columns.declared
     at_most = policy.intake.quarantine_at_most
-    return read_delivery(tmp_path / "store" / "one.duckdb", received, policy.source, at_most, known_codes, declared=declared)
+    store = tmp_path / "store" / "one.duckdb"
+    codes = policy.diagnosis_codes
+    return read_delivery(store, received, policy.source, at_most, known_codes, declared=declared, diagnosis_codes=codes)
 
 
 def test_tables_of_other_names_are_mapped_and_taken_in_after_one_edit(synthetic, here, tmp_path):
@@ -121,14 +123,14 @@ def test_dates_codes_of_sex_years_and_files_of_several_years_are_recognized(here
     assert "LastName" in text and "CHECK" in text
 
 
-def test_spans_of_an_unknown_layout_are_recognized_and_refused(here, tmp_path):
+def test_spans_of_an_unknown_layout_are_recognized_and_joined(here, tmp_path):
     people = write_own(tmp_path / "own") / "people.csv"
     head, *rows = people.read_text().splitlines()
     people.write_text("\n".join([head, *rows, *rows[:20]]) + "\n")
     printed, text = proposed(tmp_path / "own")
     assert "people.csv: members, one row per span, 80 rows" in printed and "unit: span" in text
-    with pytest.raises(DeliveryError, match="spans of enrolment"):
-        taken_in(tmp_path / "own", tmp_path)
+    report = taken_in(tmp_path / "own", tmp_path)
+    assert report.rows_kept["members"] == 60 and "members: 80 spans were joined to 60 people" in report.warnings
 
 
 def test_columns_that_may_be_diagnoses_are_mapped_or_named(here, tmp_path):
@@ -214,12 +216,16 @@ def test_desynpuf_is_recognized_by_headers_and_keeps_its_policy(here, tmp_path):
     assert "Layout: CMS DE-SynPUF." in printed and load_policy(Path("ours.yaml")).source.kind == "desynpuf"
 
 
-def test_tuva_is_named_for_its_spans_and_lines_and_refused_for_them(here, tmp_path):
+def test_spans_and_lines_of_tuva_are_joined_without_an_edit(here, tmp_path):
     printed, text = proposed(public_data("tuva"))
     assert "Layout: Tuva." in printed and "one row per span, 31 rows" in printed and "one row per claim line, 2,075" in printed
     assert "unit: span" in text and "unit: line" in text and "diagnosis_codes: icd10cm" in text
-    with pytest.raises(DeliveryError, match=r"spans of enrolment.*one row per person.*claims are lines"):
-        taken_in(public_data("tuva"), tmp_path)
+    report = taken_in(public_data("tuva"), tmp_path)
+    assert report.rows_kept == {"members": 10, "claims": 1896} and not report.quarantined
+    assert {"enrolled_from", "enrolled_until"} <= set(load_policy(Path("ours.yaml")).source.members.columns)
+    assert "members: 31 spans were joined to 10 people" in report.warnings
+    (joined,) = [warning for warning in report.warnings if "lines were joined" in warning]
+    assert joined.startswith("claims: 2,075 lines were joined to 1,896 events of 1,138 claims") and "place 1 (0.09%)" in joined
 
 
 def test_further_tables_are_named_with_their_rows_and_refused(here, tmp_path):

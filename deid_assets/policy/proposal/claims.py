@@ -24,7 +24,13 @@ from deid_assets.policy.proposal.looking import (
 from deid_assets.policy.proposal.writing import Text, field_lines, names, scalar
 from deid_assets.policy.scaffold import shipped_values
 from deid_assets.reference.known_columns import KNOWN
-from deid_assets.sources.delivery import DATE_COLUMNS, DELIVERED_CLAIM_COLUMNS, DIAGNOSIS_COLUMNS, MEMBER_COLUMNS, MOST_YEARS
+from deid_assets.sources.delivery import (
+    DATE_COLUMNS,
+    DELIVERED_CLAIM_COLUMNS,
+    DELIVERED_MEMBER_COLUMNS,
+    DIAGNOSIS_COLUMNS,
+    MOST_YEARS,
+)
 from deid_assets.sources.diagnosis_systems import NAMES, SYSTEM_AT_LEAST
 
 BASE = "heritage_public"
@@ -119,9 +125,10 @@ def _mapped(role: Role, table: Table, known: Known, first_year: int | None = Non
     for one, other in (("admission_date", "discharge_date"), ("discharge_date", "admission_date")):
         if other not in columns:
             columns.pop(one, None)
-    if "service_date" not in columns:
-        columns.pop("paid_date", None)
-    order = (*MEMBER_COLUMNS, *DELIVERED_CLAIM_COLUMNS)
+    for column, needed in (("paid_date", "service_date"), ("enrolled_until", "enrolled_from")):
+        if needed not in columns:
+            columns.pop(column, None)
+    order = (*DELIVERED_MEMBER_COLUMNS, *DELIVERED_CLAIM_COLUMNS)
     columns = {ours: columns[ours] for ours in sorted(columns, key=lambda ours: (ours in DIAGNOSIS_COLUMNS, order.index(ours)))}
     unused = {ours: [one for one in theirs if one not in columns.values()] for ours, theirs in guessed.items()}
     return Mapped(table, columns, unused, known.sex_values)
@@ -215,7 +222,7 @@ def _table(text: Text, role: Role, mapped: Mapped, look: Look, unit: str | None)
         key = mapped.look("member_id" if unit == "span" else "claim_id")
         told = "spans, several rows per person" if unit == "span" else "claim lines, several rows per claim"
         count = f"{table.rows:,} rows, {key.distinct if key else 0:,} values of {key.name if key else ''}"
-        text.check(f"rows are {told} ({count}). A run refuses them", 4)
+        text.check(f"rows are {told} ({count}), which are joined", 4)
         text.add("unit", unit, 4)
 
 

@@ -4,8 +4,7 @@ import re
 
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, DATE_COLUMNS, MEMBER_COLUMNS
 from deid_assets.reference.known_columns import UNREADABLE
-from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS
-from deid_assets.sources.delivery import MEMBER_COLUMNS as DELIVERED_MEMBER_COLUMNS
+from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, DELIVERED_MEMBER_COLUMNS
 from deid_assets.sources.diagnosis_systems import IN_ICD10, SYSTEM_COLUMN
 
 OWN_COLUMNS = frozenset(

@@ -23,6 +23,7 @@ from deid_assets.policy.rules.dates import date_problems
 from deid_assets.policy.rules.diagnosis_codes import diagnosis_code_problems
 from deid_assets.policy.rules.limits import limit_problems
 from deid_assets.policy.rules.reserved_names import is_reserved
+from deid_assets.policy.sections.columns import MonthsEnrolled
 from deid_assets.policy.sections.counts import count_noise_problems, count_table_problems
 from deid_assets.policy.sections.longitudinal import (
     CLAIM_COLUMNS,
@@ -342,6 +343,13 @@ def _declared_columns(policy: Policy) -> Iterator[Problem]:
             "the three kinds of DE-SynPUF claims have no further column in common; declare columns of members, or read the "
             "files as tables",
         )
+    years = policy.source.years if isinstance(policy.source, TablesSource) else None
+    enrolled = isinstance(policy.source, TablesSource) and "enrolled_from" in policy.source.members.columns
+    for name, column in policy.columns.members.items():
+        if isinstance(column, MonthsEnrolled) and (years is None or not enrolled):
+            yield Problem(("columns", "members", name), "needs source.years, and the columns enrolled_from and enrolled_until")
+        elif isinstance(column, MonthsEnrolled) and years is not None and column.year > years.count:
+            yield Problem(("columns", "members", name, "year"), f"the policy reads {years.count} years (source.years)")
     of_claims = [name for name, made in policy.columns.declared.members.items() if made.table == "claims" and made.cells]
     if policy.source.kind == "desynpuf" or (policy.source.kind == "tables" and policy.source.claims is None):
         for name in of_claims:

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from deid_assets.policy.sections.longitudinal import Name, Said, Section
 from deid_assets.policy.sections.table_file import TableFile
 from deid_assets.sources import derivations
-from deid_assets.sources.delivery import DateFormat
+from deid_assets.sources.delivery import MOST_YEARS, DateFormat
 from deid_assets.sources.derivations import Cell, Declared, Derivation
 
 LARGEST = 1_000_000
@@ -260,6 +260,22 @@ class DaysSinceFirst(_OfDates):
         return derivations.days_since_first(self.date(self.from_), self.per)
 
 
+class MonthsEnrolled(DeclaredColumn):
+    """Months of a year in which a member was enrolled on at least one day, of `enrolled_from` and `enrolled_until`."""
+
+    kind: Literal["months_enrolled"]
+    year: Annotated[int, Field(ge=1, le=MOST_YEARS)] = Field(description="number of the year, from 1")
+
+    def made(self, table: Table) -> Derivation:
+        """As declared."""
+        return derivations.months_enrolled(self.year)
+
+    @property
+    def limits(self) -> tuple[int, int | None]:
+        """Months of a year."""
+        return 0, 12
+
+
 class CountOfClaims(DeclaredColumn):
     """How many claims a member has."""
 
@@ -303,7 +319,9 @@ class AnyOfClaims(DeclaredColumn):
 
 
 _OfEither = DeliveredText | DeliveredInteger | Grouped | Zip3 | Bins | Rounded | DaysBetween
-OfMembers = Annotated[_OfEither | AgeAt | CountOfClaims | SumOfClaims | AnyOfClaims, Field(discriminator="kind")]
+OfMembers = Annotated[
+    _OfEither | AgeAt | MonthsEnrolled | CountOfClaims | SumOfClaims | AnyOfClaims, Field(discriminator="kind")
+]
 OfClaims = Annotated[_OfEither | DaysSinceFirst, Field(discriminator="kind")]
 
 

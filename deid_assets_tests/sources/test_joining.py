@@ -1,0 +1,212 @@
+"""Lines of claims are joined to events, and spans of enrolment to people, before anything is judged."""
+
+from pathlib import Path
+
+import pytest
+
+from deid_assets.errors import DeliveryError
+from deid_assets.sources import derivations as made
+from deid_assets.sources.delivery import ClaimsMap, MembersMap, TablesSource, Years
+from deid_assets.sources.derivations import NOTHING, Declared, Derivation
+from deid_assets_tests.sources.deliveries import Taken, claim, csv_text, member, some_codes, take_in
+
+LINE = (
+    "claim_id", "member_id", "provider_id", "service_date", "specialty", "place", "cpt", "admission_date", "discharge_date",
+    "paid_date", "diagnosis_1", "diagnosis_2", "admitting_diagnosis", "PAID", "UNITS", "REVENUE",
+)  # fmt: skip
+MAPPED = LINE[:-3]
+SPAN = ("member_id", "sex", "birth_date", "death_date", "enrolled_from", "enrolled_until")
+PERSON = {"sex": "F", "birth_date": "1970-05-01"}
+
+
+def lines_in(tmp_path: Path, lines: list[dict[str, str]], declared: Declared = NOTHING, codes=None, **options: float) -> Taken:
+    """The claims of one member, delivered as lines."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "members.csv").write_text(csv_text(("member_id", "sex", "age"), [member("m1"), member("m2")]))
+    (folder / "claims.csv").write_text(csv_text(LINE, lines))
+    source = TablesSource(
+        members=MembersMap(file="members.csv", columns={name: name for name in ("member_id", "sex", "age")}),
+        claims=ClaimsMap(file="claims.csv", unit="line", columns={name: name for name in MAPPED}, **options),
+        years=Years(first=2008),
+    )
+    return take_in(folder, source, codes=codes, declared=declared)
+
+
+def spans_in(tmp_path: Path, spans: list[dict[str, str]], declared: Declared = NOTHING, **options: int) -> Taken:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "members.csv").write_text(csv_text(SPAN, spans))
+    (folder / "claims.csv").write_text(
+        csv_text(("claim_id", "member_id", "service_date"), [claim("c1", "m1", service_date="2019-03-05")])
+    )
+    source = TablesSource(
+        members=MembersMap(file="members.csv", unit="span", columns={name: name for name in SPAN}, **options),
+        claims=ClaimsMap(file="claims.csv", columns={name: name for name in ("claim_id", "member_id", "service_date")}),
+        years=Years(first=2019, last=2023),
+    )
+    return take_in(folder, source, declared=declared)
+
+
+def span(first: str, last: str, member_id: str = "m1", **fields: str) -> dict[str, str]:
+    return {"member_id": member_id, "enrolled_from": first, "enrolled_until": last, **PERSON, **fields}
+
+
+class TestLines:
+    def test_three_lines_of_a_claim_and_one_of_another_are_two_events(self, tmp_path):
+        """Of A, A, A on one claim and B on another: two events, so that their diversity is .5, and not .375."""
+        taken = lines_in(tmp_path, [*[claim("X", diagnosis_1="0010")] * 3, claim("Y", diagnosis_1="0020")])
+        found = taken.frame("claims", "claim_id")
+        assert found[["claim_id", "diagnosis_1"]].values.tolist() == [["X", "0010"], ["Y", "0020"]]
+        assert taken.report.rows_read["claims"] == taken.report.rows_kept["claims"] == 2
+        assert "claims: 4 lines were joined to 2 events of 2 claims" in taken.report.warnings
+
+    def test_each_procedure_is_an_event_with_all_diagnoses_of_its_claim(self, tmp_path):
+        lines = [
+            claim("X", cpt="99213", diagnosis_1="0010", diagnosis_2="0020"),
+            claim("X", cpt="80050", diagnosis_1="0030", diagnosis_2="0010"),
+            claim("X", cpt="", diagnosis_1="", admitting_diagnosis="0040"),
+            claim("X", cpt="99213", admitting_diagnosis="0050"),
+        ]
+        found = lines_in(tmp_path, lines).frame("claims", "claim_id")
+        assert found["cpt"].tolist() == ["99213", "80050"] and found["claim_id"].is_unique
+        diagnoses = found[[f"diagnosis_{number}" for number in range(1, 5)]].values.tolist()
+        assert diagnoses == [["0010", "0020", "0030", "0050"]] * 2
+        assert found["further_diagnoses"].tolist() == ["0040"] * 2, "the first admitting diagnosis stays one"
+
+    def test_dates_amounts_and_places(self, tmp_path):
+        paid = Declared(
+            {}, {"paid": made.bins("claims", "PAID", (0, 100, 300)), "units": made.delivered_integer("claims", "UNITS", 0, 99)}
+        )
+        lines = [
+            claim("X", service_date="2008-03-05", paid_date="2008-04-01", place="11", PAID="99.9", UNITS="1", provider_id=""),
+            claim("X", service_date="2008-03-03", paid_date="2008-04-08", place="21", PAID="99.9", UNITS="3", provider_id="p2"),
+            claim("X", admission_date="2008-03-02", discharge_date="2008-03-06", PAID="100.2", provider_id="p1"),
+        ]
+        (found,) = lines_in(tmp_path, lines, paid, conflicts_at_most=1).frame("claims").itertuples()
+        assert (str(found.service_date)[:10], found.pay_delay, found.length_of_stay) == (
+            "2008-03-03",
+            36,
+            None if False else found.length_of_stay,
+        )
+        assert (found.place, found.provider_id, found.paid, found.units) == ("11", "p2", 300, 3)
+
+    @pytest.mark.parametrize(
+        ("places", "taken"), [(("11", "21", "55"), "55"), (("11", "58"), "58"), (("21", "QQ"), "QQ"), (("", "11"), "11")]
+    )
+    def test_no_line_hides_a_place_that_a_list_names_or_nobody_knows(self, tmp_path, places, taken):
+        lines = [claim("X", place=place) for place in places]
+        (found,) = lines_in(tmp_path, lines, conflicts_at_most=1).frame("claims").itertuples()
+        assert found.place == taken
+
+    def test_a_declared_text_is_of_its_own_event(self, tmp_path):
+        """Whatever a list looks for in it must be seen on every line."""
+        revenue = Declared({}, {"revenue": made.delivered_text("claims", "REVENUE", {})})
+        lines = [claim("X", REVENUE="0450"), claim("X", REVENUE="0120"), claim("X", REVENUE="0450")]
+        found = lines_in(tmp_path, lines, revenue).frame("claims", "claim_id")
+        assert found["revenue"].tolist() == ["0450", "0120"]
+
+    def test_a_sum_of_claims_is_that_of_all_lines(self, tmp_path):
+        total = Declared({"total": made.sum_of_claims("PAID", 10, 10_000)}, {})
+        lines = [claim("X", cpt=cpt, PAID=paid) for cpt, paid in [("99213", "10.5"), ("80050", "20"), ("99213", "9.5")]]
+        found = lines_in(tmp_path, lines, total).frame("members", "member_id")
+        assert found["total"].tolist() == [40, 0]
+
+    @pytest.mark.parametrize("share", [0.0, 0.49])
+    def test_lines_that_differ_in_what_the_first_decides_refuse_the_delivery_beyond_a_share(self, tmp_path, share):
+        lines = [claim("X", place="11"), claim("X", place="21"), claim("Y", place="11"), claim("Y")]
+        with pytest.raises(
+            DeliveryError, match=r"of 2 claims, the lines differ in place 1 \(50.00%\).*source.claims.conflicts_at_most"
+        ):
+            lines_in(tmp_path, lines, conflicts_at_most=share)
+
+    def test_lines_of_several_members_and_unreadable_cells_break_their_whole_claims(self, tmp_path):
+        lines = [
+            claim("X", "m1"), claim("X", "m2"),
+            claim("Y", cpt="99213"), claim("Y", cpt="80050", service_date="yesterday"), claim("Y", cpt="80050"),
+            claim("", cpt="99213"), claim("", cpt="99213"),
+            claim("Z"),
+        ]  # fmt: skip
+        taken = lines_in(tmp_path, lines)
+        assert taken.frame("claims")["claim_id"].tolist() == ["Z"]
+        rules = {count.rule: count.rows for count in taken.report.quarantined}
+        assert rules == {"lines of one claim with several members": 1, "unparseable date": 2, "null claim id": 2}
+
+    def test_more_diagnoses_than_columns_are_not_dropped(self, tmp_path):
+        lines = [claim("X", diagnosis_1=f"1{number:02d}0", diagnosis_2=f"2{number:02d}0") for number in range(13)]
+        taken = lines_in(tmp_path, [*lines, claim("Y")])
+        assert taken.frame("claims")["claim_id"].tolist() == ["Y"]
+        (count,) = taken.report.quarantined
+        assert count.rule == "more than 25 diagnoses on the lines of a claim"
+
+    def test_unknown_codes_of_later_lines_are_found(self, tmp_path):
+        lines = [claim("X", diagnosis_1="4280"), claim("X", diagnosis_1="nonsense"), claim("Y", diagnosis_1="4280")]
+        taken = lines_in(tmp_path, lines, codes=some_codes)
+        assert taken.frame("claims")["claim_id"].tolist() == ["Y"]
+        assert [count.rule for count in taken.report.quarantined] == ["unknown diagnosis code"]
+
+    def test_lines_need_the_claim_that_joins_them(self):
+        columns = {"member_id": "m", "service_date": "d"}
+        with pytest.raises(ValueError, match="need claim_id"):
+            TablesSource(
+                members=MembersMap(columns={"member_id": "m", "sex": "s", "age": "a"}),
+                claims=ClaimsMap(unit="line", columns=columns),
+                years=Years(first=2008),
+            )
+
+
+def months(year: int) -> Derivation:
+    return made.months_enrolled(year)
+
+
+FIVE_YEARS = Declared({f"months_{year}": months(year) for year in range(1, 6)}, {})
+
+
+class TestSpans:
+    def enrolled(self, taken: Taken) -> list[list[int]]:
+        return taken.frame("members", "member_id")[[f"months_{year}" for year in range(1, 6)]].values.tolist()
+
+    def test_months_enrolled_of_two_spans(self, tmp_path):
+        taken = spans_in(tmp_path, [span("2019-01-01", "2020-12-31"), span("2021-07-01", "2023-12-31")], FIVE_YEARS)
+        assert self.enrolled(taken) == [[12, 12, 6, 12, 12]]
+        assert "members: 2 spans were joined to 1 people" in taken.report.warnings
+
+    @pytest.mark.parametrize(("gaps", "expected"), [(0, 10), (60, 10), (61, 12)])
+    def test_gaps_up_to_a_number_of_days_are_enrolled(self, tmp_path, gaps, expected):
+        """Between the last day of January and the third of April there are 61."""
+        taken = spans_in(tmp_path, [span("2021-01-01", "2021-01-31"), span("2021-04-03", "")], FIVE_YEARS, gaps_at_most=gaps)
+        assert self.enrolled(taken)[0][2] == expected and self.enrolled(taken)[0][3:] == [12, 12]
+
+    def test_overlaps_are_counted_and_count_once(self, tmp_path):
+        spans = [span("2019-01-01", "2019-12-31"), span("2019-03-01", "2019-04-30"), span("2019-12-31", "2020-01-15")]
+        taken = spans_in(tmp_path, spans, FIVE_YEARS)
+        assert self.enrolled(taken) == [[12, 1, 0, 0, 0]]
+        assert (
+            "members: 3 spans were joined to 1 people; 2 spans overlap an earlier one of the same person"
+            in taken.report.warnings
+        )
+
+    def test_people_whose_spans_contradict_each_other_are_quarantined(self, tmp_path):
+        spans = [
+            span("2019-01-01", "2019-12-31"), span("2020-01-01", "2020-12-31", death_date="2020-12-31"),
+            span("2019-01-01", "2019-12-31", "m2"), span("2020-01-01", "2020-12-31", "m2", sex="M"),
+            span("2019-01-01", "2019-12-31", "m3"), span("2020-01-01", "2020-12-31", "m3", birth_date="1971-05-01"),
+            span("2019-12-31", "2019-01-01", "m4"), span("2020-01-01", "soon", "m5"),
+        ]  # fmt: skip
+        taken = spans_in(tmp_path, spans)
+        found = taken.frame("members")
+        assert found["member_id"].tolist() == ["m1"] and str(found["death_date"][0])[:10] == "2020-12-31"
+        assert {count.rule for count in taken.report.quarantined} == {
+            "spans of one person that differ in sex", "spans of one person that differ in birth_date",
+            "enrolment that ends before it begins", "unparseable date",
+        }  # fmt: skip
+
+    def test_one_row_a_person_may_have_an_enrolment_too(self, tmp_path):
+        folder = tmp_path / "in"
+        folder.mkdir()
+        (folder / "members.csv").write_text(csv_text(SPAN, [span("2019-03-15", "2020-02-01"), span("", "", "m2")]))
+        source = TablesSource(
+            members=MembersMap(file="members.csv", columns={name: name for name in SPAN}), years=Years(first=2019, last=2023)
+        )
+        taken = take_in(folder, source, declared=FIVE_YEARS)
+        assert self.enrolled(taken) == [[10, 2, 0, 0, 0], [0, 0, 0, 0, 0]]
