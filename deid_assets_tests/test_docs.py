@@ -250,7 +250,7 @@ def test_the_component_of_the_page_on_other_projects_is_that_of_the_example_proj
 def test_every_yaml_example_is_read_by_a_test_below():
     found = [(page.name, tuple(yaml.safe_load(text))) for page in PAGES for text in blocks(page, "yaml")]
     assert [page for page, _ in found] == [
-        *["counts.md"] * 3, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 3, *["policies.md"] * 4,
+        *["counts.md"] * 3, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 4, *["policies.md"] * 4,
         "threat-model.md", "utility.md",
     ]  # fmt: skip
 
@@ -297,6 +297,19 @@ def test_a_policy_with_declared_columns(tmp_path):
     policy = policy_from(values, tmp_path)
     assert policy.columns.claims["bill"].values == ("stay", "emergency", "other")
     assert [one.release_as for one in policy.attributes] == ["Network"]
+
+
+def test_a_policy_of_lines_and_spans():
+    """The example leaves out columns that the default policy has."""
+    values = shipped("heritage-public")
+    (shown,) = [one for text in blocks(DOCS / "own-data.md", "yaml") if "unit: span" in text and (one := yaml.safe_load(text))]
+    columns = {table: values["columns"][table] | own for table, own in shown["columns"].items()}
+    columns["members"] |= {
+        name: {**columns["members"][name], "from": name} for name in ("days_in_hospital_y2", "days_in_hospital_y3")
+    }
+    months = {"kind": "intervals", "from": 0, "to": 12, "levels": [{"name": "any or none", "starts": [0, 1]}]}
+    policy = policy_from(values | {**shown, "columns": columns, "hierarchies": values["hierarchies"] | {"months": months}})
+    assert (policy.source.members.unit, policy.source.claims.unit, policy.source.members.gaps_at_most) == ("span", "line", 1)
 
 
 def test_a_flat_policy(tmp_path):

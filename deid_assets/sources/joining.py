@@ -92,6 +92,7 @@ def join_lines(connection: duckdb.DuckDBPyConnection, rows: Rows, conflicts_at_m
         """
     )
     system = f"count(DISTINCT upper(trim({SYSTEM_COLUMN}::VARCHAR)))" if SYSTEM_COLUMN in rows.others else "0"
+    flags = "".join(f"bool_or({quoted(flag)}) AS {quoted(flag)}, " for flag in rows.flags)
     # The position of a code: admitting diagnoses beyond the first are further ones.
     listed = ", ".join(f"{{'code': {column}, 'position': {number}}}" for number, column in enumerate(NUMBERED))
     connection.execute(
@@ -100,7 +101,7 @@ def join_lines(connection: duckdb.DuckDBPyConnection, rows: Rows, conflicts_at_m
         SELECT c.*, coalesce(d.codes, []) AS codes
         FROM (SELECT claim_key, min(row_key) AS first_row, count(*) AS lines,
                 count(DISTINCT member_id) > 1 AS of_several_members,
-                {system} > 1 AS of_several_systems,{"".join(f" bool_or({quoted(flag)}) AS {quoted(flag)}," for flag in rows.flags)}
+                {system} > 1 AS of_several_systems, {flags}
                 first(admitting_diagnosis ORDER BY row_key) FILTER (WHERE admitting_diagnosis IS NOT NULL) AS admitting,
                 {", ".join(f"count(DISTINCT {column}) > 1 AS differ_in_{column}" for column in _HEADER)}
               FROM keyed_lines GROUP BY claim_key) AS c

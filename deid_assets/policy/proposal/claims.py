@@ -125,9 +125,9 @@ def _mapped(role: Role, table: Table, known: Known, first_year: int | None = Non
     for one, other in (("admission_date", "discharge_date"), ("discharge_date", "admission_date")):
         if other not in columns:
             columns.pop(one, None)
-    for column, needed in (("paid_date", "service_date"), ("enrolled_until", "enrolled_from")):
-        if needed not in columns:
-            columns.pop(column, None)
+    for one, other in (("paid_date", "service_date"), ("enrolled_until", "enrolled_from")):
+        if other not in columns:
+            columns.pop(one, None)
     order = (*DELIVERED_MEMBER_COLUMNS, *DELIVERED_CLAIM_COLUMNS)
     columns = {ours: columns[ours] for ours in sorted(columns, key=lambda ours: (ours in DIAGNOSIS_COLUMNS, order.index(ours)))}
     unused = {ours: [one for one in theirs if one not in columns.values()] for ours, theirs in guessed.items()}

@@ -11,6 +11,7 @@ OWN_COLUMNS = frozenset(
     (
         *MEMBER_COLUMNS, *CLAIM_COLUMNS, *DATE_COLUMNS, *DELIVERED_MEMBER_COLUMNS, *DELIVERED_CLAIM_COLUMNS, "charlson",
         "claims", "released", "member_number", "service_day", "row_key", "rowid", "fate", "score", "further_diagnoses",
+        "enrolment", "of_impossible_enrolment",
         *UNREADABLE.values(), IN_ICD10, SYSTEM_COLUMN,
     )
 )  # fmt: skip
