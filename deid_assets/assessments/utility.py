@@ -57,6 +57,7 @@ from deid_assets.methods.utility.distributions import (
     spread_evenly,
     total_variation,
 )
+from deid_assets.methods.utility.ledger import STEP_ORDER
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import DATE_COLUMNS
 from deid_assets.store.tables import Table, quoted
@@ -238,7 +239,7 @@ def unaccounted(ledger: pd.DataFrame, contents: Iterable[tuple[str, str, int, fl
     derived
         Released columns into which no delivered value is followed.
     """
-    last = ledger.sort_values("place").groupby(["source_table", "source_column"], sort=False).tail(1)
+    last = ledger.sort_values(STEP_ORDER).groupby(["source_table", "source_column"], sort=False).tail(1)
     ends: dict[tuple[str, str], tuple[int, float]] = {}
     for row in last.itertuples():
         if row.source_column == "":
@@ -268,7 +269,7 @@ def derived_columns(policy: Policy) -> frozenset[str]:
 
 def ledger_measurements(ledger: pd.DataFrame, released: int) -> Iterator[Measurement]:
     """Share of information left after every step, and bits of a value of each column in the released rows, before and after."""
-    values = ledger[(ledger["source_column"] != "") & ledger["bits"].notna()].sort_values("place")
+    values = ledger[(ledger["source_column"] != "") & ledger["bits"].notna()].sort_values(STEP_ORDER)
     left = values.assign(held=values["remaining"] * values["bits"])
     columns = left.groupby(["source_table", "source_column"], sort=False)
     lost = left.assign(lost=-columns["held"].diff().fillna(0.0)).groupby("step", sort=False)["lost"].sum()

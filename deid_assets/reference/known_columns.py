@@ -124,7 +124,9 @@ IN_DAYS_IN_HOSPITAL = (*YEARS.values(), *BESIDE_DAYS)
 INPATIENT_VISIT: Mapping[str, str] = {name: column.inpatient for name, column in CLAIMS.items() if column.inpatient}
 """What a claim of an inpatient's visit contains."""
 
+AGES = tuple(name for name, column in MEMBERS.items() if "birth_date" in column.ingredients)
 STAYS = tuple(name for name, column in CLAIMS.items() if column.until)
+NUMBERS_OF_MEMBERS = tuple(name for name, column in MEMBERS.items() if column.limits)
 NUMBERS_OF_CLAIMS = tuple(name for name, column in CLAIMS.items() if column.limits)
 DAYS_OF_SERVICE = tuple(name for name, column in CLAIMS.items() if column.ingredients == ("service_date",))
 """Columns of claims that follow from the dates of service alone."""

@@ -3,7 +3,7 @@
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, Column
 
-from deid_assets.methods.utility.ledger import REASONS, UNACCOUNTED
+from deid_assets.methods.utility.ledger import REASONS, STEP_ORDER, UNACCOUNTED
 from deid_assets.schemas.contract import Role, column, contract
 
 _STEPS = [step for step in REASONS if step != UNACCOUNTED]
@@ -21,7 +21,7 @@ WHY_LEDGER = contract(
         ),
         "source_column": column(dt.string, Role.OTHER, "delivered column; empty for the rows of the table"),
         "released_as": column(dt.string, Role.OTHER, "its name in the release; empty if it is withheld, and for rows"),
-        "place": column(dt.int64, Role.OTHER, "order of the steps", Check.ge(0, error="at least 0")),
+        STEP_ORDER: column(dt.int64, Role.OTHER, "order of the steps", Check.ge(0, error="at least 0")),
         "step": column(dt.string, Role.OTHER, "the step", Check.isin(_STEPS, error="a step with a rule")),
         "reason": column(dt.string, Role.OTHER, "why the step leaves out or changes something"),
         "lost": _number("rows or values that end at this step"),

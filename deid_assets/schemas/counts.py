@@ -15,7 +15,7 @@ def _cell() -> dict[str, Column]:
         "table": column(dt.string, Role.OTHER, "the table", Check.isin(_TABLES, error="one of the 3 tables")),
         "row": column(dt.string, Role.OTHER, "step, or characteristic"),
         "column": column(dt.string, Role.OTHER, "what is counted of a step, or class of the characteristic"),
-        "place": column(dt.int64, Role.OTHER, "order of the cells in the table", Check.ge(0, error="at least 0")),
+        "position": column(dt.int64, Role.OTHER, "order of the cells in the table", Check.ge(0, error="at least 0")),
     }
 
 
@@ -63,7 +63,7 @@ PUBLISHED_COUNTS = contract(
         "draw": column(dt.string, Role.OTHER, "digest of the draw, for the budget", nullable=True),
         "same": column(dt.string, Role.OTHER, "digest that is equal for cells that count the same people"),
         "definition": column(dt.string, Role.OTHER, "digest of what the cell counts, whatever it is called"),
-        "place": _cell()["place"],
+        "position": _cell()["position"],
         "contribution": _contribution(),
         "least": _least(),
     },

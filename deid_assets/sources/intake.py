@@ -15,7 +15,7 @@ import pandas as pd
 
 from deid_assets.errors import DeliveryError
 from deid_assets.reference.code_systems import ICD10CM_PREFIX, SYSTEMS, DiagnosisSystem, bare
-from deid_assets.reference.known_columns import GROUPED, UNREADABLE, CodeKind
+from deid_assets.reference.known_columns import AGES, DAYS_OF_SERVICE, GROUPED, UNREADABLE, CodeKind
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
     CODE_COLUMNS,
@@ -385,7 +385,7 @@ def _members_select(quarantine: Quarantine, declared: Mapping[str, Derivation]) 
                 date_sub('year', t.birth_date, coalesce(f.first_date, getvariable('year_1_start')))))
         END::INTEGER AS age
     """
-    columns = [age if column == "age" else f"t.{column}" for column in MEMBER_COLUMNS]
+    columns = [age if column in AGES else f"t.{column}" for column in MEMBER_COLUMNS]
     for name, made in declared.items():
         # Of a member without claims, an aggregate is that of no rows.
         of_none = f"(SELECT {made.value} FROM typed_claims AS t WHERE false)"
@@ -410,15 +410,15 @@ def _claims_select(
 ) -> str:
     """The kept claims, with the days since the member's first claim of the year unless these are delivered."""
     blanked = _blanked(blank, given)
-    derive_days = "days_since_first_claim" not in given
+    derive_days = given.isdisjoint(DAYS_OF_SERVICE)
 
     def value(column: str) -> str:
         return f"CASE WHEN {blanked[column]} THEN NULL ELSE t.{column} END" if column in blanked else f"t.{column}"
 
     columns = []
     for column in CLAIM_COLUMNS:
-        if column == "days_since_first_claim" and derive_days:
-            columns.append("(t.service_date - f.first_date)::INTEGER AS days_since_first_claim")
+        if column in DAYS_OF_SERVICE and derive_days:
+            columns.append(f"(t.service_date - f.first_date)::INTEGER AS {column}")
         elif column == FURTHER:
             further = ", ".join(["NULL", *(value(name) for name in FURTHER_DIAGNOSES if name in given)])
             columns.append(f"nullif(concat_ws(' ', {further}), '')::VARCHAR AS {FURTHER}")

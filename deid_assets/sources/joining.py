@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import duckdb
 
 from deid_assets.errors import DeliveryError
+from deid_assets.reference.known_columns import MEMBERS
 from deid_assets.reference.places import place_names
 from deid_assets.reference.sensitive import SENSITIVE_SETS, sensitive_codes
 from deid_assets.sources.delivery import (
@@ -26,7 +27,7 @@ _LEAST = ("service_date", "admission_date", "year", "days_since_first_claim", "a
 _MOST = ("discharge_date", "paid_date", "length_of_stay", "pay_delay", "death_date")
 _HEADER = ("provider_id", "vendor_id", "pcp_id", "specialty", "place")
 """Columns of claims of which the first line decides; lines that say something else are counted."""
-OF_A_PERSON = ("sex", "birth_date")
+OF_A_PERSON = (*(name for name, known in MEMBERS.items() if known.values), "birth_date")
 """Columns of members in which the spans of a person must not differ."""
 NUMBERED = tuple(column for column in DIAGNOSIS_COLUMNS if column != "admitting_diagnosis")
 """Columns for the diagnoses of all lines of a claim."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import duckdb
 
 from deid_assets.errors import DeliveryError
+from deid_assets.reference.known_columns import NUMBERS_OF_CLAIMS, NUMBERS_OF_MEMBERS
 from deid_assets.reference.places import place_names
 from deid_assets.sources.delivery import (
     DATE_COLUMNS,
@@ -24,10 +25,7 @@ from deid_assets.store.tables import literal, quoted
 
 _DATES = set(DATE_COLUMNS)
 _ISO = ("%Y-%m-%d",)
-_INTEGERS = {
-    "age", "days_in_hospital_y2", "days_in_hospital_y3",
-    "year", "length_of_stay", "pay_delay", "days_since_first_claim",
-}  # fmt: skip
+_INTEGERS = {*NUMBERS_OF_MEMBERS, *NUMBERS_OF_CLAIMS, "year", "pay_delay"}
 _INTEGER_TYPES = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT"}
 _WHOLE_NUMBER = "[+-]?[0-9]+([.]0+)?"
 # CMS places that admit patients: hospitals and facilities with beds, and places that do not show it.

@@ -6,7 +6,7 @@ A row that breaks a rule is quarantined under the name of the first rule that it
 
 from collections.abc import Iterable, Sequence
 
-from deid_assets.reference.known_columns import DIAGNOSES, KNOWN, MEMBERS, NUMBERS_OF_CLAIMS, YEARS
+from deid_assets.reference.known_columns import DIAGNOSES, KNOWN, MEMBERS, NUMBERS_OF_CLAIMS, NUMBERS_OF_MEMBERS, YEARS
 from deid_assets.sources.delivery import CLAIM_COLUMNS, CLAIM_INGREDIENTS, CODE_COLUMNS, ENROLMENT, FURTHER
 from deid_assets.sources.derivations import Declared
 from deid_assets.sources.diagnosis_systems import IN_ICD10, OF_OTHER_PERIOD, SYSTEM_COLUMN, DiagnosisCodes, FromColumn
@@ -81,9 +81,13 @@ MEMBER_RULES = (
     Rule("null member id", "member_id", "member_id IS NULL"),
     *(Rule(UNPARSEABLE, column, f"{column}_unread") for column in ("birth_date", "death_date", *ENROLMENT)),
     Rule("enrolment that ends before it begins", "enrolled_until", "of_impossible_enrolment"),
-    *(Rule(WRONG_TYPE, column, f"{column}_unread") for column, known in MEMBERS.items() if known.limits),
-    Rule("sex not F, M or blank", "sex", "sex NOT IN ('F', 'M')"),
-    *(_outside(column) for column, known in MEMBERS.items() if known.limits and not known.released_year),
+    *(Rule(WRONG_TYPE, column, f"{column}_unread") for column in NUMBERS_OF_MEMBERS),
+    *(
+        Rule(f"{column} not {', '.join(known.values)} or blank", column, f"{column} NOT IN {known.values}")
+        for column, known in MEMBERS.items()
+        if known.values
+    ),
+    *(_outside(column) for column in NUMBERS_OF_MEMBERS if column not in YEARS.values()),
     # A member born within the years of the delivery has age 0. Birth after them, or 121 years before, gives no valid
     # age.
     Rule(

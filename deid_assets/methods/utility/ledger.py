@@ -49,8 +49,12 @@ REASONS: Mapping[str, str] = {
 }
 """Every step, and why it leaves out or changes something."""
 
+STEP_ORDER = "place"
+"""The column with the order of the steps of one delivered table or column."""
+
 COLUMNS = (
-    "source_table", "source_column", "released_as", "place", "step", "reason", "lost", "changed", "filled", "remaining", "bits",
+    "source_table", "source_column", "released_as", STEP_ORDER, "step", "reason", "lost", "changed", "filled", "remaining",
+    "bits",
 )  # fmt: skip
 
 
@@ -354,5 +358,5 @@ def ledger_frame(rows: Sequence[tuple]) -> pd.DataFrame:
     """The ledger as a table."""
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     texts = dict.fromkeys(("source_table", "source_column", "released_as", "step", "reason"), "str")
-    numbers = dict.fromkeys(("place", "lost", "changed", "filled", "remaining"), "int64")
+    numbers = dict.fromkeys((STEP_ORDER, "lost", "changed", "filled", "remaining"), "int64")
     return frame.astype({**texts, **numbers, "bits": "float64"})

@@ -17,6 +17,8 @@ AttributeRole = Literal["free", "year", "date"]
 MeasureKind = Literal["total", "graduated", "non-graduated", "largest"]
 
 ATTRIBUTES: tuple[str, ...] = get_args(Attribute)
+ORDERED: frozenset[str] = frozenset({"age", "date"})
+"""Demographics whose values have an order."""
 PUBLISHED_POLICIES = ("safe_harbor", "gen_eth", "5_year", "5_year_gen_eth", "10_year", "10_year_gen_eth")
 """Safe Harbor and the policies of Malin et al. (2011, Table 2)."""
 

@@ -13,14 +13,14 @@ from deid_assets.methods.counts.tables import CellName, CountTables
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.release.manifest.public_numbers import AttritionStep
 
-COLUMNS = ("table", "row", "column", "place", "count", "contribution", "least", "shape", "counted")
+COLUMNS = ("table", "row", "column", "position", "count", "contribution", "least", "shape", "counted")
 
 Row = tuple[object, ...]
 """A cell, in the order of `COLUMNS`."""
 
 
 _TYPES = {"table": "str", "row": "str", "column": "str", "shape": "str", "counted": "str"} | dict.fromkeys(
-    ("place", "count", "contribution", "least"), "int64"
+    ("position", "count", "contribution", "least"), "int64"
 )
 
 
@@ -42,9 +42,7 @@ def step_rows(steps: Iterable[AttritionStep], shape_of_rows: str, contribution: 
     listed = tuple(steps)
     shapes = {step.stage: step.shape or shape_of_rows for step in listed}
     counted = attrition_cells([(step.stage, step.count) for step in listed])
-    return [
-        (*name, place, count, contribution, 0, shapes[name.row], name.column) for place, (name, count) in enumerate(counted)
-    ]
+    return [(*name, at, count, contribution, 0, shapes[name.row], name.column) for at, (name, count) in enumerate(counted)]
 
 
 def class_rows(
@@ -69,8 +67,8 @@ def class_rows(
     of = "" if identity in (None, variable) else f"{identity}{_VALUES}"
     sums = found.groupby("label")[["members", "sampled"]].sum().reindex(list(classes), fill_value=0).astype(np.int64)
     return [
-        (CHARACTERISTICS, variable, label, place, int(members), contribution, int(sampled), shape, f"{of}{classes[str(label)]}")
-        for place, (label, members, sampled) in enumerate(sums.itertuples())
+        (CHARACTERISTICS, variable, label, at, int(members), contribution, int(sampled), shape, f"{of}{classes[str(label)]}")
+        for at, (label, members, sampled) in enumerate(sums.itertuples())
     ]
 
 

@@ -10,6 +10,7 @@ from deid_assets.assessments.cohort_demographics import cells_in, published_attr
 from deid_assets.methods.counts.cohort import PEOPLE_STEP, RELEASED_PEOPLE_STEP
 from deid_assets.methods.demographics.attributes import Attribute, Level
 from deid_assets.policy.cohort import CohortPolicy
+from deid_assets.policy.sections.cohort import ORDERED
 from deid_assets.policy.sections.counts import level_or_values
 from deid_assets.release.counts.cells import by_values, class_rows, counted_frame, step_rows
 from deid_assets.release.manifest.public_numbers import AttritionStep
@@ -20,7 +21,6 @@ from deid_assets.store.tables import Table
 _SECTIONS = ("source", "columns", "intake", "opt_outs")
 """Sections that affect which people are usable."""
 AFTER_OPT_OUTS = "people_after_opt_outs"
-_ORDERED = ("age", "date")
 _FILE = "data/People.csv"
 
 
@@ -87,7 +87,7 @@ def people_counts(
 
 def ordered_people(policy: CohortPolicy) -> set[str]:
     """The characteristics whose classes have an order."""
-    return set(_ORDERED) & set(policy.demographic_columns)
+    return set(policy.demographic_columns) & ORDERED
 
 
 def _coarsest(attribute: Attribute) -> Level | None:

@@ -35,7 +35,7 @@ from deid_assets.release.counts.noise import DeliveryNoise
 FILES = ("Attrition", "Characteristics", "Distributions")
 _TYPES = {
     "table": "str", "row": "str", "column": "str", "same": "str", "definition": "str",
-    "place": "int64", "count": "Int64", "mark": "string", "sd": "Float64", "draw": "string", "contribution": "int64",
+    "position": "int64", "count": "Int64", "mark": "string", "sd": "Float64", "draw": "string", "contribution": "int64",
     "least": "int64",
 }  # fmt: skip
 ORDER: dict[str, tuple[str, ...]] = {
@@ -95,7 +95,7 @@ def published_counts(policy: AnyPolicy, counts: pd.DataFrame, noise: DeliveryNoi
     Returns
     -------
     pandas.DataFrame
-        No rows if the policy publishes no tables. Columns table, row, column, place, count (missing where masked), mark ('T'
+        No rows if the policy publishes no tables. Columns table, row, column, position, count (missing where masked), mark ('T'
         or 'H' where masked), sd (0 where the count is exact, missing where tables are masked), contribution, least, same
         (`DeliveryNoise.same`), definition (`budget.definition`), draw (`NoisyCell.draw`, missing where there is no noise).
 
@@ -133,7 +133,7 @@ def published_counts(policy: AnyPolicy, counts: pd.DataFrame, noise: DeliveryNoi
         ],
         columns=["table", "row", "column", "count", "mark", "sd", "draw", "same", "definition"],
     ).astype(dict.fromkeys(("table", "row", "column"), "str"))
-    known = counts[["table", "row", "column", "place", "contribution", "least"]]
+    known = counts[["table", "row", "column", "position", "contribution", "least"]]
     return shown.merge(known, on=["table", "row", "column"], validate="one_to_one").astype(_TYPES)
 
 
@@ -155,15 +155,15 @@ def file_tables(policy: AnyPolicy, published: pd.DataFrame) -> dict[str, pd.Data
     steps = pd.DataFrame(
         {
             "Unit": np.where(published["table"] == ATTRITION, counting.unit, "claims"),
-            "Step": published["place"],
+            "Step": published["position"],
             "Stage": published["row"],
             "Counted": published["column"],
             **shown,
         }
     )[is_step]
-    classes = pd.DataFrame({"Variable": published["row"], "Place": published["place"], "Class": published["column"], **shown})[
-        ~is_step
-    ]
+    classes = pd.DataFrame(
+        {"Variable": published["row"], "Place": published["position"], "Class": published["column"], **shown}
+    )[~is_step]
     classes = classes.sort_values(["Variable", "Place"]).assign(CumulativeShare=pd.array([None] * len(classes), "Float64"))
     percentiles: list[tuple[str, int, str | None]] = []
     for variable, group in classes.groupby("Variable", sort=True):
@@ -243,6 +243,6 @@ def _require_nobody_left_out_is_counted(policy: AnyPolicy, counts: pd.DataFrame,
 
 def _after_the_cohort(counts: pd.DataFrame) -> list[CellName]:
     """The steps after the eligible members; none where records or people are counted."""
-    last = counts.loc[(counts["table"] == ATTRITION) & (counts["row"] == COHORT_STEP), "place"].max()
-    later = counts[(counts["table"] == ATTRITION) & (counts["place"] > last)]
+    last = counts.loc[(counts["table"] == ATTRITION) & (counts["row"] == COHORT_STEP), "position"].max()
+    later = counts[(counts["table"] == ATTRITION) & (counts["position"] > last)]
     return list(names_of(later))
