@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import duckdb
 
 from deid_assets.errors import DeliveryError
-from deid_assets.reference.known_columns import MEMBERS
+from deid_assets.reference.known_columns import DAYS_OF_SERVICE, MEMBERS, NUMBERS_OF_MEMBERS, YEARS
 from deid_assets.reference.places import place_names
 from deid_assets.reference.sensitive import SENSITIVE_SETS, sensitive_codes
 from deid_assets.sources.delivery import (
@@ -23,7 +23,7 @@ from deid_assets.sources.derivations import Cell
 from deid_assets.sources.diagnosis_systems import SYSTEM_COLUMN
 from deid_assets.store.tables import literal, quoted
 
-_LEAST = ("service_date", "admission_date", "year", "days_since_first_claim", "age")
+_LEAST = ("service_date", "admission_date", "year", *DAYS_OF_SERVICE)
 _MOST = ("discharge_date", "paid_date", "length_of_stay", "pay_delay", "death_date")
 _HEADER = ("provider_id", "vendor_id", "pcp_id", "specialty", "place")
 """Columns of claims of which the first line decides; lines that say something else are counted."""
@@ -232,9 +232,9 @@ def _kept(rows: Rows, table: str) -> Iterable[str]:
 
 def _of_lines(column: str) -> str:
     """SQL of a canonical column of several rows."""
-    if column in _LEAST or column == "enrolled_from":
+    if column in (*_LEAST, ENROLMENT[0]) or column in NUMBERS_OF_MEMBERS and column not in YEARS.values():
         return f"min(l.{column}) AS {column}"
-    if column in _MOST or column == "enrolled_until" or column.startswith("days_in_hospital"):
+    if column in (*_MOST, ENROLMENT[1]) or column in YEARS.values():
         return f"max(l.{column}) AS {column}"
     if column == "place":
         ordinary = [code for code in place_names() if code not in _places_in_lists()]
