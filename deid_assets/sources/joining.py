@@ -232,7 +232,7 @@ def _kept(rows: Rows, table: str) -> Iterable[str]:
 
 def _of_lines(column: str) -> str:
     """SQL of a canonical column of several rows."""
-    if column in (*_LEAST, ENROLMENT[0]) or column in NUMBERS_OF_MEMBERS and column not in YEARS.values():
+    if column in (*_LEAST, ENROLMENT[0]) or (column in NUMBERS_OF_MEMBERS and column not in YEARS.values()):
         return f"min(l.{column}) AS {column}"
     if column in (*_MOST, ENROLMENT[1]) or column in YEARS.values():
         return f"max(l.{column}) AS {column}"
