@@ -18,26 +18,39 @@ CLAIMS = """SELECT claim_id AS clm_id, member_id AS subscriber_no, provider_id A
     network"""
 
 
-def write_files(folder: Path, made: Path) -> Path:
-    """An eligibility file and one of medical claims; returns their folder."""
+SPANS = """, make_date(first_year::INTEGER, 1, 1) AS coverage_start, make_date(last_year::INTEGER, 12, 31) AS coverage_end
+    FROM (SELECT *, unnest([2019, 2021]) AS first_year, first_year + 1 AS last_year FROM '{made}/members.parquet')"""
+
+
+def write_files(folder: Path, made: Path, in_parts: bool) -> Path:
+    """An eligibility file and one of medical claims; returns their folder.
+
+    In parts, people have spans of enrolment, and services of one day and provider are lines of a claim.
+    """
     folder.mkdir()
+    claims = CLAIMS.replace("claim_id AS", "hash(member_id, service_date, provider_id)::VARCHAR AS") if in_parts else CLAIMS
+    members = (
+        f"SELECT * EXCLUDE (first_year, last_year){SPANS.format(made=made)}" if in_parts else f"FROM '{made}/members.parquet'"
+    )
     with duckdb.connect() as connection:
-        connection.execute(f"COPY ({MEMBERS} FROM '{made}/members.parquet') TO '{folder}/eligibility.csv' (HEADER)")
-        dated = f"{CLAIMS} FROM '{made}/claims.parquet' WHERE service_date IS NOT NULL"
+        connection.execute(f"COPY ({MEMBERS} FROM ({members})) TO '{folder}/eligibility.csv' (HEADER)")
+        dated = f"{claims} FROM '{made}/claims.parquet' WHERE service_date IS NOT NULL"
         connection.execute(f"COPY ({dated}) TO '{folder}/medical.csv' (HEADER)")
     return folder
 
 
 @pytest.mark.matrix
-def test_from_files_to_a_release_without_an_edit(tmp_path):
+@pytest.mark.parametrize("in_parts", [False, True], ids=["one row each", "lines and spans"])
+def test_from_files_to_a_release_without_an_edit(tmp_path, in_parts):
     write_delivery(tmp_path / "made", 20_000, 5, further=True, diagnosis_codes="icd10cm")
-    folder, file = write_files(tmp_path / "in", tmp_path / "made"), tmp_path / "ours.yaml"
+    folder, file = write_files(tmp_path / "in", tmp_path / "made", in_parts), tmp_path / "ours.yaml"
     home = tmp_path / "deid"
     named = ("--title", "Ours", "--owner", "team:privacy", "--from", folder, "--output", file)
     code, printed = deid_here(home, "policy", "new", "ours", *named)
     assert code == 0 and "dx1 have the form of ICD-10-CM codes" in printed, printed
     policy = load_policy(file)
     assert policy.diagnosis_codes == "icd10cm" and [*policy.columns.members] == ["race", "ethnicity", "zip3", "plan"]
+    assert (policy.source.members.unit, policy.source.claims.unit) == (("span", "line") if in_parts else ("person", "event"))
     assert deid_here(home, "policy", "check", file)[0] == 0
     code, printed = deid_here(home, "plan", "--policy", file, "--delivery", folder)
     assert code == 0 and "not ruled out" in printed, printed
