@@ -4,7 +4,7 @@ Lines are joined to events before anything is judged, so that power, cuts and co
 that breaks a rule breaks the rule for its whole claim or person: what one line says must not be lost because it cannot be read.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -37,6 +37,7 @@ FLAGS = {
 }
 """Columns of the joined tables that say what is wrong with the rows of one claim or person."""
 _MILLIONTHS = 1_000_000
+_AFTER_ALL = 2**80
 _OPEN_END = "DATE '9999-12-31'"
 
 
@@ -81,54 +82,28 @@ def join_lines(connection: duckdb.DuckDBPyConnection, rows: Rows, conflicts_at_m
     DeliveryError
         If the lines of more claims differ.
     """
-    connection.execute(f"CREATE TEMP VIEW lines_of_claims AS {rows.sql}")
-    texts = [quoted(cell.name) for cell in rows.cells if cell.kind == "text"]
-    first_of_claim = "OVER (PARTITION BY claim_key ORDER BY row_key ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
     connection.execute(
-        f"""
-        CREATE TEMP TABLE keyed_lines AS
-        SELECT *, coalesce(cpt, first_value(cpt IGNORE NULLS) {first_of_claim}) AS event_procedure
-        FROM (SELECT *, CASE WHEN claim_id IS NULL THEN {literal(chr(0))} || row_key ELSE claim_id END AS claim_key
-              FROM lines_of_claims)
-        """
+        "CREATE TEMP TABLE lines AS SELECT *,"
+        f" CASE WHEN claim_id IS NULL THEN {literal(chr(0))} || row_key ELSE claim_id END AS claim_key FROM ({rows.sql})"
     )
-    system = f"count(DISTINCT upper(trim({SYSTEM_COLUMN}::VARCHAR)))" if SYSTEM_COLUMN in rows.others else "0"
-    flags = "".join(f"bool_or({quoted(flag)}) AS {quoted(flag)}, " for flag in rows.flags)
-    # The position of a code: admitting diagnoses beyond the first are further ones.
-    listed = ", ".join(f"{{'code': {column}, 'position': {number}}}" for number, column in enumerate(NUMBERED))
+    system = _differs(f"upper(trim({SYSTEM_COLUMN}::VARCHAR))") if SYSTEM_COLUMN in rows.others else "false"
+    of_claim = [
+        "min(l.row_key) AS first_row",
+        "count(*) AS lines",
+        f"{_differs('l.member_id')} AS of_several_members",
+        f"{system} AS of_several_systems",
+        "arg_min(l.cpt, l.row_key) FILTER (WHERE l.cpt IS NOT NULL) AS first_procedure",
+        "arg_min(l.admitting_diagnosis, l.row_key) FILTER (WHERE l.admitting_diagnosis IS NOT NULL) AS admitting",
+        *(f"{_differs(f'l.{column}')} AS differ_in_{column}" for column in _HEADER),
+        *(f"bool_or(l.{quoted(flag)}) AS {quoted(flag)}" for flag in rows.flags),
+    ]
     connection.execute(
-        f"""
-        CREATE TEMP TABLE claims_of_lines AS
-        SELECT c.*, coalesce(d.codes, []) AS codes
-        FROM (SELECT claim_key, min(row_key) AS first_row, count(*) AS lines,
-                count(DISTINCT member_id) > 1 AS of_several_members,
-                {system} > 1 AS of_several_systems, {flags}
-                first(admitting_diagnosis ORDER BY row_key) FILTER (WHERE admitting_diagnosis IS NOT NULL) AS admitting,
-                {", ".join(f"count(DISTINCT {column}) > 1 AS differ_in_{column}" for column in _HEADER)}
-              FROM keyed_lines GROUP BY claim_key) AS c
-        LEFT JOIN (
-            SELECT claim_key, list(code ORDER BY is_admitting, row_key, position) AS codes
-            FROM (
-                SELECT claim_key, code, min(is_admitting) AS is_admitting,
-                    arg_min(row_key, (is_admitting, row_key, position)) AS row_key,
-                    arg_min(position, (is_admitting, row_key, position)) AS position
-                FROM (
-                    SELECT claim_key, row_key, one.code AS code, one.position AS position, false AS is_admitting
-                    FROM (SELECT claim_key, row_key, unnest([{listed}]) AS one FROM keyed_lines)
-                    UNION ALL
-                    SELECT claim_key, row_key, admitting_diagnosis, 0, true FROM keyed_lines
-                    WHERE admitting_diagnosis IS NOT NULL QUALIFY admitting_diagnosis <> first_value(admitting_diagnosis)
-                        OVER (PARTITION BY claim_key ORDER BY row_key)
-                )
-                WHERE code IS NOT NULL GROUP BY claim_key, code
-            )
-            GROUP BY claim_key
-        ) AS d USING (claim_key)
-        """
+        f"CREATE TEMP TABLE claims_of_lines AS SELECT claim_key, {', '.join(of_claim)} FROM lines AS l GROUP BY 1"
     )
+    _unite_diagnoses(connection)
     counted = ", ".join(f"count_if(differ_in_{column})" for column in _HEADER)
     lines, claims, *differ = connection.execute(
-        f"SELECT sum(lines)::BIGINT, count(*), {counted} FROM claims_of_lines"
+        f"SELECT coalesce(sum(lines), 0)::BIGINT, count(*), {counted} FROM claims_of_lines"
     ).fetchall()[0]
     conflicts = {column: count for column, count in zip(_HEADER, differ, strict=True) if count}
     told = ", ".join(f"{column} {count:,} ({count / claims:.2%})" for column, count in conflicts.items())
@@ -138,27 +113,67 @@ def join_lines(connection: duckdb.DuckDBPyConnection, rows: Rows, conflicts_at_m
             f"{conflicts_at_most:.2%} of the claims may (source.claims.conflicts_at_most): correct the lines, leave the column "
             "out, or allow a larger share"
         )
-    aggregates = [
+    of_event = [
         "min(l.row_key) AS row_key",
-        "first(l.claim_id ORDER BY l.row_key) || CASE WHEN min(l.row_key) > any_value(c.first_row)"
-        " THEN ' ' || dense_rank() OVER (PARTITION BY l.claim_key ORDER BY min(l.row_key)) ELSE '' END AS claim_id",
-        *(_of_lines(column) for column in DELIVERED_CLAIM_COLUMNS if column not in ("claim_id", "cpt", *DIAGNOSIS_COLUMNS)),
-        "any_value(l.event_procedure) AS cpt",
-        *(f"(any_value(c.codes))[{number}] AS {column}" for number, column in enumerate(NUMBERED, start=1)),
-        "any_value(c.admitting) AS admitting_diagnosis",
-        f"any_value(len(c.codes)) > {len(NUMBERED)} AS with_too_many_diagnoses",
-        *(f"bool_or(c.{flag}) AS {flag}" for flag in FLAGS["claims"][:2]),
-        *_kept(rows, "c"),
+        *(_of_lines(column) for column in DELIVERED_CLAIM_COLUMNS if column not in ("cpt", *DIAGNOSIS_COLUMNS)),
+        *(_first(quoted(column)) for column in rows.others),
         *(_of_cell(cell) for cell in rows.cells),
     ]
-    keys = ", ".join(["l.claim_key", "l.event_procedure", *(f"l.{text}" for text in texts)])
+    texts = [quoted(cell.name) for cell in rows.cells if cell.kind == "text"]
+    keys = ", ".join(["l.claim_key", "event_procedure", *(f"l.{text}" for text in texts)])
+    of_its_claim = [
+        "e.* REPLACE (CASE WHEN e.row_key > c.first_row THEN e.claim_id || ' ' || e.row_key ELSE e.claim_id END AS claim_id)",
+        "e.event_procedure AS cpt",
+        *(f"d.codes[{number}] AS {column}" for number, column in enumerate(NUMBERED, start=1)),
+        "c.admitting AS admitting_diagnosis",
+        f"coalesce(len(d.codes) > {len(NUMBERED)}, false) AS with_too_many_diagnoses",
+        *(f"c.{quoted(flag)}" for flag in ("of_several_members", "of_several_systems", *rows.flags)),
+    ]
     connection.execute(
-        f"CREATE TEMP TABLE joined_claims AS SELECT {', '.join(aggregates)}"
-        f" FROM keyed_lines AS l JOIN claims_of_lines AS c USING (claim_key) GROUP BY {keys}"
+        f"""
+        CREATE TEMP TABLE joined_claims AS
+        SELECT {", ".join(of_its_claim)}
+        FROM (
+            SELECT l.claim_key, coalesce(l.cpt, c.first_procedure) AS event_procedure, {", ".join(of_event)}
+            FROM lines AS l JOIN claims_of_lines AS c USING (claim_key) GROUP BY {keys}
+        ) AS e
+        JOIN claims_of_lines AS c USING (claim_key) LEFT JOIN diagnoses_of_claims AS d USING (claim_key)
+        """
     )
+    for table in ("lines", "claims_of_lines", "diagnoses_of_claims"):
+        connection.execute(f"DROP TABLE {table}")  # they would take memory until the intake ends
     (events,) = connection.execute("SELECT count(*) FROM joined_claims").fetchall()[0]
     return f"claims: {lines:,} lines were joined to {events:,} events of {claims:,} claims" + (
         f"; of their lines, the first decided where they differ in {told}" if told else ""
+    )
+
+
+def _unite_diagnoses(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the temporary table `diagnoses_of_claims`: the codes of all lines of a claim, each once, in their order.
+
+    Admitting diagnoses but the claim's first are further ones: nothing else would hold them.
+    """
+    listed = ", ".join(f"{{'code': {column}, 'place_of_code': {number}}}" for number, column in enumerate(NUMBERED))
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE diagnoses_of_claims AS
+        SELECT claim_key, list(code ORDER BY place_of_code) AS codes
+        FROM (
+            SELECT claim_key, code, min(place_of_code) AS place_of_code
+            FROM (
+                SELECT claim_key, one.code AS code, row_key::HUGEINT * {len(NUMBERED)} + one.place_of_code AS place_of_code
+                FROM (
+                    SELECT claim_key, row_key, unnest(list_filter([{listed}], lambda one: one.code IS NOT NULL)) AS one
+                    FROM lines
+                )
+                UNION ALL
+                SELECT claim_key, admitting_diagnosis, {_AFTER_ALL} + row_key
+                FROM lines JOIN claims_of_lines USING (claim_key) WHERE admitting_diagnosis <> admitting
+            )
+            GROUP BY claim_key, code
+        )
+        GROUP BY claim_key
+        """
     )
 
 
@@ -200,10 +215,11 @@ def join_spans(connection: duckdb.DuckDBPyConnection, rows: Rows, gaps_at_most: 
     aggregates = [
         "min(l.row_key) AS row_key",
         *(_of_lines(column) for column in (*MEMBER_COLUMNS, *ENROLMENT)),
-        *(f"count(DISTINCT l.{column}) > 1 AS of_several_{column}" for column in OF_A_PERSON),
+        *(f"{_differs(f'l.{column}')} AS of_several_{column}" for column in OF_A_PERSON),
         "bool_or(l.enrolled_until < l.enrolled_from) AS of_impossible_enrolment",
         "coalesce(any_value(e.enrolment), []) AS enrolment",
-        *_kept(rows, "l"),
+        *(f"bool_or(l.{quoted(flag)}) AS {quoted(flag)}" for flag in rows.flags),
+        *(_first(quoted(column)) for column in rows.others),
         *(_of_cell(cell) for cell in rows.cells),
     ]
     connection.execute(
@@ -225,9 +241,9 @@ def own_enrolment() -> str:
     return f"CASE WHEN enrolled_from IS NULL THEN [] ELSE [{own}] END"
 
 
-def _kept(rows: Rows, table: str) -> Iterable[str]:
-    yield from (f"bool_or({table}.{quoted(flag)}) AS {quoted(flag)}" for flag in rows.flags)
-    yield from (_first(quoted(column)) for column in rows.others)
+def _differs(column: str) -> str:
+    """SQL that is true for rows with several values."""
+    return f"coalesce(min({column}) <> max({column}), false)"
 
 
 def _of_lines(column: str) -> str:
@@ -238,8 +254,8 @@ def _of_lines(column: str) -> str:
         return f"max(l.{column}) AS {column}"
     if column == "place":
         ordinary = [code for code in place_names() if code not in _places_in_lists()]
-        listed = ", ".join(map(literal, ordinary))
-        return f"first(l.place ORDER BY l.place IN ({listed}), l.row_key) FILTER (WHERE l.place IS NOT NULL) AS place"
+        first = "arg_min(l.place, l.row_key) FILTER (WHERE l.place IS NOT NULL"
+        return f"coalesce({first} AND l.place NOT IN ({', '.join(map(literal, ordinary))})), {first})) AS place"
     return _first(column)
 
 
@@ -262,4 +278,4 @@ def _of_cell(cell: Cell) -> str:
 
 
 def _first(column: str) -> str:
-    return f"first(l.{column} ORDER BY l.row_key) FILTER (WHERE l.{column} IS NOT NULL) AS {column}"
+    return f"arg_min(l.{column}, l.row_key) FILTER (WHERE l.{column} IS NOT NULL) AS {column}"
