@@ -40,7 +40,6 @@ _NDC = (
     " WHEN regexp_full_match({0}, '[0-9]{{4,5}}-[0-9]{{3,4}}-[0-9]{{1,2}}') AND len({0}) >= 12"
     f" THEN {_PARTS} END"
 )
-"""SQL of an NDC in 11 digits, as `reference.ndc` says."""
 
 
 def code_group(column: str, by: CodeGrouping) -> Derivation:
@@ -60,16 +59,26 @@ def code_group(column: str, by: CodeGrouping) -> Derivation:
     """
     cell = Cell(column, "text")
     kind, form = _FORMS[by]
-    code = form.format(cell.sql)
+    group = group_of(cell.sql, by)
+    unknown = f"({cell.sql} IS NOT NULL AND ({group}) IS NULL)"
+    listed = f"CASE WHEN NOT {unknown} THEN {form.format(cell.sql)} END"
+    return Derivation("claims", (cell,), group, {}, coded=CodeColumn(kind, listed, unknown))
+
+
+def group_of(text: str, by: CodeGrouping) -> str:
+    """SQL of the group of a code, delivered as a text without blanks around it; NULL if it has none."""
+    code = _FORMS[by][1].format(text)
     key = f"regexp_replace({code}, '([0-9]+)([A-Z])', '-\\2\\1')" if by == "cpt_section" else code
     cases = " ".join(
         f"WHEN left({key}, {len(one.first)}) BETWEEN {literal(one.first)} AND {literal(one.last)} THEN {literal(one.group)}"
         for one in group_ranges(by)
     )
-    group = f"CASE {cases} END"
-    unknown = f"({cell.sql} IS NOT NULL AND ({group}) IS NULL)"
-    listed = f"CASE WHEN NOT {unknown} THEN {code} END"
-    return Derivation("claims", (cell,), group, {}, coded=CodeColumn(kind, listed, unknown))
+    return f"CASE {cases} END"
+
+
+def ndc_of(text: str) -> str:
+    """SQL of an NDC in 11 digits, as `reference.ndc` reads a text without blanks around it; NULL if it is none."""
+    return _NDC.format(text)
 
 
 def drug_group(column: str, rows: Sequence[tuple[str, str, str | None]]) -> Derivation:
@@ -89,7 +98,7 @@ def drug_group(column: str, rows: Sequence[tuple[str, str, str | None]]) -> Deri
     """
     cell = Cell(column, "text")
     name = f"drugs_{hashlib.sha256(repr(sorted(rows, key=lambda row: row[0])).encode()).hexdigest()[:16]}"
-    code = _NDC.format(cell.sql)
+    code = ndc_of(cell.sql)
     codes = [ndc for ndc, _, _ in rows]
 
     def found(what: str) -> str:
