@@ -293,7 +293,7 @@ def test_a_policy_with_declared_columns(tmp_path):
         values["columns"][table] |= declared
     numbers = {"kind": "intervals", "levels": [{"name": "any", "starts": [0]}]}
     values["hierarchies"] |= dict.fromkeys(("spent", "paid"), numbers)
-    values["hierarchies"] |= {name: {"kind": "fixed"} for name in ("race", "zip3", "bill")}
+    values["hierarchies"] |= {name: {"kind": "fixed"} for name in ("race", "zip3", "bill", "practice")}
     policy = policy_from(values, tmp_path)
     assert policy.columns.claims["bill"].values == ("stay", "emergency", "other")
     assert [one.release_as for one in policy.attributes] == ["Network"]

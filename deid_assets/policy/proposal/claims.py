@@ -110,8 +110,8 @@ def propose_claims(
             f"{column.share(NDC):.0%} of {column.name} have the form of NDCs: to release groups of drugs, declare a column of "
             f"claims {{kind: ndc, from: {column.name}, file: drugs.csv, ...}} with a table ndc;group;ingredients"
         )
-    for mapped in (members, claims):
-        _not_read(text, mapped, {one["from"] for own in made.values() for one in own.values()})
+    for role, mapped in (("members", members), ("claims", claims)):
+        _not_read(text, mapped, {one["from"] for one in made[role].values()})
     for name, value in sections.items():
         if name != "quasi_identifiers":
             if name in _WHY:
@@ -376,7 +376,7 @@ def _sections(
     ]
     used = {qi["hierarchy"] for qi in (*listed["members"], *listed["claims"])}
     hierarchies = {name: _plain(one) for name, one in values["hierarchies"].items() if name in used}
-    hierarchies |= dict(declared) | dict(coded)
+    hierarchies |= {name: dict(one) for name, one in (*declared.items(), *coded.items())}
     kept = {
         **values,
         "quasi_identifiers": listed,
