@@ -10,6 +10,7 @@ licensed, and nobody said that those of the taxonomy may be passed on: none of t
 """
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -27,10 +28,18 @@ class GroupRange:
     last: str
     group: str
 
+    def prefixes(self) -> Iterator[str]:
+        """Every text of the bounds' length between them; bounds that differ are digits, or single letters."""
+        if len(self.first) == 1:
+            return (chr(one) for one in range(ord(self.first), ord(self.last) + 1))
+        if self.first == self.last:
+            return iter((self.first,))
+        return (f"{number:0{len(self.first)}}" for number in range(int(self.first), int(self.last) + 1))
+
 
 @functools.cache
 def group_ranges(by: CodeGrouping) -> tuple[GroupRange, ...]:
-    """The ranges of a grouping, those with the longest bounds first: the first that takes a code has its group.
+    """The ranges of a grouping, those with the longest bounds first.
 
     Examples
     --------
@@ -39,6 +48,18 @@ def group_ranges(by: CodeGrouping) -> tuple[GroupRange, ...]:
     """
     rows = [GroupRange(row["first"], row["last"], row["group"]) for row in read_table("code_groups.csv") if row["by"] == by]
     return tuple(sorted(rows, key=lambda row: (-len(row.first), row.first)))
+
+
+def group_prefixes(by: CodeGrouping) -> dict[str, str]:
+    """First characters of codes -> group, the longest first: the first that a code begins with has its group.
+
+    Examples
+    --------
+    >>> found = group_prefixes("cpt_section")
+    >>> found["99140"], found["9"], found["J"]
+    ('anesthesia', 'medicine', 'HCPCS level II')
+    """
+    return {prefix: row.group for row in group_ranges(by) for prefix in row.prefixes()}
 
 
 def group_names(by: CodeGrouping) -> tuple[str, ...]:

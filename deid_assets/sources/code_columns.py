@@ -5,9 +5,9 @@ A code without a group is unknown, and nobody knows whether it is sensitive. Wha
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from deid_assets.reference.code_groups import CodeGrouping, group_ranges
+from deid_assets.reference.code_groups import CodeGrouping, group_prefixes
 from deid_assets.reference.known_columns import ListedKind
 from deid_assets.sources.derivations import Cell, CodeColumn, Derivation, Lookup
 from deid_assets.store.tables import literal
@@ -59,21 +59,29 @@ def code_group(column: str, by: CodeGrouping) -> Derivation:
     """
     cell = Cell(column, "text")
     kind, form = _FORMS[by]
-    group = group_of(cell.sql, by)
-    unknown = f"({cell.sql} IS NOT NULL AND ({group}) IS NULL)"
+    found = group_prefixes(by)
+    lookup = Lookup(f"groups_{by}", {"prefix": [*found], "code_group": [*found.values()]})
+    parts = (
+        f"(SELECT book.code_group FROM {lookup.name} AS book WHERE book.prefix = {part})" for part in _beginnings(cell.sql, by)
+    )
+    group = f"coalesce({', '.join((*parts, 'NULL'))})"
+    unknown = f"({cell.sql} IS NOT NULL AND {group} IS NULL)"
     listed = f"CASE WHEN NOT {unknown} THEN {form.format(cell.sql)} END"
-    return Derivation("claims", (cell,), group, {}, coded=CodeColumn(kind, listed, unknown))
+    return Derivation("claims", (cell,), group, {}, coded=CodeColumn(kind, listed, unknown), lookup=lookup)
 
 
-def group_of(text: str, by: CodeGrouping) -> str:
-    """SQL of the group of a code, delivered as a text without blanks around it; NULL if it has none."""
+def has_group(text: str, by: CodeGrouping) -> str:
+    """SQL that is true for a code with a group, delivered as a text without blanks around it."""
+    listed = ", ".join(map(literal, group_prefixes(by)))
+    return f"coalesce({' OR '.join(f'{part} IN ({listed})' for part in _beginnings(text, by))}, false)"
+
+
+def _beginnings(text: str, by: CodeGrouping) -> Iterator[str]:
+    """Yield SQL of the first characters of a code by which it may have a group, the most first."""
     code = _FORMS[by][1].format(text)
     key = f"regexp_replace({code}, '([0-9]+)([A-Z])', '-\\2\\1')" if by == "cpt_section" else code
-    cases = " ".join(
-        f"WHEN left({key}, {len(one.first)}) BETWEEN {literal(one.first)} AND {literal(one.last)} THEN {literal(one.group)}"
-        for one in group_ranges(by)
-    )
-    return f"CASE {cases} END"
+    for length in dict.fromkeys(len(prefix) for prefix in group_prefixes(by)):
+        yield f"left({key}, {length})"
 
 
 def ndc_of(text: str) -> str:

@@ -103,10 +103,12 @@ class TestTablesOfDrugs:
         [
             {"kind": "group", "file": "drugs.csv"},
             {"kind": "text", "translated": {"61958-0701-01": "antivirals", "00093104801": "diabetes"}},
+            {"kind": "text", "from": "NDC_CD"},
+            {"kind": "text", "from": "national_drug_code"},
         ],
     )
     def test_another_kind_of_column_is_no_way_around_the_lists(self, tmp_path, made):
-        with pytest.raises(PolicyError, match="lists NDCs, and no list of sensitive drugs reads a column of this kind"):
+        with pytest.raises(PolicyError, match="reads NDCs, and no list of sensitive drugs reads a column of this kind"):
             of_drugs(tmp_path, "61958-0701-01;antivirals\n00093104801;diabetes\n", made)
         assert of_drugs(tmp_path, "61958-0701-01;antivirals\n00093104801;diabetes\n", made, **NOBODY)
 
