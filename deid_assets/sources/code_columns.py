@@ -65,8 +65,9 @@ def code_group(column: str, by: CodeGrouping) -> Derivation:
         f"(SELECT book.code_group FROM {lookup.name} AS book WHERE book.prefix = {part})" for part in _beginnings(cell.sql, by)
     )
     group = f"coalesce({', '.join((*parts, 'NULL'))})"
-    unknown = f"({cell.sql} IS NOT NULL AND {group} IS NULL)"
-    listed = f"CASE WHEN NOT {unknown} THEN {form.format(cell.sql)} END"
+    known = has_group(cell.sql, by)  # without a join for each place in which it is asked
+    unknown = f"({cell.sql} IS NOT NULL AND NOT {known})"
+    listed = f"CASE WHEN {known} THEN {form.format(cell.sql)} END"
     return Derivation("claims", (cell,), group, {}, coded=CodeColumn(kind, listed, unknown), lookup=lookup)
 
 
