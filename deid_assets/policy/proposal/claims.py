@@ -92,7 +92,8 @@ def propose_claims(
             years = ()
         else:
             claims = replace(claims, columns={ours: theirs for ours, theirs in claims.columns.items() if ours != "year"})
-    declared, coded = dict(_declared(members)), dict(_columns_of_codes(claims))
+    # Lines with other codes in a declared column would become events of their own.
+    declared, coded = dict(_declared(members)), {} if _repeats(claims, "claim_id") else dict(_columns_of_codes(claims))
     text.lines.append("source:")
     _source(text, look, members, claims, further, years)
     for mapped, needed in ((members, ("member_id", "sex")), (claims, ("member_id", "service_date"))):
