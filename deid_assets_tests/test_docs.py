@@ -250,7 +250,7 @@ def test_the_component_of_the_page_on_other_projects_is_that_of_the_example_proj
 def test_every_yaml_example_is_read_by_a_test_below():
     found = [(page.name, tuple(yaml.safe_load(text))) for page in PAGES for text in blocks(page, "yaml")]
     assert [page for page, _ in found] == [
-        *["counts.md"] * 3, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 4, *["policies.md"] * 4,
+        *["counts.md"] * 3, "demographics.md", "embedding.md", *["operate.md"] * 2, *["own-data.md"] * 5, *["policies.md"] * 4,
         "threat-model.md", "utility.md",
     ]  # fmt: skip
 
@@ -293,7 +293,7 @@ def test_a_policy_with_declared_columns(tmp_path):
         values["columns"][table] |= declared
     numbers = {"kind": "intervals", "levels": [{"name": "any", "starts": [0]}]}
     values["hierarchies"] |= dict.fromkeys(("spent", "paid"), numbers)
-    values["hierarchies"] |= {name: {"kind": "fixed"} for name in ("race", "zip3", "bill")}
+    values["hierarchies"] |= {name: {"kind": "fixed"} for name in ("race", "zip3", "bill", "practice")}
     policy = policy_from(values, tmp_path)
     assert policy.columns.claims["bill"].values == ("stay", "emergency", "other")
     assert [one.release_as for one in policy.attributes] == ["Network"]

@@ -14,7 +14,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST
 from deid_assets.policy.base import LATER_SECTIONS, ReleasePolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
-from deid_assets.policy.sections.columns import DeclaredColumn, DeclaredColumns, Grouped
+from deid_assets.policy.sections.columns import DeclaredColumn, DeclaredColumns, Drugs, Grouped
 from deid_assets.policy.sections.counts import Counts
 from deid_assets.policy.sections.dates import ConnectedDate, Dates
 from deid_assets.policy.sections.disclosure import (
@@ -53,6 +53,7 @@ from deid_assets.policy.sections.number_of_claims import REPORTED, NumberOfClaim
 from deid_assets.policy.sections.population import InpatientAttack, PopulationTable, VoterListAttack
 from deid_assets.policy.sections.releases import Releases
 from deid_assets.policy.sections.sensitivity import AttackSensitivity
+from deid_assets.policy.sections.table_file import TableFile
 from deid_assets.policy.sections.utility import Utility
 from deid_assets.reference.known_columns import IN_DAYS_IN_HOSPITAL, KNOWN, KnownColumn
 from deid_assets.sources.delivery import YEARS_BY_DEFAULT, SourceOptions, TablesSource
@@ -140,7 +141,7 @@ class Policy(ReleasePolicy):
         for section, table in self.population_tables.items():
             yield section, table.file, table.digest
         for column in self.columns.all.values():
-            if isinstance(column, Grouped):
+            if isinstance(column, TableFile):
                 yield "columns", column.file, column.digest
 
     @property
@@ -208,7 +209,7 @@ class Policy(ReleasePolicy):
     def _made(self) -> dict[str, tuple[str, dict[str, Any]]]:
         """The table of each declared column, and how it is made."""
         return {
-            name: (table, {key: value for key, value in made.items() if key not in ("meaning", "file")})
+            name: (table, {key: value for key, value in made.items() if key not in ("meaning", "file", "ingredients")})
             for table, columns in self.content("columns").get("columns", {}).items()
             for name, made in columns.items()
         }
@@ -373,13 +374,26 @@ class Policy(ReleasePolicy):
             return self.sample.members / self.risk.population_size
         return None
 
+    def public_content(self) -> dict[str, Any]:
+        """As for every policy; of a table of drugs, which may be licensed, only the SHA-256."""
+        content = super().public_content()
+        for columns in content.get("columns", {}).values():
+            for column in columns.values():
+                if column["kind"] == "ndc":
+                    rows = [column.pop("groups"), column.pop("ingredients", None)]
+                    column["sha256"] = hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
+        return content
+
     def content(self, *sections: str) -> dict[str, Any]:
         """As for every policy, plus digests of population tables and the contents of tables of codes."""
         content = super().content(*sections)
         for columns in content.get("columns", {}).values():
             for name, column in columns.items():
-                if isinstance(declared := self.columns.all[name], Grouped):
+                declared = self.columns.all[name]
+                if isinstance(declared, Grouped | Drugs):
                     column["groups"] = dict(declared.groups)
+                if isinstance(declared, Drugs) and declared.names_ingredients:
+                    column["ingredients"] = dict(declared.ingredients)
         for name, table in self.population_tables.items():
             if name in content:
                 content[name]["table"]["sha256"] = table.digest

@@ -1,18 +1,19 @@
 """Every distinct code of a delivery, looked up once in all the reference tables."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import get_args
 
 import pandas as pd
 
 from deid_assets.reference.condition_groups import condition_groups
-from deid_assets.reference.known_columns import UNREADABLE, CodeKind
+from deid_assets.reference.known_columns import UNREADABLE, ListedKind
 from deid_assets.reference.places import place_groups
 from deid_assets.reference.procedure_groups import is_procedure, procedure_groups
 from deid_assets.reference.sensitive import CodeList, SensitiveSet, sensitive_codes
 from deid_assets.reference.specialties import specialty_groups
 from deid_assets.reference.tables import read_table
 
-GROUPS: Mapping[CodeKind, Callable[[Sequence[str]], pd.DataFrame]] = {
+GROUPS: Mapping[ListedKind, Callable[[Sequence[str]], pd.DataFrame]] = {
     "diagnosis": condition_groups,
     "procedure": procedure_groups,
     "place": place_groups,
@@ -20,12 +21,15 @@ GROUPS: Mapping[CodeKind, Callable[[Sequence[str]], pd.DataFrame]] = {
 }
 """The frame of `code` and `group` of distinct codes of each kind."""
 
-GROUP_NAMES: Mapping[CodeKind, tuple[str, ...]] = {
+GROUP_NAMES: Mapping[ListedKind, tuple[str, ...]] = {
     kind: tuple(dict.fromkeys(row["group"] for row in read_table(table)))
     for kind, table in zip(
         GROUPS, ("condition_groups.csv", "procedure_groups.csv", "places.csv", "specialties.csv"), strict=True
     )
 }
+
+KINDS: tuple[ListedKind, ...] = get_args(ListedKind)
+"""The kinds of codes in a code book; those without groups here are of columns that a policy declares."""
 
 RARE_VISIBLE_REASON = "rare and visible disease"
 
@@ -38,8 +42,7 @@ def code_book(
     Parameters
     ----------
     codes
-        kind ('diagnosis', 'procedure', 'place', 'specialty') and code, distinct. Diagnoses of ICD-10-CM have the prefix
-        `icd10cm:`.
+        kind (one of `KINDS`) and code, distinct. Diagnoses of ICD-10-CM have the prefix `icd10cm:`; a drug is its ingredients.
     code_list
         Which sensitive codes remove a member; None for none.
     rare_visible
@@ -61,10 +64,10 @@ def code_book(
     [['INFEC4', False], ['METAB3', False], ['EM', True]]
     """
     frames = []
-    for kind, groups in GROUPS.items():
+    for kind in KINDS:
         own = codes.loc[codes["kind"] == kind, "code"].tolist()
         reasons: dict[str, str] = {}
-        if kind in UNREADABLE:
+        if kind in UNREADABLE or kind not in GROUPS:
             listed = sensitive_codes(own, kind, code_list, rare_visible, sets)
             reasons = dict(zip(listed["code"], listed["reason"], strict=True))
         frames.append(
@@ -72,10 +75,14 @@ def code_book(
                 {
                     "kind": pd.Series([kind] * len(own), dtype="str"),
                     "code": pd.Series(own, dtype="str"),
-                    "group_name": pd.Series(groups(own)["group"].tolist(), dtype="str"),
+                    "group_name": pd.Series(_groups(own, kind), dtype="str"),
                     "is_procedure": pd.Series([kind == "procedure" and is_procedure(code) for code in own], dtype="bool"),
                     "removal_reason": pd.Series([reasons.get(code) for code in own], dtype="str"),
                 }
             )
         )
     return pd.concat(frames, ignore_index=True)
+
+
+def _groups(codes: Sequence[str], kind: ListedKind) -> list[str | None]:
+    return GROUPS[kind](codes)["group"].tolist() if kind in GROUPS else [None] * len(codes)

@@ -10,6 +10,8 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 CodeKind = Literal["diagnosis", "procedure", "place", "specialty"]
+ListedKind = Literal[CodeKind, "taxonomy", "drug"]
+"""Kinds of codes in lists of sensitive codes: those of claims, and those that a policy declares; a drug is its ingredients."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,9 @@ UNREADABLE: Mapping[str, str] = {
     "place": "unreadable_places",
 }
 """By kind of code in lists: the column of the claims that counts the codes which cannot be read, and are blank."""
+
+DECLARED_CODES, UNREADABLE_DECLARED = "declared_codes", "unreadable_declared"
+"""Columns of claims where a policy declares columns of codes: the codes that lists read, and how many cannot be read."""
 
 DATES: Mapping[str, KnownColumn] = MappingProxyType(
     {

@@ -7,7 +7,7 @@ only.
 `sensitive_codes.csv` gives each range its reason, its source and one list:
 
 * `literal`: the published list, and what it says coded in ICD-10-CM, code by code and not by mapping, which would miss F10-F16,
-  Z21 and T74;
+  Z21 and T74; and the ingredients of drugs that stand for its conditions;
 * `extended`: what the published list omits though it says the same (HIV type 2, V08, neglect, ...); ours;
 * `rare visible`: rare and visible diseases. The published list is by reference only (Eguale et al., AMIA 2005) and
   could not be recovered: these rows are ours, to be replaced by the list of whoever knows the population;
@@ -16,9 +16,13 @@ only.
 
 `match` says how a code is compared: by its beginning (`prefix`), as a whole (`exact`), or by its beginning and, of poisonings
 in ICD-10-CM, its intent (`intent 2`: 1 accident, 2 self-harm, 3 assault, 4 undetermined, 5 adverse effect, 6 underdosing).
+A drug is the text of its ingredients, in which each listed name is looked for as whole words (`word`): `emtricitabine` is in
+`emtricitabine / tenofovir alafenamide`, and `naltrexone` is not in `methylnaltrexone`. The names are those of ingredients in
+RxNorm and of the USP, without salts.
 """
 
 import functools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -29,7 +33,7 @@ from deid_assets.reference import icd10cm
 from deid_assets.reference.code_ranges import CodeRange, PrefixTable
 from deid_assets.reference.code_systems import bare, system_of
 from deid_assets.reference.codes import plain_code
-from deid_assets.reference.known_columns import CodeKind
+from deid_assets.reference.known_columns import ListedKind
 from deid_assets.reference.tables import read_table, text_frame
 
 CodeList = Literal["literal", "extended"]
@@ -43,9 +47,21 @@ _RARE_VISIBLE = "rare visible"
 _INTENT = "intent "
 
 
+@functools.cache
+def drug_sets() -> frozenset[str]:
+    """The lists and sets that name drugs.
+
+    Examples
+    --------
+    >>> sorted(drug_sets())
+    ['hiv', 'literal', 'mental_health', 'reproductive', 'substance_use']
+    """
+    return frozenset(row["code_list"] for row in read_table("sensitive_codes.csv") if row["kind"] == "drug")
+
+
 def sensitive_codes(
     codes: Sequence[str],
-    kind: CodeKind,
+    kind: ListedKind,
     code_list: CodeList | None = "literal",
     rare_visible: bool = True,
     sets: Sequence[SensitiveSet] = (),
@@ -89,6 +105,8 @@ def sensitive_codes(
     (['897'], [])
     >>> sensitive_codes(["icd10cm:T39.01", "icd10cm:T39.011A"], "diagnosis")["code"].tolist()  # the first is cut off
     ['icd10cm:T39.01']
+    >>> sensitive_codes(["Emtricitabine / tenofovir", "nirmatrelvir / ritonavir"], "drug", sets=("hiv",))["code"].tolist()
+    ['Emtricitabine / tenofovir']
     >>> sensitive_codes(["icd10cm:F10.20", "icd10cm:K70.30"], "diagnosis", sets=("substance_use",))["reason"].tolist()
     ['substance abuse or dependence', 'substance use']
     """
@@ -99,12 +117,15 @@ def sensitive_codes(
         raise ValueError(f"the sets of sensitive codes are {', '.join(SENSITIVE_SETS)}, not {', '.join(sorted(unknown))}")
     names = (*_LISTS[code_list], *((_RARE_VISIBLE,) if rare_visible else ()), *sets)
     lists = {system: [_list(kind, system, name) for name in names] for system in _systems(kind)}
-    found = {code: reason for code in codes if (reason := _reason(plain_code(code), kind, lists)) is not None}
+    found = {code: reason for code in codes if (reason := _reason(code, kind, lists)) is not None}
     return text_frame(code=list(found), reason=list(found.values()))
 
 
-def _reason(code: str, kind: CodeKind, lists: dict[str, list["_List"]]) -> str | None:
-    """Return the reason of the first list that has a plain code. Only diagnoses are of two systems."""
+def _reason(given: str, kind: ListedKind, lists: dict[str, list["_List"]]) -> str | None:
+    """Return the reason of the first list that has a code. Only diagnoses are of two systems."""
+    if kind == "drug":
+        return next((reason for one in lists[""] if (reason := one.reason_of_drug(_words(given))) is not None), None)
+    code = plain_code(given)
     system = system_of(code) if kind == "diagnosis" else ""
     own = next((reason for one in lists[system] if (reason := one.reason(bare(code))) is not None), None)
     if own is not None or system != "icd10cm" or icd10cm.is_complete(bare(code)):
@@ -116,16 +137,28 @@ def _reason(code: str, kind: CodeKind, lists: dict[str, list["_List"]]) -> str |
 
 @dataclass(frozen=True)
 class _List:
-    """The reasons of one list: by whole code, by prefix, and by intent and prefix."""
+    """The reasons of one list: by whole code, by prefix, by intent and prefix, and by words of ingredients."""
 
     whole: dict[str, str]
     prefixes: PrefixTable
     by_intent: dict[str, PrefixTable]
+    words: dict[str, str]
 
     def reason(self, code: str) -> str | None:
         """Return the reason of a plain code without the name of its system."""
         by_intent = self.by_intent.get(_intent(code))
         return self.whole.get(code) or self.prefixes.group(code) or (by_intent.group(code) if by_intent else None)
+
+    def reason_of_drug(self, words: str) -> str | None:
+        """Return the reason of a drug by its ingredients, as `_words` writes them."""
+        return self.whole.get(words) or next(
+            (reason for name, reason in self.words.items() if f" {name} " in f" {words} "), None
+        )
+
+
+def _words(text: str) -> str:
+    """Return the words of a text in lower case, with a blank between them."""
+    return " ".join(re.findall("[a-z0-9]+", text.lower()))
 
 
 def _intent(code: str) -> str:
@@ -134,7 +167,7 @@ def _intent(code: str) -> str:
 
 
 @functools.cache
-def _systems(kind: CodeKind) -> tuple[str, ...]:
+def _systems(kind: ListedKind) -> tuple[str, ...]:
     """Return the systems of codes of a kind: nothing but diagnoses has more than one."""
     kinds = sorted({row["kind"] for row in read_table("sensitive_codes.csv")})
     if kind not in kinds:
@@ -143,12 +176,16 @@ def _systems(kind: CodeKind) -> tuple[str, ...]:
 
 
 @functools.cache
-def _list(kind: CodeKind, system: str, name: str) -> _List:
-    rows = [
-        (row["match"], CodeRange(plain_code(row["first"]), plain_code(row["last"]), row["reason"]))
+def _list(kind: ListedKind, system: str, name: str) -> _List:
+    own = [
+        row
         for row in read_table("sensitive_codes.csv")
         if (row["kind"], row["system"], row["code_list"]) == (kind, system, name)
     ]
+    if kind == "drug":
+        named = {match: {row["first"]: row["reason"] for row in own if row["match"] == match} for match in ("exact", "word")}
+        return _List(named["exact"], PrefixTable(()), {}, named["word"])
+    rows = [(row["match"], CodeRange(plain_code(row["first"]), plain_code(row["last"]), row["reason"])) for row in own]
     intents = {intent for match, _ in rows if match.startswith(_INTENT) for intent in match.removeprefix(_INTENT)}
     return _List(
         whole={code: codes.group for match, codes in rows if match == "exact" for code in codes.prefixes()},
@@ -157,4 +194,5 @@ def _list(kind: CodeKind, system: str, name: str) -> _List:
             intent: PrefixTable(codes for match, codes in rows if match.startswith(_INTENT) and intent in match)
             for intent in intents
         },
+        words={},
     )

@@ -6,6 +6,7 @@ from pandera.ibis import DataFrameSchema
 
 from deid_assets.policy.models import Policy
 from deid_assets.schemas.contract import quasi_identifier
+from deid_assets.schemas.intake import CODES_OF_DECLARED
 
 TABLES = {
     "members": ("members", "member_profiles"),
@@ -23,4 +24,8 @@ def with_declared(contracts: Mapping[str, DataFrameSchema], policy: Policy) -> d
             for name, declared in getattr(policy.columns, kind).items()
         }
         found |= {asset: found[asset].add_columns(columns) for asset in assets if columns and asset in found}
+    if policy.columns.declared.coded:
+        found |= {
+            asset: found[asset].add_columns(CODES_OF_DECLARED) for asset in ("claims", "eligible_claims") if asset in found
+        }
     return found

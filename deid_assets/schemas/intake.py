@@ -1,5 +1,7 @@
 """Contracts of the intake stage: a delivery in canonical form, and the rows that row-level rules quarantined."""
 
+from typing import get_args
+
 import ibis.expr.datatypes as dt
 from pandera.ibis import Check, Column
 
@@ -70,6 +72,23 @@ CLAIMS = contract(
     unique=["claim_id"],
 )
 
+CODES_OF_DECLARED = {
+    known_columns.DECLARED_CODES: column(
+        dt.string,
+        Role.SENSITIVE_ATTRIBUTE,
+        "codes of declared columns, each behind its kind, separated by semicolons",
+        nullable=True,
+    ),
+    known_columns.UNREADABLE_DECLARED: column(
+        dt.int32,
+        Role.OTHER,
+        "codes of declared columns that cannot be read, and are blank",
+        Check.ge(0, error="at least 0"),
+        unit="codes",
+    ),
+}
+"""Columns of the claims where a policy declares columns of codes."""
+
 # A line lost inside an unclosed quote has neither number nor text, and there may be several, so there is no key.
 QUARANTINED_ROWS = contract(
     {
@@ -105,7 +124,7 @@ DELIVERED_CODES = contract(
             dt.string,
             Role.OTHER,
             "kind of code",
-            Check.isin(list(known_columns.GROUPED), error="a kind of code"),
+            Check.isin(list(get_args(known_columns.ListedKind)), error="a kind of code"),
         ),
         "written": _codes("codes on the claims kept, as delivered"),
         "unreadable": _codes("codes that the product does not know; they are blank in the claims"),

@@ -9,7 +9,7 @@ from pandera.ibis import Check, Column
 from deid_assets.methods.preparation.exclusion_tables import TABLES
 from deid_assets.methods.preparation.pseudonyms import DIGITS
 from deid_assets.reference.charlson import CHARLSON_BANDS
-from deid_assets.reference.code_book import GROUP_NAMES, RARE_VISIBLE_REASON
+from deid_assets.reference.code_book import GROUP_NAMES, KINDS, RARE_VISIBLE_REASON
 from deid_assets.reference.known_columns import CLAIMS, MEMBERS, KnownColumn
 from deid_assets.reference.tables import read_table
 from deid_assets.schemas import intake
@@ -41,7 +41,7 @@ CODE_BOOK = contract(
             dt.string,
             Role.OTHER,
             "kind of code",
-            _in(GROUP_NAMES, "kinds of code"),
+            _in(KINDS, "kinds of code"),
         ),
         "code": column(dt.string, Role.QUASI_IDENTIFIER, "a code in the delivery"),
         "group_name": column(

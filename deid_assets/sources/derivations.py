@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from deid_assets.reference.known_columns import ListedKind
 from deid_assets.reference.zip3 import SUPPRESSED, kept_prefixes
 from deid_assets.store.tables import literal, quoted
 
@@ -69,6 +70,33 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class CodeColumn:
+    """What a declared column of claims tells of its codes, beside their groups.
+
+    Attributes
+    ----------
+    kind
+        The kind of codes as which lists of sensitive codes read them.
+    listed
+        SQL of what the lists read in a row t; NULL where there is nothing to read.
+    unknown
+        SQL that is true for a row t whose code has no group, and may be a sensitive one.
+    """
+
+    kind: ListedKind
+    listed: str
+    unknown: str
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A table that a value is looked up in: its name, and its columns of equal length."""
+
+    name: str
+    columns: Mapping[str, Sequence[str | None]]
+
+
+@dataclass(frozen=True)
 class Derivation:
     """How a declared column is made.
 
@@ -86,6 +114,10 @@ class Derivation:
         Whether the column of members is an aggregate of their claims.
     codes
         Codes that the cells are compared with.
+    coded
+        What it tells of its codes; None: lists of sensitive codes do not read it.
+    lookup
+        A table that the SQL reads.
     """
 
     table: Literal["members", "claims"]
@@ -94,6 +126,8 @@ class Derivation:
     broken: Mapping[str, str]
     of_events: bool = False
     codes: tuple[str, ...] = ()
+    coded: CodeColumn | None = None
+    lookup: Lookup | None = None
 
 
 def delivered_text(
@@ -266,6 +300,16 @@ class Declared:
     def delivered(self, table: str) -> dict[str, str]:
         """Name in an adapter's relation -> name in the delivery, of every column that is read of a table."""
         return {cell.raw: cell.column for cell in self.cells(table)}
+
+    @property
+    def coded(self) -> dict[str, CodeColumn]:
+        """The columns of codes that lists of sensitive codes read, by name."""
+        return {name: made.coded for name, made in self.claims.items() if made.coded is not None}
+
+    @property
+    def lookups(self) -> dict[str, Lookup]:
+        """Every table that is looked up, once, by name."""
+        return {made.lookup.name: made.lookup for made in self.all.values() if made.lookup is not None}
 
     def rules(self, table: str) -> list[tuple[str, str, str]]:
         """The rules on the rows of a delivered table: name, column that is judged, and SQL that is true where it is broken."""

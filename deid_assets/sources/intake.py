@@ -15,7 +15,15 @@ import pandas as pd
 
 from deid_assets.errors import DeliveryError
 from deid_assets.reference.code_systems import ICD10CM_PREFIX, SYSTEMS, DiagnosisSystem, bare
-from deid_assets.reference.known_columns import AGES, DAYS_OF_SERVICE, GROUPED, UNREADABLE, CodeKind
+from deid_assets.reference.known_columns import (
+    AGES,
+    DAYS_OF_SERVICE,
+    DECLARED_CODES,
+    GROUPED,
+    UNREADABLE,
+    UNREADABLE_DECLARED,
+    CodeKind,
+)
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
     CODE_COLUMNS,
@@ -57,7 +65,7 @@ from deid_assets.sources.rules import (
 from deid_assets.sources.tables import lay_out_synthetic, lay_out_tables
 from deid_assets.sources.window import open_window
 from deid_assets.store import durable
-from deid_assets.store.tables import connect, quoted
+from deid_assets.store.tables import connect, literal, quoted
 
 SCHEMA = "intake"
 _COLUMNS_TOLD = 3
@@ -162,6 +170,7 @@ def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, k
     """Judge the rows from the adapter, and write the tables or refuse the delivery."""
     connection = staging.connection
     quarantine = Quarantine(staging, delivered)
+    _write_lookups(connection, delivered.declared)
     lay_members(staging, delivered)
     given = lay_claims(staging, delivered)
     open_window(connection, delivered)
@@ -193,7 +202,7 @@ def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, k
         rows_left_out=quarantine.rows_left_out(),
         rows_kept=quarantine.rows_kept(),
         quarantined=quarantine.counts(),
-        blanked_codes=_count_blanked(staging, quarantine, blank, given),
+        blanked_codes=_count_blanked(staging, quarantine, delivered, _blanked(blank, given)),
         warnings=tuple(staging.warnings),
         digest=staging.received.digest(),
     )
@@ -205,6 +214,15 @@ def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, k
     return report
 
 
+def _write_lookups(connection: duckdb.DuckDBPyConnection, declared: Declared) -> None:
+    """Write the tables that declared columns are looked up in."""
+    for lookup in declared.lookups.values():
+        columns = ", ".join(f"unnest(?::VARCHAR[]) AS {quoted(column)}" for column in lookup.columns)
+        connection.execute(
+            f"CREATE TEMP TABLE {quoted(lookup.name)} AS SELECT {columns}", [list(values) for values in lookup.columns.values()]
+        )
+
+
 def _delivered_codes(kind: str, given: frozenset[str]) -> list[str]:
     """The delivered columns of a kind of code."""
     return [column for column in CODE_COLUMNS[kind] if column in given]
@@ -214,7 +232,7 @@ def _claim_rules(staging: Staging, delivered: Delivered, systems: Sequence[Rule]
     columns = {row[0] for row in staging.connection.execute(f"DESCRIBE {quoted(delivered.claims)}").fetchall()}
     year_column = "year" if "year" in columns else "service_date"
     kinds = unknown if delivered.unknown_codes == "quarantine" else ()
-    first = (*delivered.claim_rules, *systems, *declared_rules(delivered.declared, "claims"))
+    first = (*delivered.claim_rules, *systems, *declared_rules(delivered.declared, "claims", delivered.unknown_codes))
     return claim_rules(first, year_column, delivered.last_year, kinds)
 
 
@@ -299,8 +317,11 @@ def _blanked(blank: Sequence[str], given: frozenset[str]) -> dict[str, str]:
     }
 
 
-def _count_blanked(staging: Staging, quarantine: Quarantine, blank: Sequence[str], given: frozenset[str]) -> dict[str, int]:
-    conditions = _blanked(blank, given)
+def _count_blanked(
+    staging: Staging, quarantine: Quarantine, delivered: Delivered, blanked: Mapping[str, str]
+) -> dict[str, int]:
+    """Unknown codes that become NULL, by column of claims; where rows with one are quarantined, no such row is kept."""
+    conditions = {**blanked, **{name: coded.unknown for name, coded in delivered.declared.coded.items()}}
     if not conditions:
         return {}
     counted = ", ".join(f"count_if({condition})" for condition in conditions.values())
@@ -320,10 +341,10 @@ def _write(
 ) -> None:
     """Replace the four tables in one transaction."""
     declared = delivered.declared
-    counts = _codes_select(quarantine, given, unknown, delivered.diagnosis_codes)
+    counts = _codes_select(quarantine, given, unknown, delivered)
     _find_first_claims(connection, quarantine)
     members = _members_select(quarantine, declared.members)
-    claims = _claims_select(quarantine, given, blank, declared.claims)
+    claims = _claims_select(quarantine, given, blank, declared)
     connection.execute("BEGIN")
     try:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
@@ -337,9 +358,7 @@ def _write(
         raise
 
 
-def _codes_select(
-    quarantine: Quarantine, given: frozenset[str], unknown: Sequence[str], diagnosis_codes: DiagnosisCodes
-) -> str:
+def _codes_select(quarantine: Quarantine, given: frozenset[str], unknown: Sequence[str], delivered: Delivered) -> str:
     """Count, for each column of codes, the codes on the kept claims, and how many of them cannot be read.
 
     A blanked code is not in the claims: only this table distinguishes it from one that was never there.
@@ -348,7 +367,7 @@ def _codes_select(
     def counts(kind: str, column: str) -> str:
         bad = f"t.{column} IN (SELECT code FROM unknown_{kind})" if kind in unknown and column in given else "false"
         is_diagnosis = kind == "diagnosis" and column in given
-        other = of_other_system(diagnosis_codes, column, "diagnosis" in unknown) if is_diagnosis else "false"
+        other = of_other_system(delivered.diagnosis_codes, column, "diagnosis" in unknown) if is_diagnosis else "false"
         return (
             f"SELECT '{column}' AS source_column, '{kind}' AS kind, count(t.{column}) AS written,"
             f" count(*) FILTER ({bad}) AS unreadable, count(*) FILTER ({other}) AS other_system"
@@ -360,7 +379,14 @@ def _codes_select(
     sums = ", ".join(f"coalesce(sum({column}), 0)::BIGINT AS {column}" for column in ("written", "unreadable", "other_system"))
     none = "SELECT 0 AS written, 0 AS unreadable, 0 AS other_system"
     together = f"SELECT '{FURTHER}' AS source_column, 'diagnosis' AS kind, {sums} FROM ({' UNION ALL '.join(further) or none})"
-    return " UNION ALL ".join([*own, together])
+    declared = [
+        f"SELECT {literal(name)} AS source_column, {literal(coded.kind)} AS kind,"
+        f" count(*) FILTER ({delivered.declared.claims[name].cells[0].sql} IS NOT NULL) AS written,"
+        f" count(*) FILTER ({coded.unknown}) AS unreadable, 0 AS other_system"
+        f" FROM typed_claims AS t WHERE {quarantine.kept('claims')}"
+        for name, coded in delivered.declared.coded.items()
+    ]
+    return " UNION ALL ".join([*own, together, *declared])
 
 
 def _find_first_claims(connection: duckdb.DuckDBPyConnection, quarantine: Quarantine) -> None:
@@ -405,9 +431,7 @@ def _members_select(quarantine: Quarantine, declared: Mapping[str, Derivation]) 
     )
 
 
-def _claims_select(
-    quarantine: Quarantine, given: frozenset[str], blank: Sequence[str], declared: Mapping[str, Derivation]
-) -> str:
+def _claims_select(quarantine: Quarantine, given: frozenset[str], blank: Sequence[str], declared: Declared) -> str:
     """The kept claims, with the days since the member's first claim of the year unless these are delivered."""
     blanked = _blanked(blank, given)
     derive_days = given.isdisjoint(DAYS_OF_SERVICE)
@@ -427,6 +451,12 @@ def _claims_select(
     for kind, name in UNREADABLE.items():
         unread = [f"coalesce(({blanked[column]})::INTEGER, 0)" for column in CODE_COLUMNS[kind] if column in blanked]
         columns.append(f"({' + '.join(unread) or '0'})::INTEGER AS {name}")
-    columns += [f"{made.value} AS {quoted(name)}" for name, made in declared.items()]
+    columns += [f"{made.value} AS {quoted(name)}" for name, made in declared.claims.items()]
+    if coded := declared.coded.values():
+        # `||` is NULL if any part is, and concat_ws passes over that.
+        written = ", ".join(f"{literal(f'{one.kind}:')} || {one.listed}" for one in coded)
+        columns.append(f"nullif(concat_ws(';', {written}), '')::VARCHAR AS {DECLARED_CODES}")
+        unknown = " + ".join(f"coalesce(({one.unknown})::INTEGER, 0)" for one in coded)
+        columns.append(f"({unknown})::INTEGER AS {UNREADABLE_DECLARED}")
     join = " LEFT JOIN first_claims AS f ON f.member_id = t.member_id AND f.year = t.year" if derive_days else ""
     return f"SELECT {', '.join(columns)} FROM typed_claims AS t{join} WHERE {quarantine.kept('claims')}"

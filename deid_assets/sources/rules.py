@@ -7,7 +7,7 @@ A row that breaks a rule is quarantined under the name of the first rule that it
 from collections.abc import Iterable, Sequence
 
 from deid_assets.reference.known_columns import DIAGNOSES, KNOWN, MEMBERS, NUMBERS_OF_CLAIMS, NUMBERS_OF_MEMBERS, YEARS
-from deid_assets.sources.delivery import CLAIM_COLUMNS, CLAIM_INGREDIENTS, CODE_COLUMNS, ENROLMENT, FURTHER
+from deid_assets.sources.delivery import CLAIM_COLUMNS, CLAIM_INGREDIENTS, CODE_COLUMNS, ENROLMENT, FURTHER, UnknownCodes
 from deid_assets.sources.derivations import Declared
 from deid_assets.sources.diagnosis_systems import IN_ICD10, OF_OTHER_PERIOD, SYSTEM_COLUMN, DiagnosisCodes, FromColumn
 from deid_assets.sources.joining import NUMBERED, OF_A_PERSON
@@ -31,10 +31,12 @@ CLAIM_CODE_COLUMNS = {**CODE_COLUMNS, "diagnosis": (*DIAGNOSES, FURTHER)}
 """The columns of the claims for each kind of code."""
 
 
-def declared_rules(declared: Declared, table: str) -> tuple[Rule, ...]:
-    """The rules on what a policy declares: cells that can be read as what they are, and values that are allowed."""
+def declared_rules(declared: Declared, table: str, unknown_codes: UnknownCodes = "quarantine") -> tuple[Rule, ...]:
+    """The rules on what a policy declares: cells that can be read as what they are, values that are allowed, known codes."""
     unread = [Rule(_UNREAD[cell.kind], cell.raw, f"t.{quoted(cell.unread)}") for cell in declared.cells(table)]
-    return (*unread, *(Rule(*rule) for rule in declared.rules(table)))
+    coded = declared.claims if table == "claims" and unknown_codes == "quarantine" else {}
+    unknown = [Rule("unknown code", made.cells[0].raw, made.coded.unknown) for made in coded.values() if made.coded is not None]
+    return (*unread, *(Rule(*rule) for rule in declared.rules(table)), *dict.fromkeys(unknown))
 
 
 def system_rules(codes: DiagnosisCodes, columns: Sequence[str], in_both: bool) -> tuple[Rule, ...]:

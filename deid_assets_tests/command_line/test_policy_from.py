@@ -377,3 +377,34 @@ def test_a_damaged_archive_is_named_however_it_is_packed(tmp_path):
     packed.write_bytes(whole)
     code, printed = propose(packed, tmp_path)
     assert code == ERROR and "in.zip: unreadable file: not a zip file, damaged or encrypted" in unwrapped(printed), printed
+
+
+def test_columns_of_codes_are_proposed_by_their_names_and_values(tmp_path):
+    """Amounts have the form of revenue codes, and no name of them; a table of drugs is for the team to write."""
+    header = "clm_id,subscriber,from_date,dx1,hcpcs,hcpcs_2,revenue_center_code,taxonomy,ndc,paid"
+    lines = [
+        f"c{n},p{n % 60},2019-0{1 + n % 9}-05,I10,99213,{('J1100', 'A0428')[n % 2]},{('0450', '0120', '250')[n % 3]},"
+        f"{('207Q00000X', '282N00000X')[n % 2]},{('0093-1048-01', '61958070101')[n % 2]},{(450, 120)[n % 2]}"
+        for n in range(400)
+    ]
+    code, printed = propose(write_two(tmp_path / "in", header, lines), tmp_path)
+    assert code == 0, printed
+    policy = load_policy(tmp_path / "ours.yaml")
+    assert {name: (column.kind, column.from_) for name, column in policy.columns.claims.items()} == {
+        "hcpcs_letter": ("hcpcs_letter", "hcpcs_2"),
+        "revenue_group": ("revenue_group", "revenue_center_code"),
+        "taxonomy_kind": ("taxonomy_kind", "taxonomy"),
+    }
+    assert {"HcpcsLetter", "RevenueGroup", "TaxonomyKind"} <= set(policy.claim_names.values())
+    assert "100% of ndc have the form of NDCs: to release groups of drugs, declare" in unwrapped(printed), printed
+    text = (tmp_path / "ours.yaml").read_text()
+    assert not [value for value in ("61958070101", "0093-1048-01", "J1100", "207Q00000X", "0450") if value in text + printed]
+    checked, said = deid_here(tmp_path / "deid", "policy", "check", tmp_path / "ours.yaml")
+    assert checked == 0, said
+
+
+def test_columns_in_which_some_codes_have_no_group_are_not_proposed(tmp_path):
+    lines = [f"c{n},p{n % 60},2019-0{1 + n % 9}-05,I10,99213,{'0450' if n % 20 else '0070'}" for n in range(400)]
+    code, printed = propose(write_two(tmp_path / "in", "clm_id,subscriber,from_date,dx1,hcpcs,rev_cd", lines), tmp_path)
+    assert code == 0, printed
+    assert not load_policy(tmp_path / "ours.yaml").columns.claims and "not read: rev_cd" in (tmp_path / "ours.yaml").read_text()

@@ -7,7 +7,7 @@ import pytest
 from deid_assets.reference.code_systems import ICD10CM_PREFIX
 from deid_assets.reference.codes import is_cpt_or_hcpcs, plain_code
 from deid_assets.reference.procedure_groups import is_procedure
-from deid_assets.reference.sensitive import SENSITIVE_SETS, sensitive_codes
+from deid_assets.reference.sensitive import SENSITIVE_SETS, drug_sets, sensitive_codes
 from deid_assets.reference.tables import read_table
 
 
@@ -84,7 +84,8 @@ def test_every_rule_has_a_reason_and_says_what_it_means():
         assert row["meaning"]
         assert row["source"]
         assert row["code_list"] in {"literal", "extended", "rare visible", *SENSITIVE_SETS}
-        assert re.fullmatch("prefix|exact|intent [1-6]+", row["match"])
+        assert re.fullmatch("prefix|exact|intent [1-6]+|word", row["match"])
+        assert row["match"] != "word" or row["kind"] == "drug"
         assert row["system"] in ({"icd9cm", "icd10cm"} if row["kind"] == "diagnosis" else {""})
 
 
@@ -125,9 +126,9 @@ def test_every_rule_names_real_codes(icd9_codes, icd10cm_titles):
             assert is_cpt_or_hcpcs(first) and is_cpt_or_hcpcs(last)
 
 
-@pytest.mark.parametrize(("kind", "code_list"), [("drug", "literal"), ("diagnosis", "strict")])
+@pytest.mark.parametrize(("kind", "code_list"), [("herb", "literal"), ("diagnosis", "strict")])
 def test_an_unknown_kind_or_list_is_refused(kind, code_list):
-    with pytest.raises(ValueError, match=r"not '(drug|strict)'"):
+    with pytest.raises(ValueError, match=r"not '(herb|strict)'"):
         sensitive_codes([], kind, code_list)
 
 
@@ -225,6 +226,70 @@ def test_places_of_sets():
     places = ["11", "51", "52", "53", "55", "56", "57", "58"]
     assert found_in("substance_use", places, "place") == {"55", "57", "58"}
     assert found_in("mental_health", places, "place") == {"51", "52", "53", "56"}
+
+
+def test_taxonomy_codes_of_sets():
+    """Those of T-MSIS for substance use (CMS, TAF), all of them."""
+    substance_use = [
+        "101YA0400X",
+        "103TA0400X",
+        "163WA0400X",
+        "207LA0401X",
+        "207QA0401X",
+        "207RA0401X",
+        "2083A0300X",
+        "2084A0401X",
+        "2084P0802X",
+        "261QM2800X",
+        "261QR0405X",
+        "276400000X",
+        "324500000X",
+        "3245S0500X",
+    ]
+    others = ["207Q00000X", "282N00000X", "261QM1300X"]
+    assert found_in("substance_use", [*substance_use, *others], "taxonomy") == set(substance_use)
+    assert found_in("mental_health", ["2084P0800X", "103TC0700X", "283Q00000X", *others], "taxonomy") == {
+        "2084P0800X", "103TC0700X", "283Q00000X"
+    }  # fmt: skip
+    assert found(["261QM2800X", "324500000X", *others], "taxonomy", "extended") == {"261QM2800X", "324500000X"}
+
+
+DRUGS = {
+    "hiv": ["bictegravir / emtricitabine / tenofovir alafenamide", "LAMIVUDINE", "lopinavir-ritonavir", "ritonavir"],
+    "substance_use": ["Buprenorphine HCl; naloxone", "methadone hydrochloride", "naltrexone", "disulfiram"],
+    "reproductive": ["mifepristone", "ethinyl estradiol/norgestimate", "clomiphene citrate"],
+    "mental_health": ["lithium carbonate", "quetiapine fumarate", "sertraline"],
+}
+NO_DRUGS = [
+    "nirmatrelvir / ritonavir", "methylnaltrexone", "naloxone", "misoprostol", "metformin", "ombitasvir/paritaprevir/ritonavir",
+    "hydroxyurea", "sildenafil", "bupropion",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DRUGS)
+def test_drugs_of_a_set_are_found_by_whole_words_of_their_ingredients(name):
+    every = [drug for drugs in DRUGS.values() for drug in drugs]
+    assert found_in(name, [*every, *NO_DRUGS], "drug") == set(DRUGS[name])
+
+
+def test_the_literal_list_has_the_drugs_of_its_conditions():
+    every = [drug for drugs in DRUGS.values() for drug in drugs]
+    listed = {*DRUGS["hiv"], *DRUGS["substance_use"], "mifepristone"}
+    assert found([*every, *NO_DRUGS], "drug") == listed == found([*every, *NO_DRUGS], "drug", "extended")
+
+
+def test_every_drug_of_the_literal_list_is_in_a_set():
+    """A policy that chooses sets instead of the list removes the same drugs."""
+    rows = [row for row in read_table("sensitive_codes.csv") if row["kind"] == "drug"]
+    in_sets = {row["first"] for row in rows if row["code_list"] != "literal"}
+    assert {row["first"] for row in rows if row["code_list"] == "literal"} < in_sets
+    assert drug_sets() == {"literal", "hiv", "substance_use", "reproductive", "mental_health"}
+
+
+def test_names_of_ingredients_are_plain_words_in_lower_case():
+    for row in read_table("sensitive_codes.csv"):
+        if row["kind"] == "drug":
+            assert row["first"] == row["last"] and re.fullmatch("[a-z]+( [a-z]+)?", row["first"])
 
 
 def test_an_unknown_set_is_refused():

@@ -2,11 +2,11 @@
 
 import sys
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from deid_assets.methods.preparation.rule_figures import may_be_newborn
-from deid_assets.reference.known_columns import CODE_COLUMNS, DIAGNOSES, UNREADABLE
+from deid_assets.reference.known_columns import CODE_COLUMNS, DECLARED_CODES, DIAGNOSES, UNREADABLE, UNREADABLE_DECLARED
 from deid_assets.store.tables import Query, Table
 
 _FURTHER = "string_split(further_diagnoses, ' ')"
@@ -16,9 +16,10 @@ UNREAD_CODE = "a code that cannot be read"
 
 
 def codes_of_claims(claims: Table) -> str:
-    """SELECT every code of every claim: claim_id, member_id, kind ('diagnosis', 'procedure', 'place'), listed, code.
+    """SELECT every code of every claim: claim_id, member_id, kind, listed, code.
 
-    `listed` is the position of a diagnosis on its claim, from 1; further diagnoses follow the fourth.
+    `listed` is the position of a diagnosis on its claim, from 1; further diagnoses follow the fourth. Codes of declared columns
+    have the kind by which lists read them.
     """
     single = " UNION ALL ".join(
         f"SELECT claim_id, member_id, '{kind}' AS kind, {listed} AS listed, {column} AS code"
@@ -30,18 +31,33 @@ def codes_of_claims(claims: Table) -> str:
         f"{single} UNION ALL SELECT claim_id, member_id, 'diagnosis' AS kind,"
         f" {len(DIAGNOSES)} + generate_subscripts({_FURTHER}, 1) AS listed, unnest({_FURTHER}) AS code"
         f" FROM {claims.sql} WHERE further_diagnoses IS NOT NULL"
+        + "".join(f" UNION ALL SELECT claim_id, member_id, kind, 1 AS listed, code FROM ({one})" for one in _declared(claims))
     )
 
 
+def _declared(claims: Table) -> Iterator[str]:
+    """Yield SQL of the codes of declared columns, if the claims have any: claim_id, member_id, kind, code."""
+    if DECLARED_CODES in claims.columns():
+        each = (
+            f"SELECT claim_id, member_id, unnest(string_split({DECLARED_CODES}, ';')) AS written"
+            f" FROM {claims.sql} WHERE {DECLARED_CODES} IS NOT NULL"
+        )
+        yield (
+            "SELECT claim_id, member_id, split_part(written, ':', 1) AS kind, substr(written, strpos(written, ':') + 1) AS code"
+            f" FROM ({each})"
+        )
+
+
 def distinct_codes(claims: Table) -> str:
-    """SELECT the distinct codes of a delivery with their kind (including 'specialty'), in order."""
+    """SELECT the distinct codes of a delivery with their kind, in order."""
     parts = " UNION ".join(
         f"SELECT DISTINCT '{kind}' AS kind, {column} AS code FROM {claims.sql} WHERE {column} IS NOT NULL"
         for kind, columns in CODE_COLUMNS.items()
         for column in columns
     )
     further = f"SELECT DISTINCT 'diagnosis' AS kind, unnest({_FURTHER}) AS code FROM {claims.sql}"
-    return f"SELECT kind, code FROM ({parts} UNION {further} WHERE further_diagnoses IS NOT NULL) ORDER BY kind, code"
+    declared = "".join(f" UNION SELECT DISTINCT kind, code FROM ({one})" for one in _declared(claims))
+    return f"SELECT kind, code FROM ({parts} UNION {further} WHERE further_diagnoses IS NOT NULL{declared}) ORDER BY kind, code"
 
 
 def removed_members(
@@ -74,7 +90,8 @@ def removed_members(
     opted_out
         Identifiers of members who opted out; `opt_out_match` counts those not in the delivery.
     listed_kinds
-        Kinds of codes (keys of `UNREADABLE`) in the lists by which members are removed.
+        Kinds of codes (keys of `UNREADABLE`) in the lists by which members are removed. Lists of more than diagnoses read the
+        codes of declared columns, too.
     withdrawn
         Identifiers of members who opted out of all releases of the home; they need not be in the delivery.
     removed_before
@@ -85,7 +102,10 @@ def removed_members(
     Query
         member_id, reason, sensitive (whether the reason is in the member's claims).
     """
-    unread = " OR ".join(f"{UNREADABLE[kind]} > 0" for kind in listed_kinds) or "false"
+    columns = [UNREADABLE[kind] for kind in listed_kinds]
+    if {*listed_kinds} - {"diagnosis"} and UNREADABLE_DECLARED in claims.columns():
+        columns.append(UNREADABLE_DECLARED)
+    unread = " OR ".join(f"{column} > 0" for column in columns) or "false"
     sql = f"""
         WITH named AS (
             -- A row in quarantine is as it was delivered; identifiers of members have no surrounding blanks.

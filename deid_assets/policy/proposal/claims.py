@@ -14,6 +14,7 @@ from deid_assets.policy.proposal.looking import (
     CODING_SYSTEMS,
     DIAGNOSES,
     ICD10,
+    NDC,
     PROCEDURES,
     SEX_DIGITS,
     ZIP,
@@ -23,6 +24,7 @@ from deid_assets.policy.proposal.looking import (
 )
 from deid_assets.policy.proposal.writing import Text, field_lines, names, scalar
 from deid_assets.policy.scaffold import shipped_values
+from deid_assets.reference.code_groups import CODE_GROUPINGS
 from deid_assets.reference.known_columns import KNOWN
 from deid_assets.sources.delivery import (
     DATE_COLUMNS,
@@ -90,7 +92,8 @@ def propose_claims(
             years = ()
         else:
             claims = replace(claims, columns={ours: theirs for ours, theirs in claims.columns.items() if ours != "year"})
-    declared = dict(_declared(members))
+    # Lines with other codes in a declared column would become events of their own.
+    declared, coded = dict(_declared(members)), {} if _repeats(claims, "claim_id") else dict(_columns_of_codes(claims))
     text.lines.append("source:")
     _source(text, look, members, claims, further, years)
     for mapped, needed in ((members, ("member_id", "sex")), (claims, ("member_id", "service_date"))):
@@ -100,10 +103,16 @@ def propose_claims(
                 text.check(f"{blank:.1%} of the rows of {mapped.table.shown} have no {column.name}, and are quarantined")
     text.add("intake", {"quarantine_at_most": 0.01})
     text.add("diagnosis_codes", _diagnosis_codes(text, claims))
-    sections = _sections(members, claims, {name: hierarchy for name, (_, hierarchy) in declared.items()})
-    _columns(text, {"members": members, "claims": claims}, {name: made for name, (made, _) in declared.items()}, sections)
-    _not_read(text, members, {made["from"] for made, _ in declared.values()})
-    _not_read(text, claims, set())
+    sections = _sections(members, claims, *({name: one for name, (_, one) in table.items()} for table in (declared, coded)))
+    made = {table: {name: one for name, (one, _) in own.items()} for table, own in (("members", declared), ("claims", coded))}
+    _columns(text, {"members": members, "claims": claims}, made, sections)
+    for column in _of_kind(claims, "ndc"):
+        text.check(
+            f"{column.share(NDC):.0%} of {column.name} have the form of NDCs: to release groups of drugs, declare a column of "
+            f"claims {{kind: ndc, from: {column.name}, file: drugs.csv, ...}} with a table ndc;group;ingredients"
+        )
+    for role, mapped in (("members", members), ("claims", claims)):
+        _not_read(text, mapped, {one["from"] for one in made[role].values()})
     for name, value in sections.items():
         if name != "quasi_identifiers":
             if name in _WHY:
@@ -227,16 +236,17 @@ def _table(text: Text, role: Role, mapped: Mapped, look: Look, unit: str | None)
 
 
 def _columns(
-    text: Text, tables: Mapping[str, Mapped], declared: Mapping[str, Mapping[str, str]], sections: Mapping[str, Any]
+    text: Text,
+    tables: Mapping[str, Mapped],
+    declared: Mapping[str, Mapping[str, Mapping[str, str]]],
+    sections: Mapping[str, Any],
 ) -> None:
-    """Add what each column is read from, its role, and how it is released."""
+    """Add what each column is read from, its role, and how it is released; `declared` are those of each table."""
     source = {role: {"columns": mapped.columns, "date_formats": _date_formats(mapped)} for role, mapped in tables.items()}
-    values = {"source": source, "columns": {"members": declared}, "quasi_identifiers": sections["quasi_identifiers"]}
+    values = {"source": source, "columns": declared, "quasi_identifiers": sections["quasi_identifiers"]}
     text.comment("What each column of the delivery is to its release. Columns that are not listed are not read.")
-    if declared:
-        text.check(
-            f"others may know {names(list(declared))} of a member, beyond what every policy has; remove what may stay out"
-        )
+    if own := [name for columns in declared.values() for name in columns]:
+        text.check(f"others may know {names(own)} of a member, beyond what every policy has; remove what may stay out")
     text.lines.append("columns:")
     begun = None
     for column in columns_of(values):
@@ -313,6 +323,24 @@ def _declared(members: Mapped) -> Iterator[tuple[str, tuple[dict[str, str], dict
             break
 
 
+def _of_kind(claims: Mapped, kind: str) -> Iterator[Column]:
+    """Columns of claims that are not mapped, and contain codes by their name and nearly all of their values."""
+    wanted, used = signatures()["codes"][kind], {theirs.lower() for theirs in claims.columns.values()}
+    for column in claims.table.columns:
+        is_named = re.search(wanted["name"], plain_name(column.name)) is not None
+        if column.name.lower() not in used and is_named and column.share(wanted["system"]) >= _SURE and column.kind != "date":
+            yield column
+
+
+def _columns_of_codes(claims: Mapped) -> Iterator[tuple[str, tuple[dict[str, str], dict[str, object]]]]:
+    """The first column of codes of each kind whose groups ship: how it is made, and its hierarchy."""
+    for kind in CODE_GROUPINGS:
+        for column in _of_kind(claims, kind) if kind in signatures()["codes"] else ():
+            made = {"kind": kind, "from": column.name, "meaning": f"group of {column.name}"}
+            yield kind, (made, {"kind": "prefixes", "lengths": [None, 0]})
+            break
+
+
 def _not_read(text: Text, mapped: Mapped, declared: set[str]) -> None:
     """Name the columns that are neither mapped nor declared."""
     used = {*mapped.columns.values(), *declared}
@@ -323,8 +351,16 @@ def _not_read(text: Text, mapped: Mapped, declared: set[str]) -> None:
         text.comment(f"{mapped.table.shown}, not read: {names(left)}. Declare what recipients need (columns).{more}")
 
 
-def _sections(members: Mapped, claims: Mapped, declared: Mapping[str, Mapping[str, object]]) -> dict[str, Any]:
-    """What does not depend on the files: the thresholds of the base, for the columns that the delivery has."""
+def _sections(
+    members: Mapped,
+    claims: Mapped,
+    declared: Mapping[str, Mapping[str, object]],
+    coded: Mapping[str, Mapping[str, object]],
+) -> dict[str, Any]:
+    """What does not depend on the files: the thresholds of the base, for the columns that the delivery has.
+
+    `declared` and `coded` are the hierarchies of declared columns of members and of claims.
+    """
     base = policy_by_name(BASE)
     values: dict[str, Any] = copy.deepcopy(dict(shipped_values(BASE)))
     has = {*members.columns, *claims.columns}
@@ -332,12 +368,16 @@ def _sections(members: Mapped, claims: Mapped, declared: Mapping[str, Mapping[st
         table: [qi for qi in values["quasi_identifiers"][table] if _is_made(qi["column"], has)]
         for table in ("members", "claims")
     }
-    listed["members"] += [{"column": name, "release_as": name.capitalize(), "hierarchy": name} for name in declared]
+    for table, names_of in (("members", declared), ("claims", coded)):
+        listed[table] += [{"column": name, "release_as": name.title().replace("_", ""), "hierarchy": name} for name in names_of]
     columns = {qi["column"] for qi in (*listed["members"], *listed["claims"])}
     dimensions = [{**one, "columns": [name for name in one["columns"] if name in columns]} for one in values["dimensions"]]
-    dimensions = [one for one in dimensions if one["columns"]] + [{"name": name, "columns": [name]} for name in declared]
+    dimensions = [one for one in dimensions if one["columns"]] + [
+        {"name": name, "columns": [name]} for name in (*declared, *coded)
+    ]
     used = {qi["hierarchy"] for qi in (*listed["members"], *listed["claims"])}
-    hierarchies = {name: _plain(one) for name, one in values["hierarchies"].items() if name in used} | dict(declared)
+    hierarchies = {name: _plain(one) for name, one in values["hierarchies"].items() if name in used}
+    hierarchies |= {name: dict(one) for name, one in (*declared.items(), *coded.items())}
     kept = {
         **values,
         "quasi_identifiers": listed,

@@ -16,6 +16,7 @@ from deid_assets.errors import DeliveryError
 from deid_assets.reference.known_codes import known_codes
 from deid_assets.reference.places import place_names
 from deid_assets.sources.any_format import CSV, DUCKDB, PARQUET, columns_of_file, stage_file
+from deid_assets.sources.code_columns import has_group, ndc_of
 from deid_assets.sources.csv_files import DAMAGED_ARCHIVE
 from deid_assets.sources.diagnosis_systems import NAMES, SPELLINGS, spelled_system
 from deid_assets.sources.duckdb_files import duckdb_tables
@@ -31,6 +32,7 @@ DIAGNOSES = f"{ICD9} or {ICD10}"
 PROCEDURES = "CPT or HCPCS"
 PLACES, SPECIALTIES, ZIP, SEX_WORDS, SEX_DIGITS = "places of service", "specialties", "ZIP codes", "sex", "sex as 1 and 2"
 IDENTIFIERS, CODING_SYSTEMS = "direct identifiers", "coding systems"
+REVENUE, TAXONOMY, NDC = "revenue codes", "taxonomy codes", "NDCs"
 
 DATE_FORMATS = (
     "%Y-%m-%d", "%Y%m%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%Y/%m/%d", "%d-%b-%Y", "%d%b%Y", "%m/%d/%y",
@@ -61,6 +63,9 @@ _SYSTEMS = {
     DIAGNOSES: f"{_OF_ICD9} OR {_OF_ICD10}",
     PROCEDURES: f"regexp_full_match({_CODE}, '[0-9]{{5}}|[0-9]{{4}}[FTMU]|[A-Z][0-9]{{4}}')",
     PLACES: f"CASE WHEN len(v) = 1 THEN '0' || v ELSE v END IN {tuple(place_names())}",
+    REVENUE: has_group("v", "revenue_group"),
+    TAXONOMY: has_group("v", "taxonomy_kind"),
+    NDC: f"{ndc_of('v')} IS NOT NULL OR regexp_full_match(v, '[0-9]{{10}}')",
     ZIP: "regexp_full_match(v, '[0-9]{5}(-?[0-9]{4})?')",
     SEX_WORDS: "upper(v) IN ('F', 'M', 'FEMALE', 'MALE')",
     SEX_DIGITS: "v IN ('1', '2')",

@@ -135,6 +135,8 @@ def _lists(policy: Policy) -> Iterator[Need]:
         rule = removal.rule_of_codes if removal.lists_codes else "removal.rare_visible_diseases"
         for kind in removal.listed_kinds:
             yield from _codes(policy, rule, kind)
+        for column in policy.columns.declared.coded if removal.lists_codes else ():
+            yield _readable_in(policy, rule, column)
 
 
 def _codes(policy: Policy, rule: str, kind: str) -> Iterator[Need]:
@@ -150,10 +152,15 @@ def _codes(policy: Policy, rule: str, kind: str) -> Iterator[Need]:
 
 def _readable(policy: Policy, rule: str, kind: str) -> Iterator[Need]:
     for column in CLAIM_CODE_COLUMNS[kind]:
-        yield Need(
-            rule, readable(column), f"the codes in {column} known to the product", policy.removal.readable_codes_at_least,
-            "Correct the codes or the source section; to accept fewer, lower removal.readable_codes_at_least",
-        )  # fmt: skip
+        yield _readable_in(policy, rule, column)
+
+
+def _readable_in(policy: Policy, rule: str, column: str) -> Need:
+    return Need(
+        rule, readable(column), f"the codes in {column} known to the product", policy.removal.readable_codes_at_least,
+        "Correct the codes or the source section, or complete the policy's table of codes; to accept fewer, lower "
+        "removal.readable_codes_at_least",
+    )  # fmt: skip
 
 
 def _matches(policy: Policy) -> Iterator[Need]:

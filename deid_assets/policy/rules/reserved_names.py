@@ -3,7 +3,7 @@
 import re
 
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, DATE_COLUMNS, MEMBER_COLUMNS
-from deid_assets.reference.known_columns import UNREADABLE
+from deid_assets.reference.known_columns import DECLARED_CODES, UNREADABLE, UNREADABLE_DECLARED
 from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, DELIVERED_MEMBER_COLUMNS
 from deid_assets.sources.diagnosis_systems import IN_ICD10, SYSTEM_COLUMN
 
@@ -12,7 +12,7 @@ OWN_COLUMNS = frozenset(
         *MEMBER_COLUMNS, *CLAIM_COLUMNS, *DATE_COLUMNS, *DELIVERED_MEMBER_COLUMNS, *DELIVERED_CLAIM_COLUMNS, "charlson",
         "claims", "released", "member_number", "service_day", "row_key", "rowid", "fate", "score", "further_diagnoses",
         "enrolment", "of_impossible_enrolment",
-        *UNREADABLE.values(), IN_ICD10, SYSTEM_COLUMN,
+        *UNREADABLE.values(), IN_ICD10, SYSTEM_COLUMN, DECLARED_CODES, UNREADABLE_DECLARED,
     )
 )  # fmt: skip
 """Columns of members and claims in any stage."""

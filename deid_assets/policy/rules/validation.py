@@ -21,6 +21,7 @@ from deid_assets.policy.hierarchies.specs import DatesSpec, IntervalsSpec
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.dates import date_problems
 from deid_assets.policy.rules.diagnosis_codes import diagnosis_code_problems
+from deid_assets.policy.rules.drugs import drug_problems
 from deid_assets.policy.rules.limits import limit_problems
 from deid_assets.policy.rules.reserved_names import is_reserved
 from deid_assets.policy.sections.columns import MonthsEnrolled
@@ -661,6 +662,11 @@ def _diagnosis_codes(policy: Policy) -> Iterator[Problem]:
     return (Problem(path, message) for path, message in diagnosis_code_problems(policy))
 
 
+def _drugs(policy: Policy) -> Iterator[Problem]:
+    """Drugs of a declared column stand for conditions, whose members must be found and removed as by their diagnoses."""
+    yield from (Problem(*found) for found in drug_problems(policy))
+
+
 def _dates(policy: Policy) -> Iterator[Problem]:
     """Dates must be judged at the precision at which they are released, and must not appear beside true derived values."""
     yield from (Problem(path, message) for path, message in date_problems(policy))
@@ -732,6 +738,7 @@ def _nodes_by_gain(policy: Policy) -> Iterator[Problem]:
 
 RULES: tuple[Rule, ...] = (
     _diagnosis_codes,
+    _drugs,
     secret_list_problems,
     _population,
     _limits,

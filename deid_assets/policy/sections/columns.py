@@ -6,6 +6,7 @@ names it.
 """
 
 import datetime
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
@@ -15,7 +16,9 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from deid_assets.policy.sections.longitudinal import Name, Said, Section
 from deid_assets.policy.sections.table_file import TableFile
-from deid_assets.sources import derivations
+from deid_assets.reference.code_groups import CodeGrouping, group_names
+from deid_assets.reference.ndc import is_ambiguous, ndc11
+from deid_assets.sources import code_columns, derivations
 from deid_assets.sources.delivery import MOST_YEARS, DateFormat
 from deid_assets.sources.derivations import Cell, Declared, Derivation
 
@@ -139,6 +142,99 @@ class Grouped(DeclaredColumn, TableFile):
     def values(self) -> tuple[str, ...]:
         """The groups."""
         return tuple(dict.fromkeys((*self.groups.values(), *(() if self.others is None else (self.others,)))))
+
+
+class CodeGroup(DeclaredColumn):
+    """The group of a code, by a table that ships."""
+
+    kind: CodeGrouping
+    from_: Theirs = Field(
+        alias="from",
+        description="name of the column of codes in the delivery; lists of sensitive codes read it, and source.unknown_codes "
+        "says what becomes of codes without a group",
+    )
+
+    def made(self, table: Table) -> Derivation:
+        """As declared."""
+        return code_columns.code_group(self.from_, self.kind)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The groups."""
+        return group_names(self.kind)
+
+
+class Drugs(DeclaredColumn, TableFile):
+    """The group of a drug by its National Drug Code (NDC), by a table of drugs."""
+
+    kind: Literal["ndc"]
+    from_: Theirs = Field(
+        alias="from",
+        description="name of the column of NDCs in the delivery; source.unknown_codes says what becomes of those that the "
+        "table lacks",
+    )
+    file: Said = Field(
+        description="path of the table, below the policy's folder: one row per drug, `ndc;group;ingredients`, no header; "
+        "without ingredients only where no list names drugs: members with a listed ingredient are removed"
+    )
+
+    @model_validator(mode="after")
+    def _read(self, info: ValidationInfo) -> "Drugs":
+        self.read_file(info)
+        if len(self.rows[0]) not in (2, 3):
+            raise ValueError(
+                f"file {self.file} has {len(self.rows[0])} columns; a table of drugs has three, `ndc;group;ingredients`"
+            )
+        ambiguous = sum(is_ambiguous(row[0].strip()) for row in self.rows)
+        if ambiguous:
+            raise ValueError(
+                f"file {self.file}: {ambiguous:,} rows have NDCs of ten digits without hyphens, which stand for several codes: "
+                "write 11 digits, or hyphens"
+            )
+        unread = sum(ndc11(row[0].strip()) is None for row in self.rows)
+        if unread:
+            raise ValueError(f"file {self.file}: {unread:,} rows have no NDC of 11 digits, or of ten with hyphens, in front")
+        if len(self.drugs) < len(self.rows):
+            raise ValueError(f"file {self.file} has an NDC twice, as 11 digits: each has one group")
+        if no_group := sum(not row[1].strip() for row in self.rows):
+            raise ValueError(f"file {self.file}: {no_group:,} rows have no group")
+        if self.names_ingredients and (unnamed := sum(not re.search("[A-Za-z]{3}", row[2]) for row in self.rows)):
+            raise ValueError(
+                f"file {self.file}: {unnamed:,} rows name no ingredient: write names, as RxNorm does, and no numbers or codes"
+            )
+        return self
+
+    @property
+    def names_ingredients(self) -> bool:
+        """Whether the table says the ingredients of each drug."""
+        return len(self.rows[0]) == 3
+
+    @property
+    def groups(self) -> Mapping[str, str]:
+        """NDC as the table writes it -> group."""
+        return {row[0]: row[1] for row in self.rows}
+
+    @property
+    def ingredients(self) -> Mapping[str, str]:
+        """NDC as the table writes it -> ingredients; empty if the table does not name them."""
+        return {row[0]: row[2] for row in self.rows} if self.names_ingredients else {}
+
+    @cached_property
+    def drugs(self) -> Mapping[str, tuple[str, str | None]]:
+        """NDC in 11 digits -> group and ingredients."""
+        return {
+            ndc11(row[0].strip()) or "": (row[1], re.sub("[;\\s]+", " ", row[2].lower()) if self.names_ingredients else None)
+            for row in self.rows
+        }
+
+    def made(self, table: Table) -> Derivation:
+        """As declared."""
+        return code_columns.drug_group(self.from_, [(code, *found) for code, found in self.drugs.items()])
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The groups."""
+        return tuple(dict.fromkeys(group for group, _ in self.drugs.values()))
 
 
 class Zip3(DeclaredColumn):
@@ -322,7 +418,7 @@ _OfEither = DeliveredText | DeliveredInteger | Grouped | Zip3 | Bins | Rounded |
 OfMembers = Annotated[
     _OfEither | AgeAt | MonthsEnrolled | CountOfClaims | SumOfClaims | AnyOfClaims, Field(discriminator="kind")
 ]
-OfClaims = Annotated[_OfEither | DaysSinceFirst, Field(discriminator="kind")]
+OfClaims = Annotated[_OfEither | DaysSinceFirst | CodeGroup | Drugs, Field(discriminator="kind")]
 
 
 class DeclaredColumns(Section):

@@ -26,7 +26,7 @@ from deid_assets.policy.files import read_member_ids
 from deid_assets.policy.reference_thresholds import ReferenceClass
 from deid_assets.reference import known_columns
 from deid_assets.reference.known_columns import UNREADABLE
-from deid_assets.reference.sensitive import SENSITIVE_SETS, SensitiveSet
+from deid_assets.reference.sensitive import SENSITIVE_SETS, SensitiveSet, drug_sets
 
 MEMBER_COLUMNS, CLAIM_COLUMNS = tuple(known_columns.MEMBERS), tuple(known_columns.CLAIMS)
 """Columns that an adversary may know: of a member, and of each claim (methods#hierarchies)."""
@@ -267,6 +267,11 @@ class Removal(Section):
     def lists_codes(self) -> bool:
         """Whether members with sensitive codes are removed."""
         return self.code_list is not None or bool(self.sets)
+
+    @property
+    def lists_drugs(self) -> bool:
+        """Whether members with sensitive drugs are removed: `extended` has what `literal` has."""
+        return self.code_list is not None or not drug_sets().isdisjoint(self.sets)
 
     @property
     def rule_of_codes(self) -> str:

@@ -276,3 +276,43 @@ def test_a_quarantined_claim_removes_the_member_whom_it_means(delivery, written)
 def test_a_quarantined_claim_that_names_a_member_exactly_removes_no_other(delivery):
     made = delivery([claim("c1", "1"), claim("c2", "001")])
     assert made.removed(quarantined=[("claims", '{"member_id": "001 "}')]) == [("001", "a claim in quarantine", False)]
+
+
+class TestCodesOfDeclaredColumns:
+    """A sensitive code in a declared column removes the member as in the columns that every policy knows."""
+
+    COLUMNS = f"{CLAIM}, declared_codes VARCHAR, unreadable_declared INTEGER"
+
+    def delivered(self, store, *rows):
+        made = Delivery(store, [claim(f"c{number}", member) for number, (member, *_) in enumerate(rows)])
+        written = [(*claim(f"c{number}", member), codes, unread) for number, (member, codes, unread) in enumerate(rows)]
+        made.claims = store.table("coded_claims", self.COLUMNS, written)
+        frame = code_book_of(made.claims.query(distinct_codes(made.claims)), "extended", True, ("substance_use",))
+        values = frame.astype(object).where(frame.notna(), None).itertuples(index=False)
+        made.book = store.table(
+            "declared_book",
+            "kind VARCHAR, code VARCHAR, group_name VARCHAR, is_procedure BOOLEAN, removal_reason VARCHAR",
+            values,
+        )
+        return made
+
+    def test_removes_the_member(self):
+        with small_store() as store:
+            made = self.delivered(
+                store, ("drug", "drug:abacavir / lamivudine", 0), ("rev", "drug:metformin;procedure:0944", 0),
+                ("clinic", "taxonomy:261QM2800X", 0), ("h", "procedure:H0020", 0), ("well", "drug:metformin;procedure:0450", 0),
+                ("none", None, 0),
+            )  # fmt: skip
+            removed = {member: (reason, sensitive) for member, reason, sensitive in made.removed()}
+        assert removed == {
+            "drug": ("human immunodeficiency virus (HIV) infection", True),
+            "rev": ("substance use", True),
+            "clinic": ("substance abuse treatment facility", True),
+            "h": ("substance use", True),
+        }
+
+    @pytest.mark.parametrize(("kinds", "who"), [(tuple(UNREADABLE), {"unread"}), (("diagnosis",), set()), ((), set())])
+    def test_one_that_cannot_be_read_removes_the_member_where_lists_have_more_than_diagnoses(self, kinds, who):
+        with small_store() as store:
+            made = self.delivered(store, ("unread", "drug:metformin", 1), ("well", "drug:metformin", 0))
+            assert {row[0] for row in made.removed(kinds=kinds)} == who
