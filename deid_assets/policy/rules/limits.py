@@ -229,6 +229,8 @@ NO_LIMIT = {
     "sample.fraction": "gates are measured on what it gives; the type bounds it",
     "sample.members": "gates are measured on what it gives",
     "source.records_per_person": "the noise of a count of records is as many times wider, and risk.k must be larger",
+    "source.members.gaps_at_most": "how spans are read; only what is derived of enrolment depends on it",
+    "source.claims.conflicts_at_most": "how lines are read; no code of them is lost, whichever line decides",
     "source.years.first": "how a table is read",
     "source.years.last": "how a table is read",
     "utility.association_change_at_most": "it asks for use, not for privacy: the type bounds it, and less only refuses more",
