@@ -14,8 +14,8 @@ TABLES = ("members", "claims")
 _IDENTIFIERS = {"members": "member_id", "claims": "claim_id"}
 _OF_A_PERSON = tuple(name for name, known in MEMBERS.items() if known.values)
 _REPEATED = {
-    "members": ((*_OF_A_PERSON, "birth_date"), "spans of enrolment or yearly records, where one row a person is expected"),
-    "claims": (("member_id",), "claim lines, where one row a claim is expected"),
+    "members": ((*_OF_A_PERSON, "birth_date"), "spans of enrolment or yearly records, which source.members.unit: span joins"),
+    "claims": (("member_id",), "claim lines, which source.claims.unit: line joins"),
 }
 """By table: the columns that rows of one person or claim share, and what rows with one identifier then look like."""
 _REPEATED_AT_LEAST = 0.01

@@ -508,8 +508,8 @@ class TestWhatARefusalSaysFirst:
         _, counted, first, *_ = self.refused(tmp_path, spans, [claim("c1", "m1")])
         assert counted == "members: 20 of 30 rows (66.67%)"
         assert first == (
-            "  20 of 30 rows repeat member_id: they look like spans of enrolment or yearly records, where one row a person is "
-            "expected"
+            "  20 of 30 rows repeat member_id: they look like spans of enrolment or yearly records, which "
+            "source.members.unit: span joins"
         )
 
     def test_repeated_people_who_differ_do_not(self, tmp_path):
@@ -521,7 +521,7 @@ class TestWhatARefusalSaysFirst:
         lines = [claim(f"c{number // 2}") for number in range(20)]
         _, counted, first, *_ = self.refused(tmp_path, [member("m1")], lines)
         assert counted == "claims: 10 of 20 rows (50.00%)"
-        assert first == "  10 of 20 rows repeat claim_id: they look like claim lines, where one row a claim is expected"
+        assert first == "  10 of 20 rows repeat claim_id: they look like claim lines, which source.claims.unit: line joins"
 
     def test_every_rule_that_a_row_breaks_is_counted(self, tmp_path):
         broken = [claim(f"c{number}", "nobody", diagnosis_1="heart", specialty="06") for number in range(8)]
