@@ -36,6 +36,9 @@ FLAGS = {
     "members": (*(f"of_several_{column}" for column in OF_A_PERSON), "of_impossible_enrolment"),
 }
 """Columns of the joined tables that say what is wrong with the rows of one claim or person."""
+JOINED = {"claims": "keyed_lines", "members": "spans"}
+"""Tables of the rows that were joined, each with the key of what it was joined to."""
+KEYS = {"claims": "claim_key", "members": "person_key"}
 _MILLIONTHS = 1_000_000
 _OPEN_END = "DATE '9999-12-31'"
 

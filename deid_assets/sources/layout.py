@@ -94,6 +94,10 @@ class Delivered:
     gaps_at_most: int | None = None
     conflicts_at_most: float | None = None
 
+    def is_joined(self, table: str) -> bool:
+        """Whether the rows of a table are lines or spans."""
+        return (self.gaps_at_most if table == "members" else self.conflicts_at_most) is not None
+
     def shown(self, table: str, column: str) -> str:
         """The delivery's own name for a canonical column, or for the cells of a declared one."""
         names = self.declared.delivered(table) | dict(self.column_names.get(table, {}))

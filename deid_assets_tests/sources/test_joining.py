@@ -1,5 +1,6 @@
 """Lines of claims are joined to events, and spans of enrolment to people, before anything is judged."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,15 @@ SPAN = ("member_id", "sex", "birth_date", "death_date", "enrolled_from", "enroll
 PERSON = {"sex": "F", "birth_date": "1970-05-01"}
 
 
-def lines_in(tmp_path: Path, lines: list[dict[str, str]], declared: Declared = NOTHING, codes=None, **options: float) -> Taken:
-    """The claims of one member, delivered as lines."""
+def lines_in(
+    tmp_path: Path, lines: list[dict[str, str]], declared: Declared = NOTHING, codes=None, members=2, **options: float
+) -> Taken:
+    """The claims of a few members, delivered as lines."""
     folder = tmp_path / "in"
     folder.mkdir()
-    (folder / "members.csv").write_text(csv_text(("member_id", "sex", "age"), [member("m1"), member("m2")]))
+    (folder / "members.csv").write_text(
+        csv_text(("member_id", "sex", "age"), [member(f"m{number}") for number in range(1, members + 1)])
+    )
     (folder / "claims.csv").write_text(csv_text(LINE, lines))
     source = TablesSource(
         members=MembersMap(file="members.csv", columns={name: name for name in ("member_id", "sex", "age")}),
@@ -98,6 +103,18 @@ class TestLines:
         lines = [claim("X", place=place) for place in places]
         (found,) = lines_in(tmp_path, lines, conflicts_at_most=1).frame("claims").itertuples()
         assert found.place == taken
+
+    def test_a_broken_claim_names_the_members_of_all_its_lines(self, tmp_path):
+        """Members with a claim in quarantine are removed by what its rows say."""
+        lines = [
+            claim("X", "m1", diagnosis_1="0010"), claim("X", "m2", diagnosis_1="042"),
+            claim("Y", ""), claim("Y", "m3", service_date="soon"),
+            claim("Z", "m4", cpt="99213"), claim("Z", "", cpt="80050", place="55"),
+        ]  # fmt: skip
+        taken = lines_in(tmp_path, lines, members=4)
+        listed = [json.loads(row)["member_id"] for row in taken.frame("quarantined_rows")["raw_row"]]
+        assert {"m1", "m2", "m3", "m4"} <= set(listed)
+        assert sum(count.rows for count in taken.report.quarantined) == 3, "counts are those of events"
 
     def test_a_declared_text_is_of_its_own_event(self, tmp_path):
         """Whatever a list looks for in it must be seen on every line."""
