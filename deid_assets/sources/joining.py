@@ -20,7 +20,7 @@ from deid_assets.sources.delivery import (
     MEMBER_COLUMNS,
 )
 from deid_assets.sources.derivations import Cell
-from deid_assets.sources.diagnosis_systems import SYSTEM_COLUMN
+from deid_assets.sources.diagnosis_systems import SYSTEM_COLUMN, DiagnosisCodes, is_icd10
 from deid_assets.store.tables import literal, quoted
 
 _LEAST = ("service_date", "admission_date", "year", *DAYS_OF_SERVICE)
@@ -39,7 +39,11 @@ FLAGS = {
 JOINED = {"claims": "keyed_lines", "members": "spans"}
 """Tables of the rows that were joined, each with the key of what it was joined to."""
 KEYS = {"claims": "claim_key", "members": "person_key"}
+_BETWEEN = chr(31)
+"""Between the id of a claim and the number of its event: a sign that ids do not have, so that no other claim is called so."""
 _MILLIONTHS = 1_000_000
+_LARGEST = 10**15
+"""Amounts beyond it count as it: they are above whatever a policy tells apart, and their sum has a limit."""
 _OPEN_END = "DATE '9999-12-31'"
 
 
@@ -65,19 +69,23 @@ class Rows:
     others: Sequence[str]
 
 
-def join_lines(connection: duckdb.DuckDBPyConnection, rows: Rows, conflicts_at_most: float) -> str:
+def join_lines(
+    connection: duckdb.DuckDBPyConnection, rows: Rows, conflicts_at_most: float, diagnosis_codes: DiagnosisCodes
+) -> str:
     """Create the temporary table `joined_claims` of claims from their lines, and return what to tell of it.
 
     An event is a claim and one of its procedures: lines of the same procedure, and of the same text in declared columns, are
     one; a line without a procedure joins the first. All events of a claim have all its diagnoses. Decimal numbers are summed,
     whole numbers are the largest. Dates of service and admission are the first, those of discharge and payment the last. Place,
-    specialty and providers are those of the first line that has one, but for a place that lists of sensitive codes name or that
-    is unknown, which goes first: no rule may miss it.
+    specialty and providers are those of the first line that has one. Lines of a place that a list of sensitive codes names, or
+    that is unknown, are events of their own: policies choose among the lists, and no other place may hide it.
 
     Parameters
     ----------
     conflicts_at_most
         Share of the claims whose lines may differ in one of the columns of which the first line decides.
+    diagnosis_codes
+        What says the coding system of diagnoses: by date, lines of one claim may be of both, and each code is of its own line.
 
     Raises
     ------
@@ -86,16 +94,20 @@ def join_lines(connection: duckdb.DuckDBPyConnection, rows: Rows, conflicts_at_m
     """
     connection.execute(f"CREATE TEMP VIEW lines_of_claims AS {rows.sql}")
     texts = [quoted(cell.name) for cell in rows.cells if cell.kind == "text"]
+    ordinary = ", ".join(literal(code) for code in place_names() if code not in _places_in_lists())
     first_of_claim = "OVER (PARTITION BY claim_key ORDER BY row_key ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
     connection.execute(
         f"""
         CREATE TEMP TABLE keyed_lines AS
-        SELECT *, coalesce(cpt, first_value(cpt IGNORE NULLS) {first_of_claim}) AS event_procedure
+        SELECT *, coalesce(cpt, first_value(cpt IGNORE NULLS) {first_of_claim}) AS event_procedure,
+            CASE WHEN place NOT IN ({ordinary}) THEN place END AS event_place
         FROM (SELECT *, CASE WHEN claim_id IS NULL THEN {literal(chr(0))} || row_key ELSE claim_id END AS claim_key
               FROM lines_of_claims)
         """
     )
     system = f"count(DISTINCT upper(trim({SYSTEM_COLUMN}::VARCHAR)))" if SYSTEM_COLUMN in rows.others else "0"
+    if diagnosis_codes == "by_date":
+        system = f"count(DISTINCT {is_icd10(diagnosis_codes)})"
     flags = "".join(f"bool_or({quoted(flag)}) AS {quoted(flag)}, " for flag in rows.flags)
     # The position of a code: admitting diagnoses beyond the first are further ones.
     listed = ", ".join(f"{{'code': {column}, 'position': {number}}}" for number, column in enumerate(NUMBERED))
@@ -143,8 +155,8 @@ def join_lines(connection: duckdb.DuckDBPyConnection, rows: Rows, conflicts_at_m
         )
     aggregates = [
         "min(l.row_key) AS row_key",
-        "first(l.claim_id ORDER BY l.row_key) || CASE WHEN min(l.row_key) > any_value(c.first_row)"
-        " THEN ' ' || dense_rank() OVER (PARTITION BY l.claim_key ORDER BY min(l.row_key)) ELSE '' END AS claim_id",
+        f"first(l.claim_id ORDER BY l.row_key) || CASE WHEN min(l.row_key) > any_value(c.first_row) THEN {literal(_BETWEEN)}"
+        " || dense_rank() OVER (PARTITION BY l.claim_key ORDER BY min(l.row_key)) ELSE '' END AS claim_id",
         *(_of_lines(column) for column in DELIVERED_CLAIM_COLUMNS if column not in ("claim_id", "cpt", *DIAGNOSIS_COLUMNS)),
         "any_value(l.event_procedure) AS cpt",
         *(f"(any_value(c.codes))[{number}] AS {column}" for number, column in enumerate(NUMBERED, start=1)),
@@ -154,7 +166,7 @@ def join_lines(connection: duckdb.DuckDBPyConnection, rows: Rows, conflicts_at_m
         *_kept(rows, "c"),
         *(_of_cell(cell) for cell in rows.cells),
     ]
-    keys = ", ".join(["l.claim_key", "l.event_procedure", *(f"l.{text}" for text in texts)])
+    keys = ", ".join(["l.claim_key", "l.event_procedure", "l.event_place", *(f"l.{text}" for text in texts)])
     connection.execute(
         f"CREATE TEMP TABLE joined_claims AS SELECT {', '.join(aggregates)}"
         f" FROM keyed_lines AS l JOIN claims_of_lines AS c USING (claim_key) GROUP BY {keys}"
@@ -239,10 +251,6 @@ def _of_lines(column: str) -> str:
         return f"min(l.{column}) AS {column}"
     if column in (*_MOST, ENROLMENT[1]) or column in YEARS.values():
         return f"max(l.{column}) AS {column}"
-    if column == "place":
-        ordinary = [code for code in place_names() if code not in _places_in_lists()]
-        listed = ", ".join(map(literal, ordinary))
-        return f"first(l.place ORDER BY l.place IN ({listed}), l.row_key) FILTER (WHERE l.place IS NOT NULL) AS place"
     return _first(column)
 
 
@@ -255,8 +263,10 @@ def _of_cell(cell: Cell) -> str:
     """SQL of a cell of a declared column; text is the same in all rows of an event."""
     column = quoted(cell.name)
     if cell.kind == "decimal":
-        # Millionths are summed as whole numbers: a sum of floating-point numbers depends on their order.
-        return f"sum(round(l.{column} * {_MILLIONTHS})::HUGEINT)::DOUBLE / {_MILLIONTHS} AS {column}"
+        # Millionths are summed as whole numbers: a sum of floating-point numbers depends on their order. least() passes over
+        # a NULL.
+        amount = f"CASE WHEN l.{column} IS NOT NULL THEN greatest(-{_LARGEST}, least(l.{column}, {_LARGEST})) END"
+        return f"sum(round(({amount}) * {_MILLIONTHS})::HUGEINT)::DOUBLE / {_MILLIONTHS} AS {column}"
     if cell.kind == "integer":
         return f"max(l.{column}) AS {column}"
     if cell.kind == "date":

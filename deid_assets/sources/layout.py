@@ -281,7 +281,7 @@ def _lay(
     rows = Rows(each, (*unread, *(cell.unread for cell in cells)), cells, others)
     if table == "claims" and delivered.conflicts_at_most is not None:
         staging.progress("joining lines to claims")
-        staging.warnings.append(join_lines(connection, rows, delivered.conflicts_at_most))
+        staging.warnings.append(join_lines(connection, rows, delivered.conflicts_at_most, delivered.diagnosis_codes))
         each = "SELECT * FROM joined_claims"
         final += FLAGS[table]
     elif table == "members" and delivered.gaps_at_most is not None:

@@ -21,7 +21,14 @@ PERSON = {"sex": "F", "birth_date": "1970-05-01"}
 
 
 def lines_in(
-    tmp_path: Path, lines: list[dict[str, str]], declared: Declared = NOTHING, codes=None, members=2, **options: float
+    tmp_path: Path,
+    lines: list[dict[str, str]],
+    declared: Declared = NOTHING,
+    codes=None,
+    members=2,
+    first=2008,
+    diagnosis_codes="icd9cm",
+    **options: float,
 ) -> Taken:
     """The claims of a few members, delivered as lines."""
     folder = tmp_path / "in"
@@ -33,9 +40,9 @@ def lines_in(
     source = TablesSource(
         members=MembersMap(file="members.csv", columns={name: name for name in ("member_id", "sex", "age")}),
         claims=ClaimsMap(file="claims.csv", unit="line", columns={name: name for name in MAPPED}, **options),
-        years=Years(first=2008),
+        years=Years(first=first),
     )
-    return take_in(folder, source, codes=codes, declared=declared)
+    return take_in(folder, source, codes=codes, declared=declared, diagnosis_codes=diagnosis_codes)
 
 
 def spans_in(tmp_path: Path, spans: list[dict[str, str]], declared: Declared = NOTHING, **options: int) -> Taken:
@@ -97,12 +104,17 @@ class TestLines:
         assert (found.place, found.provider_id, found.paid, found.units) == ("11", "p2", 300, 3)
 
     @pytest.mark.parametrize(
-        ("places", "taken"), [(("11", "21", "55"), "55"), (("11", "58"), "58"), (("21", "QQ"), "QQ"), (("", "11"), "11")]
-    )
+        ("places", "taken"),
+        [
+            (("11", "21", "55"), ["11", "55"]), (("11", "58"), ["11", "58"]), (("21", "QQ"), ["21", "QQ"]),
+            (("", "11"), ["11"]), (("51", "55"), ["51", "55"]), (("QQ", "55"), ["QQ", "55"]), (("55", "55"), ["55"]),
+        ],
+    )  # fmt: skip
     def test_no_line_hides_a_place_that_a_list_names_or_nobody_knows(self, tmp_path, places, taken):
+        """Place 51 is in the set of mental health alone: a policy without it removes members for 55 only."""
         lines = [claim("X", place=place) for place in places]
-        (found,) = lines_in(tmp_path, lines, conflicts_at_most=1).frame("claims").itertuples()
-        assert found.place == taken
+        found = lines_in(tmp_path, lines, conflicts_at_most=1).frame("claims", "claim_id")
+        assert found["place"].tolist() == taken
 
     def test_a_broken_claim_names_the_members_of_all_its_lines(self, tmp_path):
         """Members with a claim in quarantine are removed by what its rows say."""
@@ -115,6 +127,28 @@ class TestLines:
         listed = [json.loads(row)["member_id"] for row in taken.frame("quarantined_rows")["raw_row"]]
         assert {"m1", "m2", "m3", "m4"} <= set(listed)
         assert sum(count.rows for count in taken.report.quarantined) == 3, "counts are those of events"
+
+    def test_an_event_is_not_called_like_another_claim(self, tmp_path):
+        lines = [claim("X", cpt="99213"), claim("X", cpt="80050"), claim("X 2", "m2")]
+        taken = lines_in(tmp_path, lines)
+        assert taken.report.rows_kept["claims"] == 3 and taken.frame("claims")["claim_id"].is_unique
+
+    @pytest.mark.parametrize("paid", ["1e300", "1e33"])
+    def test_huge_amounts_have_a_sum(self, tmp_path, paid):
+        bins = Declared({}, {"paid": made.bins("claims", "PAID", (0, 100))})
+        found = lines_in(tmp_path, [claim("X", PAID=paid), claim("X", PAID="1"), claim("X")], bins).frame("claims")
+        assert found["paid"].tolist() == [100]
+
+    def test_by_date_lines_of_both_systems_break_their_claim(self, tmp_path):
+        """Without dots, E84.11 is E841.1 too: cystic fibrosis in ICD-10-CM, and an accident in ICD-9-CM."""
+        lines = [
+            claim("X", service_date="2015-09-30", diagnosis_1="4280"),
+            claim("X", service_date="2015-10-01", diagnosis_1="E8411"),
+            claim("Y", service_date="2015-10-01", diagnosis_1="E8411"),
+        ]
+        taken = lines_in(tmp_path, lines, diagnosis_codes="by_date", first=2015)
+        assert taken.frame("claims")["claim_id"].tolist() == ["Y"]
+        assert [count.rule for count in taken.report.quarantined] == ["lines of one claim with several coding systems"]
 
     def test_a_declared_text_is_of_its_own_event(self, tmp_path):
         """Whatever a list looks for in it must be seen on every line."""
