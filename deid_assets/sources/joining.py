@@ -4,8 +4,9 @@ Lines are joined to events before anything is judged, so that power, cuts and co
 that breaks a rule breaks the rule for its whole claim or person: what one line says must not be lost because it cannot be read.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import duckdb
 
@@ -85,7 +86,7 @@ def join_lines(
     conflicts_at_most
         Share of the claims whose lines may differ in one of the columns of which the first line decides.
     diagnosis_codes
-        What says the coding system of diagnoses: by date, lines of one claim may be of both, and each code is of its own line.
+        What says the coding system of diagnoses: of each line, and all lines of a claim must be of one.
 
     Raises
     ------
@@ -105,9 +106,17 @@ def join_lines(
               FROM lines_of_claims)
         """
     )
-    system = f"count(DISTINCT upper(trim({SYSTEM_COLUMN}::VARCHAR)))" if SYSTEM_COLUMN in rows.others else "0"
+    system, own_system = "0", "NULL"
     if diagnosis_codes == "by_date":
         system = f"count(DISTINCT {is_icd10(diagnosis_codes)})"
+    elif SYSTEM_COLUMN in rows.others:
+        # A line with a diagnosis of which nothing says the system is of another one; a line without either says nothing.
+        stated = f"nullif(trim({SYSTEM_COLUMN}::VARCHAR), '') IS NOT NULL"
+        system = (
+            f"count(DISTINCT coalesce(({is_icd10(diagnosis_codes)})::VARCHAR, ''))"
+            f" FILTER (WHERE {stated} OR coalesce({', '.join(DIAGNOSIS_COLUMNS)}) IS NOT NULL)"
+        )
+        own_system = f"first({SYSTEM_COLUMN} ORDER BY row_key) FILTER (WHERE {stated})"
     flags = "".join(f"bool_or({quoted(flag)}) AS {quoted(flag)}, " for flag in rows.flags)
     # The position of a code: admitting diagnoses beyond the first are further ones.
     listed = ", ".join(f"{{'code': {column}, 'position': {number}}}" for number, column in enumerate(NUMBERED))
@@ -117,7 +126,7 @@ def join_lines(
         SELECT c.*, coalesce(d.codes, []) AS codes
         FROM (SELECT claim_key, min(row_key) AS first_row, count(*) AS lines,
                 count(DISTINCT member_id) > 1 AS of_several_members,
-                {system} > 1 AS of_several_systems, {flags}
+                {system} > 1 AS of_several_systems, {own_system} AS system_of_claim, {flags}
                 first(admitting_diagnosis ORDER BY row_key) FILTER (WHERE admitting_diagnosis IS NOT NULL) AS admitting,
                 {", ".join(f"count(DISTINCT {column}) > 1 AS differ_in_{column}" for column in _HEADER)}
               FROM keyed_lines GROUP BY claim_key) AS c
@@ -163,7 +172,7 @@ def join_lines(
         "any_value(c.admitting) AS admitting_diagnosis",
         f"any_value(len(c.codes)) > {len(NUMBERED)} AS with_too_many_diagnoses",
         *(f"bool_or(c.{flag}) AS {flag}" for flag in FLAGS["claims"][:2]),
-        *_kept(rows, "c"),
+        *_kept(rows, "c", {SYSTEM_COLUMN: "any_value(c.system_of_claim)"}),
         *(_of_cell(cell) for cell in rows.cells),
     ]
     keys = ", ".join(["l.claim_key", "l.event_procedure", "l.event_place", *(f"l.{text}" for text in texts)])
@@ -240,9 +249,10 @@ def own_enrolment() -> str:
     return f"CASE WHEN enrolled_from IS NULL THEN [] ELSE [{own}] END"
 
 
-def _kept(rows: Rows, table: str) -> Iterable[str]:
+def _kept(rows: Rows, table: str, known: Mapping[str, str] = MappingProxyType({})) -> Iterable[str]:
+    """SQL of flags and of other columns; `known` are those of the whole claim."""
     yield from (f"bool_or({table}.{quoted(flag)}) AS {quoted(flag)}" for flag in rows.flags)
-    yield from (_first(quoted(column)) for column in rows.others)
+    yield from (f"{known[column]} AS {quoted(column)}" if column in known else _first(quoted(column)) for column in rows.others)
 
 
 def _of_lines(column: str) -> str:

@@ -9,6 +9,7 @@ from deid_assets.errors import DeliveryError
 from deid_assets.sources import derivations as made
 from deid_assets.sources.delivery import ClaimsMap, MembersMap, TablesSource, Years
 from deid_assets.sources.derivations import NOTHING, Declared, Derivation
+from deid_assets.sources.diagnosis_systems import FromColumn
 from deid_assets_tests.sources.deliveries import Taken, claim, csv_text, member, some_codes, take_in
 
 LINE = (
@@ -149,6 +150,22 @@ class TestLines:
         taken = lines_in(tmp_path, lines, diagnosis_codes="by_date", first=2015)
         assert taken.frame("claims")["claim_id"].tolist() == ["Y"]
         assert [count.rule for count in taken.report.quarantined] == ["lines of one claim with several coding systems"]
+
+    @pytest.mark.parametrize(
+        ("system", "diagnosis", "kept"), [("", "", True), ("ICD-9", "0010", True), ("", "0010", False), ("10", "", False)]
+    )
+    @pytest.mark.parametrize("procedure", ["99213", "80050"])
+    def test_all_lines_are_of_the_system_that_their_claim_states(self, tmp_path, system, diagnosis, kept, procedure):
+        lines = [
+            claim("X", cpt="99213", diagnosis_1="4280", REVENUE="9"),
+            claim("X", cpt=procedure, diagnosis_1=diagnosis, REVENUE=system),
+            claim("Y", diagnosis_1="4280", REVENUE="9"),
+        ]
+        taken = lines_in(tmp_path, lines, diagnosis_codes=FromColumn(**{"from": "REVENUE"}))
+        assert set(taken.frame("claims")["claim_id"].str[:1]) == ({"X", "Y"} if kept else {"Y"})
+        assert {count.rule for count in taken.report.quarantined} == (
+            set() if kept else {"lines of one claim with several coding systems"}
+        )
 
     def test_a_declared_text_is_of_its_own_event(self, tmp_path):
         """Whatever a list looks for in it must be seen on every line."""
