@@ -97,11 +97,12 @@ def join_lines(
     texts = [quoted(cell.name) for cell in rows.cells if cell.kind == "text"]
     ordinary = ", ".join(literal(code) for code in place_names() if code not in _places_in_lists())
     first_of_claim = "OVER (PARTITION BY claim_key ORDER BY row_key ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
+    place = f"coalesce(place, first_value(place IGNORE NULLS) {first_of_claim})"
     connection.execute(
         f"""
         CREATE TEMP TABLE keyed_lines AS
         SELECT *, coalesce(cpt, first_value(cpt IGNORE NULLS) {first_of_claim}) AS event_procedure,
-            CASE WHEN place NOT IN ({ordinary}) THEN place END AS event_place
+            CASE WHEN {place} NOT IN ({ordinary}) THEN {place} END AS event_place
         FROM (SELECT *, CASE WHEN claim_id IS NULL THEN {literal(chr(0))} || row_key ELSE claim_id END AS claim_key
               FROM lines_of_claims)
         """

@@ -109,6 +109,7 @@ class TestLines:
         [
             (("11", "21", "55"), ["11", "55"]), (("11", "58"), ["11", "58"]), (("21", "QQ"), ["21", "QQ"]),
             (("", "11"), ["11"]), (("51", "55"), ["51", "55"]), (("QQ", "55"), ["QQ", "55"]), (("55", "55"), ["55"]),
+            (("", "55"), ["55"]),
         ],
     )  # fmt: skip
     def test_no_line_hides_a_place_that_a_list_names_or_nobody_knows(self, tmp_path, places, taken):
