@@ -108,8 +108,27 @@ def earlier_form(values: Mapping[str, Any]) -> Earlier:
                 ("diagnosis_codes",), "is missing: icd9cm, icd10cm, by_date, or {from: COLUMN}, the system of the diagnoses"
             )
         )
+    _refuse_columns_in_source(found, kind)
     _TO_EARLIER[kind](found, {table: _entries(found, table, columns.get(table, {})) for table in tables})
     return found
+
+
+def _refuse_columns_in_source(found: Earlier, kind: str) -> None:
+    """Report what the source says of columns: only their entries may."""
+    source = found.values.get("source")
+    if not isinstance(source, Mapping):
+        return
+    told = f"in format {FORMAT}, only the entries in columns.{{}} say this: as {{}}"
+    if kind == "flat" and "person" in source:
+        found.problems.append(Problem(("source", "person"), told.format("records", "the role direct_identifier")))
+    kept = dict(source)
+    for table in TABLES["longitudinal"] if kind == "longitudinal" else ():
+        own = source.get(table)
+        for key, entry in (("columns", "from"), ("date_formats", "date_formats")):
+            if isinstance(own, Mapping) and key in own:
+                found.problems.append(Problem(("source", table, key), told.format(table, entry)))
+                kept[table] = {name: one for name, one in kept[table].items() if name != key}
+    found.values["source"] = kept
 
 
 def _entries(found: Earlier, table: str, columns: object) -> dict[str, dict[str, Any]]:
@@ -247,6 +266,8 @@ def _flat(found: Earlier, tables: Mapping[str, Mapping[str, dict[str, Any]]]) ->
             listed[role].append({"column": column} | _part(entry, _RELEASED))
         elif role == "direct_identifier":
             _only(found, path, entry, ("from",))
+            if column is None:
+                found.problems.append(Problem((*path, "from"), "nothing (null) is not the name of a column"))
             persons.append(column)
             found.places[("source", "person")] = path
         else:
@@ -272,7 +293,9 @@ def _cohort(found: Earlier, tables: Mapping[str, Mapping[str, dict[str, Any]]]) 
     attributes: list[dict[str, Any]] = []
     for name, entry in tables["people"].items():
         path: Path = ("columns", "people", name)
-        made = {"column" if key == "from" else key: value for key, value in entry.items() if key != "role"}
+        if "column" in entry:
+            found.problems.append(Problem((*path, "column"), f"in format {FORMAT}, this key is called from"))
+        made = {"column" if key == "from" else key: value for key, value in entry.items() if key not in ("role", "column")}
         if name not in _PEOPLE:
             if entry["role"] != "attribute":
                 _wrong_role(found, path, "attribute")
@@ -281,7 +304,7 @@ def _cohort(found: Earlier, tables: Mapping[str, Mapping[str, dict[str, Any]]]) 
             continue
         expected: tuple[Role, ...] = ("quasi_identifier",)
         if name == "person":
-            expected = ("pseudonym",) if "release_as" in entry else ("direct_identifier",)
+            expected = ("pseudonym",) if entry.get("release_as") is not None else ("direct_identifier",)
         if entry["role"] not in expected:
             _wrong_role(found, path, *expected)
         columns[name] = made

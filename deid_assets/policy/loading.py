@@ -291,7 +291,8 @@ def _judged(values: Any, folder: Folder, where: str, parsed: Parsed | None = Non
     if not isinstance(values, Mapping):
         raise PolicyError(f"{where} must contain sections such as policy, source and risk, each with its keys")
     text = earlier_form(values)
-    model = MODELS.get(values.get("kind"), Policy)
+    kind = values.get("kind")
+    model = MODELS.get(kind, Policy) if isinstance(kind, str) else Policy
     notes: tuple[str, ...] = ("rules across several sections are checked once these problems are fixed",)
     found = tuple(text.problems)
     if not found:

@@ -296,6 +296,12 @@ class MembersMap(TableMap):
             raise ValueError("enrolled_until needs enrolled_from")
         return columns
 
+    @model_validator(mode="after")
+    def _gaps_of_spans(self) -> "MembersMap":
+        if self.gaps_at_most and (self.unit != "span" or "enrolled_from" not in self.columns):
+            raise ValueError("gaps_at_most has no effect without unit: span and enrolled_from; remove it")
+        return self
+
 
 class ClaimsMap(TableMap):
     """The claims table: `member_id` and one of `service_date`, `year` are required; other columns are NULL if absent.
@@ -401,6 +407,12 @@ class TablesSource(_Model):
             listed = ", ".join(f"{one.table or one.file} ({one.holds})" for one in self.further_tables)
             found.append(f"further tables (source.further_tables): {listed}. Remove those that the release may go without")
         return tuple(found)
+
+    @model_validator(mode="after")
+    def _conflicts_of_lines(self) -> "TablesSource":
+        if self.claims is not None and self.claims.unit != "line" and self.claims.conflicts_at_most != 0.05:
+            raise ValueError("claims.conflicts_at_most has no effect without unit: line; remove it")
+        return self
 
     @model_validator(mode="after")
     def _lines_have_claims(self) -> "TablesSource":

@@ -20,11 +20,12 @@ from deid_assets.sources.delivery import (
     MEMBER_COLUMNS,
 )
 from deid_assets.sources.derivations import Cell
-from deid_assets.sources.diagnosis_systems import SYSTEM_COLUMN
+from deid_assets.sources.diagnosis_systems import SYSTEM_COLUMN, DiagnosisCodes, is_icd10
 from deid_assets.store.tables import literal, quoted
 
 _LEAST = ("service_date", "admission_date", "year", *DAYS_OF_SERVICE)
-_MOST = ("discharge_date", "paid_date", "length_of_stay", "pay_delay", "death_date")
+_MOST = ("discharge_date", "paid_date", "death_date")
+_LARGEST_OF = ("length_of_stay", "pay_delay")
 _HEADER = ("provider_id", "vendor_id", "pcp_id", "specialty", "place")
 """Columns of claims of which the first line decides; lines that say something else are counted."""
 OF_A_PERSON = (*(name for name, known in MEMBERS.items() if known.values), "birth_date")
@@ -36,7 +37,16 @@ FLAGS = {
     "members": (*(f"of_several_{column}" for column in OF_A_PERSON), "of_impossible_enrolment"),
 }
 """Columns of the joined tables that say what is wrong with the rows of one claim or person."""
+JOINED = {"claims": "keys_of_lines", "members": "spans"}
+"""Tables of the rows that were joined, each with the key of what it was joined to."""
+KEYS = {"claims": "claim_key", "members": "person_key"}
+IMPOSSIBLE_ENROLMENT = "coalesce(enrolled_until < enrolled_from, enrolled_from IS NULL AND enrolled_until IS NOT NULL)"
+"""SQL that is true for an enrolment that ends before it begins, or that ends and never began."""
+_BETWEEN = chr(31)
+"""Between the id of a claim and the number of its event: a sign that ids do not have, so that no other claim is called so."""
 _MILLIONTHS = 1_000_000
+_LARGEST = 10**15
+"""Amounts beyond it count as it: they are above whatever a policy tells apart, and their sum has a limit."""
 _AFTER_ALL = 2**80
 _OPEN_END = "DATE '9999-12-31'"
 
@@ -63,19 +73,27 @@ class Rows:
     others: Sequence[str]
 
 
-def join_lines(connection: duckdb.DuckDBPyConnection, rows: Rows, conflicts_at_most: float) -> str:
+def join_lines(
+    connection: duckdb.DuckDBPyConnection, rows: Rows, conflicts_at_most: float, diagnosis_codes: DiagnosisCodes, outside: str
+) -> str:
     """Create the temporary table `joined_claims` of claims from their lines, and return what to tell of it.
 
     An event is a claim and one of its procedures: lines of the same procedure, and of the same text in declared columns, are
-    one; a line without a procedure joins the first. All events of a claim have all its diagnoses. Decimal numbers are summed,
-    whole numbers are the largest. Dates of service and admission are the first, those of discharge and payment the last. Place,
-    specialty and providers are those of the first line that has one, but for a place that lists of sensitive codes name or that
-    is unknown, which goes first: no rule may miss it.
+    one; a line without a procedure joins the first. All events of a claim have all its diagnoses. Decimal numbers are summed.
+    Of whole numbers the largest counts, or one below 0, which no rule may miss. Dates of service and admission are the first,
+    those of discharge and payment the last; a line without a date of service has the claim's first. Place, specialty and
+    providers are those of the first line that has one. Lines of a place that a list of sensitive codes names, or that is
+    unknown, are events of their own: policies choose among the lists, and no other place may hide it. So are lines of years
+    that are left out.
 
     Parameters
     ----------
     conflicts_at_most
         Share of the claims whose lines may differ in one of the columns of which the first line decides.
+    diagnosis_codes
+        What says the coding system of diagnoses: of each line, and all lines of a claim must be of one.
+    outside
+        SQL that is true for a line l, with `dated` as its date of service, of a year that is left out.
 
     Raises
     ------
@@ -86,20 +104,21 @@ def join_lines(connection: duckdb.DuckDBPyConnection, rows: Rows, conflicts_at_m
         "CREATE TEMP TABLE lines AS SELECT *,"
         f" CASE WHEN claim_id IS NULL THEN {literal(chr(0))} || row_key ELSE claim_id END AS claim_key FROM ({rows.sql})"
     )
-    system = _differs(f"upper(trim({SYSTEM_COLUMN}::VARCHAR))") if SYSTEM_COLUMN in rows.others else "false"
+    connection.execute(f"CREATE TEMP TABLE {JOINED['claims']} AS SELECT row_key, claim_key FROM lines")
+    system, own_system = _system_of_claim(rows, diagnosis_codes)
     of_claim = [
         "min(l.row_key) AS first_row",
         "count(*) AS lines",
         f"{_differs('l.member_id')} AS of_several_members",
         f"{system} AS of_several_systems",
-        "arg_min(l.cpt, l.row_key) FILTER (WHERE l.cpt IS NOT NULL) AS first_procedure",
-        "arg_min(l.admitting_diagnosis, l.row_key) FILTER (WHERE l.admitting_diagnosis IS NOT NULL) AS admitting",
+        f"{own_system} AS system_of_claim",
+        "min(l.service_date) AS first_service",
+        *(f"{_of_the_first(f'l.{column}')} AS first_{column}" for column in ("cpt", "place", "admitting_diagnosis")),
         *(f"{_differs(f'l.{column}')} AS differ_in_{column}" for column in _HEADER),
         *(f"bool_or(l.{quoted(flag)}) AS {quoted(flag)}" for flag in rows.flags),
     ]
-    connection.execute(
-        f"CREATE TEMP TABLE claims_of_lines AS SELECT claim_key, {', '.join(of_claim)} FROM lines AS l GROUP BY 1"
-    )
+    own = ", ".join(of_claim)
+    connection.execute(f"CREATE TEMP TABLE claims_of_lines AS SELECT claim_key, {own} FROM lines AS l GROUP BY claim_key")
     _unite_diagnoses(connection)
     counted = ", ".join(f"count_if(differ_in_{column})" for column in _HEADER)
     lines, claims, *differ = connection.execute(
@@ -115,17 +134,29 @@ def join_lines(connection: duckdb.DuckDBPyConnection, rows: Rows, conflicts_at_m
         )
     of_event = [
         "min(l.row_key) AS row_key",
-        *(_of_lines(column) for column in DELIVERED_CLAIM_COLUMNS if column not in ("cpt", *DIAGNOSIS_COLUMNS)),
+        "any_value(l.event_procedure) AS cpt",
+        "coalesce(min(l.service_date), any_value(l.first_service)) AS service_date",
+        *(_of_lines(column) for column in DELIVERED_CLAIM_COLUMNS if column not in ("cpt", "service_date", *DIAGNOSIS_COLUMNS)),
         *(_first(quoted(column)) for column in rows.others),
         *(_of_cell(cell) for cell in rows.cells),
     ]
+    ordinary = ", ".join(literal(code) for code in place_names() if code not in _places_in_lists())
+    place = "coalesce(l.place, c.first_place)"
+    of_line = [
+        "l.*",
+        "c.first_service",
+        "coalesce(l.cpt, c.first_cpt) AS event_procedure",
+        f"CASE WHEN {place} NOT IN ({ordinary}) THEN {place} END AS event_place",
+        f"{outside.replace('dated', 'coalesce(l.service_date, c.first_service)')} AS is_outside",
+    ]
     texts = [quoted(cell.name) for cell in rows.cells if cell.kind == "text"]
-    keys = ", ".join(["l.claim_key", "event_procedure", *(f"l.{text}" for text in texts)])
+    keys = ["claim_key", "event_procedure", "event_place", "is_outside", *texts]
+    renamed = f"CASE WHEN e.row_key > c.first_row THEN e.claim_id || {literal(_BETWEEN)} || e.row_key ELSE e.claim_id END"
+    system = f", c.system_of_claim AS {SYSTEM_COLUMN}" if SYSTEM_COLUMN in rows.others else ""
     of_its_claim = [
-        "e.* REPLACE (CASE WHEN e.row_key > c.first_row THEN e.claim_id || ' ' || e.row_key ELSE e.claim_id END AS claim_id)",
-        "e.event_procedure AS cpt",
+        f"e.* REPLACE ({renamed} AS claim_id{system})",
         *(f"d.codes[{number}] AS {column}" for number, column in enumerate(NUMBERED, start=1)),
-        "c.admitting AS admitting_diagnosis",
+        "c.first_admitting_diagnosis AS admitting_diagnosis",
         f"coalesce(len(d.codes) > {len(NUMBERED)}, false) AS with_too_many_diagnoses",
         *(f"c.{quoted(flag)}" for flag in ("of_several_members", "of_several_systems", *rows.flags)),
     ]
@@ -134,8 +165,9 @@ def join_lines(connection: duckdb.DuckDBPyConnection, rows: Rows, conflicts_at_m
         CREATE TEMP TABLE joined_claims AS
         SELECT {", ".join(of_its_claim)}
         FROM (
-            SELECT l.claim_key, coalesce(l.cpt, c.first_procedure) AS event_procedure, {", ".join(of_event)}
-            FROM lines AS l JOIN claims_of_lines AS c USING (claim_key) GROUP BY {keys}
+            SELECT l.claim_key, {", ".join(of_event)}
+            FROM (SELECT {", ".join(of_line)} FROM lines AS l JOIN claims_of_lines AS c USING (claim_key)) AS l
+            GROUP BY {", ".join(f"l.{key}" for key in keys)}
         ) AS e
         JOIN claims_of_lines AS c USING (claim_key) LEFT JOIN diagnoses_of_claims AS d USING (claim_key)
         """
@@ -168,13 +200,26 @@ def _unite_diagnoses(connection: duckdb.DuckDBPyConnection) -> None:
                 )
                 UNION ALL
                 SELECT claim_key, admitting_diagnosis, {_AFTER_ALL} + row_key
-                FROM lines JOIN claims_of_lines USING (claim_key) WHERE admitting_diagnosis <> admitting
+                FROM lines JOIN claims_of_lines USING (claim_key) WHERE admitting_diagnosis <> first_admitting_diagnosis
             )
             GROUP BY claim_key, code
         )
         GROUP BY claim_key
         """
     )
+
+
+def _system_of_claim(rows: Rows, diagnosis_codes: DiagnosisCodes) -> tuple[str, str]:
+    """SQL over the lines of a claim: whether they are of several coding systems, and what their column says of it."""
+    if diagnosis_codes == "by_date":
+        return _differs(f"({is_icd10(diagnosis_codes)})::INTEGER"), "NULL"
+    if SYSTEM_COLUMN not in rows.others:
+        return "false", "NULL"
+    # A line with a diagnosis of which nothing says the system is of another one; a line without either says nothing.
+    stated = f"nullif(trim({SYSTEM_COLUMN}::VARCHAR), '') IS NOT NULL"
+    says = f"{stated} OR coalesce({', '.join(DIAGNOSIS_COLUMNS)}) IS NOT NULL"
+    system = f"CASE WHEN {says} THEN coalesce(({is_icd10(diagnosis_codes)})::VARCHAR, '') END"
+    return _differs(system), f"arg_min({SYSTEM_COLUMN}, row_key) FILTER (WHERE {stated})"
 
 
 def join_spans(connection: duckdb.DuckDBPyConnection, rows: Rows, gaps_at_most: int) -> str:
@@ -216,7 +261,7 @@ def join_spans(connection: duckdb.DuckDBPyConnection, rows: Rows, gaps_at_most: 
         "min(l.row_key) AS row_key",
         *(_of_lines(column) for column in (*MEMBER_COLUMNS, *ENROLMENT)),
         *(f"{_differs(f'l.{column}')} AS of_several_{column}" for column in OF_A_PERSON),
-        "bool_or(l.enrolled_until < l.enrolled_from) AS of_impossible_enrolment",
+        f"bool_or({IMPOSSIBLE_ENROLMENT}) AS of_impossible_enrolment",
         "coalesce(any_value(e.enrolment), []) AS enrolment",
         *(f"bool_or(l.{quoted(flag)}) AS {quoted(flag)}" for flag in rows.flags),
         *(_first(quoted(column)) for column in rows.others),
@@ -250,12 +295,10 @@ def _of_lines(column: str) -> str:
     """SQL of a canonical column of several rows."""
     if column in (*_LEAST, ENROLMENT[0]) or (column in NUMBERS_OF_MEMBERS and column not in YEARS.values()):
         return f"min(l.{column}) AS {column}"
-    if column in (*_MOST, ENROLMENT[1]) or column in YEARS.values():
+    if column in (*_MOST, ENROLMENT[1]):
         return f"max(l.{column}) AS {column}"
-    if column == "place":
-        ordinary = [code for code in place_names() if code not in _places_in_lists()]
-        first = "arg_min(l.place, l.row_key) FILTER (WHERE l.place IS NOT NULL"
-        return f"coalesce({first} AND l.place NOT IN ({', '.join(map(literal, ordinary))})), {first})) AS place"
+    if column in (*_LARGEST_OF, *YEARS.values()):
+        return _largest(column)
     return _first(column)
 
 
@@ -268,14 +311,26 @@ def _of_cell(cell: Cell) -> str:
     """SQL of a cell of a declared column; text is the same in all rows of an event."""
     column = quoted(cell.name)
     if cell.kind == "decimal":
-        # Millionths are summed as whole numbers: a sum of floating-point numbers depends on their order.
-        return f"sum(round(l.{column} * {_MILLIONTHS})::HUGEINT)::DOUBLE / {_MILLIONTHS} AS {column}"
+        # Millionths are summed as whole numbers: a sum of floating-point numbers depends on their order. least() passes over
+        # a NULL.
+        amount = f"CASE WHEN l.{column} IS NOT NULL THEN greatest(-{_LARGEST}, least(l.{column}, {_LARGEST})) END"
+        return f"sum(round(({amount}) * {_MILLIONTHS})::HUGEINT)::DOUBLE / {_MILLIONTHS} AS {column}"
     if cell.kind == "integer":
-        return f"max(l.{column}) AS {column}"
+        return _largest(column)
     if cell.kind == "date":
         return f"min(l.{column}) AS {column}"
     return _first(column)
 
 
+def _largest(column: str) -> str:
+    """SQL of the largest whole number, or the least if that is below 0: rules judge what is joined."""
+    return f"CASE WHEN min(l.{column}) < 0 THEN min(l.{column}) ELSE max(l.{column}) END AS {column}"
+
+
 def _first(column: str) -> str:
-    return f"arg_min(l.{column}, l.row_key) FILTER (WHERE l.{column} IS NOT NULL) AS {column}"
+    return f"{_of_the_first(f'l.{column}')} AS {column}"
+
+
+def _of_the_first(column: str) -> str:
+    """SQL of the value of the first row that has one."""
+    return f"arg_min({column}, row_key) FILTER (WHERE {column} IS NOT NULL)"

@@ -20,7 +20,7 @@ from deid_assets.sources.delivery import (
 from deid_assets.sources.derivations import NOTHING, Cell, Declared
 from deid_assets.sources.diagnosis_systems import IN_ICD10, DiagnosisCodes, canonical, is_icd10
 from deid_assets.sources.files import Staging
-from deid_assets.sources.joining import FLAGS, NUMBERED, Rows, join_lines, join_spans, own_enrolment
+from deid_assets.sources.joining import FLAGS, IMPOSSIBLE_ENROLMENT, NUMBERED, Rows, join_lines, join_spans, own_enrolment
 from deid_assets.store.tables import literal, quoted
 
 _DATES = set(DATE_COLUMNS)
@@ -93,6 +93,10 @@ class Delivered:
     diagnosis_codes: DiagnosisCodes = "icd9cm"
     gaps_at_most: int | None = None
     conflicts_at_most: float | None = None
+
+    def is_joined(self, table: str) -> bool:
+        """Whether the rows of a table are lines or spans."""
+        return (self.gaps_at_most if table == "members" else self.conflicts_at_most) is not None
 
     def shown(self, table: str, column: str) -> str:
         """The delivery's own name for a canonical column, or for the cells of a declared one."""
@@ -277,7 +281,9 @@ def _lay(
     rows = Rows(each, (*unread, *(cell.unread for cell in cells)), cells, others)
     if table == "claims" and delivered.conflicts_at_most is not None:
         staging.progress("joining lines to claims")
-        staging.warnings.append(join_lines(connection, rows, delivered.conflicts_at_most))
+        outside = _left_out(delivered.years)
+        told = join_lines(connection, rows, delivered.conflicts_at_most, delivered.diagnosis_codes, outside)
+        staging.warnings.append(told)
         each = "SELECT * FROM joined_claims"
         final += FLAGS[table]
     elif table == "members" and delivered.gaps_at_most is not None:
@@ -286,10 +292,17 @@ def _lay(
         each = "SELECT * FROM joined_members"
         final += [*FLAGS[table], "enrolment"]
     elif table == "members":
-        final += ["r.enrolled_until < r.enrolled_from AS of_impossible_enrolment", f"{own_enrolment()} AS enrolment"]
+        final += [f"{IMPOSSIBLE_ENROLMENT} AS of_impossible_enrolment", f"{own_enrolment()} AS enrolment"]
     connection.execute(
         f"CREATE TEMP VIEW {quoted(f'laid_{table}')} AS SELECT {', '.join(['row_key', *extras, *final])} FROM ({each}) AS r"
     )
+
+
+def _left_out(years: Years | None) -> str:
+    """SQL that is true for a line l, dated `dated`, of a year that is left out."""
+    if years is None or years.outside != "leave_out":
+        return "false"
+    return f"coalesce(coalesce(l.year, date_part('year', dated) - {years.first - 1}) NOT BETWEEN 1 AND {years.count}, false)"
 
 
 def _cell(cell: Cell, kind: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from deid_assets.reference.known_columns import MEMBERS
 from deid_assets.sources.files import Staging, count_rows, key_parts
+from deid_assets.sources.joining import JOINED, KEYS
 from deid_assets.sources.layout import Delivered, Rule
 from deid_assets.sources.report import RuleCount
 from deid_assets.sources.rules import OUTSIDE, UNPARSEABLE, WRONG_TYPE
@@ -195,7 +196,8 @@ class Quarantine:
             f"""
             SELECT '{table}' AS source_table, {file_number} AS file_number, {row} AS file_row, b.number,
                 to_json(d)::VARCHAR AS raw_row
-            FROM broken_{table} AS b JOIN {quoted(self._relations[table])} AS d ON d.row_key = b.row_key
+            FROM ({self._broken_as_delivered(table)}) AS b
+            JOIN {quoted(self._relations[table])} AS d ON d.row_key = b.row_key
             """
             for table in TABLES
         )
@@ -214,6 +216,19 @@ class Quarantine:
             JOIN delivered_files USING (file_number)
             ORDER BY source_table DESC, file_number, source_row, rule, raw_row
         """
+
+    def _broken_as_delivered(self, table: str) -> str:
+        """SELECT the broken rows as they were delivered: of what was joined, every row of the same claim or person.
+
+        Members with a claim in quarantine are removed by what these rows say, and any line of the claim may name another one.
+        """
+        if self._delivered.is_joined(table):
+            rows, key = JOINED[table], KEYS[table]
+            return (
+                f"SELECT DISTINCT o.row_key, b.number FROM broken_{table} AS b JOIN {rows} AS i ON i.row_key = b.row_key"
+                f" JOIN {rows} AS o ON o.{key} = i.{key}"
+            )
+        return f"SELECT row_key, number FROM broken_{table}"
 
     def _count(self, relation: str) -> int:
         return count_rows(self._connection, quoted(relation))

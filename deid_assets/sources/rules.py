@@ -82,7 +82,7 @@ def _outside(column: str) -> Rule:
 MEMBER_RULES = (
     Rule("null member id", "member_id", "member_id IS NULL"),
     *(Rule(UNPARSEABLE, column, f"{column}_unread") for column in ("birth_date", "death_date", *ENROLMENT)),
-    Rule("enrolment that ends before it begins", "enrolled_until", "of_impossible_enrolment"),
+    Rule("enrolment that ends before it begins, or never began", "enrolled_until", "of_impossible_enrolment"),
     *(Rule(WRONG_TYPE, column, f"{column}_unread") for column in NUMBERS_OF_MEMBERS),
     *(
         Rule(f"{column} not {', '.join(known.values)} or blank", column, f"{column} NOT IN {known.values}")

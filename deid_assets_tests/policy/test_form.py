@@ -242,6 +242,10 @@ class TestFile:
         assert not done.value.code and "format: 2" in Path("ours.yaml").read_text()
 
 
+NULL = object()
+"""Stands for null: None removes a key."""
+
+
 class TestProblems:
     """Each is reported at the place in the text, never at that of the earlier form."""
 
@@ -277,6 +281,13 @@ class TestProblems:
             ("flat", "columns.records.sex.from", "2010", "column 2010 is listed twice"),
             ("flat", "columns.records.also", {"role": "direct_identifier"}, "several columns are direct identifiers"),
             ("flat", "columns.records", {7: {"role": "attribute"}}, "the name of a column is text"),
+            ("flat", "columns.records.Who is it?.from", NULL, "nothing (null) is not the name"),
+            ("flat", "source.person", "sex", "only the entries in columns.records say this: as the role direct_identifier"),
+            ("claims", "source.members.columns", {"sex": "Other"}, "only the entries in columns.members say this: as from"),
+            ("claims", "source.claims.columns", NULL, "only the entries in columns.claims say this: as from"),
+            ("claims", "source.claims.date_formats", {"paid_date": "%Y"}, "in columns.claims say this: as date_formats"),
+            ("claims", "kind", ["flat"], ""),
+            ("cohort", "columns.people.sex.column", "ssn", "this key is called from"),
             ("cohort", "columns.people.person.role", "pseudonym", "this column can be direct_identifier"),
             ("cohort", "columns.people.race.from", 5, ""),
             ("cohort", "columns.people.income", {"role": "quasi_identifier"}, "this column can be attribute"),
@@ -291,7 +302,7 @@ class TestProblems:
         if value is None:
             del table[last]
         else:
-            table[last] = value
+            table[last] = None if value is NULL else value
         found = refusal(values)
         assert told in found and path.rpartition(".")[0] in found
 

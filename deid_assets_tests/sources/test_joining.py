@@ -1,5 +1,6 @@
 """Lines of claims are joined to events, and spans of enrolment to people, before anything is judged."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from deid_assets.errors import DeliveryError
 from deid_assets.sources import derivations as made
 from deid_assets.sources.delivery import ClaimsMap, MembersMap, TablesSource, Years
 from deid_assets.sources.derivations import NOTHING, Declared, Derivation
+from deid_assets.sources.diagnosis_systems import FromColumn
 from deid_assets_tests.sources.deliveries import Taken, claim, csv_text, member, some_codes, take_in
 
 LINE = (
@@ -16,21 +18,33 @@ LINE = (
 )  # fmt: skip
 MAPPED = LINE[:-3]
 SPAN = ("member_id", "sex", "birth_date", "death_date", "enrolled_from", "enrolled_until")
+YEARS = Years(first=2008)
 PERSON = {"sex": "F", "birth_date": "1970-05-01"}
 
 
-def lines_in(tmp_path: Path, lines: list[dict[str, str]], declared: Declared = NOTHING, codes=None, **options: float) -> Taken:
-    """The claims of one member, delivered as lines."""
+def lines_in(
+    tmp_path: Path,
+    lines: list[dict[str, str]],
+    declared: Declared = NOTHING,
+    codes=None,
+    members=2,
+    years=YEARS,
+    diagnosis_codes="icd9cm",
+    **options: float,
+) -> Taken:
+    """The claims of a few members, delivered as lines."""
     folder = tmp_path / "in"
     folder.mkdir()
-    (folder / "members.csv").write_text(csv_text(("member_id", "sex", "age"), [member("m1"), member("m2")]))
+    (folder / "members.csv").write_text(
+        csv_text(("member_id", "sex", "age"), [member(f"m{number}") for number in range(1, members + 1)])
+    )
     (folder / "claims.csv").write_text(csv_text(LINE, lines))
     source = TablesSource(
         members=MembersMap(file="members.csv", columns={name: name for name in ("member_id", "sex", "age")}),
         claims=ClaimsMap(file="claims.csv", unit="line", columns={name: name for name in MAPPED}, **options),
-        years=Years(first=2008),
+        years=years,
     )
-    return take_in(folder, source, codes=codes, declared=declared)
+    return take_in(folder, source, codes=codes, declared=declared, diagnosis_codes=diagnosis_codes)
 
 
 def spans_in(tmp_path: Path, spans: list[dict[str, str]], declared: Declared = NOTHING, **options: int) -> Taken:
@@ -92,12 +106,68 @@ class TestLines:
         assert (found.place, found.provider_id, found.paid, found.units) == ("11", "p2", 300, 3)
 
     @pytest.mark.parametrize(
-        ("places", "taken"), [(("11", "21", "55"), "55"), (("11", "58"), "58"), (("21", "QQ"), "QQ"), (("", "11"), "11")]
-    )
+        ("places", "taken"),
+        [
+            (("11", "21", "55"), ["11", "55"]), (("11", "58"), ["11", "58"]), (("21", "QQ"), ["21", "QQ"]),
+            (("", "11"), ["11"]), (("51", "55"), ["51", "55"]), (("QQ", "55"), ["QQ", "55"]), (("55", "55"), ["55"]),
+            (("", "55"), ["55"]),
+        ],
+    )  # fmt: skip
     def test_no_line_hides_a_place_that_a_list_names_or_nobody_knows(self, tmp_path, places, taken):
+        """Place 51 is in the set of mental health alone: a policy without it removes members for 55 only."""
         lines = [claim("X", place=place) for place in places]
-        (found,) = lines_in(tmp_path, lines, conflicts_at_most=1).frame("claims").itertuples()
-        assert found.place == taken
+        found = lines_in(tmp_path, lines, conflicts_at_most=1).frame("claims", "claim_id")
+        assert found["place"].tolist() == taken
+
+    def test_a_broken_claim_names_the_members_of_all_its_lines(self, tmp_path):
+        """Members with a claim in quarantine are removed by what its rows say."""
+        lines = [
+            claim("X", "m1", diagnosis_1="0010"), claim("X", "m2", diagnosis_1="042"),
+            claim("Y", ""), claim("Y", "m3", service_date="soon"),
+            claim("Z", "m4", cpt="99213"), claim("Z", "", cpt="80050", place="55"),
+        ]  # fmt: skip
+        taken = lines_in(tmp_path, lines, members=4)
+        listed = [json.loads(row)["member_id"] for row in taken.frame("quarantined_rows")["raw_row"]]
+        assert {"m1", "m2", "m3", "m4"} <= set(listed)
+        assert sum(count.rows for count in taken.report.quarantined) == 3, "counts are those of events"
+
+    def test_an_event_is_not_called_like_another_claim(self, tmp_path):
+        lines = [claim("X", cpt="99213"), claim("X", cpt="80050"), claim("X 2", "m2")]
+        taken = lines_in(tmp_path, lines)
+        assert taken.report.rows_kept["claims"] == 3 and taken.frame("claims")["claim_id"].is_unique
+
+    @pytest.mark.parametrize("paid", ["1e300", "1e33"])
+    def test_huge_amounts_have_a_sum(self, tmp_path, paid):
+        bins = Declared({}, {"paid": made.bins("claims", "PAID", (0, 100))})
+        found = lines_in(tmp_path, [claim("X", PAID=paid), claim("X", PAID="1"), claim("X")], bins).frame("claims")
+        assert found["paid"].tolist() == [100]
+
+    def test_by_date_lines_of_both_systems_break_their_claim(self, tmp_path):
+        """Without dots, E84.11 is E841.1 too: cystic fibrosis in ICD-10-CM, and an accident in ICD-9-CM."""
+        lines = [
+            claim("X", service_date="2015-09-30", diagnosis_1="4280"),
+            claim("X", service_date="2015-10-01", diagnosis_1="E8411"),
+            claim("Y", service_date="2015-10-01", diagnosis_1="E8411"),
+        ]
+        taken = lines_in(tmp_path, lines, diagnosis_codes="by_date", years=Years(first=2015))
+        assert taken.frame("claims")["claim_id"].tolist() == ["Y"]
+        assert [count.rule for count in taken.report.quarantined] == ["lines of one claim with several coding systems"]
+
+    @pytest.mark.parametrize(
+        ("system", "diagnosis", "kept"), [("", "", True), ("ICD-9", "0010", True), ("", "0010", False), ("10", "", False)]
+    )
+    @pytest.mark.parametrize("procedure", ["99213", "80050"])
+    def test_all_lines_are_of_the_system_that_their_claim_states(self, tmp_path, system, diagnosis, kept, procedure):
+        lines = [
+            claim("X", cpt="99213", diagnosis_1="4280", REVENUE="9"),
+            claim("X", cpt=procedure, diagnosis_1=diagnosis, REVENUE=system),
+            claim("Y", diagnosis_1="4280", REVENUE="9"),
+        ]
+        taken = lines_in(tmp_path, lines, diagnosis_codes=FromColumn(**{"from": "REVENUE"}))
+        assert set(taken.frame("claims")["claim_id"].str[:1]) == ({"X", "Y"} if kept else {"Y"})
+        assert {count.rule for count in taken.report.quarantined} == (
+            set() if kept else {"lines of one claim with several coding systems"}
+        )
 
     def test_a_declared_text_is_of_its_own_event(self, tmp_path):
         """Whatever a list looks for in it must be seen on every line."""
@@ -144,6 +214,35 @@ class TestLines:
         taken = lines_in(tmp_path, lines, codes=some_codes)
         assert taken.frame("claims")["claim_id"].tolist() == ["Y"]
         assert [count.rule for count in taken.report.quarantined] == ["unknown diagnosis code"]
+
+    def test_a_line_within_the_years_stays_where_another_is_left_out(self, tmp_path):
+        lines = [
+            claim("X", cpt="99213", service_date="2007-12-31", diagnosis_1="4280"),
+            claim("X", cpt="99213", service_date="2008-01-01", diagnosis_1="0420"),
+            claim("Y", service_date="2007-06-01"),
+        ]
+        taken = lines_in(tmp_path, lines, years=Years(first=2008, outside="leave_out"))
+        (found,) = taken.frame("claims").itertuples()
+        assert (found.year, found.diagnosis_1, found.diagnosis_2) == (1, "4280", "0420")
+        assert taken.report.rows_left_out["claims"] == 2
+
+    def test_a_line_without_a_date_has_that_of_its_claim(self, tmp_path):
+        taken = lines_in(tmp_path, [claim("X", cpt="99213"), claim("X", cpt="80050", service_date="")])
+        found = taken.frame("claims")
+        assert found["service_date"].nunique() == 1 and len(found) == 2 and not taken.report.quarantined
+
+    def test_no_line_hides_a_number_below_0(self, tmp_path):
+        units = Declared({}, {"units": made.delivered_integer("claims", "UNITS", 0, 99)})
+        taken = lines_in(tmp_path, [claim("X", UNITS="-5"), claim("X", UNITS="3"), claim("Y", UNITS="3")], units)
+        assert taken.frame("claims")["claim_id"].tolist() == ["Y"]
+
+    def test_keys_without_effect_are_refused(self):
+        members = {"member_id": "m", "sex": "s", "age": "a"}
+        with pytest.raises(ValueError, match="gaps_at_most has no effect"):
+            MembersMap(columns=members, gaps_at_most=3)
+        claims = ClaimsMap(columns={"member_id": "m", "service_date": "d"}, conflicts_at_most=0.5)
+        with pytest.raises(ValueError, match="conflicts_at_most has no effect"):
+            TablesSource(members=MembersMap(columns=members), claims=claims, years=Years(first=2008))
 
     def test_lines_need_the_claim_that_joins_them(self):
         columns = {"member_id": "m", "service_date": "d"}
@@ -192,13 +291,14 @@ class TestSpans:
             span("2019-01-01", "2019-12-31", "m2"), span("2020-01-01", "2020-12-31", "m2", sex="M"),
             span("2019-01-01", "2019-12-31", "m3"), span("2020-01-01", "2020-12-31", "m3", birth_date="1971-05-01"),
             span("2019-12-31", "2019-01-01", "m4"), span("2020-01-01", "soon", "m5"),
+            span("", "2020-12-31", "m6"),
         ]  # fmt: skip
         taken = spans_in(tmp_path, spans)
         found = taken.frame("members")
         assert found["member_id"].tolist() == ["m1"] and str(found["death_date"][0])[:10] == "2020-12-31"
         assert {count.rule for count in taken.report.quarantined} == {
             "spans of one person that differ in sex", "spans of one person that differ in birth_date",
-            "enrolment that ends before it begins", "unparseable date",
+            "enrolment that ends before it begins, or never began", "unparseable date",
         }  # fmt: skip
 
     def test_one_row_a_person_may_have_an_enrolment_too(self, tmp_path):
