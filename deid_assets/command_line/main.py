@@ -346,8 +346,8 @@ def policy_check(file: str) -> None:
 def policy_upgrade(file: Path, yes: bool) -> None:
     """Write the file of a policy of an earlier version in today's format. Its text as it was is kept beside it.
 
-    Comments stay, and the policy means what it meant: releases of before and after are compared, and repeat their noise. All
-    commands read both formats.
+    Comments stay, but for those inside an entry of several lines. The policy means what it meant: releases of before and after
+    are compared, and repeat their noise. All commands read both formats.
     """
     from deid_assets.policy.form import FORMAT
     from deid_assets.policy.upgrade import upgrade_file
