@@ -6,10 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from deid_assets.methods.preparation.rule_figures import may_be_newborn
+from deid_assets.reference.code_systems import ICD10CM_PREFIX
 from deid_assets.reference.known_columns import CODE_COLUMNS, DECLARED_CODES, DIAGNOSES, UNREADABLE, UNREADABLE_DECLARED
 from deid_assets.store.tables import Query, Table
 
 _FURTHER = "string_split(further_diagnoses, ' ')"
+
+LIVEBORN_INFANT = f"{ICD10CM_PREFIX}Z38"
+"""Beginning of the codes of ICD-10-CM for liveborn infants: they are for the newborn's own record of birth only."""
 
 UNREAD_CODE = "a code that cannot be read"
 """Reason to remove a member, in a policy that removes members for codes."""
@@ -336,9 +340,10 @@ def eligible_claims(
 
     A newborn's claims (up to and including `newborn_days` after birth) and claims whose code is not a medical procedure are
     dropped. A claim of a young member, or of one of unknown age, counts as a newborn's unless the dates of birth and service
-    show otherwise. These rules apply to claims, not to members; as reasons to remove members they would remove nearly
-    everyone. Claims of removed members stay, because class sizes in the population include them; `removed_members` decides
-    who may be released.
+    show otherwise, and so does a claim that ICD-10-CM codes as that of a liveborn infant, whatever its dates.
+
+    These rules apply to claims, not to members; as reasons to remove members they would remove nearly everyone. Claims of
+    removed members stay, because class sizes in the population include them; `removed_members` decides who may be released.
     """
     rules = ["true"]
     parameters: list = []
@@ -360,7 +365,9 @@ def eligible_claims(
 
 def is_no_newborn(delivered: Table, members: str, claims: str) -> str:
     """Return SQL that is true for claims, of those delivered, that are no newborn's; its parameter: days after birth."""
-    return f"coalesce({claims}.service_date - {members}.birth_date > ?, NOT {may_be_newborn(delivered, members)})"
+    dated = f"coalesce({claims}.service_date - {members}.birth_date > ?, NOT {may_be_newborn(delivered, members)})"
+    codes = ", ".join(f"{claims}.{column}" for column in (*DIAGNOSES, "further_diagnoses"))
+    return f"({dated} AND NOT contains(concat_ws(' ', '', {codes}), ' {LIVEBORN_INFANT}'))"
 
 
 def is_procedure(claims: str, book: str) -> str:

@@ -212,6 +212,20 @@ class TestEligibleClaims:
         rows = [claim(f"{n} days", "m1", service_date=BORN + datetime.timedelta(n)) for n in days]
         assert delivery(rows, members=[("m1", BORN, 0)]).kept_claims() == {"29 days", "400 days"}
 
+    def test_a_claim_coded_as_that_of_a_liveborn_infant_is_a_newborns_whatever_its_dates(self, delivery):
+        coded = {
+            "first": {"diagnosis_1": "icd10cm:Z3800"},
+            "fourth": {"diagnosis_4": "icd10cm:Z381"},
+            "further": {"further_diagnoses": "icd10cm:I10 icd10cm:Z388"},
+            "other": {"diagnosis_1": "icd10cm:Z37", "further_diagnoses": "icd10cm:I10"},
+            "icd9": {"diagnosis_1": "Z38"},
+        }
+        later = BORN + datetime.timedelta(400)
+        rows = [claim(name, "m1", service_date=later, **codes) for name, codes in coded.items()]
+        made = delivery(rows, members=[("m1", BORN, 1)])
+        assert made.kept_claims() == {"other", "icd9"}
+        assert made.kept_claims(newborn_days=None) == set(coded)
+
     def test_without_the_rule_a_newborns_claims_stay(self, delivery):
         made = delivery([claim("c1", "m1", service_date=BORN)], members=[("m1", BORN, 0)])
         assert made.kept_claims(newborn_days=None) == {"c1"}

@@ -42,8 +42,9 @@ def tables(store: SmallStore, **changes) -> LedgerTables:
         "members": ("member_id VARCHAR, age INTEGER, birth_date DATE",
                     [(m, 0 if m == "nobody" else 40, None) for m in MEMBERS]),
         "claims": (
-            "claim_id VARCHAR, member_id VARCHAR, cpt VARCHAR, service_date DATE, year INTEGER",
-            [(*c, None, 1) for c in claims],
+            "claim_id VARCHAR, member_id VARCHAR, cpt VARCHAR, service_date DATE, year INTEGER, diagnosis_1 VARCHAR,"
+            " diagnosis_2 VARCHAR, diagnosis_3 VARCHAR, diagnosis_4 VARCHAR, further_diagnoses VARCHAR",
+            [(*c, None, 1, *(None,) * 5) for c in claims],
         ),
         "quarantined": ("source_table VARCHAR", []),
         "delivered_codes": ("source_column VARCHAR", []),
