@@ -22,7 +22,7 @@ SPANS = """, make_date(first_year::INTEGER, 1, 1) AS coverage_start, make_date(l
     FROM (SELECT *, unnest([2019, 2021]) AS first_year, first_year + 1 AS last_year FROM '{made}/members.parquet')"""
 
 
-def write_files(folder: Path, made: Path, in_parts: bool) -> Path:
+def write_files(folder: Path, made: Path, in_parts: bool = False) -> Path:
     """An eligibility file and one of medical claims; returns their folder.
 
     In parts, people have spans of enrolment, and services of one day and provider are lines of a claim.
