@@ -115,7 +115,7 @@ def test_icd_10_refuses_however_low_the_policy_goes(delivered, tmp_path):
         for off in ({}, {"code_list": None, "rare_visible_diseases": False}):
             values = changed(lower)
             values["removal"] |= off
-            with pytest.raises(DeliveryError, match=r"more than 1% of its diagnoses .* are codes of ICD-10-CM.* Map the codes"):
+            with pytest.raises(DeliveryError, match=r"100% of dx are codes of ICD-10-CM.*Set diagnosis_codes: icd10cm"):
                 refused(folder, policy_from(values), tmp_path)
 
 
