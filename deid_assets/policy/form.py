@@ -6,7 +6,7 @@ Policies are validated, hashed and compared in the earlier form, in which `sourc
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from deid_assets.policy.rules.validation import Problem, did_you_mean
 from deid_assets.policy.sections.cohort import CohortColumns
@@ -14,7 +14,6 @@ from deid_assets.policy.yaml_text import Path
 from deid_assets.reference.known_columns import KNOWN
 from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, DELIVERED_MEMBER_COLUMNS
 
-Role = Literal["direct_identifier", "pseudonym", "quasi_identifier", "attribute", "dropped"]
 ROLES: Mapping[str, str] = {
     "direct_identifier": "identifies a person, is read to link releases of the same people, and is never released",
     "pseudonym": "identifies a person or provider, and is released as a pseudonym",
@@ -34,6 +33,8 @@ PASSED_ON = ("year", "pay_delay")
 
 _MAPPED: Mapping[str, tuple[str, ...]] = {"members": DELIVERED_MEMBER_COLUMNS, "claims": DELIVERED_CLAIM_COLUMNS}
 _RELEASED = ("release_as", "hierarchy")
+_SECTIONS = {"quasi_identifier": "quasi_identifiers", "attribute": "attributes"}
+"""By role: the section of the earlier form that lists columns of it."""
 
 
 @dataclass
@@ -209,7 +210,7 @@ def _part(entry: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
     return {key: entry[key] for key in keys if key in entry}
 
 
-def _roles(name: str, is_declared: bool, table: str) -> tuple[Role, ...]:
+def _roles(name: str, is_declared: bool, table: str) -> tuple[str, ...]:
     """What a column of claims or members can be, if not a quasi-identifier."""
     if is_declared:
         return ("quasi_identifier", "attribute") if table == "claims" else ("quasi_identifier",)
@@ -252,17 +253,16 @@ def _map(found: Earlier, table: str, name: str, entry: Mapping[str, Any]) -> Non
 
 
 def _flat(found: Earlier, tables: Mapping[str, Mapping[str, dict[str, Any]]]) -> None:
-    listed: dict[str, list[dict[str, Any]]] = {"quasi_identifier": [], "attribute": []}
-    sections = {"quasi_identifier": "quasi_identifiers", "attribute": "attributes"}
-    found.places |= {(section,): ("columns", "records") for section in sections.values()}
+    listed: dict[str, list[dict[str, Any]]] = {role: [] for role in _SECTIONS}
+    found.places |= {(section,): ("columns", "records") for section in _SECTIONS.values()}
     source = found.values.get("source", {})
     persons = []
     for name, entry in tables["records"].items():
         path: Path = ("columns", "records", name)
         role, column = entry["role"], entry.get("from", name)
-        if role in sections:
+        if role in _SECTIONS:
             _only(found, path, entry, ("from", *_RELEASED[: 1 + (role == "quasi_identifier")]))
-            _list(found, (sections[role], len(listed[role])), path)
+            _list(found, (_SECTIONS[role], len(listed[role])), path)
             listed[role].append({"column": column} | _part(entry, _RELEASED))
         elif role == "direct_identifier":
             _only(found, path, entry, ("from",))
@@ -271,7 +271,7 @@ def _flat(found: Earlier, tables: Mapping[str, Mapping[str, dict[str, Any]]]) ->
             persons.append(column)
             found.places[("source", "person")] = path
         else:
-            _wrong_role(found, path, "direct_identifier", *sections)
+            _wrong_role(found, path, "direct_identifier", *_SECTIONS)
     if len(persons) > 1:
         told = "several columns are direct identifiers: one identifies a person, and what is not listed is not read"
         found.problems.append(Problem(("columns", "records"), told))
@@ -288,6 +288,13 @@ _PEOPLE = tuple(name for name in CohortColumns.model_fields if name != "date_for
 """The columns of people that every cohort may have; the others are attributes."""
 
 
+def _role_of_people(name: str, entry: Mapping[str, Any]) -> str:
+    """What a column of people is, if it is no attribute."""
+    if name != "person":
+        return "quasi_identifier"
+    return "direct_identifier" if entry.get("release_as") is None else "pseudonym"
+
+
 def _cohort(found: Earlier, tables: Mapping[str, Mapping[str, dict[str, Any]]]) -> None:
     values, columns = found.values, dict[str, Any]()
     attributes: list[dict[str, Any]] = []
@@ -302,11 +309,8 @@ def _cohort(found: Earlier, tables: Mapping[str, Mapping[str, dict[str, Any]]]) 
             _list(found, ("attributes", len(attributes)), path)
             attributes.append({"column": name} | {"role" if key == "read_as" else key: one for key, one in made.items()})
             continue
-        expected: tuple[Role, ...] = ("quasi_identifier",)
-        if name == "person":
-            expected = ("pseudonym",) if entry.get("release_as") is not None else ("direct_identifier",)
-        if entry["role"] not in expected:
-            _wrong_role(found, path, *expected)
+        if entry["role"] != (role := _role_of_people(name, entry)):
+            _wrong_role(found, path, role)
         columns[name] = made
         found.places[("columns", name)] = path
         found.places[("columns", name, "column")] = (*path, "from")
@@ -388,7 +392,7 @@ def _of_records(values: Mapping[str, Any]) -> Iterator[Column]:
     person = values["source"].get("person")
     if person is not None:
         yield Column("records", person, {"role": "direct_identifier"}, (("source", "person"),))
-    for section, role in (("quasi_identifiers", "quasi_identifier"), ("attributes", "attribute")):
+    for role, section in _SECTIONS.items():
         for number, one in enumerate(values.get(section) or ()):
             entry = {"role": role} | {key: value for key, value in one.items() if key != "column"}
             yield Column("records", one["column"], entry, ((section, number),))
@@ -399,11 +403,8 @@ def _of_people(values: Mapping[str, Any]) -> Iterator[Column]:
         made = values["columns"].get(name)
         if made is None:
             continue
-        role = "quasi_identifier"
-        if name == "person":
-            role = "direct_identifier" if made.get("release_as") is None else "pseudonym"
         entry = {"from" if key == "column" else key: value for key, value in made.items() if value is not None}
-        yield Column("people", name, entry | {"role": role}, (("columns", name),))
+        yield Column("people", name, entry | {"role": _role_of_people(name, made)}, (("columns", name),))
     for number, one in enumerate(values.get("attributes") or ()):
         entry = {"read_as" if key == "role" else key: value for key, value in one.items() if key != "column"}
         # A column that is called like one of the demographics has another name here.

@@ -14,9 +14,8 @@ from deid_assets.policy.base import Origin, ReleasePolicy
 from deid_assets.policy.cohort import CohortPolicy, cohort_problems
 from deid_assets.policy.files import Folder
 from deid_assets.policy.flat import FlatPolicy, flat_problems
-from deid_assets.policy.form import earlier_form
+from deid_assets.policy.form import earlier_form, kind_of
 from deid_assets.policy.kinds import MODELS, AnyPolicy
-from deid_assets.policy.models import Policy
 from deid_assets.policy.refusals import problems_of, without_members
 from deid_assets.policy.rules.population import population_problems
 from deid_assets.policy.rules.validation import Problem, did_you_mean, problems
@@ -291,8 +290,7 @@ def _judged(values: Any, folder: Folder, where: str, parsed: Parsed | None = Non
     if not isinstance(values, Mapping):
         raise PolicyError(f"{where} must contain sections such as policy, source and risk, each with its keys")
     text = earlier_form(values)
-    kind = values.get("kind")
-    model = MODELS.get(kind, Policy) if isinstance(kind, str) else Policy
+    model = MODELS[kind_of(values)]
     notes: tuple[str, ...] = ("rules across several sections are checked once these problems are fixed",)
     found = tuple(text.problems)
     if not found:

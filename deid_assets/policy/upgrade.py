@@ -9,7 +9,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.policy.adopted import text_at
 from deid_assets.policy.form import FORMAT, Column, columns_of, kind_of, source_of
 from deid_assets.policy.loading import load_policy
-from deid_assets.policy.proposal.writing import field_lines
+from deid_assets.policy.proposal.writing import commented, field_lines
 from deid_assets.policy.yaml_text import Parsed, parse
 from deid_assets.store import durable
 
@@ -94,16 +94,16 @@ def upgraded(text: str) -> str:
     values = parsed.values
     if "format" in values:
         raise PolicyError(f"this policy is in format {values['format']} already")
-    lines = text.splitlines()
+    lines, source = text.splitlines(), source_of(values)
     sections = _sections(parsed, lines)
     columns = [(column, _above(column, parsed, lines)) for column in columns_of(values)]
     moved = {number for _, above in columns for number in above}
     made = lines[: sections[0][1].start] if sections else []
     for name, place in sections or [(name, range(0)) for name in values]:
         body = [lines[number] for number in place] or list(field_lines(name, values[name]))
-        if name in _REPLACED and (name != "source" or source_of(values) != values["source"]):
+        if name in _REPLACED and (name != "source" or source != values["source"]):
             made += _comments_of(name, [lines[number] for number in place if number not in moved])
-            made += field_lines("source", source_of(values)) if name == "source" else ()
+            made += field_lines("source", source) if name == "source" else ()
         else:
             made += _with_format(name, body)
         if name == "source":
@@ -160,10 +160,8 @@ def _columns(columns: list[tuple[Column, list[int]]], parsed: Parsed, lines: lis
         if column.table != table:
             table = column.table
             yield f"  {table}:"
-        entry = list(field_lines(column.name, column.entry, 4))
-        told = "; ".join(dict.fromkeys(_told(column, parsed, lines)))
         yield from (f"    {lines[number].lstrip()}" for number in above)
-        yield from [entry[0] + (f"  # {told}" if told else ""), *entry[1:]]
+        yield from commented(field_lines(column.name, column.entry, 4), dict.fromkeys(_told(column, parsed, lines)))
 
 
 def _own_lines(column: Column, parsed: Parsed, lines: list[str]) -> Iterator[int]:

@@ -172,6 +172,8 @@ UnknownCodes = Literal["quarantine", "blank"]
 ColumnName = Annotated[str, StringConstraints(min_length=1)]
 MOST_YEARS = 50
 """Number of years of claims that a release may contain."""
+CONFLICTS_BY_DEFAULT = 0.05
+"""Share of the claims whose lines may differ where a policy does not state one."""
 YEARS_BY_DEFAULT = 3
 """Number of years where a policy does not state the last: those of the Heritage Health Prize."""
 
@@ -316,8 +318,8 @@ class ClaimsMap(TableMap):
         description="what a row is: a claim, or a line of one, so that claim ids repeat; lines are joined",
     )
     conflicts_at_most: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.05,
-        exclude_if=lambda share: share == 0.05,
+        CONFLICTS_BY_DEFAULT,
+        exclude_if=lambda share: share == CONFLICTS_BY_DEFAULT,
         description="share of the claims whose lines may differ in place, specialty or a provider: the first line decides",
     )
 
@@ -410,7 +412,7 @@ class TablesSource(_Model):
 
     @model_validator(mode="after")
     def _conflicts_of_lines(self) -> "TablesSource":
-        if self.claims is not None and self.claims.unit != "line" and self.claims.conflicts_at_most != 0.05:
+        if self.claims is not None and self.claims.unit != "line" and self.claims.conflicts_at_most != CONFLICTS_BY_DEFAULT:
             raise ValueError("claims.conflicts_at_most has no effect without unit: line; remove it")
         return self
 

@@ -17,7 +17,7 @@ from deid_assets.store.tables import literal, quoted
 
 Kind = Literal["text", "integer", "decimal", "date"]
 ISO = ("%Y-%m-%d",)
-_MILLIONTHS = 1_000_000
+MILLIONTHS = 1_000_000
 RAW = "given_"
 """Beginning of the name of a delivered column that has no canonical name."""
 
@@ -262,8 +262,8 @@ def sum_of_claims(column: str, to: int, at_most: int) -> Derivation:
     cell = Cell(column, "decimal")
     # least() passes over a NULL, and a blank amount is none.
     amount = f"CASE WHEN {cell.sql} IS NOT NULL THEN least({cell.sql}, {int(at_most)}) END"
-    total = f"coalesce(sum(round(({amount}) * {_MILLIONTHS})::BIGINT), 0)"
-    value = f"least({total} // {int(to) * _MILLIONTHS} * {int(to)}, {int(at_most)})::INTEGER"
+    total = f"coalesce(sum(round(({amount}) * {MILLIONTHS})::BIGINT), 0)"
+    value = f"least({total} // {int(to) * MILLIONTHS} * {int(to)}, {int(at_most)})::INTEGER"
     return Derivation("claims", (cell,), value, {"negative amount": f"{cell.sql} < 0"}, of_events=True)
 
 

@@ -19,7 +19,7 @@ from deid_assets.sources.delivery import (
     ENROLMENT,
     MEMBER_COLUMNS,
 )
-from deid_assets.sources.derivations import Cell
+from deid_assets.sources.derivations import MILLIONTHS, Cell
 from deid_assets.sources.diagnosis_systems import SYSTEM_COLUMN, DiagnosisCodes, is_icd10
 from deid_assets.store.tables import literal, quoted
 
@@ -37,14 +37,10 @@ FLAGS = {
     "members": (*(f"of_several_{column}" for column in OF_A_PERSON), "of_impossible_enrolment"),
 }
 """Columns of the joined tables that say what is wrong with the rows of one claim or person."""
-JOINED = {"claims": "keys_of_lines", "members": "spans"}
-"""Tables of the rows that were joined, each with the key of what it was joined to."""
-KEYS = {"claims": "claim_key", "members": "person_key"}
 IMPOSSIBLE_ENROLMENT = "coalesce(enrolled_until < enrolled_from, enrolled_from IS NULL AND enrolled_until IS NOT NULL)"
 """SQL that is true for an enrolment that ends before it begins, or that ends and never began."""
 _BETWEEN = chr(31)
 """Between the id of a claim and the number of its event: a sign that ids do not have, so that no other claim is called so."""
-_MILLIONTHS = 1_000_000
 _LARGEST = 10**15
 """Amounts beyond it count as it: they are above whatever a policy tells apart, and their sum has a limit."""
 _AFTER_ALL = 2**80
@@ -73,6 +69,11 @@ class Rows:
     others: Sequence[str]
 
 
+def joined_rows(table: str) -> str:
+    """Name of the temporary table of the rows that were joined: `row_key`, and in `joined_by` what rows of one have alike."""
+    return f"joined_rows_of_{table}"
+
+
 def join_lines(
     connection: duckdb.DuckDBPyConnection, rows: Rows, conflicts_at_most: float, diagnosis_codes: DiagnosisCodes, outside: str
 ) -> str:
@@ -93,18 +94,14 @@ def join_lines(
     diagnosis_codes
         What says the coding system of diagnoses: of each line, and all lines of a claim must be of one.
     outside
-        SQL that is true for a line l, with `dated` as its date of service, of a year that is left out.
+        SQL that is true for a line l of a year that is left out; the column `dated` is its date of service, or its claim's.
 
     Raises
     ------
     DeliveryError
         If the lines of more claims differ.
     """
-    connection.execute(
-        "CREATE TEMP TABLE lines AS SELECT *,"
-        f" CASE WHEN claim_id IS NULL THEN {literal(chr(0))} || row_key ELSE claim_id END AS claim_key FROM ({rows.sql})"
-    )
-    connection.execute(f"CREATE TEMP TABLE {JOINED['claims']} AS SELECT row_key, claim_key FROM lines")
+    _key_rows(connection, rows, "claims", "claim_id", "lines")
     system, own_system = _system_of_claim(rows, diagnosis_codes)
     of_claim = [
         "min(l.row_key) AS first_row",
@@ -118,7 +115,7 @@ def join_lines(
         *(f"bool_or(l.{quoted(flag)}) AS {quoted(flag)}" for flag in rows.flags),
     ]
     own = ", ".join(of_claim)
-    connection.execute(f"CREATE TEMP TABLE claims_of_lines AS SELECT claim_key, {own} FROM lines AS l GROUP BY claim_key")
+    connection.execute(f"CREATE TEMP TABLE claims_of_lines AS SELECT joined_by, {own} FROM lines AS l GROUP BY joined_by")
     _unite_diagnoses(connection)
     counted = ", ".join(f"count_if(differ_in_{column})" for column in _HEADER)
     lines, claims, *differ = connection.execute(
@@ -147,10 +144,11 @@ def join_lines(
         "c.first_service",
         "coalesce(l.cpt, c.first_cpt) AS event_procedure",
         f"CASE WHEN {place} NOT IN ({ordinary}) THEN {place} END AS event_place",
-        f"{outside.replace('dated', 'coalesce(l.service_date, c.first_service)')} AS is_outside",
+        "coalesce(l.service_date, c.first_service) AS dated",
+        f"{outside} AS is_outside",
     ]
     texts = [quoted(cell.name) for cell in rows.cells if cell.kind == "text"]
-    keys = ["claim_key", "event_procedure", "event_place", "is_outside", *texts]
+    keys = ["joined_by", "event_procedure", "event_place", "is_outside", *texts]
     renamed = f"CASE WHEN e.row_key > c.first_row THEN e.claim_id || {literal(_BETWEEN)} || e.row_key ELSE e.claim_id END"
     system = f", c.system_of_claim AS {SYSTEM_COLUMN}" if SYSTEM_COLUMN in rows.others else ""
     of_its_claim = [
@@ -165,11 +163,11 @@ def join_lines(
         CREATE TEMP TABLE joined_claims AS
         SELECT {", ".join(of_its_claim)}
         FROM (
-            SELECT l.claim_key, {", ".join(of_event)}
-            FROM (SELECT {", ".join(of_line)} FROM lines AS l JOIN claims_of_lines AS c USING (claim_key)) AS l
+            SELECT l.joined_by, {", ".join(of_event)}
+            FROM (SELECT {", ".join(of_line)} FROM lines AS l JOIN claims_of_lines AS c USING (joined_by)) AS l
             GROUP BY {", ".join(f"l.{key}" for key in keys)}
         ) AS e
-        JOIN claims_of_lines AS c USING (claim_key) LEFT JOIN diagnoses_of_claims AS d USING (claim_key)
+        JOIN claims_of_lines AS c USING (joined_by) LEFT JOIN diagnoses_of_claims AS d USING (joined_by)
         """
     )
     for table in ("lines", "claims_of_lines", "diagnoses_of_claims"):
@@ -189,22 +187,22 @@ def _unite_diagnoses(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(
         f"""
         CREATE TEMP TABLE diagnoses_of_claims AS
-        SELECT claim_key, list(code ORDER BY place_of_code) AS codes
+        SELECT joined_by, list(code ORDER BY place_of_code) AS codes
         FROM (
-            SELECT claim_key, code, min(place_of_code) AS place_of_code
+            SELECT joined_by, code, min(place_of_code) AS place_of_code
             FROM (
-                SELECT claim_key, one.code AS code, row_key::HUGEINT * {len(NUMBERED)} + one.place_of_code AS place_of_code
+                SELECT joined_by, one.code AS code, row_key::HUGEINT * {len(NUMBERED)} + one.place_of_code AS place_of_code
                 FROM (
-                    SELECT claim_key, row_key, unnest(list_filter([{listed}], lambda one: one.code IS NOT NULL)) AS one
+                    SELECT joined_by, row_key, unnest(list_filter([{listed}], lambda one: one.code IS NOT NULL)) AS one
                     FROM lines
                 )
                 UNION ALL
-                SELECT claim_key, admitting_diagnosis, {_AFTER_ALL} + row_key
-                FROM lines JOIN claims_of_lines USING (claim_key) WHERE admitting_diagnosis <> first_admitting_diagnosis
+                SELECT joined_by, admitting_diagnosis, {_AFTER_ALL} + row_key
+                FROM lines JOIN claims_of_lines USING (joined_by) WHERE admitting_diagnosis <> first_admitting_diagnosis
             )
-            GROUP BY claim_key, code
+            GROUP BY joined_by, code
         )
-        GROUP BY claim_key
+        GROUP BY joined_by
         """
     )
 
@@ -232,29 +230,28 @@ def join_spans(connection: duckdb.DuckDBPyConnection, rows: Rows, gaps_at_most: 
     gaps_at_most
         Days between two spans that count as enrolled.
     """
-    key = f"CASE WHEN member_id IS NULL THEN {literal(chr(0))} || row_key ELSE member_id END AS person_key"
     until = f"coalesce(enrolled_until, {_OPEN_END})"
-    connection.execute(f"CREATE TEMP TABLE spans AS SELECT *, {key} FROM ({rows.sql})")
+    _key_rows(connection, rows, "members", "member_id", "spans")
     connection.execute(
         f"""
         CREATE TEMP TABLE enrolments AS
-        SELECT person_key, list({{'since': since, 'until': until}} ORDER BY since) AS enrolment,
+        SELECT joined_by, list({{'since': since, 'until': until}} ORDER BY since) AS enrolment,
             sum(overlapping)::BIGINT AS overlapping
         FROM (
-            SELECT person_key, run, min(enrolled_from) AS since, max({until}) AS until,
+            SELECT joined_by, run, min(enrolled_from) AS since, max({until}) AS until,
                 count_if(enrolled_from <= before) AS overlapping
             FROM (
                 SELECT *, count_if(before IS NULL OR enrolled_from > before + {int(gaps_at_most) + 1})
-                    OVER (PARTITION BY person_key ORDER BY enrolled_from, row_key) AS run
+                    OVER (PARTITION BY joined_by ORDER BY enrolled_from, row_key) AS run
                 FROM (
-                    SELECT *, max({until}) OVER (PARTITION BY person_key ORDER BY enrolled_from, row_key
+                    SELECT *, max({until}) OVER (PARTITION BY joined_by ORDER BY enrolled_from, row_key
                         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
                     FROM spans WHERE enrolled_from IS NOT NULL
                 )
             )
-            GROUP BY person_key, run
+            GROUP BY joined_by, run
         )
-        GROUP BY person_key
+        GROUP BY joined_by
         """
     )
     aggregates = [
@@ -269,15 +266,24 @@ def join_spans(connection: duckdb.DuckDBPyConnection, rows: Rows, gaps_at_most: 
     ]
     connection.execute(
         f"CREATE TEMP TABLE joined_members AS SELECT {', '.join(aggregates)}"
-        " FROM spans AS l LEFT JOIN enrolments AS e USING (person_key) GROUP BY l.person_key"
+        " FROM spans AS l LEFT JOIN enrolments AS e USING (joined_by) GROUP BY l.joined_by"
     )
     found, people, overlaps = connection.execute(
         "SELECT (SELECT count(*) FROM spans), (SELECT count(*) FROM joined_members),"
         " (SELECT coalesce(sum(overlapping), 0)::BIGINT FROM enrolments)"
     ).fetchall()[0]
+    connection.execute("DROP TABLE spans")
+    connection.execute("DROP TABLE enrolments")
     return f"members: {found:,} spans were joined to {people:,} people" + (
         f"; {overlaps:,} spans overlap an earlier one of the same person" if overlaps else ""
     )
+
+
+def _key_rows(connection: duckdb.DuckDBPyConnection, rows: Rows, table: str, identifier: str, name: str) -> None:
+    """Create a temporary table of the rows with `joined_by`: their identifier, or of a row without one its own key."""
+    key = f"CASE WHEN {identifier} IS NULL THEN {literal(chr(0))} || row_key ELSE {identifier} END AS joined_by"
+    connection.execute(f"CREATE TEMP TABLE {name} AS SELECT *, {key} FROM ({rows.sql})")
+    connection.execute(f"CREATE TEMP TABLE {joined_rows(table)} AS SELECT row_key, joined_by FROM {name}")
 
 
 def own_enrolment() -> str:
@@ -314,7 +320,7 @@ def _of_cell(cell: Cell) -> str:
         # Millionths are summed as whole numbers: a sum of floating-point numbers depends on their order. least() passes over
         # a NULL.
         amount = f"CASE WHEN l.{column} IS NOT NULL THEN greatest(-{_LARGEST}, least(l.{column}, {_LARGEST})) END"
-        return f"sum(round(({amount}) * {_MILLIONTHS})::HUGEINT)::DOUBLE / {_MILLIONTHS} AS {column}"
+        return f"sum(round(({amount}) * {MILLIONTHS})::HUGEINT)::DOUBLE / {MILLIONTHS} AS {column}"
     if cell.kind == "integer":
         return _largest(column)
     if cell.kind == "date":

@@ -145,7 +145,7 @@ def lay_claims(staging: Staging, delivered: Delivered) -> frozenset[str]:
     if delivered.claim_ids_are_rows:
         derived["claim_id"] = "row_key::VARCHAR"
     _lay(staging, delivered, "claims", DELIVERED_CLAIM_COLUMNS, derived)
-    united = NUMBERED if delivered.conflicts_at_most is not None and present & {*DIAGNOSIS_COLUMNS} else ()
+    united = NUMBERED if delivered.is_joined("claims") and present & {*DIAGNOSIS_COLUMNS} else ()
     return frozenset(present & set(DELIVERED_CLAIM_COLUMNS) | {*derived, *united})
 
 
@@ -264,7 +264,7 @@ def _lay(
             if kind != "VARCHAR":
                 final.append(f"false AS {column}_unread")
         value = f"coalesce(r.{column}, {derived[column]})" if column in derived else f"r.{column}"
-        if column in DIAGNOSIS_COLUMNS and (column in types or delivered.conflicts_at_most is not None):
+        if column in DIAGNOSIS_COLUMNS and (column in types or delivered.is_joined(table)):
             value = canonical(delivered.diagnosis_codes, value)
         # Numbers beyond the type were read as NULL; sums and differences of the others may still overflow.
         final.append(f"TRY_CAST({value} AS {kind}) AS {column}")
@@ -299,7 +299,7 @@ def _lay(
 
 
 def _left_out(years: Years | None) -> str:
-    """SQL that is true for a line l, dated `dated`, of a year that is left out."""
+    """SQL that is true for a line l of a year that is left out; `dated` is its date."""
     if years is None or years.outside != "leave_out":
         return "false"
     return f"coalesce(coalesce(l.year, date_part('year', dated) - {years.first - 1}) NOT BETWEEN 1 AND {years.count}, false)"

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from deid_assets.reference.known_columns import MEMBERS
 from deid_assets.sources.files import Staging, count_rows, key_parts
-from deid_assets.sources.joining import JOINED, KEYS
+from deid_assets.sources.joining import OF_A_PERSON, joined_rows
 from deid_assets.sources.layout import Delivered, Rule
 from deid_assets.sources.report import RuleCount
 from deid_assets.sources.rules import OUTSIDE, UNPARSEABLE, WRONG_TYPE
@@ -13,9 +12,8 @@ from deid_assets.store.tables import quoted
 
 TABLES = ("members", "claims")
 _IDENTIFIERS = {"members": "member_id", "claims": "claim_id"}
-_OF_A_PERSON = tuple(name for name, known in MEMBERS.items() if known.values)
 _REPEATED = {
-    "members": ((*_OF_A_PERSON, "birth_date"), "spans of enrolment or yearly records, which source.members.unit: span joins"),
+    "members": (OF_A_PERSON, "spans of enrolment or yearly records, which source.members.unit: span joins"),
     "claims": (("member_id",), "claim lines, which source.claims.unit: line joins"),
 }
 """By table: the columns that rows of one person or claim share, and what rows with one identifier then look like."""
@@ -223,10 +221,10 @@ class Quarantine:
         Members with a claim in quarantine are removed by what these rows say, and any line of the claim may name another one.
         """
         if self._delivered.is_joined(table):
-            rows, key = JOINED[table], KEYS[table]
+            rows = joined_rows(table)
             return (
                 f"SELECT DISTINCT o.row_key, b.number FROM broken_{table} AS b JOIN {rows} AS i ON i.row_key = b.row_key"
-                f" JOIN {rows} AS o ON o.{key} = i.{key}"
+                f" JOIN {rows} AS o ON o.joined_by = i.joined_by"
             )
         return f"SELECT row_key, number FROM broken_{table}"
 

@@ -22,7 +22,7 @@ from deid_assets.policy.proposal.looking import (
     Look,
     Table,
 )
-from deid_assets.policy.proposal.writing import Text, field_lines, names, scalar
+from deid_assets.policy.proposal.writing import Text, commented, field_lines, names, scalar
 from deid_assets.policy.scaffold import shipped_values
 from deid_assets.reference.code_groups import CODE_GROUPINGS
 from deid_assets.reference.known_columns import KNOWN
@@ -256,8 +256,7 @@ def _columns(
         mapped = tables[column.table]
         look = mapped.look(column.name)
         doubts = list(_doubts(column.name, look, mapped.others.get(column.name, ()))) if look else []
-        first, *others = field_lines(column.name, column.entry, 4)
-        text.lines += [first + (f"  # CHECK: {'; '.join(doubts)}" if doubts else ""), *others]
+        text.lines += commented(field_lines(column.name, column.entry, 4), [f"CHECK: {'; '.join(doubts)}"] if doubts else [])
         text.doubts += [f"{mapped.columns[column.name]} as {column.name}: {doubt}" for doubt in doubts]
 
 

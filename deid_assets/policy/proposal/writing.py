@@ -66,6 +66,19 @@ def scalar(value: object) -> str:
     return json.dumps(value)
 
 
+def commented(lines: Iterable[str], told: Iterable[str]) -> list[str]:
+    """Lines of a field with what is told of it in a comment behind the first.
+
+    Examples
+    --------
+    >>> commented(["a: 1"], ["one", "two"]), commented(["a: 1"], [])
+    (['a: 1  # one; two'], ['a: 1'])
+    """
+    first, *others = lines
+    comment = "; ".join(told)
+    return [f"{first}  # {comment}" if comment else first, *others]
+
+
 def field_lines(name: str, value: object, indent: int = 0) -> Iterable[str]:
     """Lines of a field.
 
