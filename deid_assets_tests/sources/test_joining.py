@@ -1,7 +1,10 @@
 """Lines of claims are joined to events, and spans of enrolment to people, before anything is judged."""
 
+import datetime
 import json
+from collections import Counter, defaultdict
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -19,6 +22,8 @@ LINE = (
 MAPPED = LINE[:-3]
 SPAN = ("member_id", "sex", "birth_date", "death_date", "enrolled_from", "enrolled_until")
 YEARS = Years(first=2008)
+BEGIN = datetime.date(2008, 6, 1)
+DIAGNOSES = ("diagnosis_1", "diagnosis_2", "admitting_diagnosis")
 PERSON = {"sex": "F", "birth_date": "1970-05-01"}
 
 
@@ -252,6 +257,85 @@ class TestLines:
                 claims=ClaimsMap(unit="line", columns=columns),
                 years=Years(first=2008),
             )
+
+
+def random_lines(random: Random) -> list[dict[str, str]]:
+    """Shuffled lines of 25 claims of 8 members, some without a member, a date or an amount."""
+
+    def day(chance: float, first: int, last: int) -> str:
+        return f"{BEGIN + datetime.timedelta(random.randint(first, last))}" if random.random() < chance else ""
+
+    lines = []
+    for number in range(25):
+        member_id = f"m{random.randint(1, 8)}"
+        for _ in range(random.randint(1, 5)):
+            codes = {
+                "place": ["", "11", "21", "55", "51", "QQ"], "cpt": ["", "99213", "80050"], "specialty": ["", "06"],
+                "provider_id": ["", "p1", "p2"], "diagnosis_1": ["", "4280", "0420", "042", "v57.89"],
+                "diagnosis_2": ["", "0010", "3051"], "admitting_diagnosis": ["", "4280", "7777"],
+                "PAID": ["", "10.1", "0.1", "33.3", "7"], "UNITS": ["", "1", "5"], "REVENUE": ["", "R1", "R9"],
+            }  # fmt: skip
+            dates = {"service_date": day(0.95, 0, 30), "discharge_date": day(0.3, 20, 40), "paid_date": day(0.5, 40, 60)}
+            whose = member_id if random.random() < 0.95 else ""
+            drawn = {column: random.choice(values) for column, values in codes.items()}
+            lines.append(claim(random.choice([f"c{number}", f" c{number} "]), whose, **dates, **drawn))
+    random.shuffle(lines)
+    return lines
+
+
+def events_of(lines: list[dict[str, str]]) -> list[tuple]:
+    """The events of claims by a plain reading of the rules, without those of broken claims."""
+    claims = defaultdict(list)
+    for line in lines:
+        claims[line["claim_id"].strip()].append(line)
+    found = []
+    for own in claims.values():
+        events = defaultdict(list)
+        for line in own:
+            place = line["place"] or first_of(own, "place")
+            apart = place if place not in ("11", "21") else None
+            events[line["cpt"] or first_of(own, "cpt"), apart, line["REVENUE"]].append(line)
+        codes = {line[column].upper().replace(".", "") for line in own for column in DIAGNOSES} - {""}
+        for (procedure, _, revenue), of_event in events.items():
+            dated = [sorted(line["service_date"] for line in some if line["service_date"]) for some in (of_event, own)]
+            dates = dated[0] or dated[1]
+            whose = first_of(of_event, "member_id")
+            if whose is None or not dates:
+                continue
+            paid = [round(10 * float(line["PAID"])) for line in of_event if line["PAID"]]
+            payments = [line["paid_date"] for line in of_event if line["paid_date"]]
+            since = datetime.date.fromisoformat(dates[0])
+            delay = (datetime.date.fromisoformat(max(payments)) - since).days if payments else None
+            units = max((int(line["UNITS"]) for line in of_event if line["UNITS"]), default=None)
+            bin_of_paid = max(start for start in (0, 50, 100) if sum(paid) >= 10 * start) if paid else None
+            first = [first_of(of_event, column) for column in ("place", "specialty", "provider_id")]
+            found.append((whose, str(since), procedure, revenue or None, *first, delay, units, bin_of_paid, *sorted(codes)))
+    return found
+
+
+def first_of(lines: list[dict[str, str]], column: str) -> str | None:
+    return next((line[column] for line in lines if line[column]), None)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_joined_claims_are_those_of_a_plain_reading(tmp_path, seed):
+    lines = random_lines(Random(seed))
+    columns = {
+        "paid": made.bins("claims", "PAID", (0, 50, 100)), "units": made.delivered_integer("claims", "UNITS", 0, 99),
+        "revenue": made.delivered_text("claims", "REVENUE", {}),
+    }  # fmt: skip
+    declared = Declared({"number": made.count_of_claims()}, columns)
+    taken = lines_in(tmp_path, lines, declared, members=8, conflicts_at_most=1)
+    expected = events_of(lines)
+    told = ["member_id", "service_date", "cpt", "revenue", "place", "specialty", "provider_id", "pay_delay", "units", "paid"]
+    found = []
+    for row in taken.frame("claims").astype(object).replace({float("nan"): None}).to_dict("records"):
+        codes = {row[f"diagnosis_{number}"] for number in range(1, 5)} | set((row["further_diagnoses"] or "").split())
+        found.append((*(str(row[one])[:10] if one == "service_date" else row[one] for one in told), *sorted(codes - {None})))
+    assert Counter(map(str, found)) == Counter(map(str, expected)) and len(expected) > 25
+    number = Counter(event[0] for event in expected)
+    counts = taken.frame("members").set_index("member_id")["number"]
+    assert {member_id: int(count) for member_id, count in counts.items() if count} == dict(number)
 
 
 def months(year: int) -> Derivation:
