@@ -293,9 +293,13 @@ def _lay(
         final += [*FLAGS[table], "enrolment"]
     elif table == "members":
         final += [f"{IMPOSSIBLE_ENROLMENT} AS of_impossible_enrolment", f"{own_enrolment()} AS enrolment"]
+    # What was joined is laid out once: each of its 26 columns of diagnoses is a long expression, for every query to work out.
+    kind = "TABLE" if delivered.is_joined(table) else "VIEW"
     connection.execute(
-        f"CREATE TEMP VIEW {quoted(f'laid_{table}')} AS SELECT {', '.join(['row_key', *extras, *final])} FROM ({each}) AS r"
+        f"CREATE TEMP {kind} {quoted(f'laid_{table}')} AS SELECT {', '.join(['row_key', *extras, *final])} FROM ({each}) AS r"
     )
+    if delivered.is_joined(table):
+        connection.execute(f"DROP TABLE joined_{table}")
 
 
 def _left_out(years: Years | None) -> str:
