@@ -35,12 +35,10 @@ from deid_assets.assets import (
 )
 from deid_assets.assets.stage_asset import StageAsset, made_from
 from deid_assets.assets.whole_stage import whole_stages
-from deid_assets.automation.canceled_runs import canceled_sensor
 from deid_assets.automation.deliveries import Watched, delivery_sensor
+from deid_assets.automation.ended_runs import canceled_sensor, repeat_sensor, report_sensor
 from deid_assets.automation.freshness import freshness_of, freshness_policy
 from deid_assets.automation.in_use import Use, policies_in_use, uses_in
-from deid_assets.automation.overtaken_runs import repeat_sensor
-from deid_assets.automation.refused_runs import report_sensor
 from deid_assets.automation.rereleases import release_schedule
 from deid_assets.checks.contracts import contract_checks
 from deid_assets.checks.risk import risk_checks

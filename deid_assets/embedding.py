@@ -10,7 +10,7 @@ import dagster as dg
 
 from deid_assets.assets.intake import intake
 from deid_assets.assets.upstream_intake import further_inputs, intake_of
-from deid_assets.automation import canceled_runs, overtaken_runs, refused_runs
+from deid_assets.automation.ended_runs import canceled_sensor, repeat_sensor, report_sensor
 from deid_assets.definitions import PolicyParts, resources_of, stage_assets_of
 from deid_assets.errors import PolicyError, StoreError
 from deid_assets.partitions import deliveries_of
@@ -130,8 +130,8 @@ def build_release(
     scheduled = partial(_scheduled, keys, automation_condition, freshness_policy)
     parts = replace(parts, assets=tuple(dg.map_asset_specs(scheduled, parts.assets)))
     job = parts.job()
-    again = overtaken_runs.repeat_sensor({read.name: job}, f"{overtaken_runs.SENSOR}_{read.name}")
-    canceled = canceled_runs.canceled_sensor([job], f"{canceled_runs.SENSOR}_{read.name}")
+    again = repeat_sensor({read.name: job}, f"overtaken_runs_{read.name}")
+    canceled = canceled_sensor([job], f"canceled_runs_{read.name}")
     if expose == "release":  # the step itself reports refusals, from the run in the home
         resources = {keys.resource: workplace}
         return dg.Definitions(assets=parts.assets, jobs=[job], sensors=[again, canceled], resources=resources)
@@ -139,7 +139,7 @@ def build_release(
         assets=parts.assets,
         asset_checks=parts.checks,
         jobs=[job],
-        sensors=[refused_runs.report_sensor(workplace, [job], f"{refused_runs.SENSOR}_{read.name}"), again, canceled],
+        sensors=[report_sensor(workplace, [job], f"refusal_report_{read.name}"), again, canceled],
         resources=resources_of(workplace, [keys]),
     )
 

@@ -17,11 +17,9 @@ from deid_assets.assets.publishing import REQUESTED_BY, REQUIREMENTS
 from deid_assets.assets.stage_asset import published_output, refusals_fail
 from deid_assets.assets.upstream_intake import take_in
 from deid_assets.assets.waiting_release import WAITING
-from deid_assets.automation.alarms import unfulfilled_in
-from deid_assets.automation.home_runs import add_partition, clean_orphans
-from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
+from deid_assets.automation.ended_runs import report_refusal, unfulfilled_in
+from deid_assets.automation.instance import add_partition, clean_orphans, dagster_instance, prepare_dagster_home
 from deid_assets.automation.outcomes import RunSummary, outcome_of, tag_outcome
-from deid_assets.automation.refused_runs import report_refusal
 from deid_assets.dagster_internals import make_new_run_id
 from deid_assets.definitions import PolicyParts, resources_of
 from deid_assets.errors import PUBLISHED as IS_PUBLISHED

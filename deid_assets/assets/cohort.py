@@ -34,7 +34,7 @@ from deid_assets.release.counts.kinds import COHORT as COUNTING
 from deid_assets.release.derived_keys import pseudonym_key
 from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
-from deid_assets.release.manifest.described_tables import described_people
+from deid_assets.release.manifest.dictionary import described_people
 from deid_assets.release.manifest.optimality import certificate_refusals, stated_levels_certificate
 from deid_assets.release.published_tables import PEOPLE as PEOPLE_FILE
 from deid_assets.release.recurring_rows import Delivered, recurring_refusals

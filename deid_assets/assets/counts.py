@@ -23,9 +23,8 @@ from deid_assets.release.counts.noise import DeliveryNoise, Plan
 from deid_assets.release.counts.published import file_tables, later_steps, planned_cells, planned_sums
 from deid_assets.release.counts.published import published_counts as protected
 from deid_assets.release.cumulative import tables_made
-from deid_assets.release.gate.counts import count_refusals
-from deid_assets.release.manifest.described_tables import described_counts
-from deid_assets.release.manifest.dictionary import DescribedTable
+from deid_assets.release.gate.judgement import count_refusals
+from deid_assets.release.manifest.dictionary import DescribedTable, described_counts
 from deid_assets.release.manifest.public_numbers import AttritionStep, PublicNumbers
 from deid_assets.release.publication.publish import Staging
 from deid_assets.release.publication.recovery import REGISTRY

@@ -54,7 +54,7 @@ from deid_assets.release.counts.noise import Plan
 from deid_assets.release.flat_rows import release_query, row_refusals
 from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
-from deid_assets.release.manifest.described_tables import described_records
+from deid_assets.release.manifest.dictionary import described_records
 from deid_assets.release.manifest.optimality import certificate_refusals, flat_certificate
 from deid_assets.release.public_cells import shape
 from deid_assets.release.published_tables import RECORDS as RECORDS_FILE

@@ -57,8 +57,8 @@ from deid_assets.release.journal.comparison import JOURNAL_HEAD
 from deid_assets.release.keyring import require_secret_of_releases
 from deid_assets.release.keys import Secret
 from deid_assets.release.lineage.columns import derived_columns
+from deid_assets.release.lineage.openlineage import SENT, TOLD, endpoint_is_set, problem_of_telling, write_event
 from deid_assets.release.lineage.published import published_release
-from deid_assets.release.lineage.telling import SENT, TOLD, endpoint_is_set, problem_of_telling, write_event
 from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
 from deid_assets.release.manifest.certificate import certificate_editions
 from deid_assets.release.manifest.editions import (

@@ -67,9 +67,8 @@ from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.kept_file import parquet_of_sorted
 from deid_assets.release.leavers import leavers
-from deid_assets.release.manifest.described_tables import described_tables
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
-from deid_assets.release.manifest.dictionary import dictionary
+from deid_assets.release.manifest.dictionary import described_tables, dictionary
 from deid_assets.release.manifest.optimality import (
     certificate_refusals,
     longitudinal_certificate,

@@ -1,4 +1,9 @@
-"""Deliveries that arrive in a watched folder: each is registered, and its run requested, once its marker is there."""
+"""Deliveries that arrive in a watched folder: each is registered, and its run requested, once its marker is there.
+
+Deliveries that arrive in the folder of another project: each becomes a partition once it is complete.
+
+What is made of it is a matter of the project's assets; `deliveries` is for deliveries that are read as they are.
+"""
 
 import datetime
 import os
@@ -6,6 +11,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
@@ -19,6 +25,27 @@ from deid_assets.sources.registration import delivery_file, register_delivery, r
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home, plain_key
 from deid_assets.store.lock import StoreLock
+
+
+def on_new_delivery() -> dg.AutomationCondition[Any]:
+    """The condition of every asset of a release that is made when its upstream assets were made and their checks passed.
+
+    `eager()` alone requests what depends on a partition whose check failed. An asset before it that is requested at the same
+    time has not been checked yet: both are made in one run, in which its blocking checks stop what comes after. Without
+    that, each tick would request one layer of the release, in a run of its own.
+
+    `eager()` also requests a partition that is new, and a run started by hand that failed leaves it new: what was refused
+    would be refused again. After a failure only upstream assets that were made since are a reason to try again. Dagster tells
+    conditions when an asset was made, but not when a run started or failed: what was made between the same two evaluations
+    counts as made after it. The release is tried once more, and no delivery is lost.
+    """
+    condition = dg.AutomationCondition
+    passed = condition.all_checks_match(condition.check_passed(), blocking_only=True).with_label("all_blocking_checks_passed")
+    in_one_run = condition.will_be_requested()
+    untried = ~condition.execution_failed() | condition.any_deps_updated().since_last_handled()
+    checked = condition.all_deps_match(passed | in_one_run).with_label("all_deps_checked_or_in_the_same_run")
+    return condition.eager() & untried.with_label("not_failed_or_deps_updated") & checked
+
 
 INTERVAL_SECONDS = 60
 
@@ -211,3 +238,26 @@ def _nothing_new(seen: Seen, known: int) -> str:
         missing = seen.watched.complete_when
         text += f"; {seen.waiting} without {missing} {'is' if seen.waiting == 1 else 'are'} not complete yet"
     return text
+
+
+def arrivals_sensor(name: str, watched: Watched, partitions_def: dg.DynamicPartitionsDefinition) -> dg.SensorDefinition:
+    """A sensor that registers each complete delivery as a partition, once."""
+
+    @dg.sensor(
+        name=name,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Registers deliveries that have the file {watched.complete_when}.",
+    )
+    def arrived(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        if not watched.folder.is_dir():
+            return dg.SkipReason(f"the folder {watched.folder} does not exist; create it, or correct the component's sensor")
+        seen = watched.look()
+        if seen.warning:
+            context.log.warning(seen.warning)
+        known = set(context.instance.get_dynamic_partitions(str(partitions_def.name)))
+        new = [key for key in seen.complete if key not in known]
+        if not new:
+            return dg.SkipReason("no new delivery is complete")
+        return dg.SensorResult(dynamic_partitions_requests=[partitions_def.build_add_request(new)])
+
+    return arrived

@@ -26,21 +26,22 @@ from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import PublicKey
 from deid_assets.release.known_people import unmatched_on
-from deid_assets.release.lineage.audit import Audited, audit_document, document_bytes
-from deid_assets.release.lineage.columns import DerivedColumn, derived_columns
-from deid_assets.release.lineage.graph import Lineage
-from deid_assets.release.lineage.published import PublishedRelease
-from deid_assets.release.lineage.records import Evaluated, RecordedRelease, RecordedRun
-from deid_assets.release.lineage.witness import (
+from deid_assets.release.lineage.audit import (
+    Audited,
+    audit_document,
     check_problems,
     contract_problems,
     delivery_problems,
+    document_bytes,
     evidence_digests,
     evidence_in,
     evidence_problems,
     lineage_problems,
     registry_problems,
 )
+from deid_assets.release.lineage.columns import DerivedColumn, derived_columns
+from deid_assets.release.lineage.graph import Evaluated, Lineage, RecordedRelease, RecordedRun
+from deid_assets.release.lineage.published import PublishedRelease
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.publication.verification import MANIFEST, verify
 from deid_assets.release.registry.chain import read_chain

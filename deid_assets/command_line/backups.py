@@ -20,8 +20,7 @@ def backup(file: Path, recipient: str) -> None:
     Deliveries are not in it, nor the tables that were made from them: they are made again. Only the owner of the private key
     can read it; make one with `ssh-keygen -t ed25519` or `age-keygen`, and keep it elsewhere.
     """
-    from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
-    from deid_assets.automation.storage import is_in_files
+    from deid_assets.automation.instance import dagster_instance, is_in_files, prepare_dagster_home
     from deid_assets.release.backup import back_up
     from deid_assets.release.event_log import recorded_releases
     from deid_assets.release.registry import clock
@@ -85,8 +84,7 @@ def restore(file: Path, key_file: Path, without: tuple[str, ...]) -> None:
 
 def _told_by_event_log(home: Home) -> list[str]:
     """Heads of the journal that the event log of a home names, if there is one."""
-    from deid_assets.automation.instance import dagster_instance
-    from deid_assets.automation.storage import SETTINGS
+    from deid_assets.automation.instance import SETTINGS, dagster_instance
     from deid_assets.release.event_log import recorded_releases
 
     if not (home.dagster / SETTINGS).exists():

@@ -31,7 +31,7 @@ def absent_history(home: Home) -> str | None:
     # Dagster takes seconds to load, and most commands read no history.
     if in_database == ("DEID_STORAGE" in os.environ):
         return None
-    from deid_assets.automation.storage import storage_of
+    from deid_assets.automation.instance import storage_of
 
     try:
         storage_of(home)
@@ -71,7 +71,7 @@ def missing_in(home: Home) -> list[str]:
 
 def incomplete_in(home: Home) -> list[str]:
     """What is missing or changed of what is kept of releases and rejections, in sentences."""
-    from deid_assets.release.wholeness import incomplete
+    from deid_assets.release.backup import incomplete
 
     try:
         return list(incomplete(home))

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deid_assets.assets.publishing import releases_of
-from deid_assets.automation.adopting import adopt_here, note_purge
 from deid_assets.automation.approvals import awaiting
-from deid_assets.automation.home_runs import add_partition
 from deid_assets.automation.housekeeping import PURGED, REMOVED, now, record_removal
-from deid_assets.automation.in_use import uses_in
-from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
+from deid_assets.automation.in_use import adopt_here, note_purge, uses_in
+from deid_assets.automation.instance import add_partition, dagster_instance, prepare_dagster_home
 from deid_assets.command_line.listing import delivery_of
 from deid_assets.command_line.run import find_policy, requested_delivery
 from deid_assets.errors import DeliveryError, StoreError

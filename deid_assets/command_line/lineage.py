@@ -8,8 +8,8 @@ from rich.markup import escape
 from deid_assets.command_line.audit import derived_columns_of, lineage_of_release
 from deid_assets.errors import ReleaseError
 from deid_assets.home_identity import public_name
+from deid_assets.release.lineage.openlineage import SENT, endpoint_is_set, problem_of_telling, write_event
 from deid_assets.release.lineage.published import PublishedRelease, published_release
-from deid_assets.release.lineage.telling import SENT, endpoint_is_set, problem_of_telling, write_event
 from deid_assets.store.home import Home
 
 

@@ -428,7 +428,7 @@ def policy_adopt(
 
     Adopting it again changes only what the options name. Reload the code location in the UI, or start `deid ui` again.
     """
-    from deid_assets.automation.adopting import adopt_here
+    from deid_assets.automation.in_use import adopt_here
     from deid_assets.command_line.run import find_policy
     from deid_assets.policy.removed_modes import require_runnable
 
@@ -459,8 +459,7 @@ def policy_adopt(
 @click.argument("name", callback=_not_empty, shell_complete=policies)
 def policy_retire(name: str) -> None:
     """Take a policy out of use: the UI shows it no more, and nothing runs by itself. Its releases and stores stay."""
-    from deid_assets.automation.adopting import retire_here
-    from deid_assets.automation.in_use import policies_in_use
+    from deid_assets.automation.in_use import policies_in_use, retire_here
 
     home = Home.here().create()
     used = policies_in_use(home)

@@ -12,8 +12,7 @@ from rich.table import Table as RichTable
 
 from deid_assets import interruption
 from deid_assets.assessments.membership_rotation import forecast
-from deid_assets.automation.home_runs import clean_orphans
-from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
+from deid_assets.automation.instance import clean_orphans, dagster_instance, prepare_dagster_home
 from deid_assets.command_line.progress import Progress
 from deid_assets.command_line.run import execute
 from deid_assets.dagster_internals import capture_interrupts

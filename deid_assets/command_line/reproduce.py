@@ -20,10 +20,9 @@ from deid_assets.command_line.run import execute
 from deid_assets.dagster_internals import capture_interrupts, make_new_run_id
 from deid_assets.errors import DeliveryError, ReleaseError
 from deid_assets.policy.removed_modes import require_no_removed_mode
-from deid_assets.release.given import variables_of
 from deid_assets.release.journal.witnesses import VARIABLE as WITNESS
 from deid_assets.release.keyring import secret_of
-from deid_assets.release.keys import GENERATED, SECRET_FILE, SIGNING_KEY_VARIABLE, Secret
+from deid_assets.release.keys import GENERATED, SECRET_FILE, SIGNING_KEY_VARIABLE, Secret, variables_of
 from deid_assets.release.lineage.openlineage import URL as ENDPOINT
 from deid_assets.release.lineage.published import PublishedRelease
 from deid_assets.release.manifest.editions import package_versions

@@ -21,13 +21,10 @@ from deid_assets.assessments.reachable_risk import GO_ON_TAG
 from deid_assets.assets.publishing import inputs_digest, releases_of
 from deid_assets.assets.step_log import known_forecast
 from deid_assets.assets.waiting_release import waiting_already
-from deid_assets.automation.adopting import adopt_here
-from deid_assets.automation.home_runs import add_partition, clean_orphans
-from deid_assets.automation.in_use import retired_in
-from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
+from deid_assets.automation.ended_runs import report_refusal
+from deid_assets.automation.in_use import adopt_here, retired_in
+from deid_assets.automation.instance import SETTINGS, add_partition, clean_orphans, dagster_instance, prepare_dagster_home
 from deid_assets.automation.outcomes import AWAITING, RunSummary, outcome_of, tag_outcome
-from deid_assets.automation.refused_runs import report_refusal
-from deid_assets.automation.storage import SETTINGS
 from deid_assets.command_line.deciding import say_witnesses
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.summary import print_summary, summary_json
@@ -53,7 +50,7 @@ from deid_assets.release.home_rules import require_allowed
 from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.keyring import require_secret_of_releases, secret_of, signing_key_of
 from deid_assets.release.known_people import unmatched_notes
-from deid_assets.release.lineage.telling import TOLD
+from deid_assets.release.lineage.openlineage import TOLD
 from deid_assets.release.publication.recovery import release_folders
 from deid_assets.release.publication.verification import MANIFEST, verify
 from deid_assets.release.publication.waiting import Waiting

@@ -11,11 +11,8 @@ from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 import dagster as dg
 from dagster.components.component_scaffolding import scaffold_component
 
-from deid_assets.automation.arrivals import arrivals_sensor
-from deid_assets.automation.conditions import on_new_delivery
-from deid_assets.automation.deliveries import Watched
+from deid_assets.automation.deliveries import Watched, arrivals_sensor, on_new_delivery
 from deid_assets.automation.one_process import one_process_executor
-from deid_assets.components.durations import duration
 from deid_assets.embedding import EXPOSED, Exposed, Upstream, build_release, copies_of, home_of
 from deid_assets.errors import DeidError, PolicyError
 from deid_assets.partitions import deliveries_of
@@ -23,6 +20,29 @@ from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.loading import load_policy, policy_by_name
 from deid_assets.policy.models import Policy
 from deid_assets.sources.upstream import CsvFiles, DuckDBTable, InMemory, ParquetFiles, Read
+
+_UNITS = ("minutes", "hours", "days", "weeks")
+_WRITTEN = re.compile(rf"([1-9][0-9]{{0,5}}) ?({'|'.join(unit.removesuffix('s') for unit in _UNITS)})s?\Z")
+
+
+def duration(text: str) -> timedelta:
+    """Return the duration that a text states.
+
+    Raises
+    ------
+    PolicyError
+        If it states none.
+
+    Examples
+    --------
+    >>> duration("35 days")
+    datetime.timedelta(days=35)
+    """
+    found = _WRITTEN.match(text.strip())
+    if found is None:
+        raise PolicyError(f"a duration is a whole number and a unit, such as '35 days'; units are {', '.join(_UNITS)}")
+    return timedelta(**{f"{found[2]}s": int(found[1])})
+
 
 ON_NEW_DELIVERY = "on_new_delivery"
 _NAME = re.compile(r"[A-Za-z0-9_]+")

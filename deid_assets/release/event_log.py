@@ -22,8 +22,7 @@ from deid_assets.dagster_internals import (
 from deid_assets.errors import ReleaseError
 from deid_assets.release.journal.chain import Journal
 from deid_assets.release.journal.comparison import JOURNAL_HEAD, unknown_to
-from deid_assets.release.lineage.graph import Lineage, lineage_of
-from deid_assets.release.lineage.records import Evaluated, Materialized, RecordedRelease, RecordedRun
+from deid_assets.release.lineage.graph import Evaluated, Lineage, Materialized, RecordedRelease, RecordedRun, lineage_of
 
 
 def witness(instance: dg.DagsterInstance, checks: Iterable[dg.AssetCheckKey], partition: str, run_id: str) -> list[Refusal]:

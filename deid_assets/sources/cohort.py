@@ -16,14 +16,13 @@ import pandas as pd
 from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.methods.preparation.eligibility import NOBODY, NOBODY_LEFT_OUT, LeftOut, OptedOut, OptOutMatch, match_query
 from deid_assets.reference.states import STATE_CODES, state_codes
+from deid_assets.sources.flat import OPTED_OUT
 from deid_assets.sources.report import Metadata
 from deid_assets.sources.text_tables import read_text_table
 
 OLDEST_READ = 119
 """Greatest age of a person; a greater number stands for something else."""
 _MISSING = "missing"
-OPTED_OUT = "opted out"
-"""The rule of rows that are left out because their person opted out."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 
-from deid_assets.automation.conditions import on_new_delivery
+from deid_assets.automation.deliveries import on_new_delivery
 from deid_assets.embedding import Upstream, build_release
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policy_from

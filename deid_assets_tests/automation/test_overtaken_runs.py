@@ -7,7 +7,7 @@ from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin
 from dagster._core.storage.tags import BACKFILL_ID_TAG, RUN_KEY_TAG
 
-from deid_assets.automation.overtaken_runs import repeat_sensor
+from deid_assets.automation.ended_runs import repeat_sensor
 from deid_assets.partitions import deliveries_of
 from deid_assets.resources import REPETITION_TAG, again_tag, job_name, overtaken, overtaken_policies
 

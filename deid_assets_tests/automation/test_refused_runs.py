@@ -7,7 +7,7 @@ import pytest
 
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.assets.publishing import refusal
-from deid_assets.automation.refused_runs import newer_run, report_sensor
+from deid_assets.automation.ended_runs import newer_run, report_sensor
 from deid_assets.resources import OUTCOME_TAG, POLICY_TAG, STORE_TAG, Workplace
 from deid_assets.store.home import Home
 from deid_assets.store.lock import StoreLock

@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from deid_assets.automation import storage
+from deid_assets.automation import instance as storage
 from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
 from deid_assets.errors import StoreError
 from deid_assets.home_identity import identity

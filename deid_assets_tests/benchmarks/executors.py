@@ -13,8 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from deid_assets.automation.home_runs import add_partition
-from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
+from deid_assets.automation.instance import add_partition, dagster_instance, prepare_dagster_home
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import register_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery

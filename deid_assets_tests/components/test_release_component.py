@@ -17,12 +17,9 @@ import pytest
 import yaml
 
 import deid_assets
-from deid_assets.automation.arrivals import arrivals_sensor
-from deid_assets.automation.conditions import on_new_delivery
-from deid_assets.automation.deliveries import Watched
+from deid_assets.automation.deliveries import Watched, arrivals_sensor, on_new_delivery
 from deid_assets.automation.one_process import one_process_executor
-from deid_assets.components.durations import duration
-from deid_assets.components.release import DeidRelease, ReleaseScaffolder
+from deid_assets.components.release import DeidRelease, ReleaseScaffolder, duration
 from deid_assets.errors import PolicyError
 from deid_assets_tests import examples
 from deid_assets_tests.stages import STAGES

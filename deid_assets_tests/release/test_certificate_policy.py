@@ -9,7 +9,7 @@ from deid_assets.errors import ReleaseError
 from deid_assets.methods.lattice.candidate_gates import COARSER, KEEPS_NO_MORE, PINNED, TOO_LITTLE
 from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate
 from deid_assets.policy.loading import policies_in, policy_from, with_sections
-from deid_assets.release.manifest.certificate_policy import StatedLattice
+from deid_assets.release.manifest.certificate import StatedLattice
 from deid_assets_tests.policy.policy_texts import public_values
 from deid_assets_tests.release.making import POLICY, PROOF
 from deid_assets_tests.scenarios.test_flat_release import FLAT

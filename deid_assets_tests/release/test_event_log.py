@@ -19,7 +19,7 @@ from deid_assets.release.event_log import (
     stale_stages,
     witness,
 )
-from deid_assets.release.lineage.records import Materialized
+from deid_assets.release.lineage.graph import Materialized
 
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 

@@ -12,9 +12,8 @@ import threading
 import pytest
 
 from deid_assets.errors import ReleaseError
-from deid_assets.release import given as given_values
-from deid_assets.release.given import given
-from deid_assets.release.keys import PublicKey, Secret, SigningKey, given_signing_key, load_secret
+from deid_assets.release import keys as given_values
+from deid_assets.release.keys import PublicKey, Secret, SigningKey, given, given_signing_key, load_secret
 
 VALUE = "0f" * 32
 

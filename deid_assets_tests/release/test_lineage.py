@@ -8,11 +8,7 @@ import pytest
 
 from deid_assets.assessments.evidence import Evidence
 from deid_assets.errors import ReleaseError
-from deid_assets.release.lineage.columns import derived_columns
-from deid_assets.release.lineage.graph import Lineage, lineage_of
-from deid_assets.release.lineage.published import published_release, release_folder
-from deid_assets.release.lineage.records import Evaluated, Materialized, RecordedRelease
-from deid_assets.release.lineage.witness import (
+from deid_assets.release.lineage.audit import (
     check_problems,
     delivery_problems,
     evidence_digests,
@@ -21,6 +17,9 @@ from deid_assets.release.lineage.witness import (
     lineage_problems,
     registry_problems,
 )
+from deid_assets.release.lineage.columns import derived_columns
+from deid_assets.release.lineage.graph import Evaluated, Lineage, Materialized, RecordedRelease, lineage_of
+from deid_assets.release.lineage.published import published_release, release_folder
 from deid_assets.store.home import Home
 from deid_assets_tests.release import making
 from deid_assets_tests.release.making import evidence, measurement

@@ -26,12 +26,11 @@ from deid_assets.methods.counts.tables import CellName, PublishedCounts
 from deid_assets.policy.loading import policy_from
 from deid_assets.policy.models import Policy
 from deid_assets.release.counts.cells import definitions_of, tables_of
-from deid_assets.release.counts.cohort import cohort_counts
-from deid_assets.release.counts.kinds import LONGITUDINAL
+from deid_assets.release.counts.kinds import LONGITUDINAL, cohort_counts
 from deid_assets.release.counts.noise import DeliveryNoise
 from deid_assets.release.counts.published import file_tables, planned_cells, planned_sums, published_counts, shown_of
 from deid_assets.release.counts.statement import CountStatement, tables_told
-from deid_assets.release.gate.counts import count_refusals
+from deid_assets.release.gate.judgement import count_refusals
 from deid_assets.release.keys import Secret
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.public_cells import shape

@@ -17,8 +17,7 @@ from dagster._core.definitions.asset_selection import AssetSelection
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from deid_assets.automation.home_runs import add_partition
-from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
+from deid_assets.automation.instance import add_partition, dagster_instance, prepare_dagster_home
 from deid_assets.automation.outcomes import RunSummary, outcome_of
 from deid_assets.definitions import build_definitions
 from deid_assets.figures import rendering

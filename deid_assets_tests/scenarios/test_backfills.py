@@ -7,9 +7,8 @@ import dagster as dg
 import pytest
 
 from deid_assets.assets.publishing import REPEATED_AT_MOST
-from deid_assets.automation.home_runs import add_partition
 from deid_assets.automation.in_use import state_use
-from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
+from deid_assets.automation.instance import add_partition, dagster_instance, prepare_dagster_home
 from deid_assets.command_line.run import LOCATION
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.verification import verify

@@ -12,8 +12,7 @@ import dagster as dg
 import pytest
 from rich.console import Console
 
-from deid_assets.automation.home_runs import clean_orphans
-from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
+from deid_assets.automation.instance import clean_orphans, dagster_instance, prepare_dagster_home
 from deid_assets.command_line.run import run_policy
 from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.entries import Entry

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from deid_assets.policy.loading import policy_from
-from deid_assets.release.manifest.certificate import certificate_problems
-from deid_assets.release.manifest.certificate_policy import StatedLattice
+from deid_assets.release.manifest.certificate import StatedLattice, certificate_problems
 from deid_assets.release.manifest.optimality import longitudinal_certificate
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
 from deid_assets_tests.scenarios.conftest import KEY, MEMBERS

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from deid_assets.policy.loading import policy_from
-from deid_assets.release.manifest.certificate import certificate_problems
-from deid_assets.release.manifest.certificate_policy import StatedLattice
+from deid_assets.release.manifest.certificate import StatedLattice, certificate_problems
 from deid_assets_tests.scenarios.by_gain import MEMBERS, by_gain
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
 from deid_assets_tests.scenarios.pipeline import folder_of, pipeline_in, verified

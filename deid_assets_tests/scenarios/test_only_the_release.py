@@ -15,7 +15,7 @@ from dagster._core.definitions.partitions.context import partition_loading_conte
 from deid_assets import whole_release
 from deid_assets.assets import intake
 from deid_assets.assets.publishing import REQUESTED_BY
-from deid_assets.automation.alarms import unfulfilled_in
+from deid_assets.automation.ended_runs import unfulfilled_in
 from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
 from deid_assets.automation.outcomes import AWAITING, CANCELED, RunSummary, outcome_of
 from deid_assets.embedding import Upstream, build_release

@@ -11,8 +11,8 @@ from deid_assets.automation.outcomes import outcome_of
 from deid_assets.command_line.lineage import tell_approved
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.run import _say
-from deid_assets.release.lineage import telling
-from deid_assets.release.lineage.telling import SENT, TOLD
+from deid_assets.release.lineage import openlineage
+from deid_assets.release.lineage.openlineage import SENT, TOLD
 from deid_assets_tests.lineage_endpoint import listening
 from deid_assets_tests.scenarios import test_flat_release
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid_here, unwrapped
@@ -67,7 +67,7 @@ def test_an_approval_says_what_came_of_it_and_goes_on(home, monkeypatch):
     monkeypatch.setenv("OPENLINEAGE_URL", NOWHERE)
     tell_approved(home.home, release, console)
     assert "Lineage was not sent; `deid lineage small/0001`" in said.getvalue() and "it cannot be reached" in said.getvalue()
-    monkeypatch.setattr(telling, "send", lambda event, url, key: None)
+    monkeypatch.setattr(openlineage, "send", lambda event, url, key: None)
     tell_approved(home.home, release, console)
     assert SENT in said.getvalue()
     (release / "data" / "dictionary.json").chmod(0o644)

@@ -1,27 +1,232 @@
-"""Which cells each kind of policy counts. How cells are protected does not depend on it (`published`)."""
+"""The exact counts of each kind of policy: how many each step left, and who they are. Restricted.
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+Of a flat table, records are counted. What one person adds to a count is at most `FlatPolicy.records_per_person`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 import pandas as pd
 from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.chosen_generalization import chosen_levels
+from deid_assets.assessments.cohort_attributes import attributes_sql
+from deid_assets.assessments.cohort_demographics import cells_in, published_attributes
 from deid_assets.assessments.record_risk import levels_of
+from deid_assets.methods.counts.cohort import (
+    CLAIMS,
+    NUMBER_OF_CLAIMS,
+    PEOPLE_STEP,
+    RECORDS_STEP,
+    RELEASED_PEOPLE_STEP,
+    RELEASED_RECORDS_STEP,
+    REMAINING,
+    claim_band,
+    claim_bands,
+    claims_counted,
+    values_counted,
+)
+from deid_assets.methods.demographics.attributes import Attribute, Level
+from deid_assets.methods.flat import queries
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
+from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.kinds import AnyPolicy, Kind
 from deid_assets.policy.models import Policy
+from deid_assets.policy.sections.cohort import ORDERED
+from deid_assets.policy.sections.counts import characteristics_of, level_or_values, levels_of_records
 from deid_assets.release.attrition import attrition
-from deid_assets.release.counts.cohort import cohort_counts, ordered_characteristics
-from deid_assets.release.counts.people import ordered_people, people_counts, people_steps
-from deid_assets.release.counts.records import ordered_records, record_counts, record_steps
+from deid_assets.release.counts.cells import Row, by_level, by_values, class_rows, counted_frame, step_rows
 from deid_assets.release.manifest.public_numbers import AttritionStep
+from deid_assets.release.public_cells import COHORT_SECTIONS, shape
 from deid_assets.schemas.counts import files_of
 from deid_assets.sources.delivery import Delivery
+from deid_assets.sources.flat import OPTED_OUT, RECORDS
 from deid_assets.store.tables import Table
+
+_OF_RECORDS = ("source", "opt_outs", "quasi_identifiers", "attributes", "hierarchies")
+"""Sections that affect which records of a flat table are usable."""
+_OF_PEOPLE = ("source", "columns", "intake", "opt_outs")
+"""Sections that affect which people of a cohort are usable."""
+
+
+def _steps(
+    policy: FlatPolicy | CohortPolicy, what: str, counts: tuple[int, int], usable: AttritionStep, released: AttritionStep
+) -> tuple[AttritionStep, ...]:
+    """In and out of every step, of records or of people: delivered, with those who opted out and without, usable, released."""
+    delivered = AttritionStep(f"delivered_{what}", "records", counts[0], shape=shape(policy, "source"))
+    if not policy.opt_outs.people.everybody:
+        return (delivered, replace(usable, source=delivered.stage), released)
+    own = shape(policy, "source", "opt_outs")
+    after = AttritionStep(f"{what}_after_opt_outs", "records", counts[1], delivered.stage, "opted out", shape=own)
+    return (delivered, after, replace(usable, source=after.stage), released)
+
+
+def record_steps(policy: FlatPolicy, delivery: Delivery, tables: Mapping[str, Table]) -> tuple[AttritionStep, ...]:
+    """Records in and out of every step; exact, for the restricted edition."""
+    usable, released = tables["records"].count(), tables["release_records"].count()
+    unusable, opted_out = queries.quarantined(tables["quarantined_records"], RECORDS, OPTED_OUT)
+    own = shape(policy, *_OF_RECORDS)
+    return _steps(
+        policy,
+        "records",
+        (usable + unusable + opted_out, usable + unusable),
+        AttritionStep(RECORDS_STEP, "records", usable, None, "rows in quarantine", shape=own),
+        AttritionStep(RELEASED_RECORDS_STEP, "records", released, RECORDS_STEP, "classes below k", "data/Records.csv"),
+    )
+
+
+def record_counts(
+    policy: FlatPolicy, steps: Iterable[AttritionStep], tables: Mapping[str, Table], shape_of_rows: str
+) -> pd.DataFrame:
+    """Count records by step and by characteristic; parameters and result as those of `cohort_counts`.
+
+    `least` is the number of records that are released.
+    """
+    most = policy.records_per_person
+    rows = step_rows(steps, shape_of_rows, most)
+    records, suppressed = tables["records"], tables["suppressed_records"]
+    column_of = {one.release_as: one.column for one in policy.columns}
+    for name, level in levels_of_records(policy).items():
+        found = by_level(policy.hierarchy_of(name), level, records.query(queries.values_counted(records, suppressed, name)))
+        rows += class_rows(column_of[name], *found, shape(policy, *_OF_RECORDS), most)
+    for name, values in level_or_values(policy.counts.characteristics or {})[1].items():
+        found = by_values(values, records.query(queries.values_counted(records, suppressed, name)))
+        rows += class_rows(column_of[name], *found, shape(policy, *_OF_RECORDS), most)
+    return counted_frame(rows)
+
+
+def ordered_records(policy: FlatPolicy) -> set[str]:
+    """The characteristics whose classes the policy lists from low to high, by their names in the delivery."""
+    return {one.column for one in policy.columns if one.release_as in policy.counts.ordered}
+
+
+def people_steps(policy: CohortPolicy, delivery: Delivery, tables: Mapping[str, Table]) -> tuple[AttritionStep, ...]:
+    """People in and out of every step; exact, for the restricted edition. The files tell how many were usable."""
+    people, unusable = tables["cohort_people"].count(), tables["quarantined_people"]
+    left_out = unusable.query(
+        f"""SELECT count(DISTINCT record) FILTER (rule <> ?) AS unusable, count(DISTINCT record) FILTER (rule = ?) AS opted
+            FROM {unusable.sql}""",
+        [OPTED_OUT, OPTED_OUT],
+    ).iloc[0]
+    released, file = tables["release_people"].count(), "data/People.csv"
+    usable_or_not = people + int(left_out["unusable"])
+    return _steps(
+        policy,
+        "people",
+        (usable_or_not + int(left_out["opted"]), usable_or_not),
+        AttritionStep(PEOPLE_STEP, "records", people, None, "rows in quarantine", file, shape(policy, *_OF_PEOPLE)),
+        AttritionStep(RELEASED_PEOPLE_STEP, "records", released, PEOPLE_STEP, "none are left out", file),
+    )
+
+
+def people_counts(
+    policy: CohortPolicy, steps: Iterable[AttritionStep], tables: Mapping[str, Table], shape_of_rows: str
+) -> pd.DataFrame:
+    """Count people by step and by characteristic; parameters and result as those of `cohort_counts`.
+
+    `least` is the count itself: everybody is released.
+
+    Raises
+    ------
+    PolicyError
+        If the population's table does not carry a level that the policy names.
+    """
+    rows = step_rows(steps, shape_of_rows)
+    cells = cells_in(policy, tables["cohort_people"], tables["population_cells"])
+    named, listed = level_or_values(policy.counts.characteristics or {})
+    names = [own.name for own in cells.demographics.attributes]
+    for name, (column, attribute) in published_attributes(policy, cells).items():
+        if policy.counts.characteristics is not None and column not in named:
+            continue
+        level = attribute.level(named[column]) if column in named else _coarsest(attribute)
+        if level is None:
+            continue
+        people = np.bincount(level.codes[cells.codes[:, names.index(name)]], minlength=len(level.labels))
+        found = pd.DataFrame({"label": list(level.labels), "members": people, "sampled": people})
+        rows += class_rows(name, {label: label for label in level.labels}, found, shape(policy, *_OF_PEOPLE))
+    column_of = {one.release_as: one.column for one in policy.attributes}
+    for column, values in listed.items():
+        found = _values_counted(policy, tables["cohort_people"], column)
+        of_values = shape(policy, *_OF_PEOPLE, "attributes")
+        rows += class_rows(column_of[column], *by_values(values, found), of_values)
+    return counted_frame(rows)
+
+
+def ordered_people(policy: CohortPolicy) -> set[str]:
+    """The characteristics whose classes have an order."""
+    return set(policy.demographic_columns) & ORDERED
+
+
+def _coarsest(attribute: Attribute) -> Level | None:
+    """The level with the fewest classes, but several; None if there is none."""
+    several = [level for level in attribute.levels if len(level.labels) > 1]
+    return min(several, key=lambda level: len(level.labels), default=None)
+
+
+def _values_counted(policy: CohortPolicy, people: Table, column: str) -> pd.DataFrame:
+    """Columns value, members, sampled: people by the value of an attribute as it is published."""
+    published = people.query(f"SELECT {attributes_sql(policy)} FROM {people.sql}")[column]
+    found = published.value_counts(dropna=False).rename_axis("value").reset_index(name="members")
+    return found.assign(sampled=found["members"])
+
+
+def cohort_counts(
+    policy: Policy, steps: Iterable[AttritionStep], tables: Mapping[str, Table], shape_of_rows: str
+) -> pd.DataFrame:
+    """Count members by step and by characteristic, and claims if the policy asks for them.
+
+    Parameters
+    ----------
+    steps
+        `attrition.attrition`.
+    tables
+        Tables of the restricted store, by the names of their assets.
+    shape_of_rows
+        What of the policy shapes the released rows.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per cell, classes without members included, with the columns `cells.COLUMNS`. `least` is the number of members
+        in the sample, at most so many of whom readers count in the released files; 0 for steps and claims. `counted` says
+        what the column counts, whatever it is called: the values in a class.
+    """
+    rows = step_rows((step for step in steps if step.unit == "members"), shape_of_rows)
+    profiles, cohort = tables["member_profiles"], tables["eligible_members"]
+    for column, level in characteristics_of(policy).items():
+        found = by_level(policy.hierarchy_of(column), level, profiles.query(values_counted(profiles, cohort, column)))
+        rows += class_rows(column, *found, shape(policy, *COHORT_SECTIONS), identity=policy.identity(column))
+    numbers = profiles.query(values_counted(profiles, cohort, "claims"))
+    bands = numbers.assign(label=[claim_band(int(claims)) for claims in numbers["value"]])
+    rows += class_rows(NUMBER_OF_CLAIMS, {band: band for band in claim_bands()}, bands, shape(policy, *COHORT_SECTIONS))
+    if policy.counts.claims_per_member is not None:
+        rows += _claims(policy, policy.counts.claims_per_member, tables)
+    return counted_frame(rows)
+
+
+def ordered_characteristics(policy: Policy) -> set[str]:
+    """The characteristics whose classes have an order: bands of numbers."""
+    columns = [qi.column for qi in policy.quasi_identifiers.all]
+    bands = {
+        column for column in columns if isinstance(policy.hierarchies[policy.quasi_identifier(column).hierarchy], IntervalsSpec)
+    }
+    return {NUMBER_OF_CLAIMS, *bands}
+
+
+def _claims(policy: Policy, per_member: int, tables: Mapping[str, Table]) -> Iterator[Row]:
+    """Claims that were delivered and that remained; of a member, at most as many as hide them."""
+    for place, (step, asset, sections) in enumerate(
+        (("delivered_claims", "claims", ("source",)), ("eligible_claims", "eligible_claims", COHORT_SECTIONS))
+    ):
+        table = tables[asset]
+        number = int(table.query(claims_counted(table, per_member))["claims"].iloc[0])
+        own = shape(policy, *sections, per_member=per_member)
+        yield (CLAIMS, step, REMAINING, place, number, per_member, 0, own, REMAINING)
+
 
 P = TypeVar("P", bound=ReleasePolicy)
 Tables = Mapping[str, Table]
@@ -97,7 +302,7 @@ FLAT: Counting[FlatPolicy] = Counting(
     inputs=("records", "quarantined_records", "record_generalization", "suppressed_records", "release_records"),
     levels_in=("record_generalization",),
     levels=lambda policy, tables: levels_of(policy, tables["record_generalization"]),
-    steps=lambda policy, delivery, tables: record_steps(policy, tables),
+    steps=record_steps,
     counts=record_counts,
     ordered=ordered_records,
 )
@@ -110,7 +315,7 @@ COHORT: Counting[CohortPolicy] = Counting(
     inputs=("cohort_people", "quarantined_people", "population_cells", "release_people"),
     levels_in=(),
     levels=lambda policy, tables: {},
-    steps=lambda policy, delivery, tables: people_steps(policy, tables),
+    steps=people_steps,
     counts=people_counts,
     ordered=ordered_people,
 )

@@ -88,7 +88,7 @@ def published_counts(policy: AnyPolicy, counts: pd.DataFrame, noise: DeliveryNoi
     Parameters
     ----------
     counts
-        `cohort.cohort_counts`.
+        `kinds.cohort_counts`.
     noise
         Of the delivery; nothing is drawn where tables are masked.
 

@@ -4,6 +4,8 @@ It trusts no asset check, because `release` can be materialized alone, and no ca
 published. Staged files are read back into the store's scratch schema. They are checked against the contract, the
 restricted store, the thresholds on a separate random stream, an independent DuckDB count of single draws, and the
 evidence of the assessments. A check that cannot be carried out refuses.
+
+Of published tables of counts, the files hold exactly what the restricted store and the secret give.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +13,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
+from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.evidence import Context, Evidence, Measurement, Refusal, exact, judge
 from deid_assets.assessments.longitudinal_risk import high_risk_measurements
@@ -429,3 +433,32 @@ def evidence_refusals(
         {} if number is None else dict.fromkeys(JUDGED_BY_DRAWS, number),
     )
     return list(judge(evidence, required_measurements(policy), context))
+
+
+def count_refusals(
+    staged: Mapping[str, Table], expected: Mapping[str, pd.DataFrame], contracts: Mapping[str, DataFrameSchema]
+) -> list[Refusal]:
+    """Compare the staged files with their contracts, and with tables that the gate counted and protected again.
+
+    Parameters
+    ----------
+    expected
+        `published.file_tables` of the gate's own counts.
+    contracts
+        Of the files (`kinds.Counting.files`).
+    """
+    found = []
+    for name, table in staged.items():
+        broken = violations(table, contracts[name])
+        for rule, rows in broken.items():
+            text = f"{name}: the staged rows break the contract, {rule}"
+            found.append(Refusal("broken_contract", name, float(rows), 0.0, text, "rows"))
+        if broken:
+            continue
+        own = Table(table.file, SCHEMA, f"expected_{name.lower()}")
+        write_table(own, expected[name])
+        rows = rows_either_way(table, f"SELECT * FROM {own.sql}")
+        if rows:
+            text = f"{name}: the staged counts are not the protected counts of this delivery"
+            found.append(Refusal("other_counts", name, float(rows), 0.0, text, "rows"))
+    return found

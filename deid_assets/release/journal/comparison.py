@@ -29,7 +29,7 @@ from deid_assets.release.journal.chain import (
     JournalLine,
 )
 from deid_assets.release.keys import GENERATED, Secret
-from deid_assets.release.lineage.records import RecordedRelease
+from deid_assets.release.lineage.graph import RecordedRelease
 from deid_assets.release.registry.chain import GENESIS, Chain
 from deid_assets.release.registry.entries import Entry, KeyRotation, Line, Rejection, Withdrawal
 from deid_assets.store.digests import Json, parse_json

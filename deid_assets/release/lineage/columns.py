@@ -6,8 +6,7 @@ from typing import Any
 
 from deid_assets.reference.known_columns import KNOWN
 from deid_assets.release.counts.published import FILES as COUNTS
-from deid_assets.release.lineage.graph import Lineage
-from deid_assets.release.lineage.records import Materialized
+from deid_assets.release.lineage.graph import Lineage, Materialized
 from deid_assets.sources.flat import RECORDS
 
 TABLES = ("members", "claims")

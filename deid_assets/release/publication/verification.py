@@ -19,17 +19,16 @@ from deid_assets.methods.lattice.candidate_gates import TOO_LITTLE
 from deid_assets.release.keys import PublicKey
 from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
 from deid_assets.release.manifest.certificate import (
+    StatedLattice,
     certificate_problems,
     is_by_class,
     names_exact_edition,
     read_certificate,
 )
-from deid_assets.release.manifest.certificate_policy import StatedLattice
 from deid_assets.release.manifest.editions import FORMAT
-from deid_assets.release.registry.chain import GENESIS, Chain, read_chain
+from deid_assets.release.registry.chain import GENESIS, Chain, read_chain, trust_in
 from deid_assets.release.registry.clock import parse_time
 from deid_assets.release.registry.entries import Entry
-from deid_assets.release.registry.trust import trust_in
 from deid_assets.store.digests import Json, canonical_json, is_digest, parse_json
 from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes, regular_digest
 
