@@ -17,7 +17,7 @@ import pandas as pd
 from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.earlier_releases import EarlierRelease, EverReleased
-from deid_assets.assessments.membership_rotation import Leavers
+from deid_assets.assessments.membership_changes import Leavers
 from deid_assets.dagster_internals import RETRY_ON_ASSET_OR_OP_FAILURE_TAG, InputAssetVersionInfo, StepExecutionContext
 from deid_assets.errors import PolicyError, StoreError
 from deid_assets.home_identity import require_own_history

@@ -19,7 +19,6 @@ MAY_NAME_COLUMNS = (
     "sources/synthetic/*", "sources/layout.py", "sources/desynpuf*.py", "policy/proposal/*",
     # Rules about demographics and Safe Harbor are about age, sex and place by law.
     "methods/demographics/*", "methods/safe_harbor/*", "*cohort*.py", "sources/census*.py", "*demographic*.py",
-    "assessments/old_age_offers.py",  # what a policy may offer where Safe Harbor ends, at 89
 )  # fmt: skip
 """The generator, the layouts of known sources, and rules about demographics."""
 

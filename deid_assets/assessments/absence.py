@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments.assessment import Published, written
 from deid_assets.assessments.earlier_releases import EverReleased, because_of
 from deid_assets.assessments.evidence import Measurement, counted, exact
 from deid_assets.assessments.exposure import FACTOR
 from deid_assets.assessments.kernel_input import member_columns
-from deid_assets.assessments.membership_rotation import DISAPPEARANCE_FACTOR
-from deid_assets.assessments.published import Published, written
+from deid_assets.assessments.membership_changes import DISAPPEARANCE_FACTOR
 from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.numbers import shown
 from deid_assets.figures.rendering import words

@@ -12,14 +12,28 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import CANDIDATE, HALF, Adversary, Assessed, Assessment, Gate, Image, Limit, Work
-from deid_assets.assessments.chosen_generalization import chosen_levels
-from deid_assets.assessments.estimates import estimated_success
+from deid_assets.assessments.assessment import (
+    CANDIDATE,
+    HALF,
+    HERITAGE,
+    Adversary,
+    Assessed,
+    Assessment,
+    Gate,
+    Image,
+    Limit,
+    Work,
+)
 from deid_assets.assessments.evidence import Measurement
-from deid_assets.assessments.kernel_input import claim_columns, member_columns, sampling_fraction
-from deid_assets.assessments.neighbor_attack import mean_interval
-from deid_assets.assessments.precedents import HERITAGE
-from deid_assets.assessments.released_rows import original_members, profiles_query
+from deid_assets.assessments.kernel_input import (
+    chosen_levels,
+    claim_columns,
+    member_columns,
+    original_members,
+    profiles_query,
+    sampling_fraction,
+)
+from deid_assets.assessments.neighbor_attack import estimated_success, mean_interval
 from deid_assets.figures.sensitivity_figures import sensitivity_figure
 from deid_assets.methods.adversary.adversary_power import Rounding
 from deid_assets.methods.adversary.adversary_power import adversary_power as power_of

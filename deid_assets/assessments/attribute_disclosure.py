@@ -1,37 +1,273 @@
-"""What the demographic classes of the release disclose about sensitive attributes."""
+"""What the classes of a release disclose about sensitive attributes: demographic classes, or those of a flat table.
 
-from collections.abc import Callable, Iterator, Mapping
+Numbers that can be counted in the published rows (values in a class, members in classes of one value, distances of
+distributions) are public.
+"""
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import CANDIDATE, Adversary, Assessed, Assessment, Work
-from deid_assets.assessments.evidence import Measurement, made_up
-from deid_assets.assessments.kernel_input import member_columns
-from deid_assets.assessments.planted_members import PlantedClaim, PlantedMember, plant_members
-from deid_assets.assessments.planting import planted_store
-from deid_assets.assessments.precedents import OWNERS_DECIDE
-from deid_assets.assessments.released_rows import profiles_query
-from deid_assets.assessments.sensitive_attributes import (
-    ONE,
-    attribute_classes,
-    attribute_measurements,
-    attribute_metadata,
-    compared_with_certain,
-    gates_of,
-    ordered_ranks,
-    report_table,
+from deid_assets.assessments.assessment import (
+    CANDIDATE,
+    COUNT,
+    HALF,
+    OWNERS_DECIDE,
+    Adversary,
+    Assessed,
+    Assessment,
+    Gate,
+    Image,
+    Published,
+    Shown,
+    Work,
+    limit_of,
+    written,
 )
-from deid_assets.methods.canaries.planting import Findings
+from deid_assets.assessments.evidence import Comparison, Measurement, counted, made_up
+from deid_assets.assessments.kernel_input import member_columns, profiles_query
+from deid_assets.assessments.planting import (
+    PLAIN,
+    PlantedClaim,
+    PlantedMember,
+    as_certain,
+    label,
+    own_values,
+    plant,
+    plant_members,
+    planted_store,
+)
+from deid_assets.errors import PolicyError
+from deid_assets.figures.disclosure_figures import dots_figure
+from deid_assets.figures.tables import ReportTable
+from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.disclosure import attribute_disclosure as attributes
+from deid_assets.methods.disclosure.attribute_disclosure import AttributeDisclosure
 from deid_assets.methods.disclosure.leak_limits import SINGLED_OUT
+from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
+from deid_assets.policy.sections.disclosure import DisclosureLimits
 from deid_assets.reference.known_columns import YEARS
 from deid_assets.store.tables import Table, write_table
 
-NAME = "attribute_disclosure"
+HOMOGENEOUS, DIVERSITY, CLOSENESS = "homogeneous_share", "least_diversity", "greatest_distance"
+ONE, OTHER = PLAIN, PLAIN + 1
+"""The values of a sensitive attribute in canaries; of numbers, the second is the larger."""
 
 
-def assess(work: Work[Policy]) -> Assessed:
+def gates_of(name: str) -> tuple[Gate[Any], ...]:
+    """The gates of an assessment of attributes, by its name."""
+    return (
+        Gate(
+            HOMOGENEOUS,
+            f"{name}_homogeneity_within_threshold",
+            "At most the allowed share of members is in a class in which everybody has the same value of a sensitive "
+            "attribute (homogeneity).",
+            "Members whose whole class has the same value of a sensitive attribute, unless everybody has it; the worst "
+            "attribute.",
+            HALF,
+            lambda policy: limit_of(policy.attribute_disclosure.homogeneous_share_at_most),
+        ),
+        Gate(
+            DIVERSITY,
+            f"{name}_diversity_within_threshold",
+            "Every class has at least the required diversity of every sensitive attribute (l-diversity).",
+            "Different values of a sensitive attribute in the least diverse class (l-diversity); the worst attribute.",
+            1.0,  # the worst class decides: a class of one
+            lambda policy: limit_of(policy.attribute_disclosure.l_at_least),
+            range=COUNT,
+        ),
+        Gate(
+            CLOSENESS,
+            f"{name}_closeness_within_threshold",
+            "In every class, the distribution of each sensitive attribute is at most the allowed distance from the whole "
+            "release (t-closeness).",
+            "Distance between the distribution of a sensitive attribute in a class and in the whole release (t-closeness); the "
+            "worst attribute.",
+            HALF,  # whoever has the rarer of two values is .5 or more from the whole
+            lambda policy: limit_of(policy.attribute_disclosure.t_at_most),
+        ),
+    )
+
+
+def ordered_ranks(counts: pd.DataFrame, column: str) -> np.ndarray:
+    """The rank of every row's value: missing values first, then by the number that the label begins with.
+
+    Raises
+    ------
+    PolicyError
+        If a value has no number; the message gives the column and how many.
+    """
+    missing = counts["value"].isna()
+    numberless = counts.loc[counts["number"].isna() & ~missing, "value"].nunique()
+    if numberless:
+        raise PolicyError(
+            f"column {column}: {numberless} of its values do not begin with a number, so they have no order; remove the "
+            "column from attribute_disclosure.ordered"
+        )
+    known = counts.loc[~missing, ["number", "value"]].drop_duplicates().sort_values(["number", "value"])["value"]
+    first = int(missing.any())
+    places = {value: place for place, value in enumerate(known, start=first)}
+    return np.array([places.get(value, 0) for value in counts["value"]], dtype=np.int64)
+
+
+def attribute_metadata(found: Mapping[str, AttributeDisclosure]) -> dict[str, Shown]:
+    """What the UI shows about attribute disclosure."""
+    table = pd.DataFrame(
+        [
+            (
+                name,
+                one.classes,
+                one.homogeneous_share,
+                one.least_distinct,
+                one.least_entropy,
+                one.greatest_distance,
+                one.mean_distance,
+            )
+            for name, one in found.items()
+        ],
+        columns=["attribute", "classes", "homogeneous share", "distinct l", "entropy l", "t", "mean t"],
+    )
+    shown: dict[str, Shown] = {"attributes": table}
+    if found:
+        figure = dots_figure(
+            [(name, [one.greatest_distance, one.mean_distance]) for name, one in found.items()],
+            ["maximum over classes", "mean over members"], "distance from the whole release [%]",
+        )  # fmt: skip
+        shown["closeness"] = Image(figure, "t-closeness of every sensitive attribute")
+    return shown
+
+
+def attribute_measurements(
+    limits: DisclosureLimits, found: Mapping[str, AttributeDisclosure], released: int
+) -> tuple[Measurement, ...]:
+    """What classes disclose about each sensitive attribute, and about the worst of them.
+
+    Parameters
+    ----------
+    found
+        By name of the attribute in the release.
+    released
+        Members, or records of a flat table.
+    """
+    method, section = "attribute_disclosure", "methods#attribute-disclosure; Machanavajjhala et al. 2007; Li et al. 2007"
+    l_of = "least_distinct" if limits.l_kind == "distinct" else "least_entropy"
+
+    def worst(field: str, choose: Callable[[list[float]], float]) -> float | None:
+        values = [getattr(one, field) for one in found.values()]
+        return None if not values or None in values else choose(values)
+
+    def least_diversity() -> float | None:
+        """The least l. Attributes without information have no l; if all are such, only the number of members bounds it."""
+        values = [getattr(one, l_of) for one in found.values() if not one.tells_nothing]
+        return None if not found or None in values else min(values, default=released)
+
+    measured = [
+        counted("sensitive_attributes", "attributes", len(found), None, method, section, None),
+        counted(HOMOGENEOUS, "share of published rows", worst("homogeneous_share", max), limits.homogeneous_share_at_most,
+                  method, section, released),
+        counted(DIVERSITY, "values", least_diversity(), limits.l_at_least, method, section, released, "at_least"),
+        counted(CLOSENESS, "distance", worst("greatest_distance", max), limits.t_at_most, method, section, released),
+    ]  # fmt: skip
+    for name, one in found.items():
+        kinds: tuple[tuple[str, str, float | None, Comparison], ...] = (
+            ("homogeneous_share", "share of published rows", one.homogeneous_share, "at_most"),
+            ("distinct_l", "values", one.least_distinct, "at_least"),
+            ("entropy_l", "values", one.least_entropy, "at_least"),
+            ("t", "distance", one.greatest_distance, "at_most"),
+            ("mean_t", "distance", one.mean_distance, "at_most"),
+        )
+        for measure, unit, value, comparison in kinds:
+            measured.append(counted(f"{name}/{measure}", unit, value, None, method, section, released, comparison))
+    return tuple(measured)
+
+
+def report_table(found: Published) -> ReportTable:
+    """The report's table: what classes disclose about each attribute."""
+    names = [name.removesuffix("/distinct_l") for name in found if name.endswith("/distinct_l")]
+    columns = ("homogeneous_share", "distinct_l", "entropy_l", "t", "mean_t")
+    return ReportTable(
+        "attributes",
+        "What a class discloses about sensitive attributes",
+        "Homogeneous: share of members whose whole class has the same value. l: number of different values in the least "
+        "diverse class. Entropy l: exp of the entropy in the least diverse class. t: distance between the distribution in a "
+        "class and in the whole release, at most and on average; small classes are far from the whole by chance alone. If "
+        "members have several values of an attribute, l counts sets of values, and is 1 where a class has a value in common; "
+        "the other measures use single values. What the whole release shares is not disclosed by a class: such a value does "
+        "not count, and an attribute that is the same for everybody has no l.",
+        (
+            ("Attribute", "name"),
+            ("Homogeneous", "number"),
+            ("l", "number"),
+            ("Entropy l", "number"),
+            ("t", "number"),
+            ("Mean t", "number"),
+        ),
+        tuple((name, *(written(found, f"{name}/{column}") for column in columns)) for name in names),
+    )
+
+
+def attribute_classes(columns: Sequence[str]) -> list[tuple[Mapping[str, object], tuple[int, ...]]]:
+    """Distinct values and the sensitive values of the members of each class.
+
+    The plain class has two of each value. For each column there are two classes that differ in it alone: one with the
+    same value twice, and one with one of each.
+    """
+    values = (value + 1 for value in own_values())
+    made: list[tuple[Mapping[str, object], tuple[int, ...]]] = [({}, (ONE, ONE, OTHER, OTHER))]
+    for column in columns:
+        made += [({column: next(values)}, (OTHER, OTHER)), ({column: next(values)}, (ONE, OTHER))]
+    return made
+
+
+def certain_disclosure(columns: int) -> dict[str, float]:
+    """The known disclosure of `attribute_classes` of that many columns, from the shares of OTHER per class and overall."""
+    members = 4 + 4 * columns
+    whole = (2 + 3 * columns) / members
+    distances = [whole - 0.5] * (4 + 2 * columns) + [1 - whole] * (2 * columns)
+    homogeneous = 2 * columns / members
+    return {
+        "classes": 1 + 2 * columns,
+        "members": members,
+        "homogeneous_share": homogeneous,
+        "least_distinct": 1 if columns else 2,
+        "least_entropy": 1.0 if columns else 2.0,
+        "greatest_distance": max(distances),
+        "mean_distance": float(np.mean(distances)),
+    }
+
+
+def compared_with_certain(
+    limits: DisclosureLimits, found: Mapping[str, AttributeDisclosure], columns: Mapping[str, int]
+) -> Findings:
+    """Compare the findings per attribute, and the worst one reported to the gate, with the known results.
+
+    Parameters
+    ----------
+    columns
+        Per attribute, the columns that form classes. If no attribute is sensitive, none may be measured.
+    """
+    certain = {name: certain_disclosure(number) for name, number in columns.items()}
+    total = Findings(0, 0)
+    for name, numbers in certain.items():
+        measured = [getattr(found[name], one) for one in numbers]
+        total += compare(list(numbers.values()), [-1.0 if number is None else number for number in measured])
+    diversity = "least_distinct" if limits.l_kind == "distinct" else "least_entropy"
+    worst = {
+        "sensitive_attributes": len(columns),
+        HOMOGENEOUS: max((one["homogeneous_share"] for one in certain.values()), default=None),
+        DIVERSITY: min((one[diversity] for one in certain.values()), default=None),
+        CLOSENESS: max((one["greatest_distance"] for one in certain.values()), default=None),
+    }
+    return total + as_certain(worst, attribute_measurements(limits, found, 1))
+
+
+_OF_MEMBERS = "attribute_disclosure"
+
+
+def _assess_members(work: Work[Policy]) -> Assessed:
     """Evidence: what the demographic class of a released member discloses about their sensitive attributes."""
     policy, tables = work.policy, work.tables
     found = {released_name(policy, column): disclosed(policy, column, tables) for column in policy.sensitive_columns}
@@ -50,10 +286,10 @@ def disclosed(policy: Policy, column: str, tables: Mapping[str, Table]) -> attri
     members, days = tables["release_members"], tables["release_days_in_hospital"]
     profiles = Table(members.file, "scratch", "disclosed_profiles")
     write_table(profiles, profiles_query(policy, members.sql, days.sql))
-    return attribute_disclosure_of(policy, column, profiles, tables["release_claims"])
+    return members_disclosure(policy, column, profiles, tables["release_claims"])
 
 
-def attribute_disclosure_of(policy: Policy, column: str, profiles: Table, claims: Table) -> attributes.AttributeDisclosure:
+def members_disclosure(policy: Policy, column: str, profiles: Table, claims: Table) -> attributes.AttributeDisclosure:
     """What classes disclose about one attribute; members of a class share all other member-level columns."""
     others = [listed for listed in member_columns(policy) if listed != column]
     if column in YEARS.values():
@@ -120,7 +356,7 @@ def _noisy(policy: Policy) -> Iterator[Measurement]:
 
 
 ATTRIBUTE_DISCLOSURE = Assessment(
-    NAME,
+    _OF_MEMBERS,
     adversary=Adversary(
         "Somebody who knows in which class a person is, and reads what all of the class have in common.",
         "A class may disclose a condition without identifying a record.",
@@ -129,8 +365,65 @@ ATTRIBUTE_DISCLOSURE = Assessment(
     version="4",
     policy_sections=("attribute_disclosure",),
     inputs=CANDIDATE,
-    measure=assess,
+    measure=_assess_members,
     report_table=report_table,
     noisy=_noisy,
-    gates=gates_of(NAME),
+    gates=gates_of(_OF_MEMBERS),
+)
+
+
+_OF_RECORDS = "record_attribute_disclosure"
+
+
+def _assess_records(work: Work[FlatPolicy]) -> Assessed:
+    """Evidence: what the class of a released record discloses about its sensitive attributes."""
+    policy, records = work.policy, work.tables["release_records"]
+    found = {column: records_disclosure(policy, column, records) for column in policy.sensitive_columns}
+    measured = attribute_measurements(policy.attribute_disclosure, found, records.count())
+    canaries = record_attributes_of_canaries(
+        policy, records, lambda planted, column: records_disclosure(policy, column, planted)
+    )
+    return Assessed(measured, canaries, shown=attribute_metadata(found))
+
+
+def records_disclosure(policy: FlatPolicy, column: str, records: Table) -> attributes.AttributeDisclosure:
+    """What equivalence classes of records disclose about one attribute."""
+    classes = [qi.release_as for qi in policy.quasi_identifiers]
+    ordered = column in policy.attribute_disclosure.ordered
+    sql = attributes.value_counts(records.sql, classes, column)
+    counts = records.query(f"SELECT *, {attributes.leading_number('value')} AS number FROM ({sql})")
+    ranks = ordered_ranks(counts, column) if ordered else pd.factorize(counts["value"], use_na_sentinel=False)[0]
+    return attributes.single_valued(counts["class"], ranks, counts["members"], ordered)
+
+
+def record_attributes_of_canaries(
+    policy: FlatPolicy, like: Table, attack: Callable[[Table, str], attributes.AttributeDisclosure]
+) -> Findings:
+    """Whether every sensitive attribute is found to be disclosed by exactly the classes that disclose it."""
+    columns = [qi.release_as for qi in policy.quasi_identifiers]
+    rows = [
+        {column: label(own.get(column, PLAIN), 0) for column in columns}
+        | {attribute.release_as: str(value) for attribute in policy.attributes}
+        for own, values in attribute_classes(columns)
+        for value in values
+    ]
+    with planted_store() as file:
+        records = plant(file, like, rows, "release_records")
+        found = {column: attack(records, column) for column in policy.sensitive_columns}
+    return compared_with_certain(policy.attribute_disclosure, found, dict.fromkeys(found, len(columns)))
+
+
+RECORD_ATTRIBUTE_DISCLOSURE = Assessment(
+    _OF_RECORDS,
+    adversary=Adversary(
+        "Somebody who knows in which class a person is, and reads what all of the class have in common.",
+        "A class may disclose an attribute without identifying a record.",
+        "Machanavajjhala A et al. l-Diversity. ACM TKDD 2007;1(1):3; Li N et al. t-Closeness. ICDE 2007. " + OWNERS_DECIDE,
+    ),
+    version="4",
+    policy_sections=("attribute_disclosure", "quasi_identifiers", "attributes"),
+    inputs=("release_records",),
+    measure=_assess_records,
+    report_table=report_table,
+    gates=gates_of(_OF_RECORDS),
 )

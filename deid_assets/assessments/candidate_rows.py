@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.assessments.released_rows import released_date_columns
+from deid_assets.assessments.kernel_input import released_date_columns
 from deid_assets.methods.candidate import released_tables
 from deid_assets.methods.candidate.provider_suppression import (
     providers_needed,

@@ -1,4 +1,7 @@
-"""Members and claims of the prepared delivery and of the release, in the same columns and with the same labels."""
+"""Members and claims of the prepared delivery and of the release, in the same columns and with the same labels.
+
+What both say about days in hospital in the next year are examples that a model learns from.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,13 +10,23 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.kernel_input import member_columns
-from deid_assets.assessments.released_rows import profiles_query
+from deid_assets.assessments.kernel_input import member_columns, profiles_query
 from deid_assets.methods.candidate.released_tables import generalized_members, passed_on
 from deid_assets.methods.population.value_domains import label_joins
 from deid_assets.methods.preparation.top_coding import top_code
+from deid_assets.methods.utility.member_years import ClaimColumns, feature_matrix, year_features
+from deid_assets.methods.utility.prediction import (
+    Examples,
+    Model,
+    class_means,
+    folds_of,
+    out_of_fold,
+    resampled_differences,
+    rmsle,
+)
 from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.models import Policy
+from deid_assets.reference.known_columns import CLAIMS, NUMBERS_OF_CLAIMS, YEARS
 from deid_assets.store.tables import Table, quoted, write_table
 
 PROVIDERS = ("ProviderID", "Vendor", "PCP")
@@ -168,3 +181,342 @@ def codes_of(compared: Compared) -> tuple[tuple[str, ...], list[list[np.ndarray]
         )
         found.append([np.asarray(arrays[f"v{place}"]) for place in range(len(columns))])
     return tuple(column for _, column in columns), found, sizes
+
+
+_PREPARED = ClaimColumns(
+    (*(name for name, known in CLAIMS.items() if known.codes), "charlson", *NUMBERS_OF_CLAIMS),
+    (*NUMBERS_OF_CLAIMS, "pay_delay"),
+    ("provider_id", "vendor_id", "pcp_id"),
+)
+"""What the prepared claims say, whatever of it the policy publishes."""
+_NUMBERED = [number for number, column in enumerate(_PREPARED.values, start=1) if column in NUMBERS_OF_CLAIMS]
+"""The features that count single values of numbers, see `year_features`: their classes and means tell nearly the same."""
+_PASSED_ON = ("Year", "PayDelay")
+_AGE_CLASS = 10
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of predictions for members whom the model has not seen; smaller is better.
+
+    Attributes
+    ----------
+    delivered, released
+        Of the same model, from the prepared delivery and from the release.
+    constant, demographics
+        Of the best constant, and of the means by age in tens and sex, as delivered.
+    loss, loss_at_most
+        released less delivered, and its one-sided 95 % upper bound by a bootstrap over members.
+    learned
+        Whether the model predicts better from the delivery than the best constant, beyond chance (one-sided 95 %, the same
+        bootstrap). If it does not, there was nothing to lose, and the loss says nothing about the release.
+    members, rows
+        Members and member-years that were predicted.
+    """
+
+    delivered: float
+    released: float
+    constant: float
+    demographics: float
+    loss: float
+    loss_at_most: float
+    learned: bool
+    members: int
+    rows: int
+
+
+CONFIDENCE = 0.95
+"""Confidence of the bound on the loss of score."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How predictions are measured.
+
+    Attributes
+    ----------
+    model, folds, resamples, members_at_most
+        As in the policy's section `utility`.
+    """
+
+    model: Model
+    folds: int
+    resamples: int
+    members_at_most: int
+
+
+def measured_scores(
+    plan: Plan, delivered: Examples, released: Examples, demographics: np.ndarray, generator: np.random.Generator
+) -> Scores | None:
+    """Predict the same member-years from both; None if there are too few members to hold any out.
+
+    Parameters
+    ----------
+    delivered, released
+        The same rows in the same order.
+    demographics
+        (n,) int64: class of age and sex of each row.
+    """
+    members = len(np.unique(delivered.member))
+    if members < 2 * plan.folds:
+        return None
+    fold = folds_of(delivered.member, plan.folds, generator)
+    before, after = (out_of_fold(one, fold, plan.model) for one in (delivered, released))
+    truth = delivered.truth
+    differences = resampled_differences(before, after, delivered, plan.resamples, generator)
+    loss = rmsle(after, truth) - rmsle(before, truth)
+    constant = class_means(np.zeros(len(truth), dtype=np.int64), truth, fold)
+    gains = resampled_differences(constant, before, delivered, plan.resamples, generator)
+    return Scores(
+        rmsle(before, truth),
+        rmsle(after, truth),
+        rmsle(constant, truth),
+        rmsle(class_means(demographics, truth, fold), truth),
+        loss,
+        max(loss, float(np.quantile(differences, CONFIDENCE, method="higher"))),
+        float(np.quantile(gains, CONFIDENCE, method="higher")) < 0,
+        members,
+        len(truth),
+    )
+
+
+@dataclass(frozen=True)
+class NextYear:
+    """A row for each released member and year whose next year is known, and what is said about it.
+
+    Attributes
+    ----------
+    people
+        The members: number, identifier and pseudonym.
+    year
+        (n,) int64: the year of the claims; what is predicted is in the next.
+    delivered, released
+        The same rows in the same order, of the delivery and of the release.
+    coarsest
+        (n, f) float64: as released, with all labels of claims at the coarsest level of the policy.
+    with_classes
+        (n, f) float64: as delivered, with the classes of the released levels beside the values: whatever the labels of a
+        release may tell, if each is a function of the value that it stands for.
+    demographics
+        (n,) int64: class of age and sex as delivered.
+    """
+
+    people: Table
+    year: np.ndarray
+    delivered: Examples
+    released: Examples
+    coarsest: np.ndarray
+    with_classes: np.ndarray
+    demographics: np.ndarray
+
+
+def next_year(
+    policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], compared: Compared, generator: np.random.Generator
+) -> NextYear:
+    """Released members who were enrolled in the next year: what the delivery says about them, what the release does.
+
+    Parameters
+    ----------
+    tables
+        Profiles, grouped claims, domains, crosswalk and the release's tables, by their assets.
+    """
+    people = _people(tables, policy.utility.members_at_most, generator)
+    rows = _rows(tables, people, compared)
+    member, year = rows["member"], rows["year"]
+    if not len(member):
+        nothing = Examples(member, np.empty((0, 0)), member, np.empty(0))
+        return NextYear(people, year, nothing, nothing, nothing.features, nothing.features, member)
+    truth = np.log1p(rows["days"].astype(np.float64))
+    of_delivery = people.arrays(year_features(_prepared_claims(tables["grouped_claims"], people), _PREPARED))
+    domains, tops = tables["value_domains"], coarsest_levels(policy)
+    shown = _shown_demographics(policy, levels, domains, compared, people, member)
+    seen = np.hstack([shown, year[:, None].astype(np.float64)])
+    sides = (
+        (compared.claims_after, levels),
+        (_coarsest_claims(policy, levels, domains, compared), tops),
+        (_delivered_classes(compared, people), levels),
+    )
+    after, coarsest, classes = (
+        _claims_features(policy, at, domains, compared, claims, people, member, year) for claims, at in sides
+    )
+    own = np.stack([_filled(rows["age"]), rows["sex"].astype(np.float64), year.astype(np.float64)], axis=1)
+    delivered = Examples(
+        member,
+        np.hstack([own, feature_matrix(of_delivery, member, year)]),
+        np.unique(rows["days"], return_inverse=True)[1].reshape(-1),
+        truth,
+    )
+    released = Examples(member, np.hstack([seen, after]), rows["label"].astype(np.int64), truth)
+    decades = np.ma.filled(np.ma.asarray(rows["age"]), -_AGE_CLASS).astype(np.int64) // _AGE_CLASS + 1
+    counted = np.isin(of_delivery["feature"], _NUMBERED, invert=True)
+    values = feature_matrix({name: of[counted] for name, of in of_delivery.items()}, member, year)
+    return NextYear(
+        people,
+        year,
+        delivered,
+        released,
+        np.hstack([seen, coarsest]),
+        np.hstack([own, shown, values, classes]),
+        decades * 3 + rows["sex"].astype(np.int64),
+    )
+
+
+def released_features(
+    policy: Policy, levels: Mapping[str, int], domains: Table, compared: Compared, found: NextYear
+) -> np.ndarray:
+    """(n, f) float64: what another release of the same members says about the rows of `found`.
+
+    Parameters
+    ----------
+    levels
+        Level of every quasi-identifier in that release.
+    compared
+        With the members and claims of that release.
+    """
+    people, member, year = found.people, found.delivered.member, found.year
+    shown = _shown_demographics(policy, levels, domains, compared, people, member)
+    after = _claims_features(policy, levels, domains, compared, compared.claims_after, people, member, year)
+    return np.hstack([shown, year[:, None].astype(np.float64), after])
+
+
+def coarsest_levels(policy: Policy) -> dict[str, int]:
+    """The coarsest level of every quasi-identifier."""
+    return {qi.column: len(policy.hierarchy_of(qi.column).level_names) - 1 for qi in policy.quasi_identifiers.all}
+
+
+def _people(tables: Mapping[str, Table], at_most: int, generator: np.random.Generator) -> Table:
+    """The released members: number, identifier and pseudonym; of more than `at_most`, a random sample."""
+    profiles, crosswalk, released = (tables[name] for name in ("member_profiles", "pseudonym_crosswalk", "release_members"))
+    people = Table(profiles.file, "scratch", "predicted_members")
+    sql = (
+        'SELECT p.member_number::BIGINT AS number, p.member_id, r."MemberID" AS pseudonym'
+        f" FROM {released.sql} AS r JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.pseudonym = r.\"MemberID\""
+        f" JOIN {profiles.sql} AS p ON p.member_id = x.original_id ORDER BY number"
+    )
+    found = profiles.query(sql)
+    if len(found) > at_most:
+        found = found.iloc[np.sort(generator.choice(len(found), at_most, replace=False))]
+    write_table(people, found)
+    return people
+
+
+def _rows(tables: Mapping[str, Table], people: Table, compared: Compared) -> dict[str, np.ndarray]:
+    """member, year, days (top-coded), age, sex (a number), label (a number): a row for each year with known next days."""
+    profiles, released = tables["member_profiles"], compared.members_after
+    parts = []
+    for column in YEARS.values():
+        label = f"coalesce(a.{quoted(column)}, '')" if column in compared.member_columns else "''"
+        parts.append(
+            f"SELECT p.number AS member, {int(column[-1]) - 1} AS year, f.{quoted(column)} AS days, f.age,"
+            f" coalesce(dense_rank() OVER (ORDER BY f.sex) - 1, 0) AS sex, {label} AS shown"
+            f" FROM {people.sql} AS p JOIN {profiles.sql} AS f USING (member_id)"
+            f" JOIN {released.sql} AS a ON a.member = p.pseudonym WHERE f.{quoted(column)} IS NOT NULL"
+        )
+    return people.arrays(
+        f"SELECT member::BIGINT AS member, year::BIGINT AS year, days, age, sex,"
+        " dense_rank() OVER (ORDER BY shown) - 1 AS label"
+        f" FROM ({' UNION ALL '.join(parts)}) ORDER BY member, year"
+    )
+
+
+def _prepared_claims(grouped: Table, people: Table) -> str:
+    columns = dict.fromkeys((*_PREPARED.values, *_PREPARED.ranks, *_PREPARED.identifiers))
+    listed = ", ".join(f"c.{quoted(column)}" for column in columns)
+    return f"SELECT p.number AS member, c.year, {listed} FROM {grouped.sql} AS c JOIN {people.sql} AS p USING (member_id)"
+
+
+def _coarsest_claims(policy: Policy, levels: Mapping[str, int], domains: Table, compared: Compared) -> Table:
+    """The released claims, with the label of each quasi-identifier replaced by the one that it joins at the coarsest level."""
+    tops, replaced, joins = coarsest_levels(policy), [], []
+    for number, (column, name) in enumerate(policy.claim_names.items()):
+        joins.append(
+            "LEFT JOIN (SELECT coalesce(fine.label, '') AS label, min(coarse.label) AS top"
+            f" FROM {domains.sql} AS fine JOIN {domains.sql} AS coarse USING (quasi_identifier, base_code)"
+            f" WHERE quasi_identifier = '{column}' AND fine.level = {int(levels[column])}"
+            f" AND coarse.level = {tops[column]} GROUP BY ALL) AS t{number}"
+            f" ON t{number}.label = coalesce(c.{quoted(name)}, '')"
+        )
+        replaced.append(f"t{number}.top AS {quoted(name)}")
+    shown = f" REPLACE ({', '.join(replaced)})" if replaced else ""
+    made = Table(domains.file, "scratch", "predicted_coarsest")
+    write_table(made, f"SELECT c.*{shown} FROM {compared.claims_after.sql} AS c {' '.join(joins)}")
+    return made
+
+
+def _delivered_classes(compared: Compared, people: Table) -> Table:
+    """The delivered claims of the predicted members with the labels of the released levels, by pseudonyms of members."""
+    made = Table(people.file, "scratch", "predicted_classes")
+    providers = ", ".join(f"NULL::VARCHAR AS {quoted(name)}" for name in PROVIDERS)
+    write_table(
+        made,
+        f"SELECT c.* REPLACE (p.pseudonym AS member), {providers} FROM {compared.claims_before.sql} AS c"
+        f" JOIN {people.sql} AS p ON p.member_id = c.member",
+    )
+    return made
+
+
+def _claims_features(
+    policy: Policy,
+    levels: Mapping[str, int],
+    domains: Table,
+    compared: Compared,
+    claims: Table,
+    people: Table,
+    member: np.ndarray,
+    year: np.ndarray,
+) -> np.ndarray:
+    """(n, f) float64: what claims with labels of these levels say about each row."""
+    labelled = _labelled_claims(policy, levels, domains, compared, claims, people)
+    return feature_matrix(people.arrays(year_features(*labelled)), member, year)
+
+
+def _labelled_claims(
+    policy: Policy, levels: Mapping[str, int], domains: Table, compared: Compared, claims: Table, people: Table
+) -> tuple[str, ClaimColumns]:
+    """Claims with labels of these levels; a class of numbers has as its number the mean position of its values."""
+    values = [column for column in compared.claim_columns if column not in _PASSED_ON]
+    ranks, joins = {"PayDelay_rank": "try_cast(rtrim(c.\"PayDelay\", '+') AS DOUBLE)"}, []
+    for number, (column, name) in enumerate(policy.claim_names.items()):
+        if has_order(policy, column):
+            joins.append(
+                f"LEFT JOIN ({_positions(domains, column, levels[column])}) AS r{number} ON r{number}.label = c.{quoted(name)}"
+            )
+            ranks[f"{name}_rank"] = f"r{number}.position"
+    selects = [f"c.{quoted(column)}" for column in (*values, *PROVIDERS)]
+    selects += [f"{sql} AS {quoted(name)}" for name, sql in ranks.items()]
+    sql = (
+        f"SELECT p.number AS member, c.year, {', '.join(selects)} FROM {claims.sql} AS c"
+        f" JOIN {people.sql} AS p ON p.pseudonym = c.member {' '.join(joins)}"
+    )
+    return sql, ClaimColumns(values, list(ranks), PROVIDERS)
+
+
+def _positions(domains: Table, column: str, level: int) -> str:
+    return (
+        f"SELECT label, avg(base_code) AS position FROM {domains.sql} WHERE quasi_identifier = '{column}'"
+        f" AND level = {int(level)} AND label IS NOT NULL AND value <> '' GROUP BY label"
+    )
+
+
+def _shown_demographics(
+    policy: Policy, levels: Mapping[str, int], domains: Table, compared: Compared, people: Table, member: np.ndarray
+) -> np.ndarray:
+    """(n, d) float64: age and sex of each row's member as released; one column of zeros where neither is."""
+    selects, joins = [], ""
+    if policy.publishes("age"):
+        joins = f"LEFT JOIN ({_positions(domains, 'age', levels['age'])}) AS a ON a.label = m.age"
+        selects.append("coalesce(a.position, -1)::DOUBLE AS age")
+    if policy.publishes("sex"):
+        selects.append("dense_rank() OVER (ORDER BY m.sex)::DOUBLE AS sex")
+    shown = ", ".join(selects or ["0::DOUBLE AS nothing"])
+    found = people.arrays(
+        f"SELECT p.number AS number, {shown} FROM {people.sql} AS p"
+        f" JOIN {compared.members_after.sql} AS m ON m.member = p.pseudonym {joins} ORDER BY number"
+    )
+    columns = np.stack([np.asarray(values) for name, values in found.items() if name != "number"], axis=1)
+    return np.asarray(columns[np.searchsorted(np.asarray(found["number"]), member)])
+
+
+def _filled(values: np.ndarray) -> np.ndarray:
+    """Numbers with -1 where they are missing."""
+    return np.ma.filled(np.ma.asarray(values, dtype=np.float64), -1.0)

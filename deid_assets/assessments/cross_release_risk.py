@@ -1,24 +1,46 @@
-"""Earlier releases of the same members, linked with the release about to be made (methods#meet)."""
+"""Earlier releases of the same members, linked with the release about to be made (methods#meet).
+
+What a release shows of every delivered member is kept for later releases. Members who stand out in linked releases are left
+out.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import CANDIDATE, COUNT, HALF, Adversary, Assessed, Assessment, Gate, Limit, Shown, Work
-from deid_assets.assessments.chosen_generalization import chosen_levels
+from deid_assets.assessments.assessment import (
+    CANDIDATE,
+    COUNT,
+    HALF,
+    HERITAGE,
+    Adversary,
+    Assessed,
+    Assessment,
+    Gate,
+    Limit,
+    Published,
+    Shown,
+    StreamKey,
+    Work,
+    written,
+)
 from deid_assets.assessments.earlier_releases import LONGITUDINAL, EarlierRelease, people_beside, rows_of
-from deid_assets.assessments.estimates import estimated_success
 from deid_assets.assessments.evidence import RELEASED_MEANWHILE, Evidence, Measurement, Refusal, exact
-from deid_assets.assessments.kept_rows import KEPT_FROM, released_tags, write_kept_rows
-from deid_assets.assessments.kernel_input import class_size_needed, sampling_fraction
+from deid_assets.assessments.kernel_input import (
+    chosen_levels,
+    claim_columns,
+    class_size_needed,
+    member_columns,
+    sampling_fraction,
+)
 from deid_assets.assessments.longitudinal_risk import high_risk_measurements
-from deid_assets.assessments.neighbor_attack import attack_confidence, attack_limit, mean_interval
+from deid_assets.assessments.neighbor_attack import attack_confidence, attack_limit, estimated_success, mean_interval
 from deid_assets.assessments.planting import planted_store
-from deid_assets.assessments.precedents import HERITAGE
-from deid_assets.assessments.published import Published, written
 from deid_assets.cluster.executors import search_executor
 from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.adversary.two_readings import BothReadings, both_readings
@@ -27,7 +49,9 @@ from deid_assets.methods.canaries.checks import DRAWS
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.kernel.knowledge import draws_of_targets
 from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
+from deid_assets.methods.lattice.choice import Failed, StreamKeys, suppress_flagged
 from deid_assets.methods.releases.comparison import compared, withdrawn_standing_out
+from deid_assets.methods.releases.kept_rows import MemberTables, kept_rows
 from deid_assets.methods.releases.linkability import linkable_share
 from deid_assets.methods.releases.linked_records import singled_out
 from deid_assets.methods.releases.meet import LinkedMembers, linked_members
@@ -35,6 +59,62 @@ from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.releases import OtherPeople
 from deid_assets.store.tables import Query, Table, drop_schema, write_table
+
+KEPT_FROM = (
+    "member_profiles", "suppressed_members", "grouped_claims", "truncated_claims", "eligible_claims", "value_domains",
+)  # fmt: skip
+"""The tables that say what a release shows of its members."""
+
+
+class Tags(Protocol):
+    """Returns the keyed tag of each member."""
+
+    def __call__(self, member_ids: Sequence[str]) -> np.ndarray:
+        """(n,) uint64, in the order given."""
+
+
+def released_tags(tables: Mapping[str, Table], tags: Tags) -> np.ndarray:
+    """(n,) uint64, ascending: tags of the members about to be released.
+
+    Parameters
+    ----------
+    tables
+        Tables of the store, by the names of their assets.
+    """
+    profiles, suppressed = tables["member_profiles"], tables["suppressed_members"]
+    found = profiles.query(
+        f"SELECT member_id FROM {profiles.sql} WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"
+    )
+    return np.unique(tags(found["member_id"].tolist()).astype(np.uint64))
+
+
+def write_kept_rows(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], tags: Tags) -> Table:
+    """Write the kept rows of the release about to be made into the scratch schema of its store.
+
+    Parameters
+    ----------
+    levels
+        Level of every quasi-identifier in the release.
+    tables
+        Tables of the store, by the names of their assets.
+    """
+    kept = Table(tables["member_profiles"].file, "scratch", "kept_rows")
+    write_table(kept, kept_rows_query(policy, levels, tables, tags))
+    return kept
+
+
+def kept_rows_query(
+    policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], tags: Tags, in_order: bool = False
+) -> str:
+    """SELECT the same rows, in the order of a file if asked for; writes the members' tags into the scratch schema."""
+    of = MemberTables(*(tables[name] for name in KEPT_FROM))
+    ids = of.profiles.query(f"SELECT member_id FROM {of.profiles.sql} ORDER BY member_id")["member_id"]
+    tagged = Table(of.profiles.file, "scratch", "member_tags")
+    write_table(tagged, pd.DataFrame({"member_id": ids.astype("str"), "tag": tags(ids.tolist()).astype(np.uint64)}))
+    members, claims = ({column: levels[column] for column in own} for own in (member_columns(policy), claim_columns(policy)))
+    names = {column: policy.kept_name(column) for column in (*members, *claims)}
+    return kept_rows(of, tagged, members, claims, not policy.counts_population, in_order, names)
+
 
 NAME = "cross_release_risk"
 LINKED, LINKED_LITERAL = "linked_high_risk_share", "linked_high_risk_share_literal"
@@ -581,3 +661,76 @@ CROSS_RELEASE_RISK = Assessment(
         ),
     ),
 )  # fmt: skip
+
+
+def _keys(stream_key: StreamKey, place: int, number: int) -> StreamKeys:
+    """Keys of the streams on which members of one group of linked releases are flagged and the others confirmed."""
+    return lambda name: stream_key(f"linked releases {place}: {name}", number)
+
+
+def flagged_in_linked_releases(
+    policy: Policy,
+    levels: Mapping[str, int],
+    tables: Mapping[str, Table],
+    suppressed: Sequence[str],
+    releases: Sequence[EarlierRelease],
+    tags: Tags,
+    stream_key: StreamKey,
+    number: int,
+    executor: Executor | None,
+) -> set[str]:
+    """Identifiers of the members to leave out, so that the others pass beside every earlier release, and beside all together.
+
+    They are flagged on streams that judge nothing else. Nobody is left out if the policy does not allow enough of it: the
+    assessment then measures the share as it is, and refuses.
+
+    Parameters
+    ----------
+    levels
+        Level of every quasi-identifier in the release.
+    tables
+        The store's tables by the names of their assets; without `suppressed_members`, which depends on the result.
+    suppressed
+        Members who are left out already; they count against what the policy allows.
+    releases
+        Every earlier release.
+    number
+        Of the try.
+    """
+    profiles = tables["member_profiles"]
+    so_far = Table(profiles.file, "scratch", "suppressed_so_far")
+    write_table(so_far, pd.DataFrame({"member_id": pd.Series(list(suppressed), dtype="str")}))
+    try:
+        candidate = {**tables, "suppressed_members": so_far}
+        released = released_tags(candidate, tags)
+        linked = earlier_of(policy, releases, released).linked
+        if not linked:
+            return set()
+        own = write_kept_rows(policy, levels, candidate, tags)
+        rows = rows_of(linked, own)
+        groups = [[one] for one in rows] + ([rows] if len(rows) > 1 else [])
+        sampled = len(released) + len(suppressed)
+        k = class_size_needed(policy, sampling_fraction(policy, len(released), profiles.count()))
+        left_out = np.empty(0, dtype=np.uint64)
+        for place, group in enumerate(groups):
+            found = linked_members([*group, own], policy.adversary.power, policy.adversary.rounding)
+            if found is None:
+                continue
+            kept = ~np.isin(found.tags, left_out)
+            allowed = policy.risk.suppression.at_most * sampled - len(suppressed) - len(left_out)
+            if allowed <= 0 or not kept.any():
+                break
+            chosen = suppress_flagged(
+                found.computation(k, not policy.counts_population).keeping(kept), found.node, found.adversary.of(kept),
+                _keys(stream_key, place, number),
+                policy.risk.max_high_risk_share, policy.risk.gate.draws, confidence_of_try(policy.risk.gate.confidence, number),
+                allowed / int(kept.sum()), policy.risk.search.aim, executor,
+            )  # fmt: skip
+            if not isinstance(chosen, Failed):
+                left_out = np.concatenate([left_out, found.tags[kept][chosen[1]]])
+        ids = profiles.query(f"SELECT member_id FROM {profiles.sql} WHERE released ORDER BY member_number")[
+            "member_id"
+        ].tolist()
+        return set(np.array(ids, dtype=object)[np.isin(tags(ids), left_out)])
+    finally:
+        drop_schema(profiles.file, "scratch")

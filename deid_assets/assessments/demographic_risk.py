@@ -20,6 +20,8 @@ from deid_assets.assessments.assessment import (
     CANDIDATE,
     COUNT,
     HALF,
+    HERITAGE,
+    OWNERS_DECIDE,
     Adversary,
     Assessed,
     Assessment,
@@ -30,52 +32,61 @@ from deid_assets.assessments.assessment import (
     Work,
     limit_of,
 )
-from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.earlier_releases import BECAUSE, EverReleased, because_of
 from deid_assets.assessments.evidence import Measurement, counted, exact, made_up
 from deid_assets.assessments.exposure import OF_THE_ABSENT
-from deid_assets.assessments.kernel_input import member_columns, smallest_safe_class
+from deid_assets.assessments.kernel_input import (
+    chosen_levels,
+    member_columns,
+    original_members,
+    profiles_query,
+    smallest_safe_class,
+)
 from deid_assets.assessments.membership_changes import (
     APPEARED,
     CAME,
+    DISAPPEARANCE_FACTOR,
     DISAPPEARED,
+    NEWLY_SENSITIVE,
+    ROTATION_POSTERIOR,
     Change,
+    Leavers,
+    NewlySensitive,
     Tags,
     change_refusals,
     changes_measured,
     changes_since,
     disappearance_at_most,
-    present_members,
-)
-from deid_assets.assessments.membership_rotation import (
-    DISAPPEARANCE_FACTOR,
-    NEWLY_SENSITIVE,
-    ROTATION_POSTERIOR,
-    Leavers,
-    NewlySensitive,
     needed,
     newly_sensitive,
+    present_members,
     rotation_measurements,
     rotation_refusals,
 )
 from deid_assets.assessments.number_of_claims import (
+    HIGH_RISK,
+    METHOD,
     NUMBERED,
+    ORDERED,
     NumberedClaims,
     number_of_claims_measurements,
     number_of_claims_risk,
-)
-from deid_assets.assessments.ordered_services import (
-    HIGH_RISK,
-    METHOD,
-    ORDERED,
     ordered_services_measurements,
     ordered_services_of_canaries,
     ordered_services_risk,
 )
-from deid_assets.assessments.planted_members import PlantedClaim, PlantedMember, members_of, plant_members
-from deid_assets.assessments.planting import Group, as_certain, demographic_groups, plant, planted_store, released_sizes
-from deid_assets.assessments.precedents import HERITAGE, OWNERS_DECIDE
-from deid_assets.assessments.released_rows import original_members, profiles_query
+from deid_assets.assessments.planting import (
+    Group,
+    PlantedClaim,
+    PlantedMember,
+    as_certain,
+    demographic_groups,
+    members_of,
+    plant,
+    plant_members,
+    planted_store,
+    released_sizes,
+)
 from deid_assets.figures.figures import class_size_figure
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
 from deid_assets.methods.canaries.planting import Findings

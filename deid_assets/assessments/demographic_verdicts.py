@@ -3,11 +3,15 @@
 Risks are measured on exact classes, in the whole cohort and in each of its states. What is shown of them never says how many
 people fewer than eleven are: small states are joined, and a count of people in small classes is left out where it, or what is
 left of its group, is below eleven (methods#demographics-risk).
+
+Verdicts are shown in the form of Malin et al. (2011, Tables 3 and 4). Offers say in which detail each state, or each ethnicity,
+may show ages over 89 (methods#demographics-local-recoding): levels, never numbers of people. Groups with fewer than eleven
+people are joined, and have the coarsest level that one of them has.
 """
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -18,11 +22,13 @@ from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.methods.counts.protected_counts import SMALLEST_DESCRIBED
 from deid_assets.methods.demographics.cells import Cells
 from deid_assets.methods.demographics.discovery import Bar, Discovery, discover, risk_and_detail
+from deid_assets.methods.demographics.local_recoding import FIRST_OLD_AGE, recode_old_ages, recoded_ages
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, Node, policy_at, published_alternatives, safe_harbor
 from deid_assets.methods.demographics.risk import WHOLE, policy_risks
-from deid_assets.methods.demographics.standard_attributes import YEAR
+from deid_assets.methods.demographics.standard_attributes import TOP_CODED, YEAR
 from deid_assets.methods.demographics.tables import verdicts
+from deid_assets.policy.sections.cohort import ATTRIBUTES
 
 OTHER_STATES = "other states"
 """States with fewer than eleven members of the cohort, and as many more as it takes for eleven."""
@@ -352,3 +358,145 @@ def _counts_few(rows: pd.DataFrame) -> pd.Series:
 def _is_small(people: np.ndarray) -> np.ndarray:
     """Whether a number of people is expected to be above 0 and below eleven."""
     return (people > 1e-9) & (people < SMALLEST_DESCRIBED - 1e-9)
+
+
+NOT_SHOWN = "-"
+
+
+def tables_in_the_paper(found: Verdicts) -> Mapping[str, pd.DataFrame]:
+    """Return the risk of Safe Harbor by measure, and that of all other policies by measure and policy, in per cent.
+
+    Columns are the whole cohort and its states. An asterisk marks an expected risk above that of Safe Harbor. Numbers that
+    would count fewer than eleven people are left out.
+
+    References
+    ----------
+    Malin B, Benitez K, Masys D (2011), Tables 3 and 4, doi:10.1136/jamia.2010.004622
+    """
+    rows = found.rows
+    shown = rows["percent"].map(lambda value: NOT_SHOWN if value != value else f"{value:.3g}")
+    text = shown + rows["riskier_expected"].map({True: "*", False: ""})
+    own = rows.assign(shown=text)[["measure", "policy", "group", "shown"]]
+    is_reference = own["policy"] == REFERENCE
+    return {
+        "Safe Harbor": _wide(own[is_reference].drop(columns="policy"), ["measure"]),
+        "Alternatives": _wide(own[~is_reference], ["measure", "policy"]),
+    }
+
+
+def _wide(rows: pd.DataFrame, index: list[str]) -> pd.DataFrame:
+    wide = rows.set_index([*index, "group"])["shown"].unstack("group", sort=False)
+    return wide.rename_axis(columns=None).reset_index()
+
+
+def frontier_rows(found: Discovery) -> pd.DataFrame:
+    """Return the policies that were found, with their levels and what they keep, in three digits."""
+    table = found.table
+    levels = {name: table.get(name) for name in ATTRIBUTES}
+    detail = {name: table[name].map(rounded).astype("float64") for name in ("detail", "detail_of_reference")}
+    said = {name: table[name] for name in ("finer", "coarser", "different")}
+    return pd.DataFrame({"policy": table["policy"], **levels, **detail, **said}).astype(dict.fromkeys(levels, "str"))
+
+
+OLD_AGES = ("1 year", "5 years", "10 years", TOP_CODED)
+"""Levels of ages from 90 on, from fine to coarse; the last is one class of 90 and over."""
+STATE, ETHNICITY = "state", "ethnicity"
+OTHERS = {STATE: OTHER_STATES, ETHNICITY: "other ethnicities"}
+
+
+@dataclass(frozen=True)
+class OldAges:
+    """Old ages of a policy by state or ethnicity, with which it is no riskier than Safe Harbor in any state.
+
+    Attributes
+    ----------
+    demographic
+        The policy of all other values.
+    by
+        `STATE` or `ETHNICITY`.
+    levels
+        Group to the name of its level of the ages from 90 on. Empty if some group has none: the policy is riskier there,
+        however its old ages are published.
+    offered
+        The levels that were tried, from fine to coarse.
+    """
+
+    demographic: DemographicPolicy
+    by: str
+    levels: Mapping[str, str]
+    offered: tuple[str, ...] = OLD_AGES
+
+    @property
+    def policy(self) -> str:
+        """Name of the policy of all other values."""
+        return self.demographic.name
+
+    @property
+    def possible(self) -> bool:
+        """Whether the policy with these old ages is no riskier than Safe Harbor."""
+        return bool(self.levels)
+
+
+def old_ages_of(
+    cells: Cells, question: Question, policy: DemographicPolicy, by: str, levels: Sequence[str] = OLD_AGES
+) -> OldAges:
+    """Choose the old ages of a policy for each group.
+
+    Raises
+    ------
+    PolicyError
+        If the policy does not publish states or the groups, has a class of ages below and above 90, or a level is none of age.
+    """
+    names = [attribute.name for attribute in cells.demographics.attributes]
+    ethnicity = cells.demographics.ethnicity
+    chosen = ethnicity.levels[policy.node(cells.demographics)[names.index(ETHNICITY)]].name
+    grouping = ("geography", "state") if by == STATE else (ETHNICITY, chosen)
+    table = recode_old_ages(cells, policy, reference_of(cells), levels, grouping, bar_of(question)).table.set_index("group")
+    if table["old_ages"].isna().any():
+        return OldAges(policy, by, {}, tuple(levels))
+    joined = small_groups(table["records"])
+    coarseness = table["old_ages"].map({name: at for at, name in enumerate(levels)})
+    shown = {group: levels[at] for group, at in coarseness.drop(joined).items()}
+    if len(joined):
+        shown[OTHERS[by]] = levels[int(coarseness[joined].max())]
+    return OldAges(policy, by, shown, tuple(levels))
+
+
+def offers(cells: Cells, question: Question, policies: Sequence[DemographicPolicy]) -> tuple[OldAges, ...]:
+    """Return the old ages of every policy that may publish them otherwise than it does, by state and by ethnicity.
+
+    A policy gains by it if some group may show more, or if it is riskier than Safe Harbor as it is.
+    """
+    found = []
+    # Policies that are the same here, such as GenEth of a cohort without races, have the name of the first.
+    for policy in {policy.node(cells.demographics): policy for policy in reversed(policies)}.values():
+        for by in (STATE, ETHNICITY) if len(cells.demographics.ethnicity.values) > 1 else (STATE,):
+            if not _applies(cells, policy, by):
+                continue
+            offer = old_ages_of(cells, question, policy, by)
+            if offer.possible and _differs(cells, policy, offer):
+                found.append(offer)
+    order = [policy.name for policy in policies]
+    return tuple(sorted(found, key=lambda offer: order.index(offer.policy)))
+
+
+def _applies(cells: Cells, policy: DemographicPolicy, by: str) -> bool:
+    """Whether the policy publishes states, tells ethnicities apart if they are the groups, and cuts ages at 90."""
+    demographics = cells.demographics
+    node, age = policy.node(demographics), demographics.age
+    place, ethnicity = demographics.geography, demographics.ethnicity
+    level = age.levels[node[0]]
+    return (
+        bool(place.refines[node[2], place.number_of("state")])
+        and (by == STATE or len(ethnicity.levels[node[1]].labels) > 1)
+        and len({int(code) for code in level.codes[:FIRST_OLD_AGE]} & {int(code) for code in level.codes[FIRST_OLD_AGE:]}) == 0
+    )
+
+
+def _differs(cells: Cells, policy: DemographicPolicy, offer: OldAges) -> bool:
+    """Whether a group's ages from 90 on are other classes than those of the policy."""
+    age = cells.demographics.age
+    own = age.levels[policy.node(cells.demographics)[0]]
+    years = age.values.to_numpy()
+    recoded = (recoded_ages(own, age.level(name), years) for name in set(offer.levels.values()))
+    return any(not (level.refines(own) and own.refines(level)) for level in recoded)

@@ -1,20 +1,26 @@
 """The input of the kernel: what a policy and the tables of its store say about a population and its adversary.
 
-The search, the assessments and the gate all measure on it.
+The search, the assessments and the gate all measure on it, at the chosen generalization, beside the rows about to be released.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
+from deid_assets.figures.rendering import words
 from deid_assets.methods.adversary.two_readings import Adversary
+from deid_assets.methods.candidate.released_tables import generalized_members
+from deid_assets.methods.disclosure.demographic_classes import demographic_class_sizes
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population import encoding
 from deid_assets.methods.population.longitudinal_data import Dimension, LongitudinalData
+from deid_assets.methods.population.released_population import released_profiles
 from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
-from deid_assets.store.tables import Table
+from deid_assets.store.tables import Table, write_table, write_view
 
 
 @dataclass(frozen=True)
@@ -125,3 +131,123 @@ def node_computation(policy: Policy, tables: PopulationTables, only_at: tuple[in
 def adversary_of(policy: Policy, profiles: Table) -> Adversary:
     """Input for computing the adversary's power on generalized data."""
     return Adversary(encoding.claims_of_released(profiles), policy.adversary.power, policy.adversary.rounding)
+
+
+def chosen_frame(policy: Policy, node: tuple[int, ...]) -> pd.DataFrame:
+    """The table of a chosen node: one row per dimension, with its level and the level's name."""
+    names = [
+        policy.hierarchy_of(dimension.columns[0]).level_names[level]
+        for dimension, level in zip(policy.dimensions, node, strict=True)
+    ]
+    found = pd.DataFrame({"dimension": [dimension.name for dimension in policy.dimensions], "level": node, "level_name": names})
+    return found.astype({"dimension": "str", "level": "int32", "level_name": "str"})
+
+
+def retained_frame(policy: Policy, kept: Mapping[str, np.ndarray], node: tuple[int, ...]) -> pd.DataFrame:
+    """What a node keeps of every generalized column: its level's name, and the share of information (see `kept_by_level`)."""
+    shares = kept_at_node(policy, kept, node)
+    return pd.DataFrame(
+        [
+            (name, policy.hierarchy_of(column).level_names[policy.level_of(column, node)], shares[name])
+            for name, column in policy.generalized.items()
+        ],
+        columns=["column", "level", "share of information kept"],
+    )
+
+
+def chosen_node(policy: Policy, chosen: Table) -> tuple[int, ...]:
+    """The chosen node, in the order of the policy's dimensions."""
+    levels = chosen.frame().set_index("dimension")["level"]
+    return tuple(int(levels[dimension.name]) for dimension in policy.dimensions)
+
+
+def level_names_of_dimensions(policy: Policy, chosen: Table) -> dict[str, str]:
+    """The name of the chosen level of each dimension: what a pinned generalization repeats."""
+    names = chosen.frame().set_index("dimension")["level_name"]
+    return {dimension.name: str(names[dimension.name]) for dimension in policy.dimensions}
+
+
+def chosen_levels(policy: Policy, chosen: Table) -> dict[str, int]:
+    """The level of every quasi-identifier at the chosen node."""
+    return levels_at(policy, chosen_node(policy, chosen))
+
+
+def named(policy: Policy, node: tuple[int, ...]) -> str:
+    """A node as the names of its levels."""
+    return "; ".join(
+        f"{words(dimension.name)}: {policy.hierarchy_of(dimension.columns[0]).level_names[level]}"
+        for dimension, level in zip(policy.dimensions, node, strict=True)
+    )
+
+
+def levels_at(policy: Policy, node: tuple[int, ...]) -> dict[str, int]:
+    """The level of every quasi-identifier at a node."""
+    return {qi.column: policy.level_of(qi.column, node) for qi in policy.quasi_identifiers.all}
+
+
+def chosen_level_names(policy: AnyPolicy, tables: Mapping[str, Table]) -> list[tuple[str, str]]:
+    """Released name of every quasi-identifier and the name of its chosen level; empty if nothing was chosen.
+
+    Parameters
+    ----------
+    tables
+        Tables of a store, longitudinal or flat, by the names of their assets.
+    """
+    if "record_generalization" in tables:
+        return [(str(row.column), str(row.level_name)) for row in tables["record_generalization"].frame().itertuples()]
+    if not policy.has_events or "chosen_generalization" not in tables:
+        return []
+    levels = chosen_levels(policy, tables["chosen_generalization"])
+    return [
+        (qi.release_as, policy.hierarchy_of(qi.column).level_names[levels[qi.column]]) for qi in policy.quasi_identifiers.all
+    ]
+
+
+def original_members(crosswalk: Table, released: Table) -> str:
+    """SELECT the member_id of released members."""
+    return (
+        f"SELECT original_id AS member_id FROM {crosswalk.sql} WHERE kind = 'member'"
+        f' AND pseudonym IN (SELECT "MemberID" FROM {released.sql})'
+    )
+
+
+def kept_targets(profiles: Table, suppressed: Table) -> np.ndarray:
+    """(n,) bool: sampled members who are not suppressed, ordered by member_number."""
+    kept = profiles.arrays(
+        f"SELECT member_id NOT IN (SELECT member_id FROM {suppressed.sql}) AS kept FROM {profiles.sql}"
+        " WHERE released ORDER BY member_number"
+    )["kept"]
+    return np.asarray(kept, dtype=bool)
+
+
+def profiles_query(policy: Policy, members: str, days: str) -> str:
+    """SELECT the member-level quasi-identifiers of released rows; `members` and `days` are texts after FROM."""
+    return released_profiles(members, days, policy.member_names, member_columns(policy))
+
+
+def released_date_columns(policy: Policy) -> dict[str, str]:
+    """Date columns that are released unchanged from `dated_claims`, and their names in the release."""
+    if policy.dates is None:
+        return {}
+    return {"service_date" if policy.dates.format == "dates" else "service_day": policy.dates.release_as}
+
+
+def demographic_sizes(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table]) -> dict[str, np.ndarray]:
+    """Every demographic class: `population_size` in the delivery and `released_size` in the candidate's rows.
+
+    Parameters
+    ----------
+    levels
+        Level of every quasi-identifier in the release.
+    tables
+        Profiles, domains and the release's tables about members, by name.
+    """
+    columns, profiles, domains = member_columns(policy), tables["member_profiles"], tables["value_domains"]
+    released_members, released_days = tables["release_members"], tables["release_days_in_hospital"]
+    of_members = {column: levels[column] for column in columns}
+    population = write_view(
+        Table(profiles.file, "scratch", "delivered_classes"), generalized_members(profiles, domains, of_members)
+    )
+    released = Table(profiles.file, "scratch", "released_classes")
+    write_table(released, profiles_query(policy, released_members.sql, released_days.sql))
+    return population.arrays(demographic_class_sizes(population, released, columns))

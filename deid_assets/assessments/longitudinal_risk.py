@@ -3,12 +3,16 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from deid_assets.assessments.assessment import CANDIDATE, HALF, Adversary, Assessed, Assessment, Gate, Limit, Work
-from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node
+from deid_assets.assessments.assessment import CANDIDATE, HALF, HERITAGE, Adversary, Assessed, Assessment, Gate, Limit, Work
 from deid_assets.assessments.evidence import Measurement, exact
-from deid_assets.assessments.kernel_input import PopulationTables, adversary_of, node_computation
-from deid_assets.assessments.precedents import HERITAGE
-from deid_assets.assessments.released_rows import kept_targets
+from deid_assets.assessments.kernel_input import (
+    PopulationTables,
+    adversary_of,
+    chosen_levels,
+    chosen_node,
+    kept_targets,
+    node_computation,
+)
 from deid_assets.cluster.executors import search_executor
 from deid_assets.methods.adversary.two_readings import both_readings
 from deid_assets.methods.attacks.neighbor_attack import (

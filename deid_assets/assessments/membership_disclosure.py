@@ -4,15 +4,31 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from deid_assets.assessments.assessment import CANDIDATE, HALF, Adversary, Assessed, Assessment, Gate, Work, limit_of
-from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node
+from deid_assets.assessments.assessment import (
+    CANDIDATE,
+    HALF,
+    OWNERS_DECIDE,
+    Adversary,
+    Assessed,
+    Assessment,
+    Gate,
+    Published,
+    Work,
+    limit_of,
+    written,
+)
 from deid_assets.assessments.evidence import Measurement, counted
-from deid_assets.assessments.kernel_input import PopulationTables, encoded_data, lattice_dimensions, member_columns
-from deid_assets.assessments.planted_members import members_of, plant_members
-from deid_assets.assessments.planting import Attack, Group, as_certain, own_values, planted_store
-from deid_assets.assessments.precedents import OWNERS_DECIDE
-from deid_assets.assessments.published import Published, written
-from deid_assets.assessments.released_rows import demographic_sizes, kept_targets
+from deid_assets.assessments.kernel_input import (
+    PopulationTables,
+    chosen_levels,
+    chosen_node,
+    demographic_sizes,
+    encoded_data,
+    kept_targets,
+    lattice_dimensions,
+    member_columns,
+)
+from deid_assets.assessments.planting import Attack, Group, as_certain, members_of, own_values, plant_members, planted_store
 from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.canaries.checks import gains_of_canaries
 from deid_assets.methods.canaries.planting import Findings

@@ -5,15 +5,28 @@ from functools import partial
 
 import numpy as np
 
-from deid_assets.assessments.assessment import CANDIDATE, HALF, Adversary, Assessed, Assessment, Gate, Image, Limit, Work
-from deid_assets.assessments.chosen_generalization import chosen_levels
-from deid_assets.assessments.estimates import estimated_success
+from deid_assets.assessments.assessment import (
+    CANDIDATE,
+    HALF,
+    HERITAGE,
+    Adversary,
+    Assessed,
+    Assessment,
+    Gate,
+    Image,
+    Limit,
+    Work,
+)
 from deid_assets.assessments.evidence import Measurement
-from deid_assets.assessments.kernel_input import member_columns, sampling_fraction
-from deid_assets.assessments.precedents import HERITAGE
-from deid_assets.assessments.released_rows import original_members, profiles_query
+from deid_assets.assessments.kernel_input import (
+    chosen_levels,
+    member_columns,
+    original_members,
+    profiles_query,
+    sampling_fraction,
+)
 from deid_assets.figures.figures import neighbor_attack_figure
-from deid_assets.methods.attacks.neighbor_attack import MeanInterval, NeighborAttack, neighbor_attack
+from deid_assets.methods.attacks.neighbor_attack import Estimate, MeanInterval, NeighborAttack, neighbor_attack
 from deid_assets.methods.canaries.checks import neighbors_of_canaries
 from deid_assets.methods.candidate.released_tables import generalized_claims
 from deid_assets.methods.kernel.node_computation import NodeComputation
@@ -28,6 +41,46 @@ from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import AttackGate
 from deid_assets.store.tables import Table, write_table
+
+
+def estimated_success(
+    name: str,
+    found: Estimate,
+    gate: AttackGate | None,
+    trials: int,
+    *,
+    confidence: float,
+    method: str,
+    section: str,
+    commitment: str,
+) -> Measurement:
+    """Return the estimate with its upper bound.
+
+    Parameters
+    ----------
+    gate
+        Threshold of the policy, and whether the bound or the estimate is compared with it; None if it is only reported.
+    trials
+        Number of simulated attacks.
+    confidence
+        Confidence of the bound.
+    """
+    return Measurement(
+        name=name,
+        unit="probability",
+        value=found.value,
+        bound=found.high,
+        threshold=gate.at_most if gate else None,
+        comparison="at_most",
+        statistic="upper_bound" if gate is None or gate.statistic == "upper_bound" else "value",
+        confidence=confidence,
+        method=method,
+        section=section,
+        sample_size=trials,
+        seed_commitment=commitment,
+        gating=gate is not None,
+    )
+
 
 NAME = "neighbor_attack"
 UNCONDITIONAL, GIVEN_MEMBERSHIP = "neighbor_success", "neighbor_success_given_membership"

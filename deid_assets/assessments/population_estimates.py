@@ -13,15 +13,37 @@ from itertools import chain
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import CANDIDATE, HALF, Adversary, Assessed, Assessment, Gate, Image, Work, limit_of
-from deid_assets.assessments.chosen_generalization import chosen_levels
+from deid_assets.assessments.assessment import (
+    CANDIDATE,
+    HALF,
+    Adversary,
+    Assessed,
+    Assessment,
+    Gate,
+    Image,
+    Published,
+    Work,
+    limit_of,
+    written,
+)
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC
 from deid_assets.assessments.evidence import Measurement, counted, made_up
-from deid_assets.assessments.kernel_input import member_columns, sampling_fraction, smallest_safe_class
-from deid_assets.assessments.planted_members import members_of, plant_members
-from deid_assets.assessments.planting import Group, as_certain, own_values, planted_store, released_sizes
-from deid_assets.assessments.published import Published, written
-from deid_assets.assessments.released_rows import demographic_sizes
+from deid_assets.assessments.kernel_input import (
+    chosen_levels,
+    demographic_sizes,
+    member_columns,
+    sampling_fraction,
+    smallest_safe_class,
+)
+from deid_assets.assessments.planting import (
+    Group,
+    as_certain,
+    members_of,
+    own_values,
+    plant_members,
+    planted_store,
+    released_sizes,
+)
 from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.rendering import words
 from deid_assets.figures.tables import ReportTable

@@ -7,13 +7,31 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from deid_assets.assessments.assessment import CANDIDATE, HALF, Adversary, Assessed, Assessment, Gate, Image, Work, limit_of
-from deid_assets.assessments.chosen_generalization import chosen_levels
+from deid_assets.assessments.assessment import (
+    CANDIDATE,
+    HALF,
+    OWNERS_DECIDE,
+    Adversary,
+    Assessed,
+    Assessment,
+    Gate,
+    Image,
+    Published,
+    Work,
+    limit_of,
+    written,
+)
 from deid_assets.assessments.evidence import Measurement, counted, made_up
-from deid_assets.assessments.planted_members import IDENTIFIERS, PlantedClaim, PlantedMember, plant_members
-from deid_assets.assessments.planting import as_certain, own_values, planted_store
-from deid_assets.assessments.precedents import OWNERS_DECIDE
-from deid_assets.assessments.published import Published, written
+from deid_assets.assessments.kernel_input import chosen_levels
+from deid_assets.assessments.planting import (
+    IDENTIFIERS,
+    PlantedClaim,
+    PlantedMember,
+    as_certain,
+    own_values,
+    plant_members,
+    planted_store,
+)
 from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.attacks import provider_graph

@@ -2,36 +2,43 @@
 
 Its asset, its checks, what the gate requires, its entry in the manifest, its section of the report, its canaries and what
 its numbers mean follow from that value.
+
+Whether the gates can refuse at all is judged here, too: each one alone must refuse a release that discloses half its members.
+A gate consists of two things. Its measure must find everyone who is disclosed; planted canaries show this in every run.
+Its threshold must then refuse what the measure finds; this is judged here, on the thresholds that were compared. A
+policy with numbers outside their ranges is refused when it is read, and again here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
+
+from pydantic import BaseModel
 
 from deid_assets.assessments.assessment import Assessment, Gate
 from deid_assets.assessments.attack_sensitivity import ATTACK_SENSITIVITY
-from deid_assets.assessments.attribute_disclosure import ATTRIBUTE_DISCLOSURE
+from deid_assets.assessments.attribute_disclosure import ATTRIBUTE_DISCLOSURE, RECORD_ATTRIBUTE_DISCLOSURE
 from deid_assets.assessments.cohort_risk import COHORT_RISK
 from deid_assets.assessments.count_disclosure import COUNT_DISCLOSURE_AUDIT, COUNTS_OF_PEOPLE, COUNTS_OF_RECORDS
 from deid_assets.assessments.cross_release_risk import CROSS_RELEASE_RISK
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC_RISK
-from deid_assets.assessments.evidence import Measurement, Requirement
+from deid_assets.assessments.evidence import Evidence, Measurement, Refusal, Requirement
+from deid_assets.assessments.identified_files import INPATIENT_ATTACK, VOTER_LIST_ATTACK
 from deid_assets.assessments.inference_channels import INFERENCE_CHANNELS
-from deid_assets.assessments.inpatient_attack import INPATIENT_ATTACK
 from deid_assets.assessments.longitudinal_risk import LONGITUDINAL_RISK
 from deid_assets.assessments.membership_disclosure import MEMBERSHIP_DISCLOSURE
 from deid_assets.assessments.neighbor_attack import NEIGHBOR_ATTACK
 from deid_assets.assessments.population_estimates import POPULATION_ESTIMATES
 from deid_assets.assessments.provider_graph_attack import PROVIDER_GRAPH_ATTACK
-from deid_assets.assessments.record_attribute_disclosure import RECORD_ATTRIBUTE_DISCLOSURE
 from deid_assets.assessments.record_cross_release_risk import PEOPLE_CROSS_RELEASE_RISK, RECORD_CROSS_RELEASE_RISK
 from deid_assets.assessments.record_risk import RECORD_RISK
 from deid_assets.assessments.utility import UTILITY
-from deid_assets.assessments.voter_list_attack import VOTER_LIST_ATTACK
 from deid_assets.assessments.worst_classes import WORST_CLASSES
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy, Kind
 from deid_assets.policy.models import Policy
+from deid_assets.policy.rules.limits import limit_problems
 
 AnyAssessment: TypeAlias = Assessment[Any]
 
@@ -112,3 +119,39 @@ def shaping_sections() -> dict[str, tuple[str, ...]]:
         for method, sections in one.shaped_by.items():
             found.setdefault(method, set()).update(sections)
     return {method: tuple(sorted(sections)) for method, sections in found.items()}
+
+
+def vacuity_refusals(policy: BaseModel, evidence: Iterable[Evidence]) -> list[Refusal]:
+    """Refuse policy numbers outside their ranges, and gates that such a release would pass.
+
+    Returns
+    -------
+    list of Refusal
+        Rules: `vacuous_policy` and `vacuous_threshold`.
+    """
+    found = [
+        Refusal("vacuous_policy", ".".join(path), None, None, f"{'.'.join(path)}: {message}")
+        for path, message in limit_problems(policy)
+    ]
+    return found + [refusal for item in evidence for refusal in _undiscriminating(item)]
+
+
+def _undiscriminating(item: Evidence) -> Iterator[Refusal]:
+    for measured in item.measurements:
+        if not measured.gating:
+            continue
+        name = f"{item.asset}/{measured.name}"
+        if measured.name not in DISCLOSED:
+            text = f"{name}: it gates, but no value is known for a release that must be refused"
+            yield Refusal("vacuous_threshold", name, None, measured.threshold, text)
+            continue
+        value = DISCLOSED[measured.name]
+        if value is not None and passes(measured, value):
+            text = f"{name}: this threshold would pass a release in which half the members are disclosed"
+            yield Refusal("vacuous_threshold", name, None, measured.threshold, text)
+
+
+def passes(measured: Measurement, value: float) -> bool:
+    """Whether a gate would pass if exactly this had been measured."""
+    bound = None if measured.bound is None and measured.statistic == "value" else value
+    return replace(measured, value=value, bound=bound).passed

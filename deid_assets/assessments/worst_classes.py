@@ -8,20 +8,33 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import CANDIDATE, HALF, Adversary, Assessed, Assessment, Gate, Image, Limit, Work
-from deid_assets.assessments.chosen_generalization import chosen_levels, chosen_node, levels_at
+from deid_assets.assessments.assessment import (
+    CANDIDATE,
+    HALF,
+    OWNERS_DECIDE,
+    Adversary,
+    Assessed,
+    Assessment,
+    Gate,
+    Image,
+    Limit,
+    Published,
+    Work,
+    written,
+)
 from deid_assets.assessments.evidence import Measurement, exact, made_up
 from deid_assets.assessments.kernel_input import (
     PopulationTables,
     adversary_of,
+    chosen_levels,
+    chosen_node,
+    kept_targets,
+    levels_at,
     member_columns,
     node_computation,
     smallest_safe_class,
 )
 from deid_assets.assessments.neighbor_attack import attacked_release, mean_interval
-from deid_assets.assessments.precedents import OWNERS_DECIDE
-from deid_assets.assessments.published import Published, written
-from deid_assets.assessments.released_rows import kept_targets
 from deid_assets.assessments.rounding import rounded_up
 from deid_assets.cluster.executors import search_executor
 from deid_assets.figures.tables import ReportTable

@@ -14,11 +14,10 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import Assessment, Image, Shown, Try, Work
-from deid_assets.assessments.canaries import canaries_measurement
+from deid_assets.assessments.assessment import Assessment, Image, Shown, Try, Work, canaries_measurement
 from deid_assets.assessments.earlier_releases import EarlierRelease, EverReleased
 from deid_assets.assessments.evidence import Evidence, Measurement, to_frame
-from deid_assets.assessments.membership_rotation import Leavers
+from deid_assets.assessments.membership_changes import Leavers
 from deid_assets.assessments.registry import LONGITUDINAL, noise_plan
 from deid_assets.assets.counts import earlier_noise, earlier_tables
 from deid_assets.assets.random_streams import stream_key

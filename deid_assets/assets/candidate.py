@@ -3,8 +3,7 @@
 import dagster as dg
 
 from deid_assets.assessments.candidate_rows import ClaimTables, claims_query, days_query, identified_claims, members_query
-from deid_assets.assessments.chosen_generalization import chosen_levels
-from deid_assets.assessments.released_rows import released_date_columns
+from deid_assets.assessments.kernel_input import chosen_levels, released_date_columns
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.methods.candidate.provider_suppression import blanked_shares
 from deid_assets.policy.models import Policy

@@ -6,11 +6,16 @@ import pandas as pd
 from deid_assets.assessments.cohort_attributes import attribute_leaks, finding_refusals, findings_taken_in
 from deid_assets.assessments.cohort_demographics import cells_in, notes_of, published, question_of
 from deid_assets.assessments.cohort_risk import measured_risk
-from deid_assets.assessments.cohort_verdicts import frontier_rows, tables_in_the_paper
-from deid_assets.assessments.demographic_verdicts import REFERENCE, alternatives, frontier, judge
+from deid_assets.assessments.demographic_verdicts import (
+    REFERENCE,
+    alternatives,
+    frontier,
+    frontier_rows,
+    judge,
+    tables_in_the_paper,
+)
 from deid_assets.assessments.evidence import Evidence, Refusal
-from deid_assets.assessments.kept_records import people_of_cohort
-from deid_assets.assessments.record_cross_release_risk import earlier_of, linked_refusals, not_compared
+from deid_assets.assessments.record_cross_release_risk import earlier_of, linked_refusals, not_compared, people_of_cohort
 from deid_assets.assessments.registry import COHORT
 from deid_assets.assets.assessment import assessment_asset
 from deid_assets.assets.counts import ReleasedCounts, count_assets

@@ -10,7 +10,7 @@ import pandas as pd
 from deid_assets.assessments.dates import date_columns, redrawing, widths_of
 from deid_assets.assets.stage_asset import markdown_table, prefix_of, stage_asset
 from deid_assets.errors import DeliveryError
-from deid_assets.figures.date_figure import date_error_figure
+from deid_assets.figures.figures import date_error_figure
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.methods.dates import dated_claims as dated
 from deid_assets.methods.dates.alternatives import compared_ways

@@ -3,9 +3,9 @@
 import dagster as dg
 import pandas as pd
 
+from deid_assets.assessments.attribute_leaks import record_leaks
 from deid_assets.assessments.detail import detail_measurements, detail_refusals
 from deid_assets.assessments.evidence import Evidence, Refusal
-from deid_assets.assessments.flat_attributes import attribute_leaks
 from deid_assets.assessments.flat_refusal import why_no_node_passes, why_pinned_fails
 from deid_assets.assessments.flat_table import (
     LOSS_LABELS,
@@ -20,8 +20,13 @@ from deid_assets.assessments.flat_table import (
     population_of,
     search,
 )
-from deid_assets.assessments.kept_records import linked_to_leave_out, people_of_records
-from deid_assets.assessments.record_cross_release_risk import earlier_of, linked_refusals, not_compared
+from deid_assets.assessments.record_cross_release_risk import (
+    earlier_of,
+    linked_refusals,
+    linked_to_leave_out,
+    not_compared,
+    people_of_records,
+)
 from deid_assets.assessments.record_risk import levels_of, measured_risk
 from deid_assets.assessments.registry import FLAT
 from deid_assets.assets.assessment import assessment_asset
@@ -264,7 +269,7 @@ def release(
             refusals += judgement.evidence_refusals(policy, context.partition_key, evidence, digest)
             measured = (*measured_risk(policy, staged, records, record_domains, levels), *of_counts.measured)
             refusals += judgement.measurement_refusals("gate", measured)
-            leaks, leaking = attribute_leaks(policy, staged, records, suppressed_records, record_domains, record_generalization)
+            leaks, leaking = record_leaks(policy, staged, records, suppressed_records, record_domains, record_generalization)
             refusals += leaking
             chosen, table = (
                 tuple(levels[qi.release_as] for qi in policy.quasi_identifiers),

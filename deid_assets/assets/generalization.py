@@ -12,22 +12,23 @@ import dagster as dg
 import pandas as pd
 
 from deid_assets.assessments.absence import absence_in_search, absence_tells_too_much, what_makes_the_factor
-from deid_assets.assessments.chosen_generalization import chosen_frame, levels_at, retained_frame
+from deid_assets.assessments.cross_release_risk import flagged_in_linked_releases
 from deid_assets.assessments.delivered_values import kept_by_level
+from deid_assets.assessments.gain_kept import Kept, compared_frame, gain_kept_at, reported_frame
 from deid_assets.assessments.kernel_input import (
     PopulationTables,
     adversary_of,
+    chosen_frame,
     claim_columns,
+    levels_at,
     member_columns,
     node_computation,
+    retained_frame,
 )
-from deid_assets.assessments.linked_suppression import flagged_in_linked_releases
 from deid_assets.assessments.no_choice import failed_gates, why_no_choice
-from deid_assets.assessments.nodes_by_gain import Kept, compared_frame, gain_kept_at, reported_frame
 from deid_assets.assessments.nodes_to_try import all_but_pinned, nodes_to_try, pinned_node, useful_dimensions
 from deid_assets.assessments.number_of_claims import claim_bins_of
-from deid_assets.assessments.other_gates import other_gates
-from deid_assets.assessments.reachable_risk import GO_ON_TAG, require_reachable
+from deid_assets.assessments.reachable_risk import GO_ON_TAG, other_gates, require_reachable
 from deid_assets.assessments.worst_classes import worst_class_text
 from deid_assets.assets.publishing import last_levels
 from deid_assets.assets.random_streams import stream_key

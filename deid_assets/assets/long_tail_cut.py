@@ -6,8 +6,7 @@ import pandas as pd
 
 from deid_assets.assessments.long_tail import first_cut_of, methods_compared, units_kept
 from deid_assets.assets.stage_asset import markdown_table, prefix_of
-from deid_assets.figures.figures import claims_per_member_figure
-from deid_assets.figures.long_tail_figure import truncation_figure
+from deid_assets.figures.figures import claims_per_member_figure, truncation_figure
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.methods.long_tail.bins import Bins
 from deid_assets.methods.long_tail.number_tables import members_by_claims, units_that_lose_claims

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import dagster as dg
 import numpy as np
 
+from deid_assets.assessments.cross_release_risk import Tags
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
-from deid_assets.assessments.kept_records import PeopleTable
-from deid_assets.assessments.kept_rows import Tags
+from deid_assets.assessments.record_cross_release_risk import PeopleTable
 from deid_assets.assets.counts import ReleasedCounts
 from deid_assets.assets.publishing import Passed, inputs_digest
 from deid_assets.errors import ReleaseError

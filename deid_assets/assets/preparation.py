@@ -13,7 +13,7 @@ import pandas as pd
 from deid_assets.assessments.dates import date_columns
 from deid_assets.assessments.kernel_input import claim_columns
 from deid_assets.assessments.long_tail import first_cut_of, members_left
-from deid_assets.assessments.membership_rotation import Leavers
+from deid_assets.assessments.membership_changes import Leavers
 from deid_assets.assessments.number_of_claims import safe_bins
 from deid_assets.assets.long_tail_cut import cut_long_tail
 from deid_assets.assets.stage_asset import prefix_of, stage_asset

@@ -15,10 +15,9 @@ import duckdb
 import pandas as pd
 
 import deid_assets
-from deid_assets.assessments.discrimination import vacuity_refusals
 from deid_assets.assessments.evidence import RELEASED_MEANWHILE, Evidence, Refusal, from_frame
 from deid_assets.assessments.exposure import exposure_of
-from deid_assets.assessments.registry import METHOD_VERSIONS, gates_of
+from deid_assets.assessments.registry import METHOD_VERSIONS, gates_of, vacuity_refusals
 from deid_assets.assets.published_tables import Made, PublishedTables
 from deid_assets.assets.stage_asset import made_from, markdown_table, own_key
 from deid_assets.assets.waiting_release import tell_waiting, terms_of, waiting_already

@@ -8,8 +8,7 @@ import pandas as pd
 from deid_assets.assessments.absence import absence_in_search
 from deid_assets.assessments.kernel_input import PopulationTables, lattice_dimensions, node_computation
 from deid_assets.assessments.number_of_claims import claim_bins_of
-from deid_assets.assessments.other_gates import other_gates
-from deid_assets.assessments.reachable_risk import notice, reached_frame, reaches
+from deid_assets.assessments.reachable_risk import notice, other_gates, reached_frame, reaches
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.methods.disclosure.absence import removed_and_eligible

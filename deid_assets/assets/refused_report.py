@@ -10,9 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from deid_assets.assessments.absence import absent_members, figures_by_class, table_by_class
-from deid_assets.assessments.chosen_generalization import chosen_level_names, chosen_levels, chosen_node, named
 from deid_assets.assessments.evidence import from_frame
-from deid_assets.assessments.released_rows import original_members
+from deid_assets.assessments.kernel_input import chosen_level_names, chosen_levels, chosen_node, named, original_members
 from deid_assets.assets.release_report import levels_by_number
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure, lattice_figure
 from deid_assets.figures.numbers import shown

@@ -7,13 +7,9 @@ from functools import partial
 import dagster as dg
 
 from deid_assets.assessments.absence import absence_measurements, absent_members
+from deid_assets.assessments.attribute_leaks import passed_on_leaks
 from deid_assets.assessments.candidate_rows import ClaimTables, claims_query, days_query, members_query
-from deid_assets.assessments.chosen_generalization import (
-    chosen_levels,
-    chosen_node,
-    level_names_of_dimensions,
-)
-from deid_assets.assessments.cross_release_risk import cross_release_refusals, earlier_of
+from deid_assets.assessments.cross_release_risk import cross_release_refusals, earlier_of, kept_rows_query
 from deid_assets.assessments.cumulative_attacks import cumulative_refusals, naming_releases
 from deid_assets.assessments.dates import date_refusals, released_dates
 from deid_assets.assessments.delivered_values import kept_by_level
@@ -21,20 +17,30 @@ from deid_assets.assessments.demographic_risk import demographic_measurements, d
 from deid_assets.assessments.detail import detail_measurements, detail_refusals
 from deid_assets.assessments.earlier_releases import EverReleased
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
-from deid_assets.assessments.kept_rows import kept_rows_query
 from deid_assets.assessments.kernel_input import (
     PopulationTables,
     adversary_of,
+    chosen_levels,
+    chosen_node,
     kept_at_node,
+    kept_targets,
+    level_names_of_dimensions,
     node_computation,
+    original_members,
+    profiles_query,
     sampling_fraction,
 )
 from deid_assets.assessments.long_tail import bin_refusals
-from deid_assets.assessments.membership_changes import change_refusals, changes_measured, changes_since, present_members
-from deid_assets.assessments.membership_rotation import newly_sensitive, rotation_measurements, rotation_refusals
-from deid_assets.assessments.passed_on_columns import passed_on_leaks
+from deid_assets.assessments.membership_changes import (
+    change_refusals,
+    changes_measured,
+    changes_since,
+    newly_sensitive,
+    present_members,
+    rotation_measurements,
+    rotation_refusals,
+)
 from deid_assets.assessments.registry import LONGITUDINAL
-from deid_assets.assessments.released_rows import kept_targets, original_members, profiles_query
 from deid_assets.assessments.rule_needs import need_refusals
 from deid_assets.assets.counts import ReleasedCounts
 from deid_assets.assets.date_release import plan_dates, told_of_dates
@@ -80,7 +86,7 @@ from deid_assets.release.registry.delivery_tries import DeliveryTries
 from deid_assets.release.registry.tries import Tried
 from deid_assets.release.staged_files import stage, staged_days
 from deid_assets.reports.date_notes import notes_of
-from deid_assets.reports.rare_labels import rare_labels
+from deid_assets.reports.retained import rare_labels
 from deid_assets.resources import Policies, Workplace
 from deid_assets.stages import before_release, stages_of_kind
 from deid_assets.store.digests import tables_digest

@@ -21,18 +21,15 @@ from deid_assets.assessments import (
     neighbor_attack,
     worst_classes,
 )
+from deid_assets.assessments.assessment import CANARIES
 from deid_assets.assessments.attack_sensitivity import figure_limits, number_known, table_rows
-from deid_assets.assessments.canaries import CANARIES
-from deid_assets.assessments.chosen_generalization import chosen_node, named
 from deid_assets.assessments.inference_channels import by_channel, inference_figure, lines
 from deid_assets.assessments.inference_rows import MEANINGS
-from deid_assets.assessments.kernel_input import smallest_safe_class
-from deid_assets.assessments.number_of_claims import NUMBERED
-from deid_assets.assessments.ordered_services import HIGH_RISK, RANDOM_HIGH_RISK, RANDOM_SINGLED_OUT, SINGLED_OUT
+from deid_assets.assessments.kernel_input import chosen_node, named, smallest_safe_class
+from deid_assets.assessments.number_of_claims import HIGH_RISK, NUMBERED, RANDOM_HIGH_RISK, RANDOM_SINGLED_OUT, SINGLED_OUT
 from deid_assets.errors import ReleaseError
 from deid_assets.figures.figures import neighbor_attack_figure
-from deid_assets.figures.heritage import exposure_comparison, heritage_comparison, table_7_comparison
-from deid_assets.figures.heritage_population import population_comparison
+from deid_assets.figures.heritage import exposure_comparison, heritage_comparison, population_comparison, table_7_comparison
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure, lattice_figure
 from deid_assets.figures.numbers import shown
 from deid_assets.figures.rendering import words

@@ -24,9 +24,10 @@ from deid_assets.assessments.demographic_verdicts import (
     frontier_policies,
     judge,
     judged,
+    offers,
+    old_ages_of,
     rounded,
 )
-from deid_assets.assessments.old_age_offers import offers, old_ages_of
 from deid_assets.command_line.demographics_policy import Asked, policy_files
 from deid_assets.errors import REFUSED, DeidError, DeliveryError, PolicyError
 from deid_assets.figures.demographics_figure import labels_of, risk_and_detail_figure

@@ -7,8 +7,7 @@ from typing import Any
 
 import yaml
 
-from deid_assets.assessments.demographic_verdicts import Question
-from deid_assets.assessments.old_age_offers import OldAges
+from deid_assets.assessments.demographic_verdicts import OldAges, Question
 from deid_assets.errors import PolicyError
 from deid_assets.methods.demographics.attributes import Attribute
 from deid_assets.methods.demographics.policies import DemographicPolicy, published_alternatives, safe_harbor

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from deid_assets import interruption
-from deid_assets.assessments.membership_rotation import forecast
+from deid_assets.assessments.membership_changes import forecast
 from deid_assets.automation.instance import clean_orphans, dagster_instance, prepare_dagster_home
 from deid_assets.command_line.progress import Progress
 from deid_assets.command_line.run import execute

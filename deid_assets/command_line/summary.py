@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from deid_assets.assessments.canaries import CANARIES
-from deid_assets.assessments.chosen_generalization import chosen_level_names
+from deid_assets.assessments.assessment import CANARIES
 from deid_assets.assessments.evidence import from_frame
+from deid_assets.assessments.kernel_input import chosen_level_names
 from deid_assets.automation.outcomes import RunSummary
 from deid_assets.command_line.progress import Detail
 from deid_assets.errors import REFUSED

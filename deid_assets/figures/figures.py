@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TypeGuard
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
@@ -29,7 +30,7 @@ from deid_assets.figures.rendering import (
     rendered,
     styled,
     words,
-)  # fmt: skip
+)
 
 __all__ = [
     "claims_per_member_figure",
@@ -260,3 +261,86 @@ def _coarse(share: float) -> float:
 
 def _known(number: float | None) -> TypeGuard[float]:
     return number is not None and math.isfinite(number)
+
+
+@styled()
+def date_error_figure(errors: ArrayLike) -> bytes:
+    """Draw the share of dates that are at most so many days off, in whole weeks, with median and 95th percentile.
+
+    Parameters
+    ----------
+    errors
+        (n,) days between released and delivered date, not negative.
+
+    Returns
+    -------
+    bytes
+        SVG or PNG. The curve ends where fewer than 11 dates are further off.
+    """
+    found = np.sort(np.asarray(errors, dtype=float))
+    figure, axes = new_figure(6.0, 3.4)
+    if len(found) < SMALLEST:
+        axes.text(0.5, 0.5, f"fewer than {SMALLEST} dates", transform=axes.transAxes, ha="center")
+        return rendered(figure)
+    weeks = np.arange(0, 7 * np.ceil(found[-SMALLEST] / 7) + 1, 7)
+    axes.plot(weeks, 100 * np.searchsorted(found, weeks, side="right") / len(found), color=BLUE, marker="o", markersize=4)
+    for share, name in ((0.5, "median"), (0.95, "95 %")):
+        days = 7 * np.ceil(found[int(np.ceil(share * len(found))) - 1] / 7)
+        axes.axvline(days, color=BLACK, linewidth=1, linestyle=":")
+        axes.annotate(
+            f"{name}: {plain(days, 4)} days", (days, 3), xytext=(3, 0), textcoords="offset points", fontsize=8, rotation=90,
+        )  # fmt: skip
+    axes.set_ylim(0, 104)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("days between delivered and released date, at most")
+    axes.set_ylabel("dates of service [%]")
+    return rendered(figure)
+
+
+_LEAST = 1e-7
+"""Shares below it are drawn at the edge: the axis is logarithmic, and nothing removed has no place on it."""
+
+
+@styled()
+def truncation_figure(compared: pd.DataFrame, needed: int) -> bytes:
+    """Draw the claims that each way removes; ways that leave a bin too small are drawn apart, as they do not protect.
+
+    For the UI: sizes of bins are exact.
+
+    Parameters
+    ----------
+    compared
+        As `comparison` returns it.
+    needed
+        Members that a bin must hold.
+
+    Returns
+    -------
+    bytes
+        SVG or PNG.
+    """
+    figure, axes = new_figure(6.4, 1.0 + 0.5 * len(compared))
+    for place, row in enumerate(compared.itertuples()):
+        safe = row.smallest_bin >= needed
+        removed = 100 * max(row.claims_removed_share, _LEAST)
+        axes.plot([100 * _LEAST, removed], [place] * 2, color=BLUE if safe else VERMILION, linewidth=2)
+        axes.plot(
+            removed, place, "o" if safe else "X", markersize=8, color=BLUE if safe else VERMILION,
+            markerfacecolor=BLUE if safe else "white", clip_on=False,
+        )  # fmt: skip
+        text = (
+            f"{plain(100 * row.claims_removed_share, 2)} % of claims, of {plain(100 * row.members_touched_share, 2)} % of "
+            f"members; smallest bin {row.smallest_bin}"
+        )
+        axes.annotate(
+            text if safe else f"{text}: too small", (100 * _LEAST, place + 0.14), xytext=(4, -2),
+            textcoords="offset points", va="top", fontsize=8, color=BLACK,
+        )  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_xlim(100 * _LEAST, 100)
+    axes.xaxis.set_major_formatter(lambda value, _: plain(value, 6))
+    axes.set_yticks(range(len(compared)), [words(name) for name in compared["method"]])
+    axes.set_ylim(len(compared) - 0.4, -0.5)
+    axes.tick_params(axis="y", length=0, pad=9)
+    axes.set_xlabel(f"claims removed [%]; each bin must contain {needed} members or none")
+    return rendered(figure)

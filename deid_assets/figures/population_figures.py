@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from deid_assets.figures.heritage_population import TABLE_6
+from deid_assets.figures.heritage import TABLE_6
 from deid_assets.figures.rendering import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, new_figure, plain, rendered, styled
 
 _PERIODS = {

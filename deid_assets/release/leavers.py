@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from deid_assets.assessments.earlier_releases import LONGITUDINAL
-from deid_assets.assessments.membership_rotation import Leavers
+from deid_assets.assessments.membership_changes import Leavers
 from deid_assets.errors import PolicyError
 from deid_assets.methods.disclosure.membership_changes import REMOVED
 from deid_assets.methods.disclosure.rotation import left_for_good, rotated

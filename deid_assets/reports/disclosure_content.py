@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from deid_assets.assessments.published import written
+from deid_assets.assessments.assessment import written
 from deid_assets.assessments.registry import ASSESSMENTS
 from deid_assets.figures.numbers import NOT_SHOWN, shown
 from deid_assets.figures.tables import ReportTable

@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from deid_assets.assessments.assessment import CANARIES
 from deid_assets.assessments.attribute_leaks import MEANINGS as LEAKS
-from deid_assets.assessments.canaries import CANARIES
 from deid_assets.assessments.detail import KEPT
-from deid_assets.assessments.inpatient_attack import INPATIENT
+from deid_assets.assessments.identified_files import INPATIENT
 from deid_assets.assessments.longitudinal_risk import FIXED, NAME, WITH_SUPPRESSED
 from deid_assets.assessments.registry import MEANINGS
 from deid_assets.errors import ReleaseError

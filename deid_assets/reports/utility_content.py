@@ -5,20 +5,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from deid_assets.assessments import utility
+from deid_assets.assessments.assessment import Published, written
 from deid_assets.assessments.gain_kept import (
+    COMPARED,
     GAIN,
     KEPT,
     LABEL_KEPT,
     LEAK,
     LEAK_OF_LABELS,
+    LOSS,
+    LOWER,
+    NODE_UPPER,
+    OTHER_NODE,
+    PUBLISHED_NODE,
+    SHARE,
     kept_figure,
     kept_in_words,
     predicted_targets,
     share_in_words,
     target_in_words,
 )
-from deid_assets.assessments.nodes_by_gain import COMPARED, LOSS, LOWER, OTHER_NODE, PUBLISHED_NODE, SHARE, UPPER
-from deid_assets.assessments.published import Published, written
 from deid_assets.figures.numbers import shown
 from deid_assets.figures.rendering import percent, plain, words
 from deid_assets.figures.tables import ReportTable
@@ -164,7 +170,7 @@ def reported_nodes(manifest: Mapping[str, Any]) -> tuple[ReportedNode, ...]:
         kind, _, rest = name.partition("/")
         text, _, what = rest.partition("/")
         if kind in (PUBLISHED_NODE, OTHER_NODE) and what == LOSS:
-            value, low, high = (found[f"{kind}/{text}/{end}"]["value"] for end in (SHARE, LOWER, UPPER))
+            value, low, high = (found[f"{kind}/{text}/{end}"]["value"] for end in (SHARE, LOWER, NODE_UPPER))
             share = None if value is None else (value, low, high)
             nodes.append(ReportedNode(text, kind == PUBLISHED_NODE, one["value"], share))
     return tuple(nodes)

@@ -5,17 +5,24 @@ from functools import partial
 
 import numpy as np
 
-from deid_assets.assessments.attribute_disclosure import attributes_of_canaries, disclosed
+from deid_assets.assessments.attribute_disclosure import (
+    attributes_of_canaries,
+    disclosed,
+    record_attributes_of_canaries,
+    records_disclosure,
+)
 from deid_assets.assessments.demographic_risk import demographics_of_canaries, measured_demographics
-from deid_assets.assessments.inference_canaries import channels_of_canaries
-from deid_assets.assessments.inference_predictions import inferred
-from deid_assets.assessments.inference_rows import LINKED, SAMPLE, rows_of
-from deid_assets.assessments.inpatient_attack import (
+from deid_assets.assessments.identified_files import (
     inpatient_measurements,
     inpatients_of_canaries,
     matched_inpatients,
+    matched_people,
+    voter_list_measurements,
+    voters_of_canaries,
 )
-from deid_assets.assessments.kernel_input import member_columns, smallest_safe_class
+from deid_assets.assessments.inference_channels import channels_of_canaries
+from deid_assets.assessments.inference_rows import LINKED, SAMPLE, inferred, rows_of
+from deid_assets.assessments.kernel_input import demographic_sizes, member_columns, smallest_safe_class
 from deid_assets.assessments.membership_disclosure import measured_presence, presence_of_canaries
 from deid_assets.assessments.population_estimates import estimates, small_classes_of_canaries
 from deid_assets.assessments.provider_graph_attack import (
@@ -24,10 +31,7 @@ from deid_assets.assessments.provider_graph_attack import (
     providers_of_canaries,
     recognized_providers,
 )
-from deid_assets.assessments.record_attribute_disclosure import attribute_disclosure_of, record_attributes_of_canaries
 from deid_assets.assessments.record_risk import measured_risk, records_of_canaries
-from deid_assets.assessments.released_rows import demographic_sizes
-from deid_assets.assessments.voter_list_attack import matched_people, voter_list_measurements, voters_of_canaries
 from deid_assets.methods.attacks.inpatient_classes import COLUMNS, MEMBER_LEVEL, VISITS
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.policy.flat import FlatPolicy
@@ -180,7 +184,7 @@ class FlatCanaries:
     def record_attribute_disclosure(self) -> Findings:
         return record_attributes_of_canaries(
             self.policy, self.tables["release_records"],
-            lambda planted, column: attribute_disclosure_of(self.policy, column, planted),
+            lambda planted, column: records_disclosure(self.policy, column, planted),
         )  # fmt: skip
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from deid_assets.assessments import cohort_risk
-from deid_assets.assessments.cohort_canaries import people_of_canaries
-from deid_assets.assessments.cohort_risk import measured_risk
+from deid_assets.assessments.cohort_risk import measured_risk, people_of_canaries
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.demographics.risk import Risks
 from deid_assets.policy.loading import policy_from

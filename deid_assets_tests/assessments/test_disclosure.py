@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deid_assets.assessments.attribute_disclosure import ordered_ranks
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC
 from deid_assets.assessments.membership_disclosure import gains_knowing_claims
 from deid_assets.assessments.population_estimates import SMALL_CLASSES, UNIQUES, estimates
-from deid_assets.assessments.sensitive_attributes import ordered_ranks
 from deid_assets.errors import PolicyError
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets_tests import examples

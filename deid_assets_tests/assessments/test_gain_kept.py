@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from deid_assets.assessments import gain_kept
+from deid_assets.assessments.compared_tables import NextYear, _coarsest_claims, coarsest_levels
 from deid_assets.assessments.exposure import exposure_of
 from deid_assets.assessments.gain_kept import (
     FEWEST,
@@ -17,7 +18,6 @@ from deid_assets.assessments.gain_kept import (
     share_in_words,
     targets_of,
 )
-from deid_assets.assessments.next_year import NextYear, _coarsest_claims, coarsest_levels
 from deid_assets.methods.utility.gains import Gain, Interval, Target
 from deid_assets.methods.utility.prediction import Examples
 from deid_assets.policy.loading import policy_by_name

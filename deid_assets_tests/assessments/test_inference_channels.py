@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from deid_assets.assessments import inference_predictions, inference_rows
+from deid_assets.assessments import inference_rows
 from deid_assets.assessments.evidence import Measurement
 from deid_assets.assessments.inference_channels import (
     ALL,
@@ -21,8 +21,15 @@ from deid_assets.assessments.inference_channels import (
     lines,
     report_table,
 )
-from deid_assets.assessments.inference_predictions import BLANK, OTHERS, WITHOUT_IDENTIFIERS, Inferred, inferred
-from deid_assets.assessments.inference_rows import ChannelRows, channels_of
+from deid_assets.assessments.inference_rows import (
+    BLANK,
+    OTHERS,
+    WITHOUT_IDENTIFIERS,
+    ChannelRows,
+    Inferred,
+    channels_of,
+    inferred,
+)
 from deid_assets.errors import PolicyError
 from deid_assets.methods.inference.cases import Asked, Cases, Guesses
 from deid_assets.methods.inference.gain import Outcome
@@ -344,7 +351,7 @@ class TestCanaries:
 
     @pytest.mark.parametrize("field", range(6))
     def test_a_model_that_overlooks_a_field(self, canaries, monkeypatch, field):
-        honest = inference_predictions.naive_bayes
+        honest = inference_rows.naive_bayes
 
         def blind(train: Cases, asked: Asked):
             # Members have fewer fields than claims.
@@ -352,26 +359,24 @@ class TestCanaries:
             seen = Asked(asked.features * kept, asked.members)
             return honest(replace(train, features=train.features * kept), seen)
 
-        monkeypatch.setattr(inference_predictions, "naive_bayes", blind)
+        monkeypatch.setattr(inference_rows, "naive_bayes", blind)
         assert canaries.inference_channels().share < 1
 
     def test_a_model_that_always_names_the_most_frequent_value(self, canaries, monkeypatch):
-        monkeypatch.setattr(
-            inference_predictions, "naive_bayes", lambda train, asked: Guesses.constant(0, 1.0, len(asked.members))
-        )
+        monkeypatch.setattr(inference_rows, "naive_bayes", lambda train, asked: Guesses.constant(0, 1.0, len(asked.members)))
         assert canaries.inference_channels().share < 1
 
     def test_a_model_that_has_seen_the_answers(self, canaries, monkeypatch):
-        honest = inference_predictions.predictions
+        honest = inference_rows.predictions
 
         def leaking(cases, folds, models):
             return {name: replace(one, right=np.ones_like(one.right)) for name, one in honest(cases, folds, models).items()}
 
-        monkeypatch.setattr(inference_predictions, "predictions", leaking)
+        monkeypatch.setattr(inference_rows, "predictions", leaking)
         assert canaries.inference_channels().share < 1, "none is found where there is no channel"
 
     def test_identifiers_that_are_not_left_out(self, canaries, monkeypatch):
-        monkeypatch.setattr(inference_predictions, "_without", lambda places, train, asked: naive_bayes(train, asked))
+        monkeypatch.setattr(inference_rows, "_without", lambda places, train, asked: naive_bayes(train, asked))
         assert canaries.inference_channels().share < 1
 
     def test_values_joined_to_other_claims(self, canaries, monkeypatch):
@@ -383,8 +388,8 @@ class TestCanaries:
         assert canaries.inference_channels().share < 1
 
     def test_groups_that_are_lost(self, canaries, monkeypatch):
-        honest = inference_predictions.groups_of
-        monkeypatch.setattr(inference_predictions, "groups_of", lambda *of: list(honest(*of))[:0])
+        honest = inference_rows.groups_of
+        monkeypatch.setattr(inference_rows, "groups_of", lambda *of: list(honest(*of))[:0])
         assert canaries.inference_channels().share < 1
 
 

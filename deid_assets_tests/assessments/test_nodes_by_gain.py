@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deid_assets.assessments import nodes_by_gain
+from deid_assets.assessments import gain_kept
 from deid_assets.assessments.exposure import exposure_of
-from deid_assets.assessments.nodes_by_gain import (
+from deid_assets.assessments.gain_kept import (
     Kept,
     compared_frame,
     compared_on_folds,
@@ -48,7 +48,7 @@ def compared() -> tuple[Kept, list[np.ndarray]]:
         return member_losses(target, features, row_member, folds)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nodes_by_gain, "member_losses", noted)
+        patch.setattr(gain_kept, "member_losses", noted)
         found = compared_on_folds(*planted(), MEMBER, np.random.default_rng(1))
     return found, used
 

@@ -3,8 +3,16 @@
 import pandas as pd
 import pytest
 
-from deid_assets.assessments.demographic_verdicts import OTHER_STATES, Question, policy_named
-from deid_assets.assessments.old_age_offers import ETHNICITY, OLD_AGES, STATE, offers, old_ages_of
+from deid_assets.assessments.demographic_verdicts import (
+    ETHNICITY,
+    OLD_AGES,
+    OTHER_STATES,
+    STATE,
+    Question,
+    offers,
+    old_ages_of,
+    policy_named,
+)
 from deid_assets.errors import PolicyError
 from deid_assets.methods.demographics.policies import published_alternatives, safe_harbor
 from deid_assets.sources.demographics import cells_of_cohort

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from deid_assets.assessments.other_gates import other_gates
+from deid_assets.assessments.reachable_risk import other_gates
 from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
 from deid_assets.methods.population import encoding
 from deid_assets.policy.loading import policy_from

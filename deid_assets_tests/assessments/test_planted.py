@@ -9,22 +9,19 @@ import pytest
 
 from deid_assets.assessments import (
     absence,
+    attribute_disclosure,
     demographic_risk,
-    inpatient_attack,
-    matching,
+    identified_files,
+    kernel_input,
     membership_changes,
     number_of_claims,
-    ordered_services,
     population_estimates,
     provider_graph_attack,
     registry,
-    released_rows,
-    sensitive_attributes,
-    voter_list_attack,
 )
-from deid_assets.assessments.canaries import canaries_measurement
+from deid_assets.assessments.assessment import canaries_measurement
 from deid_assets.assessments.earlier_releases import EverReleased
-from deid_assets.assessments.inpatient_attack import matched_shares
+from deid_assets.assessments.identified_files import matched_shares
 from deid_assets.assessments.planting import as_certain, plant, planted_store
 from deid_assets.assessments.population_estimates import ESTIMATORS, SMALL_CLASSES, UNIQUES, Estimates
 from deid_assets.methods.attacks import linkage, provider_graph
@@ -193,7 +190,7 @@ class TestBrokenAttacks:
     @pytest.mark.parametrize("column", ["age", "sex", "days_in_hospital_y2", "days_in_hospital_y3", "claims_truncated"])
     @pytest.mark.parametrize("attack", ["demographic_risk", "membership_disclosure", "population_estimates"])
     def test_demographics_that_overlook_a_column(self, canaries, monkeypatch, attack, column):
-        module = demographic_risk if attack == "demographic_risk" else released_rows
+        module = demographic_risk if attack == "demographic_risk" else kernel_input
         honest = module.demographic_class_sizes
         monkeypatch.setattr(
             module, "demographic_class_sizes", lambda *t: honest(*t[:2], [name for name in t[2] if name != column])
@@ -202,7 +199,7 @@ class TestBrokenAttacks:
 
     @pytest.mark.parametrize("attack", ["demographic_risk", "membership_disclosure"])
     def test_demographics_counted_in_the_release_only(self, canaries, monkeypatch, attack):
-        module = demographic_risk if attack == "demographic_risk" else released_rows
+        module = demographic_risk if attack == "demographic_risk" else kernel_input
         honest = module.demographic_class_sizes
         monkeypatch.setattr(module, "demographic_class_sizes", lambda p, r, columns: honest(r, r, columns))
         self.broken(canaries, attack)
@@ -234,14 +231,14 @@ class TestBrokenAttacks:
     )
     def test_ordered_services_of_which_something_is_overlooked(self, store, monkeypatch, part, instead):
         """Such as their order, the intervals or the claims."""
-        honest = ordered_services.ordered_class_sizes
+        honest = number_of_claims.ordered_class_sizes
 
         def broken(*of):
             found, times = re.subn(part, instead, honest(*of))
             assert times
             return found
 
-        monkeypatch.setattr(ordered_services, "ordered_class_sizes", broken)
+        monkeypatch.setattr(number_of_claims, "ordered_class_sizes", broken)
         self.broken(Canaries(store, policy("claims_dates")), "demographic_risk")
 
     def test_absence_that_counts_nobody(self, canaries, monkeypatch):
@@ -305,9 +302,9 @@ class TestBrokenAttacks:
 
     @pytest.mark.parametrize("column", ["age", "sex"])
     def test_a_voter_list_that_overlooks_a_column(self, canaries, monkeypatch, column):
-        honest = voter_list_attack.class_sizes
+        honest = identified_files.class_sizes
         monkeypatch.setattr(
-            voter_list_attack, "class_sizes", lambda rows, names: honest(rows, [n for n in names if n != column])
+            identified_files, "class_sizes", lambda rows, names: honest(rows, [n for n in names if n != column])
         )
         self.broken(canaries, "voter_list_attack")
 
@@ -315,22 +312,22 @@ class TestBrokenAttacks:
         own = Canaries(store, policy("heritage"), listed="person BIGINT, weight BIGINT, age VARCHAR, sex VARCHAR")
         honest = listed_people
         monkeypatch.setattr(
-            voter_list_attack, "listed_people", lambda *of: f"SELECT * REPLACE (1 AS weight) FROM ({honest(*of)})"
+            identified_files, "listed_people", lambda *of: f"SELECT * REPLACE (1 AS weight) FROM ({honest(*of)})"
         )
         self.broken(own, "voter_list_attack")
 
     @pytest.mark.parametrize("attack", ["voter_list_attack", "inpatient_attack"])
     def test_attacks_that_match_nobody(self, canaries, monkeypatch, attack):
-        monkeypatch.setattr(voter_list_attack, "matched_share", constant(0.0))
+        monkeypatch.setattr(identified_files, "matched_share", constant(0.0))
         honest = matched_shares
-        monkeypatch.setattr(inpatient_attack, "matched_shares", lambda *of: dict.fromkeys(honest(*of), 0.0))
+        monkeypatch.setattr(identified_files, "matched_shares", lambda *of: dict.fromkeys(honest(*of), 0.0))
         self.broken(canaries, attack)
 
     def test_linkage_that_is_never_right(self, canaries, monkeypatch):
         def never(own, classes, match, random, trials, cautious):
             return linkage.Linkage(len(own), 1, np.zeros(trials, np.int64))
 
-        monkeypatch.setattr(matching, "simulate_linkage", never)
+        monkeypatch.setattr(identified_files, "simulate_linkage", never)
         self.broken(canaries, "voter_list_attack")
 
     @pytest.mark.parametrize("column", ["age", "sex", "length_of_stay", "condition_group", "procedure_group"])
@@ -339,7 +336,7 @@ class TestBrokenAttacks:
             honest = visit_histories(visits, columns)
             return honest.replace(f"coalesce(v.\"{column}\", '')", "''").replace(f"coalesce(\"{column}\", '')", "''")
 
-        monkeypatch.setattr(inpatient_attack, "visit_histories", blank)
+        monkeypatch.setattr(identified_files, "visit_histories", blank)
         self.broken(canaries, "inpatient_attack")
 
     def test_an_inpatient_database_without_repeated_visits(self, canaries, monkeypatch):
@@ -347,12 +344,12 @@ class TestBrokenAttacks:
             honest = visit_histories(visits, columns).replace("count(*) AS visits", "1 AS visits")
             return honest.replace("list_sort(list(", "list_sort(list(DISTINCT ")
 
-        monkeypatch.setattr(inpatient_attack, "visit_histories", distinct)
+        monkeypatch.setattr(identified_files, "visit_histories", distinct)
         self.broken(canaries, "inpatient_attack")
 
     def test_an_inpatient_database_without_years(self, canaries, monkeypatch):
         monkeypatch.setattr(
-            inpatient_attack, "visit_histories", lambda *of: visit_histories(*of).replace("v.year", "1 AS year")
+            identified_files, "visit_histories", lambda *of: visit_histories(*of).replace("v.year", "1 AS year")
         )
         self.broken(canaries, "inpatient_attack")
 
@@ -360,11 +357,11 @@ class TestBrokenAttacks:
         def nobody(histories: Table, columns):
             return match_table(histories, columns).replace("own / greatest(people, 1)", "0.0")
 
-        monkeypatch.setattr(inpatient_attack, "match_table", nobody)
+        monkeypatch.setattr(identified_files, "match_table", nobody)
         self.broken(canaries, "inpatient_attack")
 
     def test_no_inpatients_at_all(self, canaries, monkeypatch):
-        monkeypatch.setattr(inpatient_attack, "inpatient_labels", constant([]))
+        monkeypatch.setattr(identified_files, "inpatient_labels", constant([]))
         self.broken(canaries, "inpatient_attack")
 
     @pytest.mark.parametrize("presence", [0.0, 1.0])
@@ -424,7 +421,7 @@ class TestBrokenAttacks:
         self.broken(canaries, "attribute_disclosure")
 
     def test_attributes_of_which_only_the_best_is_told(self, canaries, monkeypatch):
-        monkeypatch.setattr(sensitive_attributes, "max", min, raising=False)
+        monkeypatch.setattr(attribute_disclosure, "max", min, raising=False)
         self.broken(canaries, "attribute_disclosure")
 
     def test_a_charlson_index_that_is_any_of_a_member_s(self, canaries, monkeypatch):

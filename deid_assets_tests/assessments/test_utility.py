@@ -6,12 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deid_assets.assessments import next_year, utility, utility_canaries
+from deid_assets.assessments import compared_tables, utility
 from deid_assets.assessments.analyst_questions import HAS_CONDITION, analyst_questions, stays_of
-from deid_assets.assessments.canaries import CANARIES, canaries_measurement
-from deid_assets.assessments.compared_tables import Compared
+from deid_assets.assessments.assessment import CANARIES, canaries_measurement
+from deid_assets.assessments.compared_tables import Compared, Plan, Scores, measured_scores
 from deid_assets.assessments.exposure import LEFT_OUT, exposure_of
-from deid_assets.assessments.next_year import Plan, Scores, measured_scores
 from deid_assets.assessments.registry import required_measurements
 from deid_assets.assessments.rounding import rounded, rounded_up
 from deid_assets.assessments.utility import (
@@ -42,26 +41,26 @@ class TestCanaries:
     @pytest.mark.matrix
     @pytest.mark.parametrize("model", ["ridge", "gradient_boosting"])
     def test_lost_data_show_their_loss_and_equal_data_none(self, model):
-        found = utility_canaries.utility_canaries(replace(PLAN, model=model), KEY)
+        found = utility.utility_canaries(replace(PLAN, model=model), KEY)
         assert found.share == 1 and found.draws == 14
 
     @pytest.mark.parametrize(
         ("module", "name", "broken"),
         [
-            (utility_canaries, "total_variation", lambda before, after: 0.0),
-            (utility_canaries, "associations", lambda codes, sizes: np.eye(len(sizes))),
-            (utility_canaries, "largest_and_mean_change", lambda before, after: (0.0, 0.0)),
-            (next_year, "out_of_fold", lambda examples, fold, model: examples.truth),
-            (next_year, "resampled_differences", lambda *given: np.ones(10)),
-            (next_year, "rmsle", lambda predicted, truth: 0.3),
-            (utility_canaries, "member_losses", lambda target, features, member, folds: np.ones((len(member), 5))),
+            (utility, "total_variation", lambda before, after: 0.0),
+            (utility, "associations", lambda codes, sizes: np.eye(len(sizes))),
+            (utility, "largest_and_mean_change", lambda before, after: (0.0, 0.0)),
+            (compared_tables, "out_of_fold", lambda examples, fold, model: examples.truth),
+            (compared_tables, "resampled_differences", lambda *given: np.ones(10)),
+            (compared_tables, "rmsle", lambda predicted, truth: 0.3),
+            (utility, "member_losses", lambda target, features, member, folds: np.ones((len(member), 5))),
             (gains, "share_kept", lambda without, released, delivered: np.ones(np.shape(without))),
             (gains, "standard_errors", lambda difference, drawn: 0.0),
         ],
     )
     def test_a_broken_measure_misses_some(self, monkeypatch, module, name, broken):
         monkeypatch.setattr(module, name, broken)
-        found = canaries_measurement(utility_canaries.utility_canaries(PLAN, KEY))
+        found = canaries_measurement(utility.utility_canaries(PLAN, KEY))
         assert found.gating and not found.passed
 
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from deid_assets.assessments import worst_classes
-from deid_assets.assessments.discrimination import passes
 from deid_assets.assessments.evidence import Context, Evidence, judge
 from deid_assets.assessments.kernel_input import member_columns
-from deid_assets.assessments.registry import required_measurements
+from deid_assets.assessments.registry import passes, required_measurements
 from deid_assets.assessments.worst_classes import (
     ATTACK_OF_CLASS,
     FLAGS,

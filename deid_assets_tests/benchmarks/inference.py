@@ -18,8 +18,7 @@ from functools import partial
 import numpy as np
 
 from deid_assets.assessments.inference_channels import ALL, MAJORITY, lines
-from deid_assets.assessments.inference_predictions import WITHOUT_IDENTIFIERS
-from deid_assets.assessments.inference_rows import MEANINGS
+from deid_assets.assessments.inference_rows import MEANINGS, WITHOUT_IDENTIFIERS
 from deid_assets.methods.inference.boosting import gradient_boosting
 from deid_assets.methods.inference.cases import Cases, Guesses, groups_of
 from deid_assets.methods.inference.gain import Gain, Model, confidence_of_each, folds_of, gain_of, predictions, resampled

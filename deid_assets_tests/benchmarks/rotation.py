@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from deid_assets.assessments.membership_rotation import Leavers, newly_sensitive, rotation_measurements
+from deid_assets.assessments.membership_changes import Leavers, newly_sensitive, rotation_measurements
 from deid_assets.methods.disclosure.absence import absence_by_class, absence_factor
 from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
 from deid_assets.methods.disclosure.rotation import left_for_good, rotated

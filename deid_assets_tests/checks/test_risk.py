@@ -5,7 +5,7 @@ import warnings
 import dagster as dg
 import pytest
 
-from deid_assets.assessments.canaries import canaries_measurement
+from deid_assets.assessments.assessment import canaries_measurement
 from deid_assets.assessments.evidence import Evidence, to_frame
 from deid_assets.assessments.neighbor_attack import GIVEN_MEMBERSHIP, UNCONDITIONAL
 from deid_assets.assessments.registry import gates_of, required_measurements

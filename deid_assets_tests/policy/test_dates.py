@@ -2,7 +2,7 @@
 
 import pytest
 
-from deid_assets.assessments.ordered_services import HIGH_RISK
+from deid_assets.assessments.number_of_claims import HIGH_RISK
 from deid_assets.assessments.registry import required_measurements
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.release.public_cells import shape

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deid_assets.assessments.canaries import CANARIES
+from deid_assets.assessments.assessment import CANARIES
 from deid_assets.assessments.registry import required_measurements
 from deid_assets.policy.loading import policies_in, policy_from
 from deid_assets.reports.plain_words.policy import explain

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from deid_assets.assessments.attribute_disclosure import CLOSENESS, DIVERSITY, HOMOGENEOUS, attribute_measurements
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC
 from deid_assets.assessments.membership_disclosure import ADVANTAGE, ADVANTAGE_CLAIMS, PRESENCE, membership_measurements
 from deid_assets.assessments.population_estimates import ESTIMATORS, SMALL_CLASSES, UNIQUES, population_measurements
@@ -18,7 +19,6 @@ from deid_assets.assessments.provider_graph_attack import (
     PATTERN_SUCCESS,
     provider_measurements,
 )
-from deid_assets.assessments.sensitive_attributes import CLOSENESS, DIVERSITY, HOMOGENEOUS, attribute_measurements
 from deid_assets.methods.attacks.provider_graph import Recognition
 from deid_assets.methods.disclosure.attribute_disclosure import AttributeDisclosure
 from deid_assets.methods.disclosure.membership import membership

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC, demographic_measurements
-from deid_assets.assessments.discrimination import vacuity_refusals
 from deid_assets.assessments.evidence import Evidence
 from deid_assets.assessments.longitudinal_risk import high_risk_measurements
-from deid_assets.assessments.registry import DISCLOSED, required_measurements
+from deid_assets.assessments.registry import DISCLOSED, required_measurements, vacuity_refusals
 from deid_assets.methods.disclosure.demographic_classes import demographic_risk
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population.longitudinal_data import Domain, Histories, LongitudinalData

@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 
 from deid_assets.assessments.earlier_releases import EverReleased
-from deid_assets.assessments.membership_changes import Change, change_refusals, changes_measured
-from deid_assets.assessments.membership_rotation import (
+from deid_assets.assessments.membership_changes import (
     DISAPPEARANCE_FACTOR,
     NEWLY_SENSITIVE,
     RETURNED,
     ROTATION_POSTERIOR,
+    Change,
     Leavers,
     NewlySensitive,
+    change_refusals,
+    changes_measured,
     forecast,
     needed,
     newly_sensitive,

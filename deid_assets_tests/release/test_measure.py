@@ -6,10 +6,10 @@ import pytest
 
 from deid_assets.assessments import cross_release_risk, membership_changes
 from deid_assets.assessments.absence import ABSENCE_FACTOR, ABSENCE_POSTERIOR, ABSENCE_PRIOR, absence_measurements
-from deid_assets.assessments.canaries import CANARIES, canaries_measurement
+from deid_assets.assessments.assessment import CANARIES, canaries_measurement
 from deid_assets.assessments.count_disclosure import CHANCE, DISCLOSED_CELLS, count_measurements
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC, demographic_measurements
-from deid_assets.assessments.inpatient_attack import inpatient_measurements
+from deid_assets.assessments.identified_files import VOTER_LIST, inpatient_measurements, voter_list_measurements
 from deid_assets.assessments.longitudinal_risk import (
     EXPECTED,
     EXPOSURE,
@@ -19,7 +19,7 @@ from deid_assets.assessments.longitudinal_risk import (
     exposure_measurements,
     high_risk_measurements,
 )
-from deid_assets.assessments.membership_rotation import ROTATION_POSTERIOR, NewlySensitive, rotation_measurements
+from deid_assets.assessments.membership_changes import ROTATION_POSTERIOR, NewlySensitive, rotation_measurements
 from deid_assets.assessments.neighbor_attack import (
     GIVEN_MEMBERSHIP,
     UNCONDITIONAL,
@@ -30,7 +30,6 @@ from deid_assets.assessments.neighbor_attack import (
 from deid_assets.assessments.number_of_claims import NUMBERED, number_of_claims_measurements
 from deid_assets.assessments.registry import LONGITUDINAL, required_measurements
 from deid_assets.assessments.utility import UNACCOUNTED, ledger_measurement
-from deid_assets.assessments.voter_list_attack import VOTER_LIST, voter_list_measurements
 from deid_assets.assessments.worst_classes import WORST, worst_measurements
 from deid_assets.methods.attacks.neighbor_attack import Estimate, NeighborAttack
 from deid_assets.methods.attacks.worst_classes import ClassShares, RiskByMember

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from deid_assets.assessments.nodes_by_gain import Kept, compared_frame
+from deid_assets.assessments.gain_kept import Kept, compared_frame
 from deid_assets.methods.lattice.candidate_gates import ATTACK, TOO_LITTLE
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.manifest.optimality import longitudinal_certificate

@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 
 from deid_assets.assessments.exposure import Exposure
-from deid_assets.assessments.inpatient_attack import INPATIENT, inpatient_measurements
-from deid_assets.assessments.matching import Attempts, ClassSizes
+from deid_assets.assessments.identified_files import (
+    INPATIENT,
+    VOTER_LIST,
+    Attempts,
+    ClassSizes,
+    inpatient_measurements,
+    voter_list_measurements,
+)
 from deid_assets.assessments.registry import required_measurements
-from deid_assets.assessments.voter_list_attack import VOTER_LIST, voter_list_measurements
 from deid_assets.figures.figures import neighbor_attack_figure
-from deid_assets.figures.heritage_population import ATTACK_2, TABLE_6, population_comparison
+from deid_assets.figures.heritage import ATTACK_2, TABLE_6, population_comparison
 from deid_assets.figures.population_figures import inpatient_figure
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.methods.attacks.inpatient_classes import ALL_YEARS, COLUMNS, subsets

@@ -2,6 +2,7 @@
 
 import pytest
 
+from deid_assets.assessments.assessment import CANARIES, canaries_measurement
 from deid_assets.assessments.attack_sensitivity import (
     ATTACK_SENSITIVITY,
     NAME,
@@ -11,7 +12,6 @@ from deid_assets.assessments.attack_sensitivity import (
     sensitivity_measurements,
     table_rows,
 )
-from deid_assets.assessments.canaries import CANARIES, canaries_measurement
 from deid_assets.assessments.evidence import Context, Evidence, judge
 from deid_assets.assessments.registry import LONGITUDINAL, required_measurements
 from deid_assets.methods.attacks.attack_sensitivity import Cell

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.manifest.dictionary import DescribedTable
-from deid_assets.reports.rare_labels import joined_levels, rare_labels
+from deid_assets.reports.retained import joined_levels, rare_labels
 from deid_assets.schemas.candidate import release_contracts
 from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from deid_assets.assessments.inpatient_attack import INPATIENT
+from deid_assets.assessments.identified_files import INPATIENT
 from deid_assets.assessments.longitudinal_risk import counted_with_suppressed, exposure_measurements, high_risk_measurements
 from deid_assets.errors import ReleaseError
 from deid_assets.figures.figures import neighbor_attack_figure

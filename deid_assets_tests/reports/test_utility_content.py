@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from deid_assets.assessments.gain_kept import Predicted, gain_measurements
-from deid_assets.assessments.nodes_by_gain import Kept, compared_frame, node_measurements
+from deid_assets.assessments.gain_kept import Kept, Predicted, compared_frame, gain_measurements, node_measurements
 from deid_assets.assessments.utility import ledger_measurements
 from deid_assets.command_line.kept import HEADINGS, kept_rows
 from deid_assets.errors import ReleaseError

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from deid_assets.assessments import attack_sensitivity as assessed_sensitivity
-from deid_assets.assessments import voter_list_attack
-from deid_assets.assessments.canaries import CANARIES
+from deid_assets.assessments import identified_files
+from deid_assets.assessments.assessment import CANARIES
 from deid_assets.assessments.evidence import from_frame
 from deid_assets.errors import ERROR, REFUSED
 from deid_assets.methods.attacks import attack_sensitivity, provider_graph
@@ -96,10 +96,10 @@ def test_an_analysis_that_did_not_read_what_may_be_known_makes_no_evidence(pipel
 
 
 def test_a_list_of_people_that_overlooks_their_sex_is_refused(pipeline, monkeypatch):
-    honest = voter_list_attack.class_sizes
+    honest = identified_files.class_sizes
     reported = measured(pipeline, "voter_list_attack")["voter_list_match"].value
     with monkeypatch.context() as patch:
-        patch.setattr(voter_list_attack, "class_sizes", lambda rows, columns: honest(rows, [c for c in columns if c != "sex"]))
+        patch.setattr(identified_files, "class_sizes", lambda rows, columns: honest(rows, [c for c in columns if c != "sex"]))
         pipeline.run(KEY, ["voter_list_attack"])
         assert measured(pipeline, "voter_list_attack")["voter_list_match"].value < reported
         refused_for(pipeline, "voter_list_attack")

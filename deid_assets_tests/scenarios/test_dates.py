@@ -9,10 +9,10 @@ import duckdb
 import numpy as np
 import pytest
 
-from deid_assets.assessments.chosen_generalization import chosen_levels
 from deid_assets.assessments.dates import date_refusals
 from deid_assets.assessments.evidence import from_frame
-from deid_assets.assessments.ordered_services import ORDERED
+from deid_assets.assessments.kernel_input import chosen_levels
+from deid_assets.assessments.number_of_claims import ORDERED
 from deid_assets.assessments.reachable_risk import GO_ON_TAG
 from deid_assets.errors import REFUSED
 from deid_assets.methods.candidate.released_tables import generalized_members

@@ -16,7 +16,7 @@ import duckdb
 import pytest
 import yaml
 
-from deid_assets.assessments.canaries import CANARIES
+from deid_assets.assessments.assessment import CANARIES
 from deid_assets.automation.outcomes import RunSummary
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets.methods.disclosure import attribute_disclosure

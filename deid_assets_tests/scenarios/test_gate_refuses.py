@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from deid_assets.assessments.evidence import from_frame, to_frame
-from deid_assets.assessments.membership_rotation import Leavers
+from deid_assets.assessments.membership_changes import Leavers
 from deid_assets.assessments.reachable_risk import GO_ON_TAG
 from deid_assets.assets import release
 from deid_assets.automation.outcomes import RunSummary

@@ -7,8 +7,8 @@ import duckdb
 import numpy as np
 import pytest
 
-from deid_assets.assessments.chosen_generalization import chosen_levels
-from deid_assets.assessments.kept_rows import KEPT_FROM, write_kept_rows
+from deid_assets.assessments.cross_release_risk import KEPT_FROM, write_kept_rows
+from deid_assets.assessments.kernel_input import chosen_levels
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
 from deid_assets.policy.loading import policy_called

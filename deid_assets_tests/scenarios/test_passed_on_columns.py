@@ -2,9 +2,8 @@
 
 import pytest
 
-from deid_assets.assessments.chosen_generalization import chosen_levels
-from deid_assets.assessments.kernel_input import PopulationTables
-from deid_assets.assessments.passed_on_columns import passed_on_leaks
+from deid_assets.assessments.attribute_leaks import passed_on_leaks
+from deid_assets.assessments.kernel_input import PopulationTables, chosen_levels
 from deid_assets.methods.preparation.top_coding import TopCode
 from deid_assets.policy.loading import policy_from
 from deid_assets.policy.sections.longitudinal import PASSED_ON_COLUMNS

@@ -7,8 +7,7 @@ import duckdb
 import pytest
 
 from deid_assets.assessments.evidence import from_frame
-from deid_assets.assessments.inpatient_attack import INPATIENT
-from deid_assets.assessments.voter_list_attack import VOTER_LIST
+from deid_assets.assessments.identified_files import INPATIENT, VOTER_LIST
 from deid_assets.errors import ERROR, REFUSED, PolicyError
 from deid_assets.policy.loading import load_policy
 from deid_assets_tests.scenarios.conftest import KEY

@@ -8,8 +8,8 @@ from types import ModuleType
 import pytest
 
 from deid_assets.assessments import record_risk
+from deid_assets.assessments.attribute_disclosure import records_disclosure
 from deid_assets.assessments.flat_table import population_of
-from deid_assets.assessments.record_attribute_disclosure import attribute_disclosure_of
 from deid_assets.errors import DeliveryError
 from deid_assets.methods.disclosure import attribute_disclosure
 from deid_assets.methods.flat import queries
@@ -211,7 +211,7 @@ def goes_through(root: Path, policy: FlatPolicy) -> None:
     measured = {found.name: found.value for found in record_risk.measured_risk(policy, released, records, domains, levels)}
     assert sorted(measured.values()) == [0, pytest.approx(1 / 3), 2]
     for column in others:
-        assert attribute_disclosure_of(policy, column, released).tells_nothing, "all who are released have the same"
+        assert records_disclosure(policy, column, released).tells_nothing, "all who are released have the same"
 
 
 def test_words_of_the_statements_are_among_the_names():

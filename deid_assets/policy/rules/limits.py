@@ -2,7 +2,7 @@
 
 A field's type says which numbers are possible: a share is between 0 and 1. That is not enough: at .999 a gate compares
 and passes everything. So every number that decides has a range here, with a reason. They all follow one rule: each gate
-alone must refuse a release that discloses half its members (`assessments/discrimination.py` compares the gate's own
+alone must refuse a release that discloses half its members (`assessments/registry.py` compares the gate's own
 numbers with such a release), and no limit is laxer than those used in the literature or in practice.
 
 Thresholds in use range from .05 to .33, class sizes from 20 to 3: El Emam & Arbuckle, Anonymizing Health Data (2013),

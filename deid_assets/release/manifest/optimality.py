@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.chosen_generalization import chosen_node
 from deid_assets.assessments.evidence import Refusal
+from deid_assets.assessments.kernel_input import chosen_node
 from deid_assets.methods.lattice.candidate_gates import COARSER, KEEPS_NO_MORE, PINNED, TOO_LITTLE
 from deid_assets.methods.lattice.certificate import (
     Criterion,

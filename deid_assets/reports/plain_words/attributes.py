@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from deid_assets.assessments.canaries import CANARIES
+from deid_assets.assessments.assessment import CANARIES
 from deid_assets.assessments.registry import gates_of
 from deid_assets.methods.disclosure.identifier_patterns import named_as_identifier
 from deid_assets.methods.disclosure.leak_limits import LIMITS, MADE_OF, REFINEMENT, SINGLED_OUT, SURE, TOGETHER_AT_MOST

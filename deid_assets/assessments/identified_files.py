@@ -1,0 +1,749 @@
+"""Released records matched with people whom an adversary can identify: attacks 2 and 3 (methods#marketer-risk).
+
+Attack 2 matches members with a list of everybody by age and sex (methods#voter-list), attack 3 inpatients with a discharge
+database by all of their visits (methods#inpatient-database).
+
+F is the class size in the adversary's file, which contains every released member. If the policy names such a table, F
+is counted in it, read at the levels of the release. Otherwise the file is the delivery: all of its members, including removed
+and suppressed ones, with their claims before the long tail is cut. A register that contains every member of the delivery has
+classes at least as large, so the result is an upper bound for each such register. For an adversary with the insurer's own list
+it is the exact number. Released members missing from the file count as found (`marketer_risk.matched_share`), and are reported
+separately as `..._not_in_the_file`. They include members whose visits were cut, because their released visits are
+nobody's complete history.
+
+f is counted in the rows that would be published.
+"""
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from deid_assets.assessments.assessment import (
+    CANDIDATE,
+    HALF,
+    HERITAGE,
+    MARKETER,
+    Adversary,
+    Assessed,
+    Assessment,
+    Gate,
+    Image,
+    Shown,
+    Work,
+    limit_of,
+)
+from deid_assets.assessments.evidence import Measurement, counted, exact, made_up
+from deid_assets.assessments.kernel_input import chosen_levels
+from deid_assets.assessments.planting import (
+    PLAIN,
+    Attack,
+    PlantedClaim,
+    PlantedMember,
+    as_certain,
+    demographic_groups,
+    label,
+    members_of,
+    own_values,
+    plant,
+    plant_members,
+    planted_store,
+    released_sizes,
+)
+from deid_assets.errors import DeliveryError
+from deid_assets.figures.figures import neighbor_attack_figure
+from deid_assets.figures.population_figures import inpatient_figure
+from deid_assets.methods.attacks.file_classes import class_numbers, class_sizes
+from deid_assets.methods.attacks.identified_file import (
+    compared,
+    delivered_people,
+    delivered_visits,
+    listed_people,
+    listed_visits,
+    released_people,
+    released_visits,
+)
+from deid_assets.methods.attacks.inpatient_classes import (
+    ALL_YEARS,
+    COLUMNS,
+    MEMBER_LEVEL,
+    VISIT_LEVEL,
+    VISITS,
+    key_columns,
+    match_table,
+    of_period,
+    subsets,
+    visit_histories,
+)
+from deid_assets.methods.attacks.linkage import Linkage, attempt_summary, simulate_linkage
+from deid_assets.methods.attacks.marketer_risk import (
+    expected_marketer_risk,
+    matched_share,
+    missing_records,
+    published_marketer_risk,
+)
+from deid_assets.methods.canaries.planting import Findings, compare
+from deid_assets.policy.models import Policy
+from deid_assets.policy.rules.population_labels import TOO_WIDE, table_labels
+from deid_assets.policy.sections.population import DischargeTable, PopulationTable
+from deid_assets.reference.known_columns import INPATIENT_VISIT
+from deid_assets.sources.delivery import MOST_YEARS
+from deid_assets.sources.population_tables import Labels, TableLayout, read_population_table
+from deid_assets.store import durable
+from deid_assets.store.tables import Query, Table, write_table
+
+CONFIDENCE = 0.99
+TRIALS = 100
+"""Number of simulated adversaries of each kind."""
+
+
+@dataclass(frozen=True)
+class ClassSizes:
+    """Sizes of the classes that records and people form together.
+
+    Attributes
+    ----------
+    population, released
+        (J,) int64: people in the file, and released records.
+    """
+
+    population: np.ndarray
+    released: np.ndarray
+
+    @property
+    def records(self) -> int:
+        """Released records."""
+        return int(self.released.sum())
+
+    @property
+    def people(self) -> int:
+        """People in the file."""
+        return int(self.population.sum())
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """Simulated linkages by adversaries who link everybody, and by adversaries who link only people unique in the file."""
+
+    eager: Linkage
+    cautious: Linkage
+
+
+def sizes_of(beside: Table, sql: str) -> ClassSizes:
+    """Run `class_sizes`."""
+    arrays = beside.arrays(sql)
+    return ClassSizes(np.asarray(arrays["population_size"]), np.asarray(arrays["released_size"]))
+
+
+def linked(beside: Table, sql: str, key: bytes) -> Attempts:
+    """Simulate linkage on `class_numbers`, in which a record and its person share a number."""
+    arrays = {name: np.asarray(values) for name, values in beside.arrays(sql).items()}
+    own = arrays["released"].astype(bool)
+    people, classes = arrays["person"][~own], arrays["class"][~own]
+    records = arrays["person"][own]
+    place = np.minimum(np.searchsorted(people, records), max(len(people) - 1, 0))
+    match = np.where(people[place] == records, place, -1) if len(people) else np.full(len(records), -1)
+    attempts = [
+        simulate_linkage(arrays["class"][own], classes, match, np.random.default_rng([*key, cautious]), TRIALS, cautious)
+        for cautious in (False, True)
+    ]
+    return Attempts(*attempts)
+
+
+def released_names(policy: Policy, columns: Iterable[str]) -> dict[str, str]:
+    """Released name of each column."""
+    return {column: policy.quasi_identifier(column).release_as for column in columns}
+
+
+def gate_on(name: str, share: float | None, at_most: float | None, section: str) -> Measurement:
+    """A share that is a gate if the policy limits it."""
+    # A sample size would be an exact number of members beside a probability, which the public edition shows.
+    return counted(name, "probability", share, at_most, "marketer_risk", section, None)
+
+
+def reported(name: str, share: float | None, section: str) -> Measurement:
+    """A share that is only reported."""
+    return counted(name, "probability", share, None, "marketer_risk", section, None)
+
+
+def formulas(prefix: str, sizes: ClassSizes | None, section: str, unit: str) -> Iterable[Measurement]:
+    """The expectation over samples, the published closed form, and those not in the file, in units of the records."""
+    records = sizes.records if sizes else 0
+    expected = published = missing = None
+    if sizes is not None and records:
+        missing = missing_records(sizes.released, sizes.population) / records
+        if sizes.people > 0:
+            expected = expected_marketer_risk(sizes.population)
+            published = published_marketer_risk(sizes.population, records) if records <= sizes.people else None
+    yield reported(f"{prefix}_expected", expected, section)
+    yield reported(
+        f"{prefix}_published_formula",
+        published,
+        "methods#marketer-risk; El Emam et al. 2012, Multimedia Appendix 1, equation 2 (biased low)",
+    )
+    yield counted(f"{prefix}_not_in_the_file", unit, missing, None, "marketer_risk", section, records)
+
+
+def linkages(prefix: str, attempts: Attempts | None, section: str, commitment: str) -> Iterable[Measurement]:
+    """How often simulated linkages are right, and how many of the released members they find."""
+    if attempts is None:
+        return
+    for kind, linkage in (("linked", attempts.eager), ("linked_if_alone", attempts.cautious)):
+        for what, shares in (("precision", linkage.precision), ("recall", linkage.recall)):
+            summary = attempt_summary(shares, CONFIDENCE)
+            yield Measurement(
+                name=f"{prefix}_{kind}_{what}",
+                unit="probability",
+                value=summary.mean if summary else None,
+                bound=summary.high if summary else None,
+                threshold=None,
+                comparison="at_most",
+                statistic="upper_bound",
+                confidence=CONFIDENCE,
+                method="linkage_simulation",
+                section=section,
+                sample_size=linkage.correct.size,
+                seed_commitment=commitment,
+                gating=False,
+            )
+
+
+def read_table(policy: Policy, table: PopulationTable, levels: Mapping[str, int], target: Table) -> dict[str, Shown]:
+    """Read a population table, generalized to the levels of the release; return the numbers of rows used and not usable.
+
+    Raises
+    ------
+    DeliveryError
+        If the table cannot be read, too many of its rows are not usable, or it counts more people than the policy allows.
+    """
+    mapped = dict(table.columns)
+    labels: dict[str, Labels] = {
+        column: partial(table_labels, column, one, policy.hierarchy_of(column), levels[column])
+        for column, one in mapped.items()
+    }
+    year = table.year if isinstance(table, DischargeTable) else None
+    if year is not None:
+        labels["year"] = lambda values: _years([year.values.get(value, value) for value in values], values)
+    layout = TableLayout(
+        {column: one.name for column, one in mapped.items()} | ({"year": year.name} if year else {}),
+        table.table,
+        table.delimiter,
+        table.only,
+        table.leave_out,
+        table.count,
+        table.person if isinstance(table, DischargeTable) else None,
+    )
+    # A copy: exactly the table with which the policy was judged is read, even if the file is changed or swapped.
+    with tempfile.TemporaryDirectory(dir=durable.owner_only(target.file.parent), prefix="population-") as folder:
+        try:
+            file = table.copy_to(Path(folder))
+        except ValueError as error:
+            raise DeliveryError(f"population table: {error}") from None
+        report = read_population_table(target, file, layout, labels, TOO_WIDE, policy.intake.quarantine_at_most, table.digest)
+    if table.people_at_most is not None and people_of(target) > table.people_at_most:
+        raise DeliveryError(
+            f"population table: {table.file} counts more people than its people_at_most: it covers a larger area, or counts "
+            "people twice, as rows of totals do; choose rows with `only` and `leave_out`"
+        )
+    return dict(report.metadata())
+
+
+def people_of(table: Table) -> int:
+    """How many people a population table represents."""
+    persons = f"SELECT person, max(weight) AS weight FROM {table.sql} GROUP BY person"
+    return int(table.query(f"SELECT coalesce(sum(weight), 0) AS n FROM ({persons})")["n"].iloc[0])
+
+
+def _years(meant: list[str], values: list[str]) -> pd.DataFrame:
+    known = [one.isdecimal() and 1 <= int(one) <= MOST_YEARS for one in meant]
+    labels = [one if right else None for one, right in zip(meant, known, strict=True)]
+    rules = [None if right else f"no year from 1 to {MOST_YEARS}" for right in known]
+    return pd.DataFrame({"value": values, "label": labels, "rule": rules}, dtype=object)
+
+
+OF_VOTER_LIST = "voter_list_attack"
+VOTER_LIST = "voter_list_match"
+
+
+def assess_voter_list(work: Work[Policy]) -> Assessed:
+    """Evidence: released members matched with a list of everybody by age and sex."""
+    policy, tables = work.policy, work.tables
+    attack, levels = policy.voter_list_attack, chosen_levels(policy, tables["chosen_generalization"])
+    # The table of a policy has age and sex. Without one, a list may have what the policy declares of people, too.
+    declared = [name for name, made in policy.columns.declared.members.items() if not made.of_events]
+    known = [*MEMBER_LEVEL, *declared] if attack.table is None else [c for c in MEMBER_LEVEL if c in attack.table.columns]
+    columns = [column for column in known if policy.publishes(column)]
+    shown: dict[str, Shown] = {}
+    listed = None
+    if columns and attack.table is not None:
+        listed = Table(tables["release_members"].file, "scratch", "listed")
+        shown |= read_table(policy, attack.table, levels, listed)
+
+    def match(tables: Mapping[str, Table], listed: Table | None, of: str) -> tuple[Measurement, ...]:
+        found = matched_people(policy, levels, columns, tables, listed, work.stream_key(of))
+        return voter_list_measurements(attack.at_most, *found, work.commitment)
+
+    measured = match(tables, listed, "voter list")
+    like = {name: tables[name] for name in ("member_profiles", "value_domains", "pseudonym_crosswalk", "release_members")}
+    canaries = voters_of_canaries(
+        policy, levels, like, columns, listed,
+        lambda planted: match(planted, planted.get("listed"), "canaries of the voter list"),
+    )  # fmt: skip
+    drawn = [found for found in measured if found.unit == "probability"]
+    figure = neighbor_attack_figure([(found.name, found.value, found.bound, found.threshold) for found in drawn])
+    shown |= {
+        "identified_file": "delivery" if attack.table is None else attack.table.file,
+        "columns": columns,
+        "matched": Image(figure, "share of released members matched with a voter list"),
+    }
+    return Assessed(measured, canaries, shown=shown)
+
+
+def matched_people(
+    policy: Policy,
+    levels: Mapping[str, int],
+    columns: Sequence[str],
+    tables: Mapping[str, Table],
+    listed: Table | None,
+    key: bytes,
+) -> tuple[ClassSizes | None, Attempts | None]:
+    """Attack 2: the classes that released members and people form on the columns, and simulated linkages.
+
+    Parameters
+    ----------
+    tables
+        The asset's inputs by name.
+    listed
+        The list of people, as `read_table` reads it; None: the delivery, for which true matches are known.
+    """
+    if not columns:
+        return None, None
+    profiles, members = tables["member_profiles"], tables["release_members"]
+    if listed is None:
+        people = delivered_people(profiles, tables["value_domains"], {c: levels[c] for c in columns})
+    else:
+        people = listed_people(listed, columns)
+    released = released_people(members, tables["pseudonym_crosswalk"], profiles, released_names(policy, columns))
+    rows = Table(members.file, "scratch", "voter_list_rows")
+    write_table(rows, compared(people, released, columns))
+    sizes = sizes_of(rows, class_sizes(rows.sql, columns))
+    return sizes, linked(rows, class_numbers(rows.sql, columns), key) if listed is None else None
+
+
+def voter_list_measurements(
+    at_most: float | None, sizes: ClassSizes | None, attempts: Attempts | None, commitment: str
+) -> tuple[Measurement, ...]:
+    """Attack 2: the share of released members matched by age and sex.
+
+    Parameters
+    ----------
+    at_most
+        Threshold of the gate; None if there is no gate.
+    sizes
+        None if the release shows neither age nor sex.
+    attempts
+        None if true matches are unknown.
+    """
+    share = matched_share(sizes.released, sizes.population) if sizes and sizes.records else None
+    section = "methods#voter-list; El Emam et al. 2012"
+    return (
+        gate_on(VOTER_LIST, share, at_most, section),
+        *formulas("voter_list", sizes, section, "share of released members"),
+        *linkages("voter_list", attempts, section, commitment),
+    )
+
+
+def voters_of_canaries(
+    policy: Policy,
+    levels: Mapping[str, int],
+    like: Mapping[str, Table],
+    columns: Sequence[str],
+    listed: Table | None,
+    attack: Attack,
+) -> Findings:
+    """Whether attack 2 matches members as often as known; if it lacks a column, it matches nobody.
+
+    Parameters
+    ----------
+    listed
+        The list that the policy names, as read; None if the delivery is the list.
+    """
+    if not columns:
+        return as_certain({VOTER_LIST: None}, attack(like))
+    groups = demographic_groups(columns, 5)
+    sizes = np.array(released_sizes(groups))
+    people = sum(group.people for group in groups)
+    certain = {
+        # Members missing from the list count as found.
+        VOTER_LIST: np.where(sizes > 0, 1 / np.maximum(sizes, 1), 1.0).mean(),
+        "voter_list_not_in_the_file": (sizes == 0).mean(),
+        "voter_list_expected": len(groups) / people,
+    }
+    if listed is None:
+        certain |= {"voter_list_linked_if_alone_precision": 1.0, "voter_list_linked_if_alone_recall": (sizes == 1).mean()}
+    with planted_store() as file:
+        tables = plant_members(file, policy, levels, like, members_of(groups))
+        if listed is not None:
+            rows = [
+                {"person": number, "weight": group.people}
+                | {column: label(group.own.get(column, PLAIN), levels[column]) for column in columns}
+                for number, group in enumerate(groups)
+            ]
+            tables["listed"] = plant(file, listed, rows, "listed")
+        return as_certain(certain, attack(tables))
+
+
+def _noisy_voters(policy: Policy) -> Iterator[Measurement]:
+    yield made_up("voter_list_not_in_the_file", "share of released members", "marketer_risk")
+
+
+VOTER_LIST_ATTACK = Assessment(
+    OF_VOTER_LIST,
+    adversary=Adversary(
+        "Somebody with a list of everybody's age and sex, who links all records.",
+        "Voter lists can be had in many states.",
+        f"{MARKETER}; {HERITAGE}, attack 2: accepts .05",
+    ),
+    version="3",
+    policy_sections=("voter_list_attack", "quasi_identifiers", "hierarchies", "intake", "columns"),
+    inputs=("member_profiles", "value_domains", "pseudonym_crosswalk", "chosen_generalization", *CANDIDATE),
+    measure=assess_voter_list,
+    draws="reported",
+    shaped_by={"marketer_risk": ("voter_list_attack",)},
+    noisy=_noisy_voters,
+    gates=(
+        Gate(
+            VOTER_LIST,
+            "voter_list_match_within_threshold",
+            "The expected share of released members matched with a list of everybody's age and sex is at most the allowed one "
+            "(marketer risk).",
+            "Released members expected to be matched correctly with a list of everybody's age and sex (marketer risk).",
+            HALF,
+            lambda policy: limit_of(policy.voter_list_attack.at_most),
+        ),
+    ),
+)
+
+
+OF_INPATIENTS = "inpatient_attack"
+INPATIENT = "inpatient_match"
+FOUR = 4
+"""Columns of each row of Table 6 of El Emam et al. 2012."""
+
+"""The group of places for inpatient visits."""
+
+Shares = Mapping[tuple[int, tuple[str, ...]], float]
+"""The matched share of each period and choice of columns."""
+
+
+def assess_inpatients(work: Work[Policy]) -> Assessed:
+    """Evidence: released inpatients matched with a discharge database by all of their visits."""
+    policy, tables = work.policy, work.tables
+    attack, levels = policy.inpatient_attack, chosen_levels(policy, tables["chosen_generalization"])
+    columns = tuple(
+        c for c in COLUMNS if c == VISITS or (policy.publishes(c) and (attack.table is None or c in attack.table.columns))
+    )
+    shown: dict[str, Shown] = {}
+    listed = None
+    if attack.table is not None and inpatient_labels(policy, tables["value_domains"], levels):
+        listed = Table(tables["release_members"].file, "scratch", "listed")
+        shown |= read_table(policy, attack.table, levels, listed)
+
+    def match(tables: Mapping[str, Table], listed: Table | None, of: str) -> tuple[Shares, tuple[Measurement, ...]]:
+        found = matched_inpatients(policy, levels, columns, tables, listed, work.stream_key(of))
+        return found[0], inpatient_measurements(attack.at_most, columns, *found, work.commitment)
+
+    shares, measured = match(tables, listed, "inpatient database")
+    read = (
+        "member_profiles", "grouped_claims", "value_domains", "pseudonym_crosswalk", "release_members", "release_claims",
+    )  # fmt: skip
+    canaries = inpatients_of_canaries(
+        policy, levels, {name: tables[name] for name in read}, columns, listed,
+        lambda planted: match(planted, planted.get("listed"), "canaries of the inpatient database"),
+    )  # fmt: skip
+    shown |= {
+        "identified_file": "delivery" if attack.table is None else attack.table.file,
+        "matched": shares_frame(shares, columns),
+        "matched_by_columns": Image(inpatient_figure(shares, attack.at_most), "inpatients matched, by columns known"),
+    }
+    return Assessed(measured, canaries, shown=shown)
+
+
+def matched_inpatients(
+    policy: Policy, levels: Mapping[str, int], columns: tuple[str, ...], tables: Mapping[str, Table],
+    listed: Table | None, key: bytes,
+) -> tuple[Shares, Mapping[int, int], ClassSizes | None, Attempts | None]:  # fmt: skip
+    """Attack 3: the matched shares, the released inpatients of each period, and what `matched_people` returns.
+
+    `matched_people` uses all columns over all years.
+    """
+    profiles, domains, members = tables["member_profiles"], tables["value_domains"], tables["release_members"]
+    places = inpatient_labels(policy, domains, levels)
+    if not places:
+        return {}, {}, None, None
+    of_member = [c for c in columns if c in MEMBER_LEVEL]
+    of_visit = [c for c in columns if c in VISIT_LEVEL]
+    with_place = [*of_visit, *INPATIENT_VISIT]
+    if listed is None:
+        visits = delivered_visits(
+            tables["grouped_claims"], profiles, domains,
+            {c: levels[c] for c in with_place}, {c: levels[c] for c in of_member},
+        )  # fmt: skip
+    else:
+        visits = listed_visits(listed, of_visit, of_member)
+    people = released_people(members, tables["pseudonym_crosswalk"], profiles, released_names(policy, of_member))
+    released = released_visits(tables["release_claims"], people, released_names(policy, with_place), of_member)
+    rows = Table(members.file, "scratch", "inpatient_rows")
+    histories = Table(members.file, "scratch", "inpatient_histories")
+    bound = (places, places) if listed is None else (places,)
+    write_table(rows, Query(compared(visits, released, [*of_member, *of_visit], ["year"]), bound))
+    write_table(histories, visit_histories(rows, columns))
+    of_all = of_period(histories, ALL_YEARS)
+    sizes = sizes_of(histories, class_sizes(of_all, key_columns(columns)))
+    attempts = linked(histories, class_numbers(of_all, key_columns(columns)), key) if listed is None else None
+    inpatients = histories.query(f"SELECT period, count(*) AS n FROM {histories.sql} WHERE released GROUP BY period ORDER BY 1")
+    counted = {int(row.period): int(row.n) for row in inpatients.itertuples()}
+    return matched_shares(histories, columns), counted, sizes, attempts
+
+
+def matched_shares(histories: Table, columns: tuple[str, ...]) -> Shares:
+    """The matched share of released inpatients by period and choice of columns, without periods that have none."""
+    found = histories.query(match_table(histories, columns))
+    shares = {
+        (int(row.period), tuple(row.key.split(","))): row.found / row.released for row in found.itertuples() if row.released > 0
+    }
+    periods = sorted({period for period, _ in shares})
+    return {(period, chosen): shares[period, key_columns(chosen)] for chosen in subsets(columns) for period in periods}
+
+
+def inpatient_labels(policy: Policy, domains: Table, levels: Mapping[str, int]) -> list[str]:
+    """The release's labels for inpatient hospitals: one, or those of all demographic classes if they have their own.
+
+    Empty if the release has no places, or the delivery has no such claim.
+    """
+    ((column, group),) = INPATIENT_VISIT.items()
+    if not policy.publishes(column):
+        return []
+    found = domains.query(
+        f"SELECT DISTINCT label FROM {domains.sql} WHERE quasi_identifier = ? AND level = ? AND value = ? ORDER BY label",
+        [column, levels[column], group],
+    )
+    return found["label"].tolist()
+
+
+def shares_frame(shares: Shares, columns: tuple[str, ...]) -> pd.DataFrame:
+    """Table 6 of El Emam et al. 2012 for every choice of columns: one row each, one column per period, in per cent."""
+    periods = sorted({period for period, _ in shares}, key=lambda period: (period == ALL_YEARS, period))
+    rows = [
+        {"columns": ", ".join(chosen).replace("_", " ")}
+        | {f"{period_name(p).replace('_', ' ')} [%]": 100 * shares[p, chosen] for p in periods}
+        for chosen in subsets(columns)
+        if shares
+    ]
+    return pd.DataFrame(rows, columns=["columns", *(f"{period_name(p).replace('_', ' ')} [%]" for p in periods)])
+
+
+def inpatient_measurements(
+    at_most: float | None,
+    columns: tuple[str, ...],
+    shares: Mapping[tuple[int, tuple[str, ...]], float],
+    inpatients: Mapping[int, int],
+    sizes: ClassSizes | None,
+    attempts: Attempts | None,
+    commitment: str,
+) -> tuple[Measurement, ...]:
+    """Attack 3: the share of released members with inpatient visits matched by all of their visits.
+
+    Parameters
+    ----------
+    at_most
+        Threshold of the gate; None if there is no gate.
+    columns
+        All columns that can be matched.
+    shares
+        Matched share of each period and choice of columns; empty if no inpatient visit is released.
+    inpatients
+        Released members with inpatient visits in each period, the denominator of the shares. The released claims reveal
+        it.
+    sizes, attempts
+        With all columns, over all years.
+    """
+    section = "methods#inpatient-database; El Emam et al. 2012, Table 6"
+    found = [gate_on(INPATIENT, max(shares.values(), default=None), at_most, section)]
+    for period in sorted({period for period, _ in shares}, key=lambda period: (period == ALL_YEARS, period)):
+        name = f"{INPATIENT}_{period_name(period)}"
+        of_four = [share for (own, subset), share in shares.items() if own == period and len(subset) == FOUR]
+        found.append(reported(name, shares[period, columns], section))
+        found.append(
+            exact(
+                inpatients_name(period),
+                "published members",
+                inpatients[period],
+                None,
+                "marketer_risk",
+                section,
+                None,
+                gating=False,
+            )
+        )
+        if of_four:
+            found.append(reported(f"{name}_least_of_four", min(of_four), section))
+            found.append(reported(f"{name}_most_of_four", max(of_four), section))
+    return (
+        *found,
+        *formulas("inpatient", sizes, section, "share of released members"),
+        *linkages("inpatient", attempts, section, commitment),
+    )
+
+
+def period_name(period: int) -> str:
+    """Name of a period.
+
+    Examples
+    --------
+    >>> period_name(2), period_name(ALL_YEARS)
+    ('year_2', 'all_years')
+    """
+    return "all_years" if period == ALL_YEARS else f"year_{period}"
+
+
+def inpatients_name(period: int) -> str:
+    """Name of the number of released inpatients of a period.
+
+    Examples
+    --------
+    >>> inpatients_name(ALL_YEARS)
+    'inpatients_all_years'
+    """
+    return f"inpatients_{period_name(period)}"
+
+
+Visits = tuple[tuple[int, Mapping[str, object]], ...]
+"""Year of each visit, and the columns in which it differs from a plain visit."""
+
+Inpatient = tuple[Mapping[str, object], Visits, bool]
+"""Own member-level values, visits, and whether they are released."""
+
+
+def inpatients_of(columns: Sequence[str]) -> list[Inpatient]:
+    """Distinct member-level values, visits, and whether released, per inpatient: three alike, and the others."""
+    values = own_values()
+    plain: Visits = ((1, {}),)
+    made: list[Inpatient] = [({}, plain, True), ({}, plain, True), ({}, plain, False)]
+    made += [({column: next(values)}, plain, True) for column in MEMBER_LEVEL if column in columns]
+    of_visit = [column for column in VISIT_LEVEL if column in columns]
+    made += [({}, ((1, {column: next(values)}),), True) for column in of_visit]
+    made += [({}, (*plain, *plain), True), ({}, ((2, {}),), True), ({}, ((1, {}), (2, {})), True)]
+    for one, other in pairwise(of_visit):
+        a, b = next(values), next(values)
+        made += [
+            ({}, ((1, {one: a, other: b}), (1, {})), True),
+            ({}, ((1, {one: a}), (1, {other: b})), True),
+        ]
+    return made
+
+
+def inpatients_of_canaries(
+    policy: Policy, levels: Mapping[str, int], like: Mapping[str, Table], columns: Sequence[str],
+    listed: Table | None, attack: Callable[[Mapping[str, Table]], tuple[Shares, Sequence[Measurement]]],
+) -> Findings:  # fmt: skip
+    """Whether attack 3 matches inpatients by every choice of columns, in every year, as often as known."""
+    if not all(policy.publishes(column) for column in INPATIENT_VISIT):
+        shares, measured = attack(like)
+        return as_certain({INPATIENT: None}, measured) + compare(0, len(shares))
+    inpatients = inpatients_of(columns)
+    certain = certain_matches(inpatients, columns)
+    members = [PlantedMember(own, own, released) for own, _, released in inpatients]
+    claims = [
+        PlantedClaim(number, {**INPATIENT_VISIT, **dict(told)}, year, released=released)
+        for number, (_, visits, released) in enumerate(inpatients)
+        for year, told in visits
+    ]
+    elsewhere = [PlantedClaim(0, {}), PlantedClaim(1, {}, 3)]
+    with planted_store() as file:
+        tables = plant_members(file, policy, levels, like, members, [*claims, *elsewhere])
+        if listed is not None:
+            tables["listed"] = plant(file, listed, _listed_visits(inpatients, columns, levels, listed), "listed")
+        shares, measured = attack(tables)
+    of_all = {f"{INPATIENT}_all_years": certain[ALL_YEARS, tuple(columns)]}
+    if listed is not None and "year" not in listed.columns():
+        # The year of a visit is unknown; all visits together are known.
+        certain = {key: share for key, share in certain.items() if key[0] == ALL_YEARS}
+    else:
+        of_all[INPATIENT] = max(certain.values())
+    found = compare(list(certain.values()), [shares.get(key, -1.0) for key in certain])
+    return found + as_certain(of_all, measured)
+
+
+def certain_matches(inpatients: Sequence[Inpatient], columns: Sequence[str]) -> Shares:
+    """The known matched share of released canaries, by period and choice of columns: 1/m for each of m alike."""
+    found: dict[tuple[int, tuple[str, ...]], float] = {}
+    for period in (ALL_YEARS, 1, 2):
+        held = [
+            (own, [told for year, told in visits if period in (ALL_YEARS, year)], released)
+            for own, visits, released in inpatients
+        ]
+        for chosen in subsets(columns):
+            seen = [(_history(own, visits, chosen), released) for own, visits, released in held if visits]
+            alike = Counter(history for history, _ in seen)
+            found[period, chosen] = float(np.mean([1 / alike[history] for history, released in seen if released]))
+    return found
+
+
+def _history(own: Mapping[str, object], visits: Sequence[Mapping[str, object]], chosen: Sequence[str]) -> tuple[object, ...]:
+    of_visit = [column for column in chosen if column in VISIT_LEVEL]
+    told = tuple(sorted(tuple(visit.get(column, PLAIN) for column in of_visit) for visit in visits)) if of_visit else ()
+    return tuple(own.get(column) for column in chosen if column in MEMBER_LEVEL), VISITS in chosen and len(visits), told
+
+
+def _listed_visits(
+    inpatients: Sequence[Inpatient], columns: Sequence[str], levels: Mapping[str, int], listed: Table
+) -> list[dict[str, object]]:
+    rows = [
+        {"person": number, "weight": 1, "year": str(year)}
+        | {column: label({**own, **told}.get(column, PLAIN), levels[column]) for column in columns if column != VISITS}
+        for number, (own, visits, _) in enumerate(inpatients)
+        for year, told in visits
+    ]
+    return [
+        {name: value for name, value in (row | {"row_key": key}).items() if name in listed.columns()}
+        for key, row in enumerate(rows)
+    ]
+
+
+def _noisy_inpatients(policy: Policy) -> Iterator[Measurement]:
+    yield made_up("inpatient_not_in_the_file", "share of released members", "marketer_risk")
+
+
+INPATIENT_ATTACK = Assessment(
+    OF_INPATIENTS,
+    adversary=Adversary(
+        "Somebody with a hospital discharge database, who links inpatients by all of their visits.",
+        "Many states give such databases to researchers and companies.",
+        f"{MARKETER}; {HERITAGE}, attack 3: accepts .05",
+    ),
+    version="5",
+    policy_sections=("inpatient_attack", "quasi_identifiers", "hierarchies", "intake"),
+    inputs=("member_profiles", "grouped_claims", "value_domains", "pseudonym_crosswalk", "chosen_generalization", *CANDIDATE),
+    measure=assess_inpatients,
+    draws="reported",
+    shaped_by={"marketer_risk": ("inpatient_attack",)},
+    noisy=_noisy_inpatients,
+    gates=(
+        Gate(
+            INPATIENT,
+            "inpatient_match_within_threshold",
+            "The expected share of released inpatients matched with a discharge database by all visits is at most the allowed "
+            "one (marketer risk).",
+            "Released inpatients expected to be matched correctly with a discharge database, by all visits (marketer risk).",
+            HALF,
+            lambda policy: limit_of(policy.inpatient_attack.at_most),
+        ),
+    ),
+)
