@@ -14,18 +14,16 @@ from deid_assets.policy.models import Policy
 from deid_assets.schemas import (
     accounting,
     adversary,
-    assessment,
     candidate,
     cohort,
-    columns,
     counts,
-    dates,
     flat,
     generalization,
     intake,
     preparation,
     release,
 )
+from deid_assets.schemas.contract import quasi_identifier
 
 CONTRACTS: dict[str, DataFrameSchema] = {
     **intake.CONTRACTS,
@@ -34,9 +32,14 @@ CONTRACTS: dict[str, DataFrameSchema] = {
     **generalization.CONTRACTS,
     **accounting.CONTRACTS,
     **counts.CONTRACTS,
-    **assessment.CONTRACTS,
     **release.CONTRACTS,
 }
+
+TABLES = {
+    "members": ("members", "member_profiles"),
+    "claims": ("claims", "eligible_claims", "grouped_claims", "truncated_claims", "dated_claims", "known_claims"),
+}
+"""Assets that have the declared columns of members, and of claims."""
 
 
 def contracts_of(policy: AnyPolicy) -> dict[str, DataFrameSchema]:
@@ -48,7 +51,25 @@ def _longitudinal_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
     of_policy = generalization.generalization_contracts(policy) | candidate.release_contracts(policy)
     known = (*(policy.dates.columns if policy.dates else ()), *sorted(policy.columns.claims))
     of_adversary = adversary.contracts_with(known) if known else {}
-    return columns.with_declared(CONTRACTS | of_policy | dates.date_contracts(policy) | of_adversary, policy)
+    return _with_declared(CONTRACTS | of_policy | preparation.date_contracts(policy) | of_adversary, policy)
+
+
+def _with_declared(contracts: Mapping[str, DataFrameSchema], policy: Policy) -> dict[str, DataFrameSchema]:
+    """Add the declared columns of a policy to the contracts of the tables that have them."""
+    found = dict(contracts)
+    for kind, assets in TABLES.items():
+        columns = {
+            name: quasi_identifier(declared.meaning, declared.limits, declared.values)
+            for name, declared in getattr(policy.columns, kind).items()
+        }
+        found |= {asset: found[asset].add_columns(columns) for asset in assets if columns and asset in found}
+    if policy.columns.declared.coded:
+        found |= {
+            asset: found[asset].add_columns(intake.CODES_OF_DECLARED)
+            for asset in ("claims", "eligible_claims")
+            if asset in found
+        }
+    return found
 
 
 _OF_KIND: Mapping[Kind, Callable[[Any], dict[str, DataFrameSchema]]] = {

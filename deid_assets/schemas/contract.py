@@ -1,6 +1,6 @@
 """How to define a contract, and how to check a table against it inside DuckDB."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 import duckdb
@@ -16,6 +16,7 @@ from pandera.backends.ibis.checks import IbisCheckBackend
 from pandera.config import ValidationDepth, config_context
 from pandera.ibis import Check, Column, DataFrameSchema
 
+from deid_assets.methods.preparation.pseudonyms import DIGITS
 from deid_assets.sources.delivery import MOST_YEARS
 from deid_assets.store.tables import Table, connect, quoted
 
@@ -50,15 +51,68 @@ def column(
     )
 
 
-YEAR_NUMBER = Check.in_range(1, MOST_YEARS, error=f"1 to {MOST_YEARS}")
-"""The number of a year of claims."""
-
-
 def within(least: int, most: int | None) -> Check:
     """The rule on whole numbers from one to another; None: without a largest."""
     return (
         Check.ge(least, error=f"at least {least}") if most is None else Check.in_range(least, most, error=f"{least} to {most}")
     )
+
+
+def one_of(values: Iterable[object], what: str) -> Check:
+    """The rule on values of which there are a few; `what` follows "must be"."""
+    return Check.isin(list(values), error=what)
+
+
+YEAR_NUMBER = within(1, MOST_YEARS)
+"""The number of a year of claims."""
+
+
+def text(
+    description: str, rules: Check | Sequence[Check] = (), role: Role = Role.OTHER, *, nullable: bool = False, unit: str = ""
+) -> Column:
+    """A column of text."""
+    return column(dt.string, role, description, rules, nullable=nullable, unit=unit)
+
+
+def identifier(description: str, *, nullable: bool = False) -> Column:
+    """A column of identifiers as they were delivered."""
+    return text(description, role=Role.DIRECT_IDENTIFIER, nullable=nullable)
+
+
+def pseudonym(description: str, *, nullable: bool = False) -> Column:
+    """A column of the pseudonyms that stand for identifiers."""
+    rule = Check.in_range(10 ** (DIGITS - 1), 10**DIGITS - 1, error=f"a pseudonym of {DIGITS} digits")
+    return column(dt.int64, Role.PSEUDONYM, description, rule, nullable=nullable)
+
+
+def flag(description: str) -> Column:
+    """A column of yes and no."""
+    return column(dt.boolean, Role.OTHER, description)
+
+
+def count(description: str, unit: str = "", *, least: int = 0, nullable: bool = False) -> Column:
+    """A column of counts."""
+    return column(dt.int64, Role.MEASUREMENT, description, within(least, None), nullable=nullable, unit=unit)
+
+
+_FROM_0 = within(0, None)
+
+
+def number(
+    description: str, rule: Check = _FROM_0, dtype: dt.DataType = dt.int64, *, nullable: bool = False, unit: str = ""
+) -> Column:
+    """A column of whole numbers that measure nothing, such as places and levels."""
+    return column(dtype, Role.OTHER, description, rule, nullable=nullable, unit=unit)
+
+
+def measure(description: str, rules: Check | Sequence[Check] = (), *, nullable: bool = False, unit: str = "") -> Column:
+    """A column of measured numbers that need not be whole."""
+    return column(dt.float64, Role.MEASUREMENT, description, rules, nullable=nullable, unit=unit)
+
+
+def share(description: str, unit: str = "share", *, nullable: bool = False) -> Column:
+    """A column of measured shares or probabilities."""
+    return measure(description, within(0, 1), nullable=nullable, unit=unit)
 
 
 def quasi_identifier(
@@ -69,13 +123,12 @@ def quasi_identifier(
         return column(dt.int32, Role.QUASI_IDENTIFIER, meaning, within(*limits), nullable=True, unit=unit)
     listed = sorted(values or ())
     error = " or ".join(listed) if len(listed) < 4 else f"one of {len(listed)} values"
-    rules = [] if values is None else [Check.isin(listed, error=error)]
-    return column(dt.string, Role.QUASI_IDENTIFIER, meaning, rules, nullable=True)
+    return text(meaning, () if values is None else one_of(listed, error), Role.QUASI_IDENTIFIER, nullable=True)
 
 
-def days(role: Role, description: str, least: int = 0, most: int | None = None) -> Column:
+def days(role: Role, description: str) -> Column:
     """A column of days, blank if unknown."""
-    return column(dt.int32, role, description, within(least, most), nullable=True, unit="days")
+    return column(dt.int32, role, description, within(0, None), nullable=True, unit="days")
 
 
 def contract(columns: dict[str, Column], unique: Sequence[str] | Sequence[Sequence[str]] = ()) -> DataFrameSchema:

@@ -1,14 +1,25 @@
 """Contracts of a flat table's assets; their columns are those of the policy."""
 
 import ibis.expr.datatypes as dt
-from pandera.ibis import Check, Column, DataFrameSchema
+from pandera.ibis import Column, DataFrameSchema
 
 from deid_assets.policy.flat import FlatPolicy
-from deid_assets.schemas.assessment import evidence_contract
 from deid_assets.schemas.candidate import allowed_labels
-from deid_assets.schemas.contract import Role, column, contract
+from deid_assets.schemas.contract import (
+    Role,
+    column,
+    contract,
+    flag,
+    identifier,
+    measure,
+    number,
+    one_of,
+    share,
+    text,
+    within,
+)
 from deid_assets.schemas.counts import CONTRACTS as COUNTS
-from deid_assets.schemas.release import RELEASE
+from deid_assets.schemas.release import RELEASE, evidence_contract
 from deid_assets.sources.flat import PERSON
 
 _RULES = ["value outside the hierarchy", "missing person", "too few fields", "too many fields", "unclosed quote", "not UTF-8"]
@@ -16,19 +27,20 @@ _RULES += ["line too long", "unreadable line", "lost after an unclosed quote", "
 
 QUARANTINED_RECORDS = contract(
     {
-        "source_table": column(
-            dt.string, Role.OTHER, "table of the delivery", Check.isin(["records", "population_records"], error="a table")
-        ),
-        "source_file": column(dt.string, Role.OTHER, "file of the delivery", nullable=True),
+        "source_table": text("table of the delivery", one_of(["records", "population_records"], "a table")),
+        "source_file": text("file of the delivery", nullable=True),
         "source_row": column(dt.int64, Role.DIRECT_IDENTIFIER, "line of the file, or row where it has no lines", nullable=True),
-        "source_column": column(dt.string, Role.OTHER, "column at fault; empty: the whole line"),
-        "rule": column(dt.string, Role.OTHER, "the rule that it breaks", Check.isin(_RULES, error="a known rule")),
+        "source_column": text("column at fault; empty: the whole line"),
+        "rule": text("the rule that it breaks", one_of(_RULES, "a known rule")),
     }
 )
 
 SUPPRESSED_RECORDS = contract(
     {"record": column(dt.int64, Role.DIRECT_IDENTIFIER, "number of a record that is left out")}, unique=["record"]
 )
+
+
+_DECISIONS = ["candidate", "not_candidate"]
 
 
 def flat_contracts(policy: FlatPolicy) -> dict[str, DataFrameSchema]:
@@ -53,11 +65,10 @@ def flat_contracts(policy: FlatPolicy) -> dict[str, DataFrameSchema]:
 def release_records_contract(policy: FlatPolicy) -> DataFrameSchema:
     """The contract of the published table: columns of the policy, and labels of its hierarchies."""
     quasi_identifiers = {
-        qi.release_as: column(
-            dt.string,
-            Role.QUASI_IDENTIFIER,
+        qi.release_as: text(
             f"{qi.column}, at a level of its hierarchy",
             allowed_labels(policy.hierarchy(qi.hierarchy)),
+            Role.QUASI_IDENTIFIER,
             nullable=True,
         )
         for qi in policy.quasi_identifiers
@@ -67,18 +78,17 @@ def release_records_contract(policy: FlatPolicy) -> DataFrameSchema:
 
 def _records(policy: FlatPolicy) -> DataFrameSchema:
     quasi_identifiers = {
-        qi.release_as: column(dt.string, Role.QUASI_IDENTIFIER, f"{qi.column}, as delivered", nullable=True)
+        qi.release_as: text(f"{qi.column}, as delivered", role=Role.QUASI_IDENTIFIER, nullable=True)
         for qi in policy.quasi_identifiers
     }
-    number = column(dt.int64, Role.DIRECT_IDENTIFIER, "number of the record", Check.ge(1, error="at least 1"))
-    person = column(dt.string, Role.DIRECT_IDENTIFIER, "identifier of the record's person")
-    persons = {} if policy.source.person is None else {PERSON: person}
-    return contract({"record": number, **quasi_identifiers, **_attributes(policy), **persons}, unique=["record"])
+    record = column(dt.int64, Role.DIRECT_IDENTIFIER, "number of the record", within(1, None))
+    persons = {} if policy.source.person is None else {PERSON: identifier("identifier of the record's person")}
+    return contract({"record": record, **quasi_identifiers, **_attributes(policy), **persons}, unique=["record"])
 
 
 def _attributes(policy: FlatPolicy) -> dict[str, Column]:
     return {
-        one.release_as: column(dt.string, Role.SENSITIVE_ATTRIBUTE, f"{one.column}, published as it is", nullable=True)
+        one.release_as: text(f"{one.column}, published as it is", role=Role.SENSITIVE_ATTRIBUTE, nullable=True)
         for one in policy.attributes
     }
 
@@ -88,46 +98,27 @@ def _record_domains(policy: FlatPolicy) -> DataFrameSchema:
     levels = max(policy.hierarchy(qi.hierarchy).levels for qi in policy.quasi_identifiers)
     return contract(
         {
-            "quasi_identifier": column(
-                dt.string, Role.OTHER, "column of the release", Check.isin(names, error="a quasi-identifier of the policy")
-            ),
-            "base_code": column(dt.int32, Role.OTHER, "number of the value", Check.ge(0, error="at least 0")),
-            "value": column(dt.string, Role.QUASI_IDENTIFIER, "the value as text; empty: it is missing"),
-            "level": column(
-                dt.int32, Role.OTHER, "level of the hierarchy", Check.in_range(0, levels - 1, error=f"0 to {levels - 1}")
-            ),
-            "level_code": column(dt.int32, Role.OTHER, "number of its class", Check.ge(0, error="at least 0")),
-            "label": column(dt.string, Role.QUASI_IDENTIFIER, "what is published for it at this level", nullable=True),
+            "quasi_identifier": text("column of the release", one_of(names, "a quasi-identifier of the policy")),
+            "base_code": number("number of the value", dtype=dt.int32),
+            "value": text("the value as text; empty: it is missing", role=Role.QUASI_IDENTIFIER),
+            "level": number("level of the hierarchy", within(0, levels - 1), dt.int32),
+            "level_code": number("number of its class", dtype=dt.int32),
+            "label": text("what is published for it at this level", role=Role.QUASI_IDENTIFIER, nullable=True),
         },
         unique=[["quasi_identifier", "level", "base_code"], ["quasi_identifier", "level", "value"]],
     )
 
 
 def _record_lattice(policy: FlatPolicy) -> DataFrameSchema:
-    levels = {
-        f"level_of_{qi.release_as}": column(dt.int64, Role.OTHER, f"level of {qi.release_as}", Check.ge(0, error="at least 0"))
-        for qi in policy.quasi_identifiers
-    }
     return contract(
         {
-            "node": column(dt.string, Role.OTHER, "the levels of the node"),
-            **levels,
-            "height": column(dt.int64, Role.OTHER, "sum of the levels", Check.ge(0, error="at least 0")),
-            "loss": column(dt.float64, Role.MEASUREMENT, "information lost", Check.ge(0, error="at least 0")),
-            "share": column(
-                dt.float64,
-                Role.MEASUREMENT,
-                "share of records in classes below k",
-                Check.in_range(0, 1, error="0 to 1"),
-                unit="share",
-            ),
-            "decision": column(
-                dt.string,
-                Role.OTHER,
-                "whether few enough records are in small classes",
-                Check.isin(["candidate", "not_candidate"], error="one of the 2 decisions"),
-            ),
-            "chosen": column(dt.boolean, Role.OTHER, "the candidate of least loss"),
+            "node": text("the levels of the node"),
+            **{f"level_of_{qi.release_as}": number(f"level of {qi.release_as}") for qi in policy.quasi_identifiers},
+            "height": number("sum of the levels"),
+            "loss": measure("information lost", within(0, None)),
+            "share": share("share of records in classes below k"),
+            "decision": text("whether few enough records are in small classes", one_of(_DECISIONS, "one of the 2 decisions")),
+            "chosen": flag("the candidate of least loss"),
         },
         unique=["node"],
     )
@@ -137,11 +128,9 @@ def _record_generalization(policy: FlatPolicy) -> DataFrameSchema:
     names = [qi.release_as for qi in policy.quasi_identifiers]
     return contract(
         {
-            "column": column(
-                dt.string, Role.OTHER, "column of the release", Check.isin(names, error="a quasi-identifier of the policy")
-            ),
-            "level": column(dt.int32, Role.OTHER, "its level", Check.ge(0, error="at least 0")),
-            "level_name": column(dt.string, Role.OTHER, "name of the level"),
+            "column": text("column of the release", one_of(names, "a quasi-identifier of the policy")),
+            "level": number("its level", dtype=dt.int32),
+            "level_name": text("name of the level"),
         },
         unique=["column"],
     )

@@ -4,179 +4,100 @@ import ibis.expr.datatypes as dt
 from pandera.ibis import Check, Column, DataFrameSchema
 
 from deid_assets.methods.disclosure.absence import NO_BOUND
-from deid_assets.methods.lattice.candidate_gates import (
-    ATTACK,
-    COARSER,
-    DEMOGRAPHICS,
-    FACTOR,
-    KEEPS_NO_MORE,
-    NOT_COARSER,
-    NUMBER,
-    PINNED,
-    REFUSED,
-    TOO_LITTLE,
-)
+from deid_assets.methods.lattice.candidate_gates import REASONS
 from deid_assets.methods.lattice.choice import HIGH_RISK, WORST_CLASS
 from deid_assets.methods.lattice.reachable_risk import GATES
 from deid_assets.policy.models import Policy
-from deid_assets.schemas.contract import Role, column, contract
-
-LATTICE_DIAGNOSIS = contract(
-    {
-        "kind": column(
-            dt.string,
-            Role.OTHER,
-            "kind of change, or of members",
-            Check.isin(
-                ["as it is", "coarser", "without", "members with", "population", "suppressing"],
-                error="one of the 6 kinds",
-            ),
-        ),
-        "what": column(dt.string, Role.OTHER, "what is changed, or which members"),
-        "share": column(
-            dt.float64,
-            Role.MEASUREMENT,
-            "share of draws at high risk with the change, before suppression",
-            Check.in_range(0, 1, error="0 to 1"),
-            unit="share",
-        ),
-        "threshold": column(
-            dt.float64, Role.OTHER, "highest allowed share", Check.in_range(0, 1, error="0 to 1"), unit="share"
-        ),
-        "suppressed": column(
-            dt.float64,
-            Role.MEASUREMENT,
-            "share of sampled members left out, where the change passed",
-            Check.in_range(0, 1, error="0 to 1"),
-            unit="share",
-        ),
-        "against": column(dt.string, Role.OTHER, "the gate that the change fails; empty where it passed"),
-        "would_pass": column(dt.boolean, Role.OTHER, "whether the coarsest node passed with the change"),
-        "change": column(
-            dt.string, Role.OTHER, "the changed sections of the policy as YAML; empty where the change did not pass"
-        ),
-    },
-    unique=["kind", "what"],
+from deid_assets.schemas.contract import (
+    Role,
+    column,
+    contract,
+    count,
+    flag,
+    identifier,
+    measure,
+    number,
+    one_of,
+    share,
+    text,
+    within,
 )
 
-SUPPRESSED_MEMBERS = contract(
-    {"member_id": column(dt.string, Role.DIRECT_IDENTIFIER, "a sampled member who is left out of the release")},
-    unique=["member_id"],
-)
 
-PASSED_OVER_NODES = contract(
-    {
-        "node": column(dt.string, Role.OTHER, "the levels of a node that was passed over, in the order of the dimensions"),
-        "gate": column(
-            dt.string,
-            Role.OTHER,
-            "the gate that the node failed, or why it was not tried",
-            Check.isin(
-                [
-                    HIGH_RISK,
-                    WORST_CLASS,
-                    DEMOGRAPHICS,
-                    FACTOR,
-                    ATTACK,
-                    NUMBER,
-                    TOO_LITTLE,
-                    REFUSED,
-                    NOT_COARSER,
-                    PINNED,
-                    KEEPS_NO_MORE,
-                    COARSER,
-                ],
-                error="one of the 12 reasons",
-            ),
-        ),
-    },
-    unique=["node"],
-)
+def _gain(what: str) -> Column:
+    return measure(what, Check.in_range(-1e6, 1e6, error="a number"), nullable=True, unit="share of gain")
 
-_FINITE = "a number"
 
-COMPARED_NODES = contract(
-    {
-        "node": column(dt.string, Role.OTHER, "the levels of a node that passes, in the order of the dimensions"),
-        "loss": column(
-            dt.float64,
-            Role.MEASUREMENT,
-            "information lost, as a part of the largest loss in the lattice",
-            Check.in_range(0, 1, error="0 to 1"),
-            unit="share",
-        ),
-        **{
-            name: column(
-                dt.float64,
-                Role.MEASUREMENT,
-                what,
-                Check.in_range(-1e6, 1e6, error=_FINITE),
-                unit="share of gain",
-                nullable=True,
-            )
-            for name, what in (
-                (
-                    "share_of_gain_kept",
-                    "share of the gain that the release keeps on the folds that choose; blank if nothing is predicted",
-                ),
-                ("judged", "the same on fresh folds; blank if the node is not reported"),
-                ("judged_lower", "lower end of its 95 % interval"),
-                ("judged_upper", "upper end of its 95 % interval"),
-            )
-        },
-        "chosen": column(dt.boolean, Role.OTHER, "the node to be published"),
-    },
-    unique=["node"],
-)
+_SHARE_OR_FACTOR = Check.in_range(0, NO_BOUND, error="0 to 1, or a factor")
 
-_SHARE_OR_FACTOR = "0 to 1, or a factor"
-
-REACHABLE_RISK = contract(
-    {
-        "gate": column(
-            dt.string, Role.OTHER, "a gate that can be predicted", Check.isin(list(GATES), error="one of the 5 gates")
-        ),
-        "measured": column(
-            dt.float64,
-            Role.MEASUREMENT,
-            "at the coarsest node",
-            Check.in_range(0, NO_BOUND, error=_SHARE_OR_FACTOR),
-            unit="share",
-        ),
-        "least": column(
-            dt.float64,
-            Role.MEASUREMENT,
-            "lower bound for every node, whoever is left out",
-            Check.in_range(0, NO_BOUND, error=_SHARE_OR_FACTOR),
-            unit="share",
-        ),
-        "limit": column(
-            dt.float64, Role.MEASUREMENT, "the threshold of the policy", Check.ge(0, error="at least 0"), unit="share"
-        ),
-        "proven": column(dt.boolean, Role.OTHER, "whether members were counted; otherwise it is a bound from draws"),
-        "ruled_out": column(dt.boolean, Role.OTHER, "whether no node can pass the gate"),
-        "against": column(dt.string, Role.OTHER, "what speaks against a release, and what helps; empty where nothing does"),
-    },
-    unique=["gate"],
-)
 
 CONTRACTS = {
-    "reachable_risk": REACHABLE_RISK,
-    "lattice_diagnosis": LATTICE_DIAGNOSIS,
-    "passed_over_nodes": PASSED_OVER_NODES,
-    "compared_nodes": COMPARED_NODES,
-    "suppressed_members": SUPPRESSED_MEMBERS,
+    "reachable_risk": contract(
+        {
+            "gate": text("a gate that can be predicted", one_of(GATES, "one of the 5 gates")),
+            "measured": measure("at the coarsest node", _SHARE_OR_FACTOR, unit="share"),
+            "least": measure("lower bound for every node, whoever is left out", _SHARE_OR_FACTOR, unit="share"),
+            "limit": measure("the threshold of the policy", within(0, None), unit="share"),
+            "proven": flag("whether members were counted; otherwise it is a bound from draws"),
+            "ruled_out": flag("whether no node can pass the gate"),
+            "against": text("what speaks against a release, and what helps; empty where nothing does"),
+        },
+        unique=["gate"],
+    ),
+    "lattice_diagnosis": contract(
+        {
+            "kind": text(
+                "kind of change, or of members",
+                one_of(["as it is", "coarser", "without", "members with", "population", "suppressing"], "one of the 6 kinds"),
+            ),
+            "what": text("what is changed, or which members"),
+            "share": share("share of draws at high risk with the change, before suppression"),
+            "threshold": column(dt.float64, Role.OTHER, "highest allowed share", within(0, 1), unit="share"),
+            "suppressed": share("share of sampled members left out, where the change passed"),
+            "against": text("the gate that the change fails; empty where it passed"),
+            "would_pass": flag("whether the coarsest node passed with the change"),
+            "change": text("the changed sections of the policy as YAML; empty where the change did not pass"),
+        },
+        unique=["kind", "what"],
+    ),
+    "passed_over_nodes": contract(
+        {
+            "node": text("the levels of a node that was passed over, in the order of the dimensions"),
+            "gate": text(
+                "the gate that the node failed, or why it was not tried",
+                one_of([HIGH_RISK, WORST_CLASS, *REASONS], "one of the 12 reasons"),
+            ),
+        },
+        unique=["node"],
+    ),
+    "compared_nodes": contract(
+        {
+            "node": text("the levels of a node that passes, in the order of the dimensions"),
+            "loss": share("information lost, as a part of the largest loss in the lattice"),
+            "share_of_gain_kept": _gain(
+                "share of the gain that the release keeps on the folds that choose; blank if nothing is predicted"
+            ),
+            "judged": _gain("the same on fresh folds; blank if the node is not reported"),
+            "judged_lower": _gain("lower end of its 95 % interval"),
+            "judged_upper": _gain("upper end of its 95 % interval"),
+            "chosen": flag("the node to be published"),
+        },
+        unique=["node"],
+    ),
+    "suppressed_members": contract(
+        {"member_id": identifier("a sampled member who is left out of the release")},
+        unique=["member_id"],
+    ),
 }
 
 
 def generalization_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
     """The contracts that depend on the policy, by the name of their asset."""
-    found = {
+    return {
         "value_domains": _value_domains(policy),
         "generalization_lattice": _generalization_lattice(policy),
         "chosen_generalization": _chosen_generalization(policy),
     }
-    return found
 
 
 def _value_domains(policy: Policy) -> DataFrameSchema:
@@ -184,22 +105,14 @@ def _value_domains(policy: Policy) -> DataFrameSchema:
     levels = max(policy.hierarchy_of(name).levels for name in names)
     return contract(
         {
-            "quasi_identifier": column(
-                dt.string,
-                Role.OTHER,
-                "name of a column that an adversary may know",
-                Check.isin(names, error="a quasi-identifier of the policy"),
+            "quasi_identifier": text(
+                "name of a column that an adversary may know", one_of(names, "a quasi-identifier of the policy")
             ),
-            "base_code": _number("number of the value"),
-            "value": column(dt.string, Role.QUASI_IDENTIFIER, "the value as text; empty: it is missing"),
+            "base_code": number("number of the value, from 0", dtype=dt.int32),
+            "value": text("the value as text; empty: it is missing", role=Role.QUASI_IDENTIFIER),
             "level": _level("level of the hierarchy", levels),
-            "level_code": _number("number of its class at this level"),
-            "label": column(
-                dt.string,
-                Role.QUASI_IDENTIFIER,
-                "what is published for it at this level; blank: nothing",
-                nullable=True,
-            ),
+            "level_code": number("number of its class at this level, from 0", dtype=dt.int32),
+            "label": text("what is published for it at this level; blank: nothing", role=Role.QUASI_IDENTIFIER, nullable=True),
         },
         # The kernel reads by number and the release by value: neither may be duplicated.
         unique=[["quasi_identifier", "level", "base_code"], ["quasi_identifier", "level", "value"]],
@@ -209,13 +122,11 @@ def _value_domains(policy: Policy) -> DataFrameSchema:
 def _generalization_lattice(policy: Policy) -> DataFrameSchema:
     tops = [levels - 1 for levels in policy.dimension_levels]
     normalised = policy.risk.loss == "entropy_normalised"
-    number = column(
-        dt.int64,
-        Role.OTHER,
+    measured_in_order = number(
         "how many nodes were measured up to this one, on which the error of its decision depends; blank if it was not measured",
-        Check.ge(1, error="at least 1"),
-        unit="nodes",
+        within(1, None),
         nullable=True,
+        unit="nodes",
     )
     return contract(
         {
@@ -225,94 +136,60 @@ def _generalization_lattice(policy: Policy) -> DataFrameSchema:
                 for dimension, top in zip(policy.dimensions, tops, strict=True)
             },
             "height": _level("sum of the levels", sum(tops) + 1, dt.int64),
-            "loss": column(
-                dt.float64,
-                Role.MEASUREMENT,
+            "loss": measure(
                 "information lost, as entropy" + (", relative to the most that can be lost" if normalised else ""),
-                Check.in_range(0, 1, error="0 to 1") if normalised else Check.ge(0, error="at least 0"),
+                within(0, 1 if normalised else None),
                 unit="share" if normalised else "bits",
             ),
-            "flagged": column(
-                dt.int64,
-                Role.MEASUREMENT,
-                "simulated adversaries at high risk",
-                Check.ge(0, error="at least 0"),
-                unit="draws",
-                nullable=True,
-            ),
-            "draws": column(
-                dt.int64,
-                Role.MEASUREMENT,
-                "simulated adversaries; blank if there were none",
-                Check.ge(1, error="at least 1"),
-                unit="draws",
-                nullable=True,
-            ),
+            "flagged": count("simulated adversaries at high risk", "draws", nullable=True),
+            "draws": count("simulated adversaries; blank if there were none", "draws", least=1, nullable=True),
             "share": _share("share of draws at high risk", nullable=True),
             "lower": _share("lower bound of the share: Wilson's, 95 per cent, or that of a measured node above"),
             "upper": _share("upper bound of the share: Wilson's, 95 per cent, or that of a measured node below"),
-            "decision": column(
-                dt.string,
-                Role.OTHER,
+            "decision": text(
                 "whether the share is below what the search accepts; an undecided node is not a candidate, and an open one "
                 "loses too much to be needed",
-                Check.isin(["candidate", "not_candidate", "undecided", "open"], error="one of the 4 decisions"),
+                one_of(["candidate", "not_candidate", "undecided", "open"], "one of the 4 decisions"),
             ),
-            "reached": column(
-                dt.string,
-                Role.OTHER,
+            "reached": text(
                 "how the decision was reached",
-                Check.isin(["measured", "inferred", "not_reached"], error="measured, inferred or not reached"),
+                one_of(["measured", "inferred", "not_reached"], "measured, inferred or not reached"),
             ),
             "inferred_from": _node("the node that decided it; blank if it was measured", nullable=True),
-            "minimal": column(dt.boolean, Role.OTHER, "a candidate with no candidate below"),
-            "chosen": column(dt.boolean, Role.OTHER, "the candidate of least loss"),
-            "certificate": column(dt.boolean, Role.OTHER, "directly below the chosen node, and not a candidate"),
+            "minimal": flag("a candidate with no candidate below"),
+            "chosen": flag("the candidate of least loss"),
+            "certificate": flag("directly below the chosen node, and not a candidate"),
             "to_suppress": _share(
                 "smallest share of released members without whom the node would be safe, on the draws that choose them; blank "
                 "if that was not measured",
                 nullable=True,
             ),
-            **({} if policy.lists_lattice else {"measured_in_order": number}),
+            **({} if policy.lists_lattice else {"measured_in_order": measured_in_order}),
         },
         unique=["node"],
     )
 
 
 def _chosen_generalization(policy: Policy) -> DataFrameSchema:
-    first = [dimension.columns[0] for dimension in policy.dimensions]
+    dimensions, first = zip(*((one.name, one.columns[0]) for one in policy.dimensions), strict=True)
     names = sorted({name for column in first for name in policy.hierarchy_of(column).level_names})
     return contract(
         {
-            "dimension": column(
-                dt.string,
-                Role.OTHER,
-                "dimension of the lattice",
-                _dimension(policy),
-            ),
+            "dimension": text("dimension of the lattice", one_of(dimensions, "a dimension of the policy")),
             "level": _level("its level in the release", max(policy.dimension_levels, default=1)),
-            "level_name": column(dt.string, Role.OTHER, "the level's name", Check.isin(names, error="a level of the policy")),
+            "level_name": text("the level's name", one_of(names, "a level of the policy")),
         },
         unique=["dimension"],
     )
 
 
-def _dimension(policy: Policy) -> Check:
-    return Check.isin([dimension.name for dimension in policy.dimensions], error="a dimension of the policy")
-
-
-def _number(what: str) -> Column:
-    return column(dt.int32, Role.OTHER, f"{what}, from 0", Check.ge(0, error="at least 0"))
-
-
 def _level(what: str, levels: int, dtype: dt.DataType = dt.int32) -> Column:
-    return column(dtype, Role.OTHER, what, Check.in_range(0, levels - 1, error=f"0 to {levels - 1}"))
+    return number(what, within(0, levels - 1), dtype)
 
 
 def _node(what: str, nullable: bool = False) -> Column:
-    return column(dt.string, Role.OTHER, f"{what}, in the order of the dimensions", nullable=nullable)
+    return text(f"{what}, in the order of the dimensions", nullable=nullable)
 
 
 def _share(what: str, nullable: bool = False) -> Column:
-    within = Check.in_range(0, 1, error="0 to 1")
-    return column(dt.float64, Role.MEASUREMENT, what, within, unit="share of draws", nullable=nullable)
+    return share(what, "share of draws", nullable=nullable)

@@ -35,6 +35,9 @@ KEEPS_NO_MORE = "keeps no more of the gain"
 """Reason for nodes that pass every gate, where the policy chooses by what their releases keep of the gain."""
 COARSER = "coarser than one that keeps no more"
 """Reason for nodes not tried there because a finer one passes, which says as much in every column."""
+REASONS = (DEMOGRAPHICS, FACTOR, ATTACK, NUMBER, TOO_LITTLE, REFUSED, NOT_COARSER, PINNED, KEEPS_NO_MORE, COARSER)
+"""Why nodes are passed over, beside their share at high risk."""
+
 COMPARED_AT_MOST = 12
 """Nodes that are compared at most: each is judged as the gate judges it, and its release is made and learned from."""
 
