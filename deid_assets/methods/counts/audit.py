@@ -10,7 +10,7 @@ from scipy import sparse
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.inference import Ranges, components, ranges
 from deid_assets.methods.counts.programs import ContradictionError, NotFoundError, Watch
-from deid_assets.methods.counts.tables import THRESHOLD, CellName, CountTables, PublishedCounts, sum_matrix
+from deid_assets.methods.counts.tables import THRESHOLD, CellName, PublishedCounts, sum_matrix
 
 VALUES_AT_LEAST = 5
 """By default, a hidden small count keeps at least this many possible values."""
@@ -206,25 +206,3 @@ def findings_of(found: Ranges, hidden: np.ndarray, contribution: np.ndarray, rul
         (outer_width == 0, Finding.RECOVERED),
     )
     return np.select([case for case, _ in cases], [finding.name for _, finding in cases], Finding.HIDDEN.name)
-
-
-def threshold_needed(tables: CountTables, least: int = THRESHOLD) -> int:
-    """Return the least threshold, of at least `least`, at which masking alone exposes nothing: no larger count is hidden.
-
-    It shows what masking by threshold costs: Klann et al. (2018) need 99 for their Table 1 and 100,000 for Table 2.
-
-    Raises
-    ------
-    CountsError
-        If no threshold suffices.
-    """
-    for threshold in sorted({least, *(int(count) + 1 for count in tables.counts if count >= least)}):
-        rule = SmallCounts(threshold)
-        shown = [
-            "T" if small else int(count)
-            for count, small in zip(tables.counts, rule.is_small(tables.counts, tables.contribution), strict=True)
-        ]
-        published = PublishedCounts.of_marks((tables.cells, tables.sums), shown, tables.contribution, threshold)
-        if Finding.EXPOSED not in audit(published, rule).findings:
-            return threshold
-    raise CountsError("no threshold hides these counts: the sums give some of them even if all are masked")

@@ -108,29 +108,6 @@ def rho_within(epsilon_at_most: float, delta: float) -> float:
     return float(optimize.brentq(lambda rho: epsilon(rho, delta) - epsilon_at_most, 0.0, 2 * epsilon_at_most + 1))
 
 
-def gaussian_epsilon(rho: float, delta: float) -> float:
-    """Return the exact epsilon of Gaussian noise, rounded or not, whose zCDP cost is `rho`; at most `epsilon`.
-
-    References
-    ----------
-    Balle B, Wang YX (2018). Improving the Gaussian mechanism for differential privacy. ICML, PMLR 80:394-403, theorem 8.
-
-    Examples
-    --------
-    One count with standard deviation 2.5, and 24 with fresh noise:
-
-    >>> round(gaussian_epsilon(0.08, 1e-5), 2), round(gaussian_epsilon(24 * 0.08, 1e-5), 2)
-    (1.55, 9.75)
-    """
-    _checked(rho, delta)
-    mu = math.sqrt(2 * rho)
-
-    def excess(at: float) -> float:
-        return float(special.ndtr(mu / 2 - at / mu) - math.exp(at + special.log_ndtr(-mu / 2 - at / mu)) - delta)
-
-    return 0.0 if rho == 0 or excess(0.0) <= 0 else float(optimize.brentq(excess, 0.0, epsilon(rho, delta) + 1e-6))
-
-
 def best_guess(rho: float) -> float:
     """Return the highest probability with which anybody, by Gaussian noise of this cost, tells who of two deliveries it is.
 

@@ -5,7 +5,6 @@ It is the reason for consistent noise: averages of fresh noise approach the true
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 
 import numpy as np
 from scipy import signal, special
@@ -13,19 +12,8 @@ from scipy import signal, special
 from deid_assets.methods.counts.protected_counts import NOISE_SD, noise_probability
 
 _TAIL = 9  # standard deviations at which the noise is cut: beyond lie 2e-19 of it
-_RUN = 5
 _ROUNDING_MATTERS = 20.0  # standard deviations up to here; beyond, rounding changes the chance by less than 1e-4
 _GRID = 1 / 2000  # of a person, for means of draws of different widths
-_CATALAN = 0.915965594177219
-
-
-class Converged(StrEnum):
-    """When a running average counts as converged: it is less than .5 away from the true count."""
-
-    FOR_GOOD = "for good"
-    """From a repeat on for ever; the repeats until then. What the words of Murphy and Chueh (2002) define."""
-    RUN_OF_5 = "run of 5"
-    """At 5 repeats in a row; the repeats until the end of that run. Reproduces the 24 of Klann et al. (2018)."""
 
 
 def chance_of_exact_average(repeats: int, sd: float = NOISE_SD, rounded: bool = True) -> float:
@@ -107,55 +95,3 @@ def _sum_of_rounded(sd: float, repeats: int) -> np.ndarray:
     for _ in range(repeats):
         total = signal.fftconvolve(total, one) if len(total) > 500 else np.convolve(total, one)
     return total
-
-
-def repeats_until_converged(
-    sd: float, converged: Converged, draws: np.random.Generator, runs: int = 20_000, horizon: int = 2_000
-) -> np.ndarray:
-    """Simulate attackers who average fresh rounded noise; return how many repeats each needed.
-
-    Such a number is no guarantee: with the standard deviation 2.5, a single answer is exact with probability .159.
-
-    Parameters
-    ----------
-    sd
-        Standard deviation of the Gaussian, in persons.
-    converged
-        Which definition.
-    draws
-        Where randomness comes from.
-    runs
-        Number of attackers.
-    horizon
-        Repeats that are simulated. An average that leaves for good only later counts as converged earlier.
-
-    Returns
-    -------
-    ndarray of shape (runs,), int64
-    """
-    found = np.empty(runs, np.int64)
-    at_once = max(1, 20_000_000 // horizon)
-    number = np.arange(1, horizon + 1)
-    for start in range(0, runs, at_once):
-        size = min(at_once, runs - start)
-        sums = np.cumsum(np.rint(draws.normal(0, sd, (size, horizon))), axis=1)
-        inside = 2 * np.abs(sums) < number
-        if converged is Converged.FOR_GOOD:
-            found[start : start + size] = horizon - np.argmin(inside[:, ::-1], axis=1) + 1
-            found[start : start + size][inside.all(axis=1)] = 1
-        else:
-            outside = np.cumsum(np.pad(~inside, ((0, 0), (1, 0))), axis=1)
-            has_ended = outside[:, _RUN:] == outside[:, :-_RUN]
-            found[start : start + size] = np.where(has_ended.any(axis=1), np.argmax(has_ended, axis=1) + _RUN, horizon)
-    return found
-
-
-def asymptotic_repeats(sd: float) -> float:
-    """Return the mean number of repeats until an average is within .5 for good, for continuous noise and large `sd`.
-
-    Examples
-    --------
-    >>> round(asymptotic_repeats(1.33), 2), round(asymptotic_repeats(2.5), 1)
-    (12.96, 45.8)
-    """
-    return 2 * _CATALAN * (sd / 0.5) ** 2

@@ -55,30 +55,6 @@ def sum_over_sites(counts: np.ndarray, sd: np.ndarray | float = NOISE_SD) -> Sum
     return SumOverSites(totals, width, totals > width)
 
 
-def crossover(average: float, sd: float = NOISE_SD) -> float:
-    """Return the number of sites up to which masking serves better, as a real number.
-
-    The total of x sites is `average` x, its uncertainty sd sqrt(x): they are equal at (sd / average)^2.
-
-    Parameters
-    ----------
-    average
-        Average true count of a site, above 0.
-
-    References
-    ----------
-    Klann JG et al. (2018), Figure 2.
-
-    Examples
-    --------
-    >>> [crossover(average) for average in (0.5, 1, 2, 2.5)]
-    [25.0, 6.25, 1.5625, 1.0]
-    """
-    if not average > 0:
-        raise CountsError("the average count of a site must be above 0")
-    return (sd / average) ** 2
-
-
 @dataclass(frozen=True, eq=False)
 class SelectionBias:
     """What masking loses, by the size of the sites.

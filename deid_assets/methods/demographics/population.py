@@ -108,39 +108,6 @@ def population_of(table: pd.DataFrame, demographics: Demographics, open_ages: Ol
     return Population(demographics, codes[order], youngest, span, people[order], shares)
 
 
-def check_totals(table: pd.DataFrame, totals: pd.DataFrame) -> None:
-    """Refuse a population table whose rows do not add up to its published totals.
-
-    Parameters
-    ----------
-    table
-        As in `population_of`.
-    totals
-        people, and some of geography, sex and ethnicity: the total of each group; none of them for the total of the table.
-
-    Raises
-    ------
-    DeliveryError
-        If totals differ, or a group has a total but no rows, or rows but no total; the message counts them.
-    """
-    by = [column for column in GROUP if column in totals]
-    if not by:
-        if len(totals) != 1 or int(totals["people"].iloc[0]) != int(table["people"].sum()):
-            raise DeliveryError("population table: its rows do not add up to its total")
-        return
-    if totals.duplicated(by).any():
-        raise DeliveryError(f"population table: {int(totals.duplicated(by).sum()):,} totals by {', '.join(by)} are given twice")
-    added = table.groupby(by, as_index=False, observed=True)["people"].sum()
-    both = added.merge(totals[[*by, "people"]], on=by, how="outer", suffixes=("", "_stated"), indicator=True)
-    alone = int((both["_merge"] != "both").sum())
-    wrong = int(((both["_merge"] == "both") & (both["people"] != both["people_stated"])).sum())
-    if alone or wrong:
-        raise DeliveryError(
-            f"population table: of {len(both):,} groups by {', '.join(by)}, {wrong:,} do not add up to their total "
-            f"and {alone:,} have rows without a total or a total without rows"
-        )
-
-
 def _grouping(demographics: Demographics) -> Sequence[tuple[str, Attribute]]:
     return [(name, getattr(demographics, name)) for name in GROUP]
 

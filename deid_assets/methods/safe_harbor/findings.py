@@ -5,12 +5,10 @@ generalization count as what they tell: 80-89 and 85+ stand, 85-94 does not. A v
 """
 
 import datetime
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-import pandas as pd
-
-from deid_assets.methods.safe_harbor.identifiers import ELEMENT_OF, FREE, IDENTIFIERS, LINK, require_roles
+from deid_assets.methods.safe_harbor.identifiers import ELEMENT_OF, FREE, LINK, require_roles
 from deid_assets.methods.safe_harbor.rules import NO_AREA, OLDEST, TOP, plain_text, years
 from deid_assets.methods.safe_harbor.scan import Found, scan
 from deid_assets.reference.states import states
@@ -105,32 +103,6 @@ def findings(table: Table, roles: Mapping[str, str], reference: datetime.date, k
         ]
     found += [_of_scan(one) for one in scan(table, [column for column in columns if roles[column] == FREE])]
     return tuple(sorted(found, key=lambda one: (one.letter, columns.index(one.column), one.rule)))
-
-
-def by_element(found: Iterable[Finding]) -> pd.DataFrame:
-    """Return one row for each of the eighteen identifiers, with what was found.
-
-    Returns
-    -------
-    pandas.DataFrame
-        `letter`, `name`, `columns` (the columns that break it, comma-separated; empty if none does), `records` (most records
-        of a column), `passed` (nothing was found) and `to_review` (only forms were found that ordinary values have too).
-    """
-    listed = list(found)
-    rows = []
-    for identifier in IDENTIFIERS:
-        own = [one for one in listed if one.letter == identifier.letter]
-        rows.append(
-            {
-                "letter": identifier.letter,
-                "name": identifier.name,
-                "columns": ", ".join(dict.fromkeys(one.column for one in own)),
-                "records": max((one.records for one in own), default=0),
-                "passed": not own,
-                "to_review": bool(own) and not any(one.certain for one in own),
-            }
-        )
-    return pd.DataFrame(rows)
 
 
 def _of_scan(one: Found) -> Finding:

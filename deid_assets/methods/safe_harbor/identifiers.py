@@ -106,17 +106,6 @@ RELEASED_ROLES: Mapping[str, str] = {
 """Roles of which Safe Harbor lets something stand, with the role of what stands. Columns of other roles are removed."""
 
 
-def released_roles(roles: Mapping[str, str]) -> dict[str, str]:
-    """Return the columns that Safe Harbor leaves of a table, with the roles of what is left.
-
-    Examples
-    --------
-    >>> released_roles({"who": "name", "born": "birth_date", "code": "zip"})
-    {'born': 'birth_year', 'code': 'zip3'}
-    """
-    return {column: RELEASED_ROLES[role] for column, role in roles.items() if role in RELEASED_ROLES}
-
-
 def require_roles(columns: Collection[str], roles: Mapping[str, str]) -> None:
     """Refuse roles that do not fit a table: every column needs one known role.
 

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts import programs
-from deid_assets.methods.counts.audit import Finding, SmallCounts, audit, threshold_needed
+from deid_assets.methods.counts.audit import Finding, SmallCounts, audit
 from deid_assets.methods.counts.inference import ranges
 from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.tables import CellName, CountTables, PublishedCounts, Sum
@@ -22,6 +22,12 @@ def exposed(published: PublishedCounts) -> dict[CellName, int]:
     found = audit(published)
     assert found.proven.all()
     return {found.cells[i]: int(found.low[i]) for i in found.disclosed() if found.findings[i] is Finding.EXPOSED}
+
+
+def exposed_at(threshold: int, stated, counts) -> bool:
+    """Whether masking by this threshold alone exposes a count."""
+    shown = ["T" if 1 <= count < threshold else count for count in counts]
+    return Finding.EXPOSED in audit(PublishedCounts.of_marks(stated, shown, None, threshold), SmallCounts(threshold)).findings
 
 
 def test_table_1_of_klann_2018_gives_t_2():
@@ -37,9 +43,11 @@ def test_table_2_of_klann_2018_gives_1_and_1(sample):
 
 
 def test_thresholds_that_would_hide_these_counts():
-    assert threshold_needed(CountTables(attrition()[0][0], np.array(attrition()[1]), attrition()[0][1])) == 99
-    stated, counts = characteristics(2)
-    assert threshold_needed(CountTables(stated[0], np.array(counts), stated[1])) == 100_000
+    for (stated, counts), needed in ((attrition(), 99), (characteristics(2), 100_000)):
+        masking = {
+            threshold: exposed_at(threshold, stated, counts) for threshold in sorted({11, *(n + 1 for n in counts if n >= 11)})
+        }
+        assert next(threshold for threshold, exposed in masking.items() if not exposed) == needed
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import special
+from scipy import optimize, special
 
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.budget import (
@@ -14,7 +14,6 @@ from deid_assets.methods.counts.budget import (
     NoisyCell,
     best_guess,
     epsilon,
-    gaussian_epsilon,
     rho_of_tables,
     rho_within,
 )
@@ -28,6 +27,16 @@ SD = 2.5
 def cost(tables) -> float:
     ones = np.ones(len(tables.cells))
     return rho_of_tables(tables.cells, tables.sums, SD * ones, ones)
+
+
+def gaussian_epsilon(rho: float, delta: float) -> float:
+    """The exact epsilon of Gaussian noise (Balle and Wang 2018, theorem 8)."""
+    mu = np.sqrt(2 * rho)
+
+    def excess(at: float) -> float:
+        return special.ndtr(mu / 2 - at / mu) - np.exp(at + special.log_ndtr(-mu / 2 - at / mu)) - delta
+
+    return 0.0 if excess(0.0) <= 0 else optimize.brentq(excess, 0.0, epsilon(rho, delta) + 1e-6)
 
 
 def test_one_count_and_24_repeats():

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 from deid_assets.errors import CountsError
-from deid_assets.methods.counts.sites import crossover, selection_bias, sum_over_sites
+from deid_assets.methods.counts.sites import selection_bias, sum_over_sites
 
 
 @pytest.mark.parametrize(("average", "sites"), [(0.5, 25), (1, 6.25), (2, 1.5625), (2.5, 1)])
-def test_crossover(average, sites):
-    assert crossover(average) == sites
+def test_the_number_of_sites_up_to_which_masking_serves_better(average, sites):
     counts = np.full((60, 1), average)
     assert [bool(sum_over_sites(counts[:x]).noise_serves[0]) for x in range(1, 61)] == [x > sites for x in range(1, 61)]
 
@@ -39,7 +38,6 @@ def test_what_masking_loses_ends_at_the_threshold():
     assert found.lost.tolist() == [10 / 21] and selection_bias(np.array([[10, 11]]), np.array([21]), 10, 1).lost_of_all == 0
 
 
-@pytest.mark.parametrize("wrong", [lambda: crossover(0), lambda: selection_bias(np.ones((2, 1)), np.ones(2), groups=3)])
-def test_what_cannot_be_computed(wrong):
+def test_more_groups_than_sites_cannot_be_made():
     with pytest.raises(CountsError):
-        wrong()
+        selection_bias(np.ones((2, 1)), np.ones(2), groups=3)

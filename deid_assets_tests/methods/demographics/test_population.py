@@ -7,7 +7,7 @@ import pytest
 from deid_assets.errors import DeliveryError
 from deid_assets.methods.demographics.cells import CohortWarnings, cells_of
 from deid_assets.methods.demographics.old_ages import EVENLY, OldAges
-from deid_assets.methods.demographics.population import check_totals, population_of
+from deid_assets.methods.demographics.population import population_of
 from deid_assets_tests.methods.demographics.small_population import AGES, ROWS, SPANS, small_demographics, table_of
 
 TABLE = table_of(range(1, ROWS + 1))
@@ -64,27 +64,6 @@ def test_only_open_classes_follow_the_model_of_old_ages():
     assert halves[0].tolist() == [1, 0, 0, 0, 0, 0, 0, 0]
     assert halves[2].tolist() == [0, 0, 0.5, 0.5, 0, 0, 0, 0]
     assert halves[3] == pytest.approx([0, 0, 0, 0, 8 / 15, 4 / 15, 2 / 15, 1 / 15])
-
-
-class TestTotals:
-    by_state = TABLE.groupby(["geography", "sex"], as_index=False)["people"].sum()
-
-    def test_tables_that_add_up(self):
-        check_totals(TABLE, self.by_state)
-        check_totals(TABLE, pd.DataFrame({"people": [TABLE["people"].sum()]}))
-
-    def test_totals_that_differ(self):
-        wrong = self.by_state.assign(people=self.by_state["people"] + [1, *[0] * 7])
-        with pytest.raises(DeliveryError, match="of 8 groups by geography, sex, 1 do not add up .* and 0 have rows"):
-            check_totals(TABLE, wrong)
-        with pytest.raises(DeliveryError, match="do not add up to its total"):
-            check_totals(TABLE, pd.DataFrame({"people": [1]}))
-
-    def test_totals_that_lack_or_are_given_twice(self):
-        with pytest.raises(DeliveryError, match="0 do not add up to their total and 1 have rows without a total"):
-            check_totals(TABLE, self.by_state.iloc[1:])
-        with pytest.raises(DeliveryError, match="1 totals by geography, sex are given twice"):
-            check_totals(TABLE, pd.concat([self.by_state, self.by_state.iloc[:1]]))
 
 
 class TestCohort:

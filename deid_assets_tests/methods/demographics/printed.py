@@ -1,4 +1,4 @@
-"""Printed risks that cannot all be true (methods#demographics-risk).
+"""Tables as they are printed, and printed risks that cannot all be true (methods#demographics-risk).
 
 Published tables hold rounded numbers. Each stands for a range; two of them contradict each other only if no numbers in their
 ranges agree.
@@ -14,6 +14,7 @@ import pandas as pd
 from deid_assets.methods.demographics.attributes import Demographics
 from deid_assets.methods.demographics.measures import Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, refines
+from deid_assets.methods.demographics.tables import verdicts
 
 
 @dataclass(frozen=True)
@@ -106,3 +107,40 @@ def _at_most(less: Measure, more: Measure) -> bool:
         return False
     alike = less.kind == more.kind and (less.kind == "non-graduated" or less.exponent == more.exponent)
     return less.at_most <= more.at_most and (alike or (less.kind, more.kind) == ("graduated", "non-graduated"))
+
+
+def reference_table(risks: pd.DataFrame, reference: str = "Safe Harbor") -> pd.DataFrame:
+    """Return the risk of the reference by measure and group in per cent, as text (Table 3)."""
+    own = risks[risks["policy"] == reference]
+    shown = own.assign(shown=[_in_per_cent(value, (3, 3, 3)) for value in own["percent"]])
+    return _wide(shown, ["measure"])
+
+
+def alternatives_table(risks: pd.DataFrame, reference: str = "Safe Harbor", at_upper_bound: bool = False) -> pd.DataFrame:
+    """Return the risk of all other policies by measure, policy and group in per cent, as text (Table 4).
+
+    A policy that is riskier than the reference is marked with an asterisk. The verdict compares exact risks, not those shown.
+    """
+    found = verdicts(risks, reference, at_upper_bound)
+    others = found[found["policy"] != reference]
+    marks = others["riskier"].map({True: "*", False: ""})
+    shown = [_in_per_cent(value, (2, 1, 0)) + mark for value, mark in zip(others["percent"], marks, strict=True)]
+    return _wide(others.assign(shown=shown), ["measure", "policy"])
+
+
+def _wide(shown: pd.DataFrame, index: list[str]) -> pd.DataFrame:
+    """Spread groups over columns, with rows and columns in the order in which they come."""
+    wide = shown.set_index([*index, "group"])["shown"].unstack("group", sort=False)
+    return wide.rename_axis(columns=None)
+
+
+def _in_per_cent(value: float, decimals: tuple[int, int, int]) -> str:
+    """Return a percentage with the decimals for numbers below 10, below 100, and of 100.
+
+    0 is exactly 0; what would be rounded to it is shown as less than the smallest number.
+    """
+    if value == 0:
+        return "0"
+    below_ten, below_hundred, hundred = decimals
+    shown = f"{value:.{hundred if value >= 99.95 else below_hundred if value >= 9.995 else below_ten}f}"
+    return f"<{10**-below_ten:.{below_ten}f}" if float(shown) == 0 else shown
