@@ -1,4 +1,7 @@
-"""What `deid audit` does: read a release, the registry and the event log, compare them, and write what was found."""
+"""What `deid audit` does: read a release, the registry and the event log, compare them, and write what was found.
+
+And what `deid lineage` does: describe a release as an OpenLineage event, write it, and send it if an endpoint is set.
+"""
 
 import json
 from collections.abc import Iterable
@@ -6,11 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
+from rich.console import Console
+from rich.markup import escape
 
 from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
 from deid_assets.checks.contracts import contract_check_name
 from deid_assets.command_line.deciding import missing_in
 from deid_assets.errors import PolicyError, ReleaseError
+from deid_assets.home_identity import public_name
 from deid_assets.policy.files import RECORD
 from deid_assets.policy.loading import load_policy
 from deid_assets.release.event_log import (
@@ -41,7 +47,8 @@ from deid_assets.release.lineage.audit import (
 )
 from deid_assets.release.lineage.columns import DerivedColumn, derived_columns
 from deid_assets.release.lineage.graph import Evaluated, Lineage, RecordedRelease, RecordedRun
-from deid_assets.release.lineage.published import PublishedRelease
+from deid_assets.release.lineage.openlineage import SENT, endpoint_is_set, problem_of_telling, write_event
+from deid_assets.release.lineage.published import PublishedRelease, published_release
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.publication.verification import MANIFEST, verify
 from deid_assets.release.registry.chain import read_chain
@@ -198,3 +205,35 @@ def write_audit(home: Home, found: Audited) -> tuple[Path, Path]:
         durable.replace(page, render_audit(document, found.lineage), 0o600)
         durable.replace(beside, document_bytes(document), 0o600)
     return page, beside
+
+
+def write_recorded_event(home: Home, published: PublishedRelease) -> tuple[Path, bool]:
+    """Write the event of a release from what the event log has of it, and send it; as `telling.write_event`.
+
+    Raises
+    ------
+    ReleaseError
+        If the event log has no record of the release, or the endpoint does not take the event. The file is written in the
+        latter case, too.
+    """
+    lineage = lineage_of_release(home, published)
+    if lineage is None:
+        raise ReleaseError(
+            f"the event log has no materialization of release {published.name}, so that its lineage is not known"
+        )
+    columns, problems = derived_columns_of(published, lineage)
+    if problems:
+        raise ReleaseError("; ".join(problems))
+    return write_event(home, published, columns, lineage.release.run, public_name(home))
+
+
+def tell_approved(home: Home, release: Path, console: Console) -> None:
+    """Send the lineage of a release that was approved, if an endpoint is set; say so, or why it failed.
+
+    A run sends the lineage of what it publishes itself; what waits for approval is published by no run.
+    """
+    if not endpoint_is_set():
+        return
+    name = f"{release.parent.name}/{release.name}"
+    problem = problem_of_telling(name, lambda: write_recorded_event(home, published_release(home, release)))
+    console.print(escape(problem or SENT), soft_wrap=True)

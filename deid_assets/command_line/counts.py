@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deid_assets.command_line.counts_over_sites import combine_command
-from deid_assets.errors import REFUSED, CountsError, DeidError
+from deid_assets.command_line.options import AS_JSON, FILE, errors_as_json
+from deid_assets.errors import REFUSED, CountsError
 
 if TYPE_CHECKING:
     from deid_assets.command_line.count_files import CountFile
@@ -23,9 +24,7 @@ _DELTA = 1e-5
 _SHAPE = {"zeros": "noisy", "claims": "scaled"}
 """Keys all noise of count tables; it has the defaults of two options, so that earlier tables repeat their numbers."""
 
-_SUMS = click.option(
-    "--sums", "sums_file", type=click.Path(path_type=Path), help="CSV with the columns table, row, column, sums."
-)
+_SUMS = click.option("--sums", "sums_file", type=FILE, help="CSV with the columns table, row, column, sums.")
 _NO_SUMS = click.option("--no-sums", is_flag=True, help="No sums hold between these cells, and none can be guessed.")
 _THRESHOLD = click.option(
     "--threshold", type=click.IntRange(min=2), default=11, show_default=True, help="Counts from 1 to one less are small."
@@ -42,7 +41,6 @@ _ZEROS = click.option(
     type=click.Choice(["shown", "protected"]),
     help="Whether a count of 0 is shown; by default, masking shows it and noise does not.",
 )
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as a JSON document.")
 
 
 @click.group()
@@ -54,7 +52,7 @@ counts.add_command(combine_command)
 
 
 @counts.command("audit")
-@click.argument("files", nargs=-1, required=True, metavar="TABLES.csv...", type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, metavar="TABLES.csv...", type=FILE)
 @_SUMS
 @_NO_SUMS
 @_THRESHOLD
@@ -75,10 +73,8 @@ counts.add_command(combine_command)
     show_default=True,
     help="Masked counts: how long the audit may take; what is not proven hidden by then fails.",
 )
-@_JSON
-@click.option(
-    "--output", type=click.Path(path_type=Path), help="File for what can be computed of every cell; keep it restricted."
-)
+@AS_JSON
+@click.option("--output", type=FILE, help="File for what can be computed of every cell; keep it restricted.")
 def audit_command(
     files: tuple[Path, ...],
     sums_file: Path | None,
@@ -226,7 +222,7 @@ def _pooled(numbers: set[tuple[int, float]]) -> tuple[float, float]:
 
 
 @counts.command("protect")
-@click.argument("file", metavar="TABLES.csv", type=click.Path(path_type=Path))
+@click.argument("file", metavar="TABLES.csv", type=FILE)
 @click.option("--method", type=click.Choice(["mask", "noise"]), required=True, help="Mask small counts, or add noise to all.")
 @_SUMS
 @_NO_SUMS
@@ -250,7 +246,7 @@ def _pooled(numbers: set[tuple[int, float]]) -> tuple[float, float]:
 @_ZEROS
 @click.option(
     "--secret-file",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="Noise: file with the secret; by default DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND.",
 )
 @click.option(
@@ -260,8 +256,8 @@ def _pooled(numbers: set[tuple[int, float]]) -> tuple[float, float]:
     show_default=True,
     help="Mask: how long the fewest further cells may be looked for; afterwards, a few more than needed may be hidden.",
 )
-@_JSON
-@click.option("--output", type=click.Path(path_type=Path), help="File to write; by default the tables are printed.")
+@AS_JSON
+@click.option("--output", type=FILE, help="File to write; by default the tables are printed.")
 def protect_command(
     file: Path,
     method: str,
@@ -416,13 +412,8 @@ def _write(path: Path, content: bytes, sources: tuple[Path, ...], mode: int) -> 
 
 def _answer(work: Callable[[], dict[str, Any]], as_json: bool) -> None:
     """Do the work, print what came of it, and exit."""
-    try:
-        with _solvers_print_elsewhere():
-            found = work()
-    except DeidError as error:
-        if as_json:
-            click.echo(json.dumps({"outcome": "error", "exit_code": 1, "reasons": [str(error)]}, indent=1))
-        raise
+    with errors_as_json(as_json), _solvers_print_elsewhere():
+        found = work()
     refused, printed = found.pop("refused"), found.pop("printed", None)
     if as_json:
         outcome = {"outcome": "refused" if refused else "passed", "exit_code": REFUSED if refused else 0}

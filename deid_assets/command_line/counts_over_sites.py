@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deid_assets.errors import ERROR, CountsError, DeidError
+from deid_assets.command_line.options import FILE, errors_as_json, require_new
+from deid_assets.errors import CountsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -17,15 +18,13 @@ _GROUPS_AT_MOST = 4
 
 
 @click.command("combine")
-@click.argument("files", nargs=-1, required=True, metavar="SITE.csv...", type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, metavar="SITE.csv...", type=FILE)
 @click.option("--true-counts", is_flag=True, help="The files hold true counts: say what noise or masking would make of them.")
 @click.option("--sd", type=click.FloatRange(min=0, min_open=True), default=2.5, show_default=True, help="True counts: noise.")
 @click.option(
     "--threshold", type=click.IntRange(min=2), default=11, show_default=True, help="True counts: 1 to one less are masked."
 )
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="New folder for the report (HTML), tables (CSV) and document (JSON)."
-)
+@click.option("--out", type=FILE, help="New folder for the report (HTML), tables (CSV) and document (JSON).")
 @click.option("--json", "as_json", is_flag=True, help="Print the document as JSON.")
 def combine_command(
     files: tuple[Path, ...], true_counts: bool, sd: float, threshold: int, out: Path | None, as_json: bool
@@ -40,17 +39,12 @@ def combine_command(
     from deid_assets.command_line.count_files import read_counts
     from deid_assets.command_line.demographics_document import write_folder
 
-    try:
-        if out is not None and out.exists():
-            raise DeidError(f"{out} exists already: name a new folder")
+    with errors_as_json(as_json):
+        require_new(out)
         read = [read_counts(file, marks=not true_counts, negative=not true_counts) for file in files]
         document = sites_document(read, sd if true_counts else None, threshold)
         if out is not None:
             write_folder(out, _files(document))
-    except DeidError as error:
-        if as_json:
-            click.echo(json.dumps({"outcome": "error", "exit_code": ERROR, "reasons": [str(error)]}, indent=1))
-        raise
     click.echo(json.dumps(document, indent=1, allow_nan=False) if as_json else _printed(document))
 
 

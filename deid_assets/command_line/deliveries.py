@@ -3,7 +3,6 @@
 import datetime
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 
 from deid_assets.assets.publishing import releases_of
 from deid_assets.automation.approvals import awaiting
@@ -11,6 +10,7 @@ from deid_assets.automation.housekeeping import PURGED, REMOVED, now, record_rem
 from deid_assets.automation.in_use import adopt_here, note_purge, uses_in
 from deid_assets.automation.instance import add_partition, dagster_instance, prepare_dagster_home
 from deid_assets.command_line.listing import delivery_of
+from deid_assets.command_line.options import Asked
 from deid_assets.command_line.run import find_policy, requested_delivery
 from deid_assets.errors import DeliveryError, StoreError
 from deid_assets.partitions import deliveries_of
@@ -23,7 +23,7 @@ from deid_assets.store.home import Home
 from deid_assets.store.lock import StoreLock
 
 
-def add_delivery(home: Home, policy_name: str, paths: tuple[Path, ...], key: str | None) -> str:
+def add_delivery(home: Home, asked: Asked) -> str:
     """Register a delivery for a policy without running anything; return its key.
 
     Raises
@@ -33,11 +33,11 @@ def add_delivery(home: Home, policy_name: str, paths: tuple[Path, ...], key: str
     PolicyError
         If there is no such policy.
     """
-    policy, file = find_policy(home, policy_name)
+    policy, file = find_policy(home, asked.policy)
     require_runnable(policy)
-    if not paths:
+    if not asked.named:
         raise DeliveryError("name the folder or file of the delivery")
-    delivery = requested_delivery(home, policy, paths, key, 0, None, 0)
+    delivery = requested_delivery(home, policy, asked)
     if file is not None:
         adopt_here(releases_of(Workplace(str(home.root))), policy, file)
     register_delivery(home, delivery)

@@ -1,7 +1,6 @@
 """`deid demographics`: may a cohort's demographics be shared in more detail than Safe Harbor allows? This command says it."""
 
 import datetime
-import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from deid_assets.errors import ERROR, DeidError
+from deid_assets.command_line.options import FILE, errors_as_json, require_new
 
 if TYPE_CHECKING:
     from deid_assets.assessments.demographic_verdicts import Question
-    from deid_assets.command_line.demographics_policy import Asked
+    from deid_assets.command_line.demographics_document import Asked
     from deid_assets.methods.demographics.policies import DemographicPolicy
     from deid_assets.sources.cohort import CohortLayout
     from deid_assets.sources.demographic_populations import PopulationFiles
@@ -25,7 +24,6 @@ _Function = TypeVar("_Function", bound=Callable[..., None])
 _KINDS = ("pct12", "pct12-2020", "p12", "estimates", "tidy")
 _STATE_KINDS = ("postal", "fips", "ssa", "name")
 _MEASURES = ("total", "graduated", "non-graduated", "largest")
-_FILE = click.Path(path_type=Path)
 
 
 def _pairs(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -50,7 +48,7 @@ _OPTIONS = (
     ),
     click.option("--population-kind", type=click.Choice(_KINDS), default="pct12", show_default=True, help="What the table is."),
     click.option("--count", default="CENSUS2010POP", show_default=True, help="Estimates: column of the number of people."),
-    click.option("--race-bands", type=_FILE, help="Estimates: file of counts by race and band, to share people among races."),
+    click.option("--race-bands", type=FILE, help="Estimates: file of counts by race and band, to share people among races."),
     click.option("--race-year", type=int, help="Year of --race-bands."),
     click.option("--person", default="person", show_default=True, help="Column that identifies a person."),
     click.option("--age", help="Column of the age; by default age, unless a birth is named."),
@@ -96,8 +94,8 @@ _OPTIONS = (
         help="Gate: share of the cohort that may be in rows of the table that are smaller than the cohort there.",
     ),
     click.option("--discover", is_flag=True, help="Search all policies for what may be shared instead."),
-    click.option("--out", type=_FILE, help="New folder for the report (HTML), tables (CSV) and the document (JSON)."),
-    click.option("--write-policies", type=_FILE, help="New folder for a policy file of each policy that may be used instead."),
+    click.option("--out", type=FILE, help="New folder for the report (HTML), tables (CSV) and the document (JSON)."),
+    click.option("--write-policies", type=FILE, help="New folder for a policy file of each policy that may be used instead."),
     click.option("--json", "as_json", is_flag=True, help="Print the document as JSON."),
 )  # fmt: skip
 
@@ -113,7 +111,7 @@ _BESIDE_A_FILE = ("cohort", "population", "policies", "no_riskier_than", "discov
 
 
 @click.command()
-@click.argument("cohort", type=_FILE)
+@click.argument("cohort", type=FILE)
 @_with_options
 def demographics(cohort: Path, out: Path | None, write_policies: Path | None, as_json: bool, **options: Any) -> None:
     """Compare policies for the demographics of a cohort with Safe Harbor, against a table of the population.
@@ -125,10 +123,8 @@ def demographics(cohort: Path, out: Path | None, write_policies: Path | None, as
     """
     from deid_assets.command_line.demographics_document import as_json_text, judged_document, printed, write_folder
 
-    try:
-        for folder in (out, write_policies):
-            if folder is not None and folder.exists():
-                raise DeidError(f"{folder} exists already: name a new folder")
+    with errors_as_json(as_json):
+        require_new(out, write_policies)
         asked = _asked(click.get_current_context(), cohort, options)
         if write_policies is not None and asked.file is None:
             raise click.UsageError("--write-policies takes all but the levels from a policy file: add --policy FILE.yaml")
@@ -142,17 +138,13 @@ def demographics(cohort: Path, out: Path | None, write_policies: Path | None, as
         for folder, files in ((out, found.files), (write_policies, found.policies)):
             if folder is not None:
                 write_folder(folder, files)
-    except DeidError as error:
-        if as_json:
-            click.echo(json.dumps({"outcome": "error", "exit_code": ERROR, "reasons": [str(error)]}, indent=1))
-        raise
     click.echo(as_json_text(found.document) if as_json else printed(found.document), nl=not as_json)
     sys.exit(found.document["exit_code"])
 
 
 def _asked(context: click.Context, cohort: Path, options: Mapping[str, Any]) -> "Asked":
     """What is asked: by a policy file, or by options alone."""
-    from deid_assets.command_line.demographics_policy import Asked, asked_by, cohort_policy
+    from deid_assets.command_line.demographics_document import Asked, asked_by, cohort_policy
     from deid_assets.methods.demographics.standard_attributes import birthday_attribute
 
     files = [text for text in options["policies"] if text.lower().endswith((".yaml", ".yml"))]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deid_assets.command_line.completion import deliveries, policies
+from deid_assets.command_line.options import FILE, deliveries, policies
 from deid_assets.store.home import Home
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def expert_review() -> None:
     help="Key of a delivery whose candidate has been made; see `deid deliveries`.",
 )
 @click.option("--reviewers", type=click.IntRange(1, 99), required=True, help="Number of reviewers; each gets 20 members.")
-@click.option("--output", type=click.Path(path_type=Path), required=True, help="Folder for the reviewers' folders.")
+@click.option("--output", type=FILE, required=True, help="Folder for the reviewers' folders.")
 def expert_review_export(policy: str, delivery: str, reviewers: int, output: Path) -> None:
     """Write profiles of 20 released members and an answer sheet for each reviewer.
 
@@ -47,7 +47,7 @@ def expert_review_export(policy: str, delivery: str, reviewers: int, output: Pat
 
 
 @expert_review.command("score")
-@click.argument("sheets", nargs=-1, required=True, metavar="SHEET...", type=click.Path(path_type=Path))
+@click.argument("sheets", nargs=-1, required=True, metavar="SHEET...", type=FILE)
 @click.option("--json", "as_json", is_flag=True, help="Print the scores as a JSON document.")
 def expert_review_score(sheets: tuple[Path, ...], as_json: bool) -> None:
     """Compare answer sheets of one export with its key.

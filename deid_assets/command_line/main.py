@@ -1,13 +1,14 @@
 """The `deid` command: run a policy on a delivery, list releases, open the UI, check or begin a policy, verify a release."""
 
 import contextlib
+import functools
 import json
 import os
 import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,10 +16,6 @@ import click
 from click.shell_completion import CompletionItem
 
 import deid_assets
-from deid_assets.command_line.approvals import approvals, approve, reject
-from deid_assets.command_line.auditing import audit, determination, kept, lineage, reproduce
-from deid_assets.command_line.backups import backup, restore
-from deid_assets.command_line.completion import deliveries, policies, releases
 from deid_assets.command_line.counts import counts
 from deid_assets.command_line.deciding import (
     absent_history,
@@ -29,9 +26,20 @@ from deid_assets.command_line.deciding import (
 )
 from deid_assets.command_line.demographics import demographics
 from deid_assets.command_line.expert_review import expert_review
-from deid_assets.command_line.journal import home_group, journal
-from deid_assets.command_line.members import member, release
-from deid_assets.command_line.rules import rules
+from deid_assets.command_line.home import backup, home_group, journal, restore, rules
+from deid_assets.command_line.options import AS_JSON, FILE, YES, Asked, deliveries, errors_as_json, policies, releases
+from deid_assets.command_line.releases import (
+    approvals,
+    approve,
+    audit,
+    determination,
+    kept,
+    lineage,
+    member,
+    reject,
+    release,
+    reproduce,
+)
 from deid_assets.errors import ERROR, DeidError, DeliveryError, PolicyError, ReleaseError
 from deid_assets.store.guard import without_values
 from deid_assets.store.home import Home
@@ -39,7 +47,6 @@ from deid_assets.store.home import Home
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-_Function = TypeVar("_Function", bound=Callable[..., None])
 _Listed = TypeVar("_Listed", bound="DataclassInstance")
 
 
@@ -99,18 +106,6 @@ def _plain_key(_context: click.Context, _option: click.Parameter, value: str | N
         raise click.BadParameter(str(error)) from None
 
 
-@contextlib.contextmanager
-def _errors_as_json(wanted: bool) -> Iterator[None]:
-    """Print an error as a JSON document too, where one was asked for."""
-    try:
-        with without_values("deid", Home.here().store):
-            yield
-    except DeidError as error:
-        if wanted:
-            click.echo(json.dumps({"outcome": "error", "exit_code": ERROR, "release": None, "reasons": [str(error)]}, indent=1))
-        raise
-
-
 def _say_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     # Asking the repository takes longer than all that most commands load.
     if wanted:
@@ -126,24 +121,11 @@ def main() -> None:
     """De-identify longitudinal health claims, and prove that a release is safe."""
 
 
-main.add_command(counts)
-main.add_command(demographics)
-main.add_command(approvals)
-main.add_command(approve)
-main.add_command(reject)
-main.add_command(audit)
-main.add_command(reproduce)
-main.add_command(determination)
-main.add_command(lineage)
-main.add_command(kept)
-main.add_command(expert_review)
-main.add_command(member)
-main.add_command(release)
-main.add_command(journal)
-main.add_command(backup)
-main.add_command(rules)
-main.add_command(restore)
-main.add_command(home_group)
+for _command in (
+    counts, demographics, approvals, approve, reject, audit, reproduce, determination, lineage, kept, expert_review, member,
+    release, journal, backup, rules, restore, home_group,
+):  # fmt: skip
+    main.add_command(_command)
 
 
 class _PathOrUrl(click.ParamType[Path | str]):
@@ -171,10 +153,12 @@ def _fetched(home: Home, named: tuple[Path | str, ...], key: str | None) -> tupl
     return tuple(one if isinstance(one, Path) else fetch(home, one, alone) for one in named)
 
 
+_KEY = click.option(
+    "--key", callback=_plain_key, shell_complete=deliveries, help="Key of the delivery; by default derived from its name."
+)
 _OPTIONS_OF_A_RUN = (
     click.option(
         "--policy",
-        "policy_name",
         callback=_not_empty,
         default="heritage_public",
         show_default=True,
@@ -188,13 +172,7 @@ _OPTIONS_OF_A_RUN = (
         type=_PATH_OR_URL,
         help="Folder or file of the delivery, or its URL, such as s3://bucket/in/2012-04; can be repeated.",
     ),
-    click.option(
-        "--key",
-        "delivery_key",
-        callback=_plain_key,
-        shell_complete=deliveries,
-        help="Key of the delivery; by default derived from its name.",
-    ),
+    _KEY,
     click.option(
         "--members",
         type=click.IntRange(min=1),
@@ -204,7 +182,6 @@ _OPTIONS_OF_A_RUN = (
     ),
     click.option(
         "--release",
-        "release_members",
         type=click.IntRange(min=1),
         help="Number of members to release; by default as the policy says. Not for flat tables and cohorts.",
     ),
@@ -212,19 +189,32 @@ _OPTIONS_OF_A_RUN = (
 )
 
 
-def _of_a_run(command: _Function) -> _Function:
-    """Add the options that say what is run on what."""
+def _of_a_run(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say what is run on what; the command gets them as one value."""
+
+    @functools.wraps(command)
+    def with_asked(**options: Any) -> None:
+        asked = Asked(**{one.name: options.pop(one.name) for one in fields(Asked)})
+        _require_sense(asked)
+        command(asked, **options)
+
     for option in reversed(_OPTIONS_OF_A_RUN):
-        command = option(command)
-    return command
+        with_asked = option(with_asked)
+    return with_asked
 
 
-def _require_sense(named: tuple[Path | str, ...], release_members: int | None, members: int) -> None:
+def _at_home(asked: Asked) -> tuple[Home, Asked]:
+    """The home, and what is asked with the files of the delivery instead of their URLs."""
+    home = Home.here().create()
+    return home, replace(asked, named=_fetched(home, asked.named, asked.key))
+
+
+def _require_sense(asked: Asked) -> None:
     """Refuse sizes that contradict each other, and options of a synthetic delivery beside one that was received."""
-    if not named:
-        if (release_members or 0) > members:
+    if not asked.named:
+        if (asked.release or 0) > asked.members:
             raise click.UsageError(
-                f"--release {release_members} is more than the {members} members of the delivery (--members)"
+                f"--release {asked.release} is more than the {asked.members} members of the delivery (--members)"
             )
         return
     context = click.get_current_context()
@@ -243,18 +233,7 @@ def _require_sense(named: tuple[Path | str, ...], release_members: int | None, m
 )
 @click.option("--quiet", "-q", is_flag=True, help="Print only the outcome and its reasons.")
 @click.option("--verbose", "-v", is_flag=True, help="Also print details of each step, and every gate on its own line.")
-def run(
-    policy_name: str,
-    named: tuple[Path | str, ...],
-    delivery_key: str | None,
-    members: int,
-    release_members: int | None,
-    seed: int,
-    as_json: bool,
-    go_on: bool,
-    quiet: bool,
-    verbose: bool,
-) -> None:
+def run(asked: Asked, as_json: bool, go_on: bool, quiet: bool, verbose: bool) -> None:
     """Run the pipeline on a delivery, up to a gated release.
 
     Exit code 0: published, or staged for the approval that the policy requires; 2: refused, because privacy is not protected
@@ -262,30 +241,20 @@ def run(
 
     Without --delivery, a synthetic delivery is created.
     """
-    from deid_assets.command_line.progress import Detail
+    from deid_assets.command_line.progress import Detail, progress_of
     from deid_assets.command_line.run import run_policy
 
     if quiet and verbose:
         raise click.UsageError("--quiet and --verbose contradict each other: choose one")
-    _require_sense(named, release_members, members)
     detail = Detail.QUIET if quiet else Detail.VERBOSE if verbose else Detail.NORMAL
-    with _errors_as_json(as_json):
-        home = Home.here().create()
-        asked = (policy_name, _fetched(home, named, delivery_key), delivery_key, members, release_members, seed)
-        code = run_policy(home, *asked, detail=detail, as_json=as_json, go_on=go_on)
+    with errors_as_json(as_json, release=None), without_values("deid", Home.here().store):
+        code = run_policy(*_at_home(asked), progress_of(as_json, detail), as_json=as_json, go_on=go_on)
     sys.exit(code)
 
 
 @main.command()
 @_of_a_run
-def plan(
-    policy_name: str,
-    named: tuple[Path | str, ...],
-    delivery_key: str | None,
-    members: int,
-    release_members: int | None,
-    seed: int,
-) -> None:
+def plan(asked: Asked) -> None:
     """Find out what cannot pass before a long run: the lowest risk that any generalization can reach with this delivery.
 
     Exit code 0: nothing rules a release out for certain, which is no guarantee; 2: a release is ruled out; 1: error;
@@ -294,12 +263,10 @@ def plan(
     Nothing is published. Without --delivery, a synthetic delivery is created.
     """
     from deid_assets.command_line.plan import plan as plan_release
+    from deid_assets.command_line.progress import progress_of
     from deid_assets.command_line.run import run_policy
 
-    _require_sense(named, release_members, members)
-    home = Home.here().create()
-    paths = _fetched(home, named, delivery_key)
-    sys.exit(run_policy(home, policy_name, paths, delivery_key, members, release_members, seed, work=plan_release))
+    sys.exit(run_policy(*_at_home(asked), progress_of(), work=plan_release))
 
 
 @main.command()
@@ -341,8 +308,8 @@ def policy_check(file: str) -> None:
 
 
 @policy.command("upgrade")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.argument("file", type=FILE)
+@YES
 def policy_upgrade(file: Path, yes: bool) -> None:
     """Write the file of a policy of an earlier version in today's format. Its text as it was is kept beside it.
 
@@ -487,10 +454,10 @@ def policy_retire(name: str) -> None:
 @click.option(
     "--from",
     "delivery",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="A delivery, a file or a folder: the policy is proposed from its tables instead of copied.",
 )
-@click.option("--output", type=click.Path(path_type=Path), help="File to write; by default NAME.yaml in the current folder.")
+@click.option("--output", type=FILE, help="File to write; by default NAME.yaml in the current folder.")
 @click.pass_context
 def policy_new(
     context: click.Context,
@@ -533,9 +500,6 @@ def _propose(delivery: Path, file: Path, name: str, title: str, owners: tuple[st
     click.echo(f"{file} was written. Next: deid policy check {file}, then deid plan --policy {file} --delivery {delivery}")
 
 
-_AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as a JSON document.")
-
-
 def _print_listed(found: Sequence[_Listed], as_json: bool, line: Callable[[_Listed], str], nothing: str) -> None:
     """Print what is listed, one line each, or as JSON."""
     if as_json:
@@ -546,7 +510,7 @@ def _print_listed(found: Sequence[_Listed], as_json: bool, line: Callable[[_List
 
 @main.command("releases")
 @click.option("--paths", is_flag=True, help="Also print the folder of each release.")
-@_AS_JSON
+@AS_JSON
 def releases_list(paths: bool, as_json: bool) -> None:
     """List the releases that were published here, according to the registry."""
     from deid_assets.command_line.listing import ListedRelease, listed_releases
@@ -577,7 +541,7 @@ def _indented(text: str) -> str:
 
 
 @main.command("deliveries")
-@_AS_JSON
+@AS_JSON
 def deliveries_list(as_json: bool) -> None:
     """List the deliveries registered here, and the policies under which they were taken in."""
     from deid_assets.command_line.listing import ListedDelivery, listed_deliveries
@@ -604,20 +568,14 @@ def delivery() -> None:
     shell_complete=policies,
     help="A policy's name, or a YAML file.",
 )
-@click.option(
-    "--key",
-    "delivery_key",
-    callback=_plain_key,
-    shell_complete=deliveries,
-    help="Key of the delivery; by default derived from its name.",
-)
-def delivery_add(named: tuple[Path | str, ...], policy_name: str, delivery_key: str | None) -> None:
+@_KEY
+def delivery_add(named: tuple[Path | str, ...], policy_name: str, key: str | None) -> None:
     """Register a delivery as a partition of a policy's assets, without running anything."""
     from deid_assets.command_line.deliveries import add_delivery
 
     home = Home.here().create()
-    key = add_delivery(home, policy_name, _fetched(home, named, delivery_key), delivery_key)
-    click.echo(f"The delivery {key} is registered. Run it with `deid run`, or launch the job in the UI.")
+    added = add_delivery(home, Asked(policy_name, _fetched(home, named, key), key))
+    click.echo(f"The delivery {added} is registered. Run it with `deid run`, or launch the job in the UI.")
 
 
 @delivery.command("remove")
@@ -659,14 +617,14 @@ def purge_stores(reason: str, yes: bool, with_waiting: bool) -> None:
 
 
 @main.command()
-@click.argument("release", type=click.Path(path_type=Path), shell_complete=releases)
-@click.option("--key", "key_file", type=click.Path(path_type=Path), help="The publisher's public key (PEM).")
-@click.option("--registry", type=click.Path(path_type=Path), help="The registry; by default the one next to the release.")
+@click.argument("release", type=FILE, shell_complete=releases)
+@click.option("--key", "key_file", type=FILE, help="The publisher's public key (PEM).")
+@click.option("--registry", type=FILE, help="The registry; by default the one next to the release.")
 @click.option("--head", help="The expected head of the registry; detects a registry whose end was cut off.")
 @click.option("--no-registry", is_flag=True, help="Do not check the registry, nor the release's place in its chain.")
 @click.option(
     "--certificate",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="The exact certificate of optimality from the restricted store; checked as well.",
 )
 def verify(
@@ -765,7 +723,7 @@ def clock_correct(reason: str) -> None:
 
 
 @key.command("export")
-@click.option("--output", type=click.Path(path_type=Path), help="File to write; by default the key is printed.")
+@click.option("--output", type=FILE, help="File to write; by default the key is printed.")
 def key_export(output: Path | None) -> None:
     """Print the public key with which recipients verify signatures."""
     from deid_assets.release.keyring import signing_key_of

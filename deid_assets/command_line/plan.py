@@ -13,8 +13,8 @@ from rich.table import Table as RichTable
 from deid_assets import interruption
 from deid_assets.assessments.membership_changes import forecast
 from deid_assets.automation.instance import clean_orphans, dagster_instance, prepare_dagster_home
-from deid_assets.command_line.progress import Progress
 from deid_assets.command_line.run import execute
+from deid_assets.command_line.summary import Task
 from deid_assets.dagster_internals import capture_interrupts
 from deid_assets.errors import PUBLISHED, REFUSED
 from deid_assets.policy.kinds import AnyPolicy, Kind
@@ -39,36 +39,35 @@ def planned_assets(policy: AnyPolicy) -> tuple[str, ...]:
     return tuple(made[: made.index(_LAST[policy.kind]) + 1])
 
 
-def plan(home: Home, policy: AnyPolicy, delivery: Delivery, lock: StoreLock, progress: Progress) -> int:
+def plan(task: Task, lock: StoreLock) -> int:
     """Make what a plan needs and print what cannot pass; return the exit code.
 
     It is 0 where nothing proves that the policy cannot pass, else 2 or 1 as for a run.
     """
-    started = time.monotonic()
+    started, home, policy = time.monotonic(), task.home, task.policy
     prepare_dagster_home(home)
     with dagster_instance(home) as instance:
         clean_orphans(home, instance, lock)
         with interruption.watched(interrupt_queries), capture_interrupts():
-            summary = execute(instance, policy, delivery, lock.run_id, progress, planned_assets(policy))
+            summary = execute(instance, task, lock.run_id, planned_assets(policy))
     if interruption.received() is not None:
         return interruption.say()
-    console = progress.console
+    console = task.progress.console
     console.print()
     for text in (*summary.failed_checks, *summary.reasons):
         console.print(f"[bold]cannot pass[/bold]  {escape(text.removeprefix('refused: '))}")
     code = summary.exit_code if summary.reasons or summary.failed_checks else PUBLISHED
     if code == PUBLISHED and policy.has_events:
-        code = _print_reach(console, home, policy, delivery)
-        _print_rotation(console, home, policy, delivery)
+        code = _print_reach(console, task.table(REACHABLE))
+        _print_rotation(console, home, policy, task.delivery)
     if code == PUBLISHED:
         console.print("This is no guarantee: only `deid run` searches, attacks and judges, on other draws and with more gates.")
     console.print(f"{time.monotonic() - started:.0f} seconds")
     return code
 
 
-def _print_reach(console: Console, home: Home, policy: AnyPolicy, delivery: Delivery) -> int:
+def _print_reach(console: Console, stored: Table) -> int:
     """Print the least of each gate; the exit code is that of a refusal where counts prove that one fails."""
-    stored = Table(home.store / policy.name / f"{delivery.key}.duckdb", STAGE_OF[REACHABLE], REACHABLE)
     table = RichTable(title="Lowest risk that any generalization of this policy can reach", title_justify="left")
     table.add_column("gate")
     for heading in ("coarsest node", "lower bound, any node", "limit"):

@@ -5,6 +5,7 @@ On a terminal the live line is drawn anew all the time; elsewhere it is printed 
 
 import contextlib
 import enum
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -149,3 +150,10 @@ class _Live:
 
     def __rich__(self) -> Text:
         return self._line()
+
+
+def progress_of(as_json: bool = False, detail: Detail = Detail.NORMAL) -> Progress:
+    """What goes on in this process, on standard output, or on standard error where the output is a JSON document."""
+    stream = sys.stderr if as_json else sys.stdout
+    # Without a terminal, rich would assume 80 columns and cut numbers.
+    return Progress(Console(file=stream, highlight=False, width=None if stream.isatty() else 110), detail)

@@ -17,6 +17,7 @@ from deid_assets.assets.publishing import inputs_digest
 from deid_assets.automation.in_use import state_use
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.run import execute
+from deid_assets.command_line.summary import Task
 from deid_assets.dagster_internals import capture_interrupts, make_new_run_id
 from deid_assets.errors import DeliveryError, ReleaseError
 from deid_assets.policy.removed_modes import require_no_removed_mode
@@ -79,13 +80,13 @@ def reproduce_release(home: Home, published: PublishedRelease, detail: Detail) -
         state_use(temporary, policy.name, retired=False)  # the definitions hold policies in use only
         inputs = inputs_digest(policy, secret, delivery, restricted["delivery"]["digest"])
         register_delivery(temporary, delivery)
-        progress = Progress(Console(file=sys.stderr, highlight=False), detail)
+        task = Task(temporary, policy, delivery, Progress(Console(file=sys.stderr, highlight=False), detail))
         with (
             dg.DagsterInstance.ephemeral() as instance,
             interruption.watched(interrupt_queries),
             capture_interrupts(),
         ):
-            summary = execute(instance, policy, delivery, make_new_run_id(), progress)
+            summary = execute(instance, task, make_new_run_id())
         made = made_again(temporary, summary.release, summary.waiting)
         files = () if made is None else compared(published, made)
     reasons = (*summary.reasons, *summary.failed_checks)

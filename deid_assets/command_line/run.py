@@ -7,14 +7,13 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 import dagster as dg
-from rich.console import Console
 
 from deid_assets import interruption
 from deid_assets.assessments.reachable_risk import GO_ON_TAG
@@ -26,8 +25,9 @@ from deid_assets.automation.in_use import adopt_here, retired_in
 from deid_assets.automation.instance import SETTINGS, add_partition, clean_orphans, dagster_instance, prepare_dagster_home
 from deid_assets.automation.outcomes import AWAITING, RunSummary, outcome_of, tag_outcome
 from deid_assets.command_line.deciding import say_witnesses
-from deid_assets.command_line.progress import Detail, Progress
-from deid_assets.command_line.summary import print_summary, summary_json
+from deid_assets.command_line.options import Asked
+from deid_assets.command_line.progress import Progress
+from deid_assets.command_line.summary import Task, print_summary, summary_json
 from deid_assets.dagster_internals import (
     LoadableTargetOrigin,
     ManagedGrpcPythonEnvCodeLocationOrigin,
@@ -48,8 +48,7 @@ from deid_assets.policy.removed_modes import require_runnable
 from deid_assets.release.event_log import require_journal
 from deid_assets.release.home_rules import require_allowed
 from deid_assets.release.journal.home_journal import HomeJournal
-from deid_assets.release.keyring import require_secret_of_releases, secret_of, signing_key_of
-from deid_assets.release.known_people import unmatched_notes
+from deid_assets.release.keyring import require_secret_of_releases, signing_key_of
 from deid_assets.release.lineage.openlineage import TOLD
 from deid_assets.release.publication.recovery import release_folders
 from deid_assets.release.publication.verification import MANIFEST, verify
@@ -72,27 +71,16 @@ MODULE = "deid_assets.definitions"
 LOCATION = "deid_assets"
 REPOSITORY = "__repository__"
 
-Work = Callable[[Home, AnyPolicy, Delivery, StoreLock, Progress], int]
+Work = Callable[[Task, StoreLock], int]
 """What is done with a registered delivery while its store is locked; returns the exit code."""
 
 
 def run_policy(
-    home: Home,
-    policy_name: str,
-    paths: tuple[Path, ...] = (),
-    delivery_key: str | None = None,
-    members: int = 200_000,
-    release_members: int | None = None,
-    seed: int = 1,
-    console: Console | None = None,
-    detail: Detail = Detail.NORMAL,
-    as_json: bool = False,
-    work: Work | None = None,
-    go_on: bool = False,
+    home: Home, asked: Asked, progress: Progress, as_json: bool = False, work: Work | None = None, go_on: bool = False
 ) -> int:
     """Run a policy on a delivery; return the exit code: 0 published, 2 privacy refusal, 1 anything else.
 
-    With `as_json` what came of it is one JSON document on standard output, and `console` tells the way there.
+    With `as_json` what came of it is one JSON document on standard output.
 
     The lock of the store is held from before anything is written until the end, so that a second run leaves no trace.
 
@@ -109,27 +97,21 @@ def run_policy(
     StoreError
         If another run works on the same delivery under the same policy.
     """
-    # Without a terminal, rich would assume 80 columns and cut numbers.
-    stream = sys.stderr if as_json else sys.stdout
-    console = console or Console(file=stream, highlight=False, width=None if stream.isatty() else 110)
-    progress = Progress(console, detail)
-    policy, file = find_policy(home, policy_name)
+    policy, file = find_policy(home, asked.policy)
     require_runnable(policy)
     releases = releases_of(Workplace(root=str(home.root)))
     with releases.deciding():
         require_allowed(home, policy)  # before anything is registered
-    delivery = requested_delivery(home, policy, paths, delivery_key, members, release_members, seed)
+    delivery = requested_delivery(home, policy, asked)
     lock = StoreLock.of(home, policy.name, delivery.key, make_new_run_id(), partial(_is_over, home))
     lock.acquire()
     try:
         if file is not None or policy.name in retired_in(home):
             policy = applying_opt_outs(adopt_here(releases, policy, file), home.policies)
-        if not paths:
+        if not asked.named:
             _make_synthetic(home, delivery, progress)
-        delivery = register_delivery(home, delivery)
-        if work is not None:
-            return work(home, policy, delivery, lock, progress)
-        return _release_or_unchanged(home, policy, delivery, lock, progress, as_json, go_on)
+        task = Task(home, policy, register_delivery(home, delivery), progress, as_json, go_on)
+        return (work or _release_or_unchanged)(task, lock)
     finally:
         lock.release()
         say_witnesses(home)
@@ -143,99 +125,92 @@ def _is_over(home: Home, run_id: str) -> bool:
         return ended_in(instance)(run_id)
 
 
-def _release_or_unchanged(
-    home: Home, policy: AnyPolicy, delivery: Delivery, lock: StoreLock, progress: Progress, as_json: bool, go_on: bool
-) -> int:
+def _release_or_unchanged(task: Task, lock: StoreLock) -> int:
     """Run the policy's job, unless the same was released before; what a crash left is mended first in any case."""
     started = time.monotonic()
+    home, policy, console = task.home, task.policy, task.progress.console
     prepare_dagster_home(home)
     with dagster_instance(home) as instance:
         clean_orphans(home, instance, lock)
         require_journal(instance, HomeJournal(home).file.read())
-        earlier = _released_before(home, policy, delivery)
+        earlier = _released_before(task)
         if earlier is None:
             require_secret_of_releases(home, Workplace(root=str(home.root)).secret())
             clock.now(Registry(home.releases / "registry.jsonl").chain().last_time)  # not after the work is done
             with interruption.watched(interrupt_queries), capture_interrupts():
-                summary = execute(instance, policy, delivery, lock.run_id, progress, go_on=go_on)
+                summary = execute(instance, task, lock.run_id)
                 if summary.release is None:
-                    summary = replace(summary, release=_left_behind(home, policy, delivery))
+                    summary = replace(summary, release=_left_behind(task))
                 tag_outcome(instance, lock.run_id, summary)
                 interruption.remember_release(summary.release)
                 seconds = time.monotonic() - started
                 if interruption.received() is None:
-                    if as_json:
-                        _write_json(summary_json(home, policy, delivery, summary, seconds))
+                    if task.as_json:
+                        _write_json(summary_json(task, summary, seconds))
                     else:
-                        print_summary(progress.console, home, policy, delivery, summary, seconds, progress.detail)
-                    if report := report_refusal(home, policy, delivery.key, summary):
-                        progress.console.print(f"[bold]Report of the refusal[/bold] (restricted)  {report}", soft_wrap=True)
+                        print_summary(task, summary, seconds)
+                    if report := report_refusal(home, policy, task.delivery.key, summary):
+                        console.print(f"[bold]Report of the refusal[/bold] (restricted)  {report}", soft_wrap=True)
             return summary.exit_code if interruption.received() is None else interruption.say()
-    unmatched = unmatched_notes(policy, delivery.key, home, secret_of(home))
     if isinstance(earlier, Waiting):
-        return _say_waiting(earlier, policy, delivery, progress, as_json, unmatched)
+        # The same was staged before, and waits for a person's approval.
+        _say_unchanged(
+            task,
+            {"outcome": AWAITING, "release": None, "waiting": earlier.name},
+            f"passed the gate under this policy before.\n[bold]Awaiting approval[/bold]  {earlier.name}",
+        )
+        return PUBLISHED
     verified = verify(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")
     if not verified.ok:
         raise ReleaseError(
             f"this delivery was released under this policy before, but that release no longer verifies:\n{verified.text()}"
         )
-    if as_json:
-        unchanged = {"outcome": "unchanged", "exit_code": PUBLISHED, "policy": policy.name, "delivery": delivery.key}
-        _write_json(unchanged | {"release": str(earlier), "opt_outs": list(unmatched)})
-    else:
-        progress.console.print(
-            f"Unchanged: this delivery was released under this policy before.\n[bold]Published[/bold]  {earlier}"
-        )
-        _say_unmatched(progress, unmatched)
+    _say_unchanged(
+        task,
+        {"outcome": "unchanged", "release": str(earlier)},
+        f"was released under this policy before.\n[bold]Published[/bold]  {earlier}",
+    )
     return PUBLISHED
 
 
-def _say_unmatched(progress: Progress, unmatched: Sequence[str]) -> None:
-    for text in unmatched:
-        progress.console.print(text, soft_wrap=True)
-
-
-def _say_waiting(
-    waiting: Waiting, policy: AnyPolicy, delivery: Delivery, progress: Progress, as_json: bool, unmatched: Sequence[str]
-) -> int:
-    """Say that the same was staged before, and waits for a person's approval."""
-    if as_json:
-        said = {"outcome": AWAITING, "exit_code": PUBLISHED, "policy": policy.name, "delivery": delivery.key}
-        _write_json(said | {"release": None, "waiting": waiting.name, "opt_outs": list(unmatched)})
-    else:
-        progress.console.print(
-            "Unchanged: this delivery passed the gate under this policy before.\n"
-            f"[bold]Awaiting approval[/bold]  {waiting.name}",
-            soft_wrap=True,
-        )
-        _say_unmatched(progress, unmatched)
-    return PUBLISHED
+def _say_unchanged(task: Task, told: Mapping[str, object], text: str) -> None:
+    """Say that nothing was made, and why; and who of the opt-outs is not in the delivery."""
+    unmatched = task.unmatched()
+    if task.as_json:
+        of = {"outcome": told["outcome"], "exit_code": PUBLISHED, "policy": task.policy.name, "delivery": task.delivery.key}
+        _write_json(of | dict(told) | {"opt_outs": list(unmatched)})
+        return
+    task.progress.console.print(f"Unchanged: this delivery {text}", soft_wrap="waiting" in told)
+    for line in unmatched:
+        task.progress.console.print(line, soft_wrap=True)
 
 
 def _write_json(document: Mapping[str, object]) -> None:
     sys.stdout.write(f"{json.dumps(document, indent=1, allow_nan=False)}\n")
 
 
-def _released_before(home: Home, policy: AnyPolicy, delivery: Delivery) -> Path | Waiting | None:
+def _released_before(task: Task) -> Path | Waiting | None:
     """The release of the same policy and delivery, made by the same code; unchanged inputs are not released again.
 
     It may wait for approval.
     """
-    workplace = Workplace(root=str(home.root))
-    releases = releases_of(workplace)
-    inputs = inputs_digest(policy, workplace.secret(), delivery, delivery.digest())
-    earlier = releases.registry.already_released(policy.name, inputs)
+    releases, inputs = releases_of(Workplace(root=str(task.home.root))), _inputs_of(task)
+    earlier = releases.registry.already_released(task.policy.name, inputs)
     if earlier is None:
-        return waiting_already(releases, policy, inputs)
+        return waiting_already(releases, task.policy, inputs)
     return releases.path(earlier.policy, earlier.number)
 
 
-def _left_behind(home: Home, policy: AnyPolicy, delivery: Delivery) -> Path | None:
+def _inputs_of(task: Task) -> str:
+    return inputs_digest(task.policy, Workplace(root=str(task.home.root)).secret(), task.delivery, task.delivery.digest())
+
+
+def _left_behind(task: Task) -> Path | None:
     """The release that a run published before it failed or was stopped, registered or not: it is out all the same."""
     with contextlib.suppress(DeidError):
-        inputs = inputs_digest(policy, Workplace(root=str(home.root)).secret(), delivery, delivery.digest())
-        for folder in release_folders(home.releases):
-            if folder.parent.name != policy.name:
+        inputs = _inputs_of(task)
+        for folder in release_folders(task.home.releases):
+            if folder.parent.name != task.policy.name:
                 continue
             with contextlib.suppress(ReleaseError):
                 if Entry.from_manifest(regular_bytes(folder / MANIFEST)).inputs_digest == inputs:
@@ -268,37 +243,29 @@ def find_policy(home: Home, name: str) -> tuple[AnyPolicy, Path | None]:
     return (applying_opt_outs(policy, home.policies), None) if at_home else (policy, path)
 
 
-def requested_delivery(
-    home: Home,
-    policy: AnyPolicy,
-    paths: tuple[Path, ...],
-    key: str | None,
-    members: int,
-    release_members: int | None,
-    seed: int,
-) -> Delivery:
+def requested_delivery(home: Home, policy: AnyPolicy, asked: Asked) -> Delivery:
     """The delivery to run on: the paths given, or a synthetic one, which need not exist yet."""
-    if release_members and not policy.has_events:
+    if asked.release and not policy.has_events:
         raise DeliveryError(
             f"--release: policy {policy.name} draws no sample, and publishes every record that may be published; leave it out"
         )
-    release = {"release": release_members} if release_members else {}
-    if paths:
-        resolved = tuple(path.absolute() for path in paths)
+    release = {"release": asked.release} if asked.release else {}
+    if asked.named:
+        resolved = tuple(Path(path).absolute() for path in asked.named)
         for path in resolved:
             if not path.exists():
                 raise DeliveryError(f"delivery: missing file or folder {path}")
-        return Delivery(key or "_".join(path.stem for path in resolved), policy.source.kind, resolved, release)
+        return Delivery(asked.key or "_".join(path.stem for path in resolved), policy.source.kind, resolved, release)
     if policy.source.kind != "synthetic":
         raise DeliveryError(
             f"policy {policy.name} reads deliveries of kind {policy.source.kind}; name one with --delivery PATH"
         )
     further = {"further": True} if policy.has_events and policy.columns.all else {}
     further |= {"icd10cm": True} if policy.has_events and policy.diagnosis_codes == "icd10cm" else {}
-    name = "-".join(["synthetic", *further, str(members), str(seed)])
-    default = f"{name}-{release_members}" if release_members else name
-    parameters = {"members": members, "seed": seed, **further, **release}
-    return Delivery(key or default, "synthetic", (home.deliveries / name,), parameters)
+    name = "-".join(["synthetic", *further, str(asked.members), str(asked.seed)])
+    default = f"{name}-{asked.release}" if asked.release else name
+    parameters = {"members": asked.members, "seed": asked.seed, **further, **release}
+    return Delivery(asked.key or default, "synthetic", (home.deliveries / name,), parameters)
 
 
 def _make_synthetic(home: Home, delivery: Delivery, progress: Progress) -> None:
@@ -322,25 +289,17 @@ def _make_synthetic(home: Home, delivery: Delivery, progress: Progress) -> None:
         making.rename(folder)
 
 
-def execute(
-    instance: dg.DagsterInstance,
-    policy: AnyPolicy,
-    delivery: Delivery,
-    run_id: str,
-    progress: Progress,
-    assets: Collection[str] | None = None,
-    go_on: bool = False,
-) -> RunSummary:
+def execute(instance: dg.DagsterInstance, task: Task, run_id: str, assets: Collection[str] | None = None) -> RunSummary:
     """Execute the policy's job, or some of its assets.
 
     Signals are Dagster's meanwhile. Where one came, the run ends CANCELED, or as it had ended.
     """
     events: list[dg.DagsterEvent] = []
     canceling = False
-    quiet = contextlib.redirect_stderr(_WithoutFailedLogs(sys.stderr))
+    progress, quiet = task.progress, contextlib.redirect_stderr(_WithoutFailedLogs(sys.stderr))
     try:
-        job, run = _new_run(instance, policy, delivery, run_id, assets, {GO_ON_TAG: "true"} if go_on else {})
-        with quiet, progress.working(f"Policy {policy.name}, delivery {delivery.key}"):
+        job, run = _new_run(instance, task, run_id, assets)
+        with quiet, progress.working(f"Policy {task.policy.name}, delivery {task.delivery.key}"):
             progress.follow(known_forecast(instance, Workplace(root=str(Home.here().root)), run))
             instance.add_event_listener(run.run_id, lambda record: _tell(progress, record))
             for event in execute_run_iterator(job, run, instance):
@@ -368,17 +327,13 @@ _ENDED = (dg.DagsterEventType.PIPELINE_SUCCESS, dg.DagsterEventType.PIPELINE_FAI
 
 
 def _new_run(
-    instance: dg.DagsterInstance,
-    policy: AnyPolicy,
-    delivery: Delivery,
-    run_id: str,
-    assets: Collection[str] | None,
-    tags: Mapping[str, str],
+    instance: dg.DagsterInstance, task: Task, run_id: str, assets: Collection[str] | None
 ) -> tuple[ReconstructableJob, dg.DagsterRun]:
     """A run of the job that the UI runs, or of some of its assets.
 
     It has both origins, so that the UI shows it and can execute it again.
     """
+    policy, delivery = task.policy, task.delivery
     add_partition(instance, policy.name, delivery.key)
     # Loaded anew: the policy may have been copied to where the definitions find it just now. Dagster would keep the last job
     # of this name, which may be that of another home.
@@ -404,7 +359,7 @@ def _new_run(
             STORE_TAG: f"{policy.name}/{delivery.key}",
             POLICY_TAG: policy.name,
             "deid/policy_hash": policy.public_hash[:16],
-            **tags,
+            **({GO_ON_TAG: "true"} if task.go_on else {}),
         },
         remote_job_origin=RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), job_name(policy.name)),
         job_code_origin=job.get_python_origin(),

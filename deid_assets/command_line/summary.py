@@ -12,7 +12,7 @@ from deid_assets.assessments.assessment import CANARIES
 from deid_assets.assessments.evidence import from_frame
 from deid_assets.assessments.kernel_input import chosen_level_names
 from deid_assets.automation.outcomes import RunSummary
-from deid_assets.command_line.progress import Detail
+from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.errors import REFUSED
 from deid_assets.methods.lattice.diagnosis import best_change, outcome_of_change
 from deid_assets.policy.kinds import AnyPolicy
@@ -25,6 +25,38 @@ from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets.store.home import Home
 from deid_assets.store.tables import Table
+
+
+@dataclass(frozen=True)
+class Task:
+    """A policy that is run on a delivery of a home.
+
+    Attributes
+    ----------
+    home, policy, delivery
+        What is run on what, and where.
+    progress
+        Where it is said what is going on, and how much of it.
+    as_json
+        Whether what came of it is one JSON document on standard output.
+    go_on
+        Whether to search although no generalization can pass.
+    """
+
+    home: Home
+    policy: AnyPolicy
+    delivery: Delivery
+    progress: Progress
+    as_json: bool = False
+    go_on: bool = False
+
+    def table(self, name: str) -> Table:
+        """A table of the restricted store, by its asset."""
+        return Table(self.home.store / self.policy.name / f"{self.delivery.key}.duckdb", STAGE_OF[name], name)
+
+    def unmatched(self) -> tuple[str, ...]:
+        """Who of the opt-outs is not in the delivery, in words."""
+        return tuple(unmatched_notes(self.policy, self.delivery.key, self.home, secret_of(self.home)))
 
 
 @dataclass(frozen=True)
@@ -47,13 +79,13 @@ class Kept:
     level: str
 
 
-def gates_of(home: Home, policy: AnyPolicy, delivery: Delivery, summary: RunSummary) -> tuple[list[Gate], int]:
+def gates_of(task: Task, summary: RunSummary) -> tuple[list[Gate], int]:
     """The gates that this run measured, and how many more measurements gate nothing."""
     gates, reported = [], 0
-    for name in stages_of(policy)["assessment"]:
+    for name in stages_of(task.policy)["assessment"]:
         if name not in summary.rows:
             continue
-        for item in from_frame(_table(home, policy, delivery, name).frame()):
+        for item in from_frame(task.table(name).frame()):
             for found in item.measurements:
                 if found.gating:
                     gates.append(Gate(name, found.name, found.value, found.bound, found.threshold, found.passed))
@@ -62,37 +94,33 @@ def gates_of(home: Home, policy: AnyPolicy, delivery: Delivery, summary: RunSumm
     return gates, reported
 
 
-def kept_levels(home: Home, policy: AnyPolicy, delivery: Delivery, summary: RunSummary) -> list[Kept]:
+def kept_levels(task: Task, summary: RunSummary) -> list[Kept]:
     """The level of every quasi-identifier at the generalization that was chosen; empty where none was."""
-    tables = {name: _table(home, policy, delivery, name) for name in summary.rows if name in STAGE_OF}
-    return [Kept(column, level) for column, level in chosen_level_names(policy, tables)]
+    tables = {name: task.table(name) for name in summary.rows if name in STAGE_OF}
+    return [Kept(column, level) for column, level in chosen_level_names(task.policy, tables)]
 
 
-def _table(home: Home, policy: AnyPolicy, delivery: Delivery, name: str) -> Table:
-    return Table(home.store / policy.name / f"{delivery.key}.duckdb", STAGE_OF[name], name)
-
-
-def summary_json(home: Home, policy: AnyPolicy, delivery: Delivery, summary: RunSummary, seconds: float) -> dict[str, object]:
+def summary_json(task: Task, summary: RunSummary, seconds: float) -> dict[str, object]:
     """The summary as JSON values, for `deid run --json`; a number that is not finite is null."""
-    gates, _ = gates_of(home, policy, delivery, summary)
-    verdict = _verdict(home, summary)
+    gates, _ = gates_of(task, summary)
+    verdict = _verdict(task.home, summary)
     return {
         "outcome": summary.outcome,
         "exit_code": summary.exit_code,
-        "policy": policy.name,
-        "delivery": delivery.key,
+        "policy": task.policy.name,
+        "delivery": task.delivery.key,
         "release": None if summary.release is None else str(summary.release),
         "waiting": summary.waiting,
         "verdict": [] if verdict is None else list(verdict.sentences),
         "reasons": [text.removeprefix("refused: ") for text in summary.reasons],
         "failed_checks": list(summary.failed_checks),
-        "opt_outs": list(unmatched_notes(policy, delivery.key, home, secret_of(home))),
+        "opt_outs": list(task.unmatched()),
         "rows": summary.rows,
         "gates": [
             {name: _finite(value) if isinstance(value, float) else value for name, value in asdict(gate).items()}
             for gate in gates
         ],
-        "kept": [asdict(kept) for kept in kept_levels(home, policy, delivery, summary)],
+        "kept": [asdict(kept) for kept in kept_levels(task, summary)],
         "seconds": round(seconds, 1),
         "peak_memory_gb": summary.peak_memory_gb,
     }
@@ -102,20 +130,13 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def print_summary(
-    console: Console,
-    home: Home,
-    policy: AnyPolicy,
-    delivery: Delivery,
-    summary: RunSummary,
-    seconds: float,
-    detail: Detail = Detail.NORMAL,
-) -> None:
+def print_summary(task: Task, summary: RunSummary, seconds: float) -> None:
     """Print the summary; where little is to be said, only what came of the run and why."""
+    console, detail = task.progress.console, task.progress.detail
     if detail is not Detail.QUIET:
         console.print()
-        _print_gates(console, *gates_of(home, policy, delivery, summary), detail)
-        _print_kept(console, kept_levels(home, policy, delivery, summary))
+        _print_gates(console, *gates_of(task, summary), detail)
+        _print_kept(console, kept_levels(task, summary))
     errors = Console(stderr=True, highlight=False, width=console.width)
     for text in summary.failed_checks:
         errors.print(f"[bold]check failed[/bold]  {escape(text)}")
@@ -124,8 +145,8 @@ def print_summary(
         said = text.removeprefix("refused: ").removeprefix(f"{label} ")
         errors.print(f"[bold]{label}[/bold]  {escape(said)}")
     if summary.exit_code == REFUSED and detail is not Detail.QUIET:
-        _print_diagnosis(console, home, policy, delivery, summary)
-    verdict = _verdict(home, summary)
+        _print_diagnosis(console, task, summary)
+    verdict = _verdict(task.home, summary)
     if verdict is not None:
         # What a person overruled is said even where little is to be said.
         for sentence in verdict.remarks if detail is Detail.QUIET else verdict.sentences:
@@ -140,7 +161,7 @@ def print_summary(
         )
     else:
         console.print("[bold]Nothing was published.[/bold]")
-    for text in unmatched_notes(policy, delivery.key, home, secret_of(home)):
+    for text in task.unmatched():
         console.print(text, soft_wrap=True)
     if detail is not Detail.QUIET:
         console.print(f"{seconds:.0f} seconds, at most {summary.peak_memory_gb:.2f} GB of memory")
@@ -189,11 +210,11 @@ def _print_kept(console: Console, kept: Sequence[Kept]) -> None:
     console.print(table)
 
 
-def _print_diagnosis(console: Console, home: Home, policy: AnyPolicy, delivery: Delivery, summary: RunSummary) -> None:
+def _print_diagnosis(console: Console, task: Task, summary: RunSummary) -> None:
     # Where a node was chosen, something else refused, and what is wrong with the coarsest node would mislead.
     if not summary.rows.get("lattice_diagnosis") or "chosen_generalization" in summary.rows:
         return
-    stored = _table(home, policy, delivery, "lattice_diagnosis")
+    stored = task.table("lattice_diagnosis")
     table = RichTable(title="Where the risk comes from, at the coarsest node", title_justify="left")
     for heading in ("", "", "share at high risk", "at most", "left out", "would pass"):
         table.add_column(heading)

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from deid_assets.command_line.approvals import _policy_now
+from deid_assets.command_line.releases import _policy_now
 from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import SHIPPED, load_policy, policy_by_name
 from deid_assets.policy.withdrawals import OptOutLine, note

@@ -2,6 +2,7 @@
 
 import pytest
 
+from deid_assets.command_line.options import Asked
 from deid_assets.command_line.run import requested_delivery
 from deid_assets.errors import DeliveryError
 from deid_assets.policy.loading import load_policy, policy_by_name
@@ -27,7 +28,7 @@ def home(tmp_path) -> Home:
 
 
 def asked(home: Home, policy, path, release: int | None):
-    return requested_delivery(home, policy, (path,), None, 200_000, release, 1)
+    return requested_delivery(home, policy, Asked(policy.name, (path,), release=release))
 
 
 def test_a_flat_table_has_no_sample_so_that_a_number_of_records_to_release_is_an_error(home, tmp_path):

@@ -5,7 +5,8 @@ import pytest
 from rich.console import Console
 
 from deid_assets.automation.outcomes import RunSummary, _failed_check
-from deid_assets.command_line.summary import print_summary
+from deid_assets.command_line.progress import Progress
+from deid_assets.command_line.summary import Task, print_summary
 from deid_assets.errors import REFUSED
 from deid_assets.methods.lattice.diagnosis import COLUMNS, NOT_TRIED
 from deid_assets.policy.loading import policy_by_name
@@ -47,7 +48,7 @@ def test_the_change_that_passed_is_printed_as_yaml_and_every_share_beside_its_th
     write_table(stored, pd.DataFrame(rows, columns=list(COLUMNS)))
     console = Console(record=True, width=140, file=(tmp_path / "printed").open("w"))
     summary = RunSummary(REFUSED, {"lattice_diagnosis": len(rows)}, reasons=("refused: none holds",))
-    print_summary(console, home, policy, Delivery("d", "synthetic", (), {}), summary, 1.0)
+    print_summary(Task(home, policy, Delivery("d", "synthetic", (), {}), Progress(console)), summary, 1.0)
     printed = console.export_text()
     assert yaml in printed and "Try this change first: suppressing flagged members." in printed
     lines = {

@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from deid_assets.assets import flat_intake
 from deid_assets.command_line.deciding import releases_here
 from deid_assets.command_line.main import main
+from deid_assets.command_line.options import Asked
+from deid_assets.command_line.progress import progress_of
 from deid_assets.command_line.run import find_policy, run_policy
 from deid_assets.errors import PolicyError, RefusedError, ReleaseError
 from deid_assets.policy.loading import policies_in, policy_by_name, policy_called
@@ -227,11 +229,11 @@ class TestOptOuts:
         (home.policies / "small.yaml").unlink()
         asked = []
 
-        def work(home, policy, *_):
-            asked.append(policy)
+        def work(task, _lock):
+            asked.append(task.policy)
             return 0
 
-        run_policy(home, str(tmp_path / "elsewhere" / "small.yaml"), (tmp_path / "elsewhere",), work=work)
+        run_policy(home, Asked(str(tmp_path / "elsewhere" / "small.yaml"), (tmp_path / "elsewhere",)), progress_of(), work=work)
         assert asked[0].opt_outs.withdrawn == ("m1",)
 
 

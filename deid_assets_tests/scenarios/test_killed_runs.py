@@ -13,6 +13,8 @@ import pytest
 from rich.console import Console
 
 from deid_assets.automation.instance import clean_orphans, dagster_instance, prepare_dagster_home
+from deid_assets.command_line.options import Asked
+from deid_assets.command_line.progress import Progress
 from deid_assets.command_line.run import run_policy
 from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.entries import Entry
@@ -103,7 +105,7 @@ def status_of(name: str):
 def run_in_this_process(home: Home, policy: str, delivery: Path) -> tuple[int, str]:
     written = io.StringIO()
     with contextlib.redirect_stderr(written):
-        code = run_policy(home, policy, (delivery,), console=Console(file=written, width=200))
+        code = run_policy(home, Asked(policy, (delivery,)), Progress(Console(file=written, width=200)))
     return code, unwrapped(written.getvalue())
 
 

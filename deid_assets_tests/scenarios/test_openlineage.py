@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from deid_assets.automation.outcomes import outcome_of
-from deid_assets.command_line.lineage import tell_approved
+from deid_assets.command_line.audit import tell_approved
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.run import _say
 from deid_assets.release.lineage import openlineage

@@ -17,8 +17,8 @@ from rich.console import Console
 
 from deid_assets.assessments.evidence import from_frame
 from deid_assets.automation.outcomes import RunSummary
-from deid_assets.command_line.progress import Detail
-from deid_assets.command_line.summary import print_summary, summary_json
+from deid_assets.command_line.progress import Detail, Progress
+from deid_assets.command_line.summary import Task, print_summary, summary_json
 from deid_assets.definitions import build_definitions
 from deid_assets.methods.lattice.certificate import rounding_step
 from deid_assets.policy.loading import policies_in
@@ -74,16 +74,16 @@ def test_the_summary_says_everything_once_and_what_the_columns_still_tell(publis
 
 def test_the_summary_is_there_as_json_and_short(published):
     home, policy = published.pipeline.home, policies_in(published.pipeline.home.policies)["small"]
-    delivery = registered_delivery(home, KEY)
+    console = Console(file=io.StringIO(), width=200)
+    task = Task(home, policy, registered_delivery(home, KEY), Progress(console, Detail.QUIET))
     rows = {name: 1 for names in STAGES.values() for name in names}
     summary = RunSummary(PUBLISHED, rows, release=published.release, reasons=(), peak_memory_gb=0.5)
-    found = json.loads(json.dumps(summary_json(home, policy, delivery, summary, 12.34), allow_nan=False))
+    found = json.loads(json.dumps(summary_json(task, summary, 12.34), allow_nan=False))
     assert (found["outcome"], found["exit_code"], found["release"]) == ("published", 0, str(published.release))
     assert {gate["measurement"] for gate in found["gates"]} >= {"high_risk_share", "absence_posterior", "canaries_found"}
     assert all(gate["passed"] is True and gate["threshold"] is not None for gate in found["gates"])
     assert [one["column"] for one in found["kept"]] == [qi.release_as for qi in policy.quasi_identifiers.all]
-    console = Console(file=io.StringIO(), width=200)
-    print_summary(console, home, policy, delivery, summary, 12.34, Detail.QUIET)
+    print_summary(task, summary, 12.34)
     remark, said = console.file.getvalue().splitlines()
     assert remark.startswith("Laxer than the reference thresholds: risk.max_high_risk_share is 0.015")
     assert said == f"Published  {published.release}"

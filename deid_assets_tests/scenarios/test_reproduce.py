@@ -37,10 +37,10 @@ def everything(home: Home) -> dict[str, str]:
 def copying(home: Home, change=lambda folder: None):
     """An execution that finds what the command prepared, and copies the release instead of making it."""
 
-    def execute(instance, policy, delivery, run_id, progress):
+    def execute(instance, task, run_id):
         temporary = Home.here()
         assert temporary.root.is_relative_to(home.store / ".reproducing")
-        assert (policy.name, delivery.key) == ("small", KEY)
+        assert (task.policy.name, task.delivery.key) == ("small", KEY)
         assert secret_of(temporary).commitment() == secret_of(home).commitment()
         assert not (temporary.keys / "secret").exists()
         made = temporary.releases / "small" / "0001"

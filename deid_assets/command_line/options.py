@@ -1,17 +1,19 @@
-"""What a shell offers for policies, releases and deliveries: names of folders and files, and of a policy's file its first key.
+"""Options and values that several commands take, and what a shell offers for them.
 
 A shell asks at every press of the tabulator, so nothing that takes long to load is imported here.
 """
 
 import contextlib
+import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
 
-from deid_assets.errors import DeidError
+from deid_assets.errors import ERROR, DeidError, ReleaseError
 from deid_assets.store.home import Home
 
 _SHIPPED = Path(__file__).parent.parent / "policy" / "shipped"
@@ -55,3 +57,62 @@ waiting_releases = _offering(lambda home: _numbered(home.store / _WAITING))
 """The releases of the home that wait for approval."""
 deliveries = _offering(lambda home: (file.stem for file in home.deliveries.glob("[!.]*.json")))
 """The keys of the deliveries that are registered in the home."""
+
+
+FILE = click.Path(path_type=Path)
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as a JSON document.")
+YES = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be run on what.
+
+    Attributes
+    ----------
+    policy
+        Its name, or its YAML file.
+    named
+        Files, folders or URLs of the delivery; empty for a synthetic one.
+    key
+        Key of the delivery; None for one that is derived from its name.
+    members
+        Number of members of a synthetic delivery.
+    release
+        Number of members to release; None as the policy says.
+    seed
+        Seed of a synthetic delivery.
+    """
+
+    policy: str
+    named: tuple[Path | str, ...] = ()
+    key: str | None = None
+    members: int = 200_000
+    release: int | None = None
+    seed: int = 1
+
+
+def named_release(name: str) -> tuple[str, int]:
+    """The policy and number of a release that is named like `heritage/0001`."""
+    policy, _, number = name.partition("/")
+    if not number.isdecimal():
+        raise ReleaseError("a release is named by its policy and number, such as heritage/0001")
+    return policy, int(number)
+
+
+def require_new(*folders: Path | None) -> None:
+    """Refuse folders that are there already."""
+    for folder in folders:
+        if folder is not None and folder.exists():
+            raise DeidError(f"{folder} exists already: name a new folder")
+
+
+@contextlib.contextmanager
+def errors_as_json(wanted: bool, **told: object) -> Iterator[None]:
+    """Print an error as a JSON document too, where one was asked for."""
+    try:
+        yield
+    except DeidError as error:
+        if wanted:
+            click.echo(json.dumps({"outcome": "error", "exit_code": ERROR, **told, "reasons": [str(error)]}, indent=1))
+        raise
