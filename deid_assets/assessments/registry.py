@@ -130,8 +130,8 @@ def vacuity_refusals(policy: BaseModel, evidence: Iterable[Evidence]) -> list[Re
         Rules: `vacuous_policy` and `vacuous_threshold`.
     """
     found = [
-        Refusal("vacuous_policy", ".".join(path), None, None, f"{'.'.join(path)}: {message}")
-        for path, message in limit_problems(policy)
+        Refusal("vacuous_policy", problem.field, None, None, f"{problem.field}: {problem.message}")
+        for problem in limit_problems(policy)
     ]
     return found + [refusal for item in evidence for refusal in _undiscriminating(item)]
 

@@ -12,8 +12,9 @@ from deid_assets.methods.demographics.policies import DemographicPolicy, publish
 from deid_assets.methods.demographics.standard_attributes import date_attribute
 from deid_assets.policy.base import Detail, ReleasePolicy
 from deid_assets.policy.hierarchies.specs import AnyHierarchy
+from deid_assets.policy.problems import Problem
 from deid_assets.policy.rules.limits import limit_problems
-from deid_assets.policy.rules.validation import Problem, acceptance_problems, review_problems, secret_list_problems
+from deid_assets.policy.rules.validation import judged, reason_problems, secret_list_problems
 from deid_assets.policy.sections.cohort import (
     ATTRIBUTES,
     PUBLISHED_POLICIES,
@@ -153,10 +154,8 @@ class CohortPolicy(ReleasePolicy):
 
 def cohort_problems(policy: CohortPolicy) -> tuple[Problem, ...]:
     """Return every problem that spans sections of a cohort policy."""
-    limits = tuple(Problem(path, message) for path, message in limit_problems(policy))
-    noise = tuple(Problem(path, message) for path, message in count_noise_problems(policy.counts))
-    rules = (secret_list_problems, _ages, _population, _levels, _measures, _distinct_columns, _reviewed, _counted)
-    return (*limits, *noise) or tuple(problem for rule in rules for problem in rule(policy))
+    rules = (secret_list_problems, _ages, _population, _levels, _measures, _distinct_columns, reason_problems, _counted)
+    return judged(policy, (limit_problems, count_noise_problems), rules)
 
 
 def _ages(policy: CohortPolicy) -> Iterator[Problem]:
@@ -244,16 +243,11 @@ def _distinct_columns(policy: CohortPolicy) -> Iterator[Problem]:
         used.add(one.column.lower())
 
 
-def _reviewed(policy: CohortPolicy) -> Iterator[Problem]:
-    yield from review_problems(policy.reviewed_attributes, [column.release_as for column in policy.attributes])
-    yield from acceptance_problems(policy.accepted_risks)
-
-
 def _counted(policy: CohortPolicy) -> Iterator[Problem]:
     """Which levels there are depends on the table of the population: they are judged when people are counted."""
     section, known = policy.counts, tuple(policy.demographic_columns.values())
-    found = [*table_problems(section), *listed_values_problems(section, tuple(one.release_as for one in policy.attributes))]
-    yield from (Problem(path, message) for path, message in found)
+    yield from table_problems(section)
+    yield from listed_values_problems(section, tuple(one.release_as for one in policy.attributes))
     for column in level_or_values(section.characteristics or {})[0]:
         if column not in known:
             yield Problem(

@@ -10,15 +10,9 @@ from pydantic import AfterValidator, Field, StringConstraints
 from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
+from deid_assets.policy.problems import Problem, did_you_mean
 from deid_assets.policy.rules.limits import limit_problems
-from deid_assets.policy.rules.validation import (
-    Problem,
-    acceptance_problems,
-    detail_problems,
-    did_you_mean,
-    review_problems,
-    secret_list_problems,
-)
+from deid_assets.policy.rules.validation import detail_problems, judged, reason_problems, secret_list_problems
 from deid_assets.policy.sections.counts import RecordCounts, count_noise_problems, record_table_problems
 from deid_assets.policy.sections.disclosure import FlatAttributeDisclosure
 from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Intake, Name, Said, Section, Share
@@ -169,14 +163,11 @@ class FlatPolicy(ReleasePolicy):
 
 def flat_problems(policy: FlatPolicy) -> tuple[Problem, ...]:
     """Return every problem that spans sections of a flat policy."""
-    known = tuple(_known_hierarchies(policy))
-    limits = tuple(Problem(path, message) for path, message in limit_problems(policy))
     together = (
-        secret_list_problems, _distinct_columns, _feasible_lattice, _sensitive_attributes, _reviewed_attributes,
-        detail_problems, _counted, _persons,
+        secret_list_problems, _distinct_columns, _feasible_lattice, _sensitive_attributes, reason_problems,
+        detail_problems, record_table_problems, _persons,
     )  # fmt: skip
-    noise = tuple(Problem(path, message) for path, message in count_noise_problems(policy.counts))
-    return (*known, *limits, *noise) or tuple(problem for rule in together for problem in rule(policy))
+    return judged(policy, (_known_hierarchies, limit_problems, count_noise_problems), together)
 
 
 def _known_hierarchies(policy: FlatPolicy) -> Iterator[Problem]:
@@ -224,10 +215,6 @@ def _feasible_lattice(policy: FlatPolicy) -> Iterator[Problem]:
         )
 
 
-def _counted(policy: FlatPolicy) -> Iterator[Problem]:
-    yield from (Problem(path, message) for path, message in record_table_problems(policy))
-
-
 def _persons(policy: FlatPolicy) -> Iterator[Problem]:
     """Classes are counted in records."""
     own = policy.source
@@ -243,11 +230,6 @@ def _persons(policy: FlatPolicy) -> Iterator[Problem]:
         )
     if own.person is not None and own.person.lower() in {one.column.lower() for one in policy.columns}:
         yield Problem(("source", "person"), f"column {own.person} identifies a person, so it must not be published")
-
-
-def _reviewed_attributes(policy: FlatPolicy) -> Iterator[Problem]:
-    yield from review_problems(policy.reviewed_attributes, [column.release_as for column in policy.attributes])
-    yield from acceptance_problems(policy.accepted_risks)
 
 
 def _sensitive_attributes(policy: FlatPolicy) -> Iterator[Problem]:

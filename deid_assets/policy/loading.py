@@ -16,9 +16,10 @@ from deid_assets.policy.files import Folder
 from deid_assets.policy.flat import FlatPolicy, flat_problems
 from deid_assets.policy.form import earlier_form, kind_of
 from deid_assets.policy.kinds import MODELS, AnyPolicy
+from deid_assets.policy.problems import Problem, did_you_mean
 from deid_assets.policy.refusals import problems_of, without_members
 from deid_assets.policy.rules.population import population_problems
-from deid_assets.policy.rules.validation import Problem, did_you_mean, problems
+from deid_assets.policy.rules.validation import problems
 from deid_assets.policy.withdrawals import withdrawn_members
 from deid_assets.policy.yaml_text import Parsed, parse
 

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from deid_assets.policy.base import RESTRICTED_SECTIONS
 from deid_assets.policy.models import Policy
-from deid_assets.policy.rules.validation import Problem, did_you_mean
+from deid_assets.policy.problems import Problem, did_you_mean
 
 _EXPECTED = {
     "bool_type": "true or false",

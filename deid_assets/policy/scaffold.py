@@ -11,7 +11,7 @@ from typing import Any
 from deid_assets.errors import PolicyError
 from deid_assets.policy.form import earlier_form
 from deid_assets.policy.loading import load_policy, shipped_policies
-from deid_assets.policy.rules.validation import did_you_mean
+from deid_assets.policy.problems import did_you_mean
 from deid_assets.policy.yaml_text import parse
 from deid_assets.store import durable
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-Path = tuple[str | int, ...]
+from deid_assets.policy.problems import Path
 
 LARGEST_FILE = 10_000_000
 """Size limit in bytes; policies are written by people."""

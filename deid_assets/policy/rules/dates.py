@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from deid_assets.policy.hierarchies.specs import FixedSpec
 from deid_assets.policy.models import Policy
+from deid_assets.policy.problems import Path, Problem
 from deid_assets.policy.sections.longitudinal import DATE_COLUMNS, OTHER_RELEASE_COLUMNS
 from deid_assets.reference.known_columns import NUMBERS_OF_CLAIMS, STAYS
 from deid_assets.sources.delivery import CLAIM_INGREDIENTS, TablesSource
@@ -12,67 +13,59 @@ NARROWEST_IN_ORDER = 7
 """Days in the narrowest bins whose pairs are fewer than the 32,767 values that a column of the kernel can have."""
 
 
-def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield (path, message) for each problem."""
+def date_problems(policy: Policy) -> Iterator[Problem]:
+    """Dates must be judged at the precision at which they are released, and must not appear beside true derived values."""
     listed = {qi.column: number for number, qi in enumerate(policy.quasi_identifiers.claims)}
     claims = ("quasi_identifiers", "claims")
     dates = policy.dates
     wanted = () if dates is None else dates.columns
     for column in wanted:
         if column not in listed:
-            yield (
+            yield Problem(
                 claims,
-                (
-                    f"{column} is missing: a policy with dates must list {' and '.join(wanted)}, because otherwise no gate "
-                    "judges what an adversary may know of released dates"
-                ),
+                f"{column} is missing: a policy with dates must list {' and '.join(wanted)}, because otherwise no gate "
+                "judges what an adversary may know of released dates",
             )
     for column in (column for column in DATE_COLUMNS if column in listed):
         path = (*claims, listed[column])
         if dates is None:
-            yield (*path, "column"), f"{column} is derived from released dates, but this policy has no section dates"
+            yield Problem((*path, "column"), f"{column} is derived from released dates, but this policy has no section dates")
         elif column == "service_order" and dates.intervals_known == "alone":
-            yield (*path, "column"), f"{column} goes with dates.intervals_known: in_order, and this policy says alone"
+            yield Problem((*path, "column"), f"{column} goes with dates.intervals_known: in_order, and this policy says alone")
         elif column not in wanted:
-            yield (*path, "column"), f"{column} would disclose dates, but format {dates.format} releases none"
+            yield Problem((*path, "column"), f"{column} would disclose dates, but format {dates.format} releases none")
         hierarchy = policy.hierarchies.get(policy.quasi_identifiers.claims[listed[column]].hierarchy)
         if hierarchy is not None and not (isinstance(hierarchy, FixedSpec) and not hierarchy.values):
-            yield (
+            yield Problem(
                 (*path, "hierarchy"),
-                (
-                    f"{column} needs a hierarchy of kind fixed without values: a coarser level would be judged while the "
-                    "released dates disclose more; make dates.width or dates.anchor coarser instead"
-                ),
+                f"{column} needs a hierarchy of kind fixed without values: a coarser level would be judged while the "
+                "released dates disclose more; make dates.width or dates.anchor coarser instead",
             )
     if dates is None:
         return
     yield from _declared_days(policy)
     if policy.long_tail.unit == "member_year":
-        yield (
+        yield Problem(
             ("long_tail", "unit"),
-            (
-                "is member_year, but the year of a claim follows from its released date, after the long tail is cut: claims "
-                "change years, so a cut within a year would not hold in the release; with dates, use member"
-            ),
+            "is member_year, but the year of a claim follows from its released date, after the long tail is cut: claims "
+            "change years, so a cut within a year would not hold in the release; with dates, use member",
         )
     if dates.intervals_known == "in_order" and dates.narrowest < NARROWEST_IN_ORDER:
-        yield (
+        yield Problem(
             ("dates", "intervals_known"),
             f"in_order compares pairs of bins, of which {dates.narrowest} days make too many: bins need at least "
             f"{NARROWEST_IN_ORDER} days",
         )
     if dates.study_end == "clip" and dates.derived == "recompute":
-        yield (
+        yield Problem(
             ("dates", "study_end"),
-            (
-                "clip joins days that were apart, and what lies beyond the last service stays where it was drawn: stays "
-                "computed from such dates would last no days, or months; use redraw, or derived: drop"
-            ),
+            "clip joins days that were apart, and what lies beyond the last service stays where it was drawn: stays "
+            "computed from such dates would last no days, or months; use redraw, or derived: drop",
         )
     if dates.derived == "drop":
         for column in NUMBERS_OF_CLAIMS:
             if column in listed:
-                yield (
+                yield Problem(
                     (*claims, listed[column], "column"),
                     (f"{column} is dropped by dates.derived: drop; remove the column, or use recompute"),
                 )
@@ -80,33 +73,35 @@ def date_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
         name.lower()
         for name in (*OTHER_RELEASE_COLUMNS, *policy.attribute_names, *(qi.release_as for qi in policy.quasi_identifiers.all))
     }
-    released: list[tuple[tuple[str | int, ...], str]] = [(("dates", "release_as"), dates.release_as)]
+    released: list[tuple[Path, str]] = [(("dates", "release_as"), dates.release_as)]
     released += [(("dates", "connected", number, "release_as"), one.release_as) for number, one in enumerate(dates.connected)]
     for place, name in released:
         if name.lower() in names:
-            yield place, f"the release already has a column {name}"
+            yield Problem(place, f"the release already has a column {name}")
         names.add(name.lower())
     offsets = [one.offset for one in dates.connected]
     for number, offset in enumerate(offsets):
         if offset in offsets[:number]:
-            yield ("dates", "connected", number, "offset"), f"another connected date has {offset}: both would be the same date"
+            yield Problem(
+                ("dates", "connected", number, "offset"), f"another connected date has {offset}: both would be the same date"
+            )
     for number, one in enumerate(dates.connected):
         if dates.derived == "drop" or (one.offset in STAYS and one.offset not in listed):
-            yield (
+            yield Problem(
                 ("dates", "connected", number, "offset"),
                 f"{one.offset} is not released, so that a date connected by it would tell more than what is judged; use "
                 "derived: recompute, and list length_of_stay as a quasi-identifier, or remove the date",
             )
     delivered = policy.source.claims if policy.source.kind == "tables" else None
     if delivered is not None and "service_date" not in delivered.columns:
-        yield ("source", "claims", "columns"), "service_date is not delivered, so no dates can be released"
+        yield Problem(("source", "claims", "columns"), "service_date is not delivered, so no dates can be released")
 
 
 _TRUE_DAYS = ("service_date", *CLAIM_INGREDIENTS, "pay_delay", *NUMBERS_OF_CLAIMS)
 """What a delivery says of a claim that redrawn dates replace."""
 
 
-def _declared_days(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def _declared_days(policy: Policy) -> Iterator[Problem]:
     """A declared column is released as it was delivered: true days beside redrawn dates would undo the drawing."""
     claims = policy.source.claims if isinstance(policy.source, TablesSource) else None
     mapped = claims.columns if claims else {}
@@ -115,7 +110,7 @@ def _declared_days(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]
         for name, made in columns.items():
             of_days = made.table == "claims" and any(cell.kind == "date" or cell.column in days for cell in made.cells)
             if of_days:
-                yield (
+                yield Problem(
                     ("columns", table, name),
                     "is computed from true days of claims, which would undo the drawing of dates; remove the column, or the "
                     "section dates",

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from deid_assets.policy.models import Policy
+from deid_assets.policy.problems import Problem
 from deid_assets.policy.sections.columns import Drugs
 from deid_assets.reference.ndc import is_ambiguous, ndc11
 from deid_assets.sources.derivations import Derivation
@@ -12,8 +13,8 @@ _MOSTLY = 0.9
 _NAMED = re.compile("(^|[^a-z])ndc([^a-z]|$)|national_?drug", re.IGNORECASE)
 
 
-def drug_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield (path, message): a column of drugs tells of HIV as a diagnosis does, so lists must be able to read its ingredients.
+def drug_problems(policy: Policy) -> Iterator[Problem]:
+    """A column of drugs tells of HIV as a diagnosis does, so lists must be able to read its ingredients.
 
     Nothing is asked where no list names drugs.
     """
@@ -24,14 +25,14 @@ def drug_problems(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], str]]
             here = ("columns", table, name)
             if isinstance(column, Drugs):
                 if not column.names_ingredients:
-                    yield (
+                    yield Problem(
                         (*here, "file"),
                         f"the table of drugs names no ingredients, and {policy.removal.rule_of_codes} removes members with "
                         "sensitive drugs, such as those against HIV, which are found by their ingredients: add them as a third "
                         "column (ndc;group;ingredients)",
                     )
             elif _reads_drugs(column.made(table)):
-                yield (
+                yield Problem(
                     here,
                     "reads NDCs, and no list of sensitive drugs reads a column of this kind: declare a column of claims "
                     "`{kind: ndc, file: ...}` with a table of drugs that names their ingredients",

@@ -15,6 +15,8 @@ from fractions import Fraction
 
 from pydantic import BaseModel
 
+from deid_assets.policy.problems import Problem
+
 THIRD = Fraction(1, 3)
 
 _THRESHOLD = "thresholds in use run from .05 to .33, classes of 20 to 3; above that a class of two, or of one, would be safe"
@@ -255,14 +257,13 @@ def limits_of_kind(kind: str | None) -> tuple[Limit, ...]:
     return {"flat": FLAT, "cohort": COHORT}.get(kind or "", LONGITUDINAL)
 
 
-def limit_problems(policy: BaseModel) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield (path, message) for each number of a policy outside its range; null or missing numbers are not checked."""
+def limit_problems(policy: BaseModel) -> Iterator[Problem]:
+    """Yield a problem for each number of a policy outside its range; null or missing numbers are not checked."""
     for limit in limits_of(policy):
         path = tuple(limit.field.split("."))
         value = value_at(policy, path)
-        message = None if value is None else limit.problem(value)
-        if message:
-            yield path, message
+        if value is not None and (message := limit.problem(value)):
+            yield Problem(path, message)
 
 
 def value_at(policy: BaseModel, path: tuple[str, ...]) -> float | None:

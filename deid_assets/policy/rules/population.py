@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from deid_assets.methods.attacks.inpatient_classes import MEMBER_LEVEL, VISIT_LEVEL
 from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.models import Policy
-from deid_assets.policy.rules.validation import Problem
+from deid_assets.policy.problems import Problem
 from deid_assets.policy.sections.population import CODED_COLUMNS, DATES
 from deid_assets.reference.known_columns import INPATIENT_VISIT, KNOWN
 

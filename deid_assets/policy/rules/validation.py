@@ -5,11 +5,10 @@ are refused can judge the reason. Rules cover several sections together; `sectio
 `hierarchies/` defines what a hierarchy is.
 """
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 from deid_assets.errors import PolicyError
 from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST
@@ -19,13 +18,14 @@ from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.hierarchies.specs import DatesSpec, IntervalsSpec
 from deid_assets.policy.models import Policy
+from deid_assets.policy.problems import Path, Problem, did_you_mean
 from deid_assets.policy.rules.dates import date_problems
 from deid_assets.policy.rules.diagnosis_codes import diagnosis_code_problems
 from deid_assets.policy.rules.drugs import drug_problems
 from deid_assets.policy.rules.limits import limit_problems
 from deid_assets.policy.rules.reserved_names import is_reserved
 from deid_assets.policy.sections.columns import MonthsEnrolled
-from deid_assets.policy.sections.counts import count_noise_problems, count_table_problems
+from deid_assets.policy.sections.counts import count_table_problems
 from deid_assets.policy.sections.longitudinal import (
     CLAIM_COLUMNS,
     DATE_COLUMNS,
@@ -39,6 +39,9 @@ from deid_assets.policy.sections.number_of_claims import number_of_claims_proble
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
 from deid_assets.sources.delivery import TablesSource
 
+if TYPE_CHECKING:
+    from deid_assets.policy.kinds import AnyPolicy
+
 LATTICE_COLUMNS = (
     "node", "height", "loss", "flagged", "draws", "share", "lower", "upper", "decision", "reached", "inferred_from",
     "minimal", "chosen", "certificate", "to_suppress", "measured_in_order",
@@ -49,33 +52,19 @@ MOST_CANDIDATES = 5_000
 """Largest number of candidates to find in a lattice that is not listed."""
 
 
-@dataclass(frozen=True)
-class Problem:
-    """What is wrong, and at which field: keys and positions from the top of the file."""
-
-    path: tuple[str | int, ...]
-    message: str
-
-    @property
-    def field(self) -> str:
-        """The path in readable form.
-
-        Examples
-        --------
-        >>> Problem(("dimensions", 0, "columns"), "").field
-        'dimensions[0].columns'
-        """
-        text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.path)
-        return text.removeprefix(".")
-
-
+P = TypeVar("P", bound=ReleasePolicy)
 Rule = Callable[[Policy], Iterator[Problem]]
+
+
+def judged(policy: P, *stages: Sequence[Callable[[P], Iterator[Problem]]]) -> tuple[Problem, ...]:
+    """Return the problems of the first stage of rules that finds any: later rules apply to what earlier ones let through."""
+    found = (tuple(problem for rule in rules for problem in rule(policy)) for rules in stages)
+    return next(filter(None, found), ())
 
 
 def problems(policy: Policy) -> tuple[Problem, ...]:
     """Return every problem of a policy, in the order of the rules; the others apply to columns that are known."""
-    unknown = (*_declared_columns(policy), *_known_columns(policy))
-    return unknown or tuple(problem for rule in RULES for problem in rule(policy))
+    return judged(policy, (_declared_columns, _known_columns), RULES)
 
 
 def check_vacuous(policy: Policy, alpha: float) -> None:
@@ -319,7 +308,7 @@ def _known_columns(policy: Policy) -> Iterator[Problem]:
                     f"is declared and not released: list it in quasi_identifiers.{table}{beside}, or remove it",
                 )
     for number, name in enumerate(attributes):
-        path: tuple[str | int, ...] = ("attributes", number, "column")
+        path: Path = ("attributes", number, "column")
         if name not in policy.columns.claims:
             allowed = tuple(policy.columns.claims)
             yield Problem(
@@ -541,23 +530,11 @@ def _level_count(policy: Policy, column: str) -> int | None:
     return None
 
 
-def _listed(policy: Policy) -> Iterator[tuple[tuple[str | int, ...], AnyQuasiIdentifier]]:
+def _listed(policy: Policy) -> Iterator[tuple[Path, AnyQuasiIdentifier]]:
     """Yield every quasi-identifier with its path."""
     for table in ("members", "claims"):
         for number, listed in enumerate(getattr(policy.quasi_identifiers, table)):
             yield ("quasi_identifiers", table, number), listed
-
-
-def did_you_mean(word: object, allowed: Sequence[str] | Mapping[str, object]) -> str:
-    """Return '; did you mean x?' if an allowed word is close, else ''.
-
-    Examples
-    --------
-    >>> did_you_mean("treshold", ["threshold", "loss"])
-    '; did you mean threshold?'
-    """
-    close = difflib.get_close_matches(str(word), list(allowed), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _sensitive_columns(policy: Policy) -> Iterator[Problem]:
@@ -604,34 +581,26 @@ LETTERS_OF_A_REASON, WORDS_OF_A_REASON = 12, 3
 """A reason is a sentence: who reads the report has to understand why somebody overruled a measurement."""
 
 
-def review_problems(reviewed: Mapping[str, str], attributes: Sequence[str]) -> Iterator[Problem]:
-    """A reason for something that is not an attribute would seem to be needed, or hides a typing error."""
-    yield from reason_problems(reviewed)
-    for name in reviewed:
-        if name not in attributes:
-            yield Problem(
-                ("reviewed_attributes", name),
-                f"{name} is not one of the attributes: "
-                f"{', '.join(attributes) or 'there are none'}{did_you_mean(name, attributes)}",
-            )
-
-
-def acceptance_problems(accepted: Mapping[str, str]) -> Iterator[Problem]:
-    """Why a number is accepted is said in a sentence, too."""
-    for name, reason in accepted.items():
-        if not _is_sentence(reason, name):
-            yield Problem(("accepted_risks", name), f"{reason!r} is no reason: say in a sentence why the number is accepted")
-
-
-def reason_problems(reviewed: Mapping[str, str]) -> Iterator[Problem]:
-    """A reason is a sentence, and not a letter or the name of the column."""
-    for name, reason in reviewed.items():
+def reason_problems(policy: "AnyPolicy") -> Iterator[Problem]:
+    """What somebody overrules needs a reason that others can read, and exists: a reason for anything else is a typing error."""
+    attributes = policy.passed_on_columns if isinstance(policy, Policy) else [one.release_as for one in policy.attributes]
+    for name, reason in policy.reviewed_attributes.items():
         if not _is_sentence(reason, name):
             yield Problem(
                 ("reviewed_attributes", name),
                 f"{reason!r} is no reason: say in a sentence why {name} is published whatever it discloses; the report prints "
                 "it with the owners of the policy",
             )
+    for name in policy.reviewed_attributes:
+        if name not in attributes:
+            yield Problem(
+                ("reviewed_attributes", name),
+                f"{name} is not one of the attributes: "
+                f"{', '.join(attributes) or 'there are none'}{did_you_mean(name, attributes)}",
+            )
+    for name, reason in policy.accepted_risks.items():
+        if not _is_sentence(reason, name):
+            yield Problem(("accepted_risks", name), f"{reason!r} is no reason: say in a sentence why the number is accepted")
 
 
 def _is_sentence(reason: str, name: str) -> bool:
@@ -649,27 +618,6 @@ def _is_sentence(reason: str, name: str) -> bool:
         len(told) >= WORDS_OF_A_REASON
         and sum(len(word) for word in words if word in told or len(word) == 1) >= LETTERS_OF_A_REASON
     )
-
-
-def _reasons(policy: Policy) -> Iterator[Problem]:
-    """What somebody overrules needs a reason that others can read: a letter or the name of the column tells nothing."""
-    yield from review_problems(policy.reviewed_attributes, policy.passed_on_columns)
-    yield from acceptance_problems(policy.accepted_risks)
-
-
-def _diagnosis_codes(policy: Policy) -> Iterator[Problem]:
-    """The coding system of diagnoses must be known, or groups and lists of another system would find nothing."""
-    return (Problem(path, message) for path, message in diagnosis_code_problems(policy))
-
-
-def _drugs(policy: Policy) -> Iterator[Problem]:
-    """Drugs of a declared column stand for conditions, whose members must be found and removed as by their diagnoses."""
-    yield from (Problem(*found) for found in drug_problems(policy))
-
-
-def _dates(policy: Policy) -> Iterator[Problem]:
-    """Dates must be judged at the precision at which they are released, and must not appear beside true derived values."""
-    yield from (Problem(path, message) for path, message in date_problems(policy))
 
 
 def _preferred_detail(policy: Policy) -> Iterator[Problem]:
@@ -691,22 +639,6 @@ def secret_list_problems(policy: ReleasePolicy) -> Iterator[Problem]:
                 ("opt_outs", "file"),
                 f"{section} names the same file, or one with the same content, and what it names is published",
             )
-
-
-def _limits(policy: Policy) -> Iterator[Problem]:
-    """A number outside its range makes a gate that passes whatever it judges."""
-    yield from (Problem(path, message) for path, message in limit_problems(policy))
-
-
-def _number_of_claims(policy: Policy) -> Iterator[Problem]:
-    """Claims can be cut only within classes that are known before the lattice is searched."""
-    yield from (Problem(path, message) for path, message in number_of_claims_problems(policy))
-
-
-def _counts(policy: Policy) -> Iterator[Problem]:
-    """Counts that are averaged too often, or tables that cannot be made, would not be protected as the policy says."""
-    for path, message in (*count_noise_problems(policy.counts), *count_table_problems(policy)):
-        yield Problem(path, message)
 
 
 def _utility(policy: Policy) -> Iterator[Problem]:
@@ -737,11 +669,11 @@ def _nodes_by_gain(policy: Policy) -> Iterator[Problem]:
 
 
 RULES: tuple[Rule, ...] = (
-    _diagnosis_codes,
-    _drugs,
+    diagnosis_code_problems,
+    drug_problems,
     secret_list_problems,
     _population,
-    _limits,
+    limit_problems,
     _not_vacuous,
     _absence_is_gated,
     _rotation_can_apply,
@@ -758,9 +690,9 @@ RULES: tuple[Rule, ...] = (
     detail_problems,
     _utility,
     _nodes_by_gain,
-    _dates,
+    date_problems,
     _preferred_detail,
-    _number_of_claims,
-    _counts,
-    _reasons,
+    number_of_claims_problems,
+    count_table_problems,
+    reason_problems,
 )

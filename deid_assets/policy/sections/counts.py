@@ -12,13 +12,13 @@ from deid_assets.methods.counts.estimates import CHANCE_AT_MOST
 from deid_assets.methods.counts.noise import Mechanism, NoiseRule, Zeros
 from deid_assets.methods.counts.repeats import chance_of_exact_average
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
+from deid_assets.policy.problems import Path, Problem
 from deid_assets.policy.sections.longitudinal import ColumnName, Name, Probability, Said, Section
 
 if TYPE_CHECKING:
     from deid_assets.policy.flat import FlatPolicy
+    from deid_assets.policy.kinds import AnyPolicy
     from deid_assets.policy.models import Policy
-
-Path = tuple[str | int, ...]
 
 DEFAULT_TOTAL = 50.0
 """Of the noisy counts of a home, in zCDP."""
@@ -191,33 +191,34 @@ def _coarsest(hierarchies: dict[str, Hierarchy]) -> dict[str, int]:
     return {column: levels[-1] for column, levels in usable.items() if levels}
 
 
-def count_noise_problems(section: CountNoise) -> Iterator[tuple[Path, str]]:
-    """Yield the problems of noise, as path and message."""
+def count_noise_problems(policy: "AnyPolicy") -> Iterator[Problem]:
+    """Counts that are averaged too often would not be protected as the policy says."""
+    section = policy.counts
     chance = chance_of_exact_average(section.lockout, section.sd)
     if chance > CHANCE_AT_MOST:
-        yield (
+        yield Problem(
             ("counts", "lockout"),
             f"is too high for noise of standard deviation {section.sd:g}: the average of {section.lockout} publications is "
             f"exact with a probability of {chance:.2f}, and more than {CHANCE_AT_MOST:g} is not protection",
         )
 
 
-def table_problems(section: ProtectedTables) -> Iterator[tuple[Path, str]]:
-    """Yield what contradicts itself in a section, as path and message."""
+def table_problems(section: ProtectedTables) -> Iterator[Problem]:
+    """Yield what contradicts itself in a section."""
     if section.protection == "masked" and section.zeros == "shown":
-        yield ("counts", "zeros"), "is about noise, and the tables are masked, which shows zeros; remove it"
+        yield Problem(("counts", "zeros"), "is about noise, and the tables are masked, which shows zeros; remove it")
     if section.protection == "none":
         defaults = type(section)()
         for name in sorted(set(type(section).model_fields) - set(CountNoise.model_fields) - {"protection"}):
             if getattr(section, name) != getattr(defaults, name):
-                yield (
+                yield Problem(
                     ("counts", name),
                     "is about tables, and none are published; set protection to noise or masked, or remove it",
                 )
 
 
-def listed_values_problems(section: PeopleCounts | RecordCounts, attributes: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
-    """Yield the problems of attributes whose values are listed, as path and message.
+def listed_values_problems(section: PeopleCounts | RecordCounts, attributes: tuple[str, ...]) -> Iterator[Problem]:
+    """Yield the problems of attributes whose values are listed.
 
     Parameters
     ----------
@@ -227,45 +228,52 @@ def listed_values_problems(section: PeopleCounts | RecordCounts, attributes: tup
     for column, values in level_or_values(section.characteristics or {})[1].items():
         path: Path = ("counts", "characteristics", column)
         if column not in attributes:
-            yield path, f"lists values, but is not an attribute of this policy: {', '.join(attributes) or 'it has none'}"
+            yield Problem(
+                path, f"lists values, but is not an attribute of this policy: {', '.join(attributes) or 'it has none'}"
+            )
         elif not values or len(set(values)) < len(values) or {OTHER, UNKNOWN} & set(values):
-            yield path, f"list each value once, at least one, and neither '{OTHER}' nor '{UNKNOWN}', which are counted anyway"
+            yield Problem(
+                path, f"list each value once, at least one, and neither '{OTHER}' nor '{UNKNOWN}', which are counted anyway"
+            )
 
 
-def count_table_problems(policy: "Policy") -> Iterator[tuple[Path, str]]:
-    """Yield the problems of the tables, as path and message."""
+def count_table_problems(policy: "Policy") -> Iterator[Problem]:
+    """Yield the problems of the tables."""
     section, known = policy.counts, policy.member_columns
+    yield from count_noise_problems(policy)
     yield from table_problems(section)
     for column, level in (section.characteristics or {}).items():
         path: Path = ("counts", "characteristics", column)
         if column not in known:
-            yield path, f"is not a member-level quasi-identifier of this policy: {', '.join(known)}"
+            yield Problem(path, f"is not a member-level quasi-identifier of this policy: {', '.join(known)}")
             continue
         named = policy.quasi_identifier(column).hierarchy
         if named not in policy.hierarchies:
             continue  # the rule of hierarchies says so
-        yield from ((path, message) for message in _level_problems(policy.hierarchy(named), level))
+        yield from _level_problems(path, policy.hierarchy(named), level)
 
 
-def record_table_problems(policy: "FlatPolicy") -> Iterator[tuple[Path, str]]:
-    """Yield the problems of the tables of a flat policy, as path and message."""
+def record_table_problems(policy: "FlatPolicy") -> Iterator[Problem]:
+    """Yield the problems of the tables of a flat policy."""
     section, known = policy.counts, [qi.release_as for qi in policy.quasi_identifiers]
     yield from table_problems(section)
     yield from listed_values_problems(section, tuple(one.release_as for one in policy.attributes))
     for column, level in level_or_values(section.characteristics or {})[0].items():
         path: Path = ("counts", "characteristics", column)
         if column not in known:
-            yield path, f"is not a quasi-identifier of this policy: {', '.join(known)}; of an attribute, list values"
+            yield Problem(path, f"is not a quasi-identifier of this policy: {', '.join(known)}; of an attribute, list values")
         else:
-            yield from ((path, message) for message in _level_problems(policy.hierarchy_of(column), level))
+            yield from _level_problems(path, policy.hierarchy_of(column), level)
     counted = known if section.characteristics is None else list(section.characteristics)
     for number, column in enumerate(section.ordered):
         if column not in counted or column in section.ordered[:number]:
-            yield ("counts", "ordered", number), f"{column} is listed twice, or records are not counted by it"
+            yield Problem(("counts", "ordered", number), f"{column} is listed twice, or records are not counted by it")
 
 
-def _level_problems(hierarchy: Hierarchy, level: str) -> Iterator[str]:
+def _level_problems(path: Path, hierarchy: Hierarchy, level: str) -> Iterator[Problem]:
     if level not in hierarchy.level_names:
-        yield f"has no level '{level}'; levels: {', '.join(hierarchy.level_names)}"
+        yield Problem(path, f"has no level '{level}'; levels: {', '.join(hierarchy.level_names)}")
     elif len(classes_of(hierarchy, hierarchy.level_names.index(level))) < 2:
-        yield f"level '{level}' does not list several classes, so that nobody in a class would show; name another"
+        yield Problem(
+            path, f"level '{level}' does not list several classes, so that nobody in a class would show; name another"
+        )

@@ -8,13 +8,12 @@ from pydantic import Field
 
 from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST, confidence_of_try, empirical_bernstein_upper_bound
+from deid_assets.policy.problems import Path, Problem
 from deid_assets.policy.sections.longitudinal import AttackGate, Name, Section
 from deid_assets.policy.sections.sensitivity import AttackSensitivity
 
 if TYPE_CHECKING:
     from deid_assets.policy.models import Policy
-
-Path = tuple[str | int, ...]
 
 
 class NumberOfClaims(Section):
@@ -39,17 +38,15 @@ REPORTED = NumberOfClaims(per="member", width=5, reference={})
 """Measured without a gate if a policy has no such section: the range of five that the book names."""
 
 
-def number_of_claims_problems(policy: "Policy") -> Iterator[tuple[Path, str]]:
-    """Yield the problems of the section, as path and message."""
+def number_of_claims_problems(policy: "Policy") -> Iterator[Problem]:
+    """Yield the problems of the section."""
     section, analysis = policy.number_of_claims, policy.attack_sensitivity
     width = policy.measured_number_of_claims.width
     if width not in analysis.number_of_claims_widths:
-        yield (
+        yield Problem(
             ("attack_sensitivity", "number_of_claims_widths"),
-            (
-                f"does not list {width}, the width of number_of_claims: a neighbor who knows the number and values would not "
-                "be measured"
-            ),
+            f"does not list {width}, the width of number_of_claims: a neighbor who knows the number and values would not "
+            "be measured",
         )
     if section is None:
         return
@@ -58,36 +55,34 @@ def number_of_claims_problems(policy: "Policy") -> Iterator[tuple[Path, str]]:
     path: Path = ("number_of_claims", "reference")
     for name in section.reference:
         if name not in of_members:
-            yield (*path, name), f"is not a dimension of members; dimensions of members: {', '.join(of_members) or 'none'}"
+            yield Problem(
+                (*path, name), f"is not a dimension of members; dimensions of members: {', '.join(of_members) or 'none'}"
+            )
     for name, dimension in of_members.items():
         if name not in section.reference:
-            yield path, f"names no level of {name}: the classes in which claims are cut would depend on what is chosen"
+            yield Problem(path, f"names no level of {name}: the classes in which claims are cut would depend on what is chosen")
         elif any(
             qi.column == dimension.columns[0] and qi.hierarchy in policy.hierarchies for qi in policy.quasi_identifiers.all
         ):
             names = policy.hierarchy_of(dimension.columns[0]).level_names
             if section.reference[name] not in names:
-                yield (*path, name), f"has no level '{section.reference[name]}'; levels: {', '.join(names)}"
+                yield Problem((*path, name), f"has no level '{section.reference[name]}'; levels: {', '.join(names)}")
     tail = policy.long_tail
     if tail.method != "percentile" and (tail.unit != section.per or tail.width % section.width):
-        yield (
+        yield Problem(
             ("number_of_claims", "width"),
-            (
-                f"does not fit the bins of long_tail (width {tail.width}, per {tail.unit}): claims are cut twice, and the "
-                "first bins stay intact only if they consist of the second ones, with the same unit"
-            ),
+            f"does not fit the bins of long_tail (width {tail.width}, per {tail.unit}): claims are cut twice, and the "
+            "first bins stay intact only if they consist of the second ones, with the same unit",
         )
     if section.per == "member_year" and policy.dates is not None:
-        yield (
+        yield Problem(
             ("number_of_claims", "per"),
-            (
-                "is member_year, but the year of a claim follows from its released date, after claims are cut; with dates, "
-                "use member"
-            ),
+            "is member_year, but the year of a claim follows from its released date, after claims are cut; with dates, "
+            "use member",
         )
 
 
-def _gate_problems(section: NumberOfClaims, analysis: AttackSensitivity) -> Iterator[tuple[Path, str]]:
+def _gate_problems(section: NumberOfClaims, analysis: AttackSensitivity) -> Iterator[Problem]:
     """A gate that no release could pass, because too few attacks are simulated."""
     gate = section.with_values
     if gate is None:
@@ -96,10 +91,8 @@ def _gate_problems(section: NumberOfClaims, analysis: AttackSensitivity) -> Iter
     each = confidence_of_each(joint, analysis.cells)
     bound = empirical_bernstein_upper_bound(np.zeros(max(analysis.trials, 2)), 1.0, each)
     if bound > gate.at_most:
-        yield (
+        yield Problem(
             ("number_of_claims", "with_values", "at_most"),
-            (
-                f"{analysis.trials} trials of attack_sensitivity are too few: even without any success, the upper bound of "
-                f"the last try is {bound:.4g}, as {analysis.cells} bounds hold together, above {gate.at_most:g}"
-            ),
+            f"{analysis.trials} trials of attack_sensitivity are too few: even without any success, the upper bound of "
+            f"the last try is {bound:.4g}, as {analysis.cells} bounds hold together, above {gate.at_most:g}",
         )
