@@ -25,7 +25,7 @@ from deid_assets.methods.safe_harbor.findings import Finding, findings
 from deid_assets.methods.safe_harbor.identifiers import ELEMENT_OF, FREE, IDENTIFIERS, LINK
 from deid_assets.methods.safe_harbor.rules import unreadable, years
 from deid_assets.policy.cohort import CohortPolicy
-from deid_assets.reference.zip3 import kept_prefixes
+from deid_assets.reference.geography import kept_prefixes
 from deid_assets.store.tables import Table, quoted
 
 _INSTEAD = Remedy("Do not publish it", "Do not publish all of them")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from deid_assets.methods.safe_harbor.findings import Finding, findings
 from deid_assets.methods.safe_harbor.identifiers import FREE
-from deid_assets.reference.zip3 import kept_prefixes
+from deid_assets.reference.geography import kept_prefixes
 from deid_assets.sources.cohort import CohortLayout
 from deid_assets.sources.files import is_plain
 from deid_assets.sources.text_tables import columns_of, read_text_table

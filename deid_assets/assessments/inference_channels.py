@@ -67,7 +67,7 @@ from deid_assets.methods.inference.rows import CLAIM, MEMBER, Channel
 from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.models import Policy
-from deid_assets.reference.code_systems import ICD10CM_PREFIX
+from deid_assets.reference.codes import ICD10CM_PREFIX
 from deid_assets.reference.known_columns import BESIDE_DAYS, CLAIMS, MEMBERS, WITHHELD, YEARS
 from deid_assets.sources.diagnosis_systems import systems_of
 from deid_assets.store.tables import Table

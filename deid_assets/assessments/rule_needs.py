@@ -8,7 +8,7 @@ from deid_assets.assessments.evidence import Refusal
 from deid_assets.methods.preparation.rule_figures import rule_figures
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.needs import JudgedNeed, judged_needs
-from deid_assets.reference.code_book import RARE_VISIBLE_REASON
+from deid_assets.reference.groups import RARE_VISIBLE_REASON
 from deid_assets.store.tables import Table
 
 COLUMNS = ["rule", "figure", "count", "of", "at_least", "met"]

@@ -46,7 +46,7 @@ from deid_assets.release.recurring_rows import Delivered, recurring_refusals
 from deid_assets.release.same_delivery import other_cohort_refusals
 from deid_assets.reports.cohort_report import cohort_report
 from deid_assets.resources import Policies, Workplace, ended_in
-from deid_assets.sources.cohort_delivery import PEOPLE, POPULATION, QUARANTINED
+from deid_assets.sources.cohort import PEOPLE, POPULATION, QUARANTINED
 from deid_assets.stages import before_release, stages_of_kind
 from deid_assets.store.digests import tables_digest
 from deid_assets.store.tables import Table, drop_schema

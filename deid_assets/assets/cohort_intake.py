@@ -8,7 +8,7 @@ from deid_assets.assets.stage_asset import asset_metadata, guarded, own_key, sta
 from deid_assets.assets.taking_in import data_version_of, require_known_opt_outs
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.resources import Policies, Workplace, sibling
-from deid_assets.sources.cohort_delivery import PEOPLE, POPULATION, QUARANTINED, PopulationSource, read_cohort_delivery
+from deid_assets.sources.cohort import PEOPLE, POPULATION, QUARANTINED, PopulationSource, read_cohort_delivery
 from deid_assets.store import durable
 from deid_assets.store.tables import write_table
 

@@ -7,7 +7,7 @@ import dagster as dg
 from deid_assets.assets.stage_asset import asset_metadata, guarded, own_key, stage_assets
 from deid_assets.assets.taking_in import data_version_of
 from deid_assets.policy.models import Policy
-from deid_assets.reference.known_codes import known_codes
+from deid_assets.reference.groups import known_codes
 from deid_assets.resources import Policies, Workplace, sibling
 from deid_assets.sources.intake import read_delivery
 from deid_assets.store import durable

@@ -38,7 +38,7 @@ from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS
 from deid_assets.reference.charlson import charlson_bands_query, charlson_conditions
-from deid_assets.reference.code_book import code_book as code_book_of
+from deid_assets.reference.groups import code_book as code_book_of
 from deid_assets.reference.known_columns import BESIDE_DAYS, CODE_COLUMNS, DIAGNOSES, GROUPED, YEARS
 from deid_assets.release.derived_keys import pseudonym_key, sample_key
 from deid_assets.resources import Policies, Workplace

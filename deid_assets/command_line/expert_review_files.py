@@ -18,8 +18,8 @@ from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.loading import policies_in
 from deid_assets.policy.models import Policy
 from deid_assets.reference.chapters import chapters_of
-from deid_assets.reference.code_systems import DiagnosisSystem, bare
-from deid_assets.reference.condition_groups import condition_ranges
+from deid_assets.reference.codes import DiagnosisSystem, bare
+from deid_assets.reference.groups import condition_ranges
 from deid_assets.release.keyring import secret_of
 from deid_assets.sources.diagnosis_systems import NAMES, systems_of
 from deid_assets.stages import STAGE_OF, renamed_inputs

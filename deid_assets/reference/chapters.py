@@ -12,8 +12,7 @@ Every name of ICD-10-CM begins with the prefix of the system, as its codes do: "
 import functools
 from dataclasses import dataclass
 
-from deid_assets.reference.code_systems import ICD10CM_PREFIX, DiagnosisSystem, bare, system_of
-from deid_assets.reference.codes import is_icd9, is_icd10cm, plain_code
+from deid_assets.reference.codes import ICD10CM_PREFIX, DiagnosisSystem, bare, is_icd9, is_icd10cm, plain_code, system_of
 from deid_assets.reference.tables import read_table
 
 CHAPTERS: tuple[tuple[str, str, str, str], ...] = (

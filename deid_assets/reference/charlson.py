@@ -19,8 +19,7 @@ from typing import Literal
 import pandas as pd
 
 from deid_assets.reference.code_ranges import CodeRange
-from deid_assets.reference.code_systems import DiagnosisSystem, bare, system_of
-from deid_assets.reference.codes import is_icd9, is_icd10cm, plain_code
+from deid_assets.reference.codes import DiagnosisSystem, bare, is_icd9, is_icd10cm, plain_code, system_of
 from deid_assets.reference.tables import read_table, text_frame
 
 Version = Literal["quan", "deyo"]

@@ -1,13 +1,52 @@
-"""The written form of codes: one comparable spelling, and what is a code at all.
+"""The two systems of diagnosis codes, and how a code names its own.
+
+A code of ICD-9-CM is bare (`25000`), one of ICD-10-CM has a prefix (`icd10cm:E119`). Nothing else decides: without their dots,
+hundreds of codes of the one have the form of the other.
+
+The written form of codes: one comparable spelling, and what is a code at all.
 
 These are questions of syntax. Whether a delivery's code is also known is answered by `known_codes`.
+
+National Drug Codes in the one form of 11 digits (5-4-2).
+
+Labels write ten digits with hyphens, as 4-4-2, 5-3-2 or 5-4-1; claims 11 digits: the part that is short gets a zero in front.
+Ten digits without hyphens may be any of the three, and are no code. Source: 21 CFR 207.33; the 11 digits are those of the
+standard transactions of 45 CFR 162.1002.
 """
 
 import functools
 import re
+from typing import Literal
 
-from deid_assets.reference.code_systems import ICD10CM_PREFIX, bare, system_of
 from deid_assets.reference.tables import read_table
+
+DiagnosisSystem = Literal["icd9cm", "icd10cm"]
+SYSTEMS: tuple[DiagnosisSystem, DiagnosisSystem] = ("icd9cm", "icd10cm")
+
+ICD10CM_PREFIX = "icd10cm:"
+
+
+def system_of(code: str) -> DiagnosisSystem:
+    """Return the system that a diagnosis code names.
+
+    Examples
+    --------
+    >>> system_of("25000"), system_of("icd10cm:E119"), system_of("E119")
+    ('icd9cm', 'icd10cm', 'icd9cm')
+    """
+    return "icd10cm" if code.startswith(ICD10CM_PREFIX) else "icd9cm"
+
+
+def bare(code: str) -> str:
+    """Return a diagnosis code without the name of its system.
+
+    Examples
+    --------
+    >>> bare("icd10cm:E119"), bare("25000")
+    ('E119', '25000')
+    """
+    return code.removeprefix(ICD10CM_PREFIX)
+
 
 _ICD9 = re.compile(r"(?:[0-9]{3}|V[0-9]{2})[.]?[0-9]{0,2}|E[0-9]{3}[.]?[0-9]?")
 _ICD10CM = re.compile(r"[A-Z][0-9A][0-9A-Z][.]?[0-9A-Z]{0,4}")
@@ -113,3 +152,37 @@ def is_cpt_or_hcpcs(code: str) -> bool:
     [True, True, True, False, False]
     """
     return is_level_1(code) or is_level_2(code) or is_revenue_or_chapter(code)
+
+
+_PARTS = re.compile("([0-9]{4,5})-([0-9]{3,4})-([0-9]{1,2})")
+_ELEVEN = re.compile("[0-9]{11}")
+_TEN = re.compile("[0-9]{10}")
+
+
+def ndc11(code: str) -> str | None:
+    """Return a code in 11 digits; None if it is none, or ambiguous.
+
+    Examples
+    --------
+    >>> ndc11("1234-5678-90"), ndc11("12345-678-90"), ndc11("12345-6789-0")
+    ('01234567890', '12345067890', '12345678900')
+    >>> ndc11("01234567890"), ndc11("1234567890"), ndc11("1234-567-89")
+    ('01234567890', None, None)
+    """
+    if _ELEVEN.fullmatch(code):
+        return code
+    parts = _PARTS.fullmatch(code)
+    if parts is None or len(code) < 12:  # ten digits and two hyphens
+        return None
+    return parts[1].zfill(5) + parts[2].zfill(4) + parts[3].zfill(2)
+
+
+def is_ambiguous(code: str) -> bool:
+    """Whether a text is ten digits without hyphens, which stand for several codes.
+
+    Examples
+    --------
+    >>> is_ambiguous("1234567890"), is_ambiguous("1234-5678-90")
+    (True, False)
+    """
+    return _TEN.fullmatch(code) is not None

@@ -31,8 +31,7 @@ import pandas as pd
 
 from deid_assets.reference import icd10cm
 from deid_assets.reference.code_ranges import CodeRange, PrefixTable
-from deid_assets.reference.code_systems import bare, system_of
-from deid_assets.reference.codes import plain_code
+from deid_assets.reference.codes import bare, plain_code, system_of
 from deid_assets.reference.known_columns import ListedKind
 from deid_assets.reference.tables import read_table, text_frame
 

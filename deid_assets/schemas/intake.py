@@ -6,7 +6,7 @@ import ibis.expr.datatypes as dt
 from pandera.ibis import Check
 
 from deid_assets.reference import known_columns
-from deid_assets.reference.code_systems import ICD10CM_PREFIX
+from deid_assets.reference.codes import ICD10CM_PREFIX
 from deid_assets.schemas.contract import (
     YEAR_NUMBER,
     Role,

@@ -9,7 +9,7 @@ from pandera.ibis import Check, Column, DataFrameSchema
 from deid_assets.methods.preparation.exclusion_tables import TABLES
 from deid_assets.policy.models import Policy
 from deid_assets.reference.charlson import CHARLSON_BANDS
-from deid_assets.reference.code_book import GROUP_NAMES, KINDS, RARE_VISIBLE_REASON
+from deid_assets.reference.groups import GROUP_NAMES, KINDS, RARE_VISIBLE_REASON
 from deid_assets.reference.known_columns import CLAIMS, MEMBERS, KnownColumn
 from deid_assets.reference.tables import read_table
 from deid_assets.schemas import intake

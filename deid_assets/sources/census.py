@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
-from deid_assets.reference.states import state_codes
+from deid_assets.reference.geography import state_codes
 from deid_assets.sources.text_tables import read_text_table
 
 COLUMNS = ("state", "sex", "race", "age_from", "age_to", "people")
@@ -74,7 +74,7 @@ class CensusLayout:
     spelling
         Name of a column, with `{table}` for the letter of the table and `{number}` for the number of the column.
     state, state_kind
-        Column of the state, and the kind of its codes (`deid_assets.reference.states.STATE_CODES`). Of a longer identifier,
+        Column of the state, and the kind of its codes (`deid_assets.reference.geography.STATE_CODES`). Of a longer identifier,
         such as 0400000US27, the last two characters count if the kind is fips.
     columns
         The columns of the table besides its total.

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
-from deid_assets.reference.states import state_codes
+from deid_assets.reference.geography import state_codes
 from deid_assets.sources.census import ALL_RACES, LAST_AGE, RACES, CensusTable, tidied
 from deid_assets.sources.open_ages import FIRST_OPEN, spread_open_ages
 from deid_assets.sources.text_tables import read_text_table

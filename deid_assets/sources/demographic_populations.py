@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from deid_assets.errors import DeliveryError, PolicyError
-from deid_assets.reference.states import state_codes
+from deid_assets.reference.geography import state_codes
 from deid_assets.sources.census import (
     ALL_RACES,
     CENSUS_2000,

@@ -21,7 +21,7 @@ from deid_assets.methods.demographics.standard_attributes import (
     ethnicity_attribute,
     sex_attribute,
 )
-from deid_assets.reference.states import states
+from deid_assets.reference.geography import states
 from deid_assets.sources.census import ALL_RACES, LAST_AGE, RACES
 from deid_assets.sources.open_ages import FIRST_OPEN
 

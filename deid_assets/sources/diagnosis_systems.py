@@ -2,7 +2,7 @@
 
 A policy states it for all claims, for each claim by its dates, or by a column of the delivery. The same text may be a code of
 both: E888.9 is a fall in ICD-9-CM, and E88.89 a metabolic disorder in ICD-10-CM. So no diagnosis is read by its form, and the
-canonical text names the system (`deid_assets.reference.code_systems`).
+canonical text names the system (`deid_assets.reference.codes`).
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from deid_assets.reference.code_systems import ICD10CM_PREFIX, SYSTEMS, DiagnosisSystem
+from deid_assets.reference.codes import ICD10CM_PREFIX, SYSTEMS, DiagnosisSystem
 
 SYSTEM_AT_LEAST = 0.99
 """Smallest share of diagnoses that may be of the stated system; no policy lowers it."""

@@ -10,12 +10,11 @@ import duckdb
 
 from deid_assets.errors import DeliveryError
 from deid_assets.methods.preparation.eligibility import NOBODY, NOBODY_LEFT_OUT, LeftOut, OptedOut, OptOutMatch, match_query
-from deid_assets.sources.any_format import stage_file
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.files import Staging, count_rows, key_parts, naming_damaged_files
 from deid_assets.sources.received import Received
-from deid_assets.sources.report import Metadata
-from deid_assets.sources.shapes import shape_sql, told
+from deid_assets.sources.report import Metadata, shape_sql, told
+from deid_assets.sources.text_tables import stage_file
 from deid_assets.store import durable
 from deid_assets.store.tables import connect, quoted
 

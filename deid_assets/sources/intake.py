@@ -14,7 +14,7 @@ import duckdb
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
-from deid_assets.reference.code_systems import ICD10CM_PREFIX, SYSTEMS, DiagnosisSystem, bare
+from deid_assets.reference.codes import ICD10CM_PREFIX, SYSTEMS, DiagnosisSystem, bare
 from deid_assets.reference.known_columns import (
     AGES,
     DAYS_OF_SERVICE,
@@ -49,21 +49,25 @@ from deid_assets.sources.diagnosis_systems import (
     of_other_system,
 )
 from deid_assets.sources.files import Staging, naming_damaged_files
-from deid_assets.sources.layout import Delivered, Rule, lay_claims, lay_members, warn_of_stays
-from deid_assets.sources.quarantine import Quarantine
-from deid_assets.sources.received import Received
-from deid_assets.sources.report import IntakeReport
-from deid_assets.sources.rules import (
+from deid_assets.sources.layout import (
     CLAIM_CODE_COLUMNS,
     DUPLICATE_CLAIM,
     DUPLICATE_MEMBER,
     MEMBER_RULES,
+    Delivered,
+    Rule,
     claim_rules,
     declared_rules,
+    lay_claims,
+    lay_members,
+    open_window,
     system_rules,
+    warn_of_stays,
 )
+from deid_assets.sources.quarantine import Quarantine
+from deid_assets.sources.received import Received
+from deid_assets.sources.report import IntakeReport
 from deid_assets.sources.tables import lay_out_synthetic, lay_out_tables
-from deid_assets.sources.window import open_window
 from deid_assets.store import durable
 from deid_assets.store.tables import connect, literal, quoted
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import duckdb
 
 from deid_assets.errors import DeliveryError
+from deid_assets.reference.groups import place_names
 from deid_assets.reference.known_columns import DAYS_OF_SERVICE, MEMBERS, NUMBERS_OF_MEMBERS, YEARS
-from deid_assets.reference.places import place_names
 from deid_assets.reference.sensitive import SENSITIVE_SETS, sensitive_codes
 from deid_assets.sources.delivery import (
     DELIVERED_CLAIM_COLUMNS,

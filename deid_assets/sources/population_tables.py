@@ -16,10 +16,10 @@ import duckdb
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources.any_format import stage_file
 from deid_assets.sources.files import Staging, count_rows, naming_damaged_files
 from deid_assets.sources.received import Received, delivered_files
 from deid_assets.sources.report import Metadata
+from deid_assets.sources.text_tables import stage_file
 from deid_assets.store import durable
 from deid_assets.store.tables import Table, connect, quoted
 

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 
 from deid_assets.sources.files import Staging, count_rows, key_parts
 from deid_assets.sources.joining import OF_A_PERSON, joined_rows
-from deid_assets.sources.layout import Delivered, Rule
-from deid_assets.sources.report import RuleCount
-from deid_assets.sources.rules import OUTSIDE, UNPARSEABLE, WRONG_TYPE
-from deid_assets.sources.shapes import shape_sql, told
+from deid_assets.sources.layout import OUTSIDE, UNPARSEABLE, WRONG_TYPE, Delivered, Rule
+from deid_assets.sources.report import RuleCount, shape_sql, told
 from deid_assets.store.tables import quoted
 
 TABLES = ("members", "claims")

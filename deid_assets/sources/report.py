@@ -1,4 +1,7 @@
-"""The result of an intake, in counts: never a value of a person."""
+"""The result of an intake, in counts: never a value of a person.
+
+And what may be disclosed about a value: its shape, never the value.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -132,3 +135,29 @@ class IntakeReport:
 def delivery_version(digest: str) -> str:
     """The data version of the intake of a delivery with this digest."""
     return digest[:32]
+
+
+_LONGEST = 24
+SHOWN = 4
+"""Number of shapes that are listed; the others are counted together."""
+
+
+def shape_sql(text: str) -> str:
+    """SQL of the shape of a text: letters become A, digits 9, and other characters outside ASCII a question mark."""
+    shape = f"left({text}, {_LONGEST})"
+    for pattern, sign in ((r"\p{L}", "A"), (r"\p{N}", "9"), ("[^ -~]", "?")):
+        shape = f"regexp_replace({shape}, '{pattern}', '{sign}', 'g')"
+    return f"{shape} || CASE WHEN len({text}) > {_LONGEST} THEN '...' ELSE '' END"
+
+
+def told(shapes: list[tuple[str, int]]) -> str:
+    """How many values have which shape, in words.
+
+    Examples
+    --------
+    >>> told([("99.99.9999", 1200), ("AAA", 2)])
+    '1,200 like 99.99.9999, 2 like AAA'
+    """
+    others = sum(rows for _, rows in shapes[SHOWN:])
+    listed = [f"{rows:,} like {shape}" for shape, rows in shapes[:SHOWN]]
+    return ", ".join(listed + [f"{others:,} of other shapes"] * bool(others))

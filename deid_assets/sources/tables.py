@@ -9,7 +9,6 @@ from pathlib import Path
 
 from deid_assets.errors import DeliveryError
 from deid_assets.reference.known_columns import DAYS_OF_SERVICE
-from deid_assets.sources.any_format import CSV, DUCKDB, PARQUET
 from deid_assets.sources.csv_files import stage_csv
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
@@ -23,8 +22,8 @@ from deid_assets.sources.delivery import (
 from deid_assets.sources.derivations import Declared
 from deid_assets.sources.duckdb_files import stage_duckdb
 from deid_assets.sources.files import Staging, stage_parquet, unite
-from deid_assets.sources.layout import Delivered
-from deid_assets.sources.rules import RULES_OF_LINES, RULES_OF_SPANS
+from deid_assets.sources.layout import RULES_OF_LINES, RULES_OF_SPANS, Delivered
+from deid_assets.sources.text_tables import CSV, DUCKDB, PARQUET
 from deid_assets.store.tables import quoted
 
 _MEMBERS = "delivered_members"

@@ -18,7 +18,7 @@ from deid_assets.policy.loading import policy_from
 from deid_assets.release.cohort_rows import released_people
 from deid_assets.release.cumulative import Made
 from deid_assets.release.same_delivery import _shown, other_cohort_refusals, other_release_refusals
-from deid_assets.sources.cohort_delivery import PopulationSource, read_cohort_delivery
+from deid_assets.sources.cohort import PopulationSource, read_cohort_delivery
 from deid_assets.sources.delivery import Delivery
 from deid_assets.store.tables import Table
 from deid_assets_tests.methods.small_tables import SmallStore, small_store

@@ -21,7 +21,7 @@ from deid_assets.methods.preparation.eligibility import distinct_codes
 from deid_assets.methods.preparation.grouping import grouped_claims, member_profiles
 from deid_assets.policy.domains import value_domains_of
 from deid_assets.policy.models import Policy
-from deid_assets.reference.code_book import code_book
+from deid_assets.reference.groups import code_book
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.intake import read_delivery
 from deid_assets.store.tables import Table, write_table

@@ -12,8 +12,7 @@ from deid_assets.methods.preparation.eligibility import distinct_codes
 from deid_assets.methods.preparation.eligibility import removed_members as removed_members_query
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.policy.models import Policy
-from deid_assets.reference.code_book import code_book
-from deid_assets.reference.known_codes import known_codes
+from deid_assets.reference.groups import code_book, known_codes
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.intake import read_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery

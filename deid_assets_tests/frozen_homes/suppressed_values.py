@@ -18,7 +18,7 @@ from pathlib import Path
 
 import yaml
 
-from deid_assets.reference.code_book import GROUP_NAMES
+from deid_assets.reference.groups import GROUP_NAMES
 from deid_assets_tests.scenarios.policies import SMALL, changed
 
 SECRET = "a secret of a frozen home, of more than 32 bytes"

@@ -14,7 +14,7 @@ from deid_assets.policy.hierarchies.dates import Dates
 from deid_assets.policy.hierarchies.hierarchy import CodeTable, Hierarchy, Identity, Prefixes
 from deid_assets.policy.hierarchies.intervals import Cuts, Intervals, Wording
 from deid_assets.policy.loading import policy_by_name
-from deid_assets.reference.condition_groups import condition_ranges
+from deid_assets.reference.groups import condition_ranges
 from deid_assets_tests.policy.policy_texts import example_policy
 from deid_assets_tests.public_data import public_data
 

@@ -18,7 +18,7 @@ from deid_assets.policy.loading import (
     with_sections,
 )
 from deid_assets.policy.withdrawals import OptOutLine, note
-from deid_assets.reference.condition_groups import condition_ranges
+from deid_assets.reference.groups import condition_ranges
 from deid_assets_tests.policy.policy_texts import (
     PUBLIC,
     REMOVED,

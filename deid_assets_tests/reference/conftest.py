@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deid_assets.reference.code_systems import ICD10CM_PREFIX
+from deid_assets.reference.codes import ICD10CM_PREFIX
 from deid_assets_tests.public_data import public_data
 
 

@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 import deid_assets
 from deid_assets.reference import icd10cm
 from deid_assets.reference.chapters import block, chapter
-from deid_assets.reference.code_systems import bare
-from deid_assets.reference.condition_groups import condition_groups
+from deid_assets.reference.codes import bare
+from deid_assets.reference.groups import condition_groups
 
 REFERENCE = Path(deid_assets.__file__).parent / "reference"
 GEM, CODES, TABULAR = "2018_I10gem.txt", "icd10cm-codes-2024.txt", "icd10c-tabular-*.xml"

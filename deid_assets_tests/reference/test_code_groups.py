@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from deid_assets.reference.code_groups import CODE_GROUPINGS, group_names, group_ranges
+from deid_assets.reference.groups import CODE_GROUPINGS, group_names, group_ranges
 from deid_assets.reference.tables import read_table
 
 

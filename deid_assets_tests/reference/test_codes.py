@@ -2,9 +2,8 @@
 
 import pytest
 
-from deid_assets.reference.code_systems import bare, system_of
-from deid_assets.reference.codes import is_cpt_or_hcpcs, is_icd9, is_icd10cm, plain_code
-from deid_assets.reference.known_codes import known_codes
+from deid_assets.reference.codes import bare, is_cpt_or_hcpcs, is_icd9, is_icd10cm, plain_code, system_of
+from deid_assets.reference.groups import known_codes
 
 
 @pytest.mark.parametrize("code", ["042", "428.0", "25000", "V22", "V5789", "v58.0", "E950", "E8889", " 4019 "])

@@ -4,7 +4,7 @@ import duckdb
 import pytest
 
 from deid_assets.reference.code_ranges import COMPLETION
-from deid_assets.reference.condition_groups import condition_groups, condition_ranges
+from deid_assets.reference.groups import condition_groups, condition_ranges
 
 NAMED_CONFLICTS = {
     # 786.5x ROAMI, other 786 RESPR4

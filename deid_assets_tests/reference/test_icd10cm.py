@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 from deid_assets.reference import icd10cm
 from deid_assets.reference.chapters import CHAPTERS, ICD10CM_CHAPTERS, block, blocks, category, chapter
-from deid_assets.reference.code_book import code_book
-from deid_assets.reference.condition_groups import condition_groups, condition_ranges
-from deid_assets.reference.known_codes import known_codes
+from deid_assets.reference.groups import code_book, condition_groups, condition_ranges, known_codes
 from deid_assets.reference.tables import read_table
 from deid_assets_tests.public_data import public_data
 from deid_assets_tests.reference import icd10cm_tables

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deid_assets.reference.places import place_groups, place_names
+from deid_assets.reference.groups import place_groups, place_names
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from deid_assets.reference.code_ranges import COMPLETION
-from deid_assets.reference.procedure_groups import is_procedure, procedure_groups, procedure_ranges
+from deid_assets.reference.groups import is_procedure, procedure_groups, procedure_ranges
 
 EVERY_NUMBER = [f"{number:05d}" for number in range(100_000)]
 

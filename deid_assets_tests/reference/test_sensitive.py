@@ -4,9 +4,8 @@ import re
 
 import pytest
 
-from deid_assets.reference.code_systems import ICD10CM_PREFIX
-from deid_assets.reference.codes import is_cpt_or_hcpcs, plain_code
-from deid_assets.reference.procedure_groups import is_procedure
+from deid_assets.reference.codes import ICD10CM_PREFIX, is_cpt_or_hcpcs, plain_code
+from deid_assets.reference.groups import is_procedure
 from deid_assets.reference.sensitive import SENSITIVE_SETS, drug_sets, sensitive_codes
 from deid_assets.reference.tables import read_table
 

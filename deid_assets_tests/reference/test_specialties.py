@@ -2,7 +2,7 @@
 
 import pytest
 
-from deid_assets.reference.specialties import specialty_groups
+from deid_assets.reference.groups import specialty_groups
 from deid_assets.reference.tables import read_table
 
 GROUPS = {

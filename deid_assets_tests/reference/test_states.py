@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from deid_assets.reference.states import STATE_CODES, state_codes, states
+from deid_assets.reference.geography import STATE_CODES, state_codes, states
 from deid_assets_tests.public_data import public_data
 
 

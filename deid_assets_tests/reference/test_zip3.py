@@ -2,7 +2,13 @@
 
 import pytest
 
-from deid_assets.reference.zip3 import CENSUS_YEARS, kept_by_population, kept_prefixes, people_by_prefix, restricted_prefixes
+from deid_assets.reference.geography import (
+    CENSUS_YEARS,
+    kept_by_population,
+    kept_prefixes,
+    people_by_prefix,
+    restricted_prefixes,
+)
 
 LISTS = {
     2000: "036 059 063 102 203 556 692 790 821 823 830 831 878 879 884 890 893",

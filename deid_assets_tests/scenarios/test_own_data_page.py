@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from deid_assets.policy.loading import load_policy
-from deid_assets.reference.known_codes import known_codes
+from deid_assets.reference.groups import known_codes
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.intake import read_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery

@@ -3,13 +3,15 @@
 import pytest
 
 from deid_assets.policy.loading import policy_by_name, policy_from
-from deid_assets.reference.code_book import GROUP_NAMES
-from deid_assets.reference.condition_groups import condition_groups
-from deid_assets.reference.known_codes import known_codes
+from deid_assets.reference.groups import (
+    GROUP_NAMES,
+    condition_groups,
+    known_codes,
+    place_groups,
+    procedure_groups,
+    specialty_groups,
+)
 from deid_assets.reference.known_columns import UNREADABLE
-from deid_assets.reference.places import place_groups
-from deid_assets.reference.procedure_groups import procedure_groups
-from deid_assets.reference.specialties import specialty_groups
 from deid_assets.schemas import CONTRACTS
 from deid_assets.schemas.candidate import release_contracts
 from deid_assets.schemas.contract import Role, violations

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deid_assets.errors import DeliveryError
-from deid_assets.reference.ndc import ndc11
-from deid_assets.sources.code_columns import AMBIGUOUS, code_group, drug_group
-from deid_assets.sources.derivations import Declared
+from deid_assets.reference.codes import ndc11
+from deid_assets.sources.derivations import AMBIGUOUS, Declared, code_group, drug_group
 from deid_assets_tests.sources.deliveries import SOURCE, take_in, write_parquet
 from deid_assets_tests.sources.test_declared_columns import rules, taken, values
 

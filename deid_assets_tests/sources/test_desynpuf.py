@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deid_assets.errors import DeliveryError
-from deid_assets.reference.known_codes import known_codes
+from deid_assets.reference.groups import known_codes
 from deid_assets.schemas.contract import violations
 from deid_assets.schemas.intake import CONTRACTS
 from deid_assets.sources.delivery import Delivery, DesynpufSource

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from deid_assets.errors import DeliveryError
-from deid_assets.reference.known_codes import known_codes
+from deid_assets.reference.groups import known_codes
 from deid_assets.reference.sensitive import sensitive_codes
 from deid_assets.sources.delivery import ClaimsMap, MembersMap, TablesSource, Years
 from deid_assets.sources.diagnosis_systems import FromColumn

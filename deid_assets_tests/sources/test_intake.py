@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from deid_assets.errors import DeliveryError
-from deid_assets.reference.known_codes import known_codes
+from deid_assets.reference.groups import known_codes
 from deid_assets.reference.known_columns import UNREADABLE
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,

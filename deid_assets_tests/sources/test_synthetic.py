@@ -9,11 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deid_assets.reference.condition_groups import condition_groups
-from deid_assets.reference.places import place_groups
-from deid_assets.reference.procedure_groups import is_procedure, procedure_groups
+from deid_assets.reference.groups import condition_groups, is_procedure, place_groups, procedure_groups, specialty_groups
 from deid_assets.reference.sensitive import sensitive_codes
-from deid_assets.reference.specialties import specialty_groups
 from deid_assets.sources.synthetic import shape
 from deid_assets.sources.synthetic.delivery import write_delivery
 

@@ -8,11 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deid_assets.reference.condition_groups import condition_groups
-from deid_assets.reference.known_codes import known_codes
-from deid_assets.reference.places import place_groups
+from deid_assets.reference.groups import condition_groups, known_codes, place_groups, specialty_groups
 from deid_assets.reference.sensitive import sensitive_codes
-from deid_assets.reference.specialties import specialty_groups
 from deid_assets.sources.synthetic import claims
 from deid_assets.sources.synthetic import tables as synthetic_tables
 from deid_assets.sources.synthetic.tables import DrawTable, tables

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from deid_assets.methods.statistics.confidence import clopper_pearson_interval
 from deid_assets.reference.chapters import category, category_sql, chapter, chapters_of
-from deid_assets.reference.code_systems import bare, system_of
-from deid_assets.reference.codes import plain_code
+from deid_assets.reference.codes import bare, plain_code, system_of
 from deid_assets.store.tables import Table, quoted
 
 LEVELS = ("condition_group", "chapter", "code")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from deid_assets.methods.preparation.rule_figures import may_be_newborn
-from deid_assets.reference.code_systems import ICD10CM_PREFIX
+from deid_assets.reference.codes import ICD10CM_PREFIX
 from deid_assets.reference.known_columns import CODE_COLUMNS, DECLARED_CODES, DIAGNOSES, UNREADABLE, UNREADABLE_DECLARED
 from deid_assets.store.tables import Query, Table
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from deid_assets.methods.safe_harbor.identifiers import ELEMENT_OF, FREE, LINK, require_roles
 from deid_assets.methods.safe_harbor.rules import NO_AREA, OLDEST, TOP, plain_text, years
 from deid_assets.methods.safe_harbor.scan import Found, scan
-from deid_assets.reference.states import states
+from deid_assets.reference.geography import states
 from deid_assets.store.tables import Table, literal, quoted
 
 SUPPRESSED = "*"
@@ -70,7 +70,7 @@ def findings(table: Table, roles: Mapping[str, str], reference: datetime.date, k
     reference
         Day to which ages are counted.
     kept
-        Prefixes of ZIP codes that may stand, `deid_assets.reference.zip3.kept_prefixes`.
+        Prefixes of ZIP codes that may stand, `deid_assets.reference.geography.kept_prefixes`.
 
     Returns
     -------

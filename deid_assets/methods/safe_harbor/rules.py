@@ -67,7 +67,7 @@ def zip3(text: str, kept: Collection[str]) -> str:
     Parameters
     ----------
     kept
-        Prefixes that may stand, `deid_assets.reference.zip3.kept_prefixes`.
+        Prefixes that may stand, `deid_assets.reference.geography.kept_prefixes`.
     """
     first = f"split_part({text}, '-', 1)"
     padded = f"left(CASE WHEN length({first}) = 9 THEN {first} ELSE lpad({first}, 5, '0') END, 3)"

@@ -8,8 +8,7 @@ from typing import Literal
 import numpy as np
 
 from deid_assets.reference.chapters import block, category, chapter, chapters_of
-from deid_assets.reference.code_systems import ICD10CM_PREFIX, DiagnosisSystem, bare
-from deid_assets.reference.codes import plain_code
+from deid_assets.reference.codes import ICD10CM_PREFIX, DiagnosisSystem, bare, plain_code
 
 Level = Literal["code", "category", "block", "chapter", "any"]
 

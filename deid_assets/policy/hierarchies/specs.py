@@ -13,7 +13,7 @@ from deid_assets.policy.hierarchies.intervals import Cuts, Intervals, Wording
 from deid_assets.policy.sections.longitudinal import Said, Section
 from deid_assets.policy.sections.table_file import TableFile
 from deid_assets.reference.chapters import chapters_of
-from deid_assets.reference.code_systems import DiagnosisSystem
+from deid_assets.reference.codes import DiagnosisSystem
 
 LARGEST = 1_000_000
 """Largest number that an interval hierarchy may name: it counts days or years."""

@@ -24,7 +24,7 @@ from deid_assets.policy.proposal.looking import (
 )
 from deid_assets.policy.proposal.writing import Text, commented, field_lines, names, scalar
 from deid_assets.policy.scaffold import shipped_values
-from deid_assets.reference.code_groups import CODE_GROUPINGS
+from deid_assets.reference.groups import CODE_GROUPINGS
 from deid_assets.reference.known_columns import KNOWN
 from deid_assets.sources.delivery import (
     DATE_COLUMNS,

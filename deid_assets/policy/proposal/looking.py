@@ -13,16 +13,15 @@ from typing import Literal
 import duckdb
 
 from deid_assets.errors import DeliveryError
-from deid_assets.reference.known_codes import known_codes
-from deid_assets.reference.places import place_names
-from deid_assets.sources.any_format import CSV, DUCKDB, PARQUET, columns_of_file, stage_file
-from deid_assets.sources.code_columns import has_group, ndc_of
+from deid_assets.reference.groups import known_codes, place_names
 from deid_assets.sources.csv_files import DAMAGED_ARCHIVE
+from deid_assets.sources.derivations import has_group, ndc_of
 from deid_assets.sources.diagnosis_systems import NAMES, SPELLINGS, spelled_system
 from deid_assets.sources.duckdb_files import duckdb_tables
 from deid_assets.sources.files import Staging, naming_damaged_files
 from deid_assets.sources.layout import parsed_day
 from deid_assets.sources.received import Received, delivered_files
+from deid_assets.sources.text_tables import CSV, DUCKDB, PARQUET, columns_of_file, stage_file
 from deid_assets.store.tables import connect, literal, quoted
 
 Kind = Literal["blank", "integer", "decimal", "date", "text"]

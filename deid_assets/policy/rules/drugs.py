@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from deid_assets.policy.models import Policy
 from deid_assets.policy.problems import Problem
 from deid_assets.policy.sections.columns import Drugs
-from deid_assets.reference.ndc import is_ambiguous, ndc11
+from deid_assets.reference.codes import is_ambiguous, ndc11
 from deid_assets.sources.derivations import Derivation
 
 _MOSTLY = 0.9

@@ -29,7 +29,7 @@ from deid_assets.methods.preparation.rule_figures import (
 )
 from deid_assets.policy.models import Policy
 from deid_assets.sources.diagnosis_systems import SYSTEM_AT_LEAST
-from deid_assets.sources.rules import CLAIM_CODE_COLUMNS
+from deid_assets.sources.layout import CLAIM_CODE_COLUMNS
 
 CHANCE = 0.01
 """A number of matches less probable than this is not attributed to chance."""

@@ -7,8 +7,8 @@ import pandas as pd
 
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.sections.population import TableColumn
-from deid_assets.reference.code_book import GROUPS
-from deid_assets.reference.code_systems import ICD10CM_PREFIX
+from deid_assets.reference.codes import ICD10CM_PREFIX
+from deid_assets.reference.groups import GROUPS
 from deid_assets.reference.known_columns import KNOWN
 
 UNKNOWN = "value outside the hierarchy"

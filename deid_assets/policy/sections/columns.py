@@ -16,9 +16,9 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from deid_assets.policy.sections.longitudinal import Name, Said, Section
 from deid_assets.policy.sections.table_file import TableFile
-from deid_assets.reference.code_groups import CodeGrouping, group_names
-from deid_assets.reference.ndc import is_ambiguous, ndc11
-from deid_assets.sources import code_columns, derivations
+from deid_assets.reference.codes import is_ambiguous, ndc11
+from deid_assets.reference.groups import CodeGrouping, group_names
+from deid_assets.sources import derivations
 from deid_assets.sources.delivery import MOST_YEARS, DateFormat
 from deid_assets.sources.derivations import Cell, Declared, Derivation
 
@@ -156,7 +156,7 @@ class CodeGroup(DeclaredColumn):
 
     def made(self, table: Table) -> Derivation:
         """As declared."""
-        return code_columns.code_group(self.from_, self.kind)
+        return derivations.code_group(self.from_, self.kind)
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -229,7 +229,7 @@ class Drugs(DeclaredColumn, TableFile):
 
     def made(self, table: Table) -> Derivation:
         """As declared."""
-        return code_columns.drug_group(self.from_, [(code, *found) for code, found in self.drugs.items()])
+        return derivations.drug_group(self.from_, [(code, *found) for code, found in self.drugs.items()])
 
     @property
     def values(self) -> tuple[str, ...]:

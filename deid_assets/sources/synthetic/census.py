@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
-from deid_assets.reference.states import states
+from deid_assets.reference.geography import states
 from deid_assets.sources.census import CENSUS_2000, RACES, SYNTHETIC_PREFIX, CensusLayout, CensusTable, tidied
 from deid_assets.sources.census_estimates import spread
 from deid_assets.sources.open_ages import apportioned

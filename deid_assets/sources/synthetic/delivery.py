@@ -22,10 +22,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deid_assets.errors import DeliveryError
-from deid_assets.reference.code_systems import DiagnosisSystem
+from deid_assets.reference.codes import DiagnosisSystem
 from deid_assets.sources.synthetic import further as further_columns
 from deid_assets.sources.synthetic.claims import Claims, Providers, draw_claims
-from deid_assets.sources.synthetic.columns import TEXT, coded
+from deid_assets.sources.synthetic.further import TEXT, coded
 from deid_assets.sources.synthetic.members import YEAR_STARTS, Members, birth_dates, draw_members
 from deid_assets.sources.synthetic.tables import SEXES, Tables, in_icd10, tables
 

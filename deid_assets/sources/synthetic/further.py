@@ -1,4 +1,6 @@
-"""Further columns of a synthetic delivery, for policies that declare columns: homes, plans, amounts and codes.
+"""Columns of text in the files of a synthetic delivery.
+
+Further columns of a synthetic delivery, for policies that declare columns: homes, plans, amounts and codes.
 
 They are drawn from random numbers of their own, so that a delivery with them has the same members and claims as one without.
 Their distributions are our own choice: as uneven as those of an insurer of one state, and dependent where real ones are most (a
@@ -11,8 +13,15 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from deid_assets.reference.zip3 import people_by_prefix
-from deid_assets.sources.synthetic.columns import TEXT, coded
+from deid_assets.reference.geography import people_by_prefix
+
+TEXT: Final = pa.dictionary(pa.int32(), pa.string())
+
+
+def coded(numbers: np.ndarray, texts: pa.Array) -> pa.DictionaryArray:
+    """Return numbers into texts as a column of text; negative ones are missing."""
+    return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32), mask=numbers < 0), texts)
+
 
 MEMBER_FIELDS: Final = (
     pa.field("race", TEXT),

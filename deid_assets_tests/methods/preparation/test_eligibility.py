@@ -11,7 +11,7 @@ from deid_assets.methods.preparation.eligibility import (
     eligible_members,
     removed_members,
 )
-from deid_assets.reference.code_book import code_book as code_book_of
+from deid_assets.reference.groups import code_book as code_book_of
 from deid_assets.reference.known_columns import UNREADABLE
 from deid_assets.reference.sensitive import sensitive_codes
 from deid_assets.reference.tables import read_table

@@ -8,7 +8,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.methods.safe_harbor.findings import Finding, findings
 from deid_assets.methods.safe_harbor.identifiers import ELEMENT_OF, RELEASED_ROLES, ROLES
 from deid_assets.methods.safe_harbor.rules import safe_harbor
-from deid_assets.reference.zip3 import kept_prefixes
+from deid_assets.reference.geography import kept_prefixes
 from deid_assets_tests.methods.small_tables import small_store
 
 DAY = datetime.date(2010, 6, 30)

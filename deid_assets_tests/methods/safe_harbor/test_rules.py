@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.methods.safe_harbor.identifiers import IDENTIFIERS, RELEASED_ROLES, ROLES
 from deid_assets.methods.safe_harbor.rules import safe_harbor, zip3
-from deid_assets.reference.zip3 import kept_prefixes
+from deid_assets.reference.geography import kept_prefixes
 from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store
 
