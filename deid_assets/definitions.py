@@ -179,6 +179,7 @@ class PolicyParts:
         made = [
             (_release_of(policy, one) if RELEASE in one.outs else one).made(
                 keys,
+                type(policy),
                 renamed_inputs(policy, one.outs),
                 delivered if any(STAGE_OF[name] == "intake" for name in one.outs) else None,
             )

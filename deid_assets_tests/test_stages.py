@@ -144,7 +144,7 @@ class TestStages:
 
 def test_what_reads_a_table_of_no_stage_that_it_depends_on_is_refused():
     with pytest.raises(ReleaseError, match="judges reads members, and depends on none of their stages"):
-        StageAsset(lambda context, members: None, {"release": {}}, "judges", ("members",), stages=("candidate",))
+        StageAsset(lambda step, members: None, {"release": {}}, "judges", ("members",), stages=("candidate",))
 
 
 def test_every_asset_says_what_the_ui_shows(specs):

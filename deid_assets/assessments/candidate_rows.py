@@ -24,26 +24,66 @@ Levels = Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class ClaimTables:
-    """The claims of a release: eligible ones, grouped ones, and those left after the long tail is cut."""
+class ReleasedRows:
+    """The one step that recodes: what the tables of the restricted store are as released rows.
 
-    eligible: Table
-    grouped: Table
-    truncated: Table
+    Attributes
+    ----------
+    levels
+        Those of the release.
+    tables
+        By the names of their assets.
+    """
 
+    policy: Policy
+    levels: Levels
+    tables: Mapping[str, Table]
 
-def members_query(policy: Policy, levels: Levels, profiles: Table, suppressed: Table, crosswalk: Table, domains: Table) -> str:
-    """SELECT the members table of the release from the restricted store."""
-    own = {column: levels[column] for column in policy.member_names}
-    return released_tables.release_members(profiles, suppressed, crosswalk, domains, own, policy.member_names)
+    def members(self) -> str:
+        """SELECT the members table of the release."""
+        names = self.policy.member_names
+        return released_tables.release_members(*self._recoded, {column: self.levels[column] for column in names}, names)
 
+    def days_in_hospital(self) -> str:
+        """SELECT the days-in-hospital table of the release."""
+        years = {year: column for year, column in YEARS.items() if self.policy.publishes(column)}
+        beside = {column: name for column, name in BESIDE_DAYS.items() if self.policy.publishes(column)}
+        own = {column: self.levels[column] for column in (*years.values(), *beside)}
+        return released_tables.release_days_in_hospital(*self._recoded, own, years, beside)
 
-def days_query(policy: Policy, levels: Levels, profiles: Table, suppressed: Table, crosswalk: Table, domains: Table) -> str:
-    """SELECT the days-in-hospital table of the release from the restricted store."""
-    years = {year: column for year, column in YEARS.items() if policy.publishes(column)}
-    beside = {column: name for column, name in BESIDE_DAYS.items() if policy.publishes(column)}
-    own = {column: levels[column] for column in (*years.values(), *beside)}
-    return released_tables.release_days_in_hospital(profiles, suppressed, crosswalk, domains, own, years, beside)
+    def claims(self, with_claim_id: bool = False) -> str:
+        """SELECT the claims table of the release.
+
+        With claim_id, which is never released, its rows can be compared with what was delivered.
+        """
+        policy, names = self.policy, self.policy.claim_names
+        rows = released_tables.release_claims(
+            identified_claims(policy, self.tables["truncated_claims"], self.tables["grouped_claims"]),
+            *self._recoded,
+            {column: self.levels[column] for column in names},
+            names,
+            top_code(self.tables["eligible_claims"], ["pay_delay"], policy.top_coding.percentile),
+            released_date_columns(policy),
+            with_claim_id,
+            numbers=policy.numbers,
+            attributes=policy.attribute_names,
+        )
+        if policy.dates is None:
+            return rows
+        connected = {
+            one.release_as: ("PayDelay", None)
+            if one.offset == "pay_delay"
+            else (names[one.offset], days_of_labels(policy, one.offset, self.levels[one.offset]))
+            for one in policy.connected_dates
+        }
+        return released_tables.with_connected_dates(rows, policy.dates.release_as, connected)
+
+    @property
+    def _recoded(self) -> tuple[Table, Table, Table, Table]:
+        """Profiles, those who are left out, pseudonyms, and labels."""
+        names = ("member_profiles", "suppressed_members", "pseudonym_crosswalk", "value_domains")
+        profiles, left_out, crosswalk, domains = (self.tables[name] for name in names)
+        return profiles, left_out, crosswalk, domains
 
 
 def identified_claims(policy: Policy, truncated: Table, grouped: Table) -> str:
@@ -56,46 +96,6 @@ def identified_claims(policy: Policy, truncated: Table, grouped: Table) -> str:
     """
     needed = providers_needed(policy.provider_suppression.providers_at_least, policy.provider_suppression.estimator)
     return suppress_identifiers(truncated, grouped, needed)
-
-
-def claims_query(
-    policy: Policy,
-    levels: Levels,
-    profiles: Table,
-    suppressed: Table,
-    crosswalk: Table,
-    domains: Table,
-    claims: ClaimTables,
-    with_claim_id: bool = False,
-) -> str:
-    """SELECT the claims table of the release from the restricted store.
-
-    With claim_id, which is never released, its rows can be compared with what was delivered.
-    """
-    rows = released_tables.release_claims(
-        identified_claims(policy, claims.truncated, claims.grouped),
-        profiles,
-        suppressed,
-        crosswalk,
-        domains,
-        {column: levels[column] for column in policy.claim_names},
-        policy.claim_names,
-        top_code(claims.eligible, ["pay_delay"], policy.top_coding.percentile),
-        released_date_columns(policy),
-        with_claim_id,
-        numbers=policy.numbers,
-        attributes=policy.attribute_names,
-    )
-    if policy.dates is None:
-        return rows
-    names = policy.claim_names
-    connected = {
-        one.release_as: ("PayDelay", None)
-        if one.offset == "pay_delay"
-        else (names[one.offset], days_of_labels(policy, one.offset, levels[one.offset]))
-        for one in policy.connected_dates
-    }
-    return released_tables.with_connected_dates(rows, policy.dates.release_as, connected)
 
 
 def days_of_labels(policy: Policy, column: str, level: int) -> dict[str, tuple[int, int]]:

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.assessment import Published
-from deid_assets.assessments.candidate_rows import ClaimTables, claims_query, days_query, members_query
+from deid_assets.assessments.candidate_rows import ReleasedRows
 from deid_assets.assessments.compared_tables import (
     NextYear,
     compared_tables,
@@ -359,16 +359,10 @@ def _reported(shares: Sequence[float]) -> list[int]:
 
 def _release(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], left_out: Table) -> dict[str, Table]:
     """Write the tables of the release at some levels, without some members, to the scratch schema."""
-    profiles, crosswalk, domains = (tables[name] for name in ("member_profiles", "pseudonym_crosswalk", "value_domains"))
-    claims = ClaimTables(*(tables[f"{kind}_claims"] for kind in ("eligible", "grouped", "truncated")))
-    queries = (
-        members_query(policy, levels, profiles, left_out, crosswalk, domains),
-        days_query(policy, levels, profiles, left_out, crosswalk, domains),
-        claims_query(policy, levels, profiles, left_out, crosswalk, domains, claims),
-    )
+    rows = ReleasedRows(policy, levels, {**tables, "suppressed_members": left_out})
     made = {}
-    for name, sql in zip(_RELEASED, queries, strict=True):
-        made[name] = Table(profiles.file, "scratch", f"compared_{name}")
+    for name, sql in zip(_RELEASED, (rows.members(), rows.days_in_hospital(), rows.claims()), strict=True):
+        made[name] = Table(left_out.file, "scratch", f"compared_{name}")
         write_table(made[name], sql)
     return made
 

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.candidate_rows import ClaimTables, claims_query
+from deid_assets.assessments.candidate_rows import ReleasedRows
 from deid_assets.assessments.kernel_input import chosen_levels, profiles_query
 from deid_assets.errors import StoreError
 from deid_assets.methods.inference import rows as inference_rows
@@ -131,16 +131,8 @@ def linked_tables(policy: Policy, tables: Mapping[str, Table], rng: np.random.Ge
     drawn = listed if len(listed) <= most else np.sort(rng.choice(listed, most, replace=False))
     sample, linked = (Table(released.file, "scratch", name) for name in (SAMPLE, LINKED))
     write_table(sample, pd.DataFrame({MEMBER: drawn, "position": np.arange(len(drawn))}))
-    made = claims_query(
-        policy,
-        chosen_levels(policy, tables["chosen_generalization"]),
-        tables["member_profiles"],
-        tables["suppressed_members"],
-        tables["pseudonym_crosswalk"],
-        tables["value_domains"],
-        ClaimTables(tables["eligible_claims"], tables["grouped_claims"], tables["truncated_claims"]),
-        with_claim_id=True,
-    )
+    levels = chosen_levels(policy, tables["chosen_generalization"])
+    made = ReleasedRows(policy, levels, tables).claims(with_claim_id=True)
     write_table(linked, f'SELECT * FROM ({made}) WHERE "{MEMBER}" IN (SELECT "{MEMBER}" FROM {sample.sql}) ORDER BY {CLAIM}')
     differing = int(linked.query(inference_rows.unlinked_rows(linked, claims, sample))["n"].iloc[0])
     if differing:

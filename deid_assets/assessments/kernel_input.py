@@ -22,6 +22,9 @@ from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table, write_table, write_view
 
+POPULATION = ("member_profiles", "grouped_claims", "truncated_claims", "value_domains", "adversary_power")
+"""The assets on whose tables risk is measured."""
+
 
 @dataclass(frozen=True)
 class PopulationTables:
@@ -40,8 +43,7 @@ class PopulationTables:
     @classmethod
     def of(cls, tables: Mapping[str, Table]) -> "PopulationTables":
         """Choose them from tables of the store, by the names of their assets."""
-        names = ("member_profiles", "grouped_claims", "truncated_claims", "value_domains", "adversary_power")
-        return cls(*(tables[name] for name in names))
+        return cls(*(tables[name] for name in POPULATION))
 
 
 def member_columns(policy: Policy) -> tuple[str, ...]:

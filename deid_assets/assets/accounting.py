@@ -1,6 +1,5 @@
 """Accounting: what became of every delivered row and value."""
 
-import dagster as dg
 import pandas as pd
 
 from deid_assets.assessments.analyst_questions import analyst_questions as analyst_questions_of
@@ -10,9 +9,9 @@ from deid_assets.assessments.kernel_input import chosen_levels
 from deid_assets.assessments.why_ledger import INPUTS
 from deid_assets.assessments.why_ledger import why_ledger as why_ledger_of
 from deid_assets.assets.stage_asset import stage_asset
+from deid_assets.assets.step import Step
 from deid_assets.assets.step_log import StepLog
 from deid_assets.policy.models import Policy
-from deid_assets.resources import Policies
 from deid_assets.store.tables import Table
 
 
@@ -24,14 +23,14 @@ from deid_assets.store.tables import Table
     kinds=("duckdb", "numpy"),
     inputs=(*INPUTS.values(), "grouped_claims", "value_domains", "chosen_generalization"),
 )  # fmt: skip
-def why_ledger(context: dg.AssetExecutionContext, policies: Policies, **tables: Table) -> pd.DataFrame:
+def why_ledger(step: Step[Policy], **tables: Table) -> pd.DataFrame:
     """Every row and value that was delivered and is not in the release, with the one step that left it out, and why.
 
     Restricted: its counts are exact.
     """
-    policy = policies.of(context, Policy)
+    policy = step.policy
     levels = chosen_levels(policy, tables["chosen_generalization"])
-    return why_ledger_of(policy, levels, tables, StepLog(context, "accounts"))
+    return why_ledger_of(policy, levels, tables, StepLog(step.context, "accounts"))
 
 
 @stage_asset(
@@ -40,11 +39,11 @@ def why_ledger(context: dg.AssetExecutionContext, policies: Policies, **tables: 
         "member_profiles", "eligible_claims", "grouped_claims", "value_domains", "chosen_generalization", *CANDIDATE,
     ),
 )  # fmt: skip
-def analyst_questions(context: dg.AssetExecutionContext, policies: Policies, **tables: Table) -> pd.DataFrame:
+def analyst_questions(step: Step[Policy], **tables: Table) -> pd.DataFrame:
     """Rates that analysts ask for, by age, sex and condition group, answered from the delivery and from the release.
 
     Restricted: its counts are exact.
     """
-    policy = policies.of(context, Policy)
+    policy = step.policy
     levels = chosen_levels(policy, tables["chosen_generalization"])
     return analyst_questions_of(policy, levels, tables["value_domains"], compared_tables(policy, levels, tables))

@@ -1,16 +1,15 @@
 """Adversary: how diverse each member's values are, and how many of them an adversary knows (methods#adversary-power)."""
 
-import dagster as dg
 import pandas as pd
 
 from deid_assets.assets.stage_asset import stage_asset
+from deid_assets.assets.step import Step
 from deid_assets.methods.adversary.adversary_power import power_by_quasi_identifier, values_of_members
 from deid_assets.methods.adversary.value_diversity import diversity_by_member
 from deid_assets.methods.adversary.value_diversity import diversity_correlation as correlation_of
 from deid_assets.methods.adversary.value_diversity import value_diversity as value_diversity_query
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS
-from deid_assets.resources import Policies
 from deid_assets.store.tables import Table
 
 
@@ -23,28 +22,24 @@ def _measured(policy: Policy) -> tuple[str, ...]:
 
 
 @stage_asset(policy_sections=["dates", "columns"], version="2")
-def value_diversity(
-    context: dg.AssetExecutionContext, grouped_claims: Table, released_sample: Table, policies: Policies
-) -> str:
+def value_diversity(step: Step[Policy], grouped_claims: Table, released_sample: Table) -> str:
     """Simpson diversity of each released member's values, before the long tail is cut; year is added to the six."""
-    return value_diversity_query(grouped_claims, released_sample, _measured(policies.of(context, Policy)))
+    return value_diversity_query(grouped_claims, released_sample, _measured(step.policy))
 
 
 @stage_asset(policy_sections=["dates", "columns"])
-def diversity_correlation(context: dg.AssetExecutionContext, value_diversity: Table, policies: Policies) -> pd.DataFrame:
+def diversity_correlation(step: Step[Policy], value_diversity: Table) -> pd.DataFrame:
     """Correlation of the diversities between quasi-identifiers: Table 5 of Multimedia Appendix 1 (El Emam et al. 2012)."""
-    names = _measured(policies.of(context, Policy))
+    names = _measured(step.policy)
     wide = value_diversity.query(diversity_by_member(value_diversity, names))
     return correlation_of(wide[list(names)]).reset_index(names="quasi_identifier")
 
 
 @stage_asset(policy_sections=["adversary"], version="2", derived_columns={"power": ["value_diversity.differing_pairs"]})
-def adversary_power(
-    context: dg.AssetExecutionContext, value_diversity: Table, member_profiles: Table, policies: Policies
-) -> pd.DataFrame:
+def adversary_power(step: Step[Policy], value_diversity: Table, member_profiles: Table) -> pd.DataFrame:
     """The adversary power p_ih: how many values of each quasi-identifier an adversary knows about each released member."""
-    adversary = policies.of(context, Policy).adversary
+    adversary = step.policy.adversary
     rows = value_diversity.query(values_of_members(value_diversity, member_profiles))
     found = power_by_quasi_identifier(rows, adversary.power, adversary.rounding)
-    context.add_output_metadata({"mean_power": float(found["power"].mean()) if len(found) else 0.0})
+    step.tell({"mean_power": float(found["power"].mean()) if len(found) else 0.0})
     return found

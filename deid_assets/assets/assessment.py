@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import dagster as dg
 import numpy as np
@@ -22,17 +22,18 @@ from deid_assets.assessments.registry import LONGITUDINAL, noise_plan
 from deid_assets.assets.counts import earlier_noise, earlier_tables
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import StageAsset, markdown_table, stage_asset
+from deid_assets.assets.step import Step
 from deid_assets.assets.tries import delivery_tries, note_if_refused
 from deid_assets.errors import ReleaseError
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.methods.counts.published_tables import EarlierTables
 from deid_assets.methods.disclosure.membership_changes import Roll
-from deid_assets.policy.kinds import MODELS, AnyPolicy, Kind
+from deid_assets.policy.kinds import AnyPolicy, Kind
 from deid_assets.policy.models import Policy
 from deid_assets.release.cumulative import comparable_rolls
 from deid_assets.release.manifest.public_numbers import PublicNumbers
 from deid_assets.release.registry.tries import Tried
-from deid_assets.resources import Policies, Workplace
+from deid_assets.resources import Workplace
 from deid_assets.stages import STAGES
 from deid_assets.store.digests import tables_digest_once
 from deid_assets.store.tables import Table
@@ -53,34 +54,33 @@ def assessment_asset(assessment: Assessment[Any], kind: Kind) -> StageAsset:
         kinds=("duckdb", "numpy"),
         inputs=assessment.inputs,
     )
-    def assessed(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **tables: Table) -> pd.DataFrame:
-        policy: AnyPolicy = policies.of(context, MODELS[kind])
-        commitment = workplace.secret().commitment()
+    def assessed(step: Step[AnyPolicy], **tables: Table) -> pd.DataFrame:
+        policy, commitment = step.policy, step.secret.commitment()
         found = assessment.measure(
             Work(
                 policy,
                 tables,
                 commitment,
-                partial(stream_key, context, workplace),
-                _History(context, policy, workplace, tables),
-                context.log.info,
+                partial(stream_key, step),
+                _History(step, tables),
+                step.context.log.info,
             )
         )
         drawn = None if assessment.draws == "none" else commitment
         measured = (*found.measurements, canaries_measurement(found.canaries, drawn))
         _require_planned(assessment, policy, measured)
-        number = _note_try(assessment, workplace, found.made_in, measured)
+        number = _note_try(assessment, step.workplace, found.made_in, measured)
         candidate = {name: table for name, table in tables.items() if name in _JUDGED}
         evidence = Evidence(
             assessment.name,
-            context.partition_key,
+            step.key,
             policy.hash,
             tables_digest_once(candidate),
             assessment.version,
             measured,
             number,
         )
-        context.add_output_metadata(
+        step.tell(
             {name: _metadata(fact) for name, fact in found.shown.items()}
             | measured_metadata(measured)
             | {"evidence_digest": evidence.digest()}
@@ -128,47 +128,45 @@ def _note_try(
 class _History:
     """Earlier releases and tries, as the registry and the restricted manifests know them."""
 
-    context: dg.AssetExecutionContext
-    policy: AnyPolicy
-    workplace: Workplace
+    step: Step[AnyPolicy]
     tables: Mapping[str, Table]
 
     def try_at(self, levels: Mapping[str, int]) -> Tried:
         profiles, domains = self.tables["member_profiles"], self.tables["value_domains"]
-        return delivery_tries(self.context, self._of_members("tries"), self.workplace, profiles, domains).at(levels)
+        return delivery_tries(self._of_members("tries"), profiles, domains).at(levels)
 
     def released_before(self, population: Table, own: str) -> int:
-        return self.workplace.released_before(population, own)
+        return self.step.workplace.released_before(population, own)
 
     def ever_released(self) -> EverReleased:
-        return self.workplace.ever_released()
+        return self.step.workplace.ever_released()
 
     def releases_before(self, population: Table, own: str) -> tuple[str, ...]:
-        return self.workplace.releases_before(population, own)
+        return self.step.workplace.releases_before(population, own)
 
     def rolls(self) -> Iterable[tuple[str, Roll]]:
-        return comparable_rolls(self.workplace.releases_made(), self.workplace.secret().commitment())
+        return comparable_rolls(self.step.workplace.releases_made(), self.step.secret.commitment())
 
     def leavers(self) -> Leavers:
-        return self.workplace.leavers(self._of_members("members who left"), self.context.partition_key)
+        return self.step.workplace.leavers(self._of_members("members who left").policy, self.step.key)
 
-    def _of_members(self, what: str) -> Policy:
-        """The policy, which alone can have something."""
-        if not self.policy.has_events:
+    def _of_members(self, what: str) -> Step[Policy]:
+        """The step of a policy that can have something."""
+        if not self.step.policy.has_events:
             raise ReleaseError(f"releases of flat tables and of cohorts have no {what}")
-        return self.policy
+        return cast("Step[Policy]", self.step)
 
     def earlier_releases(self) -> Sequence[EarlierRelease]:
-        return self.workplace.earlier_of(self.context.partition_key)
+        return self.step.workplace.earlier_of(self.step.key)
 
     def tags_in_order(self, member_ids: Iterable[str]) -> np.ndarray:
-        return self.workplace.tags_in_order(member_ids)
+        return self.step.workplace.tags_in_order(member_ids)
 
     def earlier_tables(self) -> EarlierTables:
-        return earlier_tables(self.workplace)
+        return earlier_tables(self.step.workplace)
 
     def earlier_noise(self, published: Table) -> Mapping[str, Sequence[float]]:
-        return earlier_noise(self.policy, self.workplace, published.frame())
+        return earlier_noise(self.step, published.frame())
 
 
 def _metadata(fact: Shown) -> dg.MetadataValue:

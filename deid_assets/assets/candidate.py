@@ -1,14 +1,14 @@
 """Candidate: exactly the rows that would be published, generalized, with providers suppressed and pseudonyms."""
 
-import dagster as dg
+from collections.abc import Mapping
 
-from deid_assets.assessments.candidate_rows import ClaimTables, claims_query, days_query, identified_claims, members_query
+from deid_assets.assessments.candidate_rows import ReleasedRows, identified_claims
 from deid_assets.assessments.kernel_input import chosen_levels, released_date_columns
 from deid_assets.assets.stage_asset import stage_asset
+from deid_assets.assets.step import Step
 from deid_assets.methods.candidate.provider_suppression import blanked_shares
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import YEARS
-from deid_assets.resources import Policies
 from deid_assets.store.tables import Table
 
 
@@ -40,63 +40,32 @@ def release_lineage(policy: Policy) -> dict[str, dict[str, list[str]]]:
     }
 
 
-@stage_asset(policy_sections=["quasi_identifiers"])
-def release_members(
-    context: dg.AssetExecutionContext,
-    member_profiles: Table,
-    pseudonym_crosswalk: Table,
-    value_domains: Table,
-    chosen_generalization: Table,
-    suppressed_members: Table,
-    policies: Policies,
-) -> str:
+_RECODED = ("member_profiles", "pseudonym_crosswalk", "value_domains", "chosen_generalization", "suppressed_members")
+
+
+@stage_asset(policy_sections=["quasi_identifiers"], inputs=_RECODED)
+def release_members(step: Step[Policy], **tables: Table) -> str:
     """Members as they would be published: MemberID and demographics at the chosen generalization."""
-    policy = policies.of(context, Policy)
-    levels = chosen_levels(policy, chosen_generalization)
-    return members_query(policy, levels, member_profiles, suppressed_members, pseudonym_crosswalk, value_domains)
+    return _rows(step, tables).members()
 
 
-@stage_asset(policy_sections=["quasi_identifiers"])
-def release_days_in_hospital(
-    context: dg.AssetExecutionContext,
-    member_profiles: Table,
-    pseudonym_crosswalk: Table,
-    value_domains: Table,
-    chosen_generalization: Table,
-    suppressed_members: Table,
-    policies: Policies,
-) -> str:
+@stage_asset(policy_sections=["quasi_identifiers"], inputs=_RECODED)
+def release_days_in_hospital(step: Step[Policy], **tables: Table) -> str:
     """Days in hospital as they would be published, one row per member and year of enrollment."""
-    policy = policies.of(context, Policy)
-    levels = chosen_levels(policy, chosen_generalization)
-    return days_query(policy, levels, member_profiles, suppressed_members, pseudonym_crosswalk, value_domains)
+    return _rows(step, tables).days_in_hospital()
 
 
-@stage_asset(policy_sections=["quasi_identifiers", "attributes", "provider_suppression", "top_coding", "dates"])
-def release_claims(
-    context: dg.AssetExecutionContext,
-    eligible_claims: Table,
-    grouped_claims: Table,
-    truncated_claims: Table,
-    member_profiles: Table,
-    pseudonym_crosswalk: Table,
-    value_domains: Table,
-    chosen_generalization: Table,
-    suppressed_members: Table,
-    policies: Policies,
-) -> str:
+@stage_asset(
+    policy_sections=["quasi_identifiers", "attributes", "provider_suppression", "top_coding", "dates"],
+    inputs=("eligible_claims", "grouped_claims", "truncated_claims", *_RECODED),
+)
+def release_claims(step: Step[Policy], **tables: Table) -> str:
     """Claims as they would be published: generalized, with provider, vendor and PCP blanked where few share a pattern."""
-    policy = policies.of(context, Policy)
-    levels = chosen_levels(policy, chosen_generalization)
-    identified = identified_claims(policy, truncated_claims, grouped_claims)
-    shares = blanked_shares(truncated_claims, identified)
-    context.add_output_metadata({f"{identifier}_blanked_share": share for identifier, share in shares.items()})
-    return claims_query(
-        policy,
-        levels,
-        member_profiles,
-        suppressed_members,
-        pseudonym_crosswalk,
-        value_domains,
-        ClaimTables(eligible_claims, grouped_claims, truncated_claims),
-    )
+    truncated = tables["truncated_claims"]
+    shares = blanked_shares(truncated, identified_claims(step.policy, truncated, tables["grouped_claims"]))
+    step.tell({f"{identifier}_blanked_share": share for identifier, share in shares.items()})
+    return _rows(step, tables).claims()
+
+
+def _rows(step: Step[Policy], tables: Mapping[str, Table]) -> ReleasedRows:
+    return ReleasedRows(step.policy, chosen_levels(step.policy, tables["chosen_generalization"]), tables)

@@ -1,18 +1,13 @@
 """Intake of a cohort, and of the table of the population in which its classes are counted."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 
-import dagster as dg
-
-from deid_assets.assets.stage_asset import asset_metadata, guarded, own_key, stage_assets
-from deid_assets.assets.taking_in import data_version_of, require_known_opt_outs
+from deid_assets.assets.step import Step
+from deid_assets.assets.taking_in import Read, intake_assets, require_known_opt_outs
 from deid_assets.policy.cohort import CohortPolicy
-from deid_assets.resources import Policies, Workplace, sibling
 from deid_assets.sources.cohort import PEOPLE, POPULATION, QUARANTINED, PopulationSource, read_cohort_delivery
-from deid_assets.store import durable
-from deid_assets.store.tables import write_table
+from deid_assets.store.tables import Table, write_table
 
-_INTAKE = ["source", "intake", "columns", "population", "attributes", "opt_outs"]
 _DESCRIPTIONS = {
     PEOPLE: "The people of the cohort with their demographics and attributes, numbered in the order of the file.",
     QUARANTINED: "Rows that could not be used, with the rules that they break; restricted.",
@@ -20,19 +15,10 @@ _DESCRIPTIONS = {
 }
 
 
-@stage_assets(
-    {
-        name: {"description": text, "metadata": asset_metadata(name, _INTAKE, "1"), "kinds": {"duckdb"}}
-        for name, text in _DESCRIPTIONS.items()
-    }
-)
-def cohort_intake(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace) -> Iterator[dg.Output[object]]:
+@intake_assets(_DESCRIPTIONS, ["source", "intake", "columns", "population", "attributes", "opt_outs"], "1")
+def cohort_intake(step: Step[CohortPolicy], tables: Mapping[str, Table]) -> Read:
     """Read the delivered cohort, and the population's table that the policy names."""
-    policy = policies.of(context, CohortPolicy)
-    delivery = workplace.delivery(context.partition_key)
-    tables = {name: workplace.table(sibling(own_key(context), name), context.partition_key) for name in _DESCRIPTIONS}
-    folder = durable.owner_only(tables[PEOPLE].file.parent)
-    own = policy.population
+    policy, own = step.policy, step.policy.population
     source = PopulationSource(
         own.kind,
         own.files,
@@ -40,26 +26,22 @@ def cohort_intake(context: dg.AssetExecutionContext, policies: Policies, workpla
         None if own.race_shares is None else own.race_shares.file,
         None if own.race_shares is None else own.race_shares.year,
     )
-    with guarded(context):
-        read = read_cohort_delivery(
-            delivery,
-            policy.source.file,
-            policy.layout,
-            source,
-            folder,
-            policy.intake.quarantine_at_most,
-            policy.opt_outs.people,
-        )
-        days = {name: read.cohort.people[name].dt.date for name in policy.layout.dates}
-        write_table(tables[PEOPLE], read.cohort.people.assign(**days))
-        write_table(tables[QUARANTINED], read.cohort.unusable)
-        write_table(tables[POPULATION], read.population.people.assign(note="; ".join(read.population.warnings)))
-        require_known_opt_outs(context, policy, workplace, read.cohort.left_out)
-    version = data_version_of(context, policy, workplace, delivery, read.digest)
-    said = {
+    read = read_cohort_delivery(
+        step.delivery,
+        policy.source.file,
+        policy.layout,
+        source,
+        tables[PEOPLE].file.parent,
+        policy.intake.quarantine_at_most,
+        policy.opt_outs.people,
+    )
+    days = {name: read.cohort.people[name].dt.date for name in policy.layout.dates}
+    write_table(tables[PEOPLE], read.cohort.people.assign(**days))
+    write_table(tables[QUARANTINED], read.cohort.unusable)
+    write_table(tables[POPULATION], read.population.people.assign(note="; ".join(read.population.warnings)))
+    require_known_opt_outs(step, read.cohort.left_out)
+    return read.digest, {
         PEOPLE: read.cohort.report.metadata(),
         QUARANTINED: {"rows": len(read.cohort.unusable)},
         POPULATION: {"people": read.population.total(), "warnings": list(read.population.warnings)},
     }
-    for name, table in tables.items():
-        yield dg.Output(table, output_name=name, metadata=said[name], data_version=version)

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.dates import date_columns, redrawing, widths_of
-from deid_assets.assets.stage_asset import markdown_table, prefix_of, stage_asset
+from deid_assets.assets.stage_asset import markdown_table, stage_asset
+from deid_assets.assets.step import Step
 from deid_assets.errors import DeliveryError
 from deid_assets.figures.figures import date_error_figure
 from deid_assets.figures.rendering import markdown_image
@@ -18,7 +19,6 @@ from deid_assets.methods.dates.errors import released_errors
 from deid_assets.methods.dates.intervals import Events, redraw
 from deid_assets.policy.models import Policy
 from deid_assets.release.derived_keys import date_keys
-from deid_assets.resources import Policies, Workplace
 from deid_assets.store.tables import Table, write_table
 
 
@@ -31,16 +31,14 @@ from deid_assets.store.tables import Table, write_table
     },
 )
 def dated_claims(
-    context: dg.AssetExecutionContext,
+    step: Step[Policy],
     members: Table,
     eligible_claims: Table,
     truncated_claims: Table,
     released_sample: Table,
-    policies: Policies,
-    workplace: Workplace,
 ) -> str:
     """Claims after the long tail is cut, with redrawn dates and with the columns derived from them computed again."""
-    policy = policies.of(context, Policy)
+    policy = step.policy
     columns = date_columns(policy, eligible_claims)
     recompute = policy.dates_section.derived == "recompute"
     delivered = (members, truncated_claims, eligible_claims, recompute)
@@ -48,7 +46,7 @@ def dated_claims(
     events = Events(*(np.ma.getdata(found[name]) for name in ("member", "day", "service")))
     if not len(events):
         raise DeliveryError("no claim has a service date, so no dates can be released; remove the section dates")
-    key, *compared_with = date_keys(workplace.secret(), prefix_of(context), context.partition_key)
+    key, *compared_with = date_keys(step.secret, *step.names)
     width = widths_of(policy, members, events)
     days = redraw(events, width, redrawing(policy, eligible_claims), key)
     drawn = Table(members.file, "scratch", "redrawn_days")
@@ -62,7 +60,7 @@ def dated_claims(
     widths = np.repeat(width, np.diff(np.append(events.firsts, len(events))))[of_sample]
     compared = compared_ways(sampled, moved, widths, compared_with)
     misplaced = {name: int(count[0]) for name, count in members.arrays(dated.misplaced(*delivered)).items()}
-    context.add_output_metadata(
+    step.tell(
         {
             "births_after_the_first_service": misplaced["births"],
             "deaths_before_the_last_service": misplaced["deaths"],
@@ -81,12 +79,11 @@ def dated_claims(
 
 @stage_asset(policy_sections=["dates"])
 def known_claims(
-    context: dg.AssetExecutionContext,
+    step: Step[Policy],
     eligible_claims: Table,
     grouped_claims: Table,
     dated_claims: Table,
-    policies: Policies,
 ) -> str:
     """All eligible claims, with what an adversary may know of their dates: for released claims, what the release says."""
-    columns = date_columns(policies.of(context, Policy), eligible_claims)
+    columns = date_columns(step.policy, eligible_claims)
     return dated.known_claims(grouped_claims, eligible_claims, dated_claims, columns)

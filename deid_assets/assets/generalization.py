@@ -16,6 +16,7 @@ from deid_assets.assessments.cross_release_risk import flagged_in_linked_release
 from deid_assets.assessments.delivered_values import kept_by_level
 from deid_assets.assessments.gain_kept import Kept, compared_frame, gain_kept_at, reported_frame
 from deid_assets.assessments.kernel_input import (
+    POPULATION,
     PopulationTables,
     adversary_of,
     chosen_frame,
@@ -33,6 +34,7 @@ from deid_assets.assessments.worst_classes import worst_class_text
 from deid_assets.assets.publishing import last_levels
 from deid_assets.assets.random_streams import stream_key
 from deid_assets.assets.stage_asset import SENTENCE, asset_metadata, guarded, markdown_table, stage_asset, stage_assets
+from deid_assets.assets.step import Step
 from deid_assets.assets.step_log import StepLog
 from deid_assets.assets.tries import delivery_tries
 from deid_assets.cluster.executors import search_executor
@@ -57,7 +59,7 @@ from deid_assets.policy.changes import changed_sections, leaving_together
 from deid_assets.policy.domains import value_domains_of
 from deid_assets.policy.models import Policy
 from deid_assets.release.standing_out import standing_out
-from deid_assets.resources import Policies, Workplace
+from deid_assets.resources import Workplace
 from deid_assets.store.tables import Table, drop_schema
 
 _DIAGNOSIS_DRAWS = 100_000
@@ -67,62 +69,49 @@ _DIAGNOSIS_DRAWS = 100_000
     policy_sections=["quasi_identifiers", "hierarchies", "top_coding"],
     derived_columns={"value": ["member_profiles.age", "grouped_claims.condition_group"]},
 )
-def value_domains(
-    context: dg.AssetExecutionContext, members: Table, member_profiles: Table, grouped_claims: Table, policies: Policies
-) -> pd.DataFrame:
+def value_domains(step: Step[Policy], members: Table, member_profiles: Table, grouped_claims: Table) -> pd.DataFrame:
     """Every value of every quasi-identifier, numbered, with its label and class at every level."""
-    return value_domains_of(policies.of(context, Policy), members, member_profiles, grouped_claims)
+    return value_domains_of(step.policy, members, member_profiles, grouped_claims)
 
 
 @stage_asset(
-    policy_sections=["dimensions", "risk", "detail_at_least", "publish_however_coarse", "releases"], kinds=("duckdb", "numpy")
+    policy_sections=["dimensions", "risk", "detail_at_least", "publish_however_coarse", "releases"],
+    kinds=("duckdb", "numpy"),
+    inputs=("reachable_risk", "members", "eligible_claims", *POPULATION),
 )
-def generalization_lattice(
-    context: dg.AssetExecutionContext,
-    reachable_risk: Table,
-    members: Table,
-    member_profiles: Table,
-    eligible_claims: Table,
-    grouped_claims: Table,
-    truncated_claims: Table,
-    value_domains: Table,
-    adversary_power: Table,
-    policies: Policies,
-    workplace: Workplace,
-) -> pd.DataFrame:
+def generalization_lattice(step: Step[Policy], **tables: Table) -> pd.DataFrame:
     """Every node of the lattice: loss, share at high risk with its interval, and decision with how it was reached.
 
     Of a lattice that is too large to list, the best nodes, and those that were measured.
     """
-    policy = policies.of(context, Policy)
-    if GO_ON_TAG not in context.run.tags:
-        require_reachable(reachable_risk.frame())
-    tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
-    computation = node_computation(policy, tables)
-    risk = policy.risk
+    policy = step.policy
+    if GO_ON_TAG not in step.context.run.tags:
+        require_reachable(tables["reachable_risk"].frame())
+    population, risk = PopulationTables.of(tables), policy.risk
+    computation = node_computation(policy, population)
     loss = LatticeLoss(computation.data, computation.dimensions, "raw" if risk.loss == "entropy_raw" else "normalised")
     with search_executor() as executor:
         measured: dict[str, Any] = {
-            "stream_key": stream_key(context, workplace, "search"),
+            "stream_key": stream_key(step, "search"),
             "threshold": risk.search.aim * risk.max_high_risk_share,
             "error": risk.search.error,
             "draws_at_most": risk.search.draws_at_most,
             "enough": risk.search.enough,
             "in_reach": risk.max_high_risk_share + risk.suppression.at_most if risk.suppression.at_most else None,
             "suppression": _suppression(policy),
-            "progress": StepLog(context, "nodes"),
+            "progress": StepLog(step.context, "nodes"),
             "executor": executor,
         }
         if policy.lists_lattice:
             search = search_lattice(computation, loss.of_every_node(), exhaustive=risk.search.exhaustive, **measured)
         else:
-            kept = kept_by_level(policy, computation.data, tables, members, eligible_claims)
+            kept = kept_by_level(policy, computation.data, population, tables["members"], tables["eligible_claims"])
             useful = useful_dimensions(policy, computation.dimensions, kept, len(computation.data.targets))
             tops = top_node([replace(dimension, levels=max(1, dimension.levels)) for dimension in useful])
-            asked = [] if (pinned := _pinned(policy, workplace)) is None else [pinned]
+            asked = [] if (pinned := _pinned(policy, step.workplace)) is None else [pinned]
             search = search_large_lattice(computation, loss, tops=tops, asked=asked, **measured)
     nodes = nodes_frame(search)
-    context.add_output_metadata(
+    step.tell(
         {
             "nodes": len(nodes),
             "candidates": int((nodes["decision"] == "candidate").sum()),
@@ -212,59 +201,47 @@ _COMPARED_SECTIONS = ["quasi_identifiers", "hierarchies", "top_coding", "provide
             "metadata": asset_metadata("suppressed_members", _CHOICE_SECTIONS, "9", if_compared=_COMPARED_SECTIONS),
             "kinds": {"duckdb", "numpy"},
         },
-    }
-)
-def generalization_choice(
-    context: dg.AssetExecutionContext,
-    members: Table,
-    member_profiles: Table,
-    grouped_claims: Table,
-    truncated_claims: Table,
-    value_domains: Table,
-    adversary_power: Table,
-    generalization_lattice: Table,
-    eligible_claims: Table,
-    eligible_members: Table,
-    removed_members: Table,
-    pseudonym_crosswalk: Table,
-    policies: Policies,
-    workplace: Workplace,
-) -> Iterator[dg.Output[object]]:
+    },
+    inputs=(
+        "members", *POPULATION, "generalization_lattice", "eligible_claims", "eligible_members", "removed_members",
+        "pseudonym_crosswalk",
+    ),
+)  # fmt: skip
+def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Output[object]]:
     """Try candidates in the order of their loss. Suppress flagged members only where the policy allows it."""
-    policy = policies.of(context, Policy)
-    tables = PopulationTables(member_profiles, grouped_claims, truncated_claims, value_domains, adversary_power)
-    risk = policy.risk
-    with guarded(context), search_executor() as executor:
-        tries = delivery_tries(context, policy, workplace, member_profiles, value_domains)
+    policy, population, eligible_members = step.policy, PopulationTables.of(tables), tables["eligible_members"]
+    risk, profiles, domains = policy.risk, population.profiles, population.domains
+    with guarded(step), search_executor() as executor:
+        tries = delivery_tries(step, profiles, domains)
         number = tries.choosing()
         confidence = confidence_of_try(risk.gate.confidence, number)
-        computation = node_computation(policy, tables)
-        nodes = generalization_lattice.frame().sort_values(["loss", "height", "node"])
-        kept = kept_by_level(policy, computation.data, tables, members, eligible_claims)
+        computation = node_computation(policy, population)
+        nodes = tables["generalization_lattice"].frame().sort_values(["loss", "height", "node"])
+        kept = kept_by_level(policy, computation.data, population, tables["members"], tables["eligible_claims"])
         sampled = len(computation.data.targets)
         not_again = tries.not_tried_again(map(parse_node, nodes["node"]), partial(levels_at, policy))
-        pinned = all_but_pinned(map(parse_node, nodes["node"]), _pinned(policy, workplace))
+        pinned = all_but_pinned(map(parse_node, nodes["node"]), _pinned(policy, step.workplace))
         useful = useful_dimensions(policy, computation.dimensions, kept, sampled)
         to_try = nodes_to_try(policy, nodes, useful, not_again | pinned)
-        before = workplace.released_before(member_profiles, released_ids(member_profiles))
+        before = step.workplace.released_before(profiles, released_ids(profiles))
         gates = other_gates(
             policy,
-            tables,
+            population,
             computation,
             released_before=before,
             number=number,
-            stream_key=stream_key(context, workplace, "other gates", number),
-            claim_bins=claim_bins_of(policy, member_profiles, truncated_claims),
+            stream_key=stream_key(step, "other gates", number),
+            claim_bins=claim_bins_of(policy, profiles, population.held),
             absence=absence_in_search(
-                policy, member_profiles, eligible_members, workplace.ever_released(), workplace.tags_in_order
+                policy, profiles, eligible_members, step.workplace.ever_released(), step.workplace.tags_in_order
             ),
         )
         passing, passed_over, worst_class = choose_generalization(
             computation,
             to_try.as_they_are,
             to_try.without_flagged,
-            adversary_of(policy, member_profiles),
-            lambda name: stream_key(context, workplace, name, number),
+            adversary_of(policy, profiles),
+            lambda name: stream_key(step, name, number),
             risk.max_high_risk_share,
             risk.gate.draws,
             confidence,
@@ -276,16 +253,12 @@ def generalization_choice(
             risk.worst_class_share_at_most,
             COMPARED_AT_MOST if risk.nodes_by_gain else 1,
         )
-        made_of = {
-            "member_profiles": member_profiles, "grouped_claims": grouped_claims, "truncated_claims": truncated_claims,
-            "eligible_claims": eligible_claims, "value_domains": value_domains,
-        }  # fmt: skip
         choice, compared = next(iter(passing), None), compared_frame((), Kept(), {}, 0)
         if choice is not None and risk.nodes_by_gain:
-            context.log.info(f"comparing {len(passing)} generalizations that pass by what their releases keep of the gain")
-            key = stream_key(context, workplace, "nodes by gain", number)
+            step.context.log.info(f"comparing {len(passing)} generalizations that pass by what their releases keep of the gain")
+            key = stream_key(step, "nodes by gain", number)
             losses = dict(zip(map(parse_node, nodes["node"]), nodes["loss"] / (nodes["loss"].max() or 1.0), strict=True))
-            compared = _compared(policy, passing, made_of | {"pseudonym_crosswalk": pseudonym_crosswalk}, losses, key)
+            compared = _compared(policy, passing, tables, losses, key)
             choice = passing[int(compared["chosen"].argmax())]
             by_gain = risk.nodes_by_gain == "choose" and bool(compared["share_of_gain_kept"].notna().all())
             passed_over = _passed_over(passed_over, passing, choice.node, losses, by_gain)
@@ -294,9 +267,9 @@ def generalization_choice(
         passed_over |= to_try.not_tried
         diagnosis, because = pd.DataFrame(columns=list(COLUMNS)), ""
         if choice is None:
-            context.log.info("no node passes; finding out what carries the risk, and trying changes of the policy")
-            earlier = workplace.releases_before(member_profiles, released_ids(member_profiles))
-            absent = removed_and_eligible(eligible_members, removed_members)
+            step.context.log.info("no node passes; finding out what carries the risk, and trying changes of the policy")
+            earlier = step.workplace.releases_before(profiles, released_ids(profiles))
+            absent = removed_and_eligible(eligible_members, tables["removed_members"])
             never, because = absence_tells_too_much(policy, absent, sampled, before, earlier)
             because = because or what_makes_the_factor(policy, gates, absent[1], before, earlier)
             # Changes are tried at the coarsest node that says enough; where none does, no change that is tried would help.
@@ -305,10 +278,10 @@ def generalization_choice(
             cut = without_coarser_levels(computation.data, useful)
             diagnosis = diagnose(
                 NodeComputation(cut, useful, computation.k, extract=computation.extract),
-                lambda name: stream_key(context, workplace, f"diagnosis: {name}", number),
+                lambda name: stream_key(step, f"diagnosis: {name}", number),
                 member_columns(policy),
                 claim_columns(policy),
-                adversary_of(policy, member_profiles),
+                adversary_of(policy, profiles),
                 Demands(
                     risk.max_high_risk_share,
                     risk.gate.draws,
@@ -342,7 +315,7 @@ def generalization_choice(
         metadata={"kept": markdown_table(reported_frame(policy, compared, sampled))} if len(compared) else {},
     )
     if choice is None:
-        worst = worst_class_text(policy, computation, worst_class, value_domains) if worst_class else ""
+        worst = worst_class_text(policy, computation, worst_class, domains) if worst_class else ""
         raise dg.Failure(
             why_no_choice(
                 passed_over, diagnosis, risk.suppression.at_most, because, to_try.left_open, worst, policy.lists_lattice
@@ -373,15 +346,15 @@ def generalization_choice(
             ),
         },
     )
-    ids = member_profiles.query(released_ids(member_profiles))
-    levels, made = levels_at(policy, choice.node), workplace.releases_made()
-    standing = ids["member_id"].isin(standing_out(policy, levels, member_profiles, value_domains, made, workplace.secret()))
+    ids = profiles.query(released_ids(profiles))
+    levels, made = levels_at(policy, choice.node), step.workplace.releases_made()
+    standing = ids["member_id"].isin(standing_out(policy, levels, profiles, domains, made, step.secret))
     left_out = choice.suppressed | standing.to_numpy()
-    with guarded(context), search_executor() as executor:
+    with guarded(step), search_executor() as executor:
         flagged = flagged_in_linked_releases(
-            policy, levels, made_of, ids["member_id"][left_out].tolist(),
-            workplace.earlier_of(context.partition_key), workplace.tags_in_order,
-            partial(stream_key, context, workplace), number, executor,
+            policy, levels, tables, ids["member_id"][left_out].tolist(),
+            step.workplace.earlier_of(step.key), step.workplace.tags_in_order,
+            partial(stream_key, step), number, executor,
         )  # fmt: skip
     yield dg.Output(ids[left_out | ids["member_id"].isin(flagged).to_numpy()].reset_index(drop=True), "suppressed_members")
 

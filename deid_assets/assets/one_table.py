@@ -1,33 +1,213 @@
-"""What the releases of flat tables and of cohorts share: one table of rows, one or a few for each person."""
+"""The release of one table of rows, one or a few for each person: of a flat table, and of a cohort."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import dagster as dg
 import numpy as np
 
-from deid_assets.assessments.cross_release_risk import Tags
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
-from deid_assets.assessments.record_cross_release_risk import PeopleTable
+from deid_assets.assessments.record_cross_release_risk import PeopleTable, earlier_of, linked_refusals, not_compared
 from deid_assets.assets.counts import ReleasedCounts
-from deid_assets.assets.publishing import Passed, inputs_digest
+from deid_assets.assets.published_tables import Made
+from deid_assets.assets.publishing import (
+    Passed,
+    common_refusals,
+    inputs_digest,
+    publish,
+    read_evidence,
+    refusal,
+    releases_of,
+    repeat_if_overtaken,
+    telling_changed_policies,
+)
+from deid_assets.assets.stage_asset import StageAsset, shapes_of, stage_asset
+from deid_assets.assets.step import Step
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.lattice.certificate import OptimalityCertificate
-from deid_assets.policy.cohort import CohortPolicy
-from deid_assets.policy.flat import FlatPolicy
+from deid_assets.policy.kinds import Kind
+from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.kept_file import parquet_of
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.dictionary import DescribedTable, dictionary
+from deid_assets.release.manifest.optimality import certificate_refusals
 from deid_assets.release.publication.publish import Staging
 from deid_assets.release.publication.recovery import REGISTRY
+from deid_assets.release.recurring_rows import Delivered, recurring_refusals
 from deid_assets.release.registry.chain import Registry
 from deid_assets.release.same_delivery import other_release_refusals
-from deid_assets.resources import Workplace
-from deid_assets.store.tables import Table, connect
+from deid_assets.resources import ended_in
+from deid_assets.stages import before_release, stages_of_kind
+from deid_assets.store.digests import tables_digest
+from deid_assets.store.tables import Table, connect, drop_schema
+
+Tables = Mapping[str, Table]
+"""The tables that the release reads, by the names of their assets."""
 
 
-def stage_table(staging: Staging, name: str, candidate: Table, columns: Sequence[str]) -> Table:
+@dataclass(frozen=True)
+class Judged:
+    """What the gate found in the staged rows.
+
+    Attributes
+    ----------
+    rows
+        Why they are not the rows that the restricted store gives.
+    further
+        Why they must not be published besides, but for measurements that fail.
+    risk, beside
+        What was measured: the gates, and what is judged by refusals of its own.
+    proof
+        Why the levels are optimal, or that the policy states them.
+    people
+        Whose the rows are.
+    levels, level_names
+        The level of every quasi-identifier, and its name for later releases; none if the policy states them.
+    others
+        Given the tags of the released people: further reasons that other releases give.
+    described
+        The staged table for the dictionary.
+    report
+        Renders the report from the public edition of the manifest.
+    """
+
+    rows: Sequence[Refusal]
+    further: Sequence[Refusal]
+    risk: tuple[Measurement, ...]
+    beside: tuple[Measurement, ...]
+    proof: OptimalityCertificate
+    people: PeopleTable
+    levels: Mapping[str, int]
+    level_names: Mapping[str, str] | None
+    others: Callable[[np.ndarray | None], list[Refusal]]
+    described: Callable[[], Mapping[str, DescribedTable]]
+    report: Callable[[bytes], bytes]
+
+
+@dataclass(frozen=True)
+class OneTable:
+    """How the table of one kind of policies is released.
+
+    Attributes
+    ----------
+    taken_in, candidate, file
+        Names of the rows as they were taken in and as they would be published, and of the published file.
+    columns
+        The released columns, as a policy says now.
+    pseudonym
+        The released column of pseudonyms; None if the release has none.
+    version
+        Of the gate's measurements.
+    judge
+        Measures the staged rows.
+    """
+
+    taken_in: str
+    candidate: str
+    file: str
+    columns: Callable[[Any], Sequence[str]]
+    pseudonym: Callable[[Any], str | None]
+    version: str
+    judge: Callable[[Step[Any], Tables, Table], Judged]
+
+
+def release_asset(
+    kind: Kind, policy_sections: Sequence[str], inputs: Sequence[str], one: OneTable, description: str
+) -> StageAsset:
+    """Make the asset of the release of one kind of policies."""
+    stages = stages_of_kind(kind)
+
+    @stage_asset(
+        name="release",
+        of_kind=kind,
+        description=description,
+        policy_sections=policy_sections,
+        kinds=("duckdb", "parquet", "csv"),
+        inputs=(*inputs, one.candidate, "published_counts", *stages["assessment"]),
+        stages=before_release(stages),
+    )
+    def release(step: Step[Any], **tables: Table) -> Made | None:
+        releases, rows = releases_of(step.workplace), tables[one.taken_in]
+        with releases.stage(step.policy.name) as staging, telling_changed_policies(step):
+            try:
+                passed = _judged(step, one, staging, tables)
+                return publish(step, releases, staging, passed)
+            finally:
+                drop_schema(rows.file, SCHEMA)
+                drop_schema(rows.file, "scratch")
+
+    return release
+
+
+def _judged(step: Step[Any], one: OneTable, staging: Staging, tables: Tables) -> Passed:
+    """Stage the table, judge what is read back, and describe it; a refusal has every reason."""
+    policy, workplace, rows = step.policy, step.workplace, tables[one.taken_in]
+    staged = _stage_table(staging, one.file, tables[one.candidate], one.columns(policy))
+    digest = tables_digest({one.candidate: staged})
+    counts = ReleasedCounts.of(step, tables)
+    staged_counts, refusals_of_counts = counts.staged(staging, tables["published_counts"])
+    of_counts = counts.measured()
+    evidence, refusals = read_evidence([tables[name] for name in stages_of_kind(policy.kind)["assessment"]])
+    refusals += refusals_of_counts
+    refusals += common_refusals(step, evidence)
+    found = one.judge(step, tables, staged)
+    refusals += found.rows
+    refusals += judgement.evidence_refusals(policy, step.key, evidence, digest)
+    measured = (*found.risk, *of_counts)
+    refusals += judgement.measurement_refusals("gate", measured)
+    refusals += found.further
+    released = found.people.released_tags(workplace.tags_in_order)
+
+    def beside_earlier_releases() -> list[Refusal]:
+        known, made = workplace.earlier_of(step.key), workplace.releases_made()
+        recurring = recurring_refusals(
+            policy.releases,
+            staged,
+            step.home.releases,
+            earlier_of(policy, known, released).of_others,
+            one.pseudonym(policy),
+            Delivered(rows, workplace.stores_of_releases(), step.context.run.run_id, ended_in(step.instance)),
+        )
+        return [
+            *other_release_refusals(policy, step.delivery.digest(), made),
+            *found.others(released),
+            *linked_refusals(policy, evidence, known, released, made_of_the_same_inputs(step)),
+            *recurring,
+        ]
+
+    refusals += [*certificate_refusals(found.proof), *beside_earlier_releases(), *staging.refusals()]
+    if refusals:
+        repeat_if_overtaken(step, refusals)
+        raise refusal(refusals)
+    staging.write_json(DICTIONARY, dictionary({**found.described(), **counts.described(staged_counts)}))
+    return Passed(
+        (*evidence, Evidence("gate", step.key, policy.hash, digest, one.version, (*measured, *found.beside))),
+        counts,
+        found.proof,
+        counts_people=True,
+        shapes=shapes_of(policy, step.delivery, found.levels),
+        report=found.report,
+        still_so=lambda: not beside_earlier_releases() and counts.measured() == of_counts,
+        # Nothing is kept of people whom nothing identifies.
+        member_tags=b"" if released is None else released.tobytes(),
+        rows=b"" if released is None else parquet_of(found.people.write_kept(workplace.tags_in_order)),
+        roll=b"",
+        removal_digest="",
+        tried=None,
+        generalization=found.level_names,
+        not_compared=not_compared(policy, workplace.earlier_of(step.key), released),
+    )
+
+
+def made_of_the_same_inputs(step: Step[Any]) -> str | None:
+    """The release, as policy/number, that was made of the same inputs; None if there is none."""
+    inputs = inputs_digest(step.policy, step.secret, step.delivery, step.delivery.digest())
+    again = Registry(step.home.releases / REGISTRY).already_released(step.policy.name, inputs)
+    return None if again is None else f"{again.policy}/{again.number:04d}"
+
+
+def _stage_table(staging: Staging, name: str, candidate: Table, columns: Sequence[str]) -> Table:
     """Write the files of a table, and read them back into the scratch schema.
 
     Parameters
@@ -52,118 +232,3 @@ def stage_table(staging: Staging, name: str, candidate: Table, columns: Sequence
     staged = Table(candidate.file, SCHEMA, f"staged_{candidate.name}")
     staging.read_into(name, staged)
     return staged
-
-
-def released_differently(
-    context: dg.AssetExecutionContext, policy: FlatPolicy | CohortPolicy, workplace: Workplace
-) -> list[Refusal]:
-    """Refuse a release of the same delivery with other rows, columns or levels."""
-    delivery = workplace.delivery(context.partition_key)
-    return other_release_refusals(policy, delivery.digest(), workplace.releases_made())
-
-
-def made_of_the_same_inputs(
-    context: dg.AssetExecutionContext, policy: FlatPolicy | CohortPolicy, workplace: Workplace
-) -> str | None:
-    """The release, as policy/number, that was made of the same inputs; None if there is none."""
-    delivery = workplace.delivery(context.partition_key)
-    inputs = inputs_digest(policy, workplace.secret(), delivery, delivery.digest())
-    again = Registry(workplace.home.releases / REGISTRY).already_released(policy.name, inputs)
-    return None if again is None else f"{again.policy}/{again.number:04d}"
-
-
-@dataclass(frozen=True)
-class KnownPeople:
-    """The people of a release, as later releases will know them.
-
-    Attributes
-    ----------
-    tags
-        8 bytes of each person, `cumulative.member_tags`.
-    rows
-        The kept rows as Parquet.
-    """
-
-    tags: bytes
-    rows: bytes
-
-    @classmethod
-    def of(cls, table: PeopleTable, released: np.ndarray | None, tags: Tags) -> "KnownPeople | None":
-        """The people of a table and what it shows of them; None if nothing identifies them."""
-        return None if released is None else cls(released.tobytes(), parquet_of(table.write_kept(tags)))
-
-
-@dataclass(frozen=True)
-class StagedCounts:
-    """The files of counts beside the table, and what is found in them.
-
-    Attributes
-    ----------
-    counts
-        As the gate counts and protects them.
-    tables
-        As read back, by file; empty if the policy publishes none.
-    refusals
-        Why they must not be published.
-    measured
-        What an adversary learns of them.
-    """
-
-    counts: ReleasedCounts
-    tables: Mapping[str, Table]
-    refusals: list[Refusal]
-    measured: tuple[Measurement, ...]
-
-    @classmethod
-    def of(cls, counts: ReleasedCounts, staging: Staging, stored: Table) -> "StagedCounts":
-        """Write the stored tables as files, and judge what is read back."""
-        tables, refusals = counts.staged(staging, stored)
-        return cls(counts, tables, refusals, counts.measured())
-
-    def write_dictionary(self, staging: Staging, described: Mapping[str, DescribedTable]) -> None:
-        """Write the dictionary of the table and of the counts."""
-        staging.write_json(DICTIONARY, dictionary({**described, **self.counts.described(self.tables)}))
-
-    def passed(
-        self,
-        evidence: tuple[Evidence, ...],
-        proof: OptimalityCertificate,
-        shapes: Mapping[str, str],
-        report: Callable[[bytes], bytes],
-        still_so: Callable[[], bool] = lambda: True,
-        people: KnownPeople | None = None,
-        levels: Mapping[str, str] | None = None,
-        not_compared: Mapping[str, str] | None = None,
-    ) -> Passed:
-        """What passed the gate.
-
-        Parameters
-        ----------
-        evidence, proof, shapes, report, still_so
-            As in `Passed`; that earlier releases change what the counts give away is asked besides.
-        people
-            Who is released; None if nothing identifies them.
-        levels
-            Name of the level of every quasi-identifier, for later releases; None if the policy states them.
-        not_compared
-            As in `Manifest`.
-        """
-        return Passed(
-            evidence,
-            self.counts.steps,
-            proof,
-            counts_people=True,
-            shapes=shapes,
-            report=report,
-            still_so=lambda: still_so() and self.counts.measured() == self.measured,
-            member_tags=b"" if people is None else people.tags,
-            plan=self.counts.plan,
-            sums=self.counts.sums,
-            counts=self.counts.published if self.counts.are_published else None,
-            roll=b"",
-            removal_digest="",
-            tried=None,
-            rows=b"" if people is None else people.rows,
-            generalization=levels,
-            not_compared=not_compared or {},
-        )

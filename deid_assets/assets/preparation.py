@@ -16,7 +16,8 @@ from deid_assets.assessments.long_tail import first_cut_of, members_left
 from deid_assets.assessments.membership_changes import Leavers
 from deid_assets.assessments.number_of_claims import safe_bins
 from deid_assets.assets.long_tail_cut import cut_long_tail
-from deid_assets.assets.stage_asset import prefix_of, stage_asset
+from deid_assets.assets.stage_asset import stage_asset
+from deid_assets.assets.step import Step
 from deid_assets.assets.taking_in import require_known_opt_outs
 from deid_assets.methods.dates.dated_claims import delivered_dates
 from deid_assets.methods.long_tail.balanced_score import claim_balanced_scores
@@ -35,40 +36,39 @@ from deid_assets.methods.preparation.pseudonyms import distinct_identifiers, pse
 from deid_assets.methods.preparation.sampling import members_left_out, sample_size
 from deid_assets.methods.preparation.sampling import released_sample as released_sample_query
 from deid_assets.methods.preparation.top_coding import top_code
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS
 from deid_assets.reference.charlson import charlson_bands_query, charlson_conditions
 from deid_assets.reference.groups import code_book as code_book_of
 from deid_assets.reference.known_columns import BESIDE_DAYS, CODE_COLUMNS, DIAGNOSES, GROUPED, YEARS
 from deid_assets.release.derived_keys import pseudonym_key, sample_key
-from deid_assets.resources import Policies, Workplace
+from deid_assets.resources import Workplace
 from deid_assets.store.tables import Query, Table, write_table
 
 
 @stage_asset(policy_sections=["removal"], derived_columns={"code": ["claims.diagnosis_1", "claims.cpt"]})
-def code_book(context: dg.AssetExecutionContext, claims: Table, policies: Policies) -> pd.DataFrame:
+def code_book(step: Step[Policy], claims: Table) -> pd.DataFrame:
     """Every distinct code of the delivery: its group, whether it is a medical procedure, and whether it removes a member."""
-    removal = policies.of(context, Policy).removal
+    removal = step.policy.removal
     codes = claims.query(distinct_codes(claims))
     return code_book_of(codes, removal.code_list, removal.rare_visible_diseases, removal.sets)
 
 
 @stage_asset(policy_sections=["grouping"])
-def comorbidity_codes(context: dg.AssetExecutionContext, code_book: Table, policies: Policies) -> pd.DataFrame:
+def comorbidity_codes(step: Step[Policy], code_book: Table) -> pd.DataFrame:
     """The Charlson conditions of every distinct diagnosis code."""
     codes = code_book.query(diagnosis_codes(code_book))
-    return charlson_conditions(codes["code"].tolist(), policies.of(context, Policy).grouping.charlson)
+    return charlson_conditions(codes["code"].tolist(), step.policy.grouping.charlson)
 
 
 @stage_asset(
     policy_sections=["releases"],
     derived_columns={"original_id": ["members.member_id", "claims.provider_id", "claims.vendor_id"]},
 )
-def pseudonym_crosswalk(
-    context: dg.AssetExecutionContext, members: Table, claims: Table, policies: Policies, workplace: Workplace
-) -> pd.DataFrame:
+def pseudonym_crosswalk(step: Step[Policy], members: Table, claims: Table) -> pd.DataFrame:
     """Irreversible keyed pseudonyms of members, providers, vendors and PCPs; restricted and never released."""
-    secret, stable = workplace.secret(), policies.of(context, Policy).releases.pseudonyms == "stable"
+    secret, stable = step.secret, step.policy.releases.pseudonyms == "stable"
     frames = []
     for kind, table, column in (
         ("member", members, "member_id"),
@@ -77,7 +77,7 @@ def pseudonym_crosswalk(
         ("pcp", claims, "pcp_id"),
     ):
         found = table.query(distinct_identifiers(table, column))
-        key = pseudonym_key(secret, prefix_of(context), context.partition_key, kind, stable)
+        key = pseudonym_key(secret, *step.names, kind, stable)
         frames.append(pseudonyms(kind, found["id"].tolist(), key))
     return pd.concat(frames, ignore_index=True)
 
@@ -94,25 +94,23 @@ def _of_identifiers(members: Table, listed: Sequence[str]) -> tuple[str, ...]:
     derived_columns={"reason": ["code_book.removal_reason"]},
 )
 def removed_members(
-    context: dg.AssetExecutionContext,
+    step: Step[Policy],
     members: Table,
     claims: Table,
     quarantined_rows: Table,
     code_book: Table,
-    policies: Policies,
-    workplace: Workplace,
 ) -> Query:
     """Members who must not be released, with every reason.
 
     Reasons are a sensitive code, a code that cannot be read, a claim in quarantine, and an opt-out.
     With rotation, members whom an earlier release removed for what their claims disclosed stay removed.
     """
-    policy = policies.of(context, Policy)
+    policy = step.policy
     opt_outs = policy.opt_outs
     problems = opt_outs.people.problems(partial(opt_out_match, members))
     people = _of_identifiers(members, [*opt_outs.all_members, *opt_outs.withdrawn])
-    require_known_opt_outs(context, policy, workplace, LeftOut(people, problems))
-    before = _of_tags(members, workplace.removed_before(policy), workplace)
+    require_known_opt_outs(step, LeftOut(people, problems))
+    before = _of_tags(members, step.workplace.removed_before(policy), step.workplace)
     kinds = policy.removal.listed_kinds
     return removed_members_query(
         members, claims, quarantined_rows, code_book, opt_outs.all_members, kinds, opt_outs.withdrawn, before
@@ -128,40 +126,34 @@ def _of_tags(members: Table, tags: np.ndarray, workplace: Workplace) -> list[str
 
 
 @stage_asset(policy_sections=["removal"])
-def eligible_claims(
-    context: dg.AssetExecutionContext, members: Table, claims: Table, code_book: Table, policies: Policies
-) -> Query:
+def eligible_claims(step: Step[Policy], members: Table, claims: Table, code_book: Table) -> Query:
     """Claims of all delivered members that pass the claim-level rules. The population is counted in them."""
-    removal = policies.of(context, Policy).removal
+    removal = step.policy.removal
     return eligible_claims_query(members, claims, code_book, removal.newborn_days, removal.non_procedure_claims)
 
 
 @stage_asset()
-def eligible_members(context: dg.AssetExecutionContext, members: Table, removed_members: Table, eligible_claims: Table) -> str:
+def eligible_members(step: Step[AnyPolicy], members: Table, removed_members: Table, eligible_claims: Table) -> str:
     """Members who may be released: not removed, and with at least one eligible claim."""
     return eligible_members_query(members, removed_members, eligible_claims)
 
 
 @stage_asset()
-def exclusion_comparison(
-    context: dg.AssetExecutionContext, members: Table, claims: Table, removed_members: Table, workplace: Workplace
-) -> pd.DataFrame:
+def exclusion_comparison(step: Step[AnyPolicy], members: Table, claims: Table, removed_members: Table) -> pd.DataFrame:
     """Removed members compared with remaining ones: Tables 1 to 4 of Multimedia Appendix 1, claims per member, and distances.
 
     The Kolmogorov-Smirnov distances come with a bootstrap over members, because claims of one member are not independent.
     """
-    key = workplace.secret().derive("exclusion comparison", prefix_of(context), context.partition_key)
+    key = step.secret.derive("exclusion comparison", *step.names)
     return exclusion_tables(members, claims, removed_members, seed=int.from_bytes(key[:8], "big"))
 
 
 @stage_asset(policy_sections=["sample", "rotation", "releases"], version="4")
 def released_sample(
-    context: dg.AssetExecutionContext,
+    step: Step[Policy],
     members: Table,
     eligible_members: Table,
     rule_needs: Table,
-    policies: Policies,
-    workplace: Workplace,
 ) -> Query:
     """The random sample of eligible members that is released. Nobody is drawn if a rule cannot apply.
 
@@ -170,13 +162,13 @@ def released_sample(
     drawn who left for good, earlier or with this delivery; others take their places. Nor is anybody whom the policy leaves
     out because an earlier release has them.
     """
-    policy = policies.of(context, Policy)
+    policy = step.policy
     sample = policy.sample
-    delivery, secret = workplace.delivery(context.partition_key), workplace.secret()
+    delivery, secret = step.delivery, step.secret
     asked = delivery.parameters.get("release") or sample.members
     # Keyed by content: a delivery under another key would otherwise give a second look at the same members.
-    size_of = (prefix_of(context), delivery.digest(), str(asked or sample.fraction))
-    staying = _without_leavers(eligible_members, workplace.leavers(policy, context.partition_key), workplace)
+    size_of = (step.names[0], delivery.digest(), str(asked or sample.fraction))
+    staying = _without_leavers(eligible_members, step.workplace.leavers(policy, step.key), step.workplace)
     delivered, eligible = members.count(), staying.count()
     size = sample_size(delivered, eligible, asked, sample.fraction, secret.derive("sample size", *size_of))
     if size < 1:
@@ -190,7 +182,7 @@ def released_sample(
     return released_sample_query(
         staying,
         size,
-        sample_key(secret, sample.keyed_by, prefix_of(context), context.partition_key),
+        sample_key(secret, sample.keyed_by, *step.names),
         members_left_out(size, eligible, secret.derive("number left out of the sample", *size_of)),
         secret.derive("left out of the sample", *size_of),
     )
@@ -214,14 +206,13 @@ def _without_leavers(eligible: Table, leavers: Leavers, workplace: Workplace) ->
     },
 )
 def grouped_claims(
-    context: dg.AssetExecutionContext,
+    step: Step[Policy],
     eligible_claims: Table,
     code_book: Table,
     comorbidity_codes: Table,
-    policies: Policies,
 ) -> Query:
     """Claims with codes replaced by the released groups, and with top-coded payment delay."""
-    policy = policies.of(context, Policy)
+    policy = step.policy
     with_condition = charlson_codes(eligible_claims, comorbidity_codes, policy.grouping.charlson_diagnoses != "all")
     bands = charlson_bands_query(with_condition, comorbidity_codes.sql)
     delay = top_code(eligible_claims, ["pay_delay"], policy.top_coding.percentile)
@@ -238,15 +229,13 @@ def grouped_claims(
         ]
     },
 )
-def claim_support_scores(
-    context: dg.AssetExecutionContext, grouped_claims: Table, eligible_claims: Table, policies: Policies
-) -> str:
+def claim_support_scores(step: Step[Policy], grouped_claims: Table, eligible_claims: Table) -> str:
     """How rare the released values of each claim are among members: the rarest value, or mean and variability of all.
 
     Released values are those of the policy's claim-level quasi-identifiers, dates included, because only published
     values make a claim stand out.
     """
-    policy = policies.of(context, Policy)
+    policy = step.policy
     claims = grouped_claims
     if policy.dates is not None:
         claims = Table(grouped_claims.file, "scratch", "scored_claims")
@@ -262,26 +251,24 @@ def claim_support_scores(
     version="2",
 )  # fmt: skip
 def truncated_claims(
-    context: dg.AssetExecutionContext,
+    step: Step[Policy],
     members: Table,
     grouped_claims: Table,
     claim_support_scores: Table,
-    policies: Policies,
-    workplace: Workplace,
 ) -> Query:
     """Claims after the long tail is cut, and after numbers of claims that too few members share are reduced."""
-    policy = policies.of(context, Policy)
-    left = cut_long_tail(context, grouped_claims, claim_support_scores, policy.long_tail, workplace)
+    policy = step.policy
+    left = cut_long_tail(step, grouped_claims, claim_support_scores)
     if policy.number_of_claims is None:
         return left
     of_tail = Table(grouped_claims.file, "scratch", "claims_of_long_tail")
     write_table(of_tail, left)
-    secret, place = workplace.secret(), (prefix_of(context), context.partition_key)
+    secret, place = step.secret, step.names
     bins = safe_bins(policy, members, grouped_claims, of_tail, secret.derive("number of claims", *place)[:16])
     plan = Table(grouped_claims.file, "scratch", "claims_kept_in_bins")
     write_table(plan, bins.kept)
     section = policy.number_of_claims_section
-    context.add_output_metadata(
+    step.tell(
         {
             "number_of_claims_width": section.width,
             "number_of_claims_classes": bins.classes,
@@ -297,15 +284,14 @@ def truncated_claims(
     derived_columns={column: ["truncated_claims.claim_id"] for column in BESIDE_DAYS},
 )
 def member_profiles(
-    context: dg.AssetExecutionContext,
+    step: Step[Policy],
     members: Table,
     released_sample: Table,
     grouped_claims: Table,
     truncated_claims: Table,
-    policies: Policies,
 ) -> Query:
     """Member-level quasi-identifiers of the whole delivered population, with top-coded days in hospital."""
-    policy = policies.of(context, Policy)
+    policy = step.policy
     days = top_code(members, list(YEARS.values()), policy.top_coding.percentile)
     truncated = claims_truncated_query(members, grouped_claims, truncated_claims)
     sample = members_left(policy.long_tail, policy.number_of_claims, released_sample, truncated_claims)

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 import dagster as dg
 
-from deid_assets.assets.stage_asset import own_key, published_output
+from deid_assets.assets.stage_asset import published_output
+from deid_assets.assets.step import Step
 from deid_assets.assets.whole_stage import upstream
 from deid_assets.errors import ReleaseError
 from deid_assets.policy.kinds import AnyPolicy
@@ -18,7 +19,7 @@ from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.publication.publish import Staging
 from deid_assets.release.publication.verification import MANIFEST
 from deid_assets.release.published_tables import published_tables
-from deid_assets.resources import Workplace, sibling
+from deid_assets.resources import sibling
 from deid_assets.stages import STAGE_OF
 from deid_assets.store.digests import Json
 from deid_assets.store.reading import regular_bytes
@@ -43,9 +44,7 @@ class PublishedTables:
     sources: Mapping[str, Mapping[str, Sequence[dg.TableColumnDep]]]
 
     @classmethod
-    def of(
-        cls, context: dg.AssetExecutionContext, policy: AnyPolicy, workplace: Workplace, staging: Staging
-    ) -> "PublishedTables":
+    def of(cls, step: Step[AnyPolicy], staging: Staging) -> "PublishedTables":
         """Read from the staged dictionary and the event log what the columns derive from.
 
         Raises
@@ -53,14 +52,15 @@ class PublishedTables:
         ReleaseError
             If other tables are staged than those that the definitions declare.
         """
-        names, own = published_tables(policy), own_key(context)
+        policy = step.policy
+        names, own = published_tables(policy), step.own
         staged = {PurePosixPath(file.path).stem for file in staging.files if file.rows is not None}
         if staged != set(names):
             differing = ", ".join(sorted(staged ^ set(names)))
             raise ReleaseError(f"the staged tables are not those that policy {policy.name} publishes: {differing}")
-        lineage = current_lineage(context.instance, own, upstream(policy, own), context.partition_key)
+        lineage = current_lineage(step.instance, own, upstream(policy, own), step.key)
         dictionary = json.loads(regular_bytes(staging.folder / DICTIONARY))
-        delivered_by = {} if workplace.copies is None else workplace.copies.assets
+        delivered_by = {} if step.workplace.copies is None else step.workplace.copies.assets
         sources: dict[str, dict[str, list[dg.TableColumnDep]]] = {name: {} for name in names}
         for column in derived_columns(lineage, dictionary, policy.public_content()):
             found = _sources(own, column, delivered_by)

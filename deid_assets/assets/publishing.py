@@ -18,8 +18,10 @@ import deid_assets
 from deid_assets.assessments.evidence import RELEASED_MEANWHILE, Evidence, Refusal, from_frame
 from deid_assets.assessments.exposure import exposure_of
 from deid_assets.assessments.registry import METHOD_VERSIONS, gates_of, vacuity_refusals
+from deid_assets.assets.counts import ReleasedCounts
 from deid_assets.assets.published_tables import Made, PublishedTables
-from deid_assets.assets.stage_asset import made_from, markdown_table, own_key
+from deid_assets.assets.stage_asset import made_from, markdown_table
+from deid_assets.assets.step import Step
 from deid_assets.assets.waiting_release import tell_waiting, terms_of, waiting_already
 from deid_assets.assets.whole_stage import stages_before, upstream
 from deid_assets.checks.contracts import contract_check_name
@@ -33,11 +35,9 @@ from deid_assets.dagster_internals import (
 from deid_assets.errors import CountsError, DeidError, PolicyError, RefusedError, ReleaseError
 from deid_assets.home_identity import public_name
 from deid_assets.methods.counts.budget import Budget
-from deid_assets.methods.counts.tables import Sum
 from deid_assets.methods.lattice.certificate import OptimalityCertificate
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.adversaries import acceptance_refusals
-from deid_assets.release.counts.noise import Plan
 from deid_assets.release.counts.statement import CountStatement
 from deid_assets.release.cumulative import last_generalization
 from deid_assets.release.event_log import (
@@ -68,7 +68,6 @@ from deid_assets.release.manifest.editions import (
     editions,
     package_versions,
 )
-from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.publication.copies import copy_published
 from deid_assets.release.publication.publish import Releases, Staging
 from deid_assets.release.registry import clock
@@ -90,7 +89,7 @@ from deid_assets.resources import (
 )
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.report import delivery_version
-from deid_assets.stages import RELEASE, STAGE_OF, stages_of
+from deid_assets.stages import RELEASE, stages_of
 from deid_assets.store.tables import Table, fingerprint
 from deid_assets.version import BASE
 
@@ -112,49 +111,32 @@ def last_levels(workplace: Workplace, policy: AnyPolicy) -> Mapping[str, str] | 
     return last_generalization(workplace.releases_made(), policy.name, withdrawn)
 
 
-def common_refusals(
-    context: dg.AssetExecutionContext,
-    policy: AnyPolicy,
-    workplace: Workplace,
-    store_file: Path,
-    evidence: tuple[Evidence, ...],
-    taken_in: Iterable[str],
-) -> list[Refusal]:
-    """Reasons to refuse any release: failed checks, and anything that is not as its asset made it.
-
-    Parameters
-    ----------
-    store_file
-        The restricted store of this policy and delivery.
-    evidence
-        As stored.
-    taken_in
-        Names of the assets that were read from the delivery's files.
-    """
-    instance, delivery, secret = context.instance, context.partition_key, workplace.secret()
-    own = own_key(context)
-    keys = upstream(policy, own)
-    tables = {key: Table(store_file, STAGE_OF[key.path[-1]], key.path[-1]) for key in keys}
+def common_refusals(step: Step[AnyPolicy], evidence: tuple[Evidence, ...]) -> list[Refusal]:
+    """Reasons to refuse any release, with its evidence as stored: failed checks, and anything that is not as it was made."""
+    policy, instance, delivery = step.policy, step.instance, step.key
+    keys = upstream(policy, step.own)
+    fingerprints = {key: content_of(step.table(key.path[-1]), step.secret) for key in keys}
     found = vacuity_refusals(policy, evidence)
-    found += edited_evidence(instance, {item.asset: sibling(own, item.asset) for item in evidence}, evidence, delivery)
-    found += witness(instance, gating_checks(policy, own), delivery, context.run.run_id)
-    found += _stale_inputs(context, policy, workplace)
-    found += stale_stages(instance, stages_before(policy, own), delivery)
-    found += edited_tables(instance, {key: content_of(table, secret) for key, table in tables.items()}, delivery)
-    found += _policy_refusals(context, policy, workplace)
-    found += acceptance_refusals(workplace.home, policy, evidence)
-    return found + _delivery_refusals(context, [sibling(own, name) for name in taken_in], workplace)
+    found += edited_evidence(instance, {item.asset: step.sibling(item.asset) for item in evidence}, evidence, delivery)
+    found += witness(instance, gating_checks(policy, step.own), delivery, step.context.run.run_id)
+    found += _stale_inputs(step)
+    found += stale_stages(instance, stages_before(policy, step.own), delivery)
+    found += edited_tables(instance, fingerprints, delivery)
+    found += _policy_refusals(step)
+    found += acceptance_refusals(step.home, policy, evidence)
+    return found + _delivery_refusals(step)
 
 
-def _stale_inputs(context: dg.AssetExecutionContext, policy: AnyPolicy, workplace: Workplace) -> list[Refusal]:
-    secret = workplace.secret()
-    keys = upstream(policy, own_key(context))
+def _stale_inputs(step: Step[AnyPolicy]) -> list[Refusal]:
+    policy = step.policy
+    secret = step.secret
+    keys = upstream(policy, step.own)
     must_be_made_under = {key: made_under(policy, secret, *made_from(policy, key.path[-1])) for key in keys}
-    return stale_inputs(context.instance, must_be_made_under, context.partition_key)
+    return stale_inputs(step.instance, must_be_made_under, step.key)
 
 
 @contextmanager
-def telling_changed_policies(context: dg.AssetExecutionContext, policy: AnyPolicy, workplace: Workplace) -> Iterator[None]:
+def telling_changed_policies(step: Step[AnyPolicy]) -> Iterator[None]:
     """Say that the policy was changed since the tables were made, instead of the error that their columns or levels give.
 
     Raises
@@ -167,7 +149,7 @@ def telling_changed_policies(context: dg.AssetExecutionContext, policy: AnyPolic
     except (DeidError, dg.Failure):
         raise
     except Exception:
-        stale = [one.name for one in _stale_inputs(context, policy, workplace) if one.rule == "stale_policy"]
+        stale = [one.name for one in _stale_inputs(step) if one.rule == "stale_policy"]
         if not stale:
             raise
         raise ReleaseError(
@@ -184,10 +166,8 @@ class Passed:
     ----------
     evidence
         Evidence of the assessments, with that of the gate last.
-    attrition
-        Exact number of rows after every stage.
-    classes
-        The certificate of the levels of demographic classes, if they have their own.
+    counts
+        The counts, with the noisy cells so far: those of their tables, and of what is drawn before the manifest is made.
     proof, counts_people
         Why the chosen node is optimal, and whether the measurements of its nodes count people.
     shapes
@@ -199,27 +179,18 @@ class Passed:
         counted.
     member_tags
         `Workplace.member_tags` of the released members; empty if nothing identifies whose the records are.
-    plan
-        The noisy cells so far: those of the count tables, and of what is drawn before the manifest is made.
-    sums
-        The sums that hold between these cells.
-    counts
-        The published tables of counts; None if the policy publishes none.
     roll, removal_digest, tried, rows, generalization, not_compared
         As in `Manifest`; empty and None where later releases need none.
     """
 
     evidence: tuple[Evidence, ...]
-    attrition: tuple[AttritionStep, ...]
+    counts: ReleasedCounts
     proof: OptimalityCertificate
     counts_people: bool
     shapes: Mapping[str, str]
     report: Callable[[bytes], bytes]
     still_so: Callable[[], bool]
     member_tags: bytes
-    plan: Plan
-    sums: tuple[Sum, ...]
-    counts: pd.DataFrame | None
     roll: bytes
     removal_digest: str
     tried: Tried | None
@@ -228,14 +199,7 @@ class Passed:
     not_compared: Mapping[str, str] = field(default_factory=dict)
 
 
-def publish(
-    context: dg.AssetExecutionContext,
-    policy: AnyPolicy,
-    workplace: Workplace,
-    releases: Releases,
-    staging: Staging,
-    passed: Passed,
-) -> Made | None:
+def publish(step: Step[AnyPolicy], releases: Releases, staging: Staging, passed: Passed) -> Made | None:
     """Describe, sign and publish what passed the gate; an earlier release of the same inputs stands instead.
 
     Returns
@@ -244,13 +208,14 @@ def publish(
         The released files (path, sha256, bytes, rows), and every published table. None if the policy requires a person's
         approval: the release waits.
     """
-    secret, delivery = workplace.secret(), workplace.delivery(context.partition_key)
-    require_secret_of_releases(workplace.home, secret)
-    require_journal(context.instance, releases.journal.file.read())
-    tables = PublishedTables.of(context, policy, workplace, staging)
+    policy = step.policy
+    secret, delivery = step.secret, step.delivery
+    require_secret_of_releases(step.home, secret)
+    require_journal(step.instance, releases.journal.file.read())
+    tables = PublishedTables.of(step, staging)
     # Keyed: a data version is a digest of its inputs, against which a guess of who opted out could be tested.
-    own = own_key(context)
-    versions = data_versions(context.instance, [*upstream(policy, own), *stages_before(policy, own)], context.partition_key)
+    own = step.own
+    versions = data_versions(step.instance, [*upstream(policy, own), *stages_before(policy, own)], step.key)
     lineage = {name: secret.keyed_digest("lineage", name, version) for name, version in versions.items()}
     digest = delivery.digest()
     if delivery_version(digest) not in versions.values():
@@ -259,14 +224,14 @@ def publish(
     key_digest = delivery_key_digest(secret, delivery.key)
     created = clock.now(releases.registry.chain().last_time)
 
-    people = next(step.count for step in reversed(passed.attrition) if step.unit in ("members", "records"))
+    people = next(step.count for step in reversed(passed.counts.steps) if step.unit in ("members", "records"))
     certificate = certificate_editions(
         passed.proof,
         policy.name,
         staging.number,
         people,
         passed.counts_people,
-        secret.derive("certificate salt", policy.name, context.partition_key, str(staging.number)),
+        secret.derive("certificate salt", policy.name, step.key, str(staging.number)),
     )
     staging.write_file(CERTIFICATE, certificate.public)
 
@@ -282,9 +247,9 @@ def publish(
             packages=package_versions(),
             lineage=lineage,
             evidence=passed.evidence,
-            attrition=passed.attrition,
+            attrition=passed.counts.steps,
             secret_commitment=secret.commitment(),
-            salt=secret.derive("manifest salt", policy.name, context.partition_key, str(slot.number)),
+            salt=secret.derive("manifest salt", policy.name, step.key, str(slot.number)),
             member_tags=passed.member_tags,
             exact_certificate=certificate.exact,
             shapes=passed.shapes,
@@ -294,7 +259,9 @@ def publish(
             rows=passed.rows,
             generalization=passed.generalization,
             not_compared=passed.not_compared,
-            counts=CountStatement(policy.counts, budget, passed.counts, policy.records_per_person, policy.persons_checked),
+            counts=CountStatement(
+                policy.counts, budget, passed.counts.stated, policy.records_per_person, policy.persons_checked
+            ),
         )
 
     at_draft = Slot(
@@ -309,31 +276,31 @@ def publish(
         releases.journal.head,
     )
     # What all numbers cost is known and judged before the first of them is drawn.
-    told = [made.spent for made in workplace.releases_made()]
+    told = [made.spent for made in step.workplace.releases_made()]
     chain = releases.registry.chain()  # read after the releases, whose charges precede them
     before = budget_of(chain, policy.counts)
     require_charges(before, told)
-    editions(manifest_at(at_draft, before), passed.plan.note)
-    noise = NoisyPublication(policy.counts, passed.plan.cells, passed.sums)
+    editions(manifest_at(at_draft, before), passed.counts.plan.note)
+    noise = NoisyPublication(policy.counts, passed.counts.plan.cells, passed.counts.sums)
     try:
         budget = noise.budget_after(chain)
     except CountsError as error:
         raise RefusedError(f"refused by the budget of noise: {error}") from None
 
     def describe(slot: Slot) -> Editions:
-        require_allowed(workplace.home, policy)  # and again under the lock
-        if not _is_still(policy, workplace):
+        require_allowed(step.home, policy)  # and again under the lock
+        if not _is_still(policy, step.workplace):
             raise ReleaseError(f"policy {policy.name}: {_POLICY_CHANGED}")
         if not passed.still_so():
-            repeat_if_requested(context)
+            repeat_if_requested(step)
             raise ReleaseError(
                 "in the meantime, members of this population were released, another try of this delivery was refused, or a "
                 "run began on the delivery of an earlier release, so the judgement of the gate no longer applies; run again"
             )
         if noise.budget_after(releases.registry.chain()).spent != budget.spent:
-            repeat_if_requested(context)
+            repeat_if_requested(step)
             raise ReleaseError("in the meantime, another release was charged to the budget of noise; run again")
-        return editions(manifest_at(slot, budget), passed.plan.protect)
+        return editions(manifest_at(slot, budget), passed.counts.plan.protect)
 
     draft = describe(at_draft)
     staging.write_file("report.html", passed.report(draft.public))
@@ -345,22 +312,22 @@ def publish(
                 f"refused: the same delivery was released under this policy before, as {earlier.policy}/{earlier.number:04d}, "
                 f"and that release was withdrawn ({withdrawn.reason}); change the policy, or release another delivery"
             )
-        _tag_released(context)
-        return _unchanged(context, releases, earlier, staging, tables)
-    report = workplace.home.refused_report(policy.name, context.partition_key)
+        _tag_released(step)
+        return _unchanged(step, releases, earlier, staging, tables)
+    report = step.home.refused_report(policy.name, step.key)
     if policy.approval is not None:
         waiting = waiting_already(releases, policy, inputs)
         if waiting is None:
             subject = None if passed.tried is None else passed.tried.subject
-            terms = terms_of(context, policy, policy.approval, subject, noise, tables)
+            terms = terms_of(step, policy.approval, subject, noise, tables)
             waiting = staging.wait(describe, key_digest, inputs, created, terms, noise)
             tell_witnesses(releases)
         report.unlink(missing_ok=True)
-        tell_waiting(context, releases, waiting)
+        tell_waiting(step, releases, waiting)
         return None
     published = staging.publish(describe, key_digest, inputs, created, noise=noise)
     report.unlink(missing_ok=True)
-    _tag_released(context)
+    _tag_released(step)
     metadata: dict[str, Any] = {
         "release": dg.MetadataValue.path(str(published.folder)),
         "report": dg.MetadataValue.path(str(published.folder / "report.html")),
@@ -368,9 +335,9 @@ def publish(
         "registry_head": published.entry.hash,
         JOURNAL_HEAD: releases.journal.head,
         "gates": markdown_table(_gates_table(passed.evidence)),
-        **copy_published(workplace.home, releases.key.public),
+        **copy_published(step.home, releases.key.public),
         **releases.journal.tell_witnesses(),
-        **_tell_lineage(context, policy, workplace, published.folder),
+        **_tell_lineage(step, published.folder),
     }
     return dg.Output(_files_frame(staging), RELEASE, metadata=metadata), *tables.outputs(published.folder)
 
@@ -381,32 +348,33 @@ def tell_witnesses(releases: Releases) -> None:
         dg.get_dagster_logger().warning(said)
 
 
-def _tell_lineage(context: dg.AssetExecutionContext, policy: AnyPolicy, workplace: Workplace, release: Path) -> dict[str, str]:
+def _tell_lineage(step: Step[AnyPolicy], release: Path) -> dict[str, str]:
     """Send the lineage of what was just published, if an endpoint is set; return what to say of it.
 
     Here, so that it is sent once for each release, whoever started the run.
     """
+    policy = step.policy
     if not endpoint_is_set():
         return {}
 
     def tell() -> None:
-        own = own_key(context)
-        lineage = current_lineage(context.instance, own, upstream(policy, own), context.partition_key)
-        published = published_release(workplace.home, release)
+        own = step.own
+        lineage = current_lineage(step.instance, own, upstream(policy, own), step.key)
+        published = published_release(step.home, release)
         columns = derived_columns(lineage, published.dictionary(), policy.public_content())
-        write_event(workplace.home, published, columns, context.run.run_id, public_name(workplace.home))
+        write_event(step.home, published, columns, step.context.run.run_id, public_name(step.home))
 
     problem = problem_of_telling(f"{policy.name}/{release.name}", tell)
     if problem is None:
-        context.log.info(SENT)
+        step.context.log.info(SENT)
     else:
-        context.log.warning(problem)
+        step.context.log.warning(problem)
     return {TOLD: problem or SENT}
 
 
-def _tag_released(context: dg.AssetExecutionContext) -> None:
+def _tag_released(step: Step[AnyPolicy]) -> None:
     """Say so in the list of runs; the daemon tags only runs that failed."""
-    context.instance.add_run_tags(context.run.run_id, {OUTCOME_TAG: RELEASED})
+    step.instance.add_run_tags(step.context.run.run_id, {OUTCOME_TAG: RELEASED})
 
 
 def delivery_key_digest(secret: Secret, key: str) -> str:
@@ -422,12 +390,10 @@ def inputs_digest(policy: AnyPolicy, secret: Secret, delivery: Delivery, deliver
     )  # fmt: skip
 
 
-def _unchanged(
-    context: dg.AssetExecutionContext, releases: Releases, earlier: Entry, staging: Staging, tables: PublishedTables
-) -> Made:
+def _unchanged(step: Step[AnyPolicy], releases: Releases, earlier: Entry, staging: Staging, tables: PublishedTables) -> Made:
     """The same inputs were released before and passed again: nothing is published, and the earlier release stands."""
     folder = releases.path(earlier.policy, earlier.number)
-    context.log.info(f"unchanged: this delivery was released under this policy before, as {folder}")
+    step.context.log.info(f"unchanged: this delivery was released under this policy before, as {folder}")
     metadata: dict[str, Any] = {
         "release": dg.MetadataValue.path(str(folder)),
         "number": earlier.number,
@@ -455,7 +421,7 @@ def policy_text(policy: AnyPolicy) -> PolicyText:
     )
 
 
-def read_evidence(assessments: tuple[Table, ...]) -> tuple[tuple[Evidence, ...], list[Refusal]]:
+def read_evidence(assessments: Iterable[Table]) -> tuple[tuple[Evidence, ...], list[Refusal]]:
     """Read the stored evidence; a missing or unreadable table is a refusal, and the judge reports its evidence as missing."""
     found: list[Evidence] = []
     refusals = []
@@ -476,8 +442,9 @@ def content_of(table: Table, secret: Secret) -> str | None:
         return None
 
 
-def _policy_refusals(context: dg.AssetExecutionContext, policy: AnyPolicy, workplace: Workplace) -> list[Refusal]:
+def _policy_refusals(step: Step[AnyPolicy]) -> list[Refusal]:
     """Refuse if the judging policy differs, byte by byte, from the measuring one, or if its files have changed."""
+    policy = step.policy
     found = [
         Refusal(
             "changed_policy_file", policy.name, None, None,
@@ -486,10 +453,10 @@ def _policy_refusals(context: dg.AssetExecutionContext, policy: AnyPolicy, workp
         )
         for file in policy.changed_files()
     ]  # fmt: skip
-    measured = [sibling(own_key(context), name) for name in stages_of(policy)["assessment"]]
-    expected = policy_reading(policy, workplace.secret())
-    found += measured_under_another_text(context.instance, measured, context.partition_key, expected)
-    if not _is_still(policy, workplace):
+    measured = [step.sibling(name) for name in stages_of(policy)["assessment"]]
+    expected = policy_reading(policy, step.secret)
+    found += measured_under_another_text(step.instance, measured, step.key, expected)
+    if not _is_still(policy, step.workplace):
         found.append(Refusal("changed_policy", policy.name, None, None, f"policy {policy.name}: {_POLICY_CHANGED}"))
     return found
 
@@ -505,13 +472,11 @@ def _is_still(policy: AnyPolicy, workplace: Workplace) -> bool:
         return False
 
 
-def _delivery_refusals(
-    context: dg.AssetExecutionContext, taken_in: Iterable[dg.AssetKey], workplace: Workplace
-) -> list[Refusal]:
+def _delivery_refusals(step: Step[AnyPolicy]) -> list[Refusal]:
     """Refuse if the delivery's files have changed since intake: the manifest would name data that was never judged."""
-    digest = workplace.delivery(context.partition_key).digest()
-    versions = data_versions(context.instance, taken_in, context.partition_key)
-    if set(versions.values()) == {delivery_version(digest)}:
+    taken_in = [step.sibling(name) for name in stages_of(step.policy)["intake"]]
+    versions = data_versions(step.instance, taken_in, step.key)
+    if set(versions.values()) == {delivery_version(step.delivery.digest())}:
         return []
     text = "the delivery's files changed after they were taken in; take them in again"
     return [Refusal("changed_delivery", "delivery", None, None, text)]
@@ -528,21 +493,21 @@ REQUIREMENTS = "requirements"
 """Metadata of a refusal: every rule that was not kept, with numbers that count nobody."""
 
 
-def repeat_if_requested(context: dg.AssetExecutionContext) -> None:
+def repeat_if_requested(step: Step[AnyPolicy]) -> None:
     """Mark the run as one to be made again, if a backfill, a sensor or a schedule requested it.
 
     Of releases made side by side, each is judged beside those that exist, and the first one published counts for the others.
     """
-    known = context.run.tags
+    known = step.context.run.tags
     requested = PARTITION_NAME_TAG in known and not REQUESTED_BY.isdisjoint(known)
     if requested and int(known.get(REPETITION_TAG, "0")) < REPEATED_AT_MOST:
-        context.instance.add_run_tags(context.run.run_id, overtaken(context.run, policy_name(own_key(context))))
+        step.instance.add_run_tags(step.context.run.run_id, overtaken(step.context.run, policy_name(step.own)))
 
 
-def repeat_if_overtaken(context: dg.AssetExecutionContext, refusals: list[Refusal]) -> None:
+def repeat_if_overtaken(step: Step[AnyPolicy], refusals: list[Refusal]) -> None:
     """The same, if nothing is wrong but that the release was judged without another one that came meanwhile."""
     if any(one.rule == RELEASED_MEANWHILE for one in refusals) and not any(one.is_judgement for one in refusals):
-        repeat_if_requested(context)
+        repeat_if_requested(step)
 
 
 def refusal(refusals: list[Refusal], next_try: str = "") -> dg.Failure:

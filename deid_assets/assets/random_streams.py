@@ -2,12 +2,10 @@
 
 from functools import lru_cache
 
-import dagster as dg
-
-from deid_assets.assets.stage_asset import own_key
+from deid_assets.assets.step import Step
 from deid_assets.methods.population.encoding import sorted_released_ids
+from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.derived_keys import gate_purpose, stream_key_of
-from deid_assets.resources import Workplace, sibling
 from deid_assets.sources.delivery import CLAIM_COLUMNS, MEMBER_COLUMNS
 from deid_assets.store.digests import combined_digest, rows_digest
 from deid_assets.store.tables import Table, connect
@@ -16,20 +14,20 @@ CANONICAL = {"members": MEMBER_COLUMNS, "claims": CLAIM_COLUMNS}
 """The tables that key the streams of a delivery, with their columns."""
 
 
-def stream_key(context: dg.AssetExecutionContext, workplace: Workplace, purpose: str, number: int = 1) -> bytes:
+def stream_key(step: Step[AnyPolicy], purpose: str, number: int = 1) -> bytes:
     """The 16-byte key of a random stream of this delivery.
 
     It depends on the secret, the members and claims that were taken in, and the purpose. Names of policies, deliveries
     and files, and the text of the policy, can be changed without changing what is judged, so they must not give fresh
     draws. Each try that draws judge has its own streams; `number` identifies it.
     """
-    return stream_key_of(workplace.secret(), taken_in_digest(context, workplace), purpose, number)
+    return stream_key_of(step.secret, taken_in_digest(step), purpose, number)
 
 
-def taken_in_digest(context: dg.AssetExecutionContext, workplace: Workplace) -> str:
+def taken_in_digest(step: Step[AnyPolicy]) -> str:
     """Digest of the members and claims that were taken in; restricted, because guesses could be tested against it."""
-    taken_in = [workplace.table(sibling(own_key(context), name), context.partition_key) for name in CANONICAL]
-    return _digest_of_taken_in(context.run.run_id, *taken_in)
+    taken_in = [step.table(name) for name in CANONICAL]
+    return _digest_of_taken_in(step.context.run.run_id, *taken_in)
 
 
 @lru_cache(maxsize=4)
@@ -50,7 +48,7 @@ def _digest_of_taken_in(run_id: str, *tables: Table) -> str:
         )
 
 
-def gate_stream_key(context: dg.AssetExecutionContext, workplace: Workplace, profiles: Table, number: int) -> bytes:
+def gate_stream_key(step: Step[AnyPolicy], profiles: Table, number: int) -> bytes:
     """The 16-byte key of the gate's own stream: of this delivery and of the members sampled from it; see `gate_purpose`."""
     sampled = profiles.query(sorted_released_ids(profiles))["member_id"].tolist()
-    return stream_key(context, workplace, gate_purpose(sampled), number)
+    return stream_key(step, gate_purpose(sampled), number)

@@ -4,11 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-import dagster as dg
-
 from deid_assets.assessments.absence import absence_measurements, absent_members
 from deid_assets.assessments.attribute_leaks import passed_on_leaks
-from deid_assets.assessments.candidate_rows import ClaimTables, claims_query, days_query, members_query
+from deid_assets.assessments.candidate_rows import ReleasedRows
 from deid_assets.assessments.cross_release_risk import cross_release_refusals, earlier_of, kept_rows_query
 from deid_assets.assessments.cumulative_attacks import cumulative_refusals, naming_releases
 from deid_assets.assessments.dates import date_refusals, released_dates
@@ -42,8 +40,7 @@ from deid_assets.assessments.membership_changes import (
 )
 from deid_assets.assessments.registry import LONGITUDINAL
 from deid_assets.assessments.rule_needs import need_refusals
-from deid_assets.assets.counts import ReleasedCounts
-from deid_assets.assets.date_release import plan_dates, told_of_dates
+from deid_assets.assets.counts import ReleasedCounts, told_of_dates
 from deid_assets.assets.published_tables import Made
 from deid_assets.assets.publishing import (
     Passed,
@@ -59,6 +56,7 @@ from deid_assets.assets.publishing import (
 from deid_assets.assets.random_streams import gate_stream_key
 from deid_assets.assets.release_report import report_of
 from deid_assets.assets.stage_asset import shapes_of, stage_asset
+from deid_assets.assets.step import Step
 from deid_assets.assets.step_log import StepLog
 from deid_assets.assets.tries import delivery_tries, note_if_refused
 from deid_assets.cluster.executors import search_executor
@@ -87,7 +85,6 @@ from deid_assets.release.registry.tries import Tried
 from deid_assets.release.staged_files import stage, staged_days
 from deid_assets.reports.date_notes import notes_of
 from deid_assets.reports.retained import rare_labels
-from deid_assets.resources import Policies, Workplace
 from deid_assets.stages import before_release, stages_of_kind
 from deid_assets.store.digests import tables_digest
 from deid_assets.store.tables import Table, drop_schema, write_table
@@ -108,32 +105,28 @@ _INPUTS = (
 
 
 @stage_asset(policy_sections=_SECTIONS, kinds=("duckdb", "parquet", "csv"), inputs=_INPUTS, stages=before_release(_STAGES))
-def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **tables: Table) -> Made | None:
+def release(step: Step[Policy], **tables: Table) -> Made | None:
     """The published release: staged, measured again, judged, and renamed into place. Or a refusal with its reasons."""
-    policy, made = policies.of(context, Policy), _Made(tables)
-    releases, profiles = releases_of(workplace), tables["member_profiles"]
-    part = partial(StepLog(context, "parts", 0.0), total=5)
-    with releases.stage(policy.name) as staging, telling_changed_policies(context, policy, workplace):
+    policy, made = step.policy, _Made(tables)
+    releases, profiles = releases_of(step.workplace), tables["member_profiles"]
+    part = partial(StepLog(step.context, "parts", 0.0), total=5)
+    with releases.stage(policy.name) as staging, telling_changed_policies(step):
         try:
             part(0, text="writing the files, and reading them back")
             staged = stage(policy, staging, made.candidate, profiles)
             kept = original_members(made["pseudonym_crosswalk"], staged.members)
             told, not_drawn = None, []
-            of_dates = partial(plan_dates, policy, workplace, context.partition_key) if policy.dates is not None else None
-            counts = ReleasedCounts.of(policy, workplace, context.partition_key, made.tables, of_dates)
+            counts = ReleasedCounts.of(step, tables)
             if policy.dates is not None:
                 services = released_dates(policy, made["members"], made["truncated_claims"], made["eligible_claims"], kept)
-                told, not_drawn = (
-                    told_of_dates(policy, services, workplace, context.partition_key, counts.plan),
-                    date_refusals(services),
-                )
+                told, not_drawn = told_of_dates(step, services, counts.plan), date_refusals(services)
                 staging.write_json("data/dates.json", told)
             part(1, text="comparing with earlier releases")
-            standing = _Standing.of(context, policy, workplace, made, staged, kept)
+            standing = _Standing.of(step, made, staged, kept)
             staged_counts, other_counts = counts.staged(staging, made["published_counts"])
             of_counts = counts.measured()
             part(2, text="judging what was read back")
-            refusals, evidence = _judge(context, policy, workplace, made, staged, standing, of_counts)
+            refusals, evidence = _judge(step, made, staged, standing, of_counts)
             refusals += other_counts
             refusals += standing.earlier.refusals
             refusals += need_refusals(policy, made["members"], made["claims"], made["delivered_codes"], made["removed_members"])
@@ -147,17 +140,17 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
             )
             refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
             if refusals:
-                repeat_if_overtaken(context, refusals)
-                others = workplace.releases_before(profiles, kept) if standing.before else ()
+                repeat_if_overtaken(step, refusals)
+                others = step.workplace.releases_before(profiles, kept) if standing.before else ()
                 raise refusal(naming_releases(refusals, others), standing.tries.advice(standing.tried))
             part(4, text="describing and publishing")
-            delivery, levels = workplace.delivery(context.partition_key), chosen_levels(policy, made["chosen_generalization"])
+            delivery, levels = step.delivery, chosen_levels(policy, made["chosen_generalization"])
             described = described_tables(policy, levels, staged, staged_days(policy, profiles))
             staging.write_json(DICTIONARY, dictionary(described | counts.described(staged_counts)))
             rare = rare_labels(described)
             passed = Passed(
                 evidence,
-                counts.steps,
+                counts,
                 proof,
                 counts_people=False,
                 shapes=shapes_of(policy, delivery, levels),
@@ -171,20 +164,17 @@ def release(context: dg.AssetExecutionContext, policies: Policies, workplace: Wo
                     rare,
                 ),
                 still_so=lambda: standing.is_still() and counts.measured() == of_counts,
-                plan=counts.plan,
-                sums=counts.sums,
-                counts=counts.published,
-                member_tags=workplace.member_tags(profiles, kept).tobytes(),
+                member_tags=step.workplace.member_tags(profiles, kept).tobytes(),
                 roll=standing.earlier.roll,
                 removal_digest=standing.earlier.removal_digest,
                 tried=standing.tried,
                 rows=parquet_of_sorted(
-                    profiles, kept_rows_query(policy, levels, tables, workplace.tags_in_order, in_order=True)
+                    profiles, kept_rows_query(policy, levels, tables, step.workplace.tags_in_order, in_order=True)
                 ),
                 generalization=level_names_of_dimensions(policy, made["chosen_generalization"]),
                 not_compared=standing.earlier.not_compared,
             )
-            return publish(context, policy, workplace, releases, staging, passed)
+            return publish(step, releases, staging, passed)
         finally:
             drop_schema(profiles.file, SCHEMA)
             drop_schema(profiles.file, "scratch")
@@ -253,30 +243,27 @@ class _Standing:
     @classmethod
     def of(
         cls,
-        context: dg.AssetExecutionContext,
-        policy: Policy,
-        workplace: Workplace,
+        step: Step[Policy],
         made: _Made,
         staged: judgement.Staged,
         kept: str,
     ) -> "_Standing":
         """Ask the registry; `kept` is a SELECT of the members about to be released, as the delivery identifies them."""
         profiles = made.population.profiles
-        before = partial(workplace.released_before, profiles, kept)
-        earlier = _against_earlier(context, policy, workplace, made, staged)
-        tries = delivery_tries(context, policy, workplace, profiles, made.population.domains)
-        tried = tries.at(chosen_levels(policy, made["chosen_generalization"]))
-        return cls(before(), workplace.ever_released(), earlier(), tries, tried, before, earlier)
+        before = partial(step.workplace.released_before, profiles, kept)
+        earlier = _against_earlier(step, made, staged)
+        tries = delivery_tries(step, profiles, made.population.domains)
+        tried = tries.at(chosen_levels(step.policy, made["chosen_generalization"]))
+        return cls(before(), step.workplace.ever_released(), earlier(), tries, tried, before, earlier)
 
     def is_still(self) -> bool:
         """Whether nothing was released or refused meanwhile that changes it."""
         return self._before_now() == self.before and self._earlier_now() == self.earlier and self.tries.is_still(self.tried)
 
 
-def _against_earlier(
-    context: dg.AssetExecutionContext, policy: Policy, workplace: Workplace, made: _Made, staged: judgement.Staged
-) -> Callable[[], _Earlier]:
+def _against_earlier(step: Step[Policy], made: _Made, staged: judgement.Staged) -> Callable[[], _Earlier]:
     """Compare the staged rows with the earlier releases that exist when the result is called."""
+    policy = step.policy
     population = made.population
     present = present_members(
         policy,
@@ -285,20 +272,20 @@ def _against_earlier(
         population.domains,
         removed_for_claims(made["removed_members"]),
         original_members(made["pseudonym_crosswalk"], staged.members),
-        workplace.tags_in_order,
+        step.workplace.tags_in_order,
     )
     roll, released = present.roll.to_bytes(), staged.members.count()
     removed = made["removed_members"].query(removed_for_claims(made["removed_members"]))
     list_now = removal_digest(removed["member_id"].tolist())
-    delivery, commitment = workplace.delivery(context.partition_key).digest(), workplace.secret().commitment()
+    delivery, commitment = step.delivery.digest(), step.secret.commitment()
     linking, _ = read_evidence((made["cross_release_risk"],))
-    inputs = inputs_digest(policy, workplace.secret(), workplace.delivery(context.partition_key), delivery)
-    registry = Registry(workplace.home.releases / REGISTRY)
+    inputs = inputs_digest(policy, step.secret, step.delivery, delivery)
+    registry = Registry(step.home.releases / REGISTRY)
 
     def held() -> _Earlier:
-        earlier = workplace.releases_made()
+        earlier = step.workplace.releases_made()
         changes = changes_since(comparable_rolls(earlier, commitment), present, policy.safe_class_size)
-        gone = leavers(policy, earlier, workplace.secret(), delivery)
+        gone = leavers(policy, earlier, step.secret, delivery)
         newly, returned = newly_sensitive(policy, gone, present.roll), bool(gone.contain(present.released_tags).any())
         refusals = [*change_refusals(policy, changes), *rotation_refusals(policy, newly, returned)]
         refusals += removal_list_refusals(earlier, delivery, list_now)
@@ -307,7 +294,7 @@ def _against_earlier(
         before = releases_before(earlier, commitment, delivery)
         refusals += cross_release_refusals(policy, linking, before, present.released_tags, same)
         sorted_out = earlier_of(policy, before, present.released_tags)
-        refusals += recurring_refusals(policy.releases, staged.claims, workplace.home.releases, sorted_out.of_others, None)
+        refusals += recurring_refusals(policy.releases, staged.claims, step.home.releases, sorted_out.of_others, None)
         apart = sorted_out.not_compared(policy)
         measured = (*changes_measured(policy, changes, released), *rotation_measurements(policy, newly))
         return _Earlier(measured, refusals, roll, list_now, apart)
@@ -316,9 +303,7 @@ def _against_earlier(
 
 
 def _judge(
-    context: dg.AssetExecutionContext,
-    policy: Policy,
-    workplace: Workplace,
+    step: Step[Policy],
     made: _Made,
     staged: judgement.Staged,
     standing: _Standing,
@@ -328,9 +313,10 @@ def _judge(
 
     Nothing stops at the first reason, so that a person sees all of them.
     """
+    policy = step.policy
     tables, before, tried = made.population, standing.before, standing.tried
     levels, node = chosen_levels(policy, made["chosen_generalization"]), chosen_node(policy, made["chosen_generalization"])
-    commitment = workplace.secret().commitment()
+    commitment = step.secret.commitment()
     digest = tables_digest(staged.by_name())
     evidence, refusals = read_evidence(made.assessments)
     refusals += standing.tries.refusals(tried)
@@ -348,28 +334,24 @@ def _judge(
         made["pseudonym_crosswalk"],
         made["suppressed_members"],
     )
-    common = (policy, levels, tables.profiles, made["suppressed_members"], made["pseudonym_crosswalk"], tables.domains)
+    rows = ReleasedRows(policy, levels, made.tables)
     expected = {
-        "release_members": members_query(*common),
-        "release_days_in_hospital": days_query(*common),
-        "release_claims": claims_query(*common, ClaimTables(made["eligible_claims"], tables.known, tables.held)),
-    }
+        "release_members": rows.members(), "release_days_in_hospital": rows.days_in_hospital(), "release_claims": rows.claims(),
+    }  # fmt: skip
     refusals += judgement.identity_refusals(staged, expected)
     refusals += bin_refusals(policy.long_tail, tables.known, tables.held)
     refusals += judgement.membership_refusals(
         policy, staged, made["pseudonym_crosswalk"], made["released_sample"], made["removed_members"]
     )
     refusals += judgement.opt_out_refusals(policy, tables.profiles)
-    secret = workplace.secret()
+    secret = step.secret
     refusals += judgement.pseudonym_refusals(
         made["pseudonym_crosswalk"],
-        partial(
-            pseudonym_key, secret, policy.name, context.partition_key, stable_members=policy.releases.pseudonyms == "stable"
-        ),
+        partial(pseudonym_key, secret, policy.name, step.key, stable_members=policy.releases.pseudonyms == "stable"),
     )
     refusals += judgement.provider_refusals(policy, staged, levels, tables.known, tables.domains)
-    refusals += judgement.evidence_refusals(policy, context.partition_key, evidence, digest, tried.number)
-    refusals += common_refusals(context, policy, workplace, tables.profiles.file, evidence, ("members", "claims"))
+    refusals += judgement.evidence_refusals(policy, step.key, evidence, digest, tried.number)
+    refusals += common_refusals(step, evidence)
 
     keep = kept_targets(tables.profiles, made["suppressed_members"])
     # Earlier releases increase what absence and membership disclose; the classes of this release stand alone.
@@ -390,7 +372,7 @@ def _judge(
     absence = absence_numbers(made["eligible_members"], made["removed_members"], alone.released + before)
     absent = absent_members(
         policy, levels, made.tables, original_members(made["pseudonym_crosswalk"], staged.members), standing.ever,
-        workplace.tags_in_order,
+        step.workplace.tags_in_order,
     )  # fmt: skip
     measured = [*demographic_measurements(policy, alone, *absence), *absence_measurements(policy, absent.by_class)]
     measured += standing.earlier.measured
@@ -399,11 +381,11 @@ def _judge(
     computation = node_computation(policy, tables, node).keeping(keep)
     adversary = adversary_of(policy, tables.profiles).of(keep)
     # Changes after a refusal, except of the delivery or the sample, are judged on the draws of the current try.
-    key = gate_stream_key(context, workplace, tables.profiles, tried.number)
+    key = gate_stream_key(step, tables.profiles, tried.number)
     with search_executor() as executor:
         measured += judgement.risk_measurements(policy, computation, node, adversary, key, commitment, executor, tried.number)
     measured += of_counts
-    note_if_refused(workplace, tried, measured)
+    note_if_refused(step.workplace, tried, measured)
     disagreements, cross = judgement.cross_check_refusals(
         policy, computation, node, adversary, levels, staged, staged_profiles, tables.profiles, tables.held, tables.domains,
         made["pseudonym_crosswalk"], made["suppressed_members"], key, commitment,
@@ -418,7 +400,5 @@ def _judge(
     delays = top_code(made["eligible_claims"], ["pay_delay"], policy.top_coding.percentile)
     leaks, leaking = passed_on_leaks(policy, staged.claims, tables, made["suppressed_members"], levels, delays)
     refusals += leaking
-    gate_evidence = Evidence(
-        "gate", context.partition_key, policy.hash, digest, "6", (*measured, *detail, *leaks, cross), tried.number
-    )
+    gate_evidence = Evidence("gate", step.key, policy.hash, digest, "6", (*measured, *detail, *leaks, cross), tried.number)
     return refusals, (*evidence, gate_evidence)

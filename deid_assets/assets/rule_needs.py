@@ -5,8 +5,8 @@ import pandas as pd
 
 from deid_assets.assessments.rule_needs import needs_frame, needs_in
 from deid_assets.assets.stage_asset import stage_asset
+from deid_assets.assets.step import Step
 from deid_assets.policy.models import Policy
-from deid_assets.resources import Policies
 from deid_assets.store.tables import Table
 
 SECTIONS = ["diagnosis_codes", "removal", "dates"]
@@ -15,17 +15,16 @@ SECTIONS = ["diagnosis_codes", "removal", "dates"]
 
 @stage_asset(policy_sections=SECTIONS)
 def rule_needs(
-    context: dg.AssetExecutionContext,
+    step: Step[Policy],
     members: Table,
     claims: Table,
     delivered_codes: Table,
     removed_members: Table,
-    policies: Policies,
 ) -> pd.DataFrame:
     """What each rule of the policy needs from the delivery, and what it has; an unmet need refuses the delivery."""
     judged = [
         one
-        for one in needs_in(policies.of(context, Policy), members, claims, delivered_codes, removed_members)
+        for one in needs_in(step.policy, members, claims, delivered_codes, removed_members)
         if one.need.rule.split(".")[0] in SECTIONS
     ]
     unmet = [one for one in judged if not one.met]

@@ -10,6 +10,7 @@ from typing import Any, cast
 import dagster as dg
 import pandas as pd
 
+from deid_assets.assets.step import Step
 from deid_assets.assets.step_log import announce
 from deid_assets.errors import REFUSED_MARK, RefusedError, ReleaseError
 from deid_assets.meter import meter
@@ -19,11 +20,8 @@ from deid_assets.resources import (
     POLICY_TAG,
     PUBLISHED,
     Keys,
-    RestrictedStore,
     Workplace,
-    asset_key_of,
     note_own_input,
-    policy_name,
 )
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import RELEASE, STAGE_OF, stages_of
@@ -45,7 +43,7 @@ class StageAsset:
     Attributes
     ----------
     function
-        Takes the context, the tables of its inputs, and `policies` and `workplace` if it has parameters of these names.
+        Takes the step, and the tables of its inputs.
     outs
         The assets by name, with their metadata, kinds and description.
     op_name
@@ -71,7 +69,11 @@ class StageAsset:
             raise ReleaseError(f"{self.op_name} reads {', '.join(outside)}, and depends on none of their stages")
 
     def made(
-        self, keys: Keys, renamed: Mapping[str, str] = MappingProxyType({}), further: Mapping[str, dg.AssetIn] | None = None
+        self,
+        keys: Keys,
+        model: type[AnyPolicy],
+        renamed: Mapping[str, str] = MappingProxyType({}),
+        further: Mapping[str, dg.AssetIn] | None = None,
     ) -> dg.AssetsDefinition:
         """The assets of one policy.
 
@@ -79,12 +81,13 @@ class StageAsset:
         ----------
         keys
             Their keys, and those of their resources.
+        model
+            Of the policy.
         renamed
             Inputs that are read from another asset than the one of their name.
         further
             Inputs that are no assets of the policy.
         """
-        parameters = inspect.signature(self.function).parameters
         read = {name: keys.asset(renamed.get(name, name)) for name in self.inputs}
         ins = {} if self.stages else {name: dg.AssetIn(key=key) for name, key in read.items()}
         # Inputs that are not loaded.
@@ -93,16 +96,15 @@ class StageAsset:
 
         def run(context: dg.AssetExecutionContext, **tables: object) -> object:
             workplace: Workplace = getattr(context.resources, keys.resource)
-            found = {"policies": workplace.policies, "workplace": workplace}
-            resources = {name: value for name, value in found.items() if name in parameters}
             if self.stages:
                 tables = {name: workplace.table(key, context.partition_key) for name, key in read.items()}
             start_meter(context)
             announce(context, workplace)
             for key in read_besides:
                 note_own_input(context.op_execution_context.get_step_execution_context(), key, context.partition_key)
-            with guarded(context) if one_step else contextlib.nullcontext():
-                return self.function(context, **tables, **resources)
+            step = Step(context, workplace, model)
+            with guarded(step) if one_step else contextlib.nullcontext():
+                return self.function(step, **tables)
 
         def run_or_wait(context: dg.AssetExecutionContext, **tables: object) -> object:
             result = cast("tuple[dg.Output[object], ...] | None", run(context, **tables))
@@ -194,26 +196,26 @@ def stage_asset(
             "kinds": set(kinds),
             "description": description or inspect.getdoc(function),
         }
-        read = _tables_of(function) if inputs is None else tuple(inputs)
+        # The first parameter is the step.
+        read = tuple(inspect.signature(function).parameters)[1:] if inputs is None else tuple(inputs)
         return StageAsset(function, {asset: described}, asset, read, tuple(stages))
 
     return make
 
 
-def stage_assets(outs: Mapping[str, Mapping[str, Any]]) -> Callable[[Callable[..., object]], StageAsset]:
+def stage_assets(
+    outs: Mapping[str, Mapping[str, Any]], inputs: Sequence[str] = ()
+) -> Callable[[Callable[..., object]], StageAsset]:
     """Create several assets that one generator function makes; it is called like them together.
 
     Parameters
     ----------
     outs
         By name: metadata (`asset_metadata`), kinds and description.
+    inputs
+        As in `stage_asset`.
     """
-    return lambda function: StageAsset(function, outs, function.__name__, _tables_of(function))
-
-
-def _tables_of(function: Callable[..., object]) -> tuple[str, ...]:
-    """The parameters of a function that are tables."""
-    return tuple(name for name in inspect.signature(function).parameters if name not in ("context", "policies", "workplace"))
+    return lambda function: StageAsset(function, outs, function.__name__, tuple(inputs))
 
 
 def asset_metadata(
@@ -253,15 +255,14 @@ def shapes_of(policy: AnyPolicy, delivery: Delivery, levels: Mapping[str, int]) 
 
 
 @contextlib.contextmanager
-def guarded(context: dg.AssetExecutionContext) -> Iterator[None]:
+def guarded(step: Step[AnyPolicy]) -> Iterator[None]:
     """Hold the store open, require plain tables, and keep values out of unforeseen errors; a refusal passes through."""
-    name = context.op_execution_context.get_step_execution_context().step.key.replace("__", "/")
-    own, store = own_key(context), own_store(context)
-    store.lock(policy_name(own), context.partition_key)
-    file = store.workplace.table(own, context.partition_key).file
-    with refusals_fail(), without_values(name, store.workplace.home.store, (dg.Failure,)), held_open(file):
+    store = step.store
+    store.lock(*step.names)
+    file = step.table(step.own.path[-1]).file
+    with refusals_fail(), without_values(step.name.replace("__", "/"), step.home.store, (dg.Failure,)), held_open(file):
         if file.exists():
-            store.require_plain_tables(file, again=STAGE_OF[own.path[-1]] == RELEASE)
+            store.require_plain_tables(file, again=STAGE_OF[step.own.path[-1]] == RELEASE)
         yield
 
 
@@ -292,23 +293,6 @@ SENTENCE = "sentence"
 def start_meter(context: dg.AssetExecutionContext) -> None:
     """Start the meter of the running step; the IO manager reads it when the table is written."""
     meter.start(context.run.run_id, context.op_execution_context.get_step_execution_context().step.key)
-
-
-def own_key(context: dg.AssetExecutionContext) -> dg.AssetKey:
-    """The key of the asset that is being made, or of one of them."""
-    return asset_key_of(context)
-
-
-def own_store(context: dg.AssetExecutionContext) -> RestrictedStore:
-    """The store of the asset that is being made."""
-    key = context.assets_def.get_io_manager_key_for_asset_key(own_key(context))
-    store: RestrictedStore = getattr(context.resources, key)
-    return store
-
-
-def prefix_of(context: dg.AssetExecutionContext) -> str:
-    """The name of the policy whose assets are being made."""
-    return policy_name(own_key(context))
 
 
 def markdown_table(frame: pd.DataFrame) -> dg.MarkdownMetadataValue:

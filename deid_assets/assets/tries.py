@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable
 
-import dagster as dg
-
 from deid_assets.assessments.evidence import Measurement
 from deid_assets.assets.publishing import releases_of, tell_witnesses
 from deid_assets.assets.random_streams import taken_in_digest
+from deid_assets.assets.step import Step
 from deid_assets.methods.population.encoding import released_members
 from deid_assets.policy.models import Policy
 from deid_assets.release.registry.delivery_tries import DeliveryTries
@@ -15,16 +14,14 @@ from deid_assets.resources import Workplace
 from deid_assets.store.tables import Table
 
 
-def delivery_tries(
-    context: dg.AssetExecutionContext, policy: Policy, workplace: Workplace, profiles: Table, domains: Table
-) -> DeliveryTries:
+def delivery_tries(step: Step[Policy], profiles: Table, domains: Table) -> DeliveryTries:
     """The tries of the delivery and sample of the running asset."""
-    secret = workplace.secret()
+    policy, secret = step.policy, step.secret
     size = len(released_members(profiles))
     return DeliveryTries(
-        workplace.home,
+        step.home,
         secret,
-        secret.keyed_digest("delivery of a try", taken_in_digest(context, workplace)),
+        secret.keyed_digest("delivery of a try", taken_in_digest(step)),
         Sample(policy.sample.keyed_by, size),
         Partitions(domains.frame(), secret, policy.origins),
     )

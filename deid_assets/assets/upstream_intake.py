@@ -6,8 +6,9 @@ import dagster as dg
 
 from deid_assets.assets.intake import intake
 from deid_assets.assets.stage_asset import StageAsset, guarded
+from deid_assets.assets.step import Step
 from deid_assets.errors import DeliveryError
-from deid_assets.resources import Policies, Workplace
+from deid_assets.policy.models import Policy
 from deid_assets.sources.upstream import Copies
 from deid_assets.store.home import Home
 
@@ -27,12 +28,10 @@ def intake_of(copies: Copies, mapped: Iterable[str]) -> StageAsset:
     """
     explicit = frozenset(mapped)
 
-    def intake_from_assets(
-        context: dg.AssetExecutionContext, policies: Policies, workplace: Workplace, **values: object
-    ) -> Iterable[dg.Output[object]]:
-        with guarded(context):
-            take_in(context, copies, workplace.home, explicit, values)
-        yield from intake.function(context, policies=policies, workplace=workplace)  # type: ignore[misc]
+    def intake_from_assets(step: Step[Policy], **values: object) -> Iterable[dg.Output[object]]:
+        with guarded(step):
+            take_in(step.context, copies, step.home, explicit, values)
+        yield from intake.function(step)  # type: ignore[misc]
 
     return StageAsset(intake_from_assets, intake.outs, intake.op_name, ())
 

@@ -7,7 +7,7 @@ release says that it waits.
 import dagster as dg
 
 from deid_assets.assets.published_tables import PublishedTables
-from deid_assets.assets.stage_asset import own_key
+from deid_assets.assets.step import Step
 from deid_assets.dagster_internals import _build_data_version_tags, _get_input_provenance_data, compute_logical_data_version
 from deid_assets.errors import AWAITING_MARK, ReleaseError
 from deid_assets.policy.kinds import AnyPolicy
@@ -24,7 +24,7 @@ from deid_assets.release.publication.waiting import (
 )
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.noise_charges import NoisyPublication
-from deid_assets.resources import OUTCOME_TAG
+from deid_assets.resources import OUTCOME_TAG, asset_key_of
 
 WAITING = "awaiting_approval"
 """Metadata of an observation: policy and number of the release that waits."""
@@ -47,12 +47,7 @@ def waiting_already(releases: Releases, policy: AnyPolicy, inputs: str) -> Waiti
 
 
 def terms_of(
-    context: dg.AssetExecutionContext,
-    policy: AnyPolicy,
-    approval: Approval,
-    subject: str | None,
-    noise: NoisyPublication,
-    tables: PublishedTables,
+    step: Step[AnyPolicy], approval: Approval, subject: str | None, noise: NoisyPublication, tables: PublishedTables
 ) -> Terms:
     """The terms under which a release of this run waits.
 
@@ -68,16 +63,16 @@ def terms_of(
     return Terms(
         by=approval.by,
         within_days=approval.within_days,
-        reading=policy.reading,
+        reading=step.policy.reading,
         code=code_in_use(),
         subject=subject,
         cells=tuple(sorted({cell.definition for cell in noise.cells})),
-        delivery_key=context.partition_key,
+        delivery_key=step.key,
         event={
-            "asset": list(own_key(context).path),
-            "partition": context.partition_key,
-            "run": context.run.run_id,
-            "tags": version_tags(context),
+            "asset": list(step.own.path),
+            "partition": step.key,
+            "run": step.context.run.run_id,
+            "tags": version_tags(step.context),
             "tables": tables.to_json(),
         },
     )
@@ -85,21 +80,21 @@ def terms_of(
 
 def version_tags(context: dg.AssetExecutionContext) -> dict[str, str]:
     """The tags of data versions that a materialization by this step would have; recorded when the release is approved."""
-    key, step = own_key(context), context.op_execution_context.get_step_execution_context()
+    key, step = asset_key_of(context), context.op_execution_context.get_step_execution_context()
     code_version = str(step.job_def.asset_layer.get(key).code_version)
     inputs = _get_input_provenance_data(key, step)
     version = compute_logical_data_version(code_version, {parent: one["data_version"] for parent, one in inputs.items()})
     return _build_data_version_tags(version, code_version, inputs, False)
 
 
-def tell_waiting(context: dg.AssetExecutionContext, releases: Releases, waiting: Waiting) -> None:
+def tell_waiting(step: Step[AnyPolicy], releases: Releases, waiting: Waiting) -> None:
     """Show in the catalog and in the list of runs that the release waits, until when, and who may approve it."""
     folder = waiting_folder(releases.waiting, waiting.policy, waiting.number)
     shown = f"{AWAITING_MARK}awaiting approval"
-    context.log_event(
+    step.context.log_event(
         dg.AssetObservation(
-            own_key(context),
-            partition=context.partition_key,
+            step.own,
+            partition=step.key,
             description=f"{shown}: `deid approve {waiting.name} --by NAME` publishes it, `deid reject` records why not",
             metadata={
                 WAITING: waiting.name,
@@ -110,4 +105,4 @@ def tell_waiting(context: dg.AssetExecutionContext, releases: Releases, waiting:
             },
         )
     )
-    context.instance.add_run_tags(context.run.run_id, {OUTCOME_TAG: shown})
+    step.instance.add_run_tags(step.context.run.run_id, {OUTCOME_TAG: shown})

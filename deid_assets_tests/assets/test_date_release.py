@@ -2,12 +2,12 @@
 
 import json
 
+import dagster as dg
 import numpy as np
 import pytest
 
 import deid_assets.definitions  # noqa: F401 - declares what every asset reads
-from deid_assets.assets.counts import delivery_noise
-from deid_assets.assets.date_release import plan_dates, told_of_dates
+from deid_assets.assets.counts import delivery_noise, plan_dates, told_of_dates
 from deid_assets.methods.dates.as_delivered import ReleasedDates
 from deid_assets.methods.dates.intervals import Events, Redrawing, redraw
 from deid_assets.policy.loading import policy_from
@@ -19,6 +19,7 @@ from deid_assets.sources.registration import register_delivery
 from deid_assets.store.home import Home
 from deid_assets_tests.policy.policy_texts import public_values
 from deid_assets_tests.policy.test_dates import JUDGED, with_dates
+from deid_assets_tests.steps import step_of
 
 WINDOW = tuple(int(np.datetime64(day, "D").astype(int)) for day in ("2008-01-01", "2010-12-31"))
 
@@ -41,10 +42,11 @@ def told(released: ReleasedDates, root, format: str, **changes) -> dict:
     file = home.deliveries / "d1.parquet"
     file.write_bytes(b"as delivered")
     register_delivery(home, Delivery("d1", "synthetic", (file,)))
-    workplace = Workplace(root=str(home.root))
-    plan = Plan(delivery_noise(policy, workplace, "d1"))
-    plan_dates(policy, workplace, "d1", plan)
-    return told_of_dates(policy, released, workplace, "d1", plan)
+    release = dg.AssetKey([policy.name, "release"])
+    step = step_of(policy, Workplace(root=str(home.root)), "d1", selected_asset_keys={release})
+    plan = Plan(delivery_noise(step))
+    plan_dates(step, plan)
+    return told_of_dates(step, released, plan)
 
 
 def test_errors_are_those_of_what_is_released(released, tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from deid_assets.assets.random_streams import gate_stream_key, stream_key
 from deid_assets.release.keys import Secret
 from deid_assets.store.tables import Table, write_table
+from deid_assets_tests.steps import step_of
 
 SECRET = Secret(b"0123456789abcdef" * 2, "environment")
 MEMBERS = "SELECT 'm' || range AS member_id, 30 AS age FROM range(9)"
@@ -23,13 +24,10 @@ def keys(
     tables = {name: Table(folder / f"{delivery}.duckdb", "intake", name) for name in ("members", "claims", "profiles")}
     for name, content in (("members", members), ("claims", claims), ("profiles", sample.format(members))):
         write_table(tables[name], content)
-    context = SimpleNamespace(
-        selected_asset_keys=[dg.AssetKey([policy, "neighbor_attack"])],
-        partition_key=delivery,
-        run=SimpleNamespace(run_id=run),
-    )
     workplace = SimpleNamespace(secret=lambda: secret, table=lambda key, _: tables[key.path[-1]])
-    return stream_key(context, workplace, "neighbors", number), gate_stream_key(context, workplace, tables["profiles"], number)
+    own = dg.AssetKey([policy, "neighbor_attack"])
+    step = step_of(None, workplace, delivery, selected_asset_keys=[own], run=SimpleNamespace(run_id=run))
+    return stream_key(step, "neighbors", number), gate_stream_key(step, tables["profiles"], number)
 
 
 def test_streams_have_keys_of_their_own(tmp_path):

@@ -8,7 +8,9 @@ import pytest
 import deid_assets
 from deid_assets.assessments.evidence import NOT_JUDGED, Refusal
 from deid_assets.assets.publishing import REPEATED_AT_MOST, refusal, repeat_if_overtaken
-from deid_assets.resources import REPETITION_TAG, overtaken_policies
+from deid_assets.assets.step import Step
+from deid_assets.policy.models import Policy
+from deid_assets.resources import REPETITION_TAG, Workplace, overtaken_policies
 
 PRIVACY = (
     "failed_measurement",
@@ -51,7 +53,7 @@ def overtaken_after(refusals: list[Refusal], tags: dict[str, str]) -> frozenset[
 
     @dg.asset(key_prefix="our_claims", partitions_def=dg.StaticPartitionsDefinition(["2026"]))
     def release(context: dg.AssetExecutionContext) -> None:
-        repeat_if_overtaken(context, refusals)
+        repeat_if_overtaken(Step(context, Workplace(""), Policy), refusals)
 
     with dg.DagsterInstance.ephemeral() as instance:
         run = dg.materialize([release], instance=instance, partition_key="2026", tags=tags)

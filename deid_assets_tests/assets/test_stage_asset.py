@@ -5,7 +5,9 @@ import pandas as pd
 import pytest
 
 from deid_assets.assets.stage_asset import _MADE_FROM, asset_metadata, markdown_table, refusals_fail, stage_asset
+from deid_assets.assets.step import Step
 from deid_assets.errors import PolicyError, RefusedError
+from deid_assets.policy.models import Policy
 from deid_assets.resources import Keys
 
 
@@ -18,11 +20,11 @@ def declared(monkeypatch):
 
 def test_an_asset_knows_its_stage_and_what_of_the_policy_it_reads():
     @stage_asset(policy_sections=["removal"], version="3", derived_columns={"a": ["claims.b"]})
-    def removed_members(context: dg.AssetExecutionContext) -> str:
+    def removed_members(step: Step[Policy]) -> str:
         """Whoever is removed."""
         return "SELECT 1"
 
-    (spec,) = removed_members.made(Keys("small")).specs
+    (spec,) = removed_members.made(Keys("small"), Policy).specs
     assert spec.metadata["stage"] == "preparation"
     assert spec.metadata["policy_sections"] == ["removal"]
     assert spec.metadata["method_version"] == "3"
@@ -37,10 +39,10 @@ def test_an_asset_that_no_stage_lists_cannot_be_made():
 
 def test_inputs_are_the_parameters_of_the_function():
     @stage_asset()
-    def eligible_members(context: dg.AssetExecutionContext, members: str, claims: str) -> str:
+    def eligible_members(step: Step[Policy], members: str, claims: str) -> str:
         return members + claims
 
-    assert {key.to_user_string() for key in eligible_members.made(Keys("small")).dependency_keys} == {
+    assert {key.to_user_string() for key in eligible_members.made(Keys("small"), Policy).dependency_keys} == {
         "small/members",
         "small/claims",
     }

@@ -4,7 +4,7 @@ import os
 
 import dagster as dg
 
-from deid_assets import one_process_executor
+from deid_assets.automation.one_process import one_process_executor
 from deid_assets.definitions import build_definitions
 
 POLICY = "heritage_public"

@@ -29,6 +29,7 @@ from deid_assets.store.tables import Table, held_open, require_plain_tables, wri
 from deid_assets_tests.matrices.tampered_files import ODD, flipped, write
 from deid_assets_tests.scenarios.pipeline import Pipeline
 from deid_assets_tests.stages import STAGES
+from deid_assets_tests.steps import step_of
 
 KEY = "synthetic-3000-1"
 Harm = Callable[[Pipeline], None]
@@ -74,13 +75,9 @@ def _refusals(pipeline: Pipeline, policy: ReleasePolicy, workplace: Workplace, f
     rows = {name: pipeline.table(KEY, name) for name in ("release_members", "release_claims", "release_days_in_hospital")}
     digest = tables_digest(rows) if all(rows_are_there(table) for table in rows.values()) else ""
     found += judgement.evidence_refusals(policy, KEY, evidence, digest, 1)
-    context = SimpleNamespace(
-        instance=pipeline.instance,
-        partition_key=KEY,
-        run=SimpleNamespace(run_id="a run that looks"),
-        selected_asset_keys={dg.AssetKey([policy.name, RELEASE])},
-    )
-    return found + common_refusals(context, policy, workplace, file, evidence, ("members", "claims"))
+    own, run = {dg.AssetKey([policy.name, RELEASE])}, SimpleNamespace(run_id="a run that looks")
+    step = step_of(policy, workplace, KEY, instance=pipeline.instance, run=run, selected_asset_keys=own)
+    return found + common_refusals(step, evidence)
 
 
 def rows_are_there(table: Table) -> bool:

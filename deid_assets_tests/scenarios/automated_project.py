@@ -8,8 +8,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from deid_assets import UnpublishedRun, refusal_sensor
 from deid_assets.automation.deliveries import on_new_delivery
+from deid_assets.automation.ended_runs import UnpublishedRun, refusal_sensor
 from deid_assets.embedding import Upstream, build_release
 from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policy_from

@@ -99,7 +99,7 @@ def test_what_is_charged_was_planned_before_anything_was_drawn_and_nothing_else(
     planned = []
     original = counts_asset.require_budget
     monkeypatch.setattr(
-        counts_asset, "require_budget", lambda *args: planned.append({cell.draw for cell in args[2]}) or original(*args)
+        counts_asset, "require_budget", lambda *args: planned.append({cell.draw for cell in args[1]}) or original(*args)
     )
     assert pipeline.run(KEY, ["published_counts", "count_disclosure_audit", "release"]).exit_code == PUBLISHED
     (charge,) = charges(pipeline)
