@@ -26,7 +26,7 @@ from deid_assets.assets.step import Step
 from deid_assets.figures.demographics_figure import risk_and_detail_figure
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.policy.cohort import CohortPolicy
-from deid_assets.release.cohort_rows import released_people, row_refusals
+from deid_assets.release.cohort_rows import people_refusals, released_people
 from deid_assets.release.counts.kinds import COHORT as COUNTING
 from deid_assets.release.derived_keys import pseudonym_key
 from deid_assets.release.manifest.dictionary import described_people
@@ -104,7 +104,7 @@ def _judged(step: Step[CohortPolicy], tables: Tables, staged: Table) -> Judged:
         return other_cohort_refusals(policy, step.delivery.digest(), made, released, commitment)
 
     return Judged(
-        rows=row_refusals(policy, staged, released_people(policy, people, population, _key(step))),
+        rows=people_refusals(policy, staged, released_people(policy, people, population, _key(step))),
         further=[*finding_refusals(policy, staged), *leaking],
         risk=measured_risk(policy, staged, people, population),
         beside=tuple(leaks),

@@ -1,5 +1,7 @@
 """A flat table from its delivery to the gated release: k-anonymity or k-map at the least loss (methods#flat-tables)."""
 
+from collections.abc import Mapping
+
 import dagster as dg
 import pandas as pd
 
@@ -43,13 +45,14 @@ from deid_assets.policy.domains import record_domains_of
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.release.counts.kinds import FLAT as COUNTING
 from deid_assets.release.counts.noise import Plan
-from deid_assets.release.flat_rows import release_query, row_refusals
+from deid_assets.release.gate.judgement import row_refusals
 from deid_assets.release.manifest.dictionary import described_records
 from deid_assets.release.manifest.optimality import flat_certificate
 from deid_assets.release.public_cells import shape
 from deid_assets.release.published_tables import RECORDS as RECORDS_FILE
 from deid_assets.release.registry.noise_charges import NoisyPublication
 from deid_assets.reports.flat_report import flat_report
+from deid_assets.schemas.flat import release_records_contract
 from deid_assets.sources.flat import QUARANTINED, RECORDS
 from deid_assets.store.tables import Table
 
@@ -181,7 +184,13 @@ def release_records(
 ) -> str:
     """Records as they would be published."""
     policy = step.policy
-    return release_query(policy, records, suppressed_records, record_domains, levels_of(policy, record_generalization))
+    return _release_query(policy, records, suppressed_records, record_domains, levels_of(policy, record_generalization))
+
+
+def _release_query(policy: FlatPolicy, records: Table, suppressed: Table, domains: Table, levels: Mapping[str, int]) -> str:
+    """SELECT the rows to be published from the restricted store."""
+    others = [column.release_as for column in policy.attributes]
+    return queries.released_records(records, suppressed, domains, levels, others, policy.formulas == "neutralize")
 
 
 COUNTS = count_assets(COUNTING)
@@ -196,7 +205,8 @@ def _judged(step: Step[FlatPolicy], tables: Tables, staged: Table) -> Judged:
     )
     levels = levels_of(policy, tables["record_generalization"])
     rows = population_refusals(step, population_of(policy, records))
-    rows += row_refusals(policy, staged, release_query(policy, records, left_out, domains, levels))
+    expected = _release_query(policy, records, left_out, domains, levels)
+    rows += row_refusals("release_records", staged, release_records_contract(policy), expected)
     leaks, leaking = record_leaks(policy, staged, records, left_out, domains, tables["record_generalization"])
     chosen, table = tuple(levels[qi.release_as] for qi in policy.quasi_identifiers), flat_table(policy, records, domains)
     by_level = kept_by_level(policy, table, records)

@@ -85,6 +85,7 @@ from deid_assets.release.registry.tries import Tried
 from deid_assets.release.staged_files import stage, staged_days
 from deid_assets.reports.date_notes import notes_of
 from deid_assets.reports.retained import rare_labels
+from deid_assets.schemas.candidate import release_contracts
 from deid_assets.stages import before_release, stages_of_kind
 from deid_assets.store.digests import tables_digest
 from deid_assets.store.tables import Table, drop_schema, write_table
@@ -320,25 +321,18 @@ def _judge(
     digest = tables_digest(staged.by_name())
     evidence, refusals = read_evidence(made.assessments)
     refusals += standing.tries.refusals(tried)
-    refusals += judgement.contract_refusals(policy, staged)
+    refusals += judgement.contract_refusals(staged.by_name(), release_contracts(policy))
     staged_profiles = Table(tables.profiles.file, SCHEMA, "staged_profiles")
     write_table(staged_profiles, profiles_query(policy, staged.members.sql, staged.days_in_hospital.sql))
-    refusals += judgement.consistency_refusals(
-        policy,
-        staged,
-        staged_profiles,
-        levels,
-        tables.profiles,
-        tables.held,
-        tables.domains,
-        made["pseudonym_crosswalk"],
-        made["suppressed_members"],
+    judged = judgement.Judged(
+        policy, levels, staged, staged_profiles, tables, made["pseudonym_crosswalk"], made["suppressed_members"]
     )
+    refusals += judgement.consistency_refusals(judged)
     rows = ReleasedRows(policy, levels, made.tables)
     expected = {
         "release_members": rows.members(), "release_days_in_hospital": rows.days_in_hospital(), "release_claims": rows.claims(),
     }  # fmt: skip
-    refusals += judgement.identity_refusals(staged, expected)
+    refusals += judgement.identity_refusals(staged.by_name(), expected)
     refusals += bin_refusals(policy.long_tail, tables.known, tables.held)
     refusals += judgement.membership_refusals(
         policy, staged, made["pseudonym_crosswalk"], made["released_sample"], made["removed_members"]
@@ -382,14 +376,12 @@ def _judge(
     adversary = adversary_of(policy, tables.profiles).of(keep)
     # Changes after a refusal, except of the delivery or the sample, are judged on the draws of the current try.
     key = gate_stream_key(step, tables.profiles, tried.number)
+    draws = judgement.Draws(computation, node, adversary, key, commitment)
     with search_executor() as executor:
-        measured += judgement.risk_measurements(policy, computation, node, adversary, key, commitment, executor, tried.number)
+        measured += judgement.risk_measurements(policy, draws, executor, tried.number)
     measured += of_counts
     note_if_refused(step.workplace, tried, measured)
-    disagreements, cross = judgement.cross_check_refusals(
-        policy, computation, node, adversary, levels, staged, staged_profiles, tables.profiles, tables.held, tables.domains,
-        made["pseudonym_crosswalk"], made["suppressed_members"], key, commitment,
-    )  # fmt: skip
+    disagreements, cross = judgement.cross_check_refusals(judged, draws)
     refusals += disagreements
     refusals += judgement.measurement_refusals("gate", measured)
     of_members, of_claims = made["members"], made["eligible_claims"]

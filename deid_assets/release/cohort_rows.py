@@ -9,9 +9,8 @@ from deid_assets.assessments.evidence import Refusal
 from deid_assets.methods.preparation.pseudonyms import pseudonyms
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.release.gate.cross_check import SCHEMA
-from deid_assets.release.gate.judgement import rows_either_way
+from deid_assets.release.gate.judgement import row_refusals
 from deid_assets.schemas.cohort import release_people_contract
-from deid_assets.schemas.contract import violations
 from deid_assets.store.tables import Table, write_table
 
 
@@ -42,16 +41,8 @@ def released_people(policy: CohortPolicy, people: Table, population: Table, key:
     return shown.sort_values(list(shown), ignore_index=True)
 
 
-def row_refusals(policy: CohortPolicy, staged: Table, expected: pd.DataFrame) -> list[Refusal]:
-    """Check the staged rows against their contract and the restricted store."""
-    found = []
-    for rule, rows in violations(staged, release_people_contract(policy)).items():
-        text = f"release_people: the staged rows break the contract, {rule}"
-        found.append(Refusal("broken_contract", "release_people", float(rows), 0.0, text, "rows"))
+def people_refusals(policy: CohortPolicy, staged: Table, expected: pd.DataFrame) -> list[Refusal]:
+    """Check the staged rows against their contract and the rows to be published."""
     stored = Table(staged.file, SCHEMA, "expected_release_people")
     write_table(stored, expected)
-    rows = rows_either_way(staged, f"SELECT * FROM {stored.sql}")
-    if rows:
-        text = "release_people: the staged rows differ from those that the restricted store gives"
-        found.append(Refusal("inconsistent_rows", "release_people", float(rows), 0.0, text, "rows"))
-    return found
+    return row_refusals("release_people", staged, release_people_contract(policy), f"SELECT * FROM {stored.sql}")

@@ -4,7 +4,7 @@ The only module of `release` that uses Dagster. Evidence tables could be edited.
 every gating check passed for this partition on the current materialization.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -50,7 +50,7 @@ def witness(instance: dg.DagsterInstance, checks: Iterable[dg.AssetCheckKey], pa
         problem = _problem(instance, key, partition, run_id)
         if problem:
             name = f"{key.asset_key.path[-1]}/{key.name}"
-            found.append(Refusal("check_not_passed", name, None, None, f"{name}: {problem}"))
+            found.append(_refused("check_not_passed", name, problem))
     return found
 
 
@@ -60,6 +60,10 @@ def current_materialization(instance: dg.DagsterInstance, key: dg.AssetKey, part
         dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition]), limit=1
     ).records
     return records[0] if records else None
+
+
+def _refused(rule: str, name: str, problem: str) -> Refusal:
+    return Refusal(rule, name, None, None, f"{name}: {problem}")
 
 
 _Status = AssetCheckExecutionRecordStatus
@@ -147,19 +151,18 @@ def stale_inputs(instance: dg.DagsterInstance, made_under: Mapping[dg.AssetKey, 
         name, short = key.to_user_string(), key.path[-1]
         record = records[name]
         if record is None or record.asset_materialization is None:
-            text = f"{short}: it has never been materialized for this delivery"
-            found.append(Refusal("missing_asset", short, None, None, text))
+            found.append(_refused("missing_asset", short, "it has never been materialized for this delivery"))
             continue
         stated = record.asset_materialization.metadata.get("made_under")
         if stated is None or stated.value != expected:
-            text = f"{short}: it was made under another policy, or an earlier text of it; materialize it again"
-            found.append(Refusal("stale_policy", short, None, None, text))
+            text = "it was made under another policy, or an earlier text of it; materialize it again"
+            found.append(_refused("stale_policy", short, text))
         for tag, pointer in (record.asset_materialization.tags or {}).items():
             upstream = records.get(tag.removeprefix(_INPUT_EVENT)) if tag.startswith(_INPUT_EVENT) else None
             # The tag of an input's data version is a digest over partitions; the event that was read states it plainly.
             if upstream is not None and str(upstream.storage_id) != pointer:
-                text = f"{short}: it was made from an earlier {tag.split('/')[-1]}; materialize it again"
-                found.append(Refusal("stale_input", short, None, None, text))
+                text = f"it was made from an earlier {tag.split('/')[-1]}; materialize it again"
+                found.append(_refused("stale_input", short, text))
     return found
 
 
@@ -181,16 +184,15 @@ def stale_stages(
         short = stage.path[-1]
         record = current_materialization(instance, stage, partition)
         if record is None or record.asset_materialization is None:
-            text = f"{short}: this stage has never been materialized for this delivery"
-            found.append(Refusal("missing_asset", short, None, None, text))
+            found.append(_refused("missing_asset", short, "this stage has never been materialized for this delivery"))
             continue
         tags = record.asset_materialization.tags or {}
         for table in tables:
             current = current_materialization(instance, table, partition)
             pointer = tags.get(f"{_INPUT_EVENT}{table.to_user_string()}")
             if current is None or pointer != str(current.storage_id):
-                text = f"{short}: this stage was not made from the current {table.path[-1]}; materialize the stage again"
-                found.append(Refusal("stale_input", short, None, None, text))
+                text = f"this stage was not made from the current {table.path[-1]}; materialize the stage again"
+                found.append(_refused("stale_input", short, text))
     return found
 
 
@@ -249,10 +251,10 @@ def edited_tables(instance: dg.DagsterInstance, contents: Mapping[dg.AssetKey, s
     for key, content in contents.items():
         if not _is_as_stated(instance, key, partition, "content", content):
             text = (
-                f"{key.path[-1]}: its table is not the one that was materialized: it was changed, or written by another "
-                "version of DuckDB; materialize it again"
+                "its table is not the one that was materialized: it was changed, or written by another version of DuckDB; "
+                "materialize it again"
             )
-            found.append(Refusal("edited_table", key.path[-1], None, None, text))
+            found.append(_refused("edited_table", key.path[-1], text))
     return found
 
 
@@ -273,10 +275,10 @@ def edited_beside(
     if _is_as_stated(instance, key, partition, entry, content):
         return []
     text = (
-        f"{table}: its table is not the one that was taken in: it was changed, or written by another version of DuckDB; "
-        f"materialize {key.path[-1]} again"
+        "its table is not the one that was taken in: it was changed, or written by another version of DuckDB; materialize "
+        f"{key.path[-1]} again"
     )
-    return [Refusal("edited_table", table, None, None, text)]
+    return [_refused("edited_table", table, text)]
 
 
 def measured_under_another_text(
@@ -291,15 +293,12 @@ def measured_under_another_text(
     expected
         The keyed digest of the judging policy.
     """
+    text = "it was measured under another text of the policy, or of a file that it names; materialize it again"
     return [
-        Refusal(
-            "other_policy_text", key.path[-1], None, None,
-            f"{key.path[-1]}: it was measured under another text of the policy, or of a file that it names; materialize it "
-            "again",
-        )
+        _refused("other_policy_text", key.path[-1], text)
         for key in assessments
         if not _is_as_stated(instance, key, partition, "policy_reading", expected)
-    ]  # fmt: skip
+    ]
 
 
 def _is_as_stated(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, entry: str, content: str | None) -> bool:
@@ -319,16 +318,11 @@ def edited_evidence(
     keys
         The key of each asset that the evidence names.
     """
-    found = []
-    for item in evidence:
-        record = current_materialization(instance, keys[item.asset], partition)
-        stated = (
-            record.asset_materialization.metadata.get("evidence_digest") if record and record.asset_materialization else None
-        )
-        if stated is None or stated.value != item.digest():
-            text = f"{item.asset}: the stored evidence is not what was measured; materialize it again"
-            found.append(Refusal("edited_evidence", item.asset, None, None, text))
-    return found
+    return [
+        _refused("edited_evidence", item.asset, "the stored evidence is not what was measured; materialize it again")
+        for item in evidence
+        if not _is_as_stated(instance, keys[item.asset], partition, "evidence_digest", item.digest())
+    ]
 
 
 def data_versions(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], partition: str) -> dict[str, str]:
@@ -385,8 +379,7 @@ def recorded_lineage(instance: dg.DagsterInstance, release: Materialized, named:
     prefix = release.asset.rpartition("/")[0]
 
     def fetch(asset: str, event: int) -> Materialized | None:
-        wanted = dg.AssetRecordsFilter(asset_key=dg.AssetKey.from_user_string(asset), storage_ids=[event])
-        records = instance.fetch_materializations(wanted, limit=1).records
+        records = _events(instance, asset, event)
         return _materialized(records[0]) if records else None
 
     read = lineage_of(release, fetch)
@@ -520,8 +513,13 @@ def _partition_of(evaluated: dg.EventLogEntry) -> str | None:
 
 def _entry_of(instance: dg.DagsterInstance, made: Materialized) -> dg.EventLogEntry:
     """The event of a materialization as it is kept by asset; it was read from there before."""
-    wanted = dg.AssetRecordsFilter(asset_key=dg.AssetKey.from_user_string(made.asset), storage_ids=[made.event])
-    return instance.fetch_materializations(wanted, limit=1).records[0].event_log_entry
+    return _events(instance, made.asset, made.event)[0].event_log_entry
+
+
+def _events(instance: dg.DagsterInstance, asset: str, event: int) -> Sequence[dg.EventLogRecord]:
+    """The materialization of an asset with this number, if the log has it."""
+    wanted = dg.AssetRecordsFilter(asset_key=dg.AssetKey.from_user_string(asset), storage_ids=[event])
+    return instance.fetch_materializations(wanted, limit=1).records
 
 
 def recorded_run(instance: dg.DagsterInstance, run: str) -> RecordedRun | None:

@@ -54,6 +54,32 @@ def create(path: Path, content: bytes, mode: int) -> None:
         os.close(descriptor)
 
 
+def append(path: Path, content: bytes, mode: int) -> None:
+    """Add bytes to the end of a file, which is created if there is none, and flush them."""
+    with _at_end(path, os.O_CREAT, mode) as descriptor:
+        write_all(descriptor, content)
+    sync(path.parent)
+
+
+def mend_end(path: Path, tail: int, is_whole: bool) -> None:
+    """End the last line of a file, if only its end is missing; otherwise remove the `tail` bytes that it has."""
+    with _at_end(path) as descriptor:
+        if is_whole:
+            write_all(descriptor, b"\n")
+        else:
+            os.ftruncate(descriptor, path.stat().st_size - tail)
+
+
+@contextlib.contextmanager
+def _at_end(path: Path, flags: int = 0, mode: int = 0o600) -> Iterator[int]:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | flags, mode)
+    try:
+        yield descriptor
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def replace(path: Path, content: bytes, mode: int) -> None:
     """Replace a path by a file: afterwards, or after a crash, the path has either the old or the new content.
 

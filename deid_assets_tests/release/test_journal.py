@@ -83,7 +83,7 @@ class TestChain:
         with pytest.raises(ReleaseError, match=said):
             file.append(PURGED, purged(3), OTHER, TIME)
         assert file.path.read_bytes() == before
-        line = JournalLine(PURGED, purged(3), file.read().head, TIME).signed(OTHER)
+        line = JournalLine(PURGED, purged(3), previous=file.read().head, time=TIME).signed(OTHER)
         file.path.write_bytes(before + line.line)
         assert said in file.read().problem
 

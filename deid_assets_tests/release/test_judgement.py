@@ -45,10 +45,11 @@ def with_section(policy: Policy, section: str, **values) -> Policy:
 
 
 def test_staged_rows_are_those_of_the_store_cell_for_cell(small, staged):
-    expected = {name: f"SELECT * FROM {table.sql}" for name, table in staged.by_name().items()}
-    assert judgement.identity_refusals(staged, expected) == []
-    for name, table in staged.by_name().items():
-        (found,) = judgement.identity_refusals(staged, expected | {name: f"SELECT * FROM {table.sql} OFFSET 1"})
+    tables = staged.by_name()
+    expected = {name: f"SELECT * FROM {table.sql}" for name, table in tables.items()}
+    assert judgement.identity_refusals(tables, expected) == []
+    for name, table in tables.items():
+        (found,) = judgement.identity_refusals(tables, expected | {name: f"SELECT * FROM {table.sql} OFFSET 1"})
         assert (found.rule, found.name, found.measured) == ("inconsistent_rows", name, 1.0)
 
 

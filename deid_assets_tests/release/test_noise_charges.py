@@ -199,7 +199,7 @@ def test_a_charge_of_nothing_is_none(tmp_path, changes, problem):
 def older(key: SigningKey, rho: float = 0.16, count: int = 3, previous: str = GENESIS, **changes) -> OlderNoiseCharge:
     """A line as earlier versions of the product wrote it."""
     digests = tuple(f"{number:064x}" for number in range(2 * count))
-    line = OlderNoiseCharge(digests[:count], digests[count:], round(rho * 1e9), previous, "2024-01-01T00:00:00Z")
+    line = OlderNoiseCharge(digests[:count], digests[count:], round(rho * 1e9), previous=previous, time="2024-01-01T00:00:00Z")
     return replace(line, **changes).signed(key)
 
 

@@ -255,7 +255,7 @@ def test_a_line_that_was_changed_is_found_even_with_a_new_hash(releases, changes
 
 
 def test_a_line_signed_by_a_key_that_was_not_in_force_is_found(releases):
-    made = RefusedTry(SUBJECT, "b" * 64, "c" * 64, 1, True, GENESIS, "2026-02-01T00:00:00Z")
+    made = RefusedTry(SUBJECT, "b" * 64, "c" * 64, 1, True, previous=GENESIS, time="2026-02-01T00:00:00Z")
     releases.folder.mkdir(parents=True, exist_ok=True)
     releases.registry.append(made.signed(SigningKey.generated()))
     assert releases.registry.chain().problem is None, "nothing tells yet which key is in force"

@@ -76,7 +76,7 @@ class TestWithdrawnReleases:
     def test_cannot_be_withdrawn_by_another_key_or_without_a_signature(self, releases, tmp_path):
         entry = publish(releases, "first", with_tables=False).entry
         other = SigningKey.load_or_create(tmp_path / "other")
-        line = Withdrawal("heritage", 1, "x", entry.hash, TIME)
+        line = Withdrawal("heritage", 1, "x", previous=entry.hash, time=TIME)
         for wrong in (replace(line.signed(releases.key), reason="y"), replace(line.signed(releases.key), reason="")):
             with pytest.raises(ReleaseError, match="its signature is not valid"):
                 wrong.require_signed()

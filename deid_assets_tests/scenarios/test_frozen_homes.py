@@ -115,7 +115,7 @@ def test_a_home_of_a_later_format_is_refused_with_the_version_that_is_needed(tmp
 def _signed_again(home: Home, lines: list[str], about: dict) -> str:
     """The journal with another last line, as the later version would sign it."""
     last = json.loads(lines[-1])
-    line = JournalLine("upgraded", about, last["hash"], last["time"]).signed(signing_key_of(home))
+    line = JournalLine("upgraded", about, previous=last["hash"], time=last["time"]).signed(signing_key_of(home))
     return "\n".join(lines) + "\n" + line.line.decode()
 
 

@@ -17,6 +17,7 @@ import pandas as pd
 from pandera.ibis import DataFrameSchema
 
 from deid_assets.assessments.evidence import Context, Evidence, Measurement, Refusal, exact, judge
+from deid_assets.assessments.kernel_input import PopulationTables
 from deid_assets.assessments.longitudinal_risk import high_risk_measurements
 from deid_assets.assessments.registry import JUDGED_BY_DRAWS, METHOD_VERSIONS, required_measurements
 from deid_assets.methods.adversary.two_readings import Adversary, both_readings, literal_power
@@ -39,7 +40,6 @@ from deid_assets.release.gate.cross_check import (
     count_by_query,
     hold_their_own,
 )
-from deid_assets.schemas.candidate import release_contracts
 from deid_assets.schemas.contract import violations
 from deid_assets.store.tables import Table, quoted, write_table, write_view
 
@@ -64,47 +64,84 @@ class Staged:
         }
 
 
-def contract_refusals(policy: Policy, staged: Staged) -> list[Refusal]:
-    """Check the staged rows against the contract of the release."""
+@dataclass(frozen=True)
+class Judged:
+    """A staged release of claims, and what it is judged by.
+
+    Attributes
+    ----------
+    policy, levels
+        The policy, and the level of every quasi-identifier.
+    staged, profiles
+        The staged tables, and the members' own quasi-identifiers as the staged files show them.
+    tables
+        The restricted store: its members, claims and value domains.
+    crosswalk, suppressed
+        The pseudonyms, and the members who are left out.
+    """
+
+    policy: Policy
+    levels: Mapping[str, int]
+    staged: Staged
+    profiles: Table
+    tables: PopulationTables
+    crosswalk: Table
+    suppressed: Table
+
+    def levels_of(self, columns: Iterable[str]) -> dict[str, int]:
+        """The levels of some columns, in their order."""
+        return {column: self.levels[column] for column in columns}
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Draws of an adversary's knowledge at a node, on the gate's own stream.
+
+    Attributes
+    ----------
+    computation, node, adversary
+        What is measured, where, and what the adversary knows.
+    key, commitment
+        Key of the stream, and the commitment to its seed.
+    """
+
+    computation: NodeComputation
+    node: Sequence[int]
+    adversary: Adversary
+    key: bytes
+    commitment: str
+
+
+def contract_refusals(tables: Mapping[str, Table], contracts: Mapping[str, DataFrameSchema]) -> list[Refusal]:
+    """Check the staged rows of tables against their contracts."""
     found = []
-    contracts = release_contracts(policy)
-    for name, table in staged.by_name().items():
+    for name, table in tables.items():
         for rule, rows in violations(table, contracts[name]).items():
             text = f"{name}: the staged rows break the contract, {rule}"
             found.append(Refusal("broken_contract", name, float(rows), 0.0, text, "rows"))
     return found
 
 
-def consistency_refusals(
-    policy: Policy,
-    staged: Staged,
-    staged_profiles: Table,
-    levels: Mapping[str, int],
-    profiles: Table,
-    held: Table,
-    domains: Table,
-    crosswalk: Table,
-    suppressed: Table,
-) -> list[Refusal]:
+def consistency_refusals(judged: Judged) -> list[Refusal]:
     """Compare the staged rows with the released members' generalized rows in the restricted store; they must be identical.
 
     Otherwise the risk would be measured on rows other than the published ones.
     """
-    claim_names = policy.claim_names
-    member_columns = policy.member_columns
+    tables, crosswalk, staged = judged.tables, judged.crosswalk, judged.staged
+    claim_names, member_columns = judged.policy.claim_names, judged.policy.member_columns
     own = f"""
-        SELECT x.pseudonym FROM {profiles.sql} JOIN {crosswalk.sql} AS x
+        SELECT x.pseudonym FROM {tables.profiles.sql} JOIN {crosswalk.sql} AS x
           ON x.kind = 'member' AND x.original_id = member_id
-        WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"""
-    demographics = generalized_members(profiles, domains, {column: levels[column] for column in member_columns})
+        WHERE released AND member_id NOT IN (SELECT member_id FROM {judged.suppressed.sql})"""
+    demographics = generalized_members(tables.profiles, tables.domains, judged.levels_of(member_columns))
     names = ", ".join(quoted(column) for column in member_columns)
-    expected = generalized_claims(held, domains, {column: levels[column] for column in claim_names}, ["year"])
+    expected = generalized_claims(tables.held, tables.domains, judged.levels_of(claim_names), ["year"])
     columns = ", ".join(f"e.{quoted(column)}" for column in claim_names)
     released = ", ".join(quoted(name) for name in claim_names.values())
     differences = {
         # Joined by MemberID, to cover the days in hospital too.
         "release_members": either_way(
-            f'SELECT "MemberID", {names} FROM {staged_profiles.sql}',
+            f'SELECT "MemberID", {names} FROM {judged.profiles.sql}',
             f"""SELECT x.pseudonym, {names} FROM ({demographics}) AS m
                 JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.original_id = m.member_id
                 WHERE x.pseudonym IN ({own})""",
@@ -116,16 +153,17 @@ def consistency_refusals(
                 WHERE x.pseudonym IN ({own})""",
         ),
     }
-    found = []
-    for name, sql in differences.items():
-        rows = int(staged.members.query(sql)["n"].iloc[0])
-        if rows:
-            text = f"{name}: the staged rows differ from those that the restricted store gives at the chosen generalization"
-            found.append(Refusal("inconsistent_rows", name, float(rows), 0.0, text, "rows"))
-    return found
+    what = "the staged rows differ from those that the restricted store gives at the chosen generalization"
+    rows = {name: int(staged.members.query(sql)["n"].iloc[0]) for name, sql in differences.items()}
+    return _differing("inconsistent_rows", rows, what)
 
 
-def identity_refusals(staged: Staged, expected: Mapping[str, str]) -> list[Refusal]:
+def _differing(rule: str, rows: Mapping[str, int], what: str) -> list[Refusal]:
+    """Refuse tables in which some rows, of whose numbers those are, are not as they have to be."""
+    return [Refusal(rule, name, float(count), 0.0, f"{name}: {what}", "rows") for name, count in rows.items() if count]
+
+
+def identity_refusals(tables: Mapping[str, Table], expected: Mapping[str, str]) -> list[Refusal]:
     """Compare every column of every staged row with the restricted store; they must be identical.
 
     Parameters
@@ -133,13 +171,13 @@ def identity_refusals(staged: Staged, expected: Mapping[str, str]) -> list[Refus
     expected
         A SELECT of the rows for each table of the release.
     """
-    found = []
-    for name, table in staged.by_name().items():
-        rows = rows_either_way(table, expected[name])
-        if rows:
-            text = f"{name}: the staged rows differ from those that the restricted store gives"
-            found.append(Refusal("inconsistent_rows", name, float(rows), 0.0, text, "rows"))
-    return found
+    rows = {name: rows_either_way(table, expected[name]) for name, table in tables.items()}
+    return _differing("inconsistent_rows", rows, "the staged rows differ from those that the restricted store gives")
+
+
+def row_refusals(name: str, table: Table, contract: DataFrameSchema, expected: str) -> list[Refusal]:
+    """Check the staged rows of a release of one table against their contract and the restricted store."""
+    return contract_refusals({name: table}, {name: contract}) + identity_refusals({name: table}, {name: expected})
 
 
 def opt_out_refusals(policy: Policy, members: Table) -> list[Refusal]:
@@ -247,46 +285,21 @@ def rows_either_way(table: Table, expected: str) -> int:
     return int(table.query(either_way(f"SELECT * FROM {table.sql}", f"SELECT * FROM ({expected})"))["n"].iloc[0])
 
 
-def risk_measurements(
-    policy: Policy,
-    computation: NodeComputation,
-    node: Sequence[int],
-    adversary: Adversary,
-    stream_key: bytes,
-    commitment: str,
-    executor: Executor | None,
-    number: int,
-) -> tuple[Measurement, ...]:
+def risk_measurements(policy: Policy, draws: Draws, executor: Executor | None, number: int) -> tuple[Measurement, ...]:
     """The share at high risk on the gate's own stream, in both readings of the appendix; `number` is that of the try."""
-    readings = both_readings(computation, node, adversary, stream_key, policy.risk.gate.draws, executor)
-    return high_risk_measurements(policy, readings.fixed, readings.literal, commitment, number)
+    readings = both_readings(draws.computation, draws.node, draws.adversary, draws.key, policy.risk.gate.draws, executor)
+    return high_risk_measurements(policy, readings.fixed, readings.literal, draws.commitment, number)
 
 
-def cross_check_refusals(
-    policy: Policy,
-    computation: NodeComputation,
-    node: Sequence[int],
-    adversary: Adversary,
-    levels: Mapping[str, int],
-    staged: Staged,
-    staged_profiles: Table,
-    profiles: Table,
-    held: Table,
-    domains: Table,
-    crosswalk: Table,
-    suppressed: Table,
-    stream_key: bytes,
-    commitment: str,
-) -> tuple[list[Refusal], Measurement]:
+def cross_check_refusals(judged: Judged, draws: Draws) -> tuple[list[Refusal], Measurement]:
     """Count some draws of the gate's stream with DuckDB on the staged rows, and compare both readings draw by draw."""
-    member_columns = policy.member_columns
-    claim_names = policy.claim_names
-    population = _population(
-        policy, member_columns, claim_names, levels, staged, staged_profiles, profiles, held, domains, crosswalk
-    )
+    policy, levels, profiles, domains = judged.policy, judged.levels, judged.tables.profiles, judged.tables.domains
+    computation, node, stream_key = draws.computation, draws.node, draws.key
+    member_columns, claim_names = policy.member_columns, policy.claim_names
+    population = _population(judged)
     top = {column: policy.hierarchy_of(column).levels - 1 for column in levels}
-    population_at_top = _released_at_top(claim_names, top, profiles, held, domains)
-    published = f"WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"
+    population_at_top = _released_at_top(claim_names, top, profiles, judged.tables.held, domains)
+    published = f"WHERE released AND member_id NOT IN (SELECT member_id FROM {judged.suppressed.sql})"
     which = "" if policy.counts_population else published
     ids = profiles.arrays(f"SELECT member_number FROM {profiles.sql} {which} ORDER BY 1")["member_number"]
     labels = labels_at(domains, levels)
@@ -298,7 +311,7 @@ def cross_check_refusals(
     flags = computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, keep_flags=True).kept_flags
     fixed = compare_fixed(counted, kept_at_top, flags, computation.k)
 
-    literal_computation = computation.with_power(literal_power(computation, node, adversary))
+    literal_computation = computation.with_power(literal_power(computation, node, draws.adversary))
     drawn = draw_knowledge(literal_computation.data, stream_key, 0).take(first)
     counted = count_by_query(literal_computation.data, drawn, labels, member_columns, list(claim_names), ids, population)
     kernel = literal_computation.drawn_classes(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal")
@@ -313,29 +326,20 @@ def cross_check_refusals(
         "cross_check",
         "methods#cross-check",
         fixed.draws + literal.draws,
-        seed_commitment=commitment,
+        seed_commitment=draws.commitment,
     )
     return measurement_refusals("gate", [measured]), measured
 
 
-def _population(
-    policy: Policy,
-    member_columns: Sequence[str],
-    claim_names: Mapping[str, str],
-    levels: Mapping[str, int],
-    staged: Staged,
-    staged_profiles: Table,
-    profiles: Table,
-    held: Table,
-    domains: Table,
-    crosswalk: Table,
-) -> Counted:
+def _population(judged: Judged) -> Counted:
     """The population in which classes are counted: released members as staged, everybody else from the store.
 
     If classes are estimated from the release there is nobody else. Members are numbered, because joins on long texts
     take most of the time.
     """
-    pseudonyms = f"""(SELECT x.pseudonym, m.member_number FROM {crosswalk.sql} AS x JOIN {profiles.sql} AS m
+    policy, staged_profiles, profiles, domains = judged.policy, judged.profiles, judged.tables.profiles, judged.tables.domains
+    member_columns, claim_names = policy.member_columns, policy.claim_names
+    pseudonyms = f"""(SELECT x.pseudonym, m.member_number FROM {judged.crosswalk.sql} AS x JOIN {profiles.sql} AS m
         ON m.member_id = x.original_id WHERE x.kind = 'member')"""
     names = ", ".join(quoted(column) for column in member_columns)
     released = ", ".join(f"s.{quoted(name)} AS {quoted(column)}" for column, name in claim_names.items())
@@ -347,13 +351,13 @@ def _population(
         SELECT x.member_number AS member_id, x.member_number AS own_id, {names}
         FROM {staged_profiles.sql} AS s JOIN {pseudonyms} AS x ON x.pseudonym = s."MemberID"
         UNION ALL SELECT o.member_number, o.member_number, {names}
-        FROM ({generalized_members(profiles, domains, {column: levels[column] for column in member_columns})})
+        FROM ({generalized_members(profiles, domains, judged.levels_of(member_columns))})
         JOIN {others} AS o USING (member_id)"""
     claims_sql = f"""
         SELECT x.member_number AS member_id, {released}
-        FROM {staged.claims.sql} AS s JOIN {pseudonyms} AS x ON x.pseudonym = s."MemberID"
+        FROM {judged.staged.claims.sql} AS s JOIN {pseudonyms} AS x ON x.pseudonym = s."MemberID"
         UNION ALL SELECT o.member_number, {columns}
-        FROM ({generalized_claims(held, domains, {column: levels[column] for column in claim_names})})
+        FROM ({generalized_claims(judged.tables.held, domains, judged.levels_of(claim_names))})
         JOIN {others} AS o USING (member_id)"""
     return _counted(profiles, "population", members_sql, claims_sql, claim_names)
 
@@ -449,16 +453,11 @@ def count_refusals(
     """
     found = []
     for name, table in staged.items():
-        broken = violations(table, contracts[name])
-        for rule, rows in broken.items():
-            text = f"{name}: the staged rows break the contract, {rule}"
-            found.append(Refusal("broken_contract", name, float(rows), 0.0, text, "rows"))
-        if broken:
-            continue
-        own = Table(table.file, SCHEMA, f"expected_{name.lower()}")
-        write_table(own, expected[name])
-        rows = rows_either_way(table, f"SELECT * FROM {own.sql}")
-        if rows:
-            text = f"{name}: the staged counts are not the protected counts of this delivery"
-            found.append(Refusal("other_counts", name, float(rows), 0.0, text, "rows"))
+        broken = contract_refusals({name: table}, contracts)
+        if not broken:
+            own = Table(table.file, SCHEMA, f"expected_{name.lower()}")
+            write_table(own, expected[name])
+            rows = {name: rows_either_way(table, f"SELECT * FROM {own.sql}")}
+            broken = _differing("other_counts", rows, "the staged counts are not the protected counts of this delivery")
+        found += broken
     return found

@@ -71,14 +71,8 @@ class JournalLine(SignedByOne):
 
     event: str
     about: Mapping[str, Json]
-    previous: str
-    time: str
-    key: str = ""
-    signature: str = ""
 
     kind: ClassVar = "journal"
-    texts: ClassVar = ("event", "time", "signature")
-    digests: ClassVar = ("key", "previous")
 
     def require_signed(self) -> None:
         """Refuse a line that is not signed, or does not tell what its event has to."""
@@ -240,15 +234,7 @@ class JournalFile:
                 is_whole = False
             if not is_whole and kept is not None and not journal.reaches(kept.head):
                 return
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
-            try:
-                if is_whole:
-                    durable.write_all(descriptor, b"\n")
-                else:
-                    os.ftruncate(descriptor, self.path.stat().st_size - len(journal.tail))
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            durable.mend_end(self.path, len(journal.tail), is_whole)
             journal = self.read()
         # Of the first line, whose head was never kept, or of a later one.
         behind = (kept is None and len(journal.lines) == 1) or (
@@ -268,19 +254,13 @@ class JournalFile:
         journal = self.read()
         if journal.problem or journal.tail:
             raise ReleaseError(journal.problem or "the home's journal ends in a cut line")
-        line = JournalLine(event, dict(about), journal.head, time).signed(key)
+        line = JournalLine(event, dict(about), previous=journal.head, time=time).signed(key)
         line.require_signed()
         try:
             _key_after(line, list(journal.lines), journal.key)
         except ReleaseError as error:
             raise ReleaseError(f"line {len(journal.lines) + 1} of the home's journal {error}") from None
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-        try:
-            durable.write_all(descriptor, line.line)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        durable.sync(self.path.parent)
+        durable.append(self.path, line.line, 0o600)
         self._keep_head(Journal((*journal.lines, line)))
         return line
 

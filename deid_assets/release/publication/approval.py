@@ -98,7 +98,7 @@ def reject(releases: Releases, policy: str, number: int, by: str, reason: str) -
         record = canonical_json({"release": name, "by": by, "reason": reason, "time": time, "salt": secrets.token_hex(16)})
         file = durable.owner_only(durable.owner_only(releases.restricted) / policy) / f"{number:04d}.rejected.json"
         durable.replace(file, record, 0o600)
-        line = Rejection(policy, number, bytes_digest(record), chain.head, time).signed(releases.key)
+        line = Rejection(policy, number, bytes_digest(record), previous=chain.head, time=time).signed(releases.key)
         releases.append(line)
         shutil.rmtree(folder, ignore_errors=True)
         return line

@@ -202,7 +202,7 @@ class Releases:
                 raise ReleaseError(f"release {name} was withdrawn before, at {earlier.time}")
             if not reason.strip():
                 raise ReleaseError("a withdrawal needs a reason, which is recorded in the registry")
-            line = Withdrawal(policy, number, reason, chain.head, clock.now(chain.last_time)).signed(self.key)
+            line = Withdrawal(policy, number, reason, previous=chain.head, time=clock.now(chain.last_time)).signed(self.key)
             self.append(line)
             return line
 

@@ -5,7 +5,6 @@ head, which is also recorded in each release's signed manifest and in the event 
 signed manifest says, so an entry that a crash prevented can be recreated byte for byte.
 """
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -259,13 +258,7 @@ class Registry:
                 f"the entry's time {entry.time} is before that of the registry's newest entry, {chain.last_time}: correct "
                 "the clock"
             )
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
-        try:
-            durable.write_all(descriptor, entry.line)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        durable.sync(self.path.parent)
+        durable.append(self.path, entry.line, 0o644)
 
     def repair(self) -> bool:
         """Repair the last line if a crash cut it; return whether there was something to repair.
@@ -276,16 +269,12 @@ class Registry:
         chain = self.chain()
         if not chain.tail:
             return False
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
         try:
-            try:
-                _following(chain.tail, chain.head)
-                durable.write_all(descriptor, b"\n")
-            except ReleaseError:
-                os.ftruncate(descriptor, self.path.stat().st_size - len(chain.tail))
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            _following(chain.tail, chain.head)
+            is_whole = True
+        except ReleaseError:
+            is_whole = False
+        durable.mend_end(self.path, len(chain.tail), is_whole)
         return True
 
 

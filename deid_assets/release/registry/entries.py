@@ -5,14 +5,27 @@ no manifest says, so they carry their own signatures. The signed content include
 signature covers the whole registry up to there.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import ClassVar, Self
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Annotated, ClassVar, Self
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release.keys import PublicKey, SigningKey
 from deid_assets.release.registry.clock import parse_time
 from deid_assets.store.digests import Json, bytes_digest, canonical_json, is_digest, parse_json
+
+Digest = Annotated[str, is_digest]
+_LISTS = (tuple[Digest, ...], tuple[int, ...])
+_CHECKS: Mapping[object, Callable[[Json], bool]] = {
+    str: lambda told: isinstance(told, str),
+    Digest: is_digest,
+    int: lambda told: type(told) is int,
+    bool: lambda told: type(told) is bool,
+    tuple[Digest, ...]: lambda told: isinstance(told, list) and all(map(is_digest, told)),
+    tuple[int, ...]: lambda told: isinstance(told, list) and all(type(one) is int for one in told),
+    Mapping[str, Json]: lambda told: True,  # what it must hold is said by the kind that has it
+}
+"""What a field of an entry must be, by its type."""
 
 
 @dataclass(frozen=True)
@@ -20,12 +33,6 @@ class _Line:
     """What all kinds of entries share."""
 
     kind: ClassVar[str | None] = None
-    texts: ClassVar[tuple[str, ...]] = ()
-    digests: ClassVar[tuple[str, ...]] = ()
-    numbers: ClassVar[tuple[str, ...]] = ()
-    answers: ClassVar[tuple[str, ...]] = ()
-    lists: ClassVar[tuple[str, ...]] = ()
-    number_lists: ClassVar[tuple[str, ...]] = ()
 
     @property
     def content(self) -> dict[str, Json]:
@@ -46,17 +53,9 @@ class _Line:
         """Read an entry's fields other than `hash` and `kind`."""
         if set(value) != {field.name for field in fields(cls)}:
             raise ReleaseError("a registry entry has missing or unknown fields")
-        typed = (
-            all(isinstance(value[name], str) for name in cls.texts)
-            and all(is_digest(value[name]) for name in cls.digests)
-            and all(type(value[name]) is int for name in cls.numbers)
-            and all(type(value[name]) is bool for name in cls.answers)
-            and all(isinstance(value[name], list) and all(map(is_digest, value[name])) for name in cls.lists)
-            and all(isinstance(value[name], list) and all(type(one) is int for one in value[name]) for name in cls.number_lists)
-        )
-        if not typed:
+        if not all(_CHECKS[one.type](value[one.name]) for one in fields(cls)):
             raise ReleaseError("a registry entry has a field of the wrong type")
-        return cls(**dict(value) | {name: tuple(value[name]) for name in (*cls.lists, *cls.number_lists)})
+        return cls(**{one.name: tuple(value[one.name]) if one.type in _LISTS else value[one.name] for one in fields(cls)})
 
     def require_signed(self) -> None:
         """Refuse an entry that lacks its signers' signatures; a release's signature is beside its manifest."""
@@ -85,14 +84,10 @@ class Entry(_Line):
     policy: str
     number: int
     delivery: str
-    inputs_digest: str
-    manifest_digest: str
-    previous: str
+    inputs_digest: Digest
+    manifest_digest: Digest
+    previous: Digest
     time: str
-
-    texts: ClassVar = ("policy", "delivery", "time")
-    digests: ClassVar = ("inputs_digest", "manifest_digest", "previous")
-    numbers: ClassVar = ("number",)
 
     @classmethod
     def from_manifest(cls, content: bytes) -> "Entry":
@@ -141,15 +136,33 @@ class _Signed(_Line):
 
 @dataclass(frozen=True)
 class SignedByOne(_Signed):
-    """An entry that one key signs: `key` is the raw public key of the signer, in hexadecimal like the `signature`."""
+    """An entry that one key signs: `key` is the raw public key of the signer, in hexadecimal like the `signature`.
+
+    `previous` and `time` are as in a release, and `said` is what the entry records, in words.
+    """
+
+    previous: Digest = field(kw_only=True)
+    time: str = field(kw_only=True)
+    key: Digest = field(default="", kw_only=True)
+    signature: str = field(default="", kw_only=True)
 
     signatures: ClassVar = ("signature",)
+    said: ClassVar[str]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the entry records something that can be, apart from its signature."""
+        return True
+
+    def require_signed(self) -> None:
+        """Refuse an entry that records what cannot be, or that its key did not sign."""
+        if not (self.is_sound and self._holds(self.key, self.signature)):
+            raise ReleaseError(f"records {self.said}, but its signature is not valid")
 
     def signed(self, key: SigningKey) -> Self:
         """The entry with this key and its signature."""
-        # By name, because the fields stand in the classes below, after those of their own.
-        draft = replace(self, **{"key": key.public.raw.hex(), "signature": ""})
-        return replace(draft, **{"signature": key.sign(draft.statement).hex()})
+        draft = replace(self, key=key.public.raw.hex(), signature="")
+        return replace(draft, signature=key.sign(draft.statement).hex())
 
 
 @dataclass(frozen=True)
@@ -171,16 +184,14 @@ class KeyRotation(_Signed):
     """
 
     old_key: str
-    new_key: str
+    new_key: Digest
     reason: str
-    previous: str
+    previous: Digest
     time: str
     signature: str = ""
     countersignature: str = ""
 
     kind: ClassVar = "key rotation"
-    texts: ClassVar = ("old_key", "reason", "time", "signature", "countersignature")
-    digests: ClassVar = ("new_key", "previous")
     signatures: ClassVar = ("signature", "countersignature")
 
     @property
@@ -205,26 +216,19 @@ class ClockCorrection(SignedByOne):
     ----------
     reason
         What happened, in words.
-    key, signature
-        Raw public key of the signer, and its signature, in hexadecimal.
-    previous, time
-        As in a release.
+    previous, time, key, signature
+        As in `SignedByOne`.
     """
 
     reason: str
-    key: str
-    previous: str
-    time: str
-    signature: str = ""
 
     kind: ClassVar = "clock correction"
-    texts: ClassVar = ("reason", "time", "signature")
-    digests: ClassVar = ("key", "previous")
+    said: ClassVar = "a correction of the clock"
 
-    def require_signed(self) -> None:
-        """Refuse a correction without a reason or a valid signature."""
-        if not (self.reason.strip() and self._holds(self.key, self.signature)):
-            raise ReleaseError("records a correction of the clock, but its signature is not valid")
+    @property
+    def is_sound(self) -> bool:
+        """Whether it has a reason."""
+        return bool(self.reason.strip())
 
 
 @dataclass(frozen=True)
@@ -246,32 +250,23 @@ class RefusedTry(SignedByOne):
         The number of the try; 1 for the first.
     by_chance
         Whether every failed measurement was within its threshold, and only its bound was not.
-    previous, time
-        As in a release.
-    key, signature
-        Raw public key of the signer, and its signature, in hexadecimal.
+    previous, time, key, signature
+        As in `SignedByOne`.
     """
 
-    subject: str
-    sample: str
-    node: str
+    subject: Digest
+    sample: Digest
+    node: Digest
     number: int
     by_chance: bool
-    previous: str
-    time: str
-    key: str = ""
-    signature: str = ""
 
     kind: ClassVar = "refused try"
-    texts: ClassVar = ("time", "signature")
-    digests: ClassVar = ("subject", "sample", "node", "key", "previous")
-    numbers: ClassVar = ("number",)
-    answers: ClassVar = ("by_chance",)
+    said: ClassVar = "a refused try"
 
-    def require_signed(self) -> None:
-        """Refuse a line that is not signed, or whose count does not start at 1."""
-        if self.number < 1 or not self._holds(self.key, self.signature):
-            raise ReleaseError("records a refused try, but its signature is not valid")
+    @property
+    def is_sound(self) -> bool:
+        """Whether its count starts at 1."""
+        return self.number >= 1
 
 
 @dataclass(frozen=True)
@@ -292,28 +287,18 @@ class NoiseCharge(SignedByOne):
         The cost in billionths of zCDP, rounded up.
     total_billionths
         The total that the policy of the release states, in billionths of zCDP, rounded down. No later release may exceed it.
-    previous, time
-        As in a release.
-    key, signature
-        Raw public key of the signer, and its signature, in hexadecimal.
+    previous, time, key, signature
+        As in `SignedByOne`.
     """
 
-    cells: tuple[str, ...]
-    draws: tuple[str, ...]
+    cells: tuple[Digest, ...]
+    draws: tuple[Digest, ...]
     millionths: tuple[int, ...]
     billionths: int
     total_billionths: int
-    previous: str
-    time: str
-    key: str = ""
-    signature: str = ""
 
     kind: ClassVar = "noisy counts"
-    texts: ClassVar = ("time", "signature")
-    digests: ClassVar = ("key", "previous")
-    numbers: ClassVar = ("billionths", "total_billionths")
-    lists: ClassVar = ("cells", "draws")
-    number_lists: ClassVar = ("millionths",)
+    said: ClassVar = "a cost of noise"
 
     def require_signed(self) -> None:
         """Refuse a line that is not signed, or that does not say what its cost is for."""
@@ -322,8 +307,7 @@ class NoiseCharge(SignedByOne):
             raise ReleaseError("records a cost of noise, but not of which counts")
         if self.total_billionths < 1 or min(self.millionths, default=1) < 1:
             raise ReleaseError("records a cost of noise, but not how wide the noise is, or not what it may cost")
-        if not self._holds(self.key, self.signature):
-            raise ReleaseError("records a cost of noise, but its signature is not valid")
+        super().require_signed()
 
 
 @dataclass(frozen=True)
@@ -338,26 +322,18 @@ class OlderNoiseCharge(SignedByOne):
         As in `NoiseCharge`.
     """
 
-    cells: tuple[str, ...]
-    draws: tuple[str, ...]
+    cells: tuple[Digest, ...]
+    draws: tuple[Digest, ...]
     billionths: int
-    previous: str
-    time: str
-    key: str = ""
-    signature: str = ""
 
     kind: ClassVar = "noise charge"
-    texts: ClassVar = ("time", "signature")
-    digests: ClassVar = ("key", "previous")
-    numbers: ClassVar = ("billionths",)
-    lists: ClassVar = ("cells", "draws")
+    said: ClassVar = "a cost of noise"
 
     def require_signed(self) -> None:
         """Refuse a line that is not signed, or that charges nothing."""
         if not (self.draws and len(self.cells) == len(self.draws) and self.billionths > 0):
             raise ReleaseError("records a cost of noise, but not of which counts")
-        if not self._holds(self.key, self.signature):
-            raise ReleaseError("records a cost of noise, but its signature is not valid")
+        super().require_signed()
 
 
 @dataclass(frozen=True)
@@ -372,29 +348,21 @@ class Withdrawal(SignedByOne):
         The release.
     reason
         Why, in words that may be published.
-    previous, time
-        As in a release.
-    key, signature
-        Raw public key of the signer, and its signature, in hexadecimal.
+    previous, time, key, signature
+        As in `SignedByOne`.
     """
 
     policy: str
     number: int
     reason: str
-    previous: str
-    time: str
-    key: str = ""
-    signature: str = ""
 
     kind: ClassVar = "withdrawal"
-    texts: ClassVar = ("policy", "reason", "time", "signature")
-    digests: ClassVar = ("key", "previous")
-    numbers: ClassVar = ("number",)
+    said: ClassVar = "a withdrawal"
 
-    def require_signed(self) -> None:
-        """Refuse a withdrawal without a reason or a valid signature."""
-        if not (self.reason.strip() and self._holds(self.key, self.signature)):
-            raise ReleaseError("records a withdrawal, but its signature is not valid")
+    @property
+    def is_sound(self) -> bool:
+        """Whether it has a reason."""
+        return bool(self.reason.strip())
 
 
 @dataclass(frozen=True)
@@ -409,29 +377,16 @@ class Rejection(SignedByOne):
         The release; no other one gets its number.
     record
         SHA-256 of the restricted record.
-    previous, time
-        As in a release.
-    key, signature
-        Raw public key of the signer, and its signature, in hexadecimal.
+    previous, time, key, signature
+        As in `SignedByOne`.
     """
 
     policy: str
     number: int
-    record: str
-    previous: str
-    time: str
-    key: str = ""
-    signature: str = ""
+    record: Digest
 
     kind: ClassVar = "rejected release"
-    texts: ClassVar = ("policy", "time", "signature")
-    digests: ClassVar = ("record", "key", "previous")
-    numbers: ClassVar = ("number",)
-
-    def require_signed(self) -> None:
-        """Refuse a rejection without a valid signature."""
-        if not self._holds(self.key, self.signature):
-            raise ReleaseError("records a rejected release, but its signature is not valid")
+    said: ClassVar = "a rejected release"
 
 
 Line = Entry | Withdrawal | Rejection | KeyRotation | ClockCorrection | RefusedTry | NoiseCharge | OlderNoiseCharge
@@ -482,7 +437,7 @@ def signed_rotation(old: SigningKey | PublicKey | None, new: SigningKey, reason:
 
 def signed_correction(key: SigningKey, reason: str, previous: str, time: str) -> ClockCorrection:
     """The entry that allows the registry's times to go back to `time`."""
-    return ClockCorrection(reason, "", previous, time).signed(key)
+    return ClockCorrection(reason, previous=previous, time=time).signed(key)
 
 
 def delivery_named(told: Mapping) -> str:

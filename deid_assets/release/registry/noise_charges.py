@@ -63,9 +63,9 @@ class NoisyPublication:
         if after != before:
             new = after.charges[-1]
             widths = tuple(max(1, math.floor(round(sd * _MILLION, 3))) for sd in new.sds or ())
-            return NoiseCharge(new.cells, new.draws, widths, _billionths(new.rho), total, chain.head, time)
+            return NoiseCharge(new.cells, new.draws, widths, _billionths(new.rho), total, previous=chain.head, time=time)
         if total < min(_totals(chain), default=math.inf):
-            return NoiseCharge((), (), (), 0, total, chain.head, time)
+            return NoiseCharge((), (), (), 0, total, previous=chain.head, time=time)
         return None
 
 

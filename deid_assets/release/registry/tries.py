@@ -110,7 +110,7 @@ class Tried:
 
     def refused(self, by_chance: bool, previous: str, time: str) -> RefusedTry:
         """The unsigned registry line that records its refusal."""
-        return RefusedTry(self.subject, self.sample, self.node, self.number, by_chance, previous, time)
+        return RefusedTry(self.subject, self.sample, self.node, self.number, by_chance, previous=previous, time=time)
 
 
 @dataclass(frozen=True)
