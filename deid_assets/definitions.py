@@ -50,7 +50,7 @@ from deid_assets.policy.loading import policies_in
 from deid_assets.release.published_tables import published_tables
 from deid_assets.resources import POLICY_TAG, PUBLISHED, STORE_TAG, Keys, RestrictedStore, Workplace, column_schema, job_name
 from deid_assets.schemas import contracts_of
-from deid_assets.stages import RELEASE, STAGE_OF, renamed_inputs
+from deid_assets.stages import RELEASE, STAGE_OF, asset_of
 from deid_assets.store.home import Home
 
 _LOG = logging.getLogger(__name__)
@@ -180,7 +180,7 @@ class PolicyParts:
             (_release_of(policy, one) if RELEASE in one.outs else one).made(
                 keys,
                 type(policy),
-                renamed_inputs(policy, one.outs),
+                partial(asset_of, policy),
                 delivered if any(STAGE_OF[name] == "intake" for name in one.outs) else None,
             )
             for one in (stage_assets_of(policy) if declared is None else declared)
@@ -291,8 +291,7 @@ def specialize(
         described["dagster/column_schema"] = column_schema(contracts[name])
     derived = candidate.release_lineage(policy).get(name) if policy.has_events else None
     if derived:
-        renamed = renamed_inputs(policy, [name])
-        derived = {column: [_renamed(source, renamed) for source in sources] for column, sources in derived.items()}
+        derived = {column: [_source(policy, source) for source in sources] for column, sources in derived.items()}
     if derived:
         described["derived_columns"] = derived
     if name == "release" and policy.approval is not None:
@@ -306,10 +305,10 @@ def specialize(
     ).merge_attributes(metadata=described)
 
 
-def _renamed(source: str, renamed: Mapping[str, str]) -> str:
-    """The source of a column, "asset.column", where the asset is read under another name."""
-    asset, column = source.split(".")
-    return f"{renamed.get(asset, asset)}.{column}"
+def _source(policy: AnyPolicy, source: str) -> str:
+    """The source of a column, "table.column", by the asset that makes the table."""
+    table, column = source.split(".")
+    return f"{asset_of(policy, table)}.{column}"
 
 
 # The UI's own "Materialize" also executes steps in the process of their run.

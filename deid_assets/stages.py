@@ -3,7 +3,7 @@
 Each stage before the release has an asset of its own, called like the stage, which stands for its tables.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from deid_assets.assessments.assessment import CANDIDATE
 from deid_assets.assessments.registry import OF_KIND
@@ -97,11 +97,11 @@ def stages_of(policy: AnyPolicy) -> dict[str, tuple[str, ...]]:
     return stages_of_kind(policy.kind, policy.dates is not None)
 
 
-def renamed_inputs(policy: AnyPolicy, assets: Collection[str]) -> Mapping[str, str]:
-    """What some assets of a policy read under another name than that of their input: values and claims as they are released.
+CLAIMS = {"known": ("grouped_claims", "known_claims"), "held": ("truncated_claims", "dated_claims")}
+"""Claims after preparation by what they are to a release, with the asset that makes them without and with released dates: those
+that an adversary may know about, and those that it can hold, which the long tail has left."""
 
-    Only what comes after preparation does, under a policy that releases dates.
-    """
-    if policy.dates is None or {STAGE_OF[asset] for asset in assets} & {"intake", "preparation"}:
-        return {}
-    return {"truncated_claims": "dated_claims", "grouped_claims": "known_claims"}
+
+def asset_of(policy: AnyPolicy, table: str) -> str:
+    """The asset that makes a table which others read: `CLAIMS` by what they are, all others by their own names."""
+    return CLAIMS[table][policy.dates is not None] if table in CLAIMS else table

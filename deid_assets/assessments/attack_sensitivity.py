@@ -151,7 +151,7 @@ def _records(
     policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], shown: Table, released: str
 ) -> EvaluationRecords:
     """The released records with what may be known of each, and in which order it happened."""
-    grouped, domains, file = tables["grouped_claims"], tables["value_domains"], shown.file
+    grouped, domains, file = tables["known"], tables["value_domains"], shown.file
     names = policy.claim_names
     known = Table(file, "scratch", "sensitivity_known")
     of_columns = {column: levels[column] for column in names}
@@ -349,7 +349,7 @@ ATTACK_SENSITIVITY = Assessment(
     version="7",
     policy_sections=("attack_sensitivity", "adversary", "dates", "number_of_claims"),
     inputs=(
-        "member_profiles", "eligible_claims", "grouped_claims", "value_domains", "value_diversity", "pseudonym_crosswalk",
+        "member_profiles", "eligible_claims", "known", "value_domains", "value_diversity", "pseudonym_crosswalk",
         "chosen_generalization", *CANDIDATE,
     ),
     measure=assess,

@@ -58,7 +58,7 @@ class ReleasedRows:
         """
         policy, names = self.policy, self.policy.claim_names
         rows = released_tables.release_claims(
-            identified_claims(policy, self.tables["truncated_claims"], self.tables["grouped_claims"]),
+            identified_claims(policy, self.tables["held"], self.tables["known"]),
             *self._recoded,
             {column: self.levels[column] for column in names},
             names,

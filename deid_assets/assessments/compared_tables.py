@@ -69,7 +69,7 @@ def compared_tables(policy: Policy, levels: Mapping[str, int], tables: Mapping[s
     tables
         Profiles, grouped and eligible claims, domains and the release's tables, by their assets.
     """
-    profiles, grouped, domains = tables["member_profiles"], tables["grouped_claims"], tables["value_domains"]
+    profiles, grouped, domains = tables["member_profiles"], tables["known"], tables["value_domains"]
     file, columns = profiles.file, member_columns(policy)
     names = policy.claim_names
     labels, joins = label_joins(domains, {own: levels[own] for own in names}, grouped.columns(), "c", missing_is_value=False)
@@ -327,7 +327,7 @@ def next_year(
         nothing = Examples(member, np.empty((0, 0)), member, np.empty(0))
         return NextYear(people, year, nothing, nothing, nothing.features, nothing.features, member)
     truth = np.log1p(rows["days"].astype(np.float64))
-    of_delivery = people.arrays(year_features(_prepared_claims(tables["grouped_claims"], people), _PREPARED))
+    of_delivery = people.arrays(year_features(_prepared_claims(tables["known"], people), _PREPARED))
     domains, tops = tables["value_domains"], coarsest_levels(policy)
     shown = _shown_demographics(policy, levels, domains, compared, people, member)
     seen = np.hstack([shown, year[:, None].astype(np.float64)])

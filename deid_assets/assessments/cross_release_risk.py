@@ -61,7 +61,7 @@ from deid_assets.policy.sections.releases import OtherPeople
 from deid_assets.store.tables import Query, Table, drop_schema, write_table
 
 KEPT_FROM = (
-    "member_profiles", "suppressed_members", "grouped_claims", "truncated_claims", "eligible_claims", "value_domains",
+    "member_profiles", "suppressed_members", "known", "held", "eligible_claims", "value_domains",
 )  # fmt: skip
 """The tables that say what a release shows of its members."""
 

@@ -264,7 +264,7 @@ def demographics_of(
     write_table(released, profiles_query(policy, members, days))
     sizes = population.arrays(demographic_class_sizes(population, released, columns))
     alone = demographic_risk(sizes["population_size"], sizes["released_size"], smallest_safe_class(policy))
-    claims = NumberedClaims(tables["truncated_claims"], tables["release_claims"])
+    claims = NumberedClaims(tables["held"], tables["release_claims"])
     return MemberRisk(
         alone,
         number_of_claims_risk(policy, population, released, claims),
@@ -472,7 +472,7 @@ DEMOGRAPHIC_RISK = Assessment(
         "eligible_members",
         "removed_members",
         "member_profiles",
-        "truncated_claims",
+        "held",
         "value_domains",
         "pseudonym_crosswalk",
         "chosen_generalization",

@@ -315,7 +315,7 @@ def gain_kept_at(
         levels = levels_at(policy, one.node)
         another = with_another_release(policy, compared, _release(policy, levels, tables, others))
         releases.append(released_features(policy, levels, tables["value_domains"], another, found))
-    return compared_on_folds(targets_of(found, tables["grouped_claims"]), found.with_classes, releases, row_member, generator)
+    return compared_on_folds(targets_of(found, tables["known"]), found.with_classes, releases, row_member, generator)
 
 
 def compared_on_folds(

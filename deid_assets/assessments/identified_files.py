@@ -461,7 +461,7 @@ def assess_inpatients(work: Work[Policy]) -> Assessed:
 
     shares, measured = match(tables, listed, "inpatient database")
     read = (
-        "member_profiles", "grouped_claims", "value_domains", "pseudonym_crosswalk", "release_members", "release_claims",
+        "member_profiles", "known", "value_domains", "pseudonym_crosswalk", "release_members", "release_claims",
     )  # fmt: skip
     canaries = inpatients_of_canaries(
         policy, levels, {name: tables[name] for name in read}, columns, listed,
@@ -492,7 +492,7 @@ def matched_inpatients(
     with_place = [*of_visit, *INPATIENT_VISIT]
     if listed is None:
         visits = delivered_visits(
-            tables["grouped_claims"], profiles, domains,
+            tables["known"], profiles, domains,
             {c: levels[c] for c in with_place}, {c: levels[c] for c in of_member},
         )  # fmt: skip
     else:
@@ -730,7 +730,7 @@ INPATIENT_ATTACK = Assessment(
     ),
     version="5",
     policy_sections=("inpatient_attack", "quasi_identifiers", "hierarchies", "intake"),
-    inputs=("member_profiles", "grouped_claims", "value_domains", "pseudonym_crosswalk", "chosen_generalization", *CANDIDATE),
+    inputs=("member_profiles", "known", "value_domains", "pseudonym_crosswalk", "chosen_generalization", *CANDIDATE),
     measure=assess_inpatients,
     draws="reported",
     shaped_by={"marketer_risk": ("inpatient_attack",)},

@@ -492,7 +492,7 @@ INFERENCE_CHANNELS = Assessment(
     version="2",
     policy_sections=("inference", "provider_suppression", "top_coding", "dates"),
     inputs=(
-        "member_profiles", "eligible_claims", "grouped_claims", "truncated_claims", "value_domains", "pseudonym_crosswalk",
+        "member_profiles", "eligible_claims", "known", "held", "value_domains", "pseudonym_crosswalk",
         "chosen_generalization", "suppressed_members", *CANDIDATE,
     ),
     measure=assess,

@@ -22,7 +22,7 @@ from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table, write_table, write_view
 
-POPULATION = ("member_profiles", "grouped_claims", "truncated_claims", "value_domains", "adversary_power")
+POPULATION = ("member_profiles", "known", "held", "value_domains", "adversary_power")
 """The assets on whose tables risk is measured."""
 
 

@@ -154,7 +154,7 @@ LONGITUDINAL_RISK = Assessment(
     version="6",
     policy_sections=("risk", "adversary"),
     inputs=(
-        "member_profiles", "grouped_claims", "truncated_claims", "value_domains", "adversary_power", "chosen_generalization",
+        "member_profiles", "known", "held", "value_domains", "adversary_power", "chosen_generalization",
         "suppressed_members", *CANDIDATE,
     ),
     measure=assess,

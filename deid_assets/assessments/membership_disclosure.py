@@ -164,7 +164,7 @@ MEMBERSHIP_DISCLOSURE = Assessment(
     version="3",
     policy_sections=("membership",),
     inputs=(
-        "member_profiles", "grouped_claims", "truncated_claims", "value_domains", "adversary_power", "chosen_generalization",
+        "member_profiles", "known", "held", "value_domains", "adversary_power", "chosen_generalization",
         "suppressed_members", *CANDIDATE,
     ),
     measure=assess,

@@ -138,7 +138,7 @@ def attacked_release(policy: Policy, levels: Mapping[str, int], tables: Mapping[
     write_table(shown, profiles_query(policy, members.sql, days.sql))
     of_claims = {column: levels[column] for column in names}
     released = original_members(crosswalk, members)
-    write_table(known, generalized_claims(tables["grouped_claims"], tables["value_domains"], of_claims, members=released))
+    write_table(known, generalized_claims(tables["known"], tables["value_domains"], of_claims, members=released))
     return shown, released_data(shown, claims, known, crosswalk, tables["adversary_power"], member_columns(policy), names)
 
 
@@ -198,7 +198,7 @@ NEIGHBOR_ATTACK = Assessment(
     version="3",
     policy_sections=("neighbor_attack",),
     inputs=(
-        "member_profiles", "grouped_claims", "value_domains", "adversary_power", "pseudonym_crosswalk",
+        "member_profiles", "known", "value_domains", "adversary_power", "pseudonym_crosswalk",
         "chosen_generalization", *CANDIDATE,
     ),
     measure=assess,

@@ -203,9 +203,9 @@ def ordered_services_risk(
     population, released
         The members with their demographics as released: member_id, or MemberID, and the member-level columns.
     tables
-        `truncated_claims`, `value_domains` and `release_claims`.
+        `held`, `value_domains` and `release_claims`.
     """
-    own, names = tables["truncated_claims"], policy.claim_names
+    own, names = tables["held"], policy.claim_names
     ((stored, shown),) = released_date_columns(policy).items()
     told = _told(policy)
     of_claims = generalized_claims(own, tables["value_domains"], {column: levels[column] for column in names}, [stored])

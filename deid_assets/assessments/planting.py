@@ -200,8 +200,8 @@ def plant_members(
         "value_domains": _domains(policy, levels, members, claims),
         "release_members": _release_members(policy, levels, members),
         "release_days_in_hospital": _release_days(policy, levels, members),
-        "grouped_claims": _claims(policy, claims),
-        "truncated_claims": _claims(policy, claims),
+        "known": _claims(policy, claims),
+        "held": _claims(policy, claims),
         "release_claims": _release_claims(policy, levels, claims),
     }
     return {name: plant(file, table, rows.get(name, ()), name) for name, table in like.items()}

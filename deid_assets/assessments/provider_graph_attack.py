@@ -72,7 +72,7 @@ def assess(work: Work[Policy]) -> Assessed:
     """Evidence: re-identification of providers by patterns of care and by shared patients, before and after suppression."""
     policy, levels = work.policy, chosen_levels(work.policy, work.tables["chosen_generalization"])
     read = (
-        "member_profiles", "grouped_claims", "truncated_claims", "value_domains", "suppressed_members", "release_claims",
+        "member_profiles", "known", "held", "value_domains", "suppressed_members", "release_claims",
     )  # fmt: skip
 
     def attack(tables: Mapping[str, Table], draws: int, of: str) -> tuple[Recognitions, tuple[Measurement, ...]]:
@@ -132,11 +132,11 @@ def recognized_providers(
 
     # Millions of claims have thousands of patterns, so labels are joined to distinct values.
     def register(*identifiers: str) -> str:
-        distinct = distinct_values_of(tables["grouped_claims"], "delivered_patterns", [*names, *identifiers])
+        distinct = distinct_values_of(tables["known"], "delivered_patterns", [*names, *identifiers])
         return f"({with_any(generalized_claims(distinct, domains, own, identifiers))})"
 
     before = Table(file, "scratch", "unsuppressed_claims")
-    write_table(before, with_any(generalized_claims(tables["truncated_claims"], domains, own, stored, kept)))
+    write_table(before, with_any(generalized_claims(tables["held"], domains, own, stored, kept)))
     after = write_view(Table(file, "scratch", "suppressed_claims"), with_any(f"SELECT * FROM {release_claims.sql}"))
     pattern, released_pattern = (list(names), list(names.values())) if names else (["any_claim"], ["any_claim"])
     patterns = Table(file, "scratch", "patterns_of_care")
@@ -332,7 +332,7 @@ PROVIDER_GRAPH_ATTACK = Assessment(
     version="5",
     policy_sections=("provider_graph", "provider_suppression"),
     inputs=(
-        "member_profiles", "grouped_claims", "truncated_claims", "value_domains", "chosen_generalization",
+        "member_profiles", "known", "held", "value_domains", "chosen_generalization",
         "suppressed_members", *CANDIDATE,
     ),
     measure=assess,

@@ -230,7 +230,7 @@ def _predicted(
     found = next_year(policy, levels, tables, compared, generator)
     scores = measured_scores(_plan(policy), found.delivered, found.released, found.demographics, generator)
     yield from _scores(policy, scores, released, work.commitment)
-    targets = targets_of(found, tables["grouped_claims"])
+    targets = targets_of(found, tables["known"])
     gained = gains(targets, found, policy.utility.resamples, generator)
     yield from gain_measurements(gained, released, work.commitment)
 
@@ -299,7 +299,7 @@ def association_changes(compared: Compared) -> tuple[float, float]:
 def displacement(policy: Policy, column: str, level: int, tables: Mapping[str, Table], compared: Compared) -> float:
     """Earth mover's distance of the delivered values from the released classes, spread evenly over their values."""
     of_members = column in compared.member_columns
-    source = tables["member_profiles"] if of_members else tables["grouped_claims"]
+    source = tables["member_profiles"] if of_members else tables["known"]
     shown = compared.members_after if of_members else compared.claims_after
     name = column if of_members else policy.quasi_identifier(column).release_as
     values = source.query(
@@ -421,7 +421,7 @@ UTILITY = Assessment(
     version="5",
     policy_sections=("utility", "top_coding"),
     inputs=(
-        "why_ledger", "analyst_questions", "member_profiles", "eligible_claims", "grouped_claims", "value_domains",
+        "why_ledger", "analyst_questions", "member_profiles", "eligible_claims", "known", "value_domains",
         "compared_nodes", "chosen_generalization", "pseudonym_crosswalk", *CANDIDATE,
     ),
     measure=assess,

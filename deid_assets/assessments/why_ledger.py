@@ -19,7 +19,7 @@ INPUTS = {
     "members": "members", "claims": "claims", "quarantined": "quarantined_rows", "delivered_codes": "delivered_codes",
     "code_book": "code_book", "removed": "removed_members", "eligible_members": "eligible_members",
     "eligible_claims": "eligible_claims", "sample": "released_sample", "profiles": "member_profiles",
-    "held": "truncated_claims", "suppressed": "suppressed_members",
+    "held": "held", "suppressed": "suppressed_members",
 }  # fmt: skip
 """The asset of each table of `LedgerTables`."""
 
@@ -43,7 +43,7 @@ def why_ledger(
     levels
         Level of every quasi-identifier in the release.
     tables
-        The tables of INPUTS, `grouped_claims` and `value_domains`, by their assets.
+        The tables of INPUTS, `known` and `value_domains`, by their assets.
     progress
         Called with (accounts made, accounts, the one that comes): one for the rows of a table, and one for each column.
 
@@ -186,7 +186,7 @@ def _claim_rows(policy: Policy, levels: Mapping[str, int], made: LedgerTables, t
     # Only of released claims is it asked what the steps made of them.
     of_released = f"SELECT member_id FROM {members.sql} WHERE fate = '{ledger.RELEASED}'"
     write_table(released, f"SELECT * FROM {made.held.sql} WHERE member_id IN ({of_released})")
-    write_table(identified, identified_claims(policy, released, tables["grouped_claims"]))
+    write_table(identified, identified_claims(policy, released, tables["known"]))
     shown = ", ".join(_held(column, "h") for column in made.held.columns() if column != "claim_id")
     fates = ledger.claim_fates(made, members, policy.removal.newborn_days, policy.removal.non_procedure_claims)
     write_table(

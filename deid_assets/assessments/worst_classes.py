@@ -350,7 +350,7 @@ WORST_CLASSES = Assessment(
     version="2",
     policy_sections=("risk", "adversary"),
     inputs=(
-        "member_profiles", "grouped_claims", "truncated_claims", "value_domains", "adversary_power", "chosen_generalization",
+        "member_profiles", "known", "held", "value_domains", "adversary_power", "chosen_generalization",
         "suppressed_members", "pseudonym_crosswalk", *CANDIDATE,
     ),
     measure=assess,

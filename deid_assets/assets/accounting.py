@@ -21,7 +21,7 @@ from deid_assets.store.tables import Table
     ],
     version="2",
     kinds=("duckdb", "numpy"),
-    inputs=(*INPUTS.values(), "grouped_claims", "value_domains", "chosen_generalization"),
+    inputs=(*INPUTS.values(), "known", "value_domains", "chosen_generalization"),
 )  # fmt: skip
 def why_ledger(step: Step[Policy], **tables: Table) -> pd.DataFrame:
     """Every row and value that was delivered and is not in the release, with the one step that left it out, and why.
@@ -36,7 +36,7 @@ def why_ledger(step: Step[Policy], **tables: Table) -> pd.DataFrame:
 @stage_asset(
     policy_sections=["quasi_identifiers", "hierarchies", "dimensions", "top_coding"],
     inputs=(
-        "member_profiles", "eligible_claims", "grouped_claims", "value_domains", "chosen_generalization", *CANDIDATE,
+        "member_profiles", "eligible_claims", "known", "value_domains", "chosen_generalization", *CANDIDATE,
     ),
 )  # fmt: skip
 def analyst_questions(step: Step[Policy], **tables: Table) -> pd.DataFrame:

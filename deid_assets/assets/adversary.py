@@ -22,9 +22,9 @@ def _measured(policy: Policy) -> tuple[str, ...]:
 
 
 @stage_asset(policy_sections=["dates", "columns"], version="2")
-def value_diversity(step: Step[Policy], grouped_claims: Table, released_sample: Table) -> str:
+def value_diversity(step: Step[Policy], known: Table, released_sample: Table) -> str:
     """Simpson diversity of each released member's values, before the long tail is cut; year is added to the six."""
-    return value_diversity_query(grouped_claims, released_sample, _measured(step.policy))
+    return value_diversity_query(known, released_sample, _measured(step.policy))
 
 
 @stage_asset(policy_sections=["dates", "columns"])

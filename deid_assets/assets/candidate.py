@@ -25,18 +25,18 @@ def release_lineage(policy: Policy) -> dict[str, dict[str, list[str]]]:
         },
         "release_claims": member
         | {
-            "ProviderID": ["pseudonym_crosswalk.pseudonym", "truncated_claims.provider_id"],
-            "Vendor": ["pseudonym_crosswalk.pseudonym", "truncated_claims.vendor_id"],
-            "PCP": ["pseudonym_crosswalk.pseudonym", "truncated_claims.pcp_id"],
-            "Year": ["truncated_claims.year"],
-            "PayDelay": ["truncated_claims.pay_delay"],
-            "CharlsonIndex": ["truncated_claims.charlson"],
-            "SupLOS": ["truncated_claims.length_of_stay"],
+            "ProviderID": ["pseudonym_crosswalk.pseudonym", "held.provider_id"],
+            "Vendor": ["pseudonym_crosswalk.pseudonym", "held.vendor_id"],
+            "PCP": ["pseudonym_crosswalk.pseudonym", "held.pcp_id"],
+            "Year": ["held.year"],
+            "PayDelay": ["held.pay_delay"],
+            "CharlsonIndex": ["held.charlson"],
+            "SupLOS": ["held.length_of_stay"],
         }
-        | {qi.release_as: [f"truncated_claims.{qi.column}"] for qi in columns.claims}
-        | {name: [f"truncated_claims.{column}"] for column, name in released_date_columns(policy).items()}
-        | {one.release_as: [f"truncated_claims.{one.offset}"] for one in policy.connected_dates}
-        | {name: [f"truncated_claims.{column}"] for name, column in policy.attribute_names.items()},
+        | {qi.release_as: [f"held.{qi.column}"] for qi in columns.claims}
+        | {name: [f"held.{column}"] for column, name in released_date_columns(policy).items()}
+        | {one.release_as: [f"held.{one.offset}"] for one in policy.connected_dates}
+        | {name: [f"held.{column}"] for name, column in policy.attribute_names.items()},
     }
 
 
@@ -57,12 +57,12 @@ def release_days_in_hospital(step: Step[Policy], **tables: Table) -> str:
 
 @stage_asset(
     policy_sections=["quasi_identifiers", "attributes", "provider_suppression", "top_coding", "dates"],
-    inputs=("eligible_claims", "grouped_claims", "truncated_claims", *_RECODED),
+    inputs=("eligible_claims", "known", "held", *_RECODED),
 )
 def release_claims(step: Step[Policy], **tables: Table) -> str:
     """Claims as they would be published: generalized, with provider, vendor and PCP blanked where few share a pattern."""
-    truncated = tables["truncated_claims"]
-    shares = blanked_shares(truncated, identified_claims(step.policy, truncated, tables["grouped_claims"]))
+    truncated = tables["held"]
+    shares = blanked_shares(truncated, identified_claims(step.policy, truncated, tables["known"]))
     step.tell({f"{identifier}_blanked_share": share for identifier, share in shares.items()})
     return _rows(step, tables).claims()
 

@@ -69,9 +69,9 @@ _DIAGNOSIS_DRAWS = 100_000
     policy_sections=["quasi_identifiers", "hierarchies", "top_coding"],
     derived_columns={"value": ["member_profiles.age", "grouped_claims.condition_group"]},
 )
-def value_domains(step: Step[Policy], members: Table, member_profiles: Table, grouped_claims: Table) -> pd.DataFrame:
+def value_domains(step: Step[Policy], members: Table, member_profiles: Table, known: Table) -> pd.DataFrame:
     """Every value of every quasi-identifier, numbered, with its label and class at every level."""
-    return value_domains_of(step.policy, members, member_profiles, grouped_claims)
+    return value_domains_of(step.policy, members, member_profiles, known)
 
 
 @stage_asset(

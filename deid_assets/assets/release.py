@@ -99,7 +99,7 @@ _SECTIONS = sorted(
 
 _INPUTS = (
     "members", "claims", "delivered_codes", "removed_members", "eligible_members", "eligible_claims", "released_sample",
-    "grouped_claims", "truncated_claims", "member_profiles", "pseudonym_crosswalk", "adversary_power", "value_domains",
+    "known", "held", "member_profiles", "pseudonym_crosswalk", "adversary_power", "value_domains",
     "generalization_lattice", "passed_over_nodes", "compared_nodes", "chosen_generalization", "suppressed_members",
     *_STAGES["candidate"], "published_counts", *_STAGES["assessment"],
 )  # fmt: skip
@@ -119,7 +119,7 @@ def release(step: Step[Policy], **tables: Table) -> Made | None:
             told, not_drawn = None, []
             counts = ReleasedCounts.of(step, tables)
             if policy.dates is not None:
-                services = released_dates(policy, made["members"], made["truncated_claims"], made["eligible_claims"], kept)
+                services = released_dates(policy, made["members"], made["held"], made["eligible_claims"], kept)
                 told, not_drawn = told_of_dates(step, services, counts.plan), date_refusals(services)
                 staging.write_json("data/dates.json", told)
             part(1, text="comparing with earlier releases")
@@ -359,7 +359,7 @@ def _judge(
 
     risk = demographics_of(
         policy, tables.profiles, tables.domains, levels, staged.members.sql, staged.days_in_hospital.sql,
-        {"truncated_claims": tables.held, "value_domains": tables.domains, "release_claims": staged.claims},
+        {"held": tables.held, "value_domains": tables.domains, "release_claims": staged.claims},
     )  # fmt: skip
     alone = risk.demographics
     refusals += judgement.demographic_refusals(alone, staged.members.count())

@@ -4,7 +4,6 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, cast
 
 import dagster as dg
@@ -24,7 +23,7 @@ from deid_assets.resources import (
     note_own_input,
 )
 from deid_assets.sources.delivery import Delivery
-from deid_assets.stages import RELEASE, STAGE_OF, stages_of
+from deid_assets.stages import CLAIMS, RELEASE, STAGE_OF, stages_of
 from deid_assets.store.guard import without_values
 from deid_assets.store.tables import held_open
 
@@ -64,7 +63,7 @@ class StageAsset:
     published: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        outside = [name for name in self.inputs if self.stages and STAGE_OF[name] not in self.stages]
+        outside = [name for name in self.inputs if self.stages and STAGE_OF[CLAIMS.get(name, (name,))[0]] not in self.stages]
         if outside:
             raise ReleaseError(f"{self.op_name} reads {', '.join(outside)}, and depends on none of their stages")
 
@@ -72,7 +71,7 @@ class StageAsset:
         self,
         keys: Keys,
         model: type[AnyPolicy],
-        renamed: Mapping[str, str] = MappingProxyType({}),
+        asset_of: Callable[[str], str] = str,
         further: Mapping[str, dg.AssetIn] | None = None,
     ) -> dg.AssetsDefinition:
         """The assets of one policy.
@@ -83,12 +82,12 @@ class StageAsset:
             Their keys, and those of their resources.
         model
             Of the policy.
-        renamed
-            Inputs that are read from another asset than the one of their name.
+        asset_of
+            The asset that makes the table of an input.
         further
             Inputs that are no assets of the policy.
         """
-        read = {name: keys.asset(renamed.get(name, name)) for name in self.inputs}
+        read = {name: keys.asset(asset_of(name)) for name in self.inputs}
         ins = {} if self.stages else {name: dg.AssetIn(key=key) for name, key in read.items()}
         # Inputs that are not loaded.
         read_besides = [keys.asset(stage) for stage in self.stages]

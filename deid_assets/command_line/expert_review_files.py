@@ -22,7 +22,7 @@ from deid_assets.reference.codes import DiagnosisSystem, bare
 from deid_assets.reference.groups import condition_ranges
 from deid_assets.release.keyring import secret_of
 from deid_assets.sources.diagnosis_systems import NAMES, systems_of
-from deid_assets.stages import STAGE_OF, renamed_inputs
+from deid_assets.stages import STAGE_OF, asset_of
 from deid_assets.store import durable
 from deid_assets.store.home import Home, plain_key
 from deid_assets.store.reading import regular_bytes
@@ -160,8 +160,8 @@ def _of(answers: Mapping[tuple[int, int], Condition], reviewer: int) -> dict[tup
 def _tables(home: Home, policy: Policy, delivery: str) -> dict[str, Table]:
     """The tables of the candidate, by what they are used for."""
     file = home.store / policy.name / f"{plain_key(delivery)}.duckdb"
-    kept = renamed_inputs(policy, ["release_claims"]).get("truncated_claims", "truncated_claims")
-    names = {"members": "release_members", "days": "release_days_in_hospital", "released": "release_claims", "claims": kept,
+    names = {"members": "release_members", "days": "release_days_in_hospital", "released": "release_claims",
+             "claims": asset_of(policy, "held"),
              "delivered": "eligible_claims", "crosswalk": "pseudonym_crosswalk"}  # fmt: skip
     if not file.is_file():
         raise StoreError(f"there is no restricted store of policy {policy.name} and delivery {delivery}; run `deid run` first")

@@ -30,7 +30,7 @@ def attrition(policy: Policy, delivery: Delivery, tables: Mapping[str, Table]) -
     sampled = int(profiles.query(f"SELECT count(*) AS n FROM {profiles.sql} WHERE released")["n"].iloc[0])
     of_sample = f"SELECT count(*) AS n FROM {{}} WHERE member_id IN (SELECT member_id FROM {profiles.sql} WHERE released)"
     eligible_sampled = int(profiles.query(of_sample.format(tables["eligible_claims"].sql))["n"].iloc[0])
-    truncated_sampled = int(profiles.query(of_sample.format(tables["truncated_claims"].sql))["n"].iloc[0])
+    truncated_sampled = int(profiles.query(of_sample.format(tables["held"].sql))["n"].iloc[0])
     delivered = tables["members"].count()
     remaining = COHORT_SECTIONS
     steps = (

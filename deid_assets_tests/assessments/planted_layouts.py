@@ -40,12 +40,12 @@ from deid_assets.release.cumulative import tags_in_order
 from deid_assets.release.keys import Secret
 from deid_assets.schemas import contracts_of
 from deid_assets.sources.flat import POPULATION
+from deid_assets.stages import asset_of
 from deid_assets.store.tables import Table
 from deid_assets_tests.methods.small_tables import SmallStore
 
 TYPES = {"string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "int8": "TINYINT", "boolean": "BOOLEAN",
          "float64": "DOUBLE", "date": "DATE"}  # fmt: skip
-WITH_DATES = {"grouped_claims": "known_claims", "truncated_claims": "dated_claims"}
 PLANTED = (
     "eligible_members", "removed_members", "member_profiles", "value_domains", "suppressed_members", "pseudonym_crosswalk",
     "grouped_claims", "truncated_claims", "known_claims", "dated_claims", "release_members", "release_claims",
@@ -73,16 +73,12 @@ class Canaries:
         self.listed = None if listed is None else store.table("listed_layout", listed, [])
 
     def _of(self, *names: str) -> dict[str, Table]:
-        found = {}
-        for name in names:
-            dated = WITH_DATES.get(name, name) if self.policy.dates is not None else name
-            found[name] = self.tables[dated]
-        return found
+        return {name: self.tables[asset_of(self.policy, name)] for name in names}
 
     def demographic_risk(self) -> Findings:
         tables = self._of(
             "eligible_members", "removed_members", "member_profiles", "value_domains", "release_members",
-            "release_days_in_hospital", "truncated_claims", "release_claims", "pseudonym_crosswalk",
+            "release_days_in_hospital", "held", "release_claims", "pseudonym_crosswalk",
         )  # fmt: skip
         tags = partial(tags_in_order, secret=Secret(bytes(range(32)), "environment"))
         return demographics_of_canaries(
@@ -103,7 +99,7 @@ class Canaries:
     def inpatient_attack(self) -> Findings:
         columns = tuple(column for column in COLUMNS if column == VISITS or self.policy.publishes(column))
         tables = self._of(
-            "member_profiles", "grouped_claims", "value_domains", "pseudonym_crosswalk", "release_members", "release_claims"
+            "member_profiles", "known", "value_domains", "pseudonym_crosswalk", "release_members", "release_claims"
         )
 
         def attack(planted: Mapping[str, Table]):
@@ -137,9 +133,7 @@ class Canaries:
         )  # fmt: skip
 
     def provider_graph_attack(self) -> Findings:
-        tables = self._of(
-            "member_profiles", "grouped_claims", "truncated_claims", "value_domains", "suppressed_members", "release_claims"
-        )
+        tables = self._of("member_profiles", "known", "held", "value_domains", "suppressed_members", "release_claims")
 
         def attack(planted: Mapping[str, Table]):
             found = recognized_providers(self.policy, self.levels, planted, 50, lambda _: KEY)

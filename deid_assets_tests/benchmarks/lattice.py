@@ -51,8 +51,8 @@ def claims(delivery: str) -> None:
     """
     policy, table = policy_called(POLICY), tables_of(delivery)
     assert isinstance(policy, Policy) and policy.long_tail.percentile is not None and policy.long_tail.unit == "member_year"
-    cap = claims_cap(table("grouped_claims"), policy.long_tail.percentile, policy.long_tail.unit)
-    units = claims_of_units(table("grouped_claims"), "member_year")
+    cap = claims_cap(table("known"), policy.long_tail.percentile, policy.long_tail.unit)
+    units = claims_of_units(table("known"), "member_year")
     ids, classes = reference_classes(policy, table("members"))
     owner, year = pd.Index(ids).get_indexer(units["member_id"]), np.unique(units["year"], return_inverse=True)[1]
     by_year = np.zeros((len(ids), int(year.max()) + 1), dtype=np.int64)
@@ -79,7 +79,7 @@ def claims(delivery: str) -> None:
 
 def computation_of(policy: Policy, table: Callable[[str], Table]) -> NodeComputation:
     """The node computation on the tables of the store."""
-    names = ("member_profiles", "grouped_claims", "truncated_claims", "value_domains", "adversary_power")
+    names = ("member_profiles", "known", "held", "value_domains", "adversary_power")
     return node_computation(policy, PopulationTables.of({name: table(name) for name in names}))
 
 

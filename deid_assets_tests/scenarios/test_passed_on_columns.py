@@ -24,7 +24,7 @@ def pipeline(prepared, tmp_path):
 
 def leaks(pipeline, policy):
     """Of the candidate, as if it were staged."""
-    names = ("member_profiles", "grouped_claims", "truncated_claims", "value_domains", "adversary_power")
+    names = ("member_profiles", "known", "held", "value_domains", "adversary_power")
     tables = PopulationTables(*(pipeline.table(KEY, name) for name in names))
     levels = chosen_levels(policy, pipeline.table(KEY, "chosen_generalization"))
     staged, suppressed = pipeline.table(KEY, "release_claims"), pipeline.table(KEY, "suppressed_members")

@@ -284,7 +284,7 @@ LONGITUDINAL: Counting[Policy] = Counting(
     described="eligible members",
     sections=("source", "opt_outs", "removal", "sample", "quasi_identifiers", "hierarchies", "counts"),
     inputs=(
-        "members", "claims", "removed_members", "eligible_members", "eligible_claims", "truncated_claims", "member_profiles",
+        "members", "claims", "removed_members", "eligible_members", "eligible_claims", "held", "member_profiles",
         "chosen_generalization", "release_members", "release_claims",
     ),
     levels_in=("chosen_generalization",),
