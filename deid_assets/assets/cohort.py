@@ -26,13 +26,13 @@ from deid_assets.assets.step import Step
 from deid_assets.figures.demographics_figure import risk_and_detail_figure
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.policy.cohort import CohortPolicy
-from deid_assets.release.cohort_rows import people_refusals, released_people
 from deid_assets.release.counts.kinds import COHORT as COUNTING
 from deid_assets.release.derived_keys import pseudonym_key
 from deid_assets.release.manifest.dictionary import described_people
 from deid_assets.release.manifest.optimality import stated_levels_certificate
 from deid_assets.release.published_tables import PEOPLE as PEOPLE_FILE
 from deid_assets.release.same_delivery import other_cohort_refusals
+from deid_assets.release.staged_files import people_refusals, released_people
 from deid_assets.reports.cohort_report import cohort_report
 from deid_assets.sources.cohort import PEOPLE, POPULATION, QUARANTINED
 from deid_assets.store.tables import Table

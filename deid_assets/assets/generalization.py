@@ -58,7 +58,7 @@ from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.changes import changed_sections, leaving_together
 from deid_assets.policy.domains import value_domains_of
 from deid_assets.policy.models import Policy
-from deid_assets.release.standing_out import standing_out
+from deid_assets.release.leavers import standing_out
 from deid_assets.resources import Workplace
 from deid_assets.store.tables import Table, drop_schema
 

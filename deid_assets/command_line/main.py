@@ -1,14 +1,13 @@
 """The `deid` command: run a policy on a delivery, list releases, open the UI, check or begin a policy, verify a release."""
 
 import contextlib
-import functools
 import json
 import os
 import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,7 +26,17 @@ from deid_assets.command_line.deciding import (
 from deid_assets.command_line.demographics import demographics
 from deid_assets.command_line.expert_review import expert_review
 from deid_assets.command_line.home import backup, home_group, journal, restore, rules
-from deid_assets.command_line.options import AS_JSON, FILE, YES, Asked, deliveries, errors_as_json, policies, releases
+from deid_assets.command_line.options import (
+    AS_JSON,
+    FILE,
+    YES,
+    Asked,
+    deliveries,
+    errors_as_json,
+    gathering,
+    policies,
+    releases,
+)
 from deid_assets.command_line.releases import (
     approvals,
     approve,
@@ -191,16 +200,10 @@ _OPTIONS_OF_A_RUN = (
 
 def _of_a_run(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that say what is run on what; the command gets them as one value."""
-
-    @functools.wraps(command)
-    def with_asked(**options: Any) -> None:
-        asked = Asked(**{one.name: options.pop(one.name) for one in fields(Asked)})
-        _require_sense(asked)
-        command(asked, **options)
-
+    command = gathering("asked", Asked)(command)
     for option in reversed(_OPTIONS_OF_A_RUN):
-        with_asked = option(with_asked)
-    return with_asked
+        command = option(command)
+    return command
 
 
 def _at_home(asked: Asked) -> tuple[Home, Asked]:
@@ -246,6 +249,7 @@ def run(asked: Asked, as_json: bool, go_on: bool, quiet: bool, verbose: bool) ->
 
     if quiet and verbose:
         raise click.UsageError("--quiet and --verbose contradict each other: choose one")
+    _require_sense(asked)
     detail = Detail.QUIET if quiet else Detail.VERBOSE if verbose else Detail.NORMAL
     with errors_as_json(as_json, release=None), without_values("deid", Home.here().store):
         code = run_policy(*_at_home(asked), progress_of(as_json, detail), as_json=as_json, go_on=go_on)
@@ -266,6 +270,7 @@ def plan(asked: Asked) -> None:
     from deid_assets.command_line.progress import progress_of
     from deid_assets.command_line.run import run_policy
 
+    _require_sense(asked)
     sys.exit(run_policy(*_at_home(asked), progress_of(), work=plan_release))
 
 

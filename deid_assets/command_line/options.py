@@ -4,17 +4,22 @@ A shell asks at every press of the tabulator, so nothing that takes long to load
 """
 
 import contextlib
+import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from deid_assets.errors import ERROR, DeidError, ReleaseError
 from deid_assets.store.home import Home
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _SHIPPED = Path(__file__).parent.parent / "policy" / "shipped"
 _NAME_OF_POLICY = re.compile(rb"^policy: *([a-z][a-z0-9_]*) *$", re.MULTILINE)
@@ -116,3 +121,17 @@ def errors_as_json(wanted: bool, **told: object) -> Iterator[None]:
         if wanted:
             click.echo(json.dumps({"outcome": "error", "exit_code": ERROR, **told, "reasons": [str(error)]}, indent=1))
         raise
+
+
+def gathering(name: str, kind: type["DataclassInstance"]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorate a command that gets those of its options that are fields of a value as that value."""
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def gathered(*given: Any, **options: Any) -> None:
+            own = {one.name: options.pop(one.name) for one in fields(kind)}
+            command(*given, **options, **{name: kind(**own)})
+
+        return gathered
+
+    return decorated

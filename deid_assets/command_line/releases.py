@@ -311,8 +311,8 @@ def member_where(member_id: str) -> None:
     """Print which releases hold a person. Needs the home's secret."""
     from deid_assets.release.cumulative import releases_made
     from deid_assets.release.keyring import secret_of
+    from deid_assets.release.known_people import whereabouts
     from deid_assets.release.registry.chain import Registry
-    from deid_assets.release.whereabouts import whereabouts
 
     home = Home.here()
     registry = Registry(home.releases / "registry.jsonl")

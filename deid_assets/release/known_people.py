@@ -2,6 +2,8 @@
 
 Stores are purged, and those of flat tables and cohorts keep nobody whom they left out. A file of keyed digests therefore
 remembers who was found. Without it, people count as unmatched until a delivery has them again.
+
+Which releases of a home hold a person is restricted, too: the answer is about somebody, and goes to the terminal only.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -13,7 +15,7 @@ import numpy as np
 from deid_assets.errors import StoreError
 from deid_assets.methods.preparation.eligibility import matching_query
 from deid_assets.policy.base import ReleasePolicy
-from deid_assets.release.cumulative import releases_made, tags_in_order
+from deid_assets.release.cumulative import Made, releases_made, tags_in_order
 from deid_assets.release.keys import Secret
 from deid_assets.release.publication.recovery import REGISTRY
 from deid_assets.release.registry.chain import Registry
@@ -231,3 +233,43 @@ def _people_in(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
         "SELECT table_name, column_name FROM duckdb_columns() WHERE schema_name = 'intake' AND NOT internal"
     ).fetchall()
     return [(f"intake.{quoted(table)}", column) for table, column in _PEOPLE if (table, column) in there]
+
+
+@dataclass(frozen=True)
+class Whereabouts:
+    """What is known of one member in one release.
+
+    Attributes
+    ----------
+    release, delivery
+        The release as policy and number, and the key of its delivery.
+    released
+        Whether the member is in it; None if nobody can tell: it was made with another secret, or nothing identifies
+        whose its records are.
+    """
+
+    release: str
+    delivery: str
+    released: bool | None
+
+
+def whereabouts(member_id: str, made: Iterable[Made], secret: Secret) -> tuple[Whereabouts, ...]:
+    """Look for a member in every release.
+
+    Parameters
+    ----------
+    member_id
+        Identifier, as deliveries write it.
+    made
+        Every release, `cumulative.releases_made`.
+    secret
+        That of the home, under which members are tagged.
+    """
+    tag, commitment = tags_in_order([member_id], secret)[0], secret.commitment()
+
+    def released(one: Made) -> bool | None:
+        if not len(one.tags) or one.commitment != commitment:
+            return None
+        return bool(np.isin(tag, one.tags))
+
+    return tuple(Whereabouts(one.name, one.delivery, released(one)) for one in made)

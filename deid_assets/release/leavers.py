@@ -1,17 +1,23 @@
-"""Who may not be released: who left a series of releases, whom rotation removes now, and whom a policy leaves out."""
+"""Who may not be released: who left a series of releases, whom rotation removes now, and whom a policy leaves out.
 
-from collections.abc import Sequence
+And which delivered members would stand out beside an earlier release if they were released.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from deid_assets.assessments.earlier_releases import LONGITUDINAL
-from deid_assets.assessments.membership_changes import Leavers
+from deid_assets.assessments.membership_changes import Leavers, present_members
 from deid_assets.errors import PolicyError
 from deid_assets.methods.disclosure.membership_changes import REMOVED
 from deid_assets.methods.disclosure.rotation import left_for_good, rotated
+from deid_assets.methods.population.encoding import nobody_of
 from deid_assets.policy.models import Policy
-from deid_assets.release.cumulative import Made, comparable_rolls
+from deid_assets.release.cumulative import Made, comparable_rolls, tags_in_order
 from deid_assets.release.keys import Secret
+from deid_assets.store.tables import Table
 
 _NOBODY = np.empty(0, dtype=np.uint64)
 
@@ -86,3 +92,22 @@ def _rotating_series(policy: Policy, earlier: Sequence[Made]) -> list[list[np.nd
 def _last(flags: Sequence[bool]) -> int:
     """One more than the position of the last that is true; 0 if none is."""
     return max((place + 1 for place, flag in enumerate(flags) if flag), default=0)
+
+
+def standing_out(
+    policy: Policy, levels: Mapping[str, int], profiles: Table, domains: Table, made: Sequence[Made], secret: Secret
+) -> set[str]:
+    """Identifiers of the delivered members who would stand out beside an earlier release if they were released.
+
+    Parameters
+    ----------
+    made
+        Every earlier release.
+    secret
+        Under which its tags are compared.
+    """
+    if not made:
+        return set()
+    nobody = nobody_of(profiles)
+    present = present_members(policy, levels, profiles, domains, nobody, nobody, partial(tags_in_order, secret=secret))
+    return set(present.member_ids[present.stand_out(comparable_rolls(made, secret.commitment()), policy.safe_class_size)])

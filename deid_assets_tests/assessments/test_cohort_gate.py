@@ -15,9 +15,9 @@ from deid_assets.assessments.cohort_attributes import attribute_leaks, finding_r
 from deid_assets.assessments.cohort_risk import COHORT_RISK, measured_risk
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.loading import policy_from
-from deid_assets.release.cohort_rows import released_people
 from deid_assets.release.cumulative import Made
 from deid_assets.release.same_delivery import _shown, other_cohort_refusals, other_release_refusals
+from deid_assets.release.staged_files import released_people
 from deid_assets.sources.cohort import PopulationSource, read_cohort_delivery
 from deid_assets.sources.delivery import Delivery
 from deid_assets.store.tables import Table

@@ -20,11 +20,11 @@ from deid_assets.policy.withdrawals import FILE, OptOutLine, note, withdrawn_mem
 from deid_assets.release.cumulative import last_generalization, releases_before, releases_made
 from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.keys import Secret, SigningKey
+from deid_assets.release.known_people import whereabouts
 from deid_assets.release.opt_outs import enter_opt_out
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify
 from deid_assets.release.registry.entries import Withdrawal, signed_correction, signed_rotation
-from deid_assets.release.whereabouts import whereabouts
 from deid_assets.resources import Policies
 from deid_assets.store.home import Home
 from deid_assets_tests.release.making import SECRET, publish
