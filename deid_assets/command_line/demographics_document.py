@@ -45,8 +45,8 @@ from deid_assets.policy.loading import load_policy, with_sections
 from deid_assets.policy.sections.cohort import PUBLISHED_POLICIES
 from deid_assets.reports.demographics_report import REFERENCE, published_form, render_demographics, summary_of, tables_of
 from deid_assets.reports.report import ReportFigure
+from deid_assets.sources.census_estimates import PopulationFiles, read_population
 from deid_assets.sources.cohort import CohortLayout, read_cohort
-from deid_assets.sources.demographic_populations import PopulationFiles, read_population
 from deid_assets.sources.demographics import cells_of_cohort
 from deid_assets.store import durable
 from deid_assets.store.home import Home

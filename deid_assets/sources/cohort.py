@@ -19,8 +19,8 @@ from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.methods.preparation.eligibility import NOBODY, NOBODY_LEFT_OUT, LeftOut, OptedOut, OptOutMatch, match_query
 from deid_assets.reference.geography import STATE_CODES, state_codes
 from deid_assets.sources.census import CensusTable
+from deid_assets.sources.census_estimates import PopulationFiles, read_population
 from deid_assets.sources.delivery import Delivery
-from deid_assets.sources.demographic_populations import PopulationFiles, read_population
 from deid_assets.sources.flat import OPTED_OUT
 from deid_assets.sources.report import Metadata
 from deid_assets.sources.text_tables import read_text_table

@@ -23,7 +23,7 @@ from deid_assets.methods.demographics.standard_attributes import (
 )
 from deid_assets.reference.geography import states
 from deid_assets.sources.census import ALL_RACES, LAST_AGE, RACES
-from deid_assets.sources.open_ages import FIRST_OPEN
+from deid_assets.sources.census_estimates import FIRST_OPEN
 
 OTHER = "Other"
 """Race of a cohort that tells only White, Black and all others apart."""

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from deid_assets.sources.census import RACES
-from deid_assets.sources.synthetic.census import write_pct12
 from deid_assets.store import durable
 from deid_assets_tests.public_data import public_data
 from deid_assets_tests.scenarios.command_line import ERROR, REFUSED, deid_here, unwrapped
+from deid_assets_tests.sources.census_files import write_pct12
 from deid_assets_tests.sources.test_census import small_people
 from deid_assets_tests.test_docs import DOCS, commands
 

@@ -19,7 +19,7 @@ from deid_assets.sources.census import (
     read_census,
     tidied,
 )
-from deid_assets.sources.synthetic.census import write_pct12
+from deid_assets_tests.sources.census_files import write_pct12
 
 TWO = {"A": RACES["A"], "B": RACES["B"]}
 

@@ -8,11 +8,21 @@ from hypothesis import strategies as st
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.census import ALL_RACES, RACES, read_census
-from deid_assets.sources.census_estimates import MODEL, read_race_bands, read_single_years, spread
-from deid_assets.sources.open_ages import CENSUS_2000_OLDEST, apportioned, open_age_shares, spread_open_ages
-from deid_assets.sources.synthetic.census import NO_OTHER_RACE, synthetic_census, write_pct12
+from deid_assets.sources.census_estimates import (
+    CENSUS_2000_OLDEST,
+    MODEL,
+    NO_OTHER_RACE,
+    apportioned,
+    open_age_shares,
+    read_race_bands,
+    read_single_years,
+    spread,
+    spread_open_ages,
+    synthetic_census,
+)
 from deid_assets_tests import examples
 from deid_assets_tests.public_data import public_data
+from deid_assets_tests.sources.census_files import write_pct12
 
 
 def single_years_csv(path, states=("27", "53"), change=lambda rows: rows):

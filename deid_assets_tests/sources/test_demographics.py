@@ -8,7 +8,7 @@ from deid_assets.methods.demographics.old_ages import EVENLY, FROM_85
 from deid_assets.methods.demographics.population import population_of
 from deid_assets.sources.census import ALL_RACES, LAST_AGE, RACES, read_census
 from deid_assets.sources.demographics import cells_of_cohort, demographics_of, population_table, race_names
-from deid_assets.sources.synthetic.census import write_pct12
+from deid_assets_tests.sources.census_files import write_pct12
 from deid_assets_tests.sources.test_census import small_people
 
 THREE = ["White", "Black", "Other"]
