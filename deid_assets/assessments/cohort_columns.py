@@ -58,13 +58,13 @@ def cohort_findings(path: Path, layout: CohortLayout, folder: Path) -> CohortFin
     DeliveryError
         If the file cannot be read.
     """
-    kinds = columns_of(path, table=layout.table, delimiter=layout.delimiter, folder=folder, what="cohort")
+    kinds = columns_of(layout.of(path), folder, "cohort")
     roles = _roles(layout)
     free = tuple(column for column in kinds if column not in roles)
     not_searched = tuple(column for column in free if not is_plain(kinds[column]))
     # Names of a file may be no identifiers of DuckDB's.
     columns = {f"c{at}": column for at, column in enumerate(kinds) if column not in not_searched}
-    rows = read_text_table(path, columns, table=layout.table, delimiter=layout.delimiter, folder=folder, what="cohort")
+    rows = read_text_table(layout.of(path), columns, folder, "cohort")
     with tempfile.TemporaryDirectory(dir=durable.owner_only(folder), prefix="scanning-") as name:
         table = Table(Path(name) / "cohort.duckdb", "main", "rows")
         with connect(table.file) as connection:

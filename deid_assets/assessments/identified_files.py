@@ -90,7 +90,7 @@ from deid_assets.methods.attacks.marketer_risk import (
 )
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.policy.models import Policy
-from deid_assets.policy.rules.population_labels import TOO_WIDE, table_labels
+from deid_assets.policy.rules.population_labels import table_labels
 from deid_assets.policy.sections.population import DischargeTable, PopulationTable
 from deid_assets.reference.known_columns import INPATIENT_VISIT
 from deid_assets.sources.delivery import MOST_YEARS
@@ -238,6 +238,7 @@ def read_table(policy: Policy, table: PopulationTable, levels: Mapping[str, int]
         table.leave_out,
         table.count,
         table.person if isinstance(table, DischargeTable) else None,
+        policy.intake.quarantine_at_most,
     )
     # A copy: exactly the table with which the policy was judged is read, even if the file is changed or swapped.
     with tempfile.TemporaryDirectory(dir=durable.owner_only(target.file.parent), prefix="population-") as folder:
@@ -245,7 +246,7 @@ def read_table(policy: Policy, table: PopulationTable, levels: Mapping[str, int]
             file = table.copy_to(Path(folder))
         except ValueError as error:
             raise DeliveryError(f"population table: {error}") from None
-        report = read_population_table(target, file, layout, labels, TOO_WIDE, policy.intake.quarantine_at_most, table.digest)
+        report = read_population_table(target, file, layout, labels, table.digest)
     if table.people_at_most is not None and people_of(target) > table.people_at_most:
         raise DeliveryError(
             f"population table: {table.file} counts more people than its people_at_most: it covers a larger area, or counts "

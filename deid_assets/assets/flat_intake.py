@@ -11,7 +11,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.event_log import edited_beside
-from deid_assets.sources.flat import POPULATION, QUARANTINED, RECORDS, Persons, read_flat_delivery
+from deid_assets.sources.flat import POPULATION, QUARANTINED, RECORDS, FlatLayout, Persons, read_flat_delivery
 from deid_assets.store.tables import Table
 
 POPULATION_CONTENT = "population_content"
@@ -29,29 +29,26 @@ _DESCRIPTIONS = {
 def flat_intake(step: Step[FlatPolicy], tables: Mapping[str, Table]) -> Read:
     """Read the delivered table, and the population's table if the policy names one."""
     policy, records = step.policy, tables[RECORDS]
-    report = read_flat_delivery(
-        records.file,
-        records.schema,
-        step.delivery,
-        policy.source.file,
-        policy.population.file if policy.population else None,
-        policy.source.table,
-        policy.source.delimiter,
+    layout = FlatLayout(
         {column.release_as: column.column for column in policy.columns},
         {
             qi.release_as: [str(value) for value in values]
             for qi in policy.quasi_identifiers
             if (values := policy.hierarchy(qi.hierarchy).rule.all_values()) is not None
         },
+        policy.source.file,
+        policy.population.file if policy.population else None,
+        policy.source.table,
+        policy.source.delimiter,
         policy.intake.quarantine_at_most,
         [
             qi.release_as
             for qi in policy.quasi_identifiers
             if policy.hierarchies[qi.hierarchy].kind == "csv" and policy.hierarchy(qi.hierarchy).levels == 1
         ],
-        progress=lambda text: step.context.log.info(text),
-        persons=persons_of(policy),
+        persons_of(policy),
     )
+    report = read_flat_delivery(records, step.delivery, layout, progress=lambda text: step.context.log.info(text))
     require_known_opt_outs(step, report.left_out)
     population = population_of(policy, records)
     # The population is not an asset of its own: its fingerprint is stored with the records, and the gate compares it.

@@ -6,7 +6,7 @@ from deid_assets.assets.step import Step
 from deid_assets.assets.taking_in import Read, intake_assets
 from deid_assets.policy.models import Policy
 from deid_assets.reference.groups import known_codes
-from deid_assets.sources.intake import read_delivery
+from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.store.tables import Table
 
 _DESCRIPTIONS = {
@@ -21,15 +21,15 @@ _DESCRIPTIONS = {
 def intake(step: Step[Policy], tables: Mapping[str, Table]) -> Read:
     """Read the delivery, apply the row-level rules, and write the canonical tables."""
     policy = step.policy
-    report = read_delivery(
-        tables["members"].file,
-        step.delivery,
+    reading = Reading(
         step.workplace.as_delivered(policy.source),
         policy.intake.quarantine_at_most,
-        known_codes,
-        progress=lambda text: step.context.log.info(text),
-        declared=policy.columns.declared,
-        diagnosis_codes=policy.diagnosis_codes,
+        policy.columns.declared,
+        policy.diagnosis_codes,
+    )
+    log = step.context.log
+    report = read_delivery(
+        tables["members"].file, step.delivery, reading, known_codes, progress=lambda text: log.info(text)
     )
     metadata = {name: report.metadata(name) for name in tables}
     if report.warnings:

@@ -16,6 +16,7 @@ import pandas as pd
 
 from deid_assets.errors import DeliveryError
 from deid_assets.reference.geography import state_codes
+from deid_assets.sources.files import SourceTable
 from deid_assets.sources.text_tables import read_text_table
 
 COLUMNS = ("state", "sex", "race", "age_from", "age_to", "people")
@@ -190,7 +191,7 @@ def _read_file(path: Path, races: Mapping[str, str], layout: CensusLayout) -> pd
             f"census: {path.name}: {len(races)} tables of one file would be read from the same columns: write {{table}} in the"
             " spelling, or name one file for each table"
         )
-    text = read_text_table(path, {"state": layout.state, **columns}, delimiter=layout.delimiter, what="census")
+    text = read_text_table(SourceTable(path, delimiter=layout.delimiter), {"state": layout.state, **columns}, what="census")
     text = text.iloc[layout.label_rows :]
     state = _states(text["state"], layout.state_kind)
     problems = [

@@ -48,6 +48,7 @@ from deid_assets.sources.census import (
     read_census,
     tidied,
 )
+from deid_assets.sources.files import SourceTable
 from deid_assets.sources.text_tables import read_text_table
 
 FIRST_OPEN, LAST_OPEN = 85, 119
@@ -193,7 +194,7 @@ def read_single_years(path: Path, count: str = "CENSUS2010POP", states: Sequence
         If cells are not numbers, rows are missing or occur twice, totals are wrong, or a state is absent.
     """
     columns = {"code": "STATE", "sex": "SEX", "age": "AGE", "people": count}
-    rows = _numbers(read_text_table(path, columns, what="census"), ("sex", "age", "people"), columns, path.name)
+    rows = _numbers(read_text_table(SourceTable(path), columns, what="census"), ("sex", "age", "people"), columns, path.name)
     rows["code"] = rows["code"].str.zfill(2)
     rows = rows[rows["code"] != _NATION]
     wide = _pivoted(rows, ["code", "age", "sex"], [*range(FIRST_OPEN + 1), _ALL_AGES], [_BOTH_SEXES, *_SEXES], path.name)
@@ -233,7 +234,7 @@ def read_race_bands(path: Path, year: int, states: Sequence[str] = ()) -> Census
         "code": "state_fips", "year": "year", "age": "age", "sex": "sex", "race": "race", "origin": "hispanic_origin",
         "people": "pop",
     }  # fmt: skip
-    rows = _numbers(read_text_table(path, columns, what="census"), ("year", "age", "people"), columns, path.name)
+    rows = _numbers(read_text_table(SourceTable(path), columns, what="census"), ("year", "age", "people"), columns, path.name)
     rows = rows[rows["year"] == year]
     if rows.empty:
         raise DeliveryError(f"census: {path.name}: column year: no row is of {year}")
@@ -425,7 +426,7 @@ def _estimates(source: PopulationFiles, with_races: bool) -> CensusTable:
 def _tidy(path: Path, with_races: bool, places: Collection[str]) -> CensusTable:
     """A table with the columns state, county, zip, sex, race, age_from, age_to and people, as far as the cohort has them."""
     names = ["state", *sorted(places), "sex", *(["race"] if with_races else []), "age_from", "age_to", "people"]
-    text = read_text_table(path, dict(zip(names, names, strict=True)), what="population table")
+    text = read_text_table(SourceTable(path), dict(zip(names, names, strict=True)), what="population table")
     known = state_codes(list(text["state"].dropna().unique()), "postal").set_index("code")["state"]
     read = text.assign(state=text["state"].map(known), age_to=text["age_to"].fillna(str(LAST_AGE)))
     numbers = {name: pd.to_numeric(read[name], errors="coerce") for name in ("age_from", "age_to", "people")}

@@ -21,6 +21,7 @@ from deid_assets.reference.geography import STATE_CODES, state_codes
 from deid_assets.sources.census import CensusTable
 from deid_assets.sources.census_estimates import PopulationFiles, read_population
 from deid_assets.sources.delivery import Delivery
+from deid_assets.sources.files import SourceTable
 from deid_assets.sources.flat import OPTED_OUT
 from deid_assets.sources.report import Metadata
 from deid_assets.sources.text_tables import read_text_table
@@ -101,6 +102,10 @@ class CohortLayout:
         taken |= set(self.dates) & set(self.texts)
         if taken:
             raise PolicyError(f"dates and texts of a cohort cannot be called {', '.join(sorted(taken))}")
+
+    def of(self, path: Path) -> SourceTable:
+        """The table in a file."""
+        return SourceTable(path, self.table, self.delimiter)
 
     def columns(self) -> dict[str, str]:
         """Name in the staged rows to column of the file."""
@@ -184,7 +189,7 @@ def read_cohort(
         unusable. It names column, rule and number of rows, never a value.
     """
     columns = layout.columns()
-    text = read_text_table(path, columns, table=layout.table, delimiter=layout.delimiter, folder=folder, what="cohort")
+    text = read_text_table(layout.of(path), columns, folder, "cohort")
     broken = _Broken(columns)
     people = pd.DataFrame({"record": range(1, len(text) + 1), "person": text["person"]}, index=text.index)
     broken.add("person", _MISSING, text["person"].isna())

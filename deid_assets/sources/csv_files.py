@@ -22,7 +22,7 @@ import duckdb
 import numpy as np
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources.files import Columns, Staging, count_rows, require_columns, require_once, row_key
+from deid_assets.sources.files import Columns, SourceTable, Staging, count_rows, require_columns, require_once, row_key
 from deid_assets.store.tables import quoted
 
 _CHUNK = 1 << 24  # bytes read at a time
@@ -70,7 +70,7 @@ class _Scan:
         return [[glob.escape(str(self.path.absolute()))], self.delimiter]
 
 
-def stage_csv(staging: Staging, path: Path, table: str, source_table: str, columns: Columns, delimiter: str) -> None:
+def stage_csv(staging: Staging, file: SourceTable, table: str, source_table: str, columns: Columns) -> None:
     """Create a temporary view with `row_key` over some columns of a CSV file, read as text.
 
     Lines that are not rows go to `rejected_lines`. Blank fields are NULL.
@@ -81,14 +81,14 @@ def stage_csv(staging: Staging, path: Path, table: str, source_table: str, colum
         If the file is missing, empty, unreadable, has no rows or lacks a column.
     """
     connection = staging.connection
-    name = staging.shown(path)
-    path = _plain(staging, path, name)
-    header = _header(path, name, delimiter)
+    name = staging.shown(file.path)
+    path = _plain(staging, file.path, name)
+    header = _header(path, name, file.delimiter)
     require_columns(header, columns, name)
     require_once(header, columns, name)
     selected = ", ".join(f"{_positions(header, theirs)} AS {quoted(ours)}" for ours, theirs in columns.items())
     number = staging.number(name, header_lines=1)
-    scan = _Scan(path, len(header), delimiter)
+    scan = _Scan(path, len(header), file.delimiter)
     text = quoted(f"{table}_text")
     try:
         connection.execute(f"CREATE TEMP TABLE {text} AS SELECT {selected} FROM {scan.sql}", scan.arguments)

@@ -24,7 +24,7 @@ from deid_assets.errors import DeliveryError
 from deid_assets.sources.csv_files import stage_csv
 from deid_assets.sources.delivery import DATE_COLUMNS, Delivery, DesynpufSource, Years
 from deid_assets.sources.derivations import Declared
-from deid_assets.sources.files import LINE_BITS, Columns, Staging
+from deid_assets.sources.files import LINE_BITS, Columns, SourceTable, Staging
 from deid_assets.sources.layout import Delivered, Rule, parsed_day
 from deid_assets.store.tables import quoted
 
@@ -146,10 +146,10 @@ def _stage_folder(staging: Staging, folder: Path, staged: _Staged, declared: Col
     for kind, path in found.values():
         table = f"desynpuf_{len(staging.file_names)}"
         if kind in _CLAIMS:
-            stage_csv(staging, path, table, "claims", _CLAIMS[kind], ",")
+            stage_csv(staging, SourceTable(path), table, "claims", _CLAIMS[kind])
             staged.claims[kind].append(table)
         else:
-            stage_csv(staging, path, table, "members", {**_BENEFICIARY, **declared}, ",")
+            stage_csv(staging, SourceTable(path), table, "members", {**_BENEFICIARY, **declared})
             staged.beneficiaries[kind].append(table)
             summaries.setdefault(kind, []).append(table)
     if "inpatient" not in kinds:

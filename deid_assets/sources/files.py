@@ -9,6 +9,8 @@ files. All read the copies that `received` makes.
 """
 
 import glob
+import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,8 +20,9 @@ import duckdb
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.derivations import RAW
-from deid_assets.sources.received import Received
-from deid_assets.store.tables import quoted
+from deid_assets.sources.received import DeliveredFile, Received
+from deid_assets.store import durable
+from deid_assets.store.tables import connect, quoted
 
 LINE_BITS = 6  # a row of a file may hold up to 63 claims (45 lines of an outpatient claim)
 ROW_BITS = 35  # and a file up to 34 billion rows
@@ -76,7 +79,6 @@ class Staging:
 
     connection: duckdb.DuckDBPyConnection
     received: Received
-    folder: Path
     progress: Callable[[str], None]
     show_folders: bool = False
     file_names: list[str] = field(default_factory=list)
@@ -131,6 +133,69 @@ class Staging:
             except duckdb.Error:
                 return name
         return None
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """A table of a delivery.
+
+    Parameters
+    ----------
+    path
+        Its file.
+    table
+        Table of a DuckDB file.
+    delimiter
+        Of a CSV file.
+    unnamed
+        What to do if the table of a DuckDB file is not named; the message names the file.
+    """
+
+    path: Path
+    table: str | None = None
+    delimiter: str = ","
+    unnamed: str = "name the table of the DuckDB file"
+
+
+# Errors in our own SQL, which must not be attributed to the delivery.
+_OURS = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
+
+
+@contextmanager
+def staged(
+    store: Path,
+    files: Callable[[], Sequence[DeliveredFile]],
+    what: str,
+    why: str = "",
+    progress: Callable[[str], None] | None = None,
+) -> Iterator[Staging]:
+    """Read files beside a store that only its owner can read; errors of DuckDB say of `what` they are, and `why`."""
+    folder = durable.owner_only(store.parent)
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix="unpacked-") as unpacked, connect(store) as connection:
+            received = Received(files(), Path(unpacked))
+            yield Staging(connection, received, progress or (lambda text: None))
+    except _OURS:
+        raise
+    except duckdb.Error as error:
+        # DuckDB's messages may quote a cell.
+        raise DeliveryError(f"{what} could not be read to its end ({type(error).__name__}){why}") from None
+    finally:
+        if store.exists():
+            os.chmod(store, 0o600)
+
+
+@contextmanager
+def replacing(connection: duckdb.DuckDBPyConnection, schema: str) -> Iterator[None]:
+    """Replace tables of a schema in one transaction."""
+    connection.execute("BEGIN")
+    try:
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
 
 
 Columns = Mapping[str, str | Sequence[str]]  # name here -> their column, or their columns to be read as one list

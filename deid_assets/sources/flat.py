@@ -1,7 +1,5 @@
 """A flat table: read as text, checked against the hierarchies, and stored with one number per record."""
 
-import os
-import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -11,12 +9,10 @@ import duckdb
 from deid_assets.errors import DeliveryError
 from deid_assets.methods.preparation.eligibility import NOBODY, NOBODY_LEFT_OUT, LeftOut, OptedOut, OptOutMatch, match_query
 from deid_assets.sources.delivery import Delivery
-from deid_assets.sources.files import Staging, count_rows, key_parts, naming_damaged_files
-from deid_assets.sources.received import Received
+from deid_assets.sources.files import SourceTable, Staging, count_rows, key_parts, naming_damaged_files, replacing, staged
 from deid_assets.sources.report import Metadata, shape_sql, told
 from deid_assets.sources.text_tables import stage_file
-from deid_assets.store import durable
-from deid_assets.store.tables import connect, quoted
+from deid_assets.store.tables import Table, quoted
 
 RECORDS, POPULATION, QUARANTINED = "records", "population_records", "quarantined_records"
 _UNKNOWN, _NOBODY = "value outside the hierarchy", "missing person"
@@ -75,41 +71,48 @@ class FlatReport:
         }
 
 
-def read_flat_delivery(
-    store_file: Path,
-    schema: str,
-    delivery: Delivery,
-    file: str | None,
-    population_file: str | None,
-    table: str | None,
-    delimiter: str,
-    columns: Mapping[str, str],
-    allowed: Mapping[str, Sequence[str]],
-    quarantine_at_most: float,
-    one_column: Collection[str] = (),
-    progress: Callable[[str], None] | None = None,
-    persons: Persons | None = None,
-) -> FlatReport:
-    """Read a flat table, and its population if there is one, into the store; blank fields are missing values.
+@dataclass(frozen=True)
+class FlatLayout:
+    """What a policy says of a flat delivery.
 
     Parameters
     ----------
-    store_file, schema
-        DuckDB file of the restricted store, and the schema of the three tables that are replaced.
-    delivery
-        A folder with the named files, or one file if none is named.
-    file, population_file, table, delimiter
-        As in the policy.
     columns
         Name in the release -> name in the delivery. The population needs only those of `allowed`.
     allowed
         Name in the release -> every value that its hierarchy covers; a column without an entry may contain anything.
+    file, population_file, table, delimiter
+        As in the policy.
     quarantine_at_most
         Maximum share of the rows of a table with other values; these rows are quarantined.
     one_column
         Names in the release of columns whose hierarchy is a file of one column, perhaps read with a wrong separator.
     persons
         Whose a record is; None if nothing in the delivery tells.
+    """
+
+    columns: Mapping[str, str]
+    allowed: Mapping[str, Sequence[str]]
+    file: str | None = None
+    population_file: str | None = None
+    table: str | None = None
+    delimiter: str = ","
+    quarantine_at_most: float = 0.0
+    one_column: Collection[str] = ()
+    persons: Persons | None = None
+
+
+def read_flat_delivery(
+    records: Table, delivery: Delivery, layout: FlatLayout, progress: Callable[[str], None] | None = None
+) -> FlatReport:
+    """Read a flat table, and its population if there is one, into the store; blank fields are missing values.
+
+    Parameters
+    ----------
+    records
+        The table of the records, in the restricted store; those of the population and of quarantine are beside it.
+    delivery
+        A folder with the named files, or one file if none is named.
 
     Raises
     ------
@@ -118,38 +121,26 @@ def read_flat_delivery(
         person has too many records, or if too many rows are unusable. The message names file, column, number of rows and rule,
         never a value.
     """
-    folder = durable.owner_only(store_file.parent)
-    quasi_identifiers = {name: columns[name] for name in columns if name in allowed}
-    try:
-        with tempfile.TemporaryDirectory(dir=folder, prefix="unpacked-") as unpacked, connect(store_file) as connection:
-            inside = Path(unpacked)
-            received = Received(delivery.files(), inside)
-            staging = Staging(connection, received, inside, progress or (lambda text: None))
-            of_person = {} if persons is None else {PERSON: persons.column}
-            wanted = [(RECORDS, file, {**columns, **of_person})]
-            wanted += [(POPULATION, population_file, quasi_identifiers)] if population_file else []
-            with naming_damaged_files(staging):
-                for name, one_file, own in wanted:
-                    path = _path(staging, delivery, one_file)
-                    stage_file(
-                        staging, path, f"read_{name}", name, own, table=table, delimiter=delimiter, unnamed=_UNNAMED_TABLE
-                    )
-                tables = [(name, own) for name, _, own in wanted]
-                _no_rows_are_unusable_yet(connection)
-                left_out = NOBODY_LEFT_OUT
-                if persons is not None:
-                    _require_few_records(connection, delivery.key, persons)
-                    left_out = _leave_out(connection, persons)
-                report = _take_in(staging, schema, delivery.key, tables, allowed, quarantine_at_most, one_column)
-                return replace(report, left_out=left_out)
-    except DeliveryError:
-        raise
-    except duckdb.Error as error:
-        # DuckDB's messages may quote a cell.
-        raise DeliveryError(f"delivery {delivery.key} could not be read to its end ({type(error).__name__})") from None
-    finally:
-        if store_file.exists():
-            os.chmod(store_file, 0o600)
+    persons = layout.persons
+    of_person = {} if persons is None else {PERSON: persons.column}
+    wanted = [(RECORDS, layout.file, {**layout.columns, **of_person})]
+    if layout.population_file:
+        known = {name: theirs for name, theirs in layout.columns.items() if name in layout.allowed}
+        wanted.append((POPULATION, layout.population_file, known))
+    with staged(records.file, delivery.files, f"delivery {delivery.key}", progress=progress) as staging:
+        with naming_damaged_files(staging):
+            for name, file, own in wanted:
+                table = SourceTable(_path(staging, delivery, file), layout.table, layout.delimiter, _UNNAMED_TABLE)
+                stage_file(staging, table, f"read_{name}", name, own)
+        staging.connection.execute(
+            "CREATE TEMP TABLE unusable (source_table VARCHAR, row_key BIGINT, source_column VARCHAR, rule VARCHAR)"
+        )
+        left_out = NOBODY_LEFT_OUT
+        if persons is not None:
+            _require_few_records(staging.connection, delivery.key, persons)
+            left_out = _leave_out(staging.connection, persons)
+        tables = [(name, own) for name, _, own in wanted]
+        return replace(_take_in(staging, records.schema, delivery.key, tables, layout), left_out=left_out)
 
 
 def _path(staging: Staging, delivery: Delivery, file: str | None) -> Path:
@@ -180,11 +171,9 @@ def _take_in(
     schema: str,
     key: str,
     tables: Sequence[tuple[str, Mapping[str, str]]],
-    allowed: Mapping[str, Sequence[str]],
-    at_most: float,
-    one_column: Collection[str],
+    layout: FlatLayout,
 ) -> FlatReport:
-    connection = staging.connection
+    connection, allowed, at_most = staging.connection, layout.allowed, layout.quarantine_at_most
     read, kept, left_out, hints = {}, {}, {}, {}
     for name, columns in tables:
         for released, theirs in columns.items():
@@ -203,7 +192,7 @@ def _take_in(
                         AND row_key NOT IN (SELECT row_key FROM unusable WHERE source_table = ?)""",
                     [name, theirs, _UNKNOWN, list(allowed[released]), name],
                 )
-                if hint := _hint(connection, name, released, theirs, list(allowed[released]), released in one_column):
+                if hint := _hint(connection, name, released, theirs, layout):
                     hints[name, theirs] = hint
         rows = count_rows(connection, quoted(f"read_{name}"))
         rejected = connection.execute("SELECT count(*) FROM rejected_lines WHERE source_table = ?", [name]).fetchall()[0][0]
@@ -234,10 +223,6 @@ def _take_in(
     digest = staging.received.digest()
     _write(connection, schema, tables, broken)
     return FlatReport(read, kept, counts, hints, tuple(staging.file_names), tuple(staging.warnings), digest)
-
-
-def _no_rows_are_unusable_yet(connection: duckdb.DuckDBPyConnection) -> None:
-    connection.execute("CREATE TEMP TABLE unusable (source_table VARCHAR, row_key BIGINT, source_column VARCHAR, rule VARCHAR)")
 
 
 def _leave_out(connection: duckdb.DuckDBPyConnection, persons: Persons) -> LeftOut:
@@ -277,11 +262,9 @@ def _require_few_records(connection: duckdb.DuckDBPyConnection, key: str, person
         )
 
 
-def _hint(
-    connection: duckdb.DuckDBPyConnection, table: str, column: str, theirs: str, allowed: list[str], one_column: bool
-) -> str:
+def _hint(connection: duckdb.DuckDBPyConnection, table: str, column: str, theirs: str, layout: FlatLayout) -> str:
     """Why values of a column may be outside its hierarchy, inferred from what would bring them inside and from their shapes."""
-    relation, cell = quoted(f"read_{table}"), f"r.{quoted(column)}"
+    relation, cell, allowed = quoted(f"read_{table}"), f"r.{quoted(column)}", list(layout.allowed[column])
     text = f"{cell}::VARCHAR"
     whole = f"regexp_replace(trim({text}), '[.]0+$', '')"
     bad = f"""{relation} AS r JOIN unusable AS u ON u.row_key = r.row_key AND u.source_table = ? AND u.source_column = ?
@@ -308,7 +291,7 @@ def _hint(
         (lower, "match in another case: spell them as the hierarchy does"),
     ]
     said = [f"{count:,} {what}" for count, what in found if count]
-    if one_column:
+    if column in layout.one_column:
         said.append("the file of the hierarchy has one column: semicolons must separate the value from its labels")
     if not occurs and not said:
         said.append(
@@ -323,9 +306,7 @@ def _write(
 ) -> None:
     """Replace the tables in one transaction; all values are text, and records are numbered in file order."""
     file_number, row = key_parts("row_key")
-    connection.execute("BEGIN")
-    try:
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
+    with replacing(connection, schema):
         connection.execute(f"DROP TABLE IF EXISTS {quoted(schema)}.{quoted(POPULATION)}")
         for name, _ in tables:
             connection.execute(
@@ -340,7 +321,3 @@ def _write(
                 SELECT source_table, f.name AS source_file, ({row} + f.header_lines)::BIGINT AS source_row, source_column, rule
                 FROM ({broken}) AS b LEFT JOIN delivered_files AS f ON f.file_number = {file_number}"""
         )
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise

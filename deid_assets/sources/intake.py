@@ -4,10 +4,8 @@ Errors in files, or more broken rows than the policy allows, refuse the delivery
 stay unchanged. All intermediate data is temporary and lost when the connection closes, whatever happens.
 """
 
-import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
@@ -48,7 +46,7 @@ from deid_assets.sources.diagnosis_systems import (
     FromColumn,
     of_other_system,
 )
-from deid_assets.sources.files import Staging, naming_damaged_files
+from deid_assets.sources.files import Staging, naming_damaged_files, replacing, staged
 from deid_assets.sources.layout import (
     CLAIM_CODE_COLUMNS,
     DUPLICATE_CLAIM,
@@ -65,46 +63,60 @@ from deid_assets.sources.layout import (
     warn_of_stays,
 )
 from deid_assets.sources.quarantine import Quarantine
-from deid_assets.sources.received import Received
 from deid_assets.sources.report import IntakeReport
 from deid_assets.sources.tables import lay_out_synthetic, lay_out_tables
-from deid_assets.store import durable
-from deid_assets.store.tables import connect, literal, quoted
+from deid_assets.store.tables import literal, quoted
 
 SCHEMA = "intake"
 _COLUMNS_TOLD = 3
-# Errors in our own SQL, which must not be attributed to the delivery.
-_OURS = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
 
 KnownCodes = Callable[[Sequence[str], CodeKind], pd.DataFrame]
 """Says of distinct codes (upper case, without dots) of a kind whether each is known, in the column `known`."""
 
 
-def _laid_out(
-    staging: Staging, delivery: Delivery, source: SourceOptions, declared: Declared, diagnosis_codes: DiagnosisCodes
-) -> Delivered:
+@dataclass(frozen=True)
+class Reading:
+    """What a policy says of how its deliveries are read.
+
+    Parameters
+    ----------
+    source
+        The policy's description of the source; must match the delivery's kind.
+    quarantine_at_most
+        Maximum share of the rows of either table that may break a rule, in [0, 1].
+    declared
+        Columns that the policy declares beyond the canonical ones.
+    diagnosis_codes
+        What says the coding system of diagnoses.
+    """
+
+    source: SourceOptions
+    quarantine_at_most: float
+    declared: Declared = NOTHING
+    diagnosis_codes: DiagnosisCodes = "icd9cm"
+
+
+def _laid_out(staging: Staging, delivery: Delivery, reading: Reading) -> Delivered:
     """The delivery as its adapter lays it out."""
-    if isinstance(source, TablesSource) and source.claims is not None and isinstance(diagnosis_codes, FromColumn):
-        columns = {**source.claims.columns, SYSTEM_COLUMN: diagnosis_codes.from_}
+    source, codes = reading.source, reading.diagnosis_codes
+    if isinstance(source, TablesSource) and source.claims is not None and isinstance(codes, FromColumn):
+        columns = {**source.claims.columns, SYSTEM_COLUMN: codes.from_}
         source = source.model_copy(update={"claims": source.claims.model_copy(update={"columns": columns})})
     if isinstance(source, SyntheticSource):
-        delivered = lay_out_synthetic(staging, delivery, source, declared)
+        delivered = lay_out_synthetic(staging, delivery, source, reading.declared)
     elif isinstance(source, DesynpufSource):
-        delivered = lay_out_desynpuf(staging, delivery, source, declared)
+        delivered = lay_out_desynpuf(staging, delivery, source, reading.declared)
     else:
-        delivered = lay_out_tables(staging, delivery, source, declared)
-    return replace(delivered, diagnosis_codes=diagnosis_codes)
+        delivered = lay_out_tables(staging, delivery, source, reading.declared)
+    return replace(delivered, diagnosis_codes=codes)
 
 
 def read_delivery(
     store_file: Path,
     delivery: Delivery,
-    source: SourceOptions,
-    quarantine_at_most: float,
+    reading: Reading,
     known_codes: KnownCodes | None,
     progress: Callable[[str], None] | None = None,
-    declared: Declared = NOTHING,
-    diagnosis_codes: DiagnosisCodes = "icd9cm",
 ) -> IntakeReport:
     """Read a delivery into `intake.members`, `.claims`, `.quarantined_rows` and `.delivered_codes` of the store file.
 
@@ -117,18 +129,12 @@ def read_delivery(
         DuckDB file of the restricted store; created if absent.
     delivery
         What was received.
-    source
-        The policy's description of the source; must match the delivery's kind.
-    quarantine_at_most
-        Maximum share of the rows of either table that may break a rule, in [0, 1].
+    reading
+        How the policy reads it.
     known_codes
         Identifies unknown codes; None: no code is looked up.
     progress
         Called with a short sentence per step.
-    declared
-        Columns that the policy declares beyond the canonical ones.
-    diagnosis_codes
-        What says the coding system of diagnoses.
 
     Returns
     -------
@@ -141,33 +147,18 @@ def read_delivery(
         If a file is missing, empty, unreadable, has no rows or lacks a column, or if too many rows break a rule (these
         are then listed in `intake.refused_rows`). The message names file, column, line count and rule, never a value.
     """
-    if delivery.kind != source.kind:
+    if delivery.kind != reading.source.kind:
         raise DeliveryError(
-            f"delivery {delivery.key} is of the kind {delivery.kind}, but the policy reads the kind {source.kind}"
+            f"delivery {delivery.key} is of the kind {delivery.kind}, but the policy reads the kind {reading.source.kind}"
         )
-    folder = durable.owner_only(store_file.parent)
-    try:
-        with tempfile.TemporaryDirectory(dir=folder, prefix="unpacked-") as unpacked, connect(store_file) as connection:
-            inside = Path(unpacked)
-            received = Received(delivery.files(), inside)
-            staging = Staging(
-                connection, received, inside, progress or (lambda text: None), show_folders=len(delivery.paths) > 1
-            )
-            with naming_damaged_files(staging):
-                delivered = _laid_out(staging, delivery, source, declared, diagnosis_codes)
-                report = _take_in(staging, delivered, delivery.key, quarantine_at_most, known_codes)
-    except _OURS:
-        raise
-    except duckdb.Error as error:
-        # DuckDB's messages may quote a cell.
-        raise DeliveryError(
-            f"delivery {delivery.key} could not be read to its end ({type(error).__name__}):"
-            " a file is damaged, or memory or disk space ran out"
-        ) from None
-    finally:
-        if store_file.exists():
-            os.chmod(store_file, 0o600)
-    return report
+    why = ": a file is damaged, or memory or disk space ran out"
+    with (
+        staged(store_file, delivery.files, f"delivery {delivery.key}", why, progress) as staging,
+        naming_damaged_files(staging),
+    ):
+        staging.show_folders = len(delivery.paths) > 1
+        delivered = _laid_out(staging, delivery, reading)
+        return _take_in(staging, delivered, delivery.key, reading.quarantine_at_most, known_codes)
 
 
 def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, known_codes: KnownCodes | None) -> IntakeReport:
@@ -349,17 +340,11 @@ def _write(
     _find_first_claims(connection, quarantine)
     members = _members_select(quarantine, declared.members)
     claims = _claims_select(quarantine, given, blank, declared)
-    connection.execute("BEGIN")
-    try:
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+    with replacing(connection, SCHEMA):
         connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.members AS {members}")
         connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.claims AS {claims}")
         connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.delivered_codes AS {counts}")
         quarantine.write(SCHEMA)
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
 
 
 def _codes_select(quarantine: Quarantine, given: frozenset[str], unknown: Sequence[str], delivered: Delivered) -> str:

@@ -6,8 +6,6 @@ out entirely; with only some of their visits, they would enlarge a class that th
 rows exceeds the policy's limit, the table is refused, because it is not the table that the policy describes.
 """
 
-import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +14,17 @@ import duckdb
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources.files import Staging, count_rows, naming_damaged_files
-from deid_assets.sources.received import Received, delivered_files
+from deid_assets.sources.files import SourceTable, Staging, count_rows, naming_damaged_files, replacing, staged
+from deid_assets.sources.received import delivered_files
 from deid_assets.sources.report import Metadata
 from deid_assets.sources.text_tables import stage_file
-from deid_assets.store import durable
-from deid_assets.store.tables import Table, connect, quoted
+from deid_assets.store.tables import Table, quoted
 
 Labels = Callable[[list[str]], pd.DataFrame]
 """Maps distinct values, as text, to value | label | rule; a rule says why there is no label."""
 
+TOO_WIDE = "wider than a class of the released level"
+"""The rule of a value of a table that is coarser than the release, which is no fault of the row."""
 _ROWS = "population_rows"
 _COUNT_RULES = {
     "not a whole number": "{count} IS NULL OR {count} <> floor({count})",
@@ -49,6 +48,8 @@ class TableLayout:
         Column of the table to the values that a row must have, or must not have.
     count, person
         Columns of the table, or None.
+    unusable_at_most
+        Maximum share of the selected rows that may break a rule.
     """
 
     columns: Mapping[str, str]
@@ -58,6 +59,7 @@ class TableLayout:
     leave_out: Mapping[str, Sequence[str]] | None = None
     count: str | None = None
     person: str | None = None
+    unusable_at_most: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -92,8 +94,6 @@ def read_population_table(
     path: Path,
     layout: TableLayout,
     labels: Mapping[str, Labels],
-    too_wide: str,
-    unusable_at_most: float,
     digest: str | None = None,
 ) -> PopulationReport:
     """Read a population table, generalized, into the restricted store, row by row.
@@ -107,10 +107,6 @@ def read_population_table(
         The file and its layout.
     labels
         One for each of `layout.columns`.
-    too_wide
-        The rule of a value that is wider than a class of the release, which is no fault of the row.
-    unusable_at_most
-        Maximum share of the selected rows that may break a rule.
     digest
         Required SHA-256 of the file, in hexadecimal; None accepts any.
 
@@ -120,35 +116,18 @@ def read_population_table(
         If the file is missing, empty, unreadable, has no rows or lacks a column, if no row is selected, or if too many
         rows are unusable. The message names file, column, number of rows and rule, never a value.
     """
-    folder = durable.owner_only(target.file.parent)
-    name = path.name
     try:
-        unpacked = tempfile.TemporaryDirectory(dir=folder, prefix="unpacked-")
-        with unpacked as inside, connect(target.file) as connection:
-            received = Received(delivered_files((path,)), Path(inside))
-            staging = Staging(connection, received, Path(inside), lambda text: None)
-            if digest is not None and received.digest_of(path) != digest:
-                raise DeliveryError(f"{name} changed since the policy was read; run again")
+        with staged(target.file, lambda: delivered_files((path,)), path.name) as staging:
+            if digest is not None and staging.received.digest_of(path) != digest:
+                raise DeliveryError(f"{path.name} changed since the policy was read; run again")
             with naming_damaged_files(staging):
-                return _take_in(staging, target, path, layout, labels, too_wide, unusable_at_most)
+                return _take_in(staging, target, path, layout, labels)
     except DeliveryError as error:
         raise DeliveryError(f"population table: {error}") from None
-    except duckdb.Error as error:
-        # DuckDB's messages may quote a cell.
-        raise DeliveryError(f"population table: {name} could not be read to its end ({type(error).__name__})") from None
-    finally:
-        if target.file.exists():
-            os.chmod(target.file, 0o600)
 
 
 def _take_in(
-    staging: Staging,
-    target: Table,
-    path: Path,
-    layout: TableLayout,
-    labels: Mapping[str, Labels],
-    too_wide: str,
-    at_most: float,
+    staging: Staging, target: Table, path: Path, layout: TableLayout, labels: Mapping[str, Labels]
 ) -> PopulationReport:
     connection, name = staging.connection, path.name
     conditions, values = _stage(staging, path, layout)
@@ -176,7 +155,7 @@ def _take_in(
     _check_counts_and_persons(connection, layout)
     coarser = dict(
         connection.execute(
-            "SELECT source_column, count(*) FROM unusable WHERE rule = ? GROUP BY 1 ORDER BY 1", [too_wide]
+            "SELECT source_column, count(*) FROM unusable WHERE rule = ? GROUP BY 1 ORDER BY 1", [TOO_WIDE]
         ).fetchall()
     )
     broken = {
@@ -184,16 +163,16 @@ def _take_in(
         for column, rule, rows in connection.execute(
             """SELECT source_column, rule, count(*) FROM unusable WHERE rule <> ? GROUP BY 1, 2
                UNION ALL SELECT '-', rule, count(*) FROM rejected_lines GROUP BY 2 ORDER BY 3 DESC, 1, 2""",
-            [too_wide],
+            [TOO_WIDE],
         ).fetchall()
     }
     wrong = (
         rejected
-        + connection.execute("SELECT count(DISTINCT row_key) FROM unusable WHERE rule <> ?", [too_wide]).fetchall()[0][0]
+        + connection.execute("SELECT count(DISTINCT row_key) FROM unusable WHERE rule <> ?", [TOO_WIDE]).fetchall()[0][0]
     )
-    if wrong > at_most * (chosen + rejected):
+    if wrong > layout.unusable_at_most * (chosen + rejected):
         listed = "; ".join(f"column {column}: {rows:,} rows: {rule}" for (column, rule), rows in broken.items())
-        raise DeliveryError(f"{name}: more than {at_most:.2%} of the rows are unusable: {listed}")
+        raise DeliveryError(f"{name}: more than {layout.unusable_at_most:.2%} of the rows are unusable: {listed}")
     used = _write(connection, target, layout)
     return PopulationReport(name, read, chosen, used, broken, coarser)
 
@@ -212,10 +191,8 @@ def _stage(staging: Staging, path: Path, layout: TableLayout) -> tuple[list[str]
         columns["stands_for"] = layout.count
     if layout.person is not None:
         columns["named"] = layout.person
-    stage_file(
-        staging, path, _ROWS, "population", columns,
-        table=layout.table, delimiter=layout.delimiter, unnamed="the policy must name the table",
-    )  # fmt: skip
+    file = SourceTable(path, layout.table, layout.delimiter, "the policy must name the table")
+    stage_file(staging, file, _ROWS, "population", columns)
     return conditions, values
 
 
@@ -246,18 +223,12 @@ def _write(connection: duckdb.DuckDBPyConnection, target: Table, layout: TableLa
     if layout.person is not None:
         left_out = f"{_text('named')} IN (SELECT {_text('named')} FROM chosen_rows WHERE {left_out})"
     weight = "1" if layout.count is None else "TRY_CAST(stands_for AS DOUBLE)"
-    connection.execute("BEGIN")
-    try:
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(target.schema)}")
+    with replacing(connection, target.schema):
         connection.execute(
             f"""CREATE OR REPLACE TABLE {target.sql} AS
                 SELECT row_key, {person} AS person, ({weight})::BIGINT AS weight, {shown} FROM chosen_rows {joins}
                 WHERE NOT {left_out}"""
         )
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
     return count_rows(connection, target.sql)
 
 

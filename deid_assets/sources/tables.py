@@ -9,7 +9,6 @@ from pathlib import Path
 
 from deid_assets.errors import DeliveryError
 from deid_assets.reference.known_columns import DAYS_OF_SERVICE
-from deid_assets.sources.csv_files import stage_csv
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
     FURTHER,
@@ -20,10 +19,9 @@ from deid_assets.sources.delivery import (
     TablesSource,
 )
 from deid_assets.sources.derivations import Declared
-from deid_assets.sources.duckdb_files import stage_duckdb
-from deid_assets.sources.files import Staging, stage_parquet, unite
+from deid_assets.sources.files import SourceTable, Staging, unite
 from deid_assets.sources.layout import RULES_OF_LINES, RULES_OF_SPANS, Delivered
-from deid_assets.sources.text_tables import CSV, DUCKDB, PARQUET
+from deid_assets.sources.text_tables import CSV, DUCKDB, PARQUET, stage_file
 from deid_assets.store.tables import quoted
 
 _MEMBERS = "delivered_members"
@@ -41,7 +39,7 @@ def lay_out_tables(staging: Staging, delivery: Delivery, source: TablesSource, d
     """
     if source.unreadable:
         raise DeliveryError(f"delivery {delivery.key} contains what this version cannot read: {'; '.join(source.unreadable)}")
-    _lay_out(staging, delivery, _with_declared(source.members, "members", declared), _MEMBERS, "members", source.delimiter)
+    _lay_out(staging, delivery, source.members, "members", declared, delimiter=source.delimiter)
     names: dict[str, Mapping[str, str]] = {"members": source.members.columns}
     formats = {"members": source.members.formats(source.date_format)}
     if source.claims is None:
@@ -49,7 +47,7 @@ def lay_out_tables(staging: Staging, delivery: Delivery, source: TablesSource, d
         own = "".join(f", {quoted(column)} VARCHAR" for column in declared.delivered("claims"))
         staging.connection.execute(f"CREATE TEMP TABLE {quoted(_CLAIMS)} (row_key BIGINT{own})")
     else:
-        _lay_out(staging, delivery, _with_declared(source.claims, "claims", declared), _CLAIMS, "claims", source.delimiter)
+        _lay_out(staging, delivery, source.claims, "claims", declared, delimiter=source.delimiter)
         names["claims"] = source.claims.columns
         formats["claims"] = source.claims.formats(source.date_format)
     lines = source.claims if source.claims is not None and source.claims.unit == "line" else None
@@ -81,38 +79,26 @@ def lay_out_synthetic(staging: Staging, delivery: Delivery, source: SyntheticSou
     # The generator creates no deaths, gives a claim at most four diagnoses, and leaves the days since the first claim
     # to the intake, like a data source.
     absent = ("death_date", *DAYS_OF_SERVICE, FURTHER)
-    members, claims = (
-        TableMap(file=file, columns={name: name for name in columns if name not in absent})
-        for file, columns in (("members.parquet", MEMBER_COLUMNS), ("claims.parquet", CLAIM_COLUMNS))
-    )
-    _lay_out(staging, delivery, _with_declared(members, "members", declared), _MEMBERS, "members", ",")
-    _lay_out(staging, delivery, _with_declared(claims, "claims", declared), _CLAIMS, "claims", ",")
+    for table, columns in (("members", MEMBER_COLUMNS), ("claims", CLAIM_COLUMNS)):
+        own = TableMap(file=f"{table}.parquet", columns={name: name for name in columns if name not in absent})
+        _lay_out(staging, delivery, own, table, declared)
     return Delivered(_MEMBERS, _CLAIMS, declared=declared)
 
 
-def _with_declared(table: TableMap, source_table: str, declared: Declared) -> TableMap:
-    """A table with the columns that the policy declares of it."""
-    return table.model_copy(update={"columns": {**table.columns, **declared.delivered(source_table)}})
-
-
-def _lay_out(staging: Staging, delivery: Delivery, table: TableMap, relation: str, source_table: str, delimiter: str) -> None:
-    """Create the relation over all files of one table; the files of a table have one format."""
+def _lay_out(
+    staging: Staging, delivery: Delivery, table: TableMap, source_table: str, declared: Declared, *, delimiter: str = ","
+) -> None:
+    """Create the relation over all files of one table, with its declared columns; the files of a table have one format."""
+    columns = {**table.columns, **declared.delivered(source_table)}
     files = _files(staging, delivery, table, source_table)
     formats = {_format(path, staging) for path in files}
     if len(formats) > 1:
         raise DeliveryError(f"{table.file}: matches files of several formats ({', '.join(sorted(formats))})")
-    (file_format,) = formats
-    parts = [f"{relation}_{number}" for number in range(len(files))]
+    parts = [f"delivered_{source_table}_{number}" for number in range(len(files))]
+    unnamed = f"the policy must name the table (source.{source_table}.table)"
     for path, part in zip(files, parts, strict=True):
-        if file_format == "Parquet":
-            stage_parquet(staging, path, part, table.columns)
-        elif file_format == "CSV":
-            stage_csv(staging, path, part, source_table, table.columns, delimiter)
-        elif table.table is None:
-            raise DeliveryError(f"{staging.shown(path)}: the policy must name the table (source.{source_table}.table)")
-        else:
-            stage_duckdb(staging, path, table.table, part, table.columns)
-    unite(staging, relation, parts, table.file or files[0].name)
+        stage_file(staging, SourceTable(path, table.table, delimiter, unnamed), part, source_table, columns)
+    unite(staging, f"delivered_{source_table}", parts, table.file or files[0].name)
 
 
 def _files(staging: Staging, delivery: Delivery, table: TableMap, source_table: str) -> list[Path]:

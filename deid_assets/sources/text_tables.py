@@ -10,89 +10,73 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import duckdb
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
 from deid_assets.sources.csv_files import csv_columns, stage_csv
 from deid_assets.sources.duckdb_files import duckdb_columns, stage_duckdb
-from deid_assets.sources.files import Staging, count_rows, naming_damaged_files, parquet_columns, stage_parquet
-from deid_assets.sources.received import Received, delivered_files
+from deid_assets.sources.files import (
+    SourceTable,
+    Staging,
+    count_rows,
+    naming_damaged_files,
+    parquet_columns,
+    stage_parquet,
+    staged,
+)
+from deid_assets.sources.received import delivered_files
 from deid_assets.store import durable
-from deid_assets.store.tables import connect, quoted
+from deid_assets.store.tables import quoted
 
 CSV = (".csv", ".txt", ".tsv", ".csv.gz", ".txt.gz", ".tsv.gz")
 PARQUET, DUCKDB = (".parquet", ".pq"), (".duckdb", ".db", ".ddb")
 """How the names of files of each format end, in lower case."""
 
 
-def stage_file(
-    staging: Staging,
-    path: Path,
-    view: str,
-    source_table: str,
-    columns: Mapping[str, str],
-    *,
-    table: str | None,
-    delimiter: str,
-    unnamed: str,
-) -> None:
+def stage_file(staging: Staging, file: SourceTable, view: str, source_table: str, columns: Mapping[str, str]) -> None:
     """Create a view of the file's columns under their names in `columns`.
 
     Parameters
     ----------
     source_table
         What rejected lines of a CSV file are said to belong to.
-    table
-        Table of a DuckDB file.
-    delimiter
-        Of a CSV file.
-    unnamed
-        What to do if the table of a DuckDB file is not named; the message names the file.
 
     Raises
     ------
     DeliveryError
         If the file cannot be read, lacks a column, or its table is not named.
     """
-    if path.name.lower().endswith(PARQUET):
-        stage_parquet(staging, path, view, columns)
-    elif path.name.lower().endswith(DUCKDB):
-        if table is None:
-            raise DeliveryError(f"{path.name}: {unnamed}")
-        stage_duckdb(staging, path, table, view, columns)
+    if file.path.name.lower().endswith(PARQUET):
+        stage_parquet(staging, file.path, view, columns)
+    elif file.path.name.lower().endswith(DUCKDB):
+        stage_duckdb(staging, file.path, _named(staging, file), view, columns)
     else:
-        stage_csv(staging, path, view, source_table, columns, delimiter)
+        stage_csv(staging, file, view, source_table, columns)
 
 
-def columns_of_file(staging: Staging, path: Path, *, table: str | None, delimiter: str, unnamed: str) -> dict[str, str]:
-    """Return the columns of a file with their DuckDB types; parameters as in `stage_file`.
+def _named(staging: Staging, file: SourceTable) -> str:
+    if file.table is None:
+        raise DeliveryError(f"{staging.shown(file.path)}: {file.unnamed}")
+    return file.table
+
+
+def columns_of_file(staging: Staging, file: SourceTable) -> dict[str, str]:
+    """Return the columns of a file with their DuckDB types.
 
     Raises
     ------
     DeliveryError
         If the file cannot be read, or its table is not named.
     """
-    if path.name.lower().endswith(PARQUET):
-        return parquet_columns(staging, path)
-    if not path.name.lower().endswith(DUCKDB):
-        return csv_columns(staging, path, delimiter)
-    if table is None:
-        raise DeliveryError(f"{path.name}: {unnamed}")
-    return duckdb_columns(staging, path, table)
-
-
-_UNNAMED = "name the table of the DuckDB file"
+    if file.path.name.lower().endswith(PARQUET):
+        return parquet_columns(staging, file.path)
+    if not file.path.name.lower().endswith(DUCKDB):
+        return csv_columns(staging, file.path, file.delimiter)
+    return duckdb_columns(staging, file.path, _named(staging, file))
 
 
 def read_text_table(
-    path: Path,
-    columns: Mapping[str, str],
-    *,
-    table: str | None = None,
-    delimiter: str = ",",
-    folder: Path | None = None,
-    what: str = "table",
+    file: SourceTable, columns: Mapping[str, str], folder: Path | None = None, what: str = "table"
 ) -> pd.DataFrame:
     """Read columns of a CSV (plain, gzip or zip), Parquet or DuckDB file as trimmed text, in file order.
 
@@ -100,10 +84,6 @@ def read_text_table(
     ----------
     columns
         Name in the result to column of the file.
-    table
-        Table of a DuckDB file.
-    delimiter
-        Of a CSV file.
     folder
         Where the copies lie while the file is read: for rows of persons, in the restricted store. The system's folder for
         temporary files if None.
@@ -120,8 +100,22 @@ def read_text_table(
     DeliveryError
         If the file is missing, empty, unreadable, has no rows or lines that are not rows, or lacks a column.
     """
-    with _staged(path, folder, what) as staging:
-        return _read(staging, path, columns, table, delimiter)
+    with _staged(file.path, folder, what) as staging:
+        stage_file(staging, file, "rows_read", "rows", columns)
+        if count_rows(staging.connection, "rejected_lines"):
+            rules = staging.connection.execute("SELECT rule, count(*) FROM rejected_lines GROUP BY 1 ORDER BY 1").fetchall()
+            raise DeliveryError(f"{file.path.name}: {'; '.join(f'{rows:,} lines: {rule}' for rule, rows in rules)}")
+        text = ", ".join(f"{quoted(name)}::VARCHAR AS {quoted(name)}" for name in columns)
+        # Sorted and trimmed here: for hundreds of columns, DuckDB takes seconds to plan it.
+        frame = staging.connection.execute(f"SELECT row_key, {text} FROM rows_read").fetchdf()
+        frame = frame.sort_values("row_key", ignore_index=True).drop(columns="row_key").astype("str")
+        return frame.apply(lambda cells: cells.str.strip()).replace("", None)
+
+
+def columns_of(file: SourceTable, folder: Path | None = None, what: str = "table") -> dict[str, str]:
+    """Return the columns of a file with their DuckDB types, in file order; parameters and errors as in `read_text_table`."""
+    with _staged(file.path, folder, what) as staging:
+        return columns_of_file(staging, file)
 
 
 @contextmanager
@@ -129,38 +123,11 @@ def _staged(path: Path, folder: Path | None, what: str) -> Iterator[Staging]:
     """A staging area for one file; errors begin with `what`, and never quote a cell."""
     inside = None if folder is None else durable.owner_only(folder)
     try:
-        with tempfile.TemporaryDirectory(dir=inside, prefix="reading-") as name:
-            staged = Path(name)
-            with connect(staged / "staging.duckdb") as connection:
-                staging = Staging(connection, Received(delivered_files((path,)), staged), staged, lambda text: None)
-                with naming_damaged_files(staging):
-                    yield staging
+        with (
+            tempfile.TemporaryDirectory(dir=inside, prefix="reading-") as name,
+            staged(Path(name) / "staging.duckdb", lambda: delivered_files((path,)), path.name) as staging,
+            naming_damaged_files(staging),
+        ):
+            yield staging
     except DeliveryError as error:
         raise DeliveryError(f"{what}: {error}") from None
-    except duckdb.Error as error:
-        # DuckDB's messages may quote a cell.
-        raise DeliveryError(f"{what}: {path.name} could not be read to its end ({type(error).__name__})") from None
-
-
-def columns_of(
-    path: Path, *, table: str | None = None, delimiter: str = ",", folder: Path | None = None, what: str = "table"
-) -> dict[str, str]:
-    """Return the columns of a file with their DuckDB types, in file order; parameters and errors as in `read_text_table`."""
-    with _staged(path, folder, what) as staging:
-        return columns_of_file(staging, path, table=table, delimiter=delimiter, unnamed=_UNNAMED)
-
-
-def _read(staging: Staging, path: Path, columns: Mapping[str, str], table: str | None, delimiter: str) -> pd.DataFrame:
-    stage_file(
-        staging, path, "rows_read", "rows", columns,
-        table=table, delimiter=delimiter, unnamed=_UNNAMED,
-    )  # fmt: skip
-    rejected = count_rows(staging.connection, "rejected_lines")
-    if rejected:
-        rules = staging.connection.execute("SELECT rule, count(*) FROM rejected_lines GROUP BY 1 ORDER BY 1").fetchall()
-        raise DeliveryError(f"{path.name}: {'; '.join(f'{rows:,} lines: {rule}' for rule, rows in rules)}")
-    text = ", ".join(f"{quoted(name)}::VARCHAR AS {quoted(name)}" for name in columns)
-    # Sorted and trimmed here: for hundreds of columns, DuckDB takes seconds to plan it.
-    frame = staging.connection.execute(f"SELECT row_key, {text} FROM rows_read").fetchdf()
-    frame = frame.sort_values("row_key", ignore_index=True).drop(columns="row_key").astype("str")
-    return frame.apply(lambda cells: cells.str.strip()).replace("", None)

@@ -23,7 +23,7 @@ from deid_assets.policy.domains import value_domains_of
 from deid_assets.policy.models import Policy
 from deid_assets.reference.groups import code_book
 from deid_assets.sources.delivery import Delivery
-from deid_assets.sources.intake import read_delivery
+from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.store.tables import Table, write_table
 from deid_assets_tests import examples
 from deid_assets_tests.methods.cases import KEY, short_blocks
@@ -103,7 +103,7 @@ def tables_of(schema: Schema, policy: Policy, folder: Path) -> PopulationTables:
     (folder / "members.csv").write_text("\n".join(members) + "\n")
     (folder / "claims.csv").write_text("\n".join(claims) + "\n")
     file = folder / "store.duckdb"
-    read_delivery(file, Delivery("d", "tables", (folder,)), policy.source, 0.0, None, declared=policy.columns.declared)
+    read_delivery(file, Delivery("d", "tables", (folder,)), Reading(policy.source, 0.0, declared=policy.columns.declared), None)
     taken, delivered = Table(file, "intake", "members"), Table(file, "intake", "claims")
 
     def made(name: str, content) -> Table:

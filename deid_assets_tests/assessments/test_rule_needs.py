@@ -14,7 +14,7 @@ from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.policy.models import Policy
 from deid_assets.reference.groups import code_book, known_codes
 from deid_assets.sources.delivery import Delivery
-from deid_assets.sources.intake import read_delivery
+from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.store.tables import Table, write_table
 from deid_assets_tests.public_data import public_data
@@ -58,7 +58,7 @@ def refused(folder: Path, policy: Policy, store: Path) -> set[str]:
     """Rules that the gate refuses, each with its figure."""
     file = store / "store.duckdb"
     at_most = policy.intake.quarantine_at_most
-    read_delivery(file, Delivery("d", policy.source.kind, (folder,)), policy.source, at_most, known_codes)
+    read_delivery(file, Delivery("d", policy.source.kind, (folder,)), Reading(policy.source, at_most), known_codes)
     members, claims, quarantined, codes = (
         Table(file, "intake", name) for name in ("members", "claims", "quarantined_rows", "delivered_codes")
     )

@@ -16,7 +16,7 @@ from deid_assets.policy.proposal.looking import look_at
 from deid_assets.reference.groups import known_codes
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.diagnosis_systems import FromColumn
-from deid_assets.sources.intake import read_delivery
+from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets_tests.public_data import public_data
 from deid_assets_tests.scenarios.command_line import ERROR, deid_here, unwrapped
@@ -61,7 +61,9 @@ def taken_in(delivery: Path, tmp_path: Path):
     at_most = policy.intake.quarantine_at_most
     store = tmp_path / "store" / "one.duckdb"
     codes = policy.diagnosis_codes
-    return read_delivery(store, received, policy.source, at_most, known_codes, declared=declared, diagnosis_codes=codes)
+    return read_delivery(
+        store, received, Reading(policy.source, at_most, declared=declared, diagnosis_codes=codes), known_codes
+    )
 
 
 def test_tables_of_other_names_are_mapped_and_taken_in_after_one_edit(synthetic, here, tmp_path):

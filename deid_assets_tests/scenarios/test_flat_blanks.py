@@ -66,10 +66,9 @@ def test_search_store_and_brute_force_count_the_same_classes(tmp_path, joined):
     policy = policy_from(joining(joining(FLAT, joined), joined, "age"))
     rows = [[row[0], "" if number % 31 == 0 else row[1], *row[2:]] for number, row in enumerate(people(240))]
     store = tmp_path / "store.duckdb"
-    flat.read_flat_delivery(
-        store, "one", Delivery("one", "flat", (write_people(tmp_path / "in", rows),)), "people.csv", None, None, ",",
-        {column.release_as: column.column for column in policy.columns}, {}, 0.0,
-    )  # fmt: skip
+    layout = flat.FlatLayout({column.release_as: column.column for column in policy.columns}, {}, "people.csv")
+    delivery = Delivery("one", "flat", (write_people(tmp_path / "in", rows),))
+    flat.read_flat_delivery(Table(store, "one", flat.RECORDS), delivery, layout)
     records, domains = Table(store, "one", flat.RECORDS), Table(store, "one", "record_domains")
     write_table(domains, record_domains_of(policy, records, None))
     table = flat_table(policy, records, domains)
@@ -131,11 +130,11 @@ def refused(tmp_path: Path, table: str, **options) -> str:
     folder = tmp_path / "in"
     folder.mkdir()
     write_parquet(folder / "people.parquet", f"SELECT * FROM (VALUES {table}) AS t(age)")
+    layout = flat.FlatLayout({"Age": "age"}, {"Age": ALLOWED}, "people.parquet", **options)
     with pytest.raises(DeliveryError) as caught:
         flat.read_flat_delivery(
-            tmp_path / "store.duckdb", "one", Delivery("one", "flat", (folder,)), "people.parquet", None, None, ",",
-            {"Age": "age"}, {"Age": ALLOWED}, 0.0, **options,
-        )  # fmt: skip
+            Table(tmp_path / "store.duckdb", "one", flat.RECORDS), Delivery("one", "flat", (folder,)), layout
+        )
     return str(caught.value)
 
 

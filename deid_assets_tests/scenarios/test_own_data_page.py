@@ -12,7 +12,7 @@ import yaml
 from deid_assets.policy.loading import load_policy
 from deid_assets.reference.groups import known_codes
 from deid_assets.sources.delivery import Delivery
-from deid_assets.sources.intake import read_delivery
+from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets_tests.public_data import public_data
 from deid_assets_tests.scenarios.command_line import PUBLISHED, REFUSED, deid_here
@@ -112,7 +112,7 @@ def test_the_delivery_of_the_page_is_read_to_its_last_row(tmp_path, monkeypatch)
     tables_of_the_page(tmp_path)
     policy = load_policy(tmp_path / "our_claims.yaml")
     delivery = Delivery("2012-04", "tables", (tmp_path / "in" / "2012-04",))
-    report = read_delivery(tmp_path / "store" / "one.duckdb", delivery, policy.source, 0.0, known_codes)
+    report = read_delivery(tmp_path / "store" / "one.duckdb", delivery, Reading(policy.source, 0.0), known_codes)
     assert report.rows_kept == {"members": PEOPLE, "claims": PEOPLE} and report.quarantined == ()
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from deid_assets.sources.delivery import ClaimsMap, Delivery, MembersMap, TablesSource, Years
 from deid_assets.sources.derivations import NOTHING, Declared
 from deid_assets.sources.diagnosis_systems import DiagnosisCodes
-from deid_assets.sources.intake import read_delivery
+from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.sources.report import IntakeReport
 from deid_assets.store.tables import Table
 
@@ -82,7 +82,7 @@ def take_in(
     folders = folder if isinstance(folder, tuple) else (folder,)
     store = store or folders[0].parent / "store" / "delivery.duckdb"
     delivery = Delivery("test", source.kind, folders)
-    report = read_delivery(store, delivery, source, at_most, codes, declared=declared, diagnosis_codes=diagnosis_codes)
+    report = read_delivery(store, delivery, Reading(source, at_most, declared=declared, diagnosis_codes=diagnosis_codes), codes)
     return Taken(report, store)
 
 

@@ -15,7 +15,7 @@ from deid_assets.schemas.contract import violations
 from deid_assets.schemas.intake import CONTRACTS
 from deid_assets.sources.delivery import Delivery, DesynpufSource
 from deid_assets.sources.derivations import Declared, count_of_claims, delivered_text
-from deid_assets.sources.intake import read_delivery
+from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.store.tables import Table
 from deid_assets_tests.sources.deliveries import Taken, some_codes, take_in
 
@@ -322,7 +322,7 @@ def test_a_policy_may_declare_columns_of_the_beneficiaries(tmp_path):
 def _public(folder: Path, *names: str, at_most: float = 0.01) -> Taken:
     delivery = Delivery("public", "desynpuf", tuple(PUBLIC / name for name in names))
     store = folder / "store" / "delivery.duckdb"
-    report = read_delivery(store, delivery, DesynpufSource(), at_most, known_codes)
+    report = read_delivery(store, delivery, Reading(DesynpufSource(), at_most), known_codes)
     return Taken(report, store)
 
 

@@ -27,11 +27,13 @@ from deid_assets_tests.scenarios.test_flat_release import FLAT
 COLUMNS = {"a": "a", "b": "b"}
 
 
+def records_in(folder: Path) -> Table:
+    return Table(folder / "store.duckdb", "one", flat.RECORDS)
+
+
 def read(tmp_path: Path, folder: Path, file: str | None, population: str | None = None, columns=COLUMNS) -> flat.FlatReport:
-    return flat.read_flat_delivery(
-        tmp_path / "store" / "store.duckdb", "one", Delivery("one", "flat", (folder,)), file, population, None, ",",
-        columns, {name: ["1", "2"] for name in columns}, 0.0,
-    )  # fmt: skip
+    layout = flat.FlatLayout(columns, {name: ["1", "2"] for name in columns}, file, population)
+    return flat.read_flat_delivery(records_in(tmp_path / "store"), Delivery("one", "flat", (folder,)), layout)
 
 
 @pytest.fixture
@@ -72,10 +74,11 @@ class TestPersons:
 
     def read(self, tmp_path, folder, rows: str, at_most: int, quarantine: float = 0.0, opted_out=NOBODY) -> flat.FlatReport:
         (folder / "people.csv").write_text("a,b,who\n" + rows)
-        return flat.read_flat_delivery(
-            tmp_path / "store" / "store.duckdb", "one", Delivery("one", "flat", (folder,)), "people.csv", None, None, ",",
-            COLUMNS, {name: ["1", "2"] for name in COLUMNS}, quarantine, persons=flat.Persons("who", at_most, opted_out),
-        )  # fmt: skip
+        persons = flat.Persons("who", at_most, opted_out)
+        layout = flat.FlatLayout(
+            COLUMNS, {name: ["1", "2"] for name in COLUMNS}, "people.csv", quarantine_at_most=quarantine, persons=persons
+        )
+        return flat.read_flat_delivery(records_in(tmp_path / "store"), Delivery("one", "flat", (folder,)), layout)
 
     def test_a_person_with_more_records_is_refused_without_a_name(self, tmp_path, folder):
         with pytest.raises(DeliveryError, match="column who: 3 records belong to persons who have more than 2") as caught:
@@ -192,10 +195,9 @@ def goes_through(root: Path, policy: FlatPolicy) -> None:
     write_rows(folder / "people.csv", names, ["F", "F", "M"])
     write_rows(folder / "everyone.csv", own, ["F", "F", "M"])
     store = root / "store.duckdb"
-    flat.read_flat_delivery(
-        store, "one", Delivery("one", "flat", (folder,)), "people.csv", "everyone.csv", None, ",",
-        {column.release_as: column.column for column in policy.columns}, {name: ["F", "M"] for name in own}, 0.0,
-    )  # fmt: skip
+    columns = {column.release_as: column.column for column in policy.columns}
+    layout = flat.FlatLayout(columns, {name: ["F", "M"] for name in own}, "people.csv", "everyone.csv")
+    flat.read_flat_delivery(Table(store, "one", flat.RECORDS), Delivery("one", "flat", (folder,)), layout)
     records, domains, suppressed, released = (
         Table(store, "one", name) for name in (flat.RECORDS, "record_domains", "suppressed_records", "release_records")
     )

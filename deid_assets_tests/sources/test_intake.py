@@ -21,7 +21,7 @@ from deid_assets.sources.delivery import (
     TablesSource,
     Years,
 )
-from deid_assets.sources.intake import read_delivery
+from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.store.tables import Table, connect, write_table
 from deid_assets_tests import examples
 from deid_assets_tests.sources.deliveries import SOURCE, claim, csv_text, member, some_codes, take_in, write_tables
@@ -352,7 +352,7 @@ def test_a_refusal_shows_no_value(tmp_path):
     said = []
     store = tmp_path / "store" / "delivery.duckdb"
     with pytest.raises(DeliveryError) as refused:
-        read_delivery(store, Delivery("test", "tables", (folder,)), SOURCE, 0.1, some_codes, said.append)
+        read_delivery(store, Delivery("test", "tables", (folder,)), Reading(SOURCE, 0.1), some_codes, said.append)
     assert CANARY not in "".join(traceback.format_exception(refused.value)) + "".join(said)
     report = take_in(folder, store=store).report
     assert CANARY not in repr(report) + "".join(str(report.metadata(name)) for name in ("members", "claims"))
@@ -362,7 +362,7 @@ def test_a_refusal_shows_no_value(tmp_path):
 def test_the_delivery_must_be_of_the_kind_that_the_policy_reads(tmp_path):
     delivery = Delivery("test", "tables", (tmp_path,))
     with pytest.raises(DeliveryError, match="kind tables, but the policy reads the kind synthetic"):
-        read_delivery(tmp_path / "s.duckdb", delivery, SyntheticSource(), 0.0, some_codes)
+        read_delivery(tmp_path / "s.duckdb", delivery, Reading(SyntheticSource(), 0.0), some_codes)
 
 
 def test_two_intakes_of_one_delivery_are_equal(tmp_path):

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 
 from deid_assets.errors import DeliveryError
-from deid_assets.policy.rules.population_labels import TOO_WIDE, table_labels
+from deid_assets.policy.rules.population_labels import table_labels
 from deid_assets.policy.sections.population import TableColumn
 from deid_assets.sources.population_tables import TableLayout, read_population_table
 from deid_assets.store.tables import Table
@@ -39,7 +40,7 @@ def read(tmp_path):
             path.write_text(text_or_path)
         target = Table(tmp_path / "store.duckdb", "scratch", "people")
         levels = levels or {"age": 2, "sex": 0}
-        report = read_population_table(target, path, layout, labels_of(levels, **mapped), TOO_WIDE, at_most)
+        report = read_population_table(target, path, replace(layout, unusable_at_most=at_most), labels_of(levels, **mapped))
         return target, report
 
     return made

@@ -10,7 +10,7 @@ import pytest
 from deid_assets.errors import DeliveryError
 from deid_assets.sources import received
 from deid_assets.sources.delivery import ClaimsMap, Delivery, MembersMap, TablesSource
-from deid_assets.sources.intake import read_delivery
+from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets_tests.sources.deliveries import claim, member, take_in, write_tables
 
 
@@ -100,7 +100,7 @@ def delivered_database(folder: Path, *statements: str) -> Path:
 
 def read(folder: Path, options: TablesSource):
     store = folder.parent / "store" / "s.duckdb"
-    return read_delivery(store, Delivery("a", "tables", (folder,)), options, 1.0, None)
+    return read_delivery(store, Delivery("a", "tables", (folder,)), Reading(options, 1.0), None)
 
 
 ROW = "SELECT 'p' AS id, 'F' AS sex, 3 AS age, 1 AS year, 'x' AS kind"

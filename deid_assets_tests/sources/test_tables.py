@@ -14,7 +14,7 @@ from deid_assets.schemas.contract import violations
 from deid_assets.schemas.intake import CONTRACTS
 from deid_assets.sources.delivery import ClaimsMap, Delivery, MembersMap, SyntheticSource, TablesSource, Years
 from deid_assets.sources.files import quoted_foreign
-from deid_assets.sources.intake import read_delivery
+from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.sources.synthetic import delivery as synthetic
 from deid_assets.store.tables import Table
 from deid_assets_tests.sources.deliveries import Taken, claim, member, take_in, write_parquet, write_tables
@@ -83,7 +83,7 @@ def test_tables_of_a_duckdb_file(tmp_path):
     connection.close()
     options = source("*.duckdb", "*.duckdb", members_table="people", claims_table="of claims.the claims")
     store = tmp_path / "store" / "s.duckdb"
-    report = read_delivery(store, Delivery("test", "tables", (file,)), options, 1.0, None)
+    report = read_delivery(store, Delivery("test", "tables", (file,)), Reading(options, 1.0), None)
     assert kept(Taken(report, store)) == EXPECTED
     assert report.files == ("delivery.duckdb:people", "delivery.duckdb:of claims.the claims")
     for members_table, message in (
@@ -94,7 +94,7 @@ def test_tables_of_a_duckdb_file(tmp_path):
     ):
         options = source("*.duckdb", None, members_table=members_table)
         with pytest.raises(DeliveryError, match=message):
-            read_delivery(store, Delivery("test", "tables", (file,)), options, 1.0, None)
+            read_delivery(store, Delivery("test", "tables", (file,)), Reading(options, 1.0), None)
 
 
 def test_csv_with_another_delimiter_date_format_and_sexes(tmp_path):
@@ -308,7 +308,9 @@ def test_a_file_whose_name_reads_as_a_pattern_is_that_file(tmp_path, as_file):
     write_parquet(folder / "claims1.parquet", f"{CLAIM_ROWS} LIMIT 1")
     paths = (folder / "people.parquet", folder / "claims[1].parquet") if as_file else (folder,)
     delivery = Delivery("a", "tables", paths)
-    report = read_delivery(tmp_path / "store" / "s.duckdb", delivery, source("people.parquet", "claims[1].parquet"), 1.0, None)
+    report = read_delivery(
+        tmp_path / "store" / "s.duckdb", delivery, Reading(source("people.parquet", "claims[1].parquet"), 1.0), None
+    )
     assert report.rows_kept["claims"] == 2
 
 

@@ -18,11 +18,11 @@ from deid_assets.sources.csv_files import DAMAGED_ARCHIVE
 from deid_assets.sources.derivations import has_group, ndc_of
 from deid_assets.sources.diagnosis_systems import NAMES, SPELLINGS, spelled_system
 from deid_assets.sources.duckdb_files import duckdb_tables
-from deid_assets.sources.files import Staging, naming_damaged_files
+from deid_assets.sources.files import SourceTable, Staging, naming_damaged_files, staged
 from deid_assets.sources.layout import parsed_day
-from deid_assets.sources.received import Received, delivered_files
+from deid_assets.sources.received import delivered_files
 from deid_assets.sources.text_tables import CSV, DUCKDB, PARQUET, columns_of_file, stage_file
-from deid_assets.store.tables import connect, literal, quoted
+from deid_assets.store.tables import literal, quoted
 
 Kind = Literal["blank", "integer", "decimal", "date", "text"]
 
@@ -189,16 +189,13 @@ def look_at(path: Path, folder: Path | None = None, progress: Callable[[str], No
         If it is missing or unreadable, or contains no table with a header.
     """
     try:
-        with (
-            tempfile.TemporaryDirectory(dir=folder, prefix="unpacked-") as inside,
-            connect(Path(inside) / "looked_at.duckdb") as connection,
-        ):
-            (Path(inside) / "files").mkdir()
+        with tempfile.TemporaryDirectory(dir=folder, prefix="unpacked-") as inside:
             tables = _unpacked(path, Path(inside) / "unzipped")
             root = tables or path
-            received = Received(delivered_files([root]), Path(inside) / "files")
-            staging = Staging(connection, received, Path(inside), progress)
-            with naming_damaged_files(staging):
+            store = Path(inside) / "looked_at.duckdb"
+            reading = staged(store, lambda: delivered_files([root]), path.name, progress=progress)
+            with reading as staging, naming_damaged_files(staging):
+                connection = staging.connection
                 found, passed = _staged(staging, root)
                 if not found:
                     why = "; ".join(f"{name}: {reason}" for name, reason in passed.items()) or "it contains no file"
@@ -206,9 +203,6 @@ def look_at(path: Path, folder: Path | None = None, progress: Callable[[str], No
                 looked = tuple(_table(connection, one) for one in found)
                 related = _related(connection, found, looked)
             return Look(looked, related, root.is_dir(), tables is not None, passed)
-    except duckdb.Error as error:
-        # DuckDB's messages may quote a cell.
-        raise DeliveryError(f"{path.name} could not be read to its end ({type(error).__name__})") from None
     except OSError as error:
         raise DeliveryError(f"{path.name} could not be copied to look at it: {error.strerror}") from None
 
@@ -282,7 +276,7 @@ def _tables_of(staging: Staging, path: Path, name: str) -> Iterator[_Staged]:
     inside: Sequence[str | None] = duckdb_tables(staging, path) if lower.endswith(DUCKDB) else [None]
     for table in inside:
         found = {
-            delimiter: columns_of_file(staging, path, table=table, delimiter=delimiter, unnamed="")
+            delimiter: columns_of_file(staging, SourceTable(path, table, delimiter))
             for delimiter in (_DELIMITERS if not lower.endswith(PARQUET) and table is None else (",",))
         }
         delimiter = max(found, key=lambda one: len(found[one]))
@@ -290,7 +284,7 @@ def _tables_of(staging: Staging, path: Path, name: str) -> Iterator[_Staged]:
         _require_names(path.name, columns)
         view = f"looked_{len(staging.file_names)}"
         ours = {f"c{number}": column for number, column in enumerate(columns)}
-        stage_file(staging, path, view, view, ours, table=table, delimiter=delimiter, unnamed="")
+        stage_file(staging, SourceTable(path, table, delimiter), view, view, ours)
         _require_header(staging.connection, path.name, view, columns)
         yield _Staged(name, table, delimiter, view, tuple(columns), tuple(columns.values()))
 

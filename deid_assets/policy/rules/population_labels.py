@@ -10,11 +10,10 @@ from deid_assets.policy.sections.population import TableColumn
 from deid_assets.reference.codes import ICD10CM_PREFIX
 from deid_assets.reference.groups import GROUPS
 from deid_assets.reference.known_columns import KNOWN
+from deid_assets.sources.population_tables import TOO_WIDE
 
-UNKNOWN = "value outside the hierarchy"
-NOT_A_NUMBER = "not a whole number"
-TOO_WIDE = "wider than a class of the released level"
-"""Why a value has no label. `TOO_WIDE` is no fault of the row: the table is coarser than the release."""
+UNKNOWN, NOT_A_NUMBER = "value outside the hierarchy", "not a whole number"
+"""Why a value has no label, beside `TOO_WIDE`."""
 
 _BEYOND = 1_000_000
 """Stands for the largest number where a hierarchy has no end."""
