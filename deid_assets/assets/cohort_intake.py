@@ -1,11 +1,13 @@
 """Intake of a cohort, and of the table of the population in which its classes are counted."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from deid_assets.assets.step import Step
 from deid_assets.assets.taking_in import Read, intake_assets, require_known_opt_outs
 from deid_assets.policy.cohort import CohortPolicy
-from deid_assets.sources.cohort import PEOPLE, POPULATION, QUARANTINED, PopulationSource, read_cohort_delivery
+from deid_assets.sources.census_estimates import PopulationFiles
+from deid_assets.sources.cohort import PEOPLE, POPULATION, QUARANTINED, read_cohort_delivery
 from deid_assets.store.tables import Table, write_table
 
 _DESCRIPTIONS = {
@@ -18,14 +20,10 @@ _DESCRIPTIONS = {
 @intake_assets(_DESCRIPTIONS, ["source", "intake", "columns", "population", "attributes", "opt_outs"], "1")
 def cohort_intake(step: Step[CohortPolicy], tables: Mapping[str, Table]) -> Read:
     """Read the delivered cohort, and the population's table that the policy names."""
-    policy, own = step.policy, step.policy.population
-    source = PopulationSource(
-        own.kind,
-        own.files,
-        own.count,
-        None if own.race_shares is None else own.race_shares.file,
-        None if own.race_shares is None else own.race_shares.year,
-    )
+    policy, own, shares = step.policy, step.policy.population, step.policy.population.race_shares
+    files = {letter: Path(file) for letter, file in own.files.items()}
+    bands, year = (Path(shares.file), shares.year) if shares else (None, None)
+    source = PopulationFiles(own.kind, files, own.count, bands, year)
     read = read_cohort_delivery(
         step.delivery,
         policy.source.file,

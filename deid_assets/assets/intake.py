@@ -28,9 +28,7 @@ def intake(step: Step[Policy], tables: Mapping[str, Table]) -> Read:
         policy.diagnosis_codes,
     )
     log = step.context.log
-    report = read_delivery(
-        tables["members"].file, step.delivery, reading, known_codes, progress=lambda text: log.info(text)
-    )
+    report = read_delivery(tables["members"].file, step.delivery, reading, known_codes, progress=lambda text: log.info(text))
     metadata = {name: report.metadata(name) for name in tables}
     if report.warnings:
         metadata["members"] |= {"notice": "; ".join(report.warnings)}

@@ -56,6 +56,8 @@ from deid_assets.store.home import Home
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from deid_assets.policy.scaffold import Heading
+
 _Listed = TypeVar("_Listed", bound="DataclassInstance")
 
 
@@ -480,23 +482,24 @@ def policy_new(
     columns, and no value of a row. Check what is marked CHECK. A copy needs its section `source` adapted to your files. Then
     run `deid policy check` on it.
     """
-    from deid_assets.policy.scaffold import new_policy
+    from deid_assets.policy.scaffold import Heading, new_policy
 
+    heading = Heading(name, title, owners, description)
     file = output or Path(f"{name}.yaml")
     if delivery is not None:
         if context.get_parameter_source("like") is not click.core.ParameterSource.DEFAULT:
             raise click.UsageError("--from proposes a policy, and --like copies one: give one of them")
-        _propose(delivery, file, name, title, owners, description)
+        _propose(delivery, file, heading)
         return
-    new_policy(file, name, title, owners, like, description)
+    new_policy(file, heading, like)
     click.echo(f"{file} was written. Adapt it to your files, then run: deid policy check {file}")
 
 
-def _propose(delivery: Path, file: Path, name: str, title: str, owners: tuple[str, ...], description: str | None) -> None:
+def _propose(delivery: Path, file: Path, heading: "Heading") -> None:
     from deid_assets.policy.proposal.proposal import propose
 
     store = Home.here().store
-    made = propose(delivery, file, name, title, owners, description, store if store.is_dir() else None)
+    made = propose(delivery, file, heading, store if store.is_dir() else None)
     click.echo("\n".join(made.recognized))
     if made.doubts:
         click.echo("To check:")

@@ -5,15 +5,15 @@ text and of every file that it names. Each of these is stored under its digest i
 compared on every load. The record is replaced as a whole, so a policy is always the old or the new one.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.files import RECORD, Folder, parts_of, read_plain, stored_name
+from deid_assets.policy.files import RECORD, Folder, parts_of, read_plain
 from deid_assets.policy.yaml_text import LARGEST_FILE
+from deid_assets.store.digests import is_digest
 
 ENDINGS = (".yaml", ".yml")
 TEXT = "policy.yaml"
@@ -59,7 +59,7 @@ class Record:
         if not isinstance(whole, dict) or set(whole) != {"format", "policy", "text", "files"} or whole["format"] != FORMAT:
             raise ValueError
         policy, digest, files = whole["policy"], whole["text"], whole["files"]
-        if not isinstance(policy, str) or not isinstance(files, dict) or not all(map(_is_digest, (digest, *files.values()))):
+        if not isinstance(policy, str) or not isinstance(files, dict) or not all(map(is_digest, (digest, *files.values()))):
             raise ValueError
         for file in files:
             parts_of(file)
@@ -203,17 +203,3 @@ def _adopted(path: Path) -> PolicyText | NoText:
 def _entries(folder: Path) -> list[Path]:
     folder = Path(folder)
     return sorted(path for path in folder.iterdir() if not path.name.startswith(".")) if folder.is_dir() else []
-
-
-def stored_text(digest: str) -> str:
-    """Path of an adopted policy's text in its folder."""
-    return stored_name(digest, TEXT)
-
-
-def text_digest(content: bytes) -> str:
-    """SHA-256 of a policy's text."""
-    return hashlib.sha256(content).hexdigest()
-
-
-def _is_digest(value: object) -> bool:
-    return isinstance(value, str) and len(value) == 64 and set(value) <= set("0123456789abcdef")

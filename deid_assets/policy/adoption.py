@@ -11,12 +11,13 @@ import shutil
 from pathlib import Path
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.adopted import TEXT, Record, record_of, stored_text, text_at, text_digest
+from deid_assets.policy.adopted import TEXT, Record, record_of, text_at
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.files import RECORD, Folder, stored_name
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import load_policy, policy_file_called, shipped_policies
 from deid_assets.store import durable
+from deid_assets.store.digests import bytes_digest
 from deid_assets.store.home import Home
 
 _DRAFT = ".adopting-"
@@ -86,11 +87,11 @@ def _write_draft(draft: Path, policy: ReleasePolicy, file: Path) -> Record:
     """Write the text, the files and the record, and read all of them back."""
     durable.owner_only(draft)
     content = text_at(file).content()
-    text = text_digest(content)
+    text = bytes_digest(content)
     if text != policy.origin.text:
         raise PolicyError(f"policy file {file} changed while it was read; run again")
     record = Record(policy.name, text, policy.file_digests())
-    durable.create(durable.owner_only((draft / stored_text(text)).parent) / TEXT, content, 0o600)
+    durable.create(durable.owner_only((draft / stored_name(text, TEXT)).parent) / TEXT, content, 0o600)
     for name, digest in record.files.items():
         _copy(policy.origin.folder, name, draft / stored_name(digest, name), digest)
     durable.create(draft / RECORD, record.to_json().encode(), 0o600)

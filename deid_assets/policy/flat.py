@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import Field
 
 from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST
 from deid_assets.policy.base import ReleasePolicy
@@ -13,9 +12,10 @@ from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.problems import Problem, did_you_mean
 from deid_assets.policy.rules.limits import limit_problems
 from deid_assets.policy.rules.validation import detail_problems, judged, reason_problems, secret_list_problems
+from deid_assets.policy.sections.cohort import FileBelow
 from deid_assets.policy.sections.counts import RecordCounts, count_noise_problems, record_table_problems
 from deid_assets.policy.sections.disclosure import FlatAttributeDisclosure
-from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Intake, Name, Said, Section, Share
+from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Delimiter, Intake, Name, Said, Section, Share
 from deid_assets.policy.sections.releases import Hiding, RecordReleases
 
 OWN_COLUMNS = ("record", "class_size", "row_key", "rowid")
@@ -24,26 +24,13 @@ OWN_COLUMNS = ("record", "class_size", "row_key", "rowid")
 Loss = Literal["entropy", "precision", "discernibility", "average_class_size"]
 
 
-def _below_the_folder(file: str) -> str:
-    """Refuse a file that the digest of the delivery does not cover: it could change undetected."""
-    path = PurePosixPath(file)
-    if path.is_absolute() or ".." in path.parts:
-        raise ValueError("must be a file name below the delivery's folder: not absolute, without '..'")
-    return file
-
-
-FileBelow = Annotated[Said, AfterValidator(_below_the_folder)]
-
-
 class FlatSource(Section):
     """One table: CSV, Parquet or DuckDB."""
 
     kind: Literal["flat"] = "flat"
     file: FileBelow | None = Field(None, description="file name below the delivery's folder; none if the delivery is the file")
     table: Said | None = Field(None, description="for a DuckDB file: table or schema.table")
-    delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = Field(
-        ",", description="separator between the fields of a CSV file"
-    )
+    delimiter: Delimiter = ","
     person: Said | None = Field(
         None,
         description="column that identifies a person; it is not published, and links releases of the same people. A delivery "

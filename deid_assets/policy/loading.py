@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.adopted import NoText, PolicyText, files_in, text_at, text_digest, texts_in
+from deid_assets.policy.adopted import NoText, PolicyText, files_in, text_at, texts_in
 from deid_assets.policy.base import Origin, ReleasePolicy
 from deid_assets.policy.cohort import CohortPolicy, cohort_problems
 from deid_assets.policy.files import Folder
@@ -22,6 +22,7 @@ from deid_assets.policy.rules.population import population_problems
 from deid_assets.policy.rules.validation import problems
 from deid_assets.policy.withdrawals import withdrawn_members
 from deid_assets.policy.yaml_text import Parsed, parse
+from deid_assets.store.digests import bytes_digest
 
 SHIPPED = Path(str(resources.files("deid_assets.policy") / "shipped"))
 
@@ -53,7 +54,7 @@ def _loaded(text: PolicyText | NoText) -> AnyPolicy:
     policy = _WITHOUT_FILES.get(known)
     if policy is None:
         parsed = _parsed(text, content)
-        origin = Origin(text.folder, text_digest(content), text.shown)
+        origin = Origin(text.folder, bytes_digest(content), text.shown)
         policy = _judged(parsed.values, text.folder, text.shown, parsed).read_from(origin)
         if not policy.files:
             if len(_WITHOUT_FILES) >= _KEPT:

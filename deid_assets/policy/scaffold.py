@@ -3,7 +3,8 @@
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,15 +19,35 @@ from deid_assets.store import durable
 _DESCRIPTION = re.compile(r"^description: >\n(?:  .*\n)+", re.MULTILINE)
 
 
-def new_policy(file: Path, name: str, title: str, owners: Sequence[str], like: str, description: str | None = None) -> Path:
+@dataclass(frozen=True)
+class Heading:
+    """What is said of a new policy: its name, title and owners, and what it is for, which defaults to the title."""
+
+    name: str
+    title: str
+    owners: tuple[str, ...]
+    description: str | None = None
+
+    @property
+    def purpose(self) -> str:
+        """What it is for."""
+        return self.description or self.title
+
+    @property
+    def owners_text(self) -> str:
+        """The owners as a list in YAML."""
+        return f"[{', '.join(map(quoted_text, self.owners))}]"
+
+
+def new_policy(file: Path, heading: Heading, like: str) -> Path:
     """Write a valid policy, with the comments of the policy that it is based on.
 
     Parameters
     ----------
     file
         Where to write it; must not exist yet.
-    name, title, owners, description
-        Those of the new policy. The description defaults to the title.
+    heading
+        What is said of the new policy.
     like
         The shipped policy to copy the rules from.
 
@@ -36,12 +57,12 @@ def new_policy(file: Path, name: str, title: str, owners: Sequence[str], like: s
         If `like` does not exist, the file exists already, or the arguments make no valid policy; no file is then
         written.
     """
-    text = like_shipped(like, name, title, owners, description)
+    text = like_shipped(like, heading)
     note = f"# Made from {like} by `deid policy new`. What differs from it is yours to say; its comments follow.\n#\n"
-    return write_new(file, note + text, name, title, owners)
+    return write_new(file, note + text, heading)
 
 
-def like_shipped(like: str, name: str, title: str, owners: Sequence[str], description: str | None = None) -> str:
+def like_shipped(like: str, heading: Heading) -> str:
     """Return the text of a shipped policy under another name, title and owners; parameters as of `new_policy`.
 
     Raises
@@ -56,10 +77,11 @@ def like_shipped(like: str, name: str, title: str, owners: Sequence[str], descri
             f"{', '.join(shipped)}"
         )
     text = shipped[like].read_text("utf-8")
-    own = {"policy": name, "title": quoted_text(title), "owners": f"[{', '.join(map(quoted_text, owners))}]"}
+    own = {"policy": heading.name, "title": quoted_text(heading.title), "owners": heading.owners_text}
     for field, value in own.items():
-        text = _with_line(text, field, value)
-    return _DESCRIPTION.sub(lambda _: f"description: {quoted_text(description or title)}\n", text, count=1)
+        line = f"{field}: {value}".replace("\\", r"\\")
+        text = re.sub(rf"^{field}: .*$", line, text, count=1, flags=re.MULTILINE)
+    return _DESCRIPTION.sub(lambda _: f"description: {quoted_text(heading.purpose)}\n", text, count=1)
 
 
 def shipped_values(name: str) -> Mapping[str, Any]:
@@ -90,9 +112,7 @@ def require_new(file: Path, name: str) -> None:
         raise PolicyError(f"{file} already exists; name another file, or remove it")
 
 
-def write_new(
-    file: Path, text: str, name: str, title: str, owners: Sequence[str], beside: Mapping[str, str] = MappingProxyType({})
-) -> Path:
+def write_new(file: Path, text: str, heading: Heading, beside: Mapping[str, str] = MappingProxyType({})) -> Path:
     """Write a policy if it is valid, with the files that it names beside it.
 
     Parameters
@@ -105,7 +125,7 @@ def write_new(
     PolicyError
         If a file exists already or the text is no valid policy with this name, title and owners; nothing is then written.
     """
-    require_new(file, name)
+    require_new(file, heading.name)
     draft = file.with_name(f".{file.name}.new.yaml")
     written: list[Path] = []
     try:
@@ -113,7 +133,7 @@ def write_new(
             durable.create(path, content.encode(), 0o644)
             written.append(path)
         made = load_policy(draft)
-        if (made.name, made.title, tuple(made.owners)) != (name, title, tuple(owners)):
+        if (made.name, made.title, made.owners) != (heading.name, heading.title, heading.owners):
             raise PolicyError(
                 "the policy could not be given this name, title and owners; write a copy of a shipped one by hand"
             )
@@ -129,12 +149,6 @@ def write_new(
         for path in written:
             path.unlink(missing_ok=True)
     return file
-
-
-def _with_line(text: str, field: str, value: str) -> str:
-    """The text with another value of a field that stands on one line."""
-    line = f"{field}: {value}"
-    return re.sub(rf"^{field}: .*$", lambda _: line, text, count=1, flags=re.MULTILINE)
 
 
 def quoted_text(text: str) -> str:

@@ -9,7 +9,7 @@ A delivery of a cohort: the people, and the table of the population that they be
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import duckdb
@@ -332,27 +332,6 @@ PEOPLE, QUARANTINED, POPULATION = "cohort_people", "quarantined_people", "popula
 
 
 @dataclass(frozen=True)
-class PopulationSource:
-    """A population table within a delivery.
-
-    Attributes
-    ----------
-    kind, count
-        As in `PopulationFiles`.
-    files
-        Letter of a table to its file below the delivery's folder; the letter '' is one file with all of them.
-    race_bands, race_year
-        File of estimates by race and band below the folder, and its year.
-    """
-
-    kind: str
-    files: Mapping[str, str]
-    count: str
-    race_bands: str | None = None
-    race_year: int | None = None
-
-
-@dataclass(frozen=True)
 class CohortDelivery:
     """What was read of a delivery.
 
@@ -373,7 +352,7 @@ def read_cohort_delivery(
     delivery: Delivery,
     file: str,
     layout: CohortLayout,
-    source: PopulationSource,
+    source: PopulationFiles,
     store: Path,
     unusable_at_most: float,
     opted_out: OptedOut = NOBODY,
@@ -384,6 +363,8 @@ def read_cohort_delivery(
     ----------
     file
         Of the cohort, below the delivery's folder.
+    source
+        The files of the population, below the delivery's folder.
     store
         Folder of the restricted store, where the copy of the cohort lies while it is read.
 
@@ -394,24 +375,16 @@ def read_cohort_delivery(
     """
     digest = delivery.digest()
     places = [name for name, column in (("county", layout.county), ("zip", layout.zip)) if column]
-    population = read_population(
-        PopulationFiles(
-            source.kind,
-            {letter: _path(delivery, own) for letter, own in source.files.items()},
-            source.count,
-            None if source.race_bands is None else _path(delivery, source.race_bands),
-            source.race_year,
-        ),
-        layout.race is not None,
-        places,
-    )
+    bands = None if source.race_bands is None else _path(delivery, source.race_bands)
+    files = {letter: _path(delivery, own) for letter, own in source.files.items()}
+    population = read_population(replace(source, files=files, race_bands=bands), layout.race is not None, places)
     cohort = read_cohort(_path(delivery, file), layout, store, unusable_at_most, opted_out)
     if delivery.digest() != digest:
         raise DeliveryError(f"delivery {delivery.key}: its files changed while they were read; take it in again")
     return CohortDelivery(cohort, population, digest)
 
 
-def _path(delivery: Delivery, file: str) -> Path:
+def _path(delivery: Delivery, file: str | Path) -> Path:
     """The path of a file that the digest of the delivery covers."""
     (folder,) = delivery.paths if len(delivery.paths) == 1 else (None,)
     if folder is None or not folder.is_dir():

@@ -189,7 +189,6 @@ def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, k
     if not delivered.claim_ids_are_rows:
         quarantine.judge_duplicates("claims", DUPLICATE_CLAIM)
     warn_of_stays(staging, delivered)
-    blank = unknown if delivered.unknown_codes == "blank" else ()
     report = IntakeReport(
         delivery=key,
         files=tuple(staging.file_names),
@@ -197,7 +196,7 @@ def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, k
         rows_left_out=quarantine.rows_left_out(),
         rows_kept=quarantine.rows_kept(),
         quarantined=quarantine.counts(),
-        blanked_codes=_count_blanked(staging, quarantine, delivered, _blanked(blank, given)),
+        blanked_codes=_count_blanked(staging, quarantine, delivered, _blanked(delivered, given, unknown)),
         warnings=tuple(staging.warnings),
         digest=staging.received.digest(),
     )
@@ -205,7 +204,7 @@ def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, k
         quarantine.write_refused(SCHEMA)
         raise DeliveryError(refusal)
     staging.progress("writing members and claims")
-    _write(connection, quarantine, delivered, given, unknown, blank)
+    _write(connection, quarantine, delivered, given, unknown)
     return report
 
 
@@ -305,10 +304,12 @@ def _find_in_both_systems(
     return bool(both)
 
 
-def _blanked(blank: Sequence[str], given: frozenset[str]) -> dict[str, str]:
+def _blanked(delivered: Delivered, given: frozenset[str], unknown: Sequence[str]) -> dict[str, str]:
     """Claims columns whose unknown codes become NULL -> SQL that tests whether a row's code is unknown."""
     return {
-        column: f"t.{column} IN (SELECT code FROM unknown_{kind})" for kind in blank for column in _delivered_codes(kind, given)
+        column: f"t.{column} IN (SELECT code FROM unknown_{kind})"
+        for kind in (unknown if delivered.unknown_codes == "blank" else ())
+        for column in _delivered_codes(kind, given)
     }
 
 
@@ -332,14 +333,13 @@ def _write(
     delivered: Delivered,
     given: frozenset[str],
     unknown: Sequence[str],
-    blank: Sequence[str],
 ) -> None:
     """Replace the four tables in one transaction."""
     declared = delivered.declared
     counts = _codes_select(quarantine, given, unknown, delivered)
     _find_first_claims(connection, quarantine)
     members = _members_select(quarantine, declared.members)
-    claims = _claims_select(quarantine, given, blank, declared)
+    claims = _claims_select(quarantine, given, _blanked(delivered, given, unknown), declared)
     with replacing(connection, SCHEMA):
         connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.members AS {members}")
         connection.execute(f"CREATE OR REPLACE TABLE {SCHEMA}.claims AS {claims}")
@@ -420,9 +420,8 @@ def _members_select(quarantine: Quarantine, declared: Mapping[str, Derivation]) 
     )
 
 
-def _claims_select(quarantine: Quarantine, given: frozenset[str], blank: Sequence[str], declared: Declared) -> str:
+def _claims_select(quarantine: Quarantine, given: frozenset[str], blanked: Mapping[str, str], declared: Declared) -> str:
     """The kept claims, with the days since the member's first claim of the year unless these are delivered."""
-    blanked = _blanked(blank, given)
     derive_days = given.isdisjoint(DAYS_OF_SERVICE)
 
     def value(column: str) -> str:

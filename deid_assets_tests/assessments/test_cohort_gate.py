@@ -18,7 +18,8 @@ from deid_assets.policy.loading import policy_from
 from deid_assets.release.cumulative import Made
 from deid_assets.release.same_delivery import _shown, other_cohort_refusals, other_release_refusals
 from deid_assets.release.staged_files import released_people
-from deid_assets.sources.cohort import PopulationSource, read_cohort_delivery
+from deid_assets.sources.census_estimates import PopulationFiles
+from deid_assets.sources.cohort import read_cohort_delivery
 from deid_assets.sources.delivery import Delivery
 from deid_assets.store.tables import Table
 from deid_assets_tests.methods.small_tables import SmallStore, small_store
@@ -79,9 +80,10 @@ def judged(store: SmallStore, values: dict[str, Any], folder: Path) -> Judged:
     policy = policy_from(values)
     assert isinstance(policy, CohortPolicy)
     own = policy.population
+    source = PopulationFiles(own.kind, {letter: Path(file) for letter, file in own.files.items()}, own.count)
     read = read_cohort_delivery(
         Delivery("patients", "cohort", (folder,)), policy.source.file, policy.layout,
-        PopulationSource(own.kind, own.files, own.count), folder / "store", policy.intake.quarantine_at_most,
+        source, folder / "store", policy.intake.quarantine_at_most,
     )  # fmt: skip
     days = {name: read.cohort.people[name].dt.date for name in policy.layout.dates}
     taken_in = store.write("cohort_people", read.cohort.people.assign(**days))

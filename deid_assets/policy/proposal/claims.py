@@ -95,7 +95,7 @@ def propose_claims(
     # Lines with other codes in a declared column would become events of their own.
     declared, coded = dict(_declared(members)), {} if _repeats(claims, "claim_id") else dict(_columns_of_codes(claims))
     text.lines.append("source:")
-    _source(text, look, members, claims, further, years)
+    _source(text, look, {"members": members, "claims": claims}, further, years)
     for mapped, needed in ((members, ("member_id", "sex")), (claims, ("member_id", "service_date"))):
         for column in filter(None, map(mapped.look, needed)):
             blank = 1 - column.filled / mapped.table.rows
@@ -181,8 +181,9 @@ def _years(claims: Mapped) -> tuple[int, ...]:
 
 
 def _source(
-    text: Text, look: Look, members: Mapped, claims: Mapped, further: Sequence[tuple[Table, str]], years: Sequence[int]
+    text: Text, look: Look, tables: Mapping[str, Mapped], further: Sequence[tuple[Table, str]], years: Sequence[int]
 ) -> None:
+    members, claims = tables["members"], tables["claims"]
     text.add("kind", "tables", 2)
     delimiters = {one.table.delimiter for one in (members, claims)}
     if len(delimiters) > 1:

@@ -5,7 +5,7 @@ import itertools
 import re
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -170,7 +170,7 @@ class Look:
     passed_over: Mapping[str, str] = field(default_factory=dict)
 
 
-def look_at(path: Path, folder: Path | None = None, progress: Callable[[str], None] = lambda text: None) -> Look:
+def look_at(path: Path, folder: Path | None = None) -> Look:
     """Look at a delivery.
 
     Parameters
@@ -180,8 +180,6 @@ def look_at(path: Path, folder: Path | None = None, progress: Callable[[str], No
     folder
         Where its files are copied while they are looked at; None: the folder for temporary files. Only the owner can read the
         copies, and they are removed.
-    progress
-        Called with a short sentence per file.
 
     Raises
     ------
@@ -193,7 +191,7 @@ def look_at(path: Path, folder: Path | None = None, progress: Callable[[str], No
             tables = _unpacked(path, Path(inside) / "unzipped")
             root = tables or path
             store = Path(inside) / "looked_at.duckdb"
-            reading = staged(store, lambda: delivered_files([root]), path.name, progress=progress)
+            reading = staged(store, lambda: delivered_files([root]), path.name)
             with reading as staging, naming_damaged_files(staging):
                 connection = staging.connection
                 found, passed = _staged(staging, root)

@@ -1,6 +1,6 @@
 """`deid policy new --from`: look at a delivery, and write a policy that `deid policy check` accepts."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from deid_assets.policy.proposal.flat import propose_flat
 from deid_assets.policy.proposal.layouts import Recognized, recognize
 from deid_assets.policy.proposal.looking import Look, Table, look_at
 from deid_assets.policy.proposal.writing import Text
-from deid_assets.policy.scaffold import like_shipped, quoted_text, require_new, shipped_values, write_new
+from deid_assets.policy.scaffold import Heading, like_shipped, quoted_text, require_new, shipped_values, write_new
 
 _KEYS = {"members": "member_id", "claims": "claim_id"}
 _UNITS = {"members": ("person", "span"), "claims": ("claim", "claim line")}
@@ -36,16 +36,7 @@ class Proposal:
     doubts: tuple[str, ...]
 
 
-def propose(
-    delivery: Path,
-    file: Path,
-    name: str,
-    title: str,
-    owners: Sequence[str],
-    description: str | None = None,
-    folder: Path | None = None,
-    progress: Callable[[str], None] = lambda text: None,
-) -> Proposal:
+def propose(delivery: Path, file: Path, heading: Heading, folder: Path | None = None) -> Proposal:
     """Write a policy for a delivery. Names of its columns and files are in it, and no values.
 
     Parameters
@@ -54,9 +45,9 @@ def propose(
         A file or a folder.
     file
         Where to write the policy; must not exist yet.
-    name, title, owners, description
-        Those of the policy. The description defaults to the title.
-    folder, progress
+    heading
+        What is said of the policy.
+    folder
         As of `look_at`.
 
     Raises
@@ -66,8 +57,8 @@ def propose(
     PolicyError
         If the file exists already, or the arguments make no valid policy; nothing is then written.
     """
-    require_new(file, name)
-    look = look_at(delivery, folder, progress)
+    require_new(file, heading.name)
+    look = look_at(delivery, folder)
     found = recognize(look)
     lines = tuple(_recognized(look, found))
     text = Text()
@@ -78,21 +69,21 @@ def propose(
         text.comment(line)
     if found.like is not None:
         text.lines.append("#")
-        content = text.yaml + like_shipped(found.like, name, title, owners, description)
+        content = text.yaml + like_shipped(found.like, heading)
         doubts = (f"the thresholds, and whom they assume, are those of {found.like}",)
-        return Proposal(write_new(file, content, name, title, owners), lines, doubts)
+        return Proposal(write_new(file, content, heading), lines, doubts)
     text.add("format", FORMAT)
-    text.add("policy", name)
-    for field, value in (("title", title), ("description", description or title)):
+    text.add("policy", heading.name)
+    for field, value in (("title", heading.title), ("description", heading.purpose)):
         text.lines.append(f"{field}: {quoted_text(value)}")
-    text.lines.append(f"owners: [{', '.join(map(quoted_text, owners))}]")
+    text.lines.append(f"owners: {heading.owners_text}")
     text.check("who receives the release, and on what terms")
     text.add("recipients", {key: str(value).strip() for key, value in shipped_values(BASE)["recipients"].items()})
     if found.members is not None and found.claims is not None:
         propose_claims(text, look, found.members, found.claims, found.further)
     else:
-        propose_flat(text, name, look, _largest(delivery, look))
-    written = write_new(file, text.yaml, name, title, owners, text.files)
+        propose_flat(text, heading.name, look, _largest(delivery, look))
+    written = write_new(file, text.yaml, heading, text.files)
     return Proposal(written, lines, tuple(text.doubts))
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
-from deid_assets.policy.sections.longitudinal import ColumnName, Said, Section, Share
+from deid_assets.policy.sections.longitudinal import ColumnName, Delimiter, Said, Section, Share
 
 Attribute = Literal["age", "ethnicity", "geography", "sex", "date"]
 """Demographics that a policy generalizes, by their names in the methods."""
@@ -49,9 +49,7 @@ class CohortSource(Section):
     kind: Literal["cohort"] = "cohort"
     file: FileBelow = Field(description="file name below the delivery's folder")
     table: Said | None = Field(None, description="for a DuckDB file: table or schema.table")
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = Field(
-        ",", description="separator between the fields of a CSV file"
-    )
+    delimiter: Delimiter = ","
 
 
 class PersonColumn(Section):
@@ -152,11 +150,6 @@ class CohortPopulation(Section):
     def files(self) -> dict[str, str]:
         """File by the letter of its table; the letter '' is one file with all of them."""
         return {"": self.file} if self.file is not None else {letter: own.file for letter, own in self.by_race.items()}
-
-    @property
-    def every_file(self) -> tuple[str, ...]:
-        """All files, those of shares of races included."""
-        return (*self.files.values(), *((self.race_shares.file,) if self.race_shares else ()))
 
 
 class OldAges(Section):

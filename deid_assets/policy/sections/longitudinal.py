@@ -121,6 +121,7 @@ Trials = Annotated[int, Field(ge=1, le=MOST_TRIALS)]
 People = Annotated[int, Field(ge=1, le=MOST_PEOPLE)]
 ClassSize = Annotated[int, Field(ge=2, le=1_000_000)]
 Statistic = Literal["upper_bound", "estimate"]
+Delimiter = Annotated[str, Field(min_length=1, max_length=1, description="separator between the fields of a CSV file")]
 
 
 class Recipients(Section):

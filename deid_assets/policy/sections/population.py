@@ -7,11 +7,11 @@ cut. No register that contains all members of the delivery has smaller classes, 
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, PrivateAttr, StringConstraints, ValidationInfo, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from deid_assets.methods.attacks.inpatient_classes import MEMBER_LEVEL, VISIT_LEVEL
 from deid_assets.policy.files import Folder
-from deid_assets.policy.sections.longitudinal import OneOf, People, Probability, Said, Section
+from deid_assets.policy.sections.longitudinal import Delimiter, OneOf, People, Probability, Said, Section
 from deid_assets.reference.known_columns import CLAIMS
 
 PersonColumn = Annotated[str, OneOf(MEMBER_LEVEL)]
@@ -46,9 +46,7 @@ class PopulationTable(Section):
 
     file: Said = Field(description="path of the file, below the policy's folder")
     table: Said | None = Field(None, description="for a DuckDB file: table or schema.table")
-    delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = Field(
-        ",", description="separator between the fields of a CSV file"
-    )
+    delimiter: Delimiter = ","
     only: dict[Said, tuple[Said, ...]] = Field(
         {}, description="rows to use: column of the table to the required values, such as a state or a year"
     )

@@ -172,7 +172,8 @@ def _draw_visits(random: np.random.Generator, members: Members, tables: Tables) 
     member, lines = _divide_into_visits(random, members.claims)
     count = len(member)
     year, day = _draw_dates(random, members, member)
-    diagnoses = _draw_diagnoses(random, members, member, year, day, tables)
+    newborn = (year == members.birth_year[member]) & (day - members.birth_day[member] <= _NEWBORN_DAYS)
+    diagnoses = _draw_diagnoses(random, members, member, newborn, tables)
     line_class = np.minimum(lines >> 1, LINE_CLASSES - 1)
     rows = tables.condition_profile[diagnoses[0]] * LINE_CLASSES + line_class
     setting = tables.setting.draw(rows, words(random, count)).astype(np.int64)
@@ -239,12 +240,7 @@ def _draw_times_in_care(random: np.random.Generator, members: Members) -> tuple[
 
 
 def _draw_diagnoses(
-    random: np.random.Generator,
-    members: Members,
-    member: np.ndarray,
-    year: np.ndarray,
-    day: np.ndarray,
-    tables: Tables,
+    random: np.random.Generator, members: Members, member: np.ndarray, newborn: np.ndarray, tables: Tables
 ) -> tuple[np.ndarray, ...]:
     """Return up to four distinct diagnoses per visit: mostly for the first, always for the others, from lasting conditions."""
     count = len(member)
@@ -255,8 +251,6 @@ def _draw_diagnoses(
     passing = tables.passing.draw(rows, words(random, count)).astype(np.int64)
     first = np.where(recurring, members.conditions[member, slot], passing)
 
-    after_birth = day - members.birth_day[member]
-    newborn = (year == members.birth_year[member]) & (after_birth <= _NEWBORN_DAYS)
     first[newborn] = tables.newborn.draw(0, words(random, int(newborn.sum())))
 
     sensitive = np.flatnonzero(members.sensitive)

@@ -92,7 +92,8 @@ def draw_members(random: np.random.Generator, count: int, tables: Tables) -> Mem
     rank = shape.burden_rank(sensitive.astype(np.int64), decade, enrolment, random.standard_normal(count))
     stratum = strata(female, age)
     sensitive_condition = tables.sensitive.draw(stratum, words(random, count)).astype(np.int64)
-    conditions, condition_count = _draw_conditions(random, rank, stratum, sensitive, sensitive_condition, tables)
+    lasting = np.where(sensitive & tables.condition_chronic[sensitive_condition], sensitive_condition, -1)
+    conditions, condition_count = _draw_conditions(random, rank, stratum, lasting, tables)
     return Members(
         female=female,
         sensitive=sensitive,
@@ -154,19 +155,14 @@ def _draw_ages(random: np.random.Generator, decade: np.ndarray) -> np.ndarray:
 
 
 def _draw_conditions(
-    random: np.random.Generator,
-    rank: np.ndarray,
-    stratum: np.ndarray,
-    sensitive: np.ndarray,
-    sensitive_condition: np.ndarray,
-    tables: Tables,
+    random: np.random.Generator, rank: np.ndarray, stratum: np.ndarray, lasting: np.ndarray, tables: Tables
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return each member's lasting conditions and their number; a higher burden of disease gives more."""
+    """Return each member's lasting conditions, with the sensitive one if there is one, and their number; burden gives more."""
     rows = stratum * BURDENS + burden_classes(rank)
     conditions = tables.recurring.draw(rows[:, None], words(random, (len(rank), SLOTS))).astype(np.int64)
-    stays = sensitive & tables.condition_chronic[sensitive_condition]
+    stays = lasting >= 0
     place = random.integers(0, 2, len(rank))
-    conditions[stays, place[stays]] = sensitive_condition[stays]
+    conditions[stays, place[stays]] = lasting[stays]
     count = 1 + np.minimum((rank * SLOTS).astype(np.int64), SLOTS - 1)
     count[stays] = np.maximum(count[stays], place[stays] + 1)
     # A condition drawn twice ends the list, so that the diagnoses of one claim are distinct.
