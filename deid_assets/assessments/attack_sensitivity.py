@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments import kernel_input
 from deid_assets.assessments.assessment import (
     CANDIDATE,
     HALF,
@@ -25,14 +26,6 @@ from deid_assets.assessments.assessment import (
     Work,
 )
 from deid_assets.assessments.evidence import Measurement
-from deid_assets.assessments.kernel_input import (
-    chosen_levels,
-    claim_columns,
-    member_columns,
-    original_members,
-    profiles_query,
-    sampling_fraction,
-)
 from deid_assets.assessments.neighbor_attack import estimated_success, mean_interval
 from deid_assets.figures.sensitivity_figures import sensitivity_figure
 from deid_assets.methods.adversary.adversary_power import Rounding
@@ -104,14 +97,16 @@ def assess(work: Work[Policy]) -> Assessed:
     """Evidence: attack 1 with more power, linked or ordered claims, known years or numbers of claims, and errors."""
     policy, section = work.policy, work.policy.attack_sensitivity
     profiles, tables = work.tables["member_profiles"], work.tables
-    levels = chosen_levels(policy, tables["chosen_generalization"])
+    levels = kernel_input.chosen_levels(policy, tables["chosen_generalization"])
     tried = work.history.try_at(levels)
-    released = original_members(tables["pseudonym_crosswalk"], tables["release_members"])
+    released = kernel_input.original_members(tables["pseudonym_crosswalk"], tables["release_members"])
     shown = Table(profiles.file, "scratch", "sensitivity_profiles")
-    members = write_table(shown, profiles_query(policy, tables["release_members"].sql, tables["release_days_in_hospital"].sql))
+    members = write_table(
+        shown, kernel_input.profiles_query(policy, tables["release_members"].sql, tables["release_days_in_hospital"].sql)
+    )
     records = _records(policy, levels, tables, shown, released)
     before = work.history.released_before(profiles, released)
-    alpha = sampling_fraction(policy, members + before, profiles.count())
+    alpha = kernel_input.sampling_fraction(policy, members + before, profiles.count())
     own = own_positions(shown, tables["pseudonym_crosswalk"])
     power = _Power(policy, profiles, tables["value_diversity"], own, members)
     attack = AttackSensitivity(records, max(section.powers))
@@ -163,7 +158,7 @@ def _records(
         write_table(ordered, delivered_days(grouped, tables["eligible_claims"]))
     return released_records(
         shown, tables["release_claims"], known, ordered, tables["pseudonym_crosswalk"], domains,
-        member_columns(policy), names, levels.get(DAY), date,
+        kernel_input.member_columns(policy), names, levels.get(DAY), date,
     )  # fmt: skip
 
 
@@ -316,7 +311,7 @@ class _Power:
                     ORDER BY o.position NULLS LAST, member_id""",
                 [column],
             )
-            for column in (*claim_columns(policy), "year")
+            for column in (*kernel_input.claim_columns(policy), "year")
         ]
 
     def of(self, variant: Variant, most: int) -> list[np.ndarray]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments import planting
 from deid_assets.assessments.assessment import (
     CANDIDATE,
     COUNT,
@@ -28,17 +29,6 @@ from deid_assets.assessments.assessment import (
 )
 from deid_assets.assessments.evidence import Comparison, Measurement, counted, made_up
 from deid_assets.assessments.kernel_input import member_columns, profiles_query
-from deid_assets.assessments.planting import (
-    PLAIN,
-    PlantedClaim,
-    PlantedMember,
-    as_certain,
-    label,
-    own_values,
-    plant,
-    plant_members,
-    planted_store,
-)
 from deid_assets.errors import PolicyError
 from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.tables import ReportTable
@@ -53,7 +43,7 @@ from deid_assets.reference.known_columns import YEARS
 from deid_assets.store.tables import Table, write_table
 
 HOMOGENEOUS, DIVERSITY, CLOSENESS = "homogeneous_share", "least_diversity", "greatest_distance"
-ONE, OTHER = PLAIN, PLAIN + 1
+ONE, OTHER = planting.PLAIN, planting.PLAIN + 1
 """The values of a sensitive attribute in canaries; of numbers, the second is the larger."""
 
 
@@ -215,7 +205,7 @@ def attribute_classes(columns: Sequence[str]) -> list[tuple[Mapping[str, object]
     The plain class has two of each value. For each column there are two classes that differ in it alone: one with the
     same value twice, and one with one of each.
     """
-    values = (value + 1 for value in own_values())
+    values = (value + 1 for value in planting.own_values())
     made: list[tuple[Mapping[str, object], tuple[int, ...]]] = [({}, (ONE, ONE, OTHER, OTHER))]
     for column in columns:
         made += [({column: next(values)}, (OTHER, OTHER)), ({column: next(values)}, (ONE, OTHER))]
@@ -261,7 +251,7 @@ def compared_with_certain(
         DIVERSITY: min((one[diversity] for one in certain.values()), default=None),
         CLOSENESS: max((one["greatest_distance"] for one in certain.values()), default=None),
     }
-    return total + as_certain(worst, attribute_measurements(limits, found, 1))
+    return total + planting.as_certain(worst, attribute_measurements(limits, found, 1))
 
 
 _OF_MEMBERS = "attribute_disclosure"
@@ -334,18 +324,18 @@ def attributes_of_canaries(
     found, classes = {}, {}
     for sensitive in policy.sensitive_columns:
         others = [column for column in columns if column != sensitive]
-        members: list[PlantedMember] = []
-        claims: list[PlantedClaim] = []
+        members: list[planting.PlantedMember] = []
+        claims: list[planting.PlantedClaim] = []
         for own, values in attribute_classes(others):
             for value in values:
                 number = len(members)
                 values_of_member = dict(own) | ({sensitive: value} if sensitive in columns else {})
-                members.append(PlantedMember(values_of_member, values_of_member, True))
+                members.append(planting.PlantedMember(values_of_member, values_of_member, True))
                 # Twice the value that counts once; for the Charlson index, the lower value, which does not count.
-                claims += [PlantedClaim(number, {sensitive: value}, charlson=str(value))] * 2
-                claims.append(PlantedClaim(number, {sensitive: value}, charlson=str(ONE)))
-        with planted_store() as file:
-            tables = plant_members(file, policy, levels, like, members, claims)
+                claims += [planting.PlantedClaim(number, {sensitive: value}, charlson=str(value))] * 2
+                claims.append(planting.PlantedClaim(number, {sensitive: value}, charlson=str(ONE)))
+        with planting.planted_store() as file:
+            tables = planting.plant_members(file, policy, levels, like, members, claims)
             found[sensitive], classes[sensitive] = attack(tables, sensitive), len(others)
     return compared_with_certain(policy.attribute_disclosure, found, classes)
 
@@ -402,13 +392,13 @@ def record_attributes_of_canaries(
     """Whether every sensitive attribute is found to be disclosed by exactly the classes that disclose it."""
     columns = [qi.release_as for qi in policy.quasi_identifiers]
     rows = [
-        {column: label(own.get(column, PLAIN), 0) for column in columns}
+        {column: planting.label(own.get(column, planting.PLAIN), 0) for column in columns}
         | {attribute.release_as: str(value) for attribute in policy.attributes}
         for own, values in attribute_classes(columns)
         for value in values
     ]
-    with planted_store() as file:
-        records = plant(file, like, rows, "release_records")
+    with planting.planted_store() as file:
+        records = planting.plant(file, like, rows, "release_records")
         found = {column: attack(records, column) for column in policy.sensitive_columns}
     return compared_with_certain(policy.attribute_disclosure, found, dict.fromkeys(found, len(columns)))
 

@@ -22,6 +22,7 @@ from deid_assets.assessments.kernel_input import PopulationTables, released_date
 from deid_assets.assessments.record_risk import levels_of
 from deid_assets.methods.candidate.passed_on import members_by_value, released_with_codes
 from deid_assets.methods.candidate.released_tables import passed_on
+from deid_assets.methods.disclosure import identifier_patterns, leak_limits
 from deid_assets.methods.disclosure.attribute_leaks import (
     Column,
     Together,
@@ -35,31 +36,6 @@ from deid_assets.methods.disclosure.attribute_leaks import (
     told_together,
     withheld_labels,
 )
-from deid_assets.methods.disclosure.identifier_patterns import (
-    OF_ONE_PERSON,
-    Patterns,
-    named_as_identifier,
-    patterns_of,
-    unique_values,
-)
-from deid_assets.methods.disclosure.leak_limits import (
-    ALL_SINGLED_OUT,
-    ALL_SINGLED_OUT_AT_MOST,
-    FORMATS,
-    IDENTIFIERS,
-    LIMITS,
-    MADE_OF,
-    NAMED,
-    RARE_NAMES,
-    REFINEMENT,
-    REVIEWED_TOGETHER,
-    SINGLED_OUT,
-    SURE,
-    TOGETHER,
-    TOGETHER_AT_MOST,
-    UNIQUE,
-    UNREVIEWED_SINGLED_OUT,
-)
 from deid_assets.methods.flat.queries import published_records
 from deid_assets.methods.population.encoding import domains_of, record_codes
 from deid_assets.methods.preparation.top_coding import TopCode
@@ -70,33 +46,41 @@ from deid_assets.policy.sections.longitudinal import PSEUDONYM_COLUMNS
 from deid_assets.store.tables import Table, quoted
 
 MEANINGS: Mapping[str, str] = {
-    SINGLED_OUT: "Records, of those with a value, whose value is shared by too few others: the value singles people out.",
-    REFINEMENT: "How much better a quasi-identifier can be guessed, at a finer level than it is released at, by an "
+    leak_limits.SINGLED_OUT: "Records, of those with a value, whose value is shared by too few others: the value singles "
+    "people out.",
+    leak_limits.REFINEMENT: "How much better a quasi-identifier can be guessed, at a finer level than it is released at, by an "
     "adversary who knows the column.",
-    SURE: "Of what would be guessed wrongly of a quasi-identifier, the share that the column discloses with near certainty.",
-    MADE_OF: "How much better the column can be guessed by an adversary who knows a quasi-identifier at a finer level than it "
+    leak_limits.SURE: "Of what would be guessed wrongly of a quasi-identifier, the share that the column discloses with near "
+    "certainty.",
+    leak_limits.MADE_OF: "How much better the column can be guessed by an adversary who knows a quasi-identifier at a finer "
+    "level than it "
     "is released at.",
-    IDENTIFIERS: "Records whose value looks like a direct identifier: social security or telephone number, e-mail, date ...",
-    FORMATS: "Records whose value has the form of a ZIP code or of a person's number, which other numbers may also have.",
-    RARE_NAMES: "Of the records whose value is rare, those whose value may be a person's name.",
-    NAMED: "Whether the column's name says that it identifies people.",
-    UNIQUE: "Records whose value is that of one person only, such as a name, a code or a number of a person; dates aside.",
-    TOGETHER: "The same as refinement, for several columns together, none of which does it alone.",
-    REVIEWED_TOGETHER: "The same as refinement, for several columns together that a person reviewed.",
-    ALL_SINGLED_OUT: "Records, or released claims, whose values of all these columns together are those of too few people.",
-    UNREVIEWED_SINGLED_OUT: "The same for the columns that nobody reviewed.",
+    leak_limits.IDENTIFIERS: "Records whose value looks like a direct identifier: social security or telephone number, "
+    "e-mail, date ...",
+    leak_limits.FORMATS: "Records whose value has the form of a ZIP code or of a person's number, which other numbers may "
+    "also have.",
+    leak_limits.RARE_NAMES: "Of the records whose value is rare, those whose value may be a person's name.",
+    leak_limits.NAMED: "Whether the column's name says that it identifies people.",
+    leak_limits.UNIQUE: "Records whose value is that of one person only, such as a name, a code or a number of a person; "
+    "dates aside.",
+    leak_limits.TOGETHER: "The same as refinement, for several columns together, none of which does it alone.",
+    leak_limits.REVIEWED_TOGETHER: "The same as refinement, for several columns together that a person reviewed.",
+    leak_limits.ALL_SINGLED_OUT: "Records, or released claims, whose values of all these columns together are those of too "
+    "few people.",
+    leak_limits.UNREVIEWED_SINGLED_OUT: "The same for the columns that nobody reviewed.",
 }
 
 _WHY: Mapping[str, str] = {
-    SINGLED_OUT: "its values single people out",
-    REFINEMENT: "it discloses a quasi-identifier at a finer level than the release shows it",
-    SURE: "for some records it discloses a quasi-identifier at a finer level than the release shows it",
-    MADE_OF: "it follows from a quasi-identifier that the release shows at a coarser level, as if it were made of it",
-    IDENTIFIERS: "its values look like direct identifiers",
-    FORMATS: "its values have the form of direct identifiers",
-    RARE_NAMES: "its rare values look like names of persons",
-    NAMED: "its name says that it identifies people",
-    UNIQUE: "most of its values belong to one person only, as names, codes and numbers of persons do",
+    leak_limits.SINGLED_OUT: "its values single people out",
+    leak_limits.REFINEMENT: "it discloses a quasi-identifier at a finer level than the release shows it",
+    leak_limits.SURE: "for some records it discloses a quasi-identifier at a finer level than the release shows it",
+    leak_limits.MADE_OF: "it follows from a quasi-identifier that the release shows at a coarser level, as if it were made of "
+    "it",
+    leak_limits.IDENTIFIERS: "its values look like direct identifiers",
+    leak_limits.FORMATS: "its values have the form of direct identifiers",
+    leak_limits.RARE_NAMES: "its rare values look like names of persons",
+    leak_limits.NAMED: "its name says that it identifies people",
+    leak_limits.UNIQUE: "most of its values belong to one person only, as names, codes and numbers of persons do",
 }
 
 
@@ -154,7 +138,7 @@ class ColumnLeaks:
     of: int
     refines: Told
     sure: Told
-    patterns: Patterns
+    patterns: identifier_patterns.Patterns
     named: bool
     made_of: float | None = None
     unique: tuple[int, int] | None = None
@@ -165,13 +149,13 @@ class ColumnLeaks:
 
         A name of the column alone does not: most values must single people out, too.
         """
-        found = {RARE_NAMES, UNIQUE}
-        if OF_ONE_PERSON.intersection(self.patterns.kinds):
-            found.add(IDENTIFIERS)
-        if self.patterns.rare_numbers > LIMITS[FORMATS] * self.patterns.filled:
-            found.add(FORMATS)
-        if self.named and self.singled_out > LIMITS[UNIQUE] * self.of:
-            found |= {NAMED, FORMATS}
+        found = {leak_limits.RARE_NAMES, leak_limits.UNIQUE}
+        if identifier_patterns.OF_ONE_PERSON.intersection(self.patterns.kinds):
+            found.add(leak_limits.IDENTIFIERS)
+        if self.patterns.rare_numbers > leak_limits.LIMITS[leak_limits.FORMATS] * self.patterns.filled:
+            found.add(leak_limits.FORMATS)
+        if self.named and self.singled_out > leak_limits.LIMITS[leak_limits.UNIQUE] * self.of:
+            found |= {leak_limits.NAMED, leak_limits.FORMATS}
         return frozenset(found)
 
 
@@ -199,12 +183,12 @@ def judge_attributes(
             int((~columns[name].blank).sum()),
             refines,
             sure,
-            patterns_of(staged, name, k),
-            named_as_identifier(name) or named_as_identifier(attribute.column),
+            identifier_patterns.patterns_of(staged, name, k),
+            identifier_patterns.named_as_identifier(name) or identifier_patterns.named_as_identifier(attribute.column),
             max(most_made_of(linked[name], withheld, k), published.repeated.get(name, 0.0)),
-            unique_values(staged, name, policy.records_per_person),
+            identifier_patterns.unique_values(staged, name, policy.records_per_person),
         )
-    together = told_together(linked, withheld, TOGETHER_AT_MOST, LIMITS[REFINEMENT], k)
+    together = told_together(linked, withheld, leak_limits.TOGETHER_AT_MOST, leak_limits.LIMITS[leak_limits.REFINEMENT], k)
     reviews = Reviews(frozenset(policy.reviewed_attributes), policy.needs_second_person)
     measured = leak_measurements(found, together, reviews, counted_in_release=True)
 
@@ -258,30 +242,32 @@ def leak_measurements(
     for column, leaks in found.items():
         looked, filled, rare = leaks.patterns, leaks.patterns.filled, leaks.patterns.rare
         values: tuple[tuple[str, str, float, int | None], ...] = (
-            (SINGLED_OUT, counted, _share(leaks.singled_out, leaks.of), leaks.of),
-            (REFINEMENT, "probability", leaks.refines.fall, None),
-            (SURE, "probability", leaks.sure.sure, None),
-            (IDENTIFIERS, published, _share(looked.identifiers, filled), filled),
-            (FORMATS, published, _share(looked.formats, filled), filled),
-            (RARE_NAMES, published, _share(looked.rare_names, rare), rare),
-            (NAMED, "attributes", float(leaks.named), None),
+            (leak_limits.SINGLED_OUT, counted, _share(leaks.singled_out, leaks.of), leaks.of),
+            (leak_limits.REFINEMENT, "probability", leaks.refines.fall, None),
+            (leak_limits.SURE, "probability", leaks.sure.sure, None),
+            (leak_limits.IDENTIFIERS, published, _share(looked.identifiers, filled), filled),
+            (leak_limits.FORMATS, published, _share(looked.formats, filled), filled),
+            (leak_limits.RARE_NAMES, published, _share(looked.rare_names, rare), rare),
+            (leak_limits.NAMED, "attributes", float(leaks.named), None),
         )
         if leaks.made_of is not None:
-            values += ((MADE_OF, "probability", leaks.made_of, None),)
+            values += ((leak_limits.MADE_OF, "probability", leaks.made_of, None),)
         if leaks.unique is not None:
             own, texts = leaks.unique
-            values += ((UNIQUE, published, _share(own, texts), texts),)
+            values += ((leak_limits.UNIQUE, published, _share(own, texts), texts),)
         measured += [
-            _measured(f"{column}/{name}", unit, value, LIMITS[name], size, not reviews.overrule(column, name, leaks))
+            _measured(
+                f"{column}/{name}", unit, value, leak_limits.LIMITS[name], size, not reviews.overrule(column, name, leaks)
+            )
             for name, unit, value, size in values
         ]
     if len(found) > 1:
         open_sets = [one for one in together if not reviews.columns.issuperset(one.columns)]
         reviewed = [one for one in together if reviews.columns.issuperset(one.columns)]
-        for name, sets, gating in ((TOGETHER, open_sets, True), (REVIEWED_TOGETHER, reviewed, False)):
+        for name, sets, gating in ((leak_limits.TOGETHER, open_sets, True), (leak_limits.REVIEWED_TOGETHER, reviewed, False)):
             if gating or sets:
                 worst = max((one.fall for one in sets), default=0.0)
-                measured.append(_measured(name, "probability", worst, TOGETHER_AT_MOST, None, gating))
+                measured.append(_measured(name, "probability", worst, leak_limits.TOGETHER_AT_MOST, None, gating))
     return tuple(measured)
 
 
@@ -305,11 +291,11 @@ def all_singled_out(
 
     def measured(name: str, chosen: Sequence[str], gating: bool) -> Measurement:
         rare, of = singled(chosen)
-        return _measured(name, unit, _share(rare, of), ALL_SINGLED_OUT_AT_MOST, of, gating)
+        return _measured(name, unit, _share(rare, of), leak_limits.ALL_SINGLED_OUT_AT_MOST, of, gating)
 
-    found = [measured(ALL_SINGLED_OUT, names, len(open_columns) == len(names))]
+    found = [measured(leak_limits.ALL_SINGLED_OUT, names, len(open_columns) == len(names))]
     if open_columns and len(open_columns) < len(names):
-        found.append(measured(UNREVIEWED_SINGLED_OUT, open_columns, True))
+        found.append(measured(leak_limits.UNREVIEWED_SINGLED_OUT, open_columns, True))
     return tuple(found)
 
 
@@ -333,14 +319,15 @@ def leak_refusals(
     for one in measurements:
         if one.gating and not one.passed:
             # The name for several columns has no slash, unlike the name for one column.
-            several = one.name in (ALL_SINGLED_OUT, UNREVIEWED_SINGLED_OUT)
-            failed.setdefault(ALL_SINGLED_OUT if several else one.name.rpartition("/")[0], []).append(one)
+            several = one.name in (leak_limits.ALL_SINGLED_OUT, leak_limits.UNREVIEWED_SINGLED_OUT)
+            failed.setdefault(leak_limits.ALL_SINGLED_OUT if several else one.name.rpartition("/")[0], []).append(one)
     refusals = []
     for column, broken in failed.items():
-        if column == ALL_SINGLED_OUT:
+        if column == leak_limits.ALL_SINGLED_OUT:
             named = [name for name in found if name not in reviews.columns]
             text = (
-                f"columns {', '.join(named)}: together they single out more than {ALL_SINGLED_OUT_AT_MOST:.0%} of the records, "
+                f"columns {', '.join(named)}: together they single out more than {leak_limits.ALL_SINGLED_OUT_AT_MOST:.0%} of "
+                "the records, "
                 f"so that whoever knows these values of a person finds their record. {instead.several}, or list them under "
                 "reviewed_attributes, each with a reason"
             )
@@ -354,23 +341,23 @@ def leak_refusals(
                     "names nobody who is an owner)"
                 )
         else:
-            sets = sorted({one.columns for one in together if one.fall > TOGETHER_AT_MOST})
+            sets = sorted({one.columns for one in together if one.fall > leak_limits.TOGETHER_AT_MOST})
             text = (
                 f"columns {'; '.join(' and '.join(columns) for columns in sets)}: together they disclose a "
                 f"quasi-identifier at a finer level than the release shows it. {instead.several}, or list all of them under "
                 "reviewed_attributes, each with a reason"
             )
-        refusals.append(Refusal("attribute_leak", f"gate/{column or TOGETHER}", None, None, text))
+        refusals.append(Refusal("attribute_leak", f"gate/{column or leak_limits.TOGETHER}", None, None, text))
     return refusals
 
 
-def _why(broken: Measurement, patterns: Patterns) -> str:
+def _why(broken: Measurement, patterns: identifier_patterns.Patterns) -> str:
     """What a column does that it must not do."""
     name = broken.name.partition("/")[2]
-    kinds = {IDENTIFIERS: patterns.kinds, FORMATS: patterns.format_kinds}.get(name)
+    kinds = {leak_limits.IDENTIFIERS: patterns.kinds, leak_limits.FORMATS: patterns.format_kinds}.get(name)
     if kinds is not None:
         return f"{_WHY[name]} ({', '.join(kinds)})"
-    if name in (REFINEMENT, SURE, MADE_OF):
+    if name in (leak_limits.REFINEMENT, leak_limits.SURE, leak_limits.MADE_OF):
         return f"{_WHY[name]} ({broken.compared:.2g}, and at most {broken.threshold:g} may be)"
     return _WHY[name]
 
@@ -416,14 +403,16 @@ def passed_on_leaks(
     withheld = _withheld_of_claims(policy, tables, levels, claims)
     found = {}
     for name in expressions:
-        named = named_as_identifier(name) or any(map(named_as_identifier, _read_from(policy, name)))
+        named = identifier_patterns.named_as_identifier(name) or any(
+            map(identifier_patterns.named_as_identifier, _read_from(policy, name))
+        )
         refines, sure = _told(columns[name], withheld, k)
         row = _by_value(staged, tables.held, [name], expressions, k)
         singled, of = int(row["singled"]), int(row["members"])
-        found[name] = ColumnLeaks(singled, of, refines, sure, patterns_of(staged, name, k), named)
+        found[name] = ColumnLeaks(singled, of, refines, sure, identifier_patterns.patterns_of(staged, name, k), named)
     together = [one for known, labels in withheld for one in told_together(
         {name: Column(column.codes[known], column.blank[known]) for name, column in columns.items() if column.codes.any()},
-        labels, TOGETHER_AT_MOST, LIMITS[REFINEMENT], k,
+        labels, leak_limits.TOGETHER_AT_MOST, leak_limits.LIMITS[leak_limits.REFINEMENT], k,
     )]  # fmt: skip
     reviews = Reviews(frozenset(policy.reviewed_attributes), policy.needs_second_person)
     measured = leak_measurements(found, together, reviews, counted_in_release=False)

@@ -14,16 +14,8 @@ from deid_assets.assessments.kernel_input import member_columns, profiles_query
 from deid_assets.methods.candidate.released_tables import generalized_members, passed_on
 from deid_assets.methods.population.value_domains import label_joins
 from deid_assets.methods.preparation.top_coding import top_code
+from deid_assets.methods.utility import prediction
 from deid_assets.methods.utility.member_years import ClaimColumns, feature_matrix, year_features
-from deid_assets.methods.utility.prediction import (
-    Examples,
-    Model,
-    class_means,
-    folds_of,
-    out_of_fold,
-    resampled_differences,
-    rmsle,
-)
 from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import CLAIMS, NUMBERS_OF_CLAIMS, YEARS
@@ -239,14 +231,18 @@ class Plan:
         As in the policy's section `utility`.
     """
 
-    model: Model
+    model: prediction.Model
     folds: int
     resamples: int
     members_at_most: int
 
 
 def measured_scores(
-    plan: Plan, delivered: Examples, released: Examples, demographics: np.ndarray, generator: np.random.Generator
+    plan: Plan,
+    delivered: prediction.Examples,
+    released: prediction.Examples,
+    demographics: np.ndarray,
+    generator: np.random.Generator,
 ) -> Scores | None:
     """Predict the same member-years from both; None if there are too few members to hold any out.
 
@@ -260,18 +256,18 @@ def measured_scores(
     members = len(np.unique(delivered.member))
     if members < 2 * plan.folds:
         return None
-    fold = folds_of(delivered.member, plan.folds, generator)
-    before, after = (out_of_fold(one, fold, plan.model) for one in (delivered, released))
+    fold = prediction.folds_of(delivered.member, plan.folds, generator)
+    before, after = (prediction.out_of_fold(one, fold, plan.model) for one in (delivered, released))
     truth = delivered.truth
-    differences = resampled_differences(before, after, delivered, plan.resamples, generator)
-    loss = rmsle(after, truth) - rmsle(before, truth)
-    constant = class_means(np.zeros(len(truth), dtype=np.int64), truth, fold)
-    gains = resampled_differences(constant, before, delivered, plan.resamples, generator)
+    differences = prediction.resampled_differences(before, after, delivered, plan.resamples, generator)
+    loss = prediction.rmsle(after, truth) - prediction.rmsle(before, truth)
+    constant = prediction.class_means(np.zeros(len(truth), dtype=np.int64), truth, fold)
+    gains = prediction.resampled_differences(constant, before, delivered, plan.resamples, generator)
     return Scores(
-        rmsle(before, truth),
-        rmsle(after, truth),
-        rmsle(constant, truth),
-        rmsle(class_means(demographics, truth, fold), truth),
+        prediction.rmsle(before, truth),
+        prediction.rmsle(after, truth),
+        prediction.rmsle(constant, truth),
+        prediction.rmsle(prediction.class_means(demographics, truth, fold), truth),
         loss,
         max(loss, float(np.quantile(differences, CONFIDENCE, method="higher"))),
         float(np.quantile(gains, CONFIDENCE, method="higher")) < 0,
@@ -303,8 +299,8 @@ class NextYear:
 
     people: Table
     year: np.ndarray
-    delivered: Examples
-    released: Examples
+    delivered: prediction.Examples
+    released: prediction.Examples
     coarsest: np.ndarray
     with_classes: np.ndarray
     demographics: np.ndarray
@@ -324,7 +320,7 @@ def next_year(
     rows = _rows(tables, people, compared)
     member, year = rows["member"], rows["year"]
     if not len(member):
-        nothing = Examples(member, np.empty((0, 0)), member, np.empty(0))
+        nothing = prediction.Examples(member, np.empty((0, 0)), member, np.empty(0))
         return NextYear(people, year, nothing, nothing, nothing.features, nothing.features, member)
     truth = np.log1p(rows["days"].astype(np.float64))
     of_delivery = people.arrays(year_features(_prepared_claims(tables["known"], people), _PREPARED))
@@ -340,13 +336,13 @@ def next_year(
         _claims_features(policy, at, domains, compared, claims, people, member, year) for claims, at in sides
     )
     own = np.stack([_filled(rows["age"]), rows["sex"].astype(np.float64), year.astype(np.float64)], axis=1)
-    delivered = Examples(
+    delivered = prediction.Examples(
         member,
         np.hstack([own, feature_matrix(of_delivery, member, year)]),
         np.unique(rows["days"], return_inverse=True)[1].reshape(-1),
         truth,
     )
-    released = Examples(member, np.hstack([seen, after]), rows["label"].astype(np.int64), truth)
+    released = prediction.Examples(member, np.hstack([seen, after]), rows["label"].astype(np.int64), truth)
     decades = np.ma.filled(np.ma.asarray(rows["age"]), -_AGE_CLASS).astype(np.int64) // _AGE_CLASS + 1
     counted = np.isin(of_delivery["feature"], _NUMBERED, invert=True)
     values = feature_matrix({name: of[counted] for name, of in of_delivery.items()}, member, year)

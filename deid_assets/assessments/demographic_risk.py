@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deid_assets.assessments import kernel_input, number_of_claims, planting
 from deid_assets.assessments.absence import (
     ABSENCE_FACTOR,
     ABSENCE_POSTERIOR,
@@ -35,13 +36,6 @@ from deid_assets.assessments.assessment import (
 from deid_assets.assessments.earlier_releases import BECAUSE, EverReleased, because_of
 from deid_assets.assessments.evidence import Measurement, counted, exact, made_up
 from deid_assets.assessments.exposure import OF_THE_ABSENT
-from deid_assets.assessments.kernel_input import (
-    chosen_levels,
-    member_columns,
-    original_members,
-    profiles_query,
-    smallest_safe_class,
-)
 from deid_assets.assessments.membership_changes import (
     APPEARED,
     CAME,
@@ -62,30 +56,6 @@ from deid_assets.assessments.membership_changes import (
     present_members,
     rotation_measurements,
     rotation_refusals,
-)
-from deid_assets.assessments.number_of_claims import (
-    HIGH_RISK,
-    METHOD,
-    NUMBERED,
-    ORDERED,
-    NumberedClaims,
-    number_of_claims_measurements,
-    number_of_claims_risk,
-    ordered_services_measurements,
-    ordered_services_of_canaries,
-    ordered_services_risk,
-)
-from deid_assets.assessments.planting import (
-    Group,
-    PlantedClaim,
-    PlantedMember,
-    as_certain,
-    demographic_groups,
-    members_of,
-    plant,
-    plant_members,
-    planted_store,
-    released_sizes,
 )
 from deid_assets.figures.figures import class_size_figure
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
@@ -109,9 +79,9 @@ Rolls = Iterable[tuple[str, Roll]]
 def assess(work: Work[Policy]) -> Assessed:
     """Evidence: how many members of the population share a released member's demographics, and what absence discloses."""
     policy, tables, history = work.policy, work.tables, work.history
-    levels = chosen_levels(policy, tables["chosen_generalization"])
+    levels = kernel_input.chosen_levels(policy, tables["chosen_generalization"])
     profiles = tables["member_profiles"]
-    own = original_members(tables["pseudonym_crosswalk"], tables["release_members"])
+    own = kernel_input.original_members(tables["pseudonym_crosswalk"], tables["release_members"])
     before = history.released_before(profiles, own)
     tags = history.tags_in_order
     found = measured_demographics(
@@ -213,7 +183,7 @@ def measured_demographics(
     )  # fmt: skip
     alone = risk.demographics
     absence = absence_numbers(tables["eligible_members"], tables["removed_members"], alone.released + before)
-    own = original_members(tables["pseudonym_crosswalk"], tables["release_members"])
+    own = kernel_input.original_members(tables["pseudonym_crosswalk"], tables["release_members"])
     absent = absent_members(policy, levels, tables, own, earlier.ever, tags)
     present = present_members(
         policy, levels, tables["member_profiles"], tables["value_domains"],
@@ -256,27 +226,27 @@ def demographics_of(
     tables: Mapping[str, Table],
 ) -> MemberRisk:  # fmt: skip
     """Sizes of the demographic classes of released rows, counted in the population; also with what `tables` say of claims."""
-    columns = member_columns(policy)
+    columns = kernel_input.member_columns(policy)
     of_members = {column: levels[column] for column in columns}
     file = profiles.file
     population = write_view(Table(file, "scratch", "population"), generalized_members(profiles, domains, of_members))
     released = Table(file, "scratch", "released")
-    write_table(released, profiles_query(policy, members, days))
+    write_table(released, kernel_input.profiles_query(policy, members, days))
     sizes = population.arrays(demographic_class_sizes(population, released, columns))
-    alone = demographic_risk(sizes["population_size"], sizes["released_size"], smallest_safe_class(policy))
-    claims = NumberedClaims(tables["held"], tables["release_claims"])
+    alone = demographic_risk(sizes["population_size"], sizes["released_size"], kernel_input.smallest_safe_class(policy))
+    claims = number_of_claims.NumberedClaims(tables["held"], tables["release_claims"])
     return MemberRisk(
         alone,
-        number_of_claims_risk(policy, population, released, claims),
-        ordered_services_risk(policy, levels, population, released, tables) if policy.dates else None,
+        number_of_claims.number_of_claims_risk(policy, population, released, claims),
+        number_of_claims.ordered_services_risk(policy, levels, population, released, tables) if policy.dates else None,
     )
 
 
 def measurements_with_claims(policy: Policy, risk: MemberRisk) -> tuple[Measurement, ...]:
     """What demographics disclose together with the number of claims, and with ordered services if dates are released."""
     ordered = risk.with_ordered_services
-    numbered = number_of_claims_measurements(policy, risk.with_number_of_claims)
-    return numbered if ordered is None else (*numbered, *ordered_services_measurements(policy, ordered))
+    numbered = number_of_claims.number_of_claims_measurements(policy, risk.with_number_of_claims)
+    return numbered if ordered is None else (*numbered, *number_of_claims.ordered_services_measurements(policy, ordered))
 
 
 def demographic_measurements(
@@ -356,14 +326,14 @@ def demographics_of_canaries(
 
     Where dates are released, those of `ordered_services_of_canaries` follow.
     """
-    groups = demographic_groups(member_columns(policy), enough)
-    sizes = np.array(released_sizes(groups))
+    groups = planting.demographic_groups(kernel_input.member_columns(policy), enough)
+    sizes = np.array(planting.released_sizes(groups))
     apart = np.arange(len(sizes)) < groups[0].released
-    claims = [PlantedClaim(0, {})] * (policy.measured_number_of_claims.width + 1)
+    claims = [planting.PlantedClaim(0, {})] * (policy.measured_number_of_claims.width + 1)
     eligible, removed = 2 * len(sizes), 3
-    with planted_store() as file:
+    with planting.planted_store() as file:
         members = {name: table for name, table in like.items() if name not in ("eligible_members", "removed_members")}
-        tables = plant_members(file, policy, levels, members, members_of(groups), claims)
+        tables = planting.plant_members(file, policy, levels, members, planting.members_of(groups), claims)
         plain = [f"canary {number}" for number in range(min(4, groups[0].people))]
         pairs = [f"canary {number}" for number in _members_of_pairs(groups)]
         others = [f"eligible {number}" for number in range(eligible - len(plain) - len(pairs))]
@@ -371,11 +341,11 @@ def demographics_of_canaries(
         ever = EverReleased(np.unique(tags([f"canary {number}" for number in (2, 4)])))
         staying, leaving = (np.unique(tags(names)) for names in (["removed 0", "canary 0", "left 1"], ["canary 2"]))
         leavers = Leavers(np.unique(tags(["left 2"])), staying, leaving)
-        tables["eligible_members"] = plant(file, like["eligible_members"], someone, "eligible_members")
+        tables["eligible_members"] = planting.plant(file, like["eligible_members"], someone, "eligible_members")
         gone = [(number, reason, reason != "age") for number in range(removed) for reason in ("code", "drug")]
         rows = [dict(zip(("member_id", "reason", "sensitive"), (f"removed {n}", *why), strict=True)) for n, *why in gone]
         rows.append({"member_id": "removed for age", "reason": "age", "sensitive": False})
-        tables["removed_members"] = plant(file, like["removed_members"], rows, "removed_members")
+        tables["removed_members"] = planting.plant(file, like["removed_members"], rows, "removed_members")
         certain: dict[str, float | None] = {
             DEMOGRAPHIC: (sizes < enough).mean(),
             "smallest_demographic_class": sizes.min(),
@@ -383,7 +353,7 @@ def demographics_of_canaries(
             ABSENCE_POSTERIOR: removed / (removed + eligible / 2),
             ABSENCE_FACTOR: 4.0 if len(plain) == 4 else NO_BOUND,
             ABSENCE_PRIOR: removed / (removed + eligible),
-            NUMBERED: ((sizes < enough) | apart).mean(),
+            number_of_claims.NUMBERED: ((sizes < enough) | apart).mean(),
             # In one class, one of the two who are gone was removed; of the two new ones, one was removed, one is
             # new and unique.
             DISAPPEARED: 1 / 2,
@@ -397,14 +367,14 @@ def demographics_of_canaries(
                 ROTATION_POSTERIOR: of_three / (of_three + (1 - of_three) * policy.rotation),
                 DISAPPEARANCE_FACTOR: 1 / policy.rotation,
             }
-        before = Before(earlier_rolls(members_of(groups), tags), ever, leavers)
-        found = as_certain(certain, attack(tables, before))
+        before = Before(earlier_rolls(planting.members_of(groups), tags), ever, leavers)
+        found = planting.as_certain(certain, attack(tables, before))
     if policy.dates is None:
         return found
-    return found + ordered_services_of_canaries(policy, levels, like, lambda planted: attack(planted, before))
+    return found + number_of_claims.ordered_services_of_canaries(policy, levels, like, lambda planted: attack(planted, before))
 
 
-def _members_of_pairs(groups: Sequence[Group]) -> Iterator[int]:
+def _members_of_pairs(groups: Sequence[planting.Group]) -> Iterator[int]:
     """The numbers of canaries of whom there are two, one of them released."""
     first = 0
     for group in groups:
@@ -413,7 +383,7 @@ def _members_of_pairs(groups: Sequence[Group]) -> Iterator[int]:
         first += group.people
 
 
-def earlier_rolls(members: Sequence[PlantedMember], tags: Tags) -> Rolls:
+def earlier_rolls(members: Sequence[planting.PlantedMember], tags: Tags) -> Rolls:
     """Two earlier releases: one of the canaries' own population, and one of another, which reveals nothing.
 
     The first canary was not delivered then, and the second was removed; others like them were there. The last released
@@ -452,7 +422,10 @@ def _by_rotation(policy: Policy) -> Limit | None:
 
 def _noisy(policy: Policy) -> Iterator[Measurement]:
     yield made_up("smallest_demographic_class", "members", "demographic_risk")
-    yield from (made_up(name, "share of released members", METHOD) for name in (ORDERED if policy.dates else ()))
+    yield from (
+        made_up(name, "share of released members", number_of_claims.METHOD)
+        for name in (number_of_claims.ORDERED if policy.dates else ())
+    )
     if policy.counts_population:
         yield made_up("counted_uniques", "members", "demographic_risk")
 
@@ -483,7 +456,7 @@ DEMOGRAPHIC_RISK = Assessment(
     shaped_by={
         "demographic_risk": ("demographics",),
         "number_of_claims": ("demographics", "number_of_claims"),
-        METHOD: ("demographics",),
+        number_of_claims.METHOD: ("demographics",),
     },
     noisy=_noisy,
     gates=(
@@ -497,7 +470,7 @@ DEMOGRAPHIC_RISK = Assessment(
             noise=("share of released members", NAME),
         ),
         Gate(
-            NUMBERED,
+            number_of_claims.NUMBERED,
             "number_of_claims_risk_within_threshold",
             "At most MaxSup of the released members share demographics and number of claims, to within a bin, with too few "
             "members of the population.",
@@ -508,7 +481,7 @@ DEMOGRAPHIC_RISK = Assessment(
             noise=("share of released members", "number_of_claims"),
         ),
         Gate(
-            HIGH_RISK,
+            number_of_claims.HIGH_RISK,
             "ordered_services_risk_within_threshold",
             "At most the allowed share of the released members share demographics and their most dangerous three consecutive "
             "services, in order, with too few members of the population.",

@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments import planting
 from deid_assets.assessments.assessment import (
     CANDIDATE,
     HALF,
@@ -41,21 +42,6 @@ from deid_assets.assessments.assessment import (
 )
 from deid_assets.assessments.evidence import Measurement, counted, exact, made_up
 from deid_assets.assessments.kernel_input import chosen_levels
-from deid_assets.assessments.planting import (
-    PLAIN,
-    Attack,
-    PlantedClaim,
-    PlantedMember,
-    as_certain,
-    demographic_groups,
-    label,
-    members_of,
-    own_values,
-    plant,
-    plant_members,
-    planted_store,
-    released_sizes,
-)
 from deid_assets.errors import DeliveryError
 from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.figures.population_figures import inpatient_figure
@@ -366,7 +352,7 @@ def voters_of_canaries(
     like: Mapping[str, Table],
     columns: Sequence[str],
     listed: Table | None,
-    attack: Attack,
+    attack: planting.Attack,
 ) -> Findings:
     """Whether attack 2 matches members as often as known; if it lacks a column, it matches nobody.
 
@@ -376,9 +362,9 @@ def voters_of_canaries(
         The list that the policy names, as read; None if the delivery is the list.
     """
     if not columns:
-        return as_certain({VOTER_LIST: None}, attack(like))
-    groups = demographic_groups(columns, 5)
-    sizes = np.array(released_sizes(groups))
+        return planting.as_certain({VOTER_LIST: None}, attack(like))
+    groups = planting.demographic_groups(columns, 5)
+    sizes = np.array(planting.released_sizes(groups))
     people = sum(group.people for group in groups)
     certain = {
         # Members missing from the list count as found.
@@ -388,16 +374,16 @@ def voters_of_canaries(
     }
     if listed is None:
         certain |= {"voter_list_linked_if_alone_precision": 1.0, "voter_list_linked_if_alone_recall": (sizes == 1).mean()}
-    with planted_store() as file:
-        tables = plant_members(file, policy, levels, like, members_of(groups))
+    with planting.planted_store() as file:
+        tables = planting.plant_members(file, policy, levels, like, planting.members_of(groups))
         if listed is not None:
             rows = [
                 {"person": number, "weight": group.people}
-                | {column: label(group.own.get(column, PLAIN), levels[column]) for column in columns}
+                | {column: planting.label(group.own.get(column, planting.PLAIN), levels[column]) for column in columns}
                 for number, group in enumerate(groups)
             ]
-            tables["listed"] = plant(file, listed, rows, "listed")
-        return as_certain(certain, attack(tables))
+            tables["listed"] = planting.plant(file, listed, rows, "listed")
+        return planting.as_certain(certain, attack(tables))
 
 
 def _noisy_voters(policy: Policy) -> Iterator[Measurement]:
@@ -634,7 +620,7 @@ Inpatient = tuple[Mapping[str, object], Visits, bool]
 
 def inpatients_of(columns: Sequence[str]) -> list[Inpatient]:
     """Distinct member-level values, visits, and whether released, per inpatient: three alike, and the others."""
-    values = own_values()
+    values = planting.own_values()
     plain: Visits = ((1, {}),)
     made: list[Inpatient] = [({}, plain, True), ({}, plain, True), ({}, plain, False)]
     made += [({column: next(values)}, plain, True) for column in MEMBER_LEVEL if column in columns]
@@ -657,20 +643,20 @@ def inpatients_of_canaries(
     """Whether attack 3 matches inpatients by every choice of columns, in every year, as often as known."""
     if not all(policy.publishes(column) for column in INPATIENT_VISIT):
         shares, measured = attack(like)
-        return as_certain({INPATIENT: None}, measured) + compare(0, len(shares))
+        return planting.as_certain({INPATIENT: None}, measured) + compare(0, len(shares))
     inpatients = inpatients_of(columns)
     certain = certain_matches(inpatients, columns)
-    members = [PlantedMember(own, own, released) for own, _, released in inpatients]
+    members = [planting.PlantedMember(own, own, released) for own, _, released in inpatients]
     claims = [
-        PlantedClaim(number, {**INPATIENT_VISIT, **dict(told)}, year, released=released)
+        planting.PlantedClaim(number, {**INPATIENT_VISIT, **dict(told)}, year, released=released)
         for number, (_, visits, released) in enumerate(inpatients)
         for year, told in visits
     ]
-    elsewhere = [PlantedClaim(0, {}), PlantedClaim(1, {}, 3)]
-    with planted_store() as file:
-        tables = plant_members(file, policy, levels, like, members, [*claims, *elsewhere])
+    elsewhere = [planting.PlantedClaim(0, {}), planting.PlantedClaim(1, {}, 3)]
+    with planting.planted_store() as file:
+        tables = planting.plant_members(file, policy, levels, like, members, [*claims, *elsewhere])
         if listed is not None:
-            tables["listed"] = plant(file, listed, _listed_visits(inpatients, columns, levels, listed), "listed")
+            tables["listed"] = planting.plant(file, listed, _listed_visits(inpatients, columns, levels, listed), "listed")
         shares, measured = attack(tables)
     of_all = {f"{INPATIENT}_all_years": certain[ALL_YEARS, tuple(columns)]}
     if listed is not None and "year" not in listed.columns():
@@ -679,7 +665,7 @@ def inpatients_of_canaries(
     else:
         of_all[INPATIENT] = max(certain.values())
     found = compare(list(certain.values()), [shares.get(key, -1.0) for key in certain])
-    return found + as_certain(of_all, measured)
+    return found + planting.as_certain(of_all, measured)
 
 
 def certain_matches(inpatients: Sequence[Inpatient], columns: Sequence[str]) -> Shares:
@@ -699,7 +685,9 @@ def certain_matches(inpatients: Sequence[Inpatient], columns: Sequence[str]) -> 
 
 def _history(own: Mapping[str, object], visits: Sequence[Mapping[str, object]], chosen: Sequence[str]) -> tuple[object, ...]:
     of_visit = [column for column in chosen if column in VISIT_LEVEL]
-    told = tuple(sorted(tuple(visit.get(column, PLAIN) for column in of_visit) for visit in visits)) if of_visit else ()
+    told = (
+        tuple(sorted(tuple(visit.get(column, planting.PLAIN) for column in of_visit) for visit in visits)) if of_visit else ()
+    )
     return tuple(own.get(column) for column in chosen if column in MEMBER_LEVEL), VISITS in chosen and len(visits), told
 
 
@@ -708,7 +696,11 @@ def _listed_visits(
 ) -> list[dict[str, object]]:
     rows = [
         {"person": number, "weight": 1, "year": str(year)}
-        | {column: label({**own, **told}.get(column, PLAIN), levels[column]) for column in columns if column != VISITS}
+        | {
+            column: planting.label({**own, **told}.get(column, planting.PLAIN), levels[column])
+            for column in columns
+            if column != VISITS
+        }
         for number, (own, visits, _) in enumerate(inpatients)
         for year, told in visits
     ]

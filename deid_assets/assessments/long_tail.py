@@ -5,17 +5,9 @@ import pandas as pd
 
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.errors import DeliveryError
+from deid_assets.methods.long_tail import number_tables
 from deid_assets.methods.long_tail.bins import Bins
 from deid_assets.methods.long_tail.comparison import truncation_comparison
-from deid_assets.methods.long_tail.number_tables import (
-    Units,
-    cut_backward,
-    cut_optimally,
-    smallest_bin_of_all,
-    too_small_tables,
-    widened_in_every_table,
-    without_small_lowest_bins,
-)
 from deid_assets.methods.long_tail.truncation import FirstCut, claims_cap, claims_of_units, members_with_claims
 from deid_assets.methods.preparation.sampling import drawn_members
 from deid_assets.policy.models import smallest_at_least
@@ -40,7 +32,7 @@ def members_left(tail: LongTail, numbers: NumberOfClaims | None, sample: Table, 
     return members_with_claims(sample, truncated)
 
 
-def bins_of(tail: LongTail, units: Units, counts: np.ndarray) -> Bins:
+def bins_of(tail: LongTail, units: number_tables.Units, counts: np.ndarray) -> Bins:
     """Bins by the policy's method: as wide as it says, or wider if the lowest one would be too small.
 
     Raises
@@ -51,26 +43,30 @@ def bins_of(tail: LongTail, units: Units, counts: np.ndarray) -> Bins:
     if len(counts) == 0:
         raise DeliveryError("grouped_claims has no claims, so there is no long tail to cut; check the exclusions")
     bins, m = Bins(tail.width, tail.cap), smallest_at_least(1 / tail.risk)
-    few, tables = too_small_tables(units, m)
+    few, tables = number_tables.too_small_tables(units, m)
     if few:
         raise DeliveryError(
             f"long_tail: {few} of {tables} tables of the number of claims have fewer members than a bin must contain "
             f"({m} at risk {tail.risk:g}), so no bins are possible; deliver more members, or set unit: member"
         )
     if tail.method == "bins" and tail.lowest_bin == "widen":
-        return widened_in_every_table(units, counts, bins, m)
+        return number_tables.widened_in_every_table(units, counts, bins, m)
     return bins
 
 
-def units_kept(tail: LongTail, units: Units, counts: np.ndarray, seed: bytes) -> tuple[np.ndarray, Bins]:
+def units_kept(tail: LongTail, units: number_tables.Units, counts: np.ndarray, seed: bytes) -> tuple[np.ndarray, Bins]:
     """How many claims each unit keeps by the policy's method, and the resulting bins."""
     bins, m = bins_of(tail, units, counts), smallest_at_least(1 / tail.risk)
     if tail.method == "optimal_bins":
-        return cut_optimally(units, counts, bins, m), bins
-    return without_small_lowest_bins(units, cut_backward(units, counts, bins, m, seed), bins, m), bins
+        return number_tables.cut_optimally(units, counts, bins, m), bins
+    return number_tables.without_small_lowest_bins(
+        units, number_tables.cut_backward(units, counts, bins, m, seed), bins, m
+    ), bins
 
 
-def methods_compared(tail: LongTail, claims: Table, units: Units, kept: np.ndarray, bins: Bins, seed: bytes) -> pd.DataFrame:
+def methods_compared(
+    tail: LongTail, claims: Table, units: number_tables.Units, kept: np.ndarray, bins: Bins, seed: bytes
+) -> pd.DataFrame:
     """What each of the three methods removes, see `truncation_comparison`.
 
     Parameters
@@ -85,13 +81,13 @@ def methods_compared(tail: LongTail, claims: Table, units: Units, kept: np.ndarr
     counts, m = np.asarray(units["claims"], dtype=np.int64), smallest_at_least(1 / tail.risk)
     ways = {
         f"{COMPARED_PERCENTILE:g}th percentile": np.minimum(counts, claims_cap(claims, COMPARED_PERCENTILE, tail.unit)),
-        "bins": cut_backward(units, counts, bins, m, seed),
-        "optimal_bins": cut_optimally(units, counts, bins, m),
+        "bins": number_tables.cut_backward(units, counts, bins, m, seed),
+        "optimal_bins": number_tables.cut_optimally(units, counts, bins, m),
     }
     ways[tail.method] = kept
     compared = truncation_comparison(counts, ways, bins)
     if "year" in units:
-        compared["smallest_bin"] = [smallest_bin_of_all(units, left, bins) for left in (counts, *ways.values())]
+        compared["smallest_bin"] = [number_tables.smallest_bin_of_all(units, left, bins) for left in (counts, *ways.values())]
     return compared
 
 
@@ -120,7 +116,7 @@ def bin_refusals(tail: LongTail, claims: Table, truncated: Table) -> list[Refusa
     return [Refusal("small_bin", truncated.name, float(smallest), float(needed), text, "members")]
 
 
-def require_bins(tail: LongTail, claims: Table, left: Units) -> None:
+def require_bins(tail: LongTail, claims: Table, left: number_tables.Units) -> None:
     """Raise DeliveryError if the cut by `number_of_claims` leaves too few members in a bin of the long tail.
 
     Its classes are smaller than the delivery; classes with too few members are not cut with the others; and its bins
@@ -146,9 +142,9 @@ def require_bins(tail: LongTail, claims: Table, left: Units) -> None:
         )
 
 
-def _smallest_bin(tail: LongTail, claims: Table, left: Units) -> tuple[int, int]:
+def _smallest_bin(tail: LongTail, claims: Table, left: number_tables.Units) -> tuple[int, int]:
     """Members in the smallest nonempty bin, and how many it must contain."""
     units = claims_of_units(claims, tail.unit)
     bins = bins_of(tail, units, np.asarray(units["claims"], dtype=np.int64))
     kept = np.asarray(left["claims"], dtype=np.int64)
-    return smallest_bin_of_all(left, kept, bins), smallest_at_least(1 / tail.risk)
+    return number_tables.smallest_bin_of_all(left, kept, bins), smallest_at_least(1 / tail.risk)

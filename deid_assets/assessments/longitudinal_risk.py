@@ -3,16 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from deid_assets.assessments import kernel_input
 from deid_assets.assessments.assessment import CANDIDATE, HALF, HERITAGE, Adversary, Assessed, Assessment, Gate, Limit, Work
 from deid_assets.assessments.evidence import Measurement, exact
-from deid_assets.assessments.kernel_input import (
-    PopulationTables,
-    adversary_of,
-    chosen_levels,
-    chosen_node,
-    kept_targets,
-    node_computation,
-)
 from deid_assets.cluster.executors import search_executor
 from deid_assets.methods.adversary.two_readings import both_readings
 from deid_assets.methods.attacks.neighbor_attack import (
@@ -41,13 +34,13 @@ def assess(work: Work[Policy]) -> Assessed:
     """
     policy, tables = work.policy, work.tables
     profiles, chosen = tables["member_profiles"], tables["chosen_generalization"]
-    node = chosen_node(policy, chosen)
-    tried = work.history.try_at(chosen_levels(policy, chosen))
+    node = kernel_input.chosen_node(policy, chosen)
+    tried = work.history.try_at(kernel_input.chosen_levels(policy, chosen))
     key, draws = work.stream_key("assessment", tried.number), policy.risk.gate.draws
-    computation = node_computation(policy, PopulationTables.of(tables), node)
-    keep = kept_targets(profiles, tables["suppressed_members"])
+    computation = kernel_input.node_computation(policy, kernel_input.PopulationTables.of(tables), node)
+    keep = kernel_input.kept_targets(profiles, tables["suppressed_members"])
     with search_executor() as executor:
-        adversary = adversary_of(policy, profiles).of(keep)
+        adversary = kernel_input.adversary_of(policy, profiles).of(keep)
         readings = both_readings(computation.keeping(keep), node, adversary, key, draws, executor)
         everyone = None
         if computation.extract:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from deid_assets.assessments import kernel_input
 from deid_assets.assessments.assessment import (
     CANDIDATE,
     HALF,
@@ -18,16 +19,6 @@ from deid_assets.assessments.assessment import (
     written,
 )
 from deid_assets.assessments.evidence import Measurement, counted
-from deid_assets.assessments.kernel_input import (
-    PopulationTables,
-    chosen_levels,
-    chosen_node,
-    demographic_sizes,
-    encoded_data,
-    kept_targets,
-    lattice_dimensions,
-    member_columns,
-)
 from deid_assets.assessments.planting import Attack, Group, as_certain, members_of, own_values, plant_members, planted_store
 from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.canaries.checks import gains_of_canaries
@@ -48,18 +39,23 @@ CONFIDENCE = 0.99
 def assess(work: Work[Policy]) -> Assessed:
     """Evidence: how well an adversary can infer whether a member of the delivery is in the release (delta-presence)."""
     policy, tables = work.policy, work.tables
-    levels = chosen_levels(policy, tables["chosen_generalization"])
+    levels = kernel_input.chosen_levels(policy, tables["chosen_generalization"])
     read = ("member_profiles", "value_domains", "release_members", "release_days_in_hospital")
-    sizes = demographic_sizes(policy, levels, tables)
+    sizes = kernel_input.demographic_sizes(policy, levels, tables)
     gains = np.empty(0)
     canaries = presence_of_canaries(
         policy, levels, {name: tables[name] for name in read},
-        lambda planted: measured_presence(policy, demographic_sizes(policy, levels, planted), np.empty(0), work.commitment)[1],
+        lambda planted: measured_presence(
+            policy, kernel_input.demographic_sizes(policy, levels, planted), np.empty(0), work.commitment
+        )[1],
     )  # fmt: skip
     if policy.counts_population and sizes["released_size"].sum() < sizes["population_size"].sum():
-        kept = kept_targets(tables["member_profiles"], tables["suppressed_members"])
-        data = encoded_data(policy, PopulationTables.of(tables)).keeping(kept)
-        dimensions, node = lattice_dimensions(policy), chosen_node(policy, tables["chosen_generalization"])
+        kept = kernel_input.kept_targets(tables["member_profiles"], tables["suppressed_members"])
+        data = kernel_input.encoded_data(policy, kernel_input.PopulationTables.of(tables)).keeping(kept)
+        dimensions, node = (
+            kernel_input.lattice_dimensions(policy),
+            kernel_input.chosen_node(policy, tables["chosen_generalization"]),
+        )
         gains = gains_knowing_claims(data, dimensions, node, work.stream_key("presence"), policy.membership.draws)
         canaries += gains_of_canaries(
             data, generalization_at(data, dimensions, node), work.stream_key("canaries of presence"),
@@ -145,7 +141,7 @@ def presence_of_canaries(policy: Policy, levels: Mapping[str, int], like: Mappin
     """Whether classes released entirely, or not at all, reveal with certainty who is in the release."""
     values = own_values()
     groups = [Group({}, 3, 0)]
-    for column in member_columns(policy):
+    for column in kernel_input.member_columns(policy):
         groups += [Group({column: next(values)}, people, released) for people, released in ((1, 1), (2, 2), (2, 0))]
     with planted_store() as file:
         tables = plant_members(file, policy, levels, like, members_of(groups))

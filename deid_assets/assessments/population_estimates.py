@@ -13,6 +13,7 @@ from itertools import chain
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments import kernel_input, planting
 from deid_assets.assessments.assessment import (
     CANDIDATE,
     HALF,
@@ -28,22 +29,6 @@ from deid_assets.assessments.assessment import (
 )
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC
 from deid_assets.assessments.evidence import Measurement, counted, made_up
-from deid_assets.assessments.kernel_input import (
-    chosen_levels,
-    demographic_sizes,
-    member_columns,
-    sampling_fraction,
-    smallest_safe_class,
-)
-from deid_assets.assessments.planting import (
-    Group,
-    as_certain,
-    members_of,
-    own_values,
-    plant_members,
-    planted_store,
-    released_sizes,
-)
 from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.rendering import words
 from deid_assets.figures.tables import ReportTable
@@ -75,17 +60,17 @@ _UNIQUE = {
 def assess(work: Work[Policy]) -> Assessed:
     """Evidence: small demographic classes and population uniques by every estimator, and by count."""
     policy, tables = work.policy, work.tables
-    levels = chosen_levels(policy, tables["chosen_generalization"])
-    sizes = demographic_sizes(policy, levels, tables)
+    levels = kernel_input.chosen_levels(policy, tables["chosen_generalization"])
+    sizes = kernel_input.demographic_sizes(policy, levels, tables)
     n, delivered = int(sizes["released_size"].sum()), int(sizes["population_size"].sum())
     population = delivered if policy.counts_population else max(policy.risk.population_size or 0, n)
-    alpha = sampling_fraction(policy, n, delivered)
+    alpha = kernel_input.sampling_fraction(policy, n, delivered)
     found = estimates(policy, sizes, population, alpha)
-    enough = smallest_safe_class(policy)
+    enough = kernel_input.smallest_safe_class(policy)
     read = ("member_profiles", "value_domains", "release_members", "release_days_in_hospital")
     canaries = small_classes_of_canaries(
         policy, levels, {name: tables[name] for name in read}, enough,
-        lambda planted: demographic_sizes(policy, levels, planted),
+        lambda planted: kernel_input.demographic_sizes(policy, levels, planted),
         lambda own, people, fraction: estimates(policy, own, people, fraction).measurements(policy),
     )  # fmt: skip
     rows = [(name.replace("_", " "), [share]) for name, share in found.small_shares.items()]
@@ -121,7 +106,7 @@ class Estimates:
 def estimates(policy: Policy, sizes: Mapping[str, np.ndarray], population: int, alpha: float) -> Estimates:
     """Estimate from `demographic_sizes` of a sample of alpha of a population; also count if the population is available."""
     in_population, released = sizes["population_size"], sizes["released_size"]
-    shown, enough = released[released > 0], smallest_safe_class(policy)
+    shown, enough = released[released > 0], kernel_input.smallest_safe_class(policy)
     n = int(shown.sum())
     shares: dict[str, float] = {
         name: float(shown[shown < minimum_sample_class_size(alpha, name, enough)].sum() / n) for name in ESTIMATORS
@@ -254,20 +239,21 @@ def small_classes_of_canaries(
     count, estimate
         The asset's two steps; the second takes class sizes, the members of the population, and their share in the sample.
     """
-    values = own_values()
-    groups = [Group({}, enough, enough)]
+    values = planting.own_values()
+    groups = [planting.Group({}, enough, enough)]
     groups += chain.from_iterable(
-        (Group({column: next(values)}, 1, 1), Group({column: next(values)}, 2, 2)) for column in member_columns(policy)
+        (planting.Group({column: next(values)}, 1, 1), planting.Group({column: next(values)}, 2, 2))
+        for column in kernel_input.member_columns(policy)
     )
-    sizes = np.array(released_sizes(groups))
+    sizes = np.array(planting.released_sizes(groups))
     small, alone = (sizes < enough).mean(), (sizes == 1).mean()
     certain = {SMALL_CLASSES: small, UNIQUES: alone}
     certain |= {f"demographics/small_class_share_{name}": small for name in ESTIMATORS}
     if policy.counts_population:
         certain |= {DEMOGRAPHIC: small, "counted_uniques": (sizes == 1).sum()}
-    with planted_store() as file:
-        sizes_found = count(plant_members(file, policy, levels, like, members_of(groups)))
-    found = as_certain(certain, estimate(sizes_found, len(sizes), 1.0))
+    with planting.planted_store() as file:
+        sizes_found = count(planting.plant_members(file, policy, levels, like, planting.members_of(groups)))
+    found = planting.as_certain(certain, estimate(sizes_found, len(sizes), 1.0))
     if policy.counts_population:
         found += _counts_beyond_estimates(enough, estimate)
     return found + _estimates_without_doubt(enough, estimate)
@@ -278,7 +264,7 @@ def _counts_beyond_estimates(enough: int, estimate: Estimate) -> Findings:
     people = np.array([enough - 1] + [1] * 9 * enough)
     told = {"population_size": people, "released_size": np.where(np.arange(people.size) == 0, people, 0)}
     certain = {SMALL_CLASSES: 1.0, UNIQUES: (people == 1).sum() / people.sum()}
-    return as_certain(certain, estimate(told, int(people.sum()), 0.1))
+    return planting.as_certain(certain, estimate(told, int(people.sum()), 0.1))
 
 
 def _estimates_without_doubt(enough: int, estimate: Estimate) -> Findings:
@@ -291,10 +277,10 @@ def _estimates_without_doubt(enough: int, estimate: Estimate) -> Findings:
     large = 3 * enough + 10
     small = alone / (alone + large) if enough > 1 else 0.0
     shares = {f"demographics/small_class_share_{name}": small for name in ESTIMATORS}
-    found = as_certain(shares, estimate(*sample([1] * alone + [large]), 0.9))
+    found = planting.as_certain(shares, estimate(*sample([1] * alone + [large]), 0.9))
     uniques = {f"unique_share_{name}": 0.0 for name in ("zayatz", "pitman", "slide_negative_binomial")}
-    found += as_certain(uniques, estimate(*sample([large] * 3), 0.9))
-    return found + as_certain({"unique_share_zayatz": 1.0, UNIQUES: 1.0}, estimate(*sample([1] * 90), 0.9))
+    found += planting.as_certain(uniques, estimate(*sample([large] * 3), 0.9))
+    return found + planting.as_certain({"unique_share_zayatz": 1.0, UNIQUES: 1.0}, estimate(*sample([1] * 90), 0.9))
 
 
 def _noisy(policy: Policy) -> Iterator[Measurement]:

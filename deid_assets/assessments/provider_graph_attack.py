@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from deid_assets.assessments import planting
 from deid_assets.assessments.assessment import (
     CANDIDATE,
     HALF,
@@ -23,15 +24,6 @@ from deid_assets.assessments.assessment import (
 )
 from deid_assets.assessments.evidence import Measurement, counted, made_up
 from deid_assets.assessments.kernel_input import chosen_levels
-from deid_assets.assessments.planting import (
-    IDENTIFIERS,
-    PlantedClaim,
-    PlantedMember,
-    as_certain,
-    own_values,
-    plant_members,
-    planted_store,
-)
 from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.attacks import provider_graph
@@ -55,7 +47,7 @@ BEFORE, AFTER = "before", "after"
 Recognitions = Mapping[tuple[str, str, str], provider_graph.Recognition]
 """By kind of identifier, knowledge, and before or after suppression."""
 
-KINDS = tuple(IDENTIFIERS)
+KINDS = tuple(planting.IDENTIFIERS)
 
 DRAWS_OF_CANARIES = 200
 """A canary's class is the same whichever of its patterns are known."""
@@ -119,7 +111,7 @@ def recognized_providers(
     names = pattern_names(policy)
     profiles, domains, release_claims = tables["member_profiles"], tables["value_domains"], tables["release_claims"]
     file = release_claims.file
-    stored = [column for column, _ in IDENTIFIERS.values()]
+    stored = [column for column, _ in planting.IDENTIFIERS.values()]
     own = {column: levels[column] for column in names}
     kept = (
         f"SELECT member_id FROM {profiles.sql} WHERE released"
@@ -142,7 +134,7 @@ def recognized_providers(
     patterns = Table(file, "scratch", "patterns_of_care")
     count = write_table(patterns, provider_graph.numbered_patterns(register(), pattern))
     found: dict[tuple[str, str, str], provider_graph.Recognition] = {}
-    for kind, (column, released) in IDENTIFIERS.items():
+    for kind, (column, released) in planting.IDENTIFIERS.items():
         pairs = patterns.arrays(provider_graph.shown_patterns(register(column), column, patterns, pattern))
         everybody = provider_graph.PatternRegister(pairs["provider"], pairs["number"], count)
         for when, claims, identifier, member, columns in (
@@ -231,7 +223,7 @@ def provider_measurements(policy: Policy, found: Recognitions, commitment: str) 
 def report_table(found: Published) -> ReportTable:
     """The report's table: how well providers are recognized."""
     rows = []
-    for kind, (_, label) in IDENTIFIERS.items():
+    for kind, (_, label) in planting.IDENTIFIERS.items():
         for knowledge, known in _KNOWN.items():
             cells = [
                 written(found, f"{kind}_{when}/{measure}_{knowledge}")
@@ -263,7 +255,7 @@ def providers_of_canaries(
     pattern
         Published columns of a pattern of care.
     """
-    values = own_values()
+    values = planting.own_values()
     # Each entry is a claim: provider, member, values. In the graph, "many" has four patients, "first" and "second"
     # share their only one, and "few" shares its only one with "several", who has two.
     shown: list[tuple[str, int, Mapping[str, object]]] = [("many", patient, {}) for patient in (0, 1, 2, 3)]
@@ -285,11 +277,11 @@ def providers_of_canaries(
     graph = [1, 2, 2, 1, 1, *[quiet] * quiet]
     # Providers whom the release does not show still hide others.
     unreleased = patient + 3
-    claims = [PlantedClaim(member, told, provider=name) for name, member, told in shown]
-    claims.append(PlantedClaim(unreleased, {}, provider="not released", released=False))
-    members = [PlantedMember({}, {}, number != unreleased) for number in range(unreleased + 1)]
-    with planted_store() as file:
-        found, measured = attack(plant_members(file, policy, levels, like, members, claims))
+    claims = [planting.PlantedClaim(member, told, provider=name) for name, member, told in shown]
+    claims.append(planting.PlantedClaim(unreleased, {}, provider="not released", released=False))
+    members = [planting.PlantedMember({}, {}, number != unreleased) for number in range(unreleased + 1)]
+    with planting.planted_store() as file:
+        found, measured = attack(planting.plant_members(file, policy, levels, like, members, claims))
     some = all_ if policy.provider_graph.patterns_known > 1 else one
     enough = policy.provider_suppression.providers_at_least
     certain = dict(zip(KNOWLEDGE, (one, some, all_, graph), strict=True))
@@ -299,7 +291,7 @@ def providers_of_canaries(
         ALL_PATTERNS_SUCCESS: "all_patterns",
         GRAPH_SUCCESS: "shared_patients",
     }
-    total = as_certain({name: success[knowledge] for name, knowledge in worst.items()}, measured)
+    total = planting.as_certain({name: success[knowledge] for name, knowledge in worst.items()}, measured)
     for kind in KINDS:
         for when in (BEFORE, AFTER):
             for knowledge, classes in certain.items():

@@ -16,19 +16,10 @@ from deid_assets.assessments.neighbor_attack import attack_confidence
 from deid_assets.errors import RefusedError
 from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
 from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice import reachable_risk
 from deid_assets.methods.lattice.candidate_gates import ATTACK, DEMOGRAPHICS, FACTOR, Absence, OtherGates
 from deid_assets.methods.lattice.choice import HIGH_RISK
 from deid_assets.methods.lattice.members_needed import MembersNeeded
-from deid_assets.methods.lattice.reachable_risk import (
-    ABSENCE,
-    ERROR,
-    Reach,
-    reach_of_absence,
-    reach_of_attack,
-    reach_of_demographics,
-    reach_of_factor,
-    reach_of_high_risk,
-)
 from deid_assets.methods.population import encoding
 from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.policy.models import Policy
@@ -106,7 +97,7 @@ def reaches(
     removed_and_eligible: tuple[int, int],
     before: int,
     keys: Callable[[str], bytes],
-) -> list[Reach]:
+) -> list[reachable_risk.Reach]:
     """The lowest value that any node can reach, for gates that can be predicted.
 
     Parameters
@@ -125,17 +116,17 @@ def reaches(
     sampled = len(computation.data.targets)
     left_out = math.floor(policy.risk.suppression.at_most * sampled)
     found = [
-        reach_of_demographics(gates, left_out),
-        reach_of_high_risk(computation, keys("reachable risk"), left_out, policy.risk.max_high_risk_share),
+        reachable_risk.reach_of_demographics(gates, left_out),
+        reachable_risk.reach_of_high_risk(computation, keys("reachable risk"), left_out, policy.risk.max_high_risk_share),
     ]
     if gates.success_at_most is not None:
         limit = _success_at_most(policy, gates.success_at_most, sampled / max(sampled - left_out, 1))
-        found.append(reach_of_attack(gates, keys("reachable success"), left_out, limit))
+        found.append(reachable_risk.reach_of_attack(gates, keys("reachable success"), left_out, limit))
     if gates.absence is not None:
-        found.append(reach_of_factor(gates, left_out))
+        found.append(reachable_risk.reach_of_factor(gates, left_out))
     posterior = policy.removal.absence_posterior_at_most
     if posterior is not None:
-        found.append(reach_of_absence(*removed_and_eligible, sampled + before, left_out, posterior))
+        found.append(reachable_risk.reach_of_absence(*removed_and_eligible, sampled + before, left_out, posterior))
     return found
 
 
@@ -150,7 +141,7 @@ def _against_absence(policy: Policy, removed_and_eligible: tuple[int, int], befo
     posterior, factor = policy.removal.absence_posterior_at_most, policy.removal.factor_at_most
     found = {}
     if posterior is not None:
-        found[ABSENCE] = what_helps_against_absence(*removed_and_eligible, before, posterior)
+        found[reachable_risk.ABSENCE] = what_helps_against_absence(*removed_and_eligible, before, posterior)
     if factor is not None:
         found[FACTOR] = what_helps_against_factor(removed_and_eligible[1], before, factor)
     return found
@@ -158,7 +149,7 @@ def _against_absence(policy: Policy, removed_and_eligible: tuple[int, int], befo
 
 def reached_frame(
     policy: Policy,
-    found: Sequence[Reach],
+    found: Sequence[reachable_risk.Reach],
     removed_and_eligible: tuple[int, int],
     before: int,
     needed: Callable[[], MembersNeeded | None],
@@ -187,7 +178,7 @@ def reached_frame(
     return pd.DataFrame(rows, columns=columns).astype({"gate": "str", "against": "str"})
 
 
-def _against(reach: Reach, suppressed: float, helps: str) -> str:
+def _against(reach: reachable_risk.Reach, suppressed: float, helps: str) -> str:
     besides = (
         f", and at least {reach.least:.4f} at any node, even with a share of {suppressed:g} of the members left out"
         if suppressed
@@ -211,7 +202,7 @@ def notice(reached: pd.DataFrame) -> str:
         (
             False,
             "No generalization of this policy is likely to pass, by bounds from draws that are wrong with a probability of "
-            f"{ERROR}:",
+            f"{reachable_risk.ERROR}:",
         ),
     ):
         against = reached.loc[reached["ruled_out"] & (reached["proven"] == proven), "against"]

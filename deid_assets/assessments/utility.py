@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments import gain_kept
 from deid_assets.assessments.assessment import (
     CANDIDATE,
     COUNT,
@@ -41,15 +42,6 @@ from deid_assets.assessments.compared_tables import (
 )
 from deid_assets.assessments.evidence import Measurement, counted, exact
 from deid_assets.assessments.exposure import INFORMATION, LEFT_OUT
-from deid_assets.assessments.gain_kept import (
-    gain_measurements,
-    gains,
-    kept_figure,
-    kept_in_words,
-    node_measurements,
-    predicted_targets,
-    targets_of,
-)
 from deid_assets.assessments.kernel_input import chosen_levels
 from deid_assets.assessments.planting import planted_store
 from deid_assets.assessments.rounding import rounded, rounded_down, rounded_up
@@ -203,15 +195,15 @@ def assess(work: Work[Policy]) -> Assessed:
         *_questions(tables["analyst_questions"].frame(), released),
         *ledger_measurements(ledger, released),
     ]  # fmt: skip
-    measured += node_measurements(tables["compared_nodes"].frame(), released, work.commitment)
+    measured += gain_kept.node_measurements(tables["compared_nodes"].frame(), released, work.commitment)
     return Assessed(tuple(measured), utility_canaries(_plan(policy), key), shown=dict(_shown(measured)))
 
 
 def _shown(measured: Iterable[Measurement]) -> Iterator[tuple[str, Shown]]:
     """The figure for the UI, if something is predicted."""
     found = {one.name: one.to_json() for one in measured}
-    if predicted_targets(found):
-        yield "what can still be predicted", Image(kept_figure(found), kept_in_words(found))
+    if gain_kept.predicted_targets(found):
+        yield "what can still be predicted", Image(gain_kept.kept_figure(found), gain_kept.kept_in_words(found))
 
 
 def _plan(policy: Policy) -> Plan:
@@ -230,9 +222,9 @@ def _predicted(
     found = next_year(policy, levels, tables, compared, generator)
     scores = measured_scores(_plan(policy), found.delivered, found.released, found.demographics, generator)
     yield from _scores(policy, scores, released, work.commitment)
-    targets = targets_of(found, tables["known"])
-    gained = gains(targets, found, policy.utility.resamples, generator)
-    yield from gain_measurements(gained, released, work.commitment)
+    targets = gain_kept.targets_of(found, tables["known"])
+    gained = gain_kept.gains(targets, found, policy.utility.resamples, generator)
+    yield from gain_kept.gain_measurements(gained, released, work.commitment)
 
 
 def _scores(policy: Policy, found: Scores | None, released: int, commitment: str) -> Iterator[Measurement]:

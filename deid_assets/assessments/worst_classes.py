@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments import kernel_input
 from deid_assets.assessments.assessment import (
     CANDIDATE,
     HALF,
@@ -23,36 +24,14 @@ from deid_assets.assessments.assessment import (
     written,
 )
 from deid_assets.assessments.evidence import Measurement, exact, made_up
-from deid_assets.assessments.kernel_input import (
-    PopulationTables,
-    adversary_of,
-    chosen_levels,
-    chosen_node,
-    kept_targets,
-    levels_at,
-    member_columns,
-    node_computation,
-    smallest_safe_class,
-)
 from deid_assets.assessments.neighbor_attack import attacked_release, mean_interval
 from deid_assets.assessments.rounding import rounded_up
 from deid_assets.cluster.executors import search_executor
 from deid_assets.figures.tables import ReportTable
 from deid_assets.figures.worst_figures import class_shares_figure, member_flags_figure
 from deid_assets.methods.adversary.two_readings import literal_power
+from deid_assets.methods.attacks import worst_classes
 from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
-from deid_assets.methods.attacks.worst_classes import (
-    FRESH_DRAWS,
-    MOSTLY,
-    NEIGHBORS,
-    ClassShares,
-    MemberClasses,
-    RiskByClass,
-    RiskByMember,
-    classes_of_members,
-    risk_by_member,
-    success_by_class,
-)
 from deid_assets.methods.canaries.checks import classes_of_canaries
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.choice import WorstClass
@@ -86,26 +65,28 @@ def assess(work: Work[Policy]) -> Assessed:
     """
     policy, tables = work.policy, work.tables
     chosen, domains = tables["chosen_generalization"], tables["value_domains"]
-    node, levels = chosen_node(policy, chosen), chosen_levels(policy, chosen)
+    node, levels = kernel_input.chosen_node(policy, chosen), kernel_input.chosen_levels(policy, chosen)
     tried = work.history.try_at(levels)
     confidence = confidence_of_try(policy.risk.gate.confidence, tried.number)
-    whole = node_computation(policy, PopulationTables.of(tables), node)
-    keep = kept_targets(tables["member_profiles"], tables["suppressed_members"])
+    whole = kernel_input.node_computation(policy, kernel_input.PopulationTables.of(tables), node)
+    keep = kernel_input.kept_targets(tables["member_profiles"], tables["suppressed_members"])
     computation = whole.keeping(keep)
     limit = policy.risk.worst_class_share_at_most
     with search_executor() as executor:
-        adversary = adversary_of(policy, tables["member_profiles"]).of(keep)
+        adversary = kernel_input.adversary_of(policy, tables["member_profiles"]).of(keep)
         literal = computation.with_power(literal_power(computation, node, adversary))
-        risk = RiskByClass(computation, literal, node, executor)
+        risk = worst_classes.RiskByClass(computation, literal, node, executor)
         pilot, judgement = (work.stream_key(f"{what} of classes", tried.number) for what in ("pilot", "judgement"))
         found = risk.measured_once(judgement) if limit is None else risk.judged(pilot, judgement, limit, confidence)
         first, fresh = (work.stream_key(purpose, tried.number) for purpose in ("members once", "members again"))
-        members = risk_by_member(computation, node, first, fresh, executor)
+        members = worst_classes.risk_by_member(computation, node, first, fresh, executor)
     named = class_names(policy, levels, domains, risk.classes)
     shown, released = attacked_release(policy, levels, tables)
     neighbors = NodeComputation(released, (), k=1)
-    attacked = classes_of_members(neighbors, ())
-    success = success_by_class(neighbors, (), attacked, NEIGHBORS, work.stream_key("neighbors of classes", tried.number))
+    attacked = worst_classes.classes_of_members(neighbors, ())
+    success = worst_classes.success_by_class(
+        neighbors, (), attacked, worst_classes.NEIGHBORS, work.stream_key("neighbors of classes", tried.number)
+    )
     canaries = classes_of_canaries(
         whole.data, whole.generalization(node), whole.k, work.stream_key("canaries of worst classes")
     )
@@ -131,7 +112,7 @@ def assess(work: Work[Policy]) -> Assessed:
     )
 
 
-def class_names(policy: Policy, levels: Mapping[str, int], domains: Table, classes: MemberClasses) -> list[str]:
+def class_names(policy: Policy, levels: Mapping[str, int], domains: Table, classes: worst_classes.MemberClasses) -> list[str]:
     """Name each class by its labels, such as 'AgeAtFirstClaim 40+, Sex F'; a missing value is blank."""
     frame = domains.frame()
 
@@ -151,10 +132,10 @@ def worst_class_text(policy: Policy, computation: NodeComputation, worst: WorstC
     levels = generalization_at(data, computation.dimensions, worst.node).demographics
     places = zip(data.demographic_domains, levels, data.demographics.T, worst.values, strict=True)
     same = [domain.levels[level][own] == value for domain, level, own, value in places]
-    least = smallest_safe_class(policy)
+    least = kernel_input.smallest_safe_class(policy)
     if np.all(same, axis=0).sum() >= least:
-        only = MemberClasses(np.zeros(1, dtype=np.int64), np.array([worst.values]))
-        (named,) = class_names(policy, levels_at(policy, worst.node), domains, only)
+        only = worst_classes.MemberClasses(np.zeros(1, dtype=np.int64), np.array([worst.values]))
+        (named,) = class_names(policy, kernel_input.levels_at(policy, worst.node), domains, only)
     else:
         named = f"one of fewer than {least} members of the population"
     return (
@@ -164,10 +145,10 @@ def worst_class_text(policy: Policy, computation: NodeComputation, worst: WorstC
     )
 
 
-def _names(policy: Policy, classes: MemberClasses, labels_of: Callable[[str], Mapping[int, Any]]) -> list[str]:
+def _names(policy: Policy, classes: worst_classes.MemberClasses, labels_of: Callable[[str], Mapping[int, Any]]) -> list[str]:
     """Name each class by its labels, which a column's codes stand for."""
     texts = []
-    for place, column in enumerate(member_columns(policy)):
+    for place, column in enumerate(kernel_input.member_columns(policy)):
         labels, released = labels_of(column), policy.quasi_identifier(column).release_as
         texts.append(
             [f"{released} {'blank' if pd.isna(labels[code]) else labels[code]}" for code in classes.values[:, place].tolist()]
@@ -176,7 +157,12 @@ def _names(policy: Policy, classes: MemberClasses, labels_of: Callable[[str], Ma
 
 
 def worst_measurements(
-    policy: Policy, found: ClassShares, named: Sequence[str], members: RiskByMember, commitment: str, number: int
+    policy: Policy,
+    found: worst_classes.ClassShares,
+    named: Sequence[str],
+    members: worst_classes.RiskByMember,
+    commitment: str,
+    number: int,
 ) -> tuple[Measurement, ...]:
     """The worst class, which is a gate if the policy limits it; members mostly at high risk; and both distributions.
 
@@ -184,7 +170,7 @@ def worst_measurements(
     """
     confidence, limit = confidence_of_try(policy.risk.gate.confidence, number), policy.risk.worst_class_share_at_most
     shares, bounds = found.shares, found.bounds(confidence)
-    mostly, flags = members.above(MOSTLY)
+    mostly, flags = members.above(worst_classes.MOSTLY)
     total = int(members.flags.sum())
 
     def of_flags(name: str, value: float) -> Measurement:
@@ -221,7 +207,7 @@ def _bounded(
     )  # fmt: skip
 
 
-def released_class_names(policy: Policy, shown: Table, classes: MemberClasses) -> list[str]:
+def released_class_names(policy: Policy, shown: Table, classes: worst_classes.MemberClasses) -> list[str]:
     """Name classes of the release as its own population, as `class_names` does.
 
     Parameters
@@ -264,7 +250,7 @@ def attack_measurements(
     )
 
 
-def _table(found: ClassShares, named: Sequence[str], confidence: float) -> pd.DataFrame:
+def _table(found: worst_classes.ClassShares, named: Sequence[str], confidence: float) -> pd.DataFrame:
     rows = zip(named, found.draws.tolist(), found.shares.tolist(), found.bounds(confidence).tolist(), strict=True)
     columns = ["class", "draws", "share at high risk", "joint upper bound"]
     return pd.DataFrame(rows, columns=columns).sort_values(columns[2], ascending=False, kind="stable").head(CLASSES_TOLD)
@@ -323,7 +309,7 @@ def report_table(found: Published) -> ReportTable:
         "The worst class, and the worst members",
         "The share at high risk is an average over released members. A class has the same released values of a person; "
         "of the worst one, more draws may be at high risk. A member's own probability is estimated from about "
-        f"{FRESH_DRAWS} draws. The publisher's edition of the manifest names the classes.",
+        f"{worst_classes.FRESH_DRAWS} draws. The publisher's edition of the manifest names the classes.",
         (("Share", "name"), ("Measured", "number")),
         tuple((label, text) for label, name in rows if (text := written(found, name))),
     )

@@ -16,7 +16,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
-from deid_assets.figures.lattice_figures import frontier_figure, heights_figure, lattice_figure
 from deid_assets.figures.rendering import (
     BLACK,
     BLUE,
@@ -24,23 +23,12 @@ from deid_assets.figures.rendering import (
     ORANGE,
     THRESHOLD,
     VERMILION,
-    markdown_image,
     new_figure,
     plain,
     rendered,
     styled,
     words,
 )
-
-__all__ = [
-    "claims_per_member_figure",
-    "class_size_figure",
-    "frontier_figure",
-    "heights_figure",
-    "lattice_figure",
-    "markdown_image",
-    "neighbor_attack_figure",
-]
 
 SMALLEST = 11
 """Members that a mark must stand for, at least (Klann et al. 2018; methods#protected-counts)."""

@@ -17,21 +17,7 @@ from matplotlib.path import Path as Outline
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from deid_assets.figures.rendering import (
-    BLACK,
-    BLUE,
-    GREY,
-    PALE,
-    THRESHOLD,
-    VERMILION,
-    YELLOW,
-    new_figure,
-    percent,
-    plain,
-    rendered,
-    styled,
-    words,
-)  # fmt: skip
+from deid_assets.figures import rendering
 from deid_assets.methods.lattice.predictive_tagging import lower_neighbors, node_text, parse_node
 
 _GAP = 0.6
@@ -69,14 +55,14 @@ _STAR = tuple(
     for radius, angle in zip([0.62, 0.25] * 5, np.arange(10) * np.pi / 5, strict=True)
 )
 _MARKS = (
-    _Mark("candidate", "candidate", _SQUARE, BLUE, BLUE, "s", 4.6),
-    _Mark("not_candidate", "not a candidate", _BAR, VERMILION, VERMILION, "_", 5),
-    _Mark("undecided", "undecided", _TRIANGLE, YELLOW, BLACK, "^", 7),
-    _Mark("open", "not needed", _DOT, PALE, PALE, ".", 4),
+    _Mark("candidate", "candidate", _SQUARE, rendering.BLUE, rendering.BLUE, "s", 4.6),
+    _Mark("not_candidate", "not a candidate", _BAR, rendering.VERMILION, rendering.VERMILION, "_", 5),
+    _Mark("undecided", "undecided", _TRIANGLE, rendering.YELLOW, rendering.BLACK, "^", 7),
+    _Mark("open", "not needed", _DOT, rendering.PALE, rendering.PALE, ".", 4),
 )
 
 
-@styled()
+@rendering.styled()
 def lattice_figure(
     nodes: pd.DataFrame, threshold: float, dimensions: Sequence[str], without_suppressed: float | None = None
 ) -> bytes:
@@ -118,28 +104,28 @@ def lattice_figure(
     figure, axes, cell = _cells_figure(columns, rows)
     decisions, chosen = nodes["decision"].to_numpy(), nodes["chosen"].to_numpy(dtype=bool)
     measured = nodes["reached"].to_numpy() == "measured"
-    _stamp(axes, x[measured], y[measured], _FRAME, "none", GREY, cell)
+    _stamp(axes, x[measured], y[measured], _FRAME, "none", rendering.GREY, cell)
     for mark in _MARKS:
         of_mark = (decisions == mark.decision) & ~chosen
         _stamp(axes, x[of_mark], y[of_mark], mark.outline, mark.face, mark.edge, cell)
-    _stamp(axes, x[chosen], y[chosen], _STAR, BLACK, "white", max(cell, _STAR_FROM))
+    _stamp(axes, x[chosen], y[chosen], _STAR, rendering.BLACK, "white", max(cell, _STAR_FROM))
     _number(axes, "y", row_names, sizes, rows, cell)
     _number(axes, "x", column_names, sizes, columns, cell)
     _legend(figure, decisions, chosen.any(), measured.any())
     candidates = int(np.count_nonzero(decisions == "candidate"))
     if without_suppressed is None:
-        title = f"{candidates:,} of {len(nodes):,} nodes are candidates: at most {percent(threshold)} at high risk"
+        title = f"{candidates:,} of {len(nodes):,} nodes are candidates: at most {rendering.percent(threshold)} at high risk"
     else:
         title = (
             f"With the whole sample, {candidates:,} of {len(nodes):,} nodes are candidates "
-            f"(at most {percent(threshold)} at\n"
-            f"high risk). Without the suppressed members, the chosen node is one, with {percent(without_suppressed)}"
+            f"(at most {rendering.percent(threshold)} at\n"
+            f"high risk). Without the suppressed members, the chosen node is one, with {rendering.percent(without_suppressed)}"
         )
     figure.text(0.5, 1 - 0.06 / figure.get_figheight(), title, ha="center", va="top", fontsize=10)
-    return rendered(figure)
+    return rendering.rendered(figure)
 
 
-@styled()
+@rendering.styled()
 def heights_figure(nodes: pd.DataFrame, every: int, loss_label: str = "information loss") -> bytes:
     """Draw the nodes that a search looked at, of a lattice with too many dimensions for cells: loss against height.
 
@@ -172,27 +158,27 @@ def heights_figure(nodes: pd.DataFrame, every: int, loss_label: str = "informati
     x = height + np.where(decisions == "candidate", _ASIDE, -_ASIDE)
     x[chosen] = height[chosen]
 
-    figure, axes = new_figure(6.4, 4.2)
+    figure, axes = rendering.new_figure(6.4, 4.2)
     _plot_nodes(axes, x, y, decisions, chosen)
     if chosen.any():
         below = _directly_below(nodes["node"].tolist(), nodes["node"][chosen].iloc[0])
         star = (x[chosen][0], y[chosen][0])
         lines = [(star, lower) for lower in zip(x[below], y[below], strict=True)]
-        axes.add_collection(LineCollection(lines, colors=BLACK, linewidths=0.8, zorder=4))
-        axes.axhline(y[chosen][0], color=THRESHOLD, linewidth=1.2, linestyle=(0, (5, 2)), zorder=1)
+        axes.add_collection(LineCollection(lines, colors=rendering.BLACK, linewidths=0.8, zorder=4))
+        axes.axhline(y[chosen][0], color=rendering.THRESHOLD, linewidth=1.2, linestyle=(0, (5, 2)), zorder=1)
     locator = axes.xaxis.get_major_locator()
     if isinstance(locator, MaxNLocator):
         locator.set_params(integer=True)
-    axes.yaxis.set_major_formatter(lambda value, _: plain(value))
+    axes.yaxis.set_major_formatter(lambda value, _: rendering.plain(value))
     axes.set_xlabel("height: levels above the finest node")
     axes.set_ylabel(loss_label)
     candidates = int(np.count_nonzero(decisions == "candidate"))
     axes.set_title(f"{len(nodes):,} of {every:,} nodes evaluated, {candidates:,} are candidates")
     _legend(figure, decisions, chosen.any(), False, outside=True)
-    return rendered(figure)
+    return rendering.rendered(figure)
 
 
-@styled()
+@rendering.styled()
 def frontier_figure(
     nodes: pd.DataFrame,
     threshold: float,
@@ -239,32 +225,36 @@ def frontier_figure(
     smallest = 10 ** np.floor(np.log10(positive[positive > 0].min(initial=1)))
     zero = smallest / 4  # where zeros are drawn: on the logarithmic axis there is no place for them
 
-    figure, axes = new_figure(4.2, 4.4)
+    figure, axes = rendering.new_figure(4.2, 4.4)
     axes.set_yscale("log")
     ends = [np.column_stack([loss, np.maximum(bound, zero)])[measured] for bound in (lower, upper)]
-    axes.add_collection(LineCollection(list(np.stack(ends, axis=1)), colors=PALE, linewidths=1.0, zorder=1))
+    axes.add_collection(LineCollection(list(np.stack(ends, axis=1)), colors=rendering.PALE, linewidths=1.0, zorder=1))
     shown = np.maximum(share, zero)
     order = np.lexsort((shown, loss))
-    axes.step(loss[order], np.minimum.accumulate(shown[order]), where="post", color=GREY, linewidth=1, zorder=3.5)
+    axes.step(loss[order], np.minimum.accumulate(shown[order]), where="post", color=rendering.GREY, linewidth=1, zorder=3.5)
     suppressed = without_suppressed is not None and bool(chosen.any())
     _plot_nodes(axes, loss, shown, decisions, chosen, hollow=suppressed)
     if suppressed:
         at, before, after = loss[chosen][0], shown[chosen][0], max(without_suppressed, zero)
         axes.annotate(
-            "", (at, after), (at, before), zorder=4.5, arrowprops={"arrowstyle": "-|>", "color": BLACK, "linewidth": 1.2}
+            "",
+            (at, after),
+            (at, before),
+            zorder=4.5,
+            arrowprops={"arrowstyle": "-|>", "color": rendering.BLACK, "linewidth": 1.2},
         )
-        axes.plot(at, after, "*", markersize=15, color=BLACK, markeredgecolor="white", zorder=5)
+        axes.plot(at, after, "*", markersize=15, color=rendering.BLACK, markeredgecolor="white", zorder=5)
     limit = max(threshold, zero)
-    axes.axhline(limit, color=THRESHOLD, linewidth=1.6, linestyle=(0, (5, 2)), zorder=2)
+    axes.axhline(limit, color=rendering.THRESHOLD, linewidth=1.6, linestyle=(0, (5, 2)), zorder=2)
     axes.annotate(
-        f"at most {percent(threshold)}", (1, limit), xycoords=("axes fraction", "data"), xytext=(-2, 3),
+        f"at most {rendering.percent(threshold)}", (1, limit), xycoords=("axes fraction", "data"), xytext=(-2, 3),
         textcoords="offset points", ha="right", va="bottom", fontsize=8,
     )  # fmt: skip
     _share_axis(axes, smallest, zero, bool((positive <= 0).any()), float(max(upper.max(), limit)))
     axes.set_xlabel(loss_label)
     axes.set_ylabel(f"{risk_label} [%]")
     _legend(figure, decisions, chosen.any(), False, outside=True, frontier=True, suppressed=suppressed)
-    return rendered(figure)
+    return rendering.rendered(figure)
 
 
 def _plot_nodes(
@@ -278,7 +268,7 @@ def _plot_nodes(
             markeredgecolor=mark.edge if mark.marker != "s" else "white",
             markeredgewidth=1.4 if mark.marker == "_" else 0.4, zorder=4 if mark.marker == "^" else 3,
         )  # fmt: skip
-    face, edge = ("white", BLACK) if hollow else (BLACK, "white")
+    face, edge = ("white", rendering.BLACK) if hollow else (rendering.BLACK, "white")
     axes.plot(x[chosen], y[chosen], "*", markersize=15, color=face, markeredgecolor=edge, zorder=5)
 
 
@@ -336,7 +326,7 @@ def _number(
         of_axis.set_ticks(cells, [str(i % inner) for i in range(len(cells))], fontsize=7)
     else:
         of_axis.set_ticks([])
-    of_axis.set_label_text(f"level of {words(names[-1])}")
+    of_axis.set_label_text(f"level of {rendering.words(names[-1])}")
     if len(names) > 1:
         panels = cells.reshape(-1, inner).mean(axis=1)
         numbers = [str(i % sizes[names[-2]]) for i in range(len(panels))]
@@ -345,7 +335,7 @@ def _number(
         other_axis = other.xaxis if axis == "x" else other.yaxis
         other_axis.set_tick_params(length=0, pad=1)
         other_axis.set_ticks(panels, numbers, fontsize=9, fontweight="bold")
-        other_axis.set_label_text(f"level of {' > '.join(words(name) for name in names[:-1])}", fontweight="bold")
+        other_axis.set_label_text(f"level of {' > '.join(rendering.words(name) for name in names[:-1])}", fontweight="bold")
 
 
 def _share_axis(axes: Axes, smallest: float, zero: float, with_zero: bool, largest: float) -> None:
@@ -353,11 +343,11 @@ def _share_axis(axes: Axes, smallest: float, zero: float, with_zero: bool, large
     top = 10 ** np.ceil(np.log10(largest))
     powers = 10.0 ** np.arange(round(np.log10(smallest)), round(np.log10(top)) + 1)
     ticks = [*([zero] if with_zero else []), *powers]
-    axes.set_yticks(ticks, [*(["0"] if with_zero else []), *(plain(100 * power) for power in powers)])
+    axes.set_yticks(ticks, [*(["0"] if with_zero else []), *(rendering.plain(100 * power) for power in powers)])
     axes.minorticks_off()
     axes.set_ylim((zero / 1.6) if with_zero else smallest, min(top, largest * 2))
     if with_zero:
-        axes.axhline(smallest / 2, color=PALE, linewidth=0.8, zorder=0)
+        axes.axhline(smallest / 2, color=rendering.PALE, linewidth=0.8, zorder=0)
 
 
 def _directly_below(nodes: Sequence[str], node: str) -> NDArray[np.bool_]:
@@ -385,14 +375,16 @@ def _legend(
         if (decisions == mark.decision).any()
     ]  # fmt: skip
     if framed:
-        handles.append(_sample("measured", marker="s", markersize=9, markerfacecolor="none", markeredgecolor=GREY))
+        handles.append(_sample("measured", marker="s", markersize=9, markerfacecolor="none", markeredgecolor=rendering.GREY))
     if suppressed:
-        handles.append(_sample("chosen, all members", marker="*", markersize=12, color="white", markeredgecolor=BLACK))
+        handles.append(
+            _sample("chosen, all members", marker="*", markersize=12, color="white", markeredgecolor=rendering.BLACK)
+        )
     if chosen:
         label = "chosen, without suppressed members" if suppressed else "chosen"
-        handles.append(_sample(label, marker="*", markersize=12, color=BLACK, markeredgecolor="white"))
+        handles.append(_sample(label, marker="*", markersize=12, color=rendering.BLACK, markeredgecolor="white"))
     if frontier:
-        handles.append(_sample("lowest share", linestyle="-", color=GREY, linewidth=1))
+        handles.append(_sample("lowest share", linestyle="-", color=rendering.GREY, linewidth=1))
     place: Literal["outside lower center", "lower center"] = "outside lower center" if outside else "lower center"
     in_a_row = min(len(handles), 2) if frontier else len(handles)
     figure.legend(handles=handles, loc=place, ncols=in_a_row, frameon=False, fontsize=8, handletextpad=0.3)

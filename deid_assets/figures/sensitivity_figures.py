@@ -5,28 +5,14 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.lines import Line2D
 
+from deid_assets.figures import rendering
 from deid_assets.figures.heritage import TABLE_7
-from deid_assets.figures.rendering import (
-    BLACK,
-    BLUE,
-    DARK_ORANGE,
-    GREY,
-    PALE,
-    THRESHOLD,
-    VERMILION,
-    name_rows,
-    new_figure,
-    plain,
-    rendered,
-    styled,
-    words,
-)  # fmt: skip
 
 Found = tuple[float | None, float | None]
 Row = tuple[str, int, Mapping[str, Found]]
 _MARKS = {
-    "unconditional": ("o", BLUE, "any member"),
-    "given_membership": ("s", DARK_ORANGE, "member known to be in the release"),
+    "unconditional": ("o", rendering.BLUE, "any member"),
+    "given_membership": ("s", rendering.DARK_ORANGE, "member known to be in the release"),
 }
 
 
@@ -53,18 +39,18 @@ def sensitivity_figure(
 
 # The assessment draws it for the Dagster UI, and the release for its report, mostly in one process. The largest figure of all.
 @functools.lru_cache(maxsize=4)
-@styled()
+@rendering.styled()
 def _drawn(
     rows: tuple[tuple[str, int, Found, Found], ...], unconditional_at_most: float | None, given_membership_at_most: float | None
 ) -> bytes:
-    figure, axes = new_figure(7.0, 1.3 + 0.24 * len(rows))
+    figure, axes = rendering.new_figure(7.0, 1.3 + 0.24 * len(rows))
     limits = {"unconditional": unconditional_at_most, "given_membership": given_membership_at_most}
     names: list[str] = []
     for place, (name, power, *found_of) in enumerate(rows):
         found = dict(zip(_MARKS, found_of, strict=True))
         if not names or rows[place - 1][0] != name:
-            axes.axhline(place - 0.5, color=PALE, linewidth=0.8)
-        names.append(f"{words(name)}, {power}" if not place or rows[place - 1][0] != name else f"{power}")
+            axes.axhline(place - 0.5, color=rendering.PALE, linewidth=0.8)
+        names.append(f"{rendering.words(name)}, {power}" if not place or rows[place - 1][0] != name else f"{power}")
         for figure_name, (mark, color, _) in _MARKS.items():
             value, bound = found[figure_name]
             if value is None:
@@ -73,28 +59,28 @@ def _drawn(
             failed = limit is not None and (bound if bound is not None else value) > limit
             axes.plot([100 * value, 100 * (value if bound is None else bound)], [place] * 2, color=color, linewidth=1.6)
             axes.plot(
-                100 * value, place, mark, markersize=5, color=VERMILION if failed else color,
+                100 * value, place, mark, markersize=5, color=rendering.VERMILION if failed else color,
                 markerfacecolor="white" if failed else color, zorder=4,
             )  # fmt: skip
         if power in TABLE_7.get(name, {}):
             s0 = 100 * TABLE_7[name][power]
-            axes.plot(s0, place, "D", markersize=5, color=BLACK, markerfacecolor="none", zorder=5)
+            axes.plot(s0, place, "D", markersize=5, color=rendering.BLACK, markerfacecolor="none", zorder=5)
         values = (found[of][0] for of in _MARKS)
-        numbers = ["not measured" if value is None else plain(100 * value, 2) for value in values]
+        numbers = ["not measured" if value is None else rendering.plain(100 * value, 2) for value in values]
         axes.annotate(
             " / ".join(numbers), (1, place), xycoords=("axes fraction", "data"), xytext=(4, 0),
-            textcoords="offset points", va="center", fontsize=8, color=GREY,
+            textcoords="offset points", va="center", fontsize=8, color=rendering.GREY,
         )  # fmt: skip
     for figure_name, limit in limits.items():
         if limit is not None:
-            axes.axvline(100 * limit, color=THRESHOLD, linewidth=1.2, linestyle=(0, (4, 2)))
+            axes.axvline(100 * limit, color=rendering.THRESHOLD, linewidth=1.2, linestyle=(0, (4, 2)))
             axes.annotate(
-                f"at most {plain(100 * limit)}: {_MARKS[figure_name][2]}", (100 * limit, len(rows) - 0.6), xytext=(-2, 0),
-                textcoords="offset points", rotation=90, ha="right", va="bottom", fontsize=7.5,
+                f"at most {rendering.plain(100 * limit)}: {_MARKS[figure_name][2]}", (100 * limit, len(rows) - 0.6),
+                xytext=(-2, 0), textcoords="offset points", rotation=90, ha="right", va="bottom", fontsize=7.5,
             )  # fmt: skip
-    name_rows(axes, names, labelsize=8)
+    rendering.name_rows(axes, names, labelsize=8)
     axes.set_xlim(left=0)
-    axes.xaxis.set_major_formatter(lambda value, _: plain(value))
+    axes.xaxis.set_major_formatter(lambda value, _: rendering.plain(value))
     axes.set_xlabel("success of a neighbor [%]: measured, joint upper bound; rows by power")
     handles = [
         Line2D([], [], marker=mark, color=color, linewidth=1.6, markersize=5, label=label)
@@ -102,9 +88,9 @@ def _drawn(
     ]
     handles.append(
         Line2D(
-            [], [], marker="D", label="El Emam et al. 2012, any member", color=BLACK, markerfacecolor="none",
+            [], [], marker="D", label="El Emam et al. 2012, any member", color=rendering.BLACK, markerfacecolor="none",
             linestyle="none", markersize=5,
         )
     )  # fmt: skip
     figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False, fontsize=8)
-    return rendered(figure)
+    return rendering.rendered(figure)

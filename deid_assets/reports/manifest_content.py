@@ -19,19 +19,9 @@ from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.release.adversaries import worst_numbers
 from deid_assets.release.gate.cross_check import CROSS_CHECK
 from deid_assets.release.verdict import verdict_of
+from deid_assets.reports import report
 from deid_assets.reports.determination_texts import ADVERSARIES
 from deid_assets.reports.disclosure_content import disclosure_tables
-from deid_assets.reports.report import (
-    LIMITS,
-    AdversaryRow,
-    AttritionRow,
-    CertificateRow,
-    FileRow,
-    Gate,
-    GeneralizationRow,
-    ReportContent,
-    ReportFigure,
-)
 from deid_assets.reports.utility_content import leaks, utility_figures, utility_tables
 
 _OF_THE_GATE: Mapping[str, str] = {
@@ -46,13 +36,13 @@ def content_from_manifest(
     public_edition: bytes,
     title: str,
     policy_title: str,
-    generalization: tuple[GeneralizationRow, ...] = (),
-    certificate: tuple[CertificateRow, ...] = (),
+    generalization: tuple[report.GeneralizationRow, ...] = (),
+    certificate: tuple[report.CertificateRow, ...] = (),
     comparison: tuple[ComparisonRow, ...] = (),
-    figures: tuple[ReportFigure, ...] = (),
-    limits: tuple[str, ...] = LIMITS,
+    figures: tuple[report.ReportFigure, ...] = (),
+    limits: tuple[str, ...] = report.LIMITS,
     notes: tuple[str, ...] = (),
-) -> ReportContent:
+) -> report.ReportContent:
     """Fill the report from a published manifest and from what a manifest does not hold.
 
     Parameters
@@ -73,7 +63,7 @@ def content_from_manifest(
     if manifest.get("edition") != "public":
         raise ReleaseError("the report is rendered only from the public edition of a manifest; this is another edition")
     gates, verdict = tuple(gates_of(manifest)), verdict_of(manifest)
-    return ReportContent(
+    return report.ReportContent(
         title=title,
         release_number=manifest["number"],
         policy_name=manifest["policy"]["name"],
@@ -89,7 +79,7 @@ def content_from_manifest(
         adversaries=adversaries_of(manifest),
         generalization=generalization,
         attrition=tuple(
-            AttritionRow(step["stage"], step["unit"], step["rows_in"], step["rows_out"], step["reason"])
+            report.AttritionRow(step["stage"], step["unit"], step["rows_in"], step["rows_out"], step["reason"])
             for step in manifest["attrition"]
         ),
         figures=(*figures, *utility_figures(manifest)),
@@ -101,15 +91,15 @@ def content_from_manifest(
         limits=(*limits, *_of_an_extract(manifest)),
         notes=(*notes, *leaks(manifest), *_ungated_match(manifest)),
         further=(*_approval(manifest), *tried(manifest), *_cost_of_noise(manifest)),
-        files=tuple(FileRow(file["path"], file["sha256"], file["bytes"], file["rows"]) for file in manifest["files"]),
+        files=tuple(report.FileRow(file["path"], file["sha256"], file["bytes"], file["rows"]) for file in manifest["files"]),
     )
 
 
-def adversaries_of(manifest: Mapping[str, Any]) -> tuple[AdversaryRow, ...]:
+def adversaries_of(manifest: Mapping[str, Any]) -> tuple[report.AdversaryRow, ...]:
     """Every adversary with the worst number, whether a gate limits it or not; the worst first."""
     policy = json.loads(manifest["policy"]["text"])
     return tuple(
-        AdversaryRow(
+        report.AdversaryRow(
             name=words(one.asset),
             who=ADVERSARIES[one.asset].who if one.asset in ADVERSARIES else "",
             measurement=words(one.measurement),
@@ -215,10 +205,10 @@ def _counts(manifest: Mapping[str, Any]) -> ReportTable | None:
     )
 
 
-def gates_of(manifest: Mapping[str, Any]) -> list[Gate]:
+def gates_of(manifest: Mapping[str, Any]) -> list[report.Gate]:
     """The gating measurements; the gate's own are marked, because an assessment measured the same before."""
     return [
-        Gate(
+        report.Gate(
             name=f"{words(found['name'])}{_of(item['asset'], found['name'])}",
             meaning=meaning_of(found),
             measured=_number(found["value"]),

@@ -4,27 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deid_assets.assessments import utility
+from deid_assets.assessments import gain_kept, utility
 from deid_assets.assessments.assessment import Published, written
-from deid_assets.assessments.gain_kept import (
-    COMPARED,
-    GAIN,
-    KEPT,
-    LABEL_KEPT,
-    LEAK,
-    LEAK_OF_LABELS,
-    LOSS,
-    LOWER,
-    NODE_UPPER,
-    OTHER_NODE,
-    PUBLISHED_NODE,
-    SHARE,
-    kept_figure,
-    kept_in_words,
-    predicted_targets,
-    share_in_words,
-    target_in_words,
-)
 from deid_assets.figures.numbers import shown
 from deid_assets.figures.rendering import percent, plain, words
 from deid_assets.figures.tables import ReportTable
@@ -101,14 +82,14 @@ def utility_figures(manifest: Mapping[str, Any]) -> tuple[ReportFigure, ...]:
     """The figures of the section."""
     found = measured_use(manifest)
     figures = []
-    if predicted_targets(found):
+    if gain_kept.predicted_targets(found):
         figures.append(
             ReportFigure(
                 "What can still be predicted",
                 "How much of what the delivery tells about the next year the release tells as well, and how much of what the "
                 "labels of claims add to the numbers of claims and to age and sex; with 95 % intervals over members.",
-                kept_figure(found),
-                alt=kept_in_words(found),
+                gain_kept.kept_figure(found),
+                alt=gain_kept.kept_in_words(found),
             )
         )
     for kind, title, of in (
@@ -169,10 +150,12 @@ def reported_nodes(manifest: Mapping[str, Any]) -> tuple[ReportedNode, ...]:
     for name, one in found.items():
         kind, _, rest = name.partition("/")
         text, _, what = rest.partition("/")
-        if kind in (PUBLISHED_NODE, OTHER_NODE) and what == LOSS:
-            value, low, high = (found[f"{kind}/{text}/{end}"]["value"] for end in (SHARE, LOWER, NODE_UPPER))
+        if kind in (gain_kept.PUBLISHED_NODE, gain_kept.OTHER_NODE) and what == gain_kept.LOSS:
+            value, low, high = (
+                found[f"{kind}/{text}/{end}"]["value"] for end in (gain_kept.SHARE, gain_kept.LOWER, gain_kept.NODE_UPPER)
+            )
             share = None if value is None else (value, low, high)
-            nodes.append(ReportedNode(text, kind == PUBLISHED_NODE, one["value"], share))
+            nodes.append(ReportedNode(text, kind == gain_kept.PUBLISHED_NODE, one["value"], share))
     return tuple(nodes)
 
 
@@ -185,7 +168,7 @@ def nodes_table(manifest: Mapping[str, Any], named: Callable[[Node], str]) -> Re
         A node as the names of its levels.
     """
     nodes = reported_nodes(manifest)
-    compared = measured_use(manifest).get(COMPARED, {}).get("value")
+    compared = measured_use(manifest).get(gain_kept.COMPARED, {}).get("value")
     return ReportTable(
         "nodes",
         "What other generalizations would keep",
@@ -238,18 +221,18 @@ def leaks(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     """What a reader must know beside the verdict: targets about which labels tell what the delivered claims do not."""
     found = measured_use(manifest)
     return tuple(
-        f"The labels of claims tell more about the next year ({target_in_words(target)}) than the delivered claims do, by "
-        f"{_value(found, f'{target}/{LEAK_OF_LABELS}')} standard errors: they were made from what they predict, and what is "
-        "learned from them holds nowhere else."
-        for target in predicted_targets(found)
-        if (found[f"{target}/{LEAK_OF_LABELS}"]["value"] or 0) >= LEAK_AT
+        f"The labels of claims tell more about the next year ({gain_kept.target_in_words(target)}) than the delivered "
+        f"claims do, by {_value(found, f'{target}/{gain_kept.LEAK_OF_LABELS}')} standard errors: they were made from what "
+        "they predict, and what is learned from them holds nowhere else."
+        for target in gain_kept.predicted_targets(found)
+        if (found[f"{target}/{gain_kept.LEAK_OF_LABELS}"]["value"] or 0) >= LEAK_AT
     )
 
 
 def _leak(found: Published, target: str) -> str:
     """The leak; where there is one, also that of the labels."""
-    of_labels = found[f"{target}/{LEAK_OF_LABELS}"]["value"]
-    return _value(found, f"{target}/{LEAK}") + (f" (labels {plain(of_labels)})" if of_labels is not None else "")
+    of_labels = found[f"{target}/{gain_kept.LEAK_OF_LABELS}"]["value"]
+    return _value(found, f"{target}/{gain_kept.LEAK}") + (f" (labels {plain(of_labels)})" if of_labels is not None else "")
 
 
 def _gains(found: Published) -> ReportTable:
@@ -266,9 +249,10 @@ def _gains(found: Published) -> ReportTable:
         (("Predicted", "name"), ("Gain", "number"), ("Kept of it", "number"), ("Kept of what labels add", "number"),
          ("Leak", "number")),
         tuple(
-            (target_in_words(target), _value(found, f"{target}/{GAIN}"), share_in_words(found, target, KEPT),
-             share_in_words(found, target, LABEL_KEPT), _leak(found, target))
-            for target in predicted_targets(found)
+            (gain_kept.target_in_words(target), _value(found, f"{target}/{gain_kept.GAIN}"),
+             gain_kept.share_in_words(found, target, gain_kept.KEPT),
+             gain_kept.share_in_words(found, target, gain_kept.LABEL_KEPT), _leak(found, target))
+            for target in gain_kept.predicted_targets(found)
         ),
     )  # fmt: skip
 
