@@ -113,11 +113,6 @@ class Limit:
     confidence: float | None = None
 
 
-def limit_of(threshold: float | None) -> Limit | None:
-    """The limit of a counted number; None if the policy sets no threshold."""
-    return None if threshold is None else Limit(threshold)
-
-
 @dataclass(frozen=True)
 class Gate(Generic[P]):
     """A number that can refuse a release.
@@ -132,12 +127,13 @@ class Gate(Generic[P]):
         The same as a sentence, for the UI.
     meaning
         What the number means, for readers of the report.
+    stated
+        The policy's limit, a plain number if the measurement is counted; None if it sets none, so that the number is only
+        reported.
     disclosed
         What is measured in a release that discloses half of its members: a threshold that passes it is refused. None if
         the number is at most alpha by construction; then `check_vacuous` judges the threshold at the alpha of the release.
         None too if the number says what a release is good for, and nothing about what it discloses.
-    limit
-        The policy's limit; None if it sets none, so that the number is only reported.
     applies
         Whether the number is measured at all under a policy.
     remedy
@@ -154,13 +150,18 @@ class Gate(Generic[P]):
     check: str
     statement: str
     meaning: str
-    disclosed: float | None
-    limit: Callable[[P], Limit | None]
+    stated: Callable[[P], Limit | float | None]
+    disclosed: float | None = HALF
     applies: Callable[[P], bool] = field(default=lambda policy: True)
     remedy: str = ""
     range: tuple[float, float] = (0.0, 1.0)
     noise: tuple[str, str] | None = None
     precedent: str = ""
+
+    def limit(self, policy: P) -> Limit | None:
+        """What a policy requires; None if it sets no limit, so that the number is only reported."""
+        stated = self.stated(policy)
+        return stated if stated is None or isinstance(stated, Limit) else Limit(stated)
 
     def in_words(self, policy: P) -> str:
         """The statement with the limit of a policy, for `deid policy check`; what the number means, where there is no limit."""
@@ -173,6 +174,11 @@ class Gate(Generic[P]):
 
 def _as_clause(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:].removesuffix(".")
+
+
+def none_allowed(measurement: str, check: str, statement: str, meaning: str, remedy: str = "") -> Gate[Any]:
+    """A gate on a count of which a single one refuses, whatever the policy."""
+    return Gate(measurement, check, statement, meaning, lambda policy: 0.0, disclosed=1.0, remedy=remedy, range=COUNT)
 
 
 @dataclass(frozen=True)
@@ -344,8 +350,7 @@ class Assessment(Generic[P]):
                 f"{self.name}_canaries_within_threshold",
                 "The assessment finds every canary, planted with known risk, as often as it must.",
                 "Canaries: whether the attack finds planted members, providers or records of known risk as often as it must.",
-                HALF,
-                lambda policy: Limit(1.0),
+                lambda policy: 1.0,
                 precedent="None: an attack that misses what was planted proves nothing, so that all has to be found",
             ),
             *self.gates,

@@ -13,18 +13,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments import kernel_input
-from deid_assets.assessments.assessment import (
-    CANDIDATE,
-    HALF,
-    HERITAGE,
-    Adversary,
-    Assessed,
-    Assessment,
-    Gate,
-    Image,
-    Limit,
-    Work,
-)
+from deid_assets.assessments.assessment import CANDIDATE, HERITAGE, Adversary, Assessed, Assessment, Gate, Image, Limit, Work
 from deid_assets.assessments.evidence import Measurement
 from deid_assets.assessments.neighbor_attack import estimated_success, mean_interval
 from deid_assets.figures.sensitivity_figures import sensitivity_figure
@@ -355,8 +344,8 @@ ATTACK_SENSITIVITY = Assessment(
             "worst_sensitivity_within_threshold",
             "Under the worst plausible assumption, a neighbor of any member succeeds with at most the allowed probability.",
             "Probability that a neighbor succeeds under the worst plausible assumption.",
-            None,
             lambda policy: _limit(policy, policy.attack_sensitivity.gates.get("unconditional")),
+            disclosed=None,
         ),
         Gate(
             WORST["given_membership"],
@@ -365,7 +354,6 @@ ATTACK_SENSITIVITY = Assessment(
             "most the allowed probability.",
             "Probability that a neighbor succeeds under the worst plausible assumption, knowing that the record is in the "
             "release.",
-            HALF,
             lambda policy: _limit(policy, policy.attack_sensitivity.gates.get("given_membership")),
         ),
         Gate(
@@ -375,7 +363,6 @@ ATTACK_SENSITIVITY = Assessment(
             "release succeeds with at most the allowed probability.",
             "Probability that a neighbor succeeds who knows values, the number of claims to within a bin, and that the record "
             "is in the release.",
-            HALF,
             lambda policy: _limit(policy, policy.measured_number_of_claims.with_values),
         ),
     ),

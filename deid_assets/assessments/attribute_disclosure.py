@@ -24,7 +24,6 @@ from deid_assets.assessments.assessment import (
     Published,
     Shown,
     Work,
-    limit_of,
     written,
 )
 from deid_assets.assessments.evidence import Comparison, Measurement, counted, made_up
@@ -57,16 +56,15 @@ def gates_of(name: str) -> tuple[Gate[Any], ...]:
             "attribute (homogeneity).",
             "Members whose whole class has the same value of a sensitive attribute, unless everybody has it; the worst "
             "attribute.",
-            HALF,
-            lambda policy: limit_of(policy.attribute_disclosure.homogeneous_share_at_most),
+            lambda policy: policy.attribute_disclosure.homogeneous_share_at_most,
         ),
         Gate(
             DIVERSITY,
             f"{name}_diversity_within_threshold",
             "Every class has at least the required diversity of every sensitive attribute (l-diversity).",
             "Different values of a sensitive attribute in the least diverse class (l-diversity); the worst attribute.",
-            1.0,  # the worst class decides: a class of one
-            lambda policy: limit_of(policy.attribute_disclosure.l_at_least),
+            lambda policy: policy.attribute_disclosure.l_at_least,
+            disclosed=1.0,  # the worst class decides: a class of one
             range=COUNT,
         ),
         Gate(
@@ -76,8 +74,8 @@ def gates_of(name: str) -> tuple[Gate[Any], ...]:
             "release (t-closeness).",
             "Distance between the distribution of a sensitive attribute in a class and in the whole release (t-closeness); the "
             "worst attribute.",
-            HALF,  # whoever has the rarer of two values is .5 or more from the whole
-            lambda policy: limit_of(policy.attribute_disclosure.t_at_most),
+            lambda policy: policy.attribute_disclosure.t_at_most,
+            disclosed=HALF,  # whoever has the rarer of two values is .5 or more from the whole
         ),
     )
 

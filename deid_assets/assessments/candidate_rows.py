@@ -10,10 +10,7 @@ import numpy as np
 
 from deid_assets.assessments.kernel_input import released_date_columns
 from deid_assets.methods.candidate import released_tables
-from deid_assets.methods.candidate.provider_suppression import (
-    providers_needed,
-    suppress_identifiers,
-)
+from deid_assets.methods.candidate.provider_suppression import providers_needed, suppress_identifiers
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS

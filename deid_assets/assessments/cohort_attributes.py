@@ -13,12 +13,7 @@ from deid_assets.errors import DeliveryError
 from deid_assets.methods.counts.protected_counts import SMALLEST_DESCRIBED
 from deid_assets.methods.demographics.cells import Cells
 from deid_assets.methods.demographics.standard_attributes import WITHHELD, YEAR
-from deid_assets.methods.disclosure.attribute_leaks import (
-    Column,
-    Withheld,
-    column_of,
-    withheld_labels,
-)
+from deid_assets.methods.disclosure.attribute_leaks import Column, Withheld, column_of, withheld_labels
 from deid_assets.methods.disclosure.identifier_patterns import displayed
 from deid_assets.methods.disclosure.repeated_ages import repeats_ages
 from deid_assets.methods.safe_harbor.findings import Finding, findings

@@ -11,18 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import (
-    DIFFERENCE,
-    HALF,
-    SAFE_HARBOR,
-    Adversary,
-    Assessed,
-    Assessment,
-    Gate,
-    Limit,
-    Work,
-    limit_of,
-)
+from deid_assets.assessments.assessment import DIFFERENCE, SAFE_HARBOR, Adversary, Assessed, Assessment, Gate, Work
 from deid_assets.assessments.cohort_demographics import (
     CROWDED,
     EXCESS,
@@ -318,8 +307,7 @@ COHORT_RISK = Assessment(
             "The release is no riskier than Safe Harbor would be, in the whole cohort and in every state.",
             "Risk above that of a release under Safe Harbor, per person: by each deciding measure, in the whole cohort and in "
             "every state, the greatest counts; below 0, the release is less risky.",
-            HALF,
-            lambda policy: Limit(0.0),
+            lambda policy: 0.0,
             applies=lambda policy: policy.risk.no_riskier_than is not None,
             range=DIFFERENCE,
         ),
@@ -329,8 +317,7 @@ COHORT_RISK = Assessment(
             "Safe Harbor leaves at most one person in three re-identified, so that it is worth a comparison.",
             "Expected share of the people who would be re-identified under Safe Harbor, by an adversary with a list of the "
             "whole population.",
-            HALF,
-            lambda policy: Limit(float(THIRD)),
+            lambda policy: float(THIRD),
             applies=lambda policy: policy.risk.no_riskier_than is not None,
         ),
         Gate(
@@ -338,8 +325,8 @@ COHORT_RISK = Assessment(
             "largest_record_risk_within_threshold",
             "No person is re-identified with a probability above the policy's limit.",
             "Highest probability of re-identification of one person, by an upper bound.",
-            1.0,  # one person who is disclosed decides
-            lambda policy: limit_of(policy.risk.largest_at_most),
+            lambda policy: policy.risk.largest_at_most,
+            disclosed=1.0,  # one person who is disclosed decides
         ),
         Gate(
             CROWDED,
@@ -347,8 +334,7 @@ COHORT_RISK = Assessment(
             "Hardly anybody is in a row of the population's table that has fewer people than the cohort has there.",
             "People in rows of the population's table that are smaller than the cohort there: signs of another population's "
             "table.",
-            HALF,
-            lambda policy: Limit(policy.risk.crowded_at_most),
+            lambda policy: policy.risk.crowded_at_most,
         ),
     ),
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from deid_assets.assessments.assessment import CANDIDATE, COUNT, Adversary, Assessed, Assessment, Gate, Limit, Work
+from deid_assets.assessments.assessment import CANDIDATE, COUNT, Adversary, Assessed, Assessment, Gate, Work
 from deid_assets.assessments.evidence import Measurement, exact
 from deid_assets.errors import CountsError
 from deid_assets.methods.canaries.planting import Findings, compare
@@ -154,8 +154,8 @@ COUNT_DISCLOSURE_AUDIT: Assessment[Any] = Assessment(
             "No small count of the masked tables is shown, or can be computed, alone or with earlier releases.",
             "Small counts of masked tables that are shown, or that sums or noisy tables give exactly or nearly, together with "
             "earlier releases.",
-            1.0,
-            lambda policy: Limit(0.0),
+            lambda policy: 0.0,
+            disclosed=1.0,
             applies=lambda policy: policy.counts.protection != "none",
             range=COUNT,
         ),
@@ -165,8 +165,8 @@ COUNT_DISCLOSURE_AUDIT: Assessment[Any] = Assessment(
             "No noisy count is more likely to be estimated exactly than not.",
             "Highest probability with which somebody names a noisy count of people exactly, from all sums, if they average "
             "all publications so far.",
-            1.0,
-            lambda policy: Limit(CHANCE_AT_MOST),
+            lambda policy: CHANCE_AT_MOST,
+            disclosed=1.0,
             applies=lambda policy: policy.counts.protection == "noise",
         ),
     ),

@@ -15,8 +15,6 @@ import pandas as pd
 
 from deid_assets.assessments.assessment import (
     CANDIDATE,
-    COUNT,
-    HALF,
     HERITAGE,
     Adversary,
     Assessed,
@@ -27,6 +25,7 @@ from deid_assets.assessments.assessment import (
     Shown,
     StreamKey,
     Work,
+    none_allowed,
     written,
 )
 from deid_assets.assessments.earlier_releases import LONGITUDINAL, EarlierRelease, people_beside, rows_of
@@ -607,7 +606,6 @@ CROSS_RELEASE_RISK = Assessment(
             "At most MaxSup of the adversaries who link this release with earlier ones find a class of too few members.",
             "Share at high risk in linked releases: how often what a neighbor may know, as precisely as any release shows it, "
             "matches too few members of all deliveries.",
-            HALF,
             _limit,
             remedy=_PINNED,
         ),
@@ -616,7 +614,6 @@ CROSS_RELEASE_RISK = Assessment(
             "literal_linked_high_risk_share_within_threshold",
             "The same, with power and exemption computed on the generalized values.",
             "The share at high risk in linked releases, with exemptions and power computed from the generalized data.",
-            HALF,
             _limit,
         ),
         Gate(
@@ -626,38 +623,28 @@ CROSS_RELEASE_RISK = Assessment(
             "the probability that is allowed in one release (attack 1).",
             "Probability that a simulated neighbor picks the right linked record, knowing that the target is in each of the "
             "linked releases.",
-            HALF,
             lambda policy: attack_limit(policy, policy.neighbor_attack.given_membership),
             remedy=_PINNED,
         ),
-        Gate(
+        none_allowed(
             NOT_COMPARED,
             "releases_not_compared_within_threshold",
             "Every earlier release that may contain members of this one can be compared with it.",
             "Earlier releases that may contain members of this release, and that cannot be compared with it.",
-            1.0,
-            lambda policy: Limit(0.0),
-            range=COUNT,
         ),
-        Gate(
+        none_allowed(
             TABLES,
             "linked_tables_within_threshold",
             "Linked with flat tables and cohorts by what both show, at most MaxSup of the members are in too small a class.",
             "Flat tables and cohorts that, linked with this release, single out more than MaxSup of its members.",
-            1.0,
-            lambda policy: Limit(0.0),
             remedy=_COARSER,
-            range=COUNT,
         ),
-        Gate(
+        none_allowed(
             WITHDRAWN,
             "withdrawn_members_within_threshold",
             "Members of an earlier release whom this one lacks are hidden among others who are missing, except at most MaxSup.",
             "Earlier releases of which more than MaxSup of the members are missing and stand out: fewer than k of their class "
             "are.",
-            1.0,
-            lambda policy: Limit(0.0),
-            range=COUNT,
         ),
     ),
 )  # fmt: skip

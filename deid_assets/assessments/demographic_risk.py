@@ -28,10 +28,8 @@ from deid_assets.assessments.assessment import (
     Assessment,
     Gate,
     Image,
-    Limit,
     Shown,
     Work,
-    limit_of,
 )
 from deid_assets.assessments.earlier_releases import BECAUSE, EverReleased, because_of
 from deid_assets.assessments.evidence import Measurement, counted, exact, made_up
@@ -403,23 +401,6 @@ def _roll(classes: Mapping[str, int], tags: Tags) -> Roll:
     return Roll(found, np.array(list(classes.values()), dtype=np.int32)[first])
 
 
-def _max_sup(policy: Policy) -> Limit:
-    return Limit(policy.risk.max_high_risk_share)
-
-
-def _change_posterior(policy: Policy) -> Limit | None:
-    return limit_of(policy.removal.change_posterior_at_most)
-
-
-def _by_class(policy: Policy) -> Limit | None:
-    """The limit on those who happen to be missing; None where rotation decides who is."""
-    return limit_of(disappearance_at_most(policy))
-
-
-def _by_rotation(policy: Policy) -> Limit | None:
-    return None if policy.rotation is None else _change_posterior(policy)
-
-
 def _noisy(policy: Policy) -> Iterator[Measurement]:
     yield made_up("smallest_demographic_class", "members", "demographic_risk")
     yield from (
@@ -465,8 +446,7 @@ DEMOGRAPHIC_RISK = Assessment(
             "demographic_risk_within_threshold",
             "At most MaxSup of the released members are in a demographic class of fewer than k members of the population.",
             "Released members whose demographics are shared by too few members of the population.",
-            HALF,
-            _max_sup,
+            lambda policy: policy.risk.max_high_risk_share,
             noise=("share of released members", NAME),
         ),
         Gate(
@@ -476,8 +456,7 @@ DEMOGRAPHIC_RISK = Assessment(
             "members of the population.",
             "Released members whose demographics and number of claims, to within a bin, are shared by too few members of the "
             "population.",
-            HALF,
-            lambda policy: None if policy.number_of_claims is None else _max_sup(policy),
+            lambda policy: None if policy.number_of_claims is None else policy.risk.max_high_risk_share,
             noise=("share of released members", "number_of_claims"),
         ),
         Gate(
@@ -487,8 +466,7 @@ DEMOGRAPHIC_RISK = Assessment(
             "services, in order, with too few members of the population.",
             "Released members whose demographics and most dangerous three consecutive services, in order and with the bins of "
             "the intervals between them, are shared by too few members of the population.",
-            HALF,
-            lambda policy: limit_of(policy.dates_section.ordered_services_at_most),
+            lambda policy: policy.dates_section.ordered_services_at_most,
             applies=lambda policy: policy.dates is not None,
             remedy="Make dates.width or dates.anchor coarser, or a column of the claims; no level of the lattice changes dates",
         ),
@@ -497,8 +475,8 @@ DEMOGRAPHIC_RISK = Assessment(
             "absence_posterior_within_threshold",
             "Absence from the release discloses a sensitive condition with at most the allowed probability.",
             "Probability that a known member who is absent from the release has a condition for which members were removed.",
-            1.0,  # everybody without a sensitive condition is released, so an absent member has one
-            lambda policy: limit_of(policy.removal.absence_posterior_at_most),
+            lambda policy: policy.removal.absence_posterior_at_most,
+            disclosed=1.0,  # everybody without a sensitive condition is released, so an absent member has one
             precedent=OWNERS_DECIDE,
         ),
         Gate(
@@ -508,8 +486,8 @@ DEMOGRAPHIC_RISK = Assessment(
             "demographic class.",
             "Factor by which a known member's absence from all releases multiplies the odds that they have a condition for "
             "which members were removed, in the demographic class where it is largest.",
-            NO_BOUND,  # everybody eligible is released, so that absence is proof
-            lambda policy: limit_of(policy.removal.factor_at_most),
+            lambda policy: policy.removal.factor_at_most,
+            disclosed=NO_BOUND,  # everybody eligible is released, so that absence is proof
             remedy="Release fewer members (--release, under another --key): at most 1 - 1 / factor of the eligible members of "
             "every demographic class may ever be released. Fewer or coarser classes help where a small one has more by chance",
             range=COUNT,
@@ -521,8 +499,8 @@ DEMOGRAPHIC_RISK = Assessment(
             "Being in an earlier release and absent from this one discloses a sensitive condition with at most the allowed "
             "probability.",
             "Probability that a member of an earlier release who is gone from this one has such a condition.",
-            1.0,  # everybody in only one of two releases has a sensitive condition
-            _by_class,
+            disappearance_at_most,
+            disclosed=1.0,  # everybody in only one of two releases has a sensitive condition
             precedent=OWNERS_DECIDE,
         ),
         Gate(
@@ -532,8 +510,8 @@ DEMOGRAPHIC_RISK = Assessment(
             "probability, even of somebody who is known not to have left the population.",
             "Probability that a member of an earlier release who is gone from this one and has not left the population has a "
             "new sensitive condition, with rotation and the upper bound of the newly sensitive share.",
-            1.0,  # everybody of an earlier release has a new sensitive condition
-            _by_rotation,
+            lambda policy: None if policy.rotation is None else policy.removal.change_posterior_at_most,
+            disclosed=1.0,  # everybody of an earlier release has a new sensitive condition
             applies=lambda policy: policy.rotation is not None,
             remedy="State a larger rotation, or draw other members for each delivery (sample.keyed_by: delivery)",
             precedent=OWNERS_DECIDE,
@@ -545,8 +523,8 @@ DEMOGRAPHIC_RISK = Assessment(
             "earlier one with at most the allowed probability.",
             "Probability that a member of this release who is missing from an earlier one was removed from it for such a "
             "condition.",
-            1.0,
-            _change_posterior,
+            lambda policy: policy.removal.change_posterior_at_most,
+            disclosed=1.0,
             precedent=OWNERS_DECIDE,
         ),
         Gate(
@@ -555,8 +533,8 @@ DEMOGRAPHIC_RISK = Assessment(
             "Every member who is not in an earlier release shares their demographics with enough others who are not in it, and "
             "every newcomer with enough newcomers.",
             "Released members who stand out among those that an earlier release does not contain.",
-            HALF,  # half of those released are new, each alone
-            lambda policy: limit_of(0.0),
+            lambda policy: 0.0,
+            disclosed=HALF,  # half of those released are new, each alone
             noise=("share of released members", "membership_changes"),
             precedent=OWNERS_DECIDE,
         ),

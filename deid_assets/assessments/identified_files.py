@@ -28,7 +28,6 @@ import pandas as pd
 from deid_assets.assessments import planting
 from deid_assets.assessments.assessment import (
     CANDIDATE,
-    HALF,
     HERITAGE,
     MARKETER,
     Adversary,
@@ -38,7 +37,6 @@ from deid_assets.assessments.assessment import (
     Image,
     Shown,
     Work,
-    limit_of,
 )
 from deid_assets.assessments.evidence import Measurement, counted, exact, made_up
 from deid_assets.assessments.kernel_input import chosen_levels
@@ -411,8 +409,7 @@ VOTER_LIST_ATTACK = Assessment(
             "The expected share of released members matched with a list of everybody's age and sex is at most the allowed one "
             "(marketer risk).",
             "Released members expected to be matched correctly with a list of everybody's age and sex (marketer risk).",
-            HALF,
-            lambda policy: limit_of(policy.voter_list_attack.at_most),
+            lambda policy: policy.voter_list_attack.at_most,
         ),
     ),
 )
@@ -735,8 +732,7 @@ INPATIENT_ATTACK = Assessment(
             "The expected share of released inpatients matched with a discharge database by all visits is at most the allowed "
             "one (marketer risk).",
             "Released inpatients expected to be matched correctly with a discharge database, by all visits (marketer risk).",
-            HALF,
-            lambda policy: limit_of(policy.inpatient_attack.at_most),
+            lambda policy: policy.inpatient_attack.at_most,
         ),
     ),
 )

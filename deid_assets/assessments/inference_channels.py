@@ -27,7 +27,6 @@ import pandas as pd
 from deid_assets.assessments.assessment import (
     CANDIDATE,
     DIFFERENCE,
-    HALF,
     OWNERS_DECIDE,
     Adversary,
     Assessed,
@@ -506,7 +505,7 @@ INFERENCE_CHANNELS = Assessment(
             "than by naming the most frequent value.",
             "How much more often withheld values, such as exact diagnosis codes, are guessed from released ones than by naming "
             "the most frequent value; the worst group.",
-            HALF,  # of many codes, none of which is frequent; of two that are equally frequent .25, see the range of the margin
+            # Half is of many codes, none of which is frequent; of two equally frequent, .25: see the range of the margin.
             _limit,
             range=DIFFERENCE,
         ),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from deid_assets.assessments import kernel_input
-from deid_assets.assessments.assessment import CANDIDATE, HALF, HERITAGE, Adversary, Assessed, Assessment, Gate, Limit, Work
+from deid_assets.assessments.assessment import CANDIDATE, HERITAGE, Adversary, Assessed, Assessment, Gate, Limit, Work
 from deid_assets.assessments.evidence import Measurement, exact
 from deid_assets.cluster.executors import search_executor
 from deid_assets.methods.adversary.two_readings import both_readings
@@ -158,7 +158,6 @@ LONGITUDINAL_RISK = Assessment(
             "high_risk_share_within_threshold",
             "At most MaxSup of the simulated adversaries find a class of fewer than k members of the population.",
             "Share at high risk: how often what a neighbor may know about a member matches too few members of the population.",
-            HALF,
             _limit,
         ),
         Gate(
@@ -167,7 +166,6 @@ LONGITUDINAL_RISK = Assessment(
             "At most MaxSup of the simulated adversaries find a small class, with power and exemption computed literally as in "
             "the appendix, on the generalized data.",
             "The share at high risk, with exemptions and adversary power computed from the generalized data.",
-            HALF,
             _limit,
         ),
     ),

@@ -7,7 +7,6 @@ import numpy as np
 from deid_assets.assessments import kernel_input
 from deid_assets.assessments.assessment import (
     CANDIDATE,
-    HALF,
     OWNERS_DECIDE,
     Adversary,
     Assessed,
@@ -15,7 +14,6 @@ from deid_assets.assessments.assessment import (
     Gate,
     Published,
     Work,
-    limit_of,
     written,
 )
 from deid_assets.assessments.evidence import Measurement, counted
@@ -173,16 +171,15 @@ MEMBERSHIP_DISCLOSURE = Assessment(
             "presence_within_threshold",
             "No demographic class shows with more than the allowed probability that its members are in the release.",
             "Probability that a member of the delivery is in the release, given their demographics; the worst class.",
-            1.0,
-            lambda policy: limit_of(policy.membership.presence_at_most),
+            lambda policy: policy.membership.presence_at_most,
+            disclosed=1.0,
         ),
         Gate(
             ADVANTAGE,
             "membership_advantage_within_threshold",
             "The advantage over a random guess at who is in the release, given demographics, is at most the allowed one.",
             "Advantage over a random guess at who is in the release, given demographics.",
-            HALF,
-            lambda policy: limit_of(policy.membership.advantage_at_most),
+            lambda policy: policy.membership.advantage_at_most,
         ),
     ),
 )  # fmt: skip

@@ -5,18 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from deid_assets.assessments.assessment import (
-    CANDIDATE,
-    HALF,
-    HERITAGE,
-    Adversary,
-    Assessed,
-    Assessment,
-    Gate,
-    Image,
-    Limit,
-    Work,
-)
+from deid_assets.assessments.assessment import CANDIDATE, HERITAGE, Adversary, Assessed, Assessment, Gate, Image, Limit, Work
 from deid_assets.assessments.evidence import Measurement
 from deid_assets.assessments.kernel_input import (
     chosen_levels,
@@ -209,8 +198,8 @@ NEIGHBOR_ATTACK = Assessment(
             "neighbor_attack_risk_within_threshold",
             "A simulated nosey neighbor of any member succeeds with at most the allowed probability (attack 1).",
             "Probability that a simulated neighbor picks the right record, without knowing that it is in the release.",
-            None,
             lambda policy: attack_limit(policy, policy.neighbor_attack.unconditional),
+            disclosed=None,
         ),
         Gate(
             GIVEN_MEMBERSHIP,
@@ -219,7 +208,6 @@ NEIGHBOR_ATTACK = Assessment(
             "probability (attack 1).",
             "Probability that a simulated neighbor picks the right record, knowing that it is in the release (prosecutor "
             "risk).",
-            HALF,
             lambda policy: attack_limit(policy, policy.neighbor_attack.given_membership),
         ),
     ),

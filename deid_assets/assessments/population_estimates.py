@@ -14,19 +14,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments import kernel_input, planting
-from deid_assets.assessments.assessment import (
-    CANDIDATE,
-    HALF,
-    Adversary,
-    Assessed,
-    Assessment,
-    Gate,
-    Image,
-    Published,
-    Work,
-    limit_of,
-    written,
-)
+from deid_assets.assessments.assessment import CANDIDATE, Adversary, Assessed, Assessment, Gate, Image, Published, Work, written
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC
 from deid_assets.assessments.evidence import Measurement, counted, made_up
 from deid_assets.figures.disclosure_figures import dots_figure
@@ -312,8 +300,7 @@ POPULATION_ESTIMATES = Assessment(
             "is one, by the count.",
             "Released members whose demographic class is small, as estimated from the release. Where the delivery is the "
             "population, the larger of estimate and count.",
-            HALF,
-            lambda policy: limit_of(policy.population_estimates.small_class_share_at_most),
+            lambda policy: policy.population_estimates.small_class_share_at_most,
         ),
         Gate(
             UNIQUES,
@@ -322,8 +309,7 @@ POPULATION_ESTIMATES = Assessment(
             "by the count.",
             "Share of the population that is unique by demographics, as estimated from the release. Where the delivery is the "
             "population, the larger of estimate and count.",
-            HALF,
-            lambda policy: limit_of(policy.population_estimates.unique_share_at_most),
+            lambda policy: policy.population_estimates.unique_share_at_most,
         ),
     ),
 )

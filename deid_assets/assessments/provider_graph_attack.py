@@ -10,7 +10,6 @@ import numpy as np
 from deid_assets.assessments import planting
 from deid_assets.assessments.assessment import (
     CANDIDATE,
-    HALF,
     OWNERS_DECIDE,
     Adversary,
     Assessed,
@@ -19,7 +18,6 @@ from deid_assets.assessments.assessment import (
     Image,
     Published,
     Work,
-    limit_of,
     written,
 )
 from deid_assets.assessments.evidence import Measurement, counted, made_up
@@ -338,8 +336,7 @@ PROVIDER_GRAPH_ATTACK = Assessment(
             "provider_patterns_within_threshold",
             "An adversary who knows patterns of care of a provider re-identifies them with at most the allowed probability.",
             "Probability that an adversary who knows patterns of care of a provider re-identifies them.",
-            HALF,
-            lambda policy: limit_of(policy.provider_graph.pattern_success_at_most),
+            lambda policy: policy.provider_graph.pattern_success_at_most,
         ),
         Gate(
             ALL_PATTERNS_SUCCESS,
@@ -347,16 +344,14 @@ PROVIDER_GRAPH_ATTACK = Assessment(
             "An adversary who knows all patterns of care of an identifier re-identifies the provider with at most the allowed "
             "probability.",
             "Probability that an adversary who knows all patterns of care that an identifier joins re-identifies the provider.",
-            HALF,
-            lambda policy: limit_of(policy.provider_graph.all_patterns_success_at_most),
+            lambda policy: policy.provider_graph.all_patterns_success_at_most,
         ),
         Gate(
             GRAPH_SUCCESS,
             "provider_graph_within_threshold",
             "An adversary who knows how providers share patients re-identifies one with at most the allowed probability.",
             "Probability that an adversary who knows how providers share patients re-identifies one.",
-            HALF,
-            lambda policy: limit_of(policy.provider_graph.graph_success_at_most),
+            lambda policy: policy.provider_graph.graph_success_at_most,
         ),
     ),
 )  # fmt: skip

@@ -11,15 +11,14 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.assessment import (
-    COUNT,
     OWNERS_DECIDE,
     Adversary,
     Assessed,
     Assessment,
     Gate,
-    Limit,
     Published,
     Work,
+    none_allowed,
     written,
 )
 from deid_assets.assessments.cohort_attributes import attributes_sql
@@ -657,60 +656,41 @@ _CHANGED = (
 _MISSED = "deliver them again, or release when more people have left"
 
 
-def _none(policy: PeoplePolicy) -> Limit:
-    return Limit(0.0)
-
-
 PEOPLE_GATES: tuple[Gate[Any], ...] = (
-    Gate(
+    none_allowed(
         NOT_COMPARED,
         "record_releases_not_compared_within_threshold",
         "Every earlier release that may have the same people is linked, of this delivery, or stated to be of others.",
         "Earlier releases that may have people of this one, are not linked with it, and not stated to be of others.",
-        1.0,
-        _none,
         remedy=_UNKNOWN,
-        range=COUNT,
     ),
-    Gate(
+    none_allowed(
         LINKED,
         "linked_classes_within_threshold",
         "Linked with earlier releases, every released person shares their labels with enough people.",
         "Earlier releases, each by itself and all together, that single out too few people of this release if linked.",
-        1.0,
-        _none,
         remedy=_PINNED,
-        range=COUNT,
     ),
-    Gate(
+    none_allowed(
         ADDED,
         "new_people_within_threshold",
         "New people are hidden among enough other new people, beside each earlier release.",
         "Earlier releases beside which new people of this release stand out, because too few are new.",
-        1.0,
-        _none,
         remedy=_NEW,
-        range=COUNT,
     ),
-    Gate(
+    none_allowed(
         CHANGED,
         "changed_values_within_threshold",
         "People whose values changed are hidden among enough others whose values changed, beside each earlier release.",
         "Earlier releases beside which people stand out whose values changed, because those of too few did.",
-        1.0,
-        _none,
         remedy=_CHANGED,
-        range=COUNT,
     ),
-    Gate(
+    none_allowed(
         WITHDRAWN,
         "missed_people_within_threshold",
         "People of an earlier release whom this one lacks are hidden among others who are missing, except a small share.",
         "Earlier releases of which too many people are missing and stand out, because too few others are missing.",
-        1.0,
-        _none,
         remedy=_MISSED,
-        range=COUNT,
     ),
 )
 

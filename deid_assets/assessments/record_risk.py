@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from deid_assets.assessments.assessment import COUNT, HALF, K_ANONYMITY, Adversary, Assessed, Assessment, Gate, Limit, Work
+from deid_assets.assessments.assessment import COUNT, K_ANONYMITY, Adversary, Assessed, Assessment, Gate, Work
 from deid_assets.assessments.evidence import Measurement, exact
 from deid_assets.assessments.exposure import LEFT_OUT
 from deid_assets.assessments.flat_table import population_of
@@ -163,8 +163,8 @@ RECORD_RISK = Assessment(
             "Every released record shares its quasi-identifiers with at least k records, itself included.",
             "Size of the smallest equivalence class: records that share all quasi-identifiers with a released record, itself "
             "included.",
-            1.0,  # the worst class decides: a class of one
-            lambda policy: Limit(policy.risk.k),
+            lambda policy: policy.risk.k,
+            disclosed=1.0,  # the worst class decides: a class of one
             range=COUNT,
         ),
         Gate(
@@ -172,16 +172,15 @@ RECORD_RISK = Assessment(
             "suppressed_share_within_threshold",
             "At most MaxSup of the records are left out.",
             "Records that are left out because their class is too small.",
-            HALF,
-            lambda policy: Limit(policy.risk.max_suppressed),
+            lambda policy: policy.risk.max_suppressed,
         ),
         Gate(
             BEYOND,
             "population_holds_the_records",
             "No class of the release has more records than the population has people with the same quasi-identifiers.",
             "Released records in excess of the people of the population with the same quasi-identifiers.",
-            1.0,  # one record without room in the population is one too many
-            lambda policy: Limit(0.0),
+            lambda policy: 0.0,
+            disclosed=1.0,  # one record without room in the population is one too many
             applies=lambda policy: policy.population is not None,
             range=COUNT,
         ),

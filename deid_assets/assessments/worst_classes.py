@@ -11,7 +11,6 @@ import pandas as pd
 from deid_assets.assessments import kernel_input
 from deid_assets.assessments.assessment import (
     CANDIDATE,
-    HALF,
     OWNERS_DECIDE,
     Adversary,
     Assessed,
@@ -350,7 +349,6 @@ WORST_CLASSES = Assessment(
             "adversaries find too few members of the population.",
             "Share at high risk of the worst class of members with the same released person-level values, with a bound that "
             "holds for all classes together.",
-            HALF,
             _limit,
             remedy="The worst class is named in the metadata of worst_classes. Allow more suppressed members "
             "(risk.suppression.at_most): those whom adversaries find most often go first. Or make a column that divides the "

@@ -14,15 +14,7 @@ from deid_assets.figures.rendering import words
 from deid_assets.figures.tables import ReportTable
 from deid_assets.release.adversaries import worst_numbers
 from deid_assets.release.verdict import verdict_of
-from deid_assets.reports.determination_texts import (
-    ADVERSARIES,
-    CONDITIONS,
-    EXPIRY,
-    LIMITS,
-    NO_NUMBER,
-    RULE,
-    precedent_of,
-)
+from deid_assets.reports.determination_texts import ADVERSARIES, CONDITIONS, EXPIRY, LIMITS, NO_NUMBER, RULE, precedent_of
 from deid_assets.reports.manifest_content import meaning_of
 from deid_assets.reports.report import environment
 

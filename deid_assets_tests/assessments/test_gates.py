@@ -59,7 +59,7 @@ def test_a_number_that_cannot_be_is_refused(value, rule):
 
 def test_a_gate_says_its_limit_or_that_it_has_none():
     policy = policy_by_name("heritage")
-    gate = Gate("share", "share_within_threshold", "Few are found.", "Share who are found.", 0.5, lambda policy: None)
+    gate = Gate("share", "share_within_threshold", "Few are found.", "Share who are found.", lambda policy: None)
     assert gate.in_words(policy) == "share who are found"
     said = {name: gate.in_words(policy) for one in (policy,) for name, gate in ((g.measurement, g) for _, g in gates_of(one))}
     assert "(limit 0.05)" in said["voter_list_match"]
