@@ -10,7 +10,7 @@ import pandas as pd
 
 from deid_assets.assessments.assessment import Published, written
 from deid_assets.assessments.earlier_releases import EverReleased, because_of
-from deid_assets.assessments.evidence import Measurement, counted, exact
+from deid_assets.assessments.evidence import Measurement, Method
 from deid_assets.assessments.exposure import FACTOR
 from deid_assets.assessments.kernel_input import member_columns
 from deid_assets.assessments.membership_changes import DISAPPEARANCE_FACTOR
@@ -36,6 +36,7 @@ from deid_assets.methods.preparation.sampling import SIZE_SD
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table, quoted
 
+BY_ABSENCE = Method("absence", "methods#absence")
 ABSENCE = "what absence from the release discloses"
 ABSENCE_FACTOR, ABSENCE_PRIOR, ABSENCE_POSTERIOR = "absence_factor", "absence_prior", "absence_posterior"
 """Measurements: the largest factor of any class; over all classes, the share removed before any release, and given absence."""
@@ -127,11 +128,8 @@ def absent_members(
 def absence_measurements(policy: Policy, found: AbsenceByClass) -> tuple[Measurement, ...]:
     """The largest factor of any class, a gate where the policy sets a limit, and the prior."""
     return (
-        counted(
-            ABSENCE_FACTOR, FACTOR, min(found.largest, NO_BOUND), policy.removal.factor_at_most, "absence", "methods#absence",
-            None,
-        ),
-        exact(ABSENCE_PRIOR, "share of members", found.prior, None, "absence", "methods#absence", None, gating=False),
+        BY_ABSENCE.at_most(ABSENCE_FACTOR, FACTOR, min(found.largest, NO_BOUND), policy.removal.factor_at_most),
+        BY_ABSENCE.at_most(ABSENCE_PRIOR, "share of members", found.prior),
     )  # fmt: skip
 
 

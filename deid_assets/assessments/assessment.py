@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.earlier_releases import EarlierRelease, EverReleased
-from deid_assets.assessments.evidence import Measurement, Requirement, exact, made_up
+from deid_assets.assessments.evidence import Measurement, Method, Requirement, made_up
 from deid_assets.assessments.membership_changes import Leavers
 from deid_assets.figures.numbers import shown, shown_bound
 from deid_assets.figures.tables import ReportTable
@@ -52,10 +52,7 @@ def canaries_measurement(found: Findings, commitment: str | None = None) -> Meas
     commitment
         Commitment to the stream that attacks were drawn from; None if nothing was drawn.
     """
-    return exact(
-        CANARIES, "ratio", found.share, 1.0, "canaries", "methods#canaries", found.draws,
-        comparison="at_least", seed_commitment=commitment,
-    )  # fmt: skip
+    return Method("canaries", "methods#canaries", commitment).at_least(CANARIES, "ratio", found.share, 1.0, found.draws)
 
 
 Published: TypeAlias = Mapping[str, Mapping[str, Any]]

@@ -6,7 +6,6 @@ It corresponds to Table 7 of El Emam et al. 2012.
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -14,8 +13,8 @@ import pandas as pd
 
 from deid_assets.assessments import kernel_input
 from deid_assets.assessments.assessment import CANDIDATE, HERITAGE, Adversary, Assessed, Assessment, Gate, Image, Limit, Work
-from deid_assets.assessments.evidence import Measurement
-from deid_assets.assessments.neighbor_attack import estimated_success, mean_interval
+from deid_assets.assessments.evidence import Estimated, Measurement, Method
+from deid_assets.assessments.neighbor_attack import mean_interval
 from deid_assets.figures.sensitivity_figures import sensitivity_figure
 from deid_assets.methods.adversary.adversary_power import Rounding
 from deid_assets.methods.adversary.adversary_power import adversary_power as power_of
@@ -28,6 +27,7 @@ from deid_assets.methods.attacks.attack_sensitivity import (
     confidence_of_each,
     worst_cell,
 )
+from deid_assets.methods.attacks.neighbor_attack import Estimate
 from deid_assets.methods.canaries.checks import sensitivity_of_canaries
 from deid_assets.methods.candidate.released_tables import generalized_claims
 from deid_assets.methods.population.claim_records import EvaluationRecords
@@ -221,13 +221,12 @@ def sensitivity_measurements(policy: Policy, cells: Sequence[Cell], commitment: 
     row = number_known(known.width)
     numbered = worst_cell([cell for cell in cells if cell.variant == row and cell.power in section.plausible.powers])
 
-    measured = partial(
-        estimated_success,
-        confidence=confidence_of_try(joint_confidence(policy), number),
-        method=NAME,
-        section="methods#sensitivity; El Emam et al. 2012, Table 7",
-        commitment=commitment,
-    )
+    method = Method(NAME, "methods#sensitivity; El Emam et al. 2012, Table 7", commitment)
+    confidence = confidence_of_try(joint_confidence(policy), number)
+
+    def measured(name: str, found: Estimate, gate: AttackGate | None, trials: int) -> Measurement:
+        return method.judged(name, "probability", Estimated(found.value, found.high, confidence, trials), gate)
+
     return (
         *(measured(WORST[figure], worst[figure], section.gates.get(figure), section.trials) for figure in FIGURES),
         measured(WITH_VALUES, numbered["given_membership"], known.with_values, section.trials),

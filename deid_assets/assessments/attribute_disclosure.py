@@ -26,7 +26,7 @@ from deid_assets.assessments.assessment import (
     Work,
     written,
 )
-from deid_assets.assessments.evidence import Comparison, Measurement, counted, made_up
+from deid_assets.assessments.evidence import Measurement, Method, made_up
 from deid_assets.assessments.kernel_input import member_columns, profiles_query
 from deid_assets.errors import PolicyError
 from deid_assets.figures.disclosure_figures import dots_figure
@@ -40,6 +40,8 @@ from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.disclosure import DisclosureLimits
 from deid_assets.reference.known_columns import YEARS
 from deid_assets.store.tables import Table, write_table
+
+_METHOD = Method("attribute_disclosure", "methods#attribute-disclosure; Machanavajjhala et al. 2007; Li et al. 2007")
 
 HOMOGENEOUS, DIVERSITY, CLOSENESS = "homogeneous_share", "least_diversity", "greatest_distance"
 ONE, OTHER = planting.PLAIN, planting.PLAIN + 1
@@ -140,7 +142,6 @@ def attribute_measurements(
     released
         Members, or records of a flat table.
     """
-    method, section = "attribute_disclosure", "methods#attribute-disclosure; Machanavajjhala et al. 2007; Li et al. 2007"
     l_of = "least_distinct" if limits.l_kind == "distinct" else "least_entropy"
 
     def worst(field: str, choose: Callable[[list[float]], float]) -> float | None:
@@ -153,22 +154,20 @@ def attribute_measurements(
         return None if not found or None in values else min(values, default=released)
 
     measured = [
-        counted("sensitive_attributes", "attributes", len(found), None, method, section, None),
-        counted(HOMOGENEOUS, "share of published rows", worst("homogeneous_share", max), limits.homogeneous_share_at_most,
-                  method, section, released),
-        counted(DIVERSITY, "values", least_diversity(), limits.l_at_least, method, section, released, "at_least"),
-        counted(CLOSENESS, "distance", worst("greatest_distance", max), limits.t_at_most, method, section, released),
+        _METHOD.at_most("sensitive_attributes", "attributes", len(found)),
+        _METHOD.at_most(HOMOGENEOUS, "share of published rows", worst("homogeneous_share", max),
+                        limits.homogeneous_share_at_most, released),
+        _METHOD.at_least(DIVERSITY, "values", least_diversity(), limits.l_at_least, released),
+        _METHOD.at_most(CLOSENESS, "distance", worst("greatest_distance", max), limits.t_at_most, released),
     ]  # fmt: skip
     for name, one in found.items():
-        kinds: tuple[tuple[str, str, float | None, Comparison], ...] = (
-            ("homogeneous_share", "share of published rows", one.homogeneous_share, "at_most"),
-            ("distinct_l", "values", one.least_distinct, "at_least"),
-            ("entropy_l", "values", one.least_entropy, "at_least"),
-            ("t", "distance", one.greatest_distance, "at_most"),
-            ("mean_t", "distance", one.mean_distance, "at_most"),
-        )
-        for measure, unit, value, comparison in kinds:
-            measured.append(counted(f"{name}/{measure}", unit, value, None, method, section, released, comparison))
+        measured += [
+            _METHOD.at_most(f"{name}/homogeneous_share", "share of published rows", one.homogeneous_share, size=released),
+            _METHOD.at_least(f"{name}/distinct_l", "values", one.least_distinct, size=released),
+            _METHOD.at_least(f"{name}/entropy_l", "values", one.least_entropy, size=released),
+            _METHOD.at_most(f"{name}/t", "distance", one.greatest_distance, size=released),
+            _METHOD.at_most(f"{name}/mean_t", "distance", one.mean_distance, size=released),
+        ]
     return tuple(measured)
 
 

@@ -24,7 +24,7 @@ from deid_assets.assessments.cohort_demographics import (
     released_labels,
 )
 from deid_assets.assessments.demographic_verdicts import CONFIDENCE, STATES, Question, reference_of, rounded
-from deid_assets.assessments.evidence import Measurement, exact
+from deid_assets.assessments.evidence import Measurement, Method
 from deid_assets.assessments.planting import as_certain, plant, planted_store
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.demographics.cells import Cells
@@ -182,7 +182,7 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 NAME = "cohort_risk"
-_SECTION = "methods#demographics-risk"
+_METHOD = Method(NAME, "methods#demographics-risk")
 _READ = ("cohort_people", "population_cells", "release_people")
 
 
@@ -272,7 +272,7 @@ def cohort_measurements(policy: CohortPolicy, found: Found, crowded: float, reco
 
     def measured(name: str, value: float | None, limit: float | None) -> Measurement:
         shown = None if value is None else rounded(value, up=True)
-        return exact(name, "probability", shown, limit, NAME, _SECTION, None, gating=limit is not None)
+        return _METHOD.at_most(name, "probability", shown, limit)
 
     beside = (
         measured(EXCESS, found.excess, 0.0),
@@ -283,7 +283,7 @@ def cohort_measurements(policy: CohortPolicy, found: Found, crowded: float, reco
     return (
         *(beside if compares else ()),
         measured(LARGEST_RISK, found.largest, risk.largest_at_most),
-        exact(CROWDED, unit, crowded, risk.crowded_at_most, NAME, _SECTION, records),
+        _METHOD.at_most(CROWDED, unit, crowded, risk.crowded_at_most, records),
     )
 
 

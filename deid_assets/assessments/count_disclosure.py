@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from deid_assets.assessments.assessment import CANDIDATE, COUNT, Adversary, Assessed, Assessment, Gate, Work
-from deid_assets.assessments.evidence import Measurement, exact
+from deid_assets.assessments.evidence import Measurement, Method
 from deid_assets.errors import CountsError
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.counts.audit import SmallCounts, audit
@@ -60,11 +60,11 @@ def count_measurements(
         By definition: the standard deviations with which cells were published before, in draws other than theirs.
     """
     found = disclosed_cells(published, policy.counts.small_counts, earlier, policy.counts.protection == "masked")
-    disclosed = exact(DISCLOSED_CELLS, "cells", found, 0.0, NAME, "methods#inferred-counts", None)
+    disclosed = Method(NAME, "methods#inferred-counts").at_most(DISCLOSED_CELLS, "cells", found, 0.0)
     if policy.counts.protection == "masked":
         return (disclosed,)
     chance = chance_of_exact_estimate(published, noise)
-    return disclosed, exact(CHANCE, "probability", chance, CHANCE_AT_MOST, NAME, "methods#noisy-count-estimates", None)
+    return disclosed, Method(NAME, "methods#noisy-count-estimates").at_most(CHANCE, "probability", chance, CHANCE_AT_MOST)
 
 
 def disclosed_cells(published: pd.DataFrame, rule: SmallCounts, earlier: EarlierTables, are_masked: bool) -> int:

@@ -29,7 +29,7 @@ from deid_assets.assessments.assessment import (
     written,
 )
 from deid_assets.assessments.earlier_releases import LONGITUDINAL, EarlierRelease, people_beside, rows_of
-from deid_assets.assessments.evidence import RELEASED_MEANWHILE, Evidence, Measurement, Refusal, exact
+from deid_assets.assessments.evidence import RELEASED_MEANWHILE, Estimated, Evidence, Measurement, Method, Refusal
 from deid_assets.assessments.kernel_input import (
     chosen_levels,
     claim_columns,
@@ -38,7 +38,7 @@ from deid_assets.assessments.kernel_input import (
     sampling_fraction,
 )
 from deid_assets.assessments.longitudinal_risk import high_risk_measurements
-from deid_assets.assessments.neighbor_attack import attack_confidence, attack_limit, estimated_success, mean_interval
+from deid_assets.assessments.neighbor_attack import attack_confidence, attack_limit, mean_interval
 from deid_assets.assessments.planting import planted_store
 from deid_assets.cluster.executors import search_executor
 from deid_assets.figures.tables import ReportTable
@@ -120,7 +120,9 @@ LINKED, LINKED_LITERAL = "linked_high_risk_share", "linked_high_risk_share_liter
 NEIGHBOR = "linked_neighbor_success_given_membership"
 TABLES, APART = "tables_that_single_out_members", "tables_not_compared"
 EARLIER, NOT_COMPARED, WITHDRAWN = "earlier_releases", "releases_not_compared", "releases_with_members_missed"
-SECTION = "methods#meet; El Emam et al. 2012, Multimedia Appendix 1, section 5"
+_LINKED = Method("linked_members", "methods#meet; El Emam et al. 2012, Multimedia Appendix 1, section 5")
+_METHOD, _BY_TABLES = Method(NAME, "methods#meet"), Method("linked_records", "methods#linked-records")
+_BY_WITHDRAWN = Method("withdrawn_standing_out", "methods#disappearance")
 ALL = "all together"
 
 
@@ -327,7 +329,7 @@ def linked_measurements(
         each = [tuple(replace(one, value=0.0, bound=0.0, sample_size=0) for one in template)]
     worst = [max(own, key=lambda one: (one.compared or 0.0, one.value or 0.0)) for own in zip(*each, strict=True)]
     fixed, literal = (
-        replace(one, name=name, method="linked_members", section=SECTION)
+        replace(one, name=name, method=_LINKED.name, section=_LINKED.section)
         for one, name in zip(worst, (LINKED, LINKED_LITERAL), strict=True)
     )
     return fixed, literal, _linked_neighbor(policy, found, commitment, number)
@@ -335,15 +337,10 @@ def linked_measurements(
 
 def _linked_neighbor(policy: Policy, found: Iterable[Linked], commitment: str, number: int) -> Measurement:
     each = [one.neighbor for one in found if one.neighbor is not None]
-    return estimated_success(
-        NEIGHBOR,
-        max(each, key=lambda one: (one.high, one.value), default=Estimate(0.0, 0.0, 0.0)),
-        policy.neighbor_attack.given_membership,
-        policy.neighbor_attack.trials if each else 0,
-        confidence=confidence_of_try(attack_confidence(policy), number),
-        method="linked_members",
-        section=f"{SECTION}; methods#attack-1",
-        commitment=commitment,
+    worst = max(each, key=lambda one: (one.high, one.value), default=Estimate(0.0, 0.0, 0.0))
+    confidence, trials = confidence_of_try(attack_confidence(policy), number), policy.neighbor_attack.trials if each else 0
+    return Method(_LINKED.name, f"{_LINKED.section}; methods#attack-1", commitment).judged(
+        NEIGHBOR, "probability", Estimated(worst.value, worst.high, confidence, trials), policy.neighbor_attack.given_membership
     )
 
 
@@ -358,11 +355,11 @@ def release_measurements(
     standing_out = sum(not one.withdrawn <= policy.risk.max_high_risk_share for one in found)
     singling_out = sum(not share <= policy.risk.max_high_risk_share for share in by_tables)
     return (
-        exact(EARLIER, "releases", earlier.number, None, NAME, "methods#meet", None, gating=False),
-        exact(NOT_COMPARED, "releases", len(earlier.unknown), 0.0, NAME, "methods#meet", earlier.number),
-        exact(APART, "releases", len(earlier.apart), None, NAME, "methods#linked-records", None, gating=False),
-        exact(TABLES, "releases", singling_out, 0.0, "linked_records", "methods#linked-records", earlier.number),
-        exact(WITHDRAWN, "releases", standing_out, 0.0, "withdrawn_standing_out", "methods#disappearance", earlier.number),
+        _METHOD.at_most(EARLIER, "releases", earlier.number),
+        _METHOD.at_most(NOT_COMPARED, "releases", len(earlier.unknown), 0.0, earlier.number),
+        replace(_BY_TABLES, name=NAME).at_most(APART, "releases", len(earlier.apart)),
+        _BY_TABLES.at_most(TABLES, "releases", singling_out, 0.0, earlier.number),
+        _BY_WITHDRAWN.at_most(WITHDRAWN, "releases", standing_out, 0.0, earlier.number),
     )
 
 

@@ -10,6 +10,7 @@ from deid_assets.assessments.absence import (
     ABSENCE_FACTOR,
     ABSENCE_POSTERIOR,
     ABSENCE_PRIOR,
+    BY_ABSENCE,
     AbsentMembers,
     absence_measurements,
     absent_members,
@@ -32,7 +33,7 @@ from deid_assets.assessments.assessment import (
     Work,
 )
 from deid_assets.assessments.earlier_releases import BECAUSE, EverReleased, because_of
-from deid_assets.assessments.evidence import Measurement, counted, exact, made_up
+from deid_assets.assessments.evidence import Measurement, Method, made_up
 from deid_assets.assessments.exposure import OF_THE_ABSENT
 from deid_assets.assessments.membership_changes import (
     APPEARED,
@@ -69,6 +70,7 @@ from deid_assets.store.tables import Table, write_table, write_view
 
 NAME = "demographic_risk"
 DEMOGRAPHIC = "demographic_high_risk_share"
+BY_DEMOGRAPHICS = Method("demographic_risk", "methods#demographic-risk")
 
 Rolls = Iterable[tuple[str, Roll]]
 """Name and roll of each earlier release."""
@@ -263,48 +265,16 @@ def demographic_measurements(
     """
     limit = policy.risk.max_high_risk_share
     share = risk.share_below_k if risk.released else None
+    at_least = policy.demographics.class_size_at_least
+    smallest = BY_DEMOGRAPHICS.at_least("smallest_demographic_class", "members", risk.smallest, at_least)
     absence = absence_posterior(sensitive_share, released_of_eligible)
+    exposure = Method("neighbor_attack", "methods#exposure; El Emam et al. 2012")
     expected = expected_reidentified_share(limit, policy.risk.threshold)
     return (
-        exact(
-            DEMOGRAPHIC,
-            "share of released members",
-            share,
-            limit,
-            "demographic_risk",
-            "methods#demographic-risk",
-            risk.released,
-        ),
-        exact(
-            "smallest_demographic_class",
-            "members",
-            risk.smallest,
-            policy.demographics.class_size_at_least,
-            "demographic_risk",
-            "methods#demographic-risk",
-            None,
-            comparison="at_least",
-            gating=False,
-        ),
-        counted(
-            ABSENCE_POSTERIOR,
-            OF_THE_ABSENT,
-            absence,
-            policy.removal.absence_posterior_at_most,
-            "absence",
-            "methods#absence",
-            None,
-        ),
-        exact(
-            "expected_reidentified_share",
-            "probability",
-            expected,
-            None,
-            "neighbor_attack",
-            "methods#exposure; El Emam et al. 2012",
-            None,
-            gating=False,
-        ),
+        BY_DEMOGRAPHICS.at_most(DEMOGRAPHIC, "share of released members", share, limit, risk.released),
+        smallest.ungated,
+        BY_ABSENCE.at_most(ABSENCE_POSTERIOR, OF_THE_ABSENT, absence, policy.removal.absence_posterior_at_most),
+        exposure.at_most("expected_reidentified_share", "probability", expected),
     )
 
 

@@ -6,7 +6,7 @@ compared with the policy's `detail_at_least`.
 
 from collections.abc import Mapping
 
-from deid_assets.assessments.evidence import Measurement, Refusal, exact
+from deid_assets.assessments.evidence import Measurement, Method, Refusal
 from deid_assets.assessments.exposure import INFORMATION
 from deid_assets.assessments.rounding import down
 from deid_assets.methods.lattice.certificate import rounding_step
@@ -84,13 +84,12 @@ def detail_measurements(
     unmeasured = set(at_least) - set(kept)
     if unmeasured:
         raise KeyError(f"not measured: {', '.join(sorted(unmeasured))}")
-    return tuple(
-        exact(
-            kept_name(column), INFORMATION, rounded_down(share, people), at_least.get(column), KEPT, "methods#information-loss",
-            None, comparison="at_least", gating=column in at_least and not however_coarse,
-        )
+    method = Method(KEPT, "methods#information-loss")
+    measured = (
+        method.at_least(kept_name(column), INFORMATION, rounded_down(share, people), at_least.get(column))
         for column, share in kept.items()
-    )  # fmt: skip
+    )
+    return tuple(one.ungated if however_coarse else one for one in measured)
 
 
 def detail_refusals(measured: tuple[Measurement, ...]) -> list[Refusal]:

@@ -15,6 +15,8 @@ import pandas as pd
 from deid_assets.assessments.exposure import Exposure, exposure_of
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.statistics.confidence import confidence_of_try
+from deid_assets.policy.sections.disclosure import InferenceGate
+from deid_assets.policy.sections.longitudinal import AttackGate
 from deid_assets.store.digests import Json, bytes_digest, canonical_json, is_digest, parse_json
 
 Comparison = Literal["at_most", "at_least"]
@@ -145,6 +147,11 @@ class Measurement:
     def failed_by_chance(self) -> bool:
         """Whether the value is within the threshold but its bound is not: other draws might have passed."""
         return self.failed_by_draws and self.statistic != "value" and replace(self, statistic="value").passed
+
+    @property
+    def ungated(self) -> "Measurement":
+        """The same, beside its threshold for information only."""
+        return replace(self, gating=False)
 
     @property
     def exposure(self) -> Exposure:
@@ -456,53 +463,56 @@ def _comparison_text(measurement: Measurement) -> str:
     return f"{measurement.statistic.replace('_', ' ')} {number} must be {wanted} ({measurement.unit})"
 
 
-def counted(
-    name: str,
-    unit: str,
-    value: float | None,
-    limit: float | None,
-    method: str,
-    section: str,
-    sample_size: int | None,
-    comparison: Comparison = "at_most",
-    commitment: str | None = None,
-) -> Measurement:
-    """`exact`, which is a gate if the policy sets a limit."""
-    return exact(
-        name, unit, value, limit, method, section, sample_size,
-        comparison=comparison, gating=limit is not None, seed_commitment=commitment,
-    )  # fmt: skip
+@dataclass(frozen=True)
+class Estimated:
+    """A number estimated from `size` draws, with the bound that holds with `confidence`."""
+
+    value: float | None
+    bound: float | None
+    confidence: float
+    size: int | None = None
 
 
-def exact(
-    name: str,
-    unit: str,
-    value: float | None,
-    threshold: float | None,
-    method: str,
-    section: str,
-    sample_size: int | None,
-    *,
-    comparison: Comparison = "at_most",
-    gating: bool = True,
-    seed_commitment: str | None = None,
-) -> Measurement:
-    """A measurement without a confidence bound: it was counted or computed, not estimated from draws."""
-    return Measurement(
-        name=name,
-        unit=unit,
-        value=value,
-        bound=None,
-        threshold=threshold,
-        comparison=comparison,
-        statistic="value",
-        confidence=None,
-        method=method,
-        section=section,
-        sample_size=sample_size,
-        seed_commitment=seed_commitment,
-        gating=gating,
-    )
+@dataclass(frozen=True)
+class Method:
+    """What measures numbers, where that is explained, and the commitment to the random streams, if it draws any.
+
+    A number is a gate if it is given a limit.
+    """
+
+    name: str
+    section: str
+    commitment: str | None = None
+
+    def at_most(
+        self, name: str, unit: str, value: float | None, limit: float | None = None, size: int | None = None
+    ) -> Measurement:
+        """A number that was counted or computed, of which less is better."""
+        return Measurement(
+            name, unit, value, None, limit, "at_most", "value", None, self.name, self.section, size, self.commitment,
+            gating=limit is not None,
+        )  # fmt: skip
+
+    def at_least(
+        self, name: str, unit: str, value: float | None, limit: float | None = None, size: int | None = None
+    ) -> Measurement:
+        """The same, of which more is better."""
+        return replace(self.at_most(name, unit, value, limit, size), comparison="at_least")
+
+    def estimated(
+        self, name: str, unit: str, found: Estimated, limit: float | None = None, decides: Statistic = "upper_bound"
+    ) -> Measurement:
+        """A number that was estimated from draws; its bound or, if that `decides`, its value is compared with the limit."""
+        return replace(
+            self.at_most(name, unit, found.value, limit, found.size),
+            bound=found.bound, confidence=found.confidence, statistic=decides,
+            comparison="at_least" if decides == "lower_bound" else "at_most",
+        )  # fmt: skip
+
+    def judged(self, name: str, unit: str, found: Estimated, gate: AttackGate | InferenceGate | None) -> Measurement:
+        """An estimate that a policy's gate judges; only reported if the policy has none."""
+        decides: Statistic = "upper_bound" if gate is None or gate.statistic == "upper_bound" else "value"
+        return self.estimated(name, unit, found, gate.at_most if gate else None, decides)
 
 
 def _texts(*values: object) -> bool:
@@ -541,4 +551,4 @@ def _read(value: Json) -> float | None:
 def made_up(name: str, unit: str, method: str) -> Measurement:
     """A number about people of which only name, unit and method matter, for the noise plan."""
     share = unit.startswith("share of ")
-    return counted(name, unit, 0.5 if share else 1.0, None, method, "methods#budget-of-noise", 2 if share else None)
+    return Method(method, "methods#budget-of-noise").at_most(name, unit, 0.5 if share else 1.0, size=2 if share else None)

@@ -9,7 +9,7 @@ that are reported are measured again on fresh folds.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from deid_assets.assessments.compared_tables import (
     released_features,
     with_another_release,
 )
-from deid_assets.assessments.evidence import Measurement, counted
+from deid_assets.assessments.evidence import Estimated, Measurement, Method
 from deid_assets.assessments.exposure import PART_OF_GAIN, PART_OF_LOSS
 from deid_assets.assessments.kernel_input import levels_at, named
 from deid_assets.assessments.rounding import rounded_down, rounded_up
@@ -66,8 +66,6 @@ FEWEST = 800
 DAYS_IN_HOSPITAL = "days_in_hospital"
 FREQUENCIES = {"common": 0.3, "middling": 0.1, "rare": 0.02}
 """Share of member-years with a claim of the group; the group with the nearest share, by their ratio, is chosen."""
-
-_SECTION = "methods#share-of-the-gain-kept"
 
 
 def condition_group_targets(grouped: Table) -> dict[str, str]:
@@ -160,38 +158,29 @@ def gain_measurements(found: Mapping[str, Predicted | None], released: int, comm
 
     A share is None where nothing can be predicted, or labels of claims add nothing, beyond chance and beyond 25 members.
     """
+    method = Method("gain_kept", "methods#share-of-the-gain-kept", commitment)
+
+    def part(name: str, unit: str, interval: Interval | None, steps: int = 1) -> Measurement:
+        """The value, rounded down, with the lower end of its two-sided interval."""
+        ends = (None, None) if interval is None else (interval.value, interval.low)
+        value, low = (None if end is None else rounded_down(end, released, steps) for end in ends)
+        return method.estimated(name, unit, Estimated(value, low, (1 + CONFIDENCE) / 2), decides="lower_bound")
+
     for target, predicted in found.items():
         gain = None if predicted is None else predicted.gain
         wholes = (None, None) if gain is None else (gain.gain, gain.label_gain)
         shares = (None, None) if gain is None else (gain.kept, gain.label_kept)
         for name, whole in zip((GAIN, LABEL_GAIN), wholes, strict=True):
-            yield _part(f"{target}/{name}", PART_OF_LOSS, whole, released, 1, commitment)
+            yield part(f"{target}/{name}", PART_OF_LOSS, whole)
         for name, whole, share in zip((KEPT, LABEL_KEPT), wholes, shares, strict=True):
             told = share if whole is not None and rounded_down(whole.low, released) > 0 else None
-            yield _part(f"{target}/{name}", PART_OF_GAIN, told, released, STEPS_OF_GAIN, commitment)
+            yield part(f"{target}/{name}", PART_OF_GAIN, told, STEPS_OF_GAIN)
             upper = None if told is None else rounded_up(told.high, released, STEPS_OF_GAIN)
-            yield counted(
-                f"{target}/{name}{UPPER}", PART_OF_GAIN, upper, None, "gain_kept", _SECTION, None, commitment=commitment
-            )
+            yield method.at_most(f"{target}/{name}{UPPER}", PART_OF_GAIN, upper)
         leaks = (None, None) if predicted is None else (predicted.gain.leak, predicted.leak_of_labels)
         for name, number in zip((LEAK, LEAK_OF_LABELS), leaks, strict=True):
             value = None if number is None else math.ceil(number * 10) / 10
-            yield counted(
-                f"{target}/{name}", "standard errors", value, None, "gain_kept", _SECTION, None, commitment=commitment
-            )
-
-
-def _part(name: str, unit: str, interval: Interval | None, released: int, steps: int, commitment: str) -> Measurement:
-    """The value, rounded down, with the lower end of its two-sided interval."""
-    value, low = (
-        (None, None)
-        if interval is None
-        else (rounded_down(number, released, steps) for number in (interval.value, interval.low))
-    )
-    return Measurement(
-        name, unit, value, low, None, "at_least", "lower_bound", (1 + CONFIDENCE) / 2, "gain_kept", _SECTION, None, commitment,
-        gating=False,
-    )  # fmt: skip
+            yield method.at_most(f"{target}/{name}", "standard errors", value)
 
 
 def predicted_targets(found: Published) -> tuple[str, ...]:
@@ -250,7 +239,6 @@ _RESAMPLES = 500
 """Bootstrap samples of members for the intervals."""
 _TOLD = 3
 """Nodes that are reported beside that of least loss."""
-_METHOD, _SECTION_OF_NODES = "nodes_by_gain", "methods#nodes-by-gain"
 COMPARED, PUBLISHED_NODE, OTHER_NODE = "nodes_compared", "published_node", "other_node"
 SHARE, LOWER, NODE_UPPER, LOSS = "kept_of_gain", "kept_of_gain_lower_bound", "kept_of_gain_upper_bound", "loss"
 """Of a node: "published_node/1,0,2/kept_of_gain"."""
@@ -418,14 +406,16 @@ def node_measurements(compared: pd.DataFrame, released: int, commitment: str) ->
     """
     if not len(compared):
         return
-    yield counted(COMPARED, "nodes", len(compared), None, _METHOD, _SECTION_OF_NODES, None)
+    method = Method("nodes_by_gain", "methods#nodes-by-gain")
+    drawn = replace(method, commitment=commitment)
+    yield method.at_most(COMPARED, "nodes", len(compared))
     for row in keeping_most(compared).itertuples():
         name = f"{PUBLISHED_NODE if row.chosen else OTHER_NODE}/{row.node}"
-        yield counted(f"{name}/{LOSS}", PART_OF_LOSS, rounded_down(row.loss, released), None, _METHOD, _SECTION_OF_NODES, None)
+        yield method.at_most(f"{name}/{LOSS}", PART_OF_LOSS, rounded_down(row.loss, released))
         for end, number, way in (
             (SHARE, row.judged, rounded_down),
             (LOWER, row.judged_lower, rounded_down),
             (NODE_UPPER, row.judged_upper, rounded_up),
         ):
             value = None if np.isnan(number) else way(number, released, STEPS_OF_GAIN)
-            yield counted(f"{name}/{end}", PART_OF_GAIN, value, None, _METHOD, _SECTION_OF_NODES, None, commitment=commitment)
+            yield drawn.at_most(f"{name}/{end}", PART_OF_GAIN, value)

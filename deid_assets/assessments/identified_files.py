@@ -17,7 +17,7 @@ f is counted in the rows that would be published.
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -38,7 +38,7 @@ from deid_assets.assessments.assessment import (
     Shown,
     Work,
 )
-from deid_assets.assessments.evidence import Measurement, counted, exact, made_up
+from deid_assets.assessments.evidence import Estimated, Measurement, Method, made_up
 from deid_assets.assessments.kernel_input import chosen_levels
 from deid_assets.errors import DeliveryError
 from deid_assets.figures.figures import neighbor_attack_figure
@@ -145,19 +145,8 @@ def released_names(policy: Policy, columns: Iterable[str]) -> dict[str, str]:
     return {column: policy.quasi_identifier(column).release_as for column in columns}
 
 
-def gate_on(name: str, share: float | None, at_most: float | None, section: str) -> Measurement:
-    """A share that is a gate if the policy limits it."""
-    # A sample size would be an exact number of members beside a probability, which the public edition shows.
-    return counted(name, "probability", share, at_most, "marketer_risk", section, None)
-
-
-def reported(name: str, share: float | None, section: str) -> Measurement:
-    """A share that is only reported."""
-    return counted(name, "probability", share, None, "marketer_risk", section, None)
-
-
-def formulas(prefix: str, sizes: ClassSizes | None, section: str, unit: str) -> Iterable[Measurement]:
-    """The expectation over samples, the published closed form, and those not in the file, in units of the records."""
+def formulas(prefix: str, sizes: ClassSizes | None, method: Method) -> Iterable[Measurement]:
+    """The expectation over samples, the published closed form, and those not in the file."""
     records = sizes.records if sizes else 0
     expected = published = missing = None
     if sizes is not None and records:
@@ -165,37 +154,23 @@ def formulas(prefix: str, sizes: ClassSizes | None, section: str, unit: str) -> 
         if sizes.people > 0:
             expected = expected_marketer_risk(sizes.population)
             published = published_marketer_risk(sizes.population, records) if records <= sizes.people else None
-    yield reported(f"{prefix}_expected", expected, section)
-    yield reported(
-        f"{prefix}_published_formula",
-        published,
-        "methods#marketer-risk; El Emam et al. 2012, Multimedia Appendix 1, equation 2 (biased low)",
-    )
-    yield counted(f"{prefix}_not_in_the_file", unit, missing, None, "marketer_risk", section, records)
+    # A sample size would be an exact number of members beside a probability, which the public edition shows.
+    yield method.at_most(f"{prefix}_expected", "probability", expected)
+    biased = "methods#marketer-risk; El Emam et al. 2012, Multimedia Appendix 1, equation 2 (biased low)"
+    yield replace(method, section=biased).at_most(f"{prefix}_published_formula", "probability", published)
+    yield method.at_most(f"{prefix}_not_in_the_file", "share of released members", missing, size=records)
 
 
-def linkages(prefix: str, attempts: Attempts | None, section: str, commitment: str) -> Iterable[Measurement]:
+def linkages(prefix: str, attempts: Attempts | None, method: Method) -> Iterable[Measurement]:
     """How often simulated linkages are right, and how many of the released members they find."""
     if attempts is None:
         return
     for kind, linkage in (("linked", attempts.eager), ("linked_if_alone", attempts.cautious)):
         for what, shares in (("precision", linkage.precision), ("recall", linkage.recall)):
             summary = attempt_summary(shares, CONFIDENCE)
-            yield Measurement(
-                name=f"{prefix}_{kind}_{what}",
-                unit="probability",
-                value=summary.mean if summary else None,
-                bound=summary.high if summary else None,
-                threshold=None,
-                comparison="at_most",
-                statistic="upper_bound",
-                confidence=CONFIDENCE,
-                method="linkage_simulation",
-                section=section,
-                sample_size=linkage.correct.size,
-                seed_commitment=commitment,
-                gating=False,
-            )
+            mean, high = (summary.mean, summary.high) if summary else (None, None)
+            found = Estimated(mean, high, CONFIDENCE, linkage.correct.size)
+            yield method.estimated(f"{prefix}_{kind}_{what}", "probability", found)
 
 
 def read_table(policy: Policy, table: PopulationTable, levels: Mapping[str, int], target: Table) -> dict[str, Shown]:
@@ -336,11 +311,11 @@ def voter_list_measurements(
         None if true matches are unknown.
     """
     share = matched_share(sizes.released, sizes.population) if sizes and sizes.records else None
-    section = "methods#voter-list; El Emam et al. 2012"
+    method = Method("marketer_risk", "methods#voter-list; El Emam et al. 2012")
     return (
-        gate_on(VOTER_LIST, share, at_most, section),
-        *formulas("voter_list", sizes, section, "share of released members"),
-        *linkages("voter_list", attempts, section, commitment),
+        method.at_most(VOTER_LIST, "probability", share, at_most),
+        *formulas("voter_list", sizes, method),
+        *linkages("voter_list", attempts, Method("linkage_simulation", method.section, commitment)),
     )
 
 
@@ -558,31 +533,24 @@ def inpatient_measurements(
     sizes, attempts
         With all columns, over all years.
     """
-    section = "methods#inpatient-database; El Emam et al. 2012, Table 6"
-    found = [gate_on(INPATIENT, max(shares.values(), default=None), at_most, section)]
+    method = Method("marketer_risk", "methods#inpatient-database; El Emam et al. 2012, Table 6")
+    found = [method.at_most(INPATIENT, "probability", max(shares.values(), default=None), at_most)]
     for period in sorted({period for period, _ in shares}, key=lambda period: (period == ALL_YEARS, period)):
         name = f"{INPATIENT}_{period_name(period)}"
         of_four = [share for (own, subset), share in shares.items() if own == period and len(subset) == FOUR]
-        found.append(reported(name, shares[period, columns], section))
-        found.append(
-            exact(
-                inpatients_name(period),
-                "published members",
-                inpatients[period],
-                None,
-                "marketer_risk",
-                section,
-                None,
-                gating=False,
-            )
-        )
+        found += [
+            method.at_most(name, "probability", shares[period, columns]),
+            method.at_most(inpatients_name(period), "published members", inpatients[period]),
+        ]
         if of_four:
-            found.append(reported(f"{name}_least_of_four", min(of_four), section))
-            found.append(reported(f"{name}_most_of_four", max(of_four), section))
+            found += [
+                method.at_most(f"{name}_least_of_four", "probability", min(of_four)),
+                method.at_most(f"{name}_most_of_four", "probability", max(of_four)),
+            ]
     return (
         *found,
-        *formulas("inpatient", sizes, section, "share of released members"),
-        *linkages("inpatient", attempts, section, commitment),
+        *formulas("inpatient", sizes, method),
+        *linkages("inpatient", attempts, Method("linkage_simulation", method.section, commitment)),
     )
 
 

@@ -18,7 +18,6 @@ than to name the more frequent one.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +38,7 @@ from deid_assets.assessments.assessment import (
     Work,
     written,
 )
-from deid_assets.assessments.evidence import Measurement, exact
+from deid_assets.assessments.evidence import Estimated, Measurement, Method
 from deid_assets.assessments.inference_rows import (
     IDENTIFIERS,
     IDENTIFYING,
@@ -272,35 +271,29 @@ def inference_measurements(
         for name, group in one.outcomes.items()
         for model, outcome in group.items()
     }
-    gate = section.gain
-    counted = partial(exact, threshold=None, method=NAME, section=SECTION, gating=False, seed_commitment=commitment)
-    measured = [
-        Measurement(
-            LARGEST, "share of claims", max((gain.gain for gain in gains.values()), default=None),
-            max((gain.high for gain in gains.values()), default=None), gate.at_most if gate else None, "at_most",
-            "value" if gate and gate.statistic == "estimate" else "upper_bound", confidence, NAME, SECTION, None, commitment,
-            gating=gate is not None,
-        )
-    ]  # fmt: skip
+    method = Method(NAME, SECTION, commitment)
+    counted = method.at_most
+    largest, bound = (max((getattr(gain, number) for gain in gains.values()), default=None) for number in ("gain", "high"))
+    measured = [method.judged(LARGEST, "share of claims", Estimated(largest, bound, confidence), section.gain)]
     shares = [measurement for one in found for measurement in _shares(one, section.members_in_group, stream, counted)]
     overall = [one for one in shares if one.name.endswith(f"/{ALL}/{SUREST}") and one.value is not None]
     worst = max(overall, key=lambda one: one.value or 0.0, default=None)
     measured.append(
-        counted(SUREST, "share of trials", worst.value if worst else None, sample_size=worst.sample_size if worst else None)
+        counted(SUREST, "share of trials", worst.value if worst else None, size=worst.sample_size if worst else None)
     )
     for one in found:
         rows = _rows(one)
         shown = [name for name, group in rows.items() if _trials_of(group, section.members_in_group)]
         measured += [
-            counted(f"{one.name}/{GROUPS}", "groups", one.groups, sample_size=None),
-            counted(f"{one.name}/{SINGLE}", "groups", one.single, sample_size=None),
-            counted(f"{one.name}/{JUDGED}", "groups", len(one.outcomes), sample_size=None),
-            counted(f"{one.name}/{TOO_SMALL}", "groups", len(rows) - len(shown), sample_size=None),
+            counted(f"{one.name}/{GROUPS}", "groups", one.groups),
+            counted(f"{one.name}/{SINGLE}", "groups", one.single),
+            counted(f"{one.name}/{JUDGED}", "groups", len(one.outcomes)),
+            counted(f"{one.name}/{TOO_SMALL}", "groups", len(rows) - len(shown)),
         ]
         for model in one.models:
             own = [gain for (channel, _, by), gain in gains.items() if (channel, by) == (one.name, model)]
             measured += [
-                counted(f"{one.name}/{kind}/{model}", "groups", sum(map(is_so, own)), sample_size=None)
+                counted(f"{one.name}/{kind}/{model}", "groups", sum(map(is_so, own)))
                 for kind, is_so in (("better", _is_better), ("shown_better", _is_shown))
             ]
     return (*measured, *shares)
@@ -315,12 +308,12 @@ def _shares(one: Inferred, enough: int, stream: Stream, counted: Callable[..., M
             continue
         shares = trials(list(group.values()), number, trial)
         for model, share in zip((MAJORITY, *group), shares, strict=True):
-            yield counted(f"{one.name}/{name}/{model}", "share of trials", share, sample_size=number)
+            yield counted(f"{one.name}/{name}/{model}", "share of trials", share, size=number)
         tenths = {model: surest_tenth(outcome, surest) for model, outcome in group.items()}
         best = max(tenths, key=lambda model: float(tenths[model].right.mean()))
         number = _trials_of({best: tenths[best]}, 0)
         right = trials([tenths[best]], number, surest)[1] if number else None
-        yield counted(f"{one.name}/{name}/{SUREST}", "share of trials", right, sample_size=number or None)
+        yield counted(f"{one.name}/{name}/{SUREST}", "share of trials", right, size=number or None)
 
 
 def _is_better(gain: Gain) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from deid_assets.assessments import kernel_input
 from deid_assets.assessments.assessment import CANDIDATE, HERITAGE, Adversary, Assessed, Assessment, Gate, Limit, Work
-from deid_assets.assessments.evidence import Measurement, exact
+from deid_assets.assessments.evidence import Estimated, Measurement, Method
 from deid_assets.cluster.executors import search_executor
 from deid_assets.methods.adversary.two_readings import both_readings
 from deid_assets.methods.attacks.neighbor_attack import (
@@ -69,32 +69,25 @@ def high_risk_measurements(
     """
     gate = policy.risk.gate
     confidence = confidence_of_try(gate.confidence, number)
+    section = "methods#node-risk; El Emam et al. 2012, Multimedia Appendix 1, section 5"
+    method = Method("node_computation", section, commitment)
     return tuple(
-        Measurement(
-            name=name,
-            unit="share of draws",
-            value=measured.share,
-            bound=clopper_pearson_upper_bound(measured.flagged, measured.draws, confidence),
-            threshold=policy.risk.max_high_risk_share,
-            comparison="at_most",
-            statistic="upper_bound" if gate.statistic == "upper_bound" else "value",
-            confidence=confidence,
-            method="node_computation",
-            section="methods#node-risk; El Emam et al. 2012, Multimedia Appendix 1, section 5",
-            sample_size=measured.draws,
-            seed_commitment=commitment,
-            gating=True,
+        method.estimated(
+            name, "share of draws",
+            Estimated(
+                measured.share, clopper_pearson_upper_bound(measured.flagged, measured.draws, confidence), confidence,
+                measured.draws,
+            ),
+            policy.risk.max_high_risk_share, "upper_bound" if gate.statistic == "upper_bound" else "value",
         )
         for name, measured in ((FIXED, fixed), (LITERAL, literal))
-    )
+    )  # fmt: skip
 
 
 def counted_with_suppressed(measured: NodeMeasurement, commitment: str) -> Measurement:
     """The share at high risk if suppressed members counted in the classes of an extract, where they cannot be found."""
-    return exact(
-        WITH_SUPPRESSED, "share of draws", measured.share, None, "node_computation", "methods#node-risk", measured.draws,
-        gating=False, seed_commitment=commitment,
-    )  # fmt: skip
+    method = Method("node_computation", "methods#node-risk", commitment)
+    return method.at_most(WITH_SUPPRESSED, "share of draws", measured.share, size=measured.draws)
 
 
 def exposure_measurements(policy: Policy, at_high_risk: Sequence[Measurement]) -> tuple[Measurement, ...]:
@@ -109,24 +102,24 @@ def exposure_measurements(policy: Policy, at_high_risk: Sequence[Measurement]) -
     at_high_risk
         `high_risk_measurements`; the larger reading counts.
     """
+    section = "methods#exposure; El Emam et al. 2012"
     tau, worst = policy.risk.threshold, max(at_high_risk, key=lambda found: (found.bound, found.value))
 
     def from_share(name: str, of: Callable[[float, float], float], beside: float | None) -> Measurement:
         value, bound = (None if share is None else of(share, tau) for share in (worst.value, worst.bound))
         return replace(
             worst, name=name, unit="probability", value=value, bound=bound, threshold=beside,
-            statistic="upper_bound", method=of.__name__, section="methods#exposure; El Emam et al. 2012", gating=False,
+            statistic="upper_bound", method=of.__name__, section=section, gating=False,
         )  # fmt: skip
 
-    like_safe_harbor = max_sup_like_safe_harbor(SAFE_HARBOR_UNIQUE, tau)
+    like_safe_harbor = Method(LIKE_SAFE_HARBOR, section).at_least(
+        LIKE_SAFE_HARBOR, "share of draws", max_sup_like_safe_harbor(SAFE_HARBOR_UNIQUE, tau), policy.risk.max_high_risk_share
+    )
     return (
         from_share(EXPECTED, expected_reidentified_share, None),
         from_share(EXPOSURE, risk_exposure, risk_exposure(SAFE_HARBOR_UNIQUE, 1)),
-        exact(
-            LIKE_SAFE_HARBOR, "share of draws", like_safe_harbor, policy.risk.max_high_risk_share, LIKE_SAFE_HARBOR,
-            "methods#exposure; El Emam et al. 2012", None, comparison="at_least", gating=False,
-        ),
-    )  # fmt: skip
+        like_safe_harbor.ungated,
+    )
 
 
 def _limit(policy: Policy) -> Limit:

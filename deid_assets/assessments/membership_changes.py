@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from deid_assets.assessments.earlier_releases import EverReleased
-from deid_assets.assessments.evidence import Measurement, Refusal, counted, exact
+from deid_assets.assessments.evidence import Measurement, Method, Refusal
 from deid_assets.assessments.kernel_input import member_columns
 from deid_assets.methods.candidate.released_tables import generalized_members
 from deid_assets.methods.disclosure.absence import absence_factor
@@ -140,15 +140,12 @@ def changes_measured(policy: Policy, changes: Sequence[Change], released: int) -
     """The worst of all earlier releases; empty if there are none. `released` counts members about to be released."""
     at_most = policy.removal.change_posterior_at_most
     worst = max((one.in_small_classes for one in changes), default=0)
+    disappeared = max((one.disappeared for one in changes), default=0.0)
+    method = Method("membership_changes", "methods#disappearance")
     return (
-        _counted(
-            DISAPPEARED,
-            "share of members",
-            max((one.disappeared for one in changes), default=0.0),
-            disappearance_at_most(policy),
-        ),
-        _counted(APPEARED, "share of members", max((one.appeared for one in changes), default=0.0), at_most),
-        _counted(CAME, "share of released members", worst / max(released, 1), 0.0, released),
+        method.at_most(DISAPPEARED, "share of members", disappeared, disappearance_at_most(policy)),
+        method.at_most(APPEARED, "share of members", max((one.appeared for one in changes), default=0.0), at_most),
+        method.at_most(CAME, "share of released members", worst / max(released, 1), 0.0, released),
     )
 
 
@@ -181,10 +178,6 @@ def change_refusals(policy: Policy, changes: Sequence[Change]) -> list[Refusal]:
     return found
 
 
-def _counted(name: str, unit: str, value: float, threshold: float | None, size: int | None = None) -> Measurement:
-    return counted(name, unit, value, threshold, "membership_changes", "methods#disappearance", size)
-
-
 ROTATION_POSTERIOR, DISAPPEARANCE_FACTOR, NEWLY_SENSITIVE = (
     "rotation_posterior", "disappearance_factor", "newly_sensitive_share",
 )  # fmt: skip
@@ -193,7 +186,7 @@ ROTATION_POSTERIOR, DISAPPEARANCE_FACTOR, NEWLY_SENSITIVE = (
 RETURNED = "released_after_leaving"
 """The rule that refuses a release of somebody who had left for good."""
 
-_METHOD, _SECTION, _UNIT = "membership_rotation", "methods#rotation", "share of members"
+_ROTATION, _UNIT = Method("membership_rotation", "methods#rotation"), "share of members"
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,9 +265,9 @@ def rotation_measurements(policy: Policy, found: NewlySensitive) -> tuple[Measur
         return ()
     posterior = posterior_of_the_rotated(found.share_at_most, rotation)
     return (
-        counted(ROTATION_POSTERIOR, _UNIT, posterior, policy.removal.change_posterior_at_most, _METHOD, _SECTION, None),
-        exact(DISAPPEARANCE_FACTOR, "ratio", 1 / rotation, None, _METHOD, _SECTION, None, gating=False),
-        exact(NEWLY_SENSITIVE, _UNIT, found.share, None, _METHOD, _SECTION, None, gating=False),
+        _ROTATION.at_most(ROTATION_POSTERIOR, _UNIT, posterior, policy.removal.change_posterior_at_most),
+        _ROTATION.at_most(DISAPPEARANCE_FACTOR, "ratio", 1 / rotation),
+        _ROTATION.at_most(NEWLY_SENSITIVE, _UNIT, found.share),
     )
 
 

@@ -1,6 +1,7 @@
 """How well an adversary can infer whether a member of the delivery is in the release (delta-presence)."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from deid_assets.assessments.assessment import (
     Work,
     written,
 )
-from deid_assets.assessments.evidence import Measurement, counted
+from deid_assets.assessments.evidence import Estimated, Measurement, Method
 from deid_assets.assessments.planting import Attack, Group, as_certain, members_of, own_values, plant_members, planted_store
 from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.canaries.checks import gains_of_canaries
@@ -70,8 +71,10 @@ def measured_presence(
 ) -> tuple[membership.Membership, tuple[Measurement, ...]]:
     """What `demographic_sizes` and the gains of adversaries who know claims disclose about who is in the release."""
     found = membership.membership(sizes["population_size"], sizes["released_size"])
-    high = min(1.0, empirical_bernstein_upper_bound(gains, 1.0, CONFIDENCE)) if gains.size else 1.0
-    return found, membership_measurements(policy, found, gains, high, CONFIDENCE, commitment)
+    mean, high = (
+        (float(gains.mean()), min(1.0, empirical_bernstein_upper_bound(gains, 1.0, CONFIDENCE))) if gains.size else (None, None)
+    )
+    return found, membership_measurements(policy, found, Estimated(mean, high, CONFIDENCE, int(gains.size)), commitment)
 
 
 def gains_knowing_claims(
@@ -91,30 +94,24 @@ def gains_knowing_claims(
 
 
 def membership_measurements(
-    policy: Policy, found: membership.Membership, shortfalls: np.ndarray, high: float, confidence: float, commitment: str
+    policy: Policy, found: membership.Membership, knowing_claims: Estimated, commitment: str
 ) -> tuple[Measurement, ...]:
     """Greatest and least presence, and the gain of the best guess, from demographics alone and with claims.
 
     Parameters
     ----------
-    shortfalls
-        Of simulated adversaries; their mean is the gain of adversaries who know claims.
-    high, confidence
-        Upper bound on that mean.
+    knowing_claims
+        The mean gain of simulated adversaries who know claims, with its upper bound.
     """
     limits = policy.membership
-    section = "methods#membership-disclosure; Nergiz et al. 2007"
+    method = Method("membership", "methods#membership-disclosure; Nergiz et al. 2007")
     # Without sizes, the public edition leaves presence out: the class is often the smallest one, whose size is shown already.
     return (
-        counted(PRESENCE, "share of members", found.greatest, limits.presence_at_most, "membership", section, None),
-        counted("least_presence", "share of members", found.least, None, "membership", section, None),
-        counted(ADVANTAGE, "probability", found.advantage, limits.advantage_at_most, "membership", section, None),
-        Measurement(
-            ADVANTAGE_CLAIMS, "probability", float(shortfalls.mean()) if shortfalls.size else None,
-            high if shortfalls.size else None, None, "at_most", "upper_bound", confidence, "membership", section,
-            int(shortfalls.size), commitment, gating=False,
-        ),
-    )  # fmt: skip
+        method.at_most(PRESENCE, "share of members", found.greatest, limits.presence_at_most),
+        method.at_most("least_presence", "share of members", found.least),
+        method.at_most(ADVANTAGE, "probability", found.advantage, limits.advantage_at_most),
+        replace(method, commitment=commitment).estimated(ADVANTAGE_CLAIMS, "probability", knowing_claims),
+    )
 
 
 def report_table(found: Published) -> ReportTable:

@@ -1,12 +1,11 @@
 """Attack 1: a nosey neighbor who knows demographics and some claims of one person (methods#attack-1)."""
 
 from collections.abc import Mapping
-from functools import partial
 
 import numpy as np
 
 from deid_assets.assessments.assessment import CANDIDATE, HERITAGE, Adversary, Assessed, Assessment, Gate, Image, Limit, Work
-from deid_assets.assessments.evidence import Measurement
+from deid_assets.assessments.evidence import Estimated, Measurement, Method
 from deid_assets.assessments.kernel_input import (
     chosen_levels,
     member_columns,
@@ -15,7 +14,7 @@ from deid_assets.assessments.kernel_input import (
     sampling_fraction,
 )
 from deid_assets.figures.figures import neighbor_attack_figure
-from deid_assets.methods.attacks.neighbor_attack import Estimate, MeanInterval, NeighborAttack, neighbor_attack
+from deid_assets.methods.attacks.neighbor_attack import MeanInterval, NeighborAttack, neighbor_attack
 from deid_assets.methods.canaries.checks import neighbors_of_canaries
 from deid_assets.methods.candidate.released_tables import generalized_claims
 from deid_assets.methods.kernel.node_computation import NodeComputation
@@ -30,46 +29,6 @@ from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import AttackGate
 from deid_assets.store.tables import Table, write_table
-
-
-def estimated_success(
-    name: str,
-    found: Estimate,
-    gate: AttackGate | None,
-    trials: int,
-    *,
-    confidence: float,
-    method: str,
-    section: str,
-    commitment: str,
-) -> Measurement:
-    """Return the estimate with its upper bound.
-
-    Parameters
-    ----------
-    gate
-        Threshold of the policy, and whether the bound or the estimate is compared with it; None if it is only reported.
-    trials
-        Number of simulated attacks.
-    confidence
-        Confidence of the bound.
-    """
-    return Measurement(
-        name=name,
-        unit="probability",
-        value=found.value,
-        bound=found.high,
-        threshold=gate.at_most if gate else None,
-        comparison="at_most",
-        statistic="upper_bound" if gate is None or gate.statistic == "upper_bound" else "value",
-        confidence=confidence,
-        method=method,
-        section=section,
-        sample_size=trials,
-        seed_commitment=commitment,
-        gating=gate is not None,
-    )
-
 
 NAME = "neighbor_attack"
 UNCONDITIONAL, GIVEN_MEMBERSHIP = "neighbor_success", "neighbor_success_given_membership"
@@ -137,19 +96,15 @@ def neighbor_measurements(policy: Policy, attack: NeighborAttack, commitment: st
     `number` is that of the try for which `attack` has its bounds.
     """
     gates = policy.neighbor_attack
-
-    measured = partial(
-        estimated_success,
-        trials=attack.trials,
-        confidence=confidence_of_try(attack_confidence(policy), number),
-        method=NAME,
-        section="methods#attack-1; El Emam et al. 2012",
-        commitment=commitment,
-    )
-    return (
-        measured(UNCONDITIONAL, attack.unconditional, gates.unconditional),
-        measured(GIVEN_MEMBERSHIP, attack.given_membership, gates.given_membership),
-        measured("neighbor_success_literal", attack.literal, None),
+    method = Method(NAME, "methods#attack-1; El Emam et al. 2012", commitment)
+    confidence = confidence_of_try(attack_confidence(policy), number)
+    return tuple(
+        method.judged(name, "probability", Estimated(found.value, found.high, confidence, attack.trials), gate)
+        for name, found, gate in (
+            (UNCONDITIONAL, attack.unconditional, gates.unconditional),
+            (GIVEN_MEMBERSHIP, attack.given_membership, gates.given_membership),
+            ("neighbor_success_literal", attack.literal, None),
+        )
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.evidence import Measurement, counted, exact
+from deid_assets.assessments.evidence import Measurement, Method
 from deid_assets.assessments.kernel_input import claim_columns, member_columns, released_date_columns, smallest_safe_class
 from deid_assets.assessments.long_tail import require_bins
 from deid_assets.assessments.planting import PlantedClaim, PlantedMember, as_certain, own_values, plant_members, planted_store
@@ -164,19 +164,10 @@ def number_of_claims_measurements(policy: Policy, risk: DemographicRisk) -> tupl
     risk
         Class sizes of the released members by demographics and bins of their number of claims.
     """
-    gating = policy.number_of_claims is not None
-    return (
-        exact(
-            NUMBERED,
-            "share of released members",
-            risk.share_below_k if risk.released else None,
-            policy.risk.max_high_risk_share if gating else None,
-            "number_of_claims",
-            "Anonymizing Health Data 2013, ch. 5",
-            risk.released,
-            gating=gating,
-        ),
-    )
+    limit = None if policy.number_of_claims is None else policy.risk.max_high_risk_share
+    share = risk.share_below_k if risk.released else None
+    method = Method("number_of_claims", "Anonymizing Health Data 2013, ch. 5")
+    return (method.at_most(NUMBERED, "share of released members", share, limit, risk.released),)
 
 
 HIGH_RISK, SINGLED_OUT = "ordered_services_high_risk_share", "ordered_services_singled_out_share"
@@ -227,13 +218,11 @@ def ordered_services_measurements(policy: Policy, risk: OrderedRisk) -> tuple[Me
     """The shares at high risk and singled out, by the most dangerous window and by a random one; the first may be a gate."""
     values = (risk.high_risk, risk.singled_out, risk.random_high_risk, risk.random_singled_out)
     limits = {HIGH_RISK: policy.dates_section.ordered_services_at_most}
+    method = Method(METHOD, "methods#dates; Anonymizing Health Data 2013, ch. 5")
     return tuple(
-        counted(
-            name, "share of released members", value, limits.get(name), METHOD,
-            "methods#dates; Anonymizing Health Data 2013, ch. 5", risk.released,
-        )
+        method.at_most(name, "share of released members", value, limits.get(name), risk.released)
         for name, value in zip(ORDERED, values, strict=True)
-    )  # fmt: skip
+    )
 
 
 def ordered_services_of_canaries(

@@ -7,7 +7,7 @@ full they would give the exact population.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -15,8 +15,8 @@ import pandas as pd
 
 from deid_assets.assessments import kernel_input, planting
 from deid_assets.assessments.assessment import CANDIDATE, Adversary, Assessed, Assessment, Gate, Image, Published, Work, written
-from deid_assets.assessments.demographic_risk import DEMOGRAPHIC
-from deid_assets.assessments.evidence import Measurement, counted, made_up
+from deid_assets.assessments.demographic_risk import BY_DEMOGRAPHICS, DEMOGRAPHIC
+from deid_assets.assessments.evidence import Measurement, Method, made_up
 from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.rendering import words
 from deid_assets.figures.tables import ReportTable
@@ -27,6 +27,8 @@ from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table
 
 NAME = "population_estimates"
+_CLASS_SIZE = Method("population_class_size", "methods#class-size; El Emam & Dankar 2008")
+_UNIQUENESS = Method("population_uniqueness", "methods#population-uniqueness; Dankar et al. 2012")
 SMALL_CLASSES, UNIQUES = "small_class_share", "unique_share"
 ESTIMATORS: tuple[Estimator, ...] = ("large_sample", "truncated_poisson", "truncated_binomial", "posterior", "test")
 
@@ -137,59 +139,30 @@ def population_measurements(
         small_share, unique_share = max(small_share, by_count[0]), max(unique_share, by_count[1] / population)
         size, unit, whole = None, "share of members", "share of members"
     found = [
-        counted(SMALL_CLASSES, whole, small_share, limits.small_class_share_at_most,
-                  "population_class_size", "methods#class-size; El Emam & Dankar 2008", size),
-        counted(UNIQUES, unit, unique_share, limits.unique_share_at_most,
-                  "population_uniqueness", "methods#population-uniqueness; Dankar et al. 2012", None),
-    ]  # fmt: skip
+        _CLASS_SIZE.at_most(SMALL_CLASSES, whole, small_share, limits.small_class_share_at_most, size),
+        _UNIQUENESS.at_most(UNIQUES, unit, unique_share, limits.unique_share_at_most),
+    ]
     uniques: dict[str, float | None] = {
         name: getattr(uniqueness, name) for name in ("zayatz", "pitman", "slide_negative_binomial", "rule")
     }
-    for name, share in small.items():
+    for estimator, share in small.items():
         # Estimators often agree, and two noisy versions of one number could be averaged. Without a size, the public edition
         # leaves a share out. Where nothing is counted, the share that the policy limits is shown above.
-        is_shown = name == limits.estimator and by_count is not None
-        found.append(
-            counted(
-                f"demographics/small_class_share_{name}",
-                "share of released members",
-                share,
-                None,
-                "population_class_size",
-                "methods#class-size; El Emam & Dankar 2008",
-                released if is_shown else None,
-            )
-        )
+        size = released if estimator == limits.estimator and by_count is not None else None
+        small_name = f"demographics/small_class_share_{estimator}"
+        found.append(_CLASS_SIZE.at_most(small_name, "share of released members", share, size=size))
     if uniqueness.pitman_at_boundary:
         uniques["pitman_at_boundary"] = uniques.pop("pitman")
-    for estimator, number in uniques.items():
-        found.append(
-            counted(
-                f"unique_share_{estimator}",
-                "probability",
-                None if number is None else number / population,
-                None,
-                "population_uniqueness",
-                "methods#population-uniqueness; Dankar et al. 2012",
-                None,
-            )
-        )
+    for name, number in uniques.items():
+        unique = None if number is None else number / population
+        found.append(_UNIQUENESS.at_most(f"unique_share_{name}", "probability", unique))
     if by_count is not None:
         # Same name as in demographic_risk: one counted quantity is one protected cell.
-        found.append(
-            counted(
-                DEMOGRAPHIC,
-                "share of released members",
-                by_count[0],
-                None,
-                "demographic_risk",
-                "methods#demographic-risk",
-                released,
-            )
-        )
-        found.append(
-            counted("counted_uniques", "members", by_count[1], None, "demographic_risk", "methods#population-uniqueness", None)
-        )
+        by_uniques = replace(BY_DEMOGRAPHICS, section="methods#population-uniqueness")
+        found += [
+            BY_DEMOGRAPHICS.at_most(DEMOGRAPHIC, "share of released members", by_count[0], size=released),
+            by_uniques.at_most("counted_uniques", "members", by_count[1]),
+        ]
     return tuple(found)
 
 

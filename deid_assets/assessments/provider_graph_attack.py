@@ -20,7 +20,7 @@ from deid_assets.assessments.assessment import (
     Work,
     written,
 )
-from deid_assets.assessments.evidence import Measurement, counted, made_up
+from deid_assets.assessments.evidence import Measurement, Method, made_up
 from deid_assets.assessments.kernel_input import chosen_levels
 from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.tables import ReportTable
@@ -178,7 +178,7 @@ def _recognized(
 
 def provider_measurements(policy: Policy, found: Recognitions, commitment: str) -> tuple[Measurement, ...]:
     """How well providers are recognized, by kind of identifier and knowledge, before and after suppression."""
-    graph, section = policy.provider_graph, "methods#provider-graph; Hay et al. 2008"
+    graph, method = policy.provider_graph, Method("provider_graph", "methods#provider-graph; Hay et al. 2008", commitment)
 
     def worst(knowledge: str) -> float:
         """The worst over kinds of identifiers as published; an identifier that is never shown identifies nobody."""
@@ -191,7 +191,7 @@ def provider_measurements(policy: Policy, found: Recognitions, commitment: str) 
             (ALL_PATTERNS_SUCCESS, "all_patterns", graph.all_patterns_success_at_most),
             (GRAPH_SUCCESS, "shared_patients", graph.graph_success_at_most),
         ):
-            yield counted(name, "probability", worst(knowledge), limit, "provider_graph", section, None, commitment=commitment)
+            yield method.at_most(name, "probability", worst(knowledge), limit)
         for (kind, knowledge, when), one in found.items():
             # The released claims reveal which identifiers are left, and who shares patients with whom.
             told = "published" if knowledge == "shared_patients" else "released"
@@ -204,16 +204,7 @@ def provider_measurements(policy: Policy, found: Recognitions, commitment: str) 
                 # versions of one number could be averaged: without a size, the public edition leaves a share out.
                 is_shown = unit.startswith("share") and knowledge in SHOWN
                 size = one.providers if is_shown else None
-                yield counted(
-                    f"{kind}_{when}/{measure}_{knowledge}",
-                    unit,
-                    value,
-                    None,
-                    "provider_graph",
-                    section,
-                    size,
-                    commitment=commitment,
-                )
+                yield method.at_most(f"{kind}_{when}/{measure}_{knowledge}", unit, value, size=size)
 
     return tuple(measurements())
 

@@ -33,7 +33,7 @@ from deid_assets.assessments.cross_release_risk import (
     stated_of,
 )
 from deid_assets.assessments.earlier_releases import EarlierRelease, of_same_rows, people_beside, with_common_people
-from deid_assets.assessments.evidence import Evidence, Measurement, Refusal, exact
+from deid_assets.assessments.evidence import Evidence, Measurement, Method, Refusal
 from deid_assets.assessments.planting import planted_store
 from deid_assets.assessments.record_risk import levels_of
 from deid_assets.figures.tables import ReportTable
@@ -211,7 +211,7 @@ NOT_COMPARED, LINKED = "record_releases_not_compared", "releases_that_single_out
 APART = "releases_of_other_kinds_not_compared"
 ADDED, WITHDRAWN = "releases_beside_which_new_people_stand_out", "releases_with_people_missed"
 CHANGED = "releases_beside_which_changed_values_stand_out"
-SECTION = "methods#linked-records"
+_METHOD = Method("linked_records", "methods#linked-records")
 
 PeoplePolicy = FlatPolicy | CohortPolicy
 """A policy of one table of people."""
@@ -419,7 +419,7 @@ def linked_measurements(policy: PeoplePolicy, earlier: Earlier, found: Sequence[
 
 
 def _counted(name: str, value: int, at_most: float | None = 0.0) -> Measurement:
-    return exact(name, "releases", value, at_most, "linked_records", SECTION, None, gating=at_most is not None)
+    return _METHOD.at_most(name, "releases", value, at_most)
 
 
 def linked_refusals(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deid_assets.assessments.assessment import COUNT, K_ANONYMITY, Adversary, Assessed, Assessment, Gate, Work
-from deid_assets.assessments.evidence import Measurement, exact
+from deid_assets.assessments.evidence import Measurement, Method
 from deid_assets.assessments.exposure import LEFT_OUT
 from deid_assets.assessments.flat_table import population_of
 from deid_assets.assessments.planting import PLAIN, Attack, as_certain, domain_rows, label, plant, planted_store
@@ -67,23 +67,13 @@ def flat_measurements(
         Released records without room in the population; None if classes are counted in the release itself.
     """
     # The release's rows reveal its classes, but not those of a population. The number beyond it is 0, or a refusal.
-    held = (
-        () if beyond is None else (exact(BEYOND, "published records", beyond, 0.0, "class_sizes", "methods#flat-tables", None),)
-    )
+    method = Method("class_sizes", "methods#flat-tables")
+    held = () if beyond is None else (method.at_most(BEYOND, "published records", beyond, 0.0),)
     unit = "published records" if policy.population is None else "members"
     return (
         *held,
-        exact(
-            SMALLEST_CLASS,
-            unit,
-            smallest,
-            policy.risk.k,
-            "class_sizes",
-            "methods#flat-tables; Samarati 2001",
-            None,
-            comparison="at_least",
-        ),
-        exact(SUPPRESSED, LEFT_OUT, suppressed, policy.risk.max_suppressed, "class_sizes", "methods#flat-tables", records),
+        Method("class_sizes", "methods#flat-tables; Samarati 2001").at_least(SMALLEST_CLASS, unit, smallest, policy.risk.k),
+        method.at_most(SUPPRESSED, LEFT_OUT, suppressed, policy.risk.max_suppressed, records),
     )
 
 

@@ -38,7 +38,7 @@ from deid_assets.assessments.compared_tables import (
     next_year,
     value_counts,
 )
-from deid_assets.assessments.evidence import Measurement, counted, exact
+from deid_assets.assessments.evidence import Estimated, Measurement, Method
 from deid_assets.assessments.exposure import INFORMATION, LEFT_OUT
 from deid_assets.assessments.kernel_input import chosen_levels
 from deid_assets.assessments.planting import planted_store
@@ -171,6 +171,8 @@ DISPLACEMENT = "displacement"
 CLAIMS_PER_MEMBER = "claims_per_member"
 
 _SECTION = "methods#utility"
+_DISTRIBUTIONS, _QUESTIONS = Method("distributions", _SECTION), Method("analyst_questions", _SECTION)
+_LEDGER = Method("why_ledger", "methods#why-ledger")
 _LOG_ERROR, _ERRORS = "log error", "standard errors"
 _TOLERANCE = 1e-6
 _BITS = 10
@@ -228,23 +230,22 @@ def _predicted(
 def _scores(policy: Policy, found: Scores | None, released: int, commitment: str) -> Iterator[Measurement]:
     """The scores, rounded; a limit refuses where there are too few members, or where nothing was learned from the delivery."""
     numbers = (found.delivered, found.released, found.constant, found.demographics) if found else (None,) * len(SCORES)
+    method = Method("next_year", _SECTION, commitment)
     for name, number in zip(SCORES, numbers, strict=True):
         value = None if number is None else rounded(number, released)
-        yield counted(name, _LOG_ERROR, value, None, "next_year", _SECTION, None, commitment=commitment)
+        yield method.at_most(name, _LOG_ERROR, value)
     limit = policy.utility.score_loss_at_most
     value = None if found is None else rounded(found.loss, released)
     # A model that predicts nothing from the delivery loses nothing, whatever the release says.
     bound = rounded_up(found.loss_at_most, released) if found is not None and found.learned else None
-    yield Measurement(
-        SCORE_LOSS, _LOG_ERROR, value, None if value is None or bound is None else max(value, bound), limit, "at_most",
-        "upper_bound", CONFIDENCE, "next_year", _SECTION, None, commitment, gating=limit is not None,
-    )  # fmt: skip
+    loss = Estimated(value, None if value is None or bound is None else max(value, bound), CONFIDENCE)
+    yield method.estimated(SCORE_LOSS, _LOG_ERROR, loss, limit)
 
 
 def _lost(policy: Policy, profiles: Table, released: int) -> Iterator[Measurement]:
     sampled = int(profiles.query(f"SELECT count(*) AS n FROM {profiles.sql} WHERE released")["n"].iloc[0])
     share = (sampled - released) / sampled if sampled else None
-    yield counted(MEMBERS_LOST, LEFT_OUT, share, policy.utility.members_lost_at_most, NAME, _SECTION, sampled)
+    yield Method(NAME, _SECTION).at_most(MEMBERS_LOST, LEFT_OUT, share, policy.utility.members_lost_at_most, sampled)
 
 
 def _distances(
@@ -256,20 +257,18 @@ def _distances(
         counts = value_counts(before, after, column)
         distance = rounded_up(total_variation(counts["before"].to_numpy(), counts["after"].to_numpy()), released)
         found.append(distance)
-        yield counted(f"{name}/distance", "distance", distance, None, "distributions", _SECTION, None)
+        yield _DISTRIBUTIONS.at_most(f"{name}/distance", "distance", distance)
     for qi in policy.quasi_identifiers.all:
         if has_order(policy, qi.column):
             moved = rounded_up(displacement(policy, qi.column, levels[qi.column], tables, compared), released)
-            yield counted(f"{qi.release_as}/{DISPLACEMENT}", "distance", moved, None, "distributions", _SECTION, None)
+            yield _DISTRIBUTIONS.at_most(f"{qi.release_as}/{DISPLACEMENT}", "distance", moved)
     moved = rounded_up(kolmogorov_smirnov(*claims_per_member(compared)), released)
-    yield counted(f"{CLAIMS_PER_MEMBER}/distance", "distance", moved, None, "distributions", _SECTION, None)
-    yield counted(
-        DISTANCE, "distance", max(found, default=0.0), policy.utility.distance_at_most, "distributions", _SECTION, None
-    )
+    yield _DISTRIBUTIONS.at_most(f"{CLAIMS_PER_MEMBER}/distance", "distance", moved)
+    yield _DISTRIBUTIONS.at_most(DISTANCE, "distance", max(found, default=0.0), policy.utility.distance_at_most)
     largest, mean = association_changes(compared)
     limit = policy.utility.association_change_at_most
-    yield counted(ASSOCIATIONS, "correlation", rounded_up(largest, released), limit, "distributions", _SECTION, None)
-    yield counted("mean_association_change", "correlation", rounded_up(mean, released), None, "distributions", _SECTION, None)
+    yield _DISTRIBUTIONS.at_most(ASSOCIATIONS, "correlation", rounded_up(largest, released), limit)
+    yield _DISTRIBUTIONS.at_most("mean_association_change", "correlation", rounded_up(mean, released))
 
 
 def released_columns(policy: Policy, compared: Compared) -> Iterator[tuple[str, Table, Table, str]]:
@@ -315,11 +314,11 @@ def _questions(found: pd.DataFrame, released: int) -> Iterator[Measurement]:
     Of one or two groups, so would the median.
     """
     errors = found["standard_errors"].abs().dropna()
-    yield counted("questions_compared", "questions", len(errors), None, "analyst_questions", _SECTION, None)
+    yield _QUESTIONS.at_most("questions_compared", "questions", len(errors))
     middle = ("median_answer_error", errors.median(), 10 if len(errors) > 2 else 1)
     for name, value, parts in (middle, ("largest_answer_error", errors.max(), 1)):
         number = math.ceil(float(value) * parts) / parts if len(errors) else None
-        yield counted(name, _ERRORS, number, None, "analyst_questions", _SECTION, None)
+        yield _QUESTIONS.at_most(name, _ERRORS, number)
 
 
 def unaccounted(ledger: pd.DataFrame, contents: Iterable[tuple[str, str, int, float]], derived: Collection[str]) -> int:
@@ -352,7 +351,7 @@ def unaccounted(ledger: pd.DataFrame, contents: Iterable[tuple[str, str, int, fl
 
 def ledger_measurement(differing: int) -> Measurement:
     """The gate on the ledger; `differing` is what `unaccounted` counted."""
-    return exact(UNACCOUNTED, "disagreements", differing, 0.0, "why_ledger", "methods#why-ledger", None)
+    return _LEDGER.at_most(UNACCOUNTED, "disagreements", differing, 0.0)
 
 
 def derived_columns(policy: Policy) -> frozenset[str]:
@@ -374,7 +373,7 @@ def ledger_measurements(ledger: pd.DataFrame, released: int) -> Iterator[Measure
         remaining -= float(lost[step])
         whole, kind = (total, OF_DELIVERED) if sampled is None else (sampled, OF_SAMPLED)
         share = rounded_down(max(remaining, 0.0) / whole, released) if whole else None
-        yield counted(f"{kind}/{step}", INFORMATION, share, None, "why_ledger", "methods#why-ledger", None)
+        yield _LEDGER.at_most(f"{kind}/{step}", INFORMATION, share)
         if step == "sample":
             sampled = remaining
     for (table, column), rows in columns:
@@ -382,9 +381,7 @@ def ledger_measurements(ledger: pd.DataFrame, released: int) -> Iterator[Measure
         name = f"{table}_{name}" if name == "MemberID" else name
         delivered = rows.loc[~rows["step"].isin(_VALUE_STEPS), "bits"].iloc[-1]
         for what, bits in ((BITS_BEFORE, delivered), (BITS_AFTER, rows["bits"].iloc[-1])):
-            yield counted(
-                f"{name}/{what}", "bits", rounded(float(bits), released, _BITS), None, "why_ledger", "methods#why-ledger", None
-            )
+            yield _LEDGER.at_most(f"{name}/{what}", "bits", rounded(float(bits), released, _BITS))
 
 
 STEPS = (

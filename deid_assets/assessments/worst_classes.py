@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from deid_assets.assessments.assessment import (
     Work,
     written,
 )
-from deid_assets.assessments.evidence import Measurement, exact, made_up
+from deid_assets.assessments.evidence import Estimated, Measurement, Method, made_up
 from deid_assets.assessments.neighbor_attack import attacked_release, mean_interval
 from deid_assets.assessments.rounding import rounded_up
 from deid_assets.cluster.executors import search_executor
@@ -172,37 +171,26 @@ def worst_measurements(
     mostly, flags = members.above(worst_classes.MOSTLY)
     total = int(members.flags.sum())
 
-    def of_flags(name: str, value: float) -> Measurement:
-        return exact(
-            name, "share of trials", value, None, "risk_by_member", _SECTION, total, gating=False, seed_commitment=commitment
-        )
+    of_members, of_draws = Method("risk_by_member", _SECTION, commitment), Method(NAME, _SECTION, commitment)
 
-    of_draws = partial(_bounded, confidence, NAME, commitment)
+    def of_flags(name: str, value: float) -> Measurement:
+        return of_members.at_most(name, "share of trials", value, size=total)
+
     worst_first = np.argsort(-shares, kind="stable")[:CLASSES_TOLD].tolist()
     return (
-        of_draws(WORST, "share of draws", shares.max(), bounds.max(), int(found.draws.sum()), at_most=limit),
-        exact(
-            MEMBERS, "share of released members", mostly, None, "risk_by_member", _SECTION, len(members.share),
-            gating=False, seed_commitment=commitment,
+        of_draws.estimated(
+            WORST, "share of draws", Estimated(shares.max(), bounds.max(), confidence, int(found.draws.sum())), limit
         ),
+        of_members.at_most(MEMBERS, "share of released members", mostly, size=len(members.share)),
         of_flags(FLAGS, flags),
         *(
-            of_draws(f"{OF_CLASS}{named[own]}", "share of trials", shares[own], bounds[own], int(found.draws[own]))
+            of_draws.estimated(
+                f"{OF_CLASS}{named[own]}", "share of trials",
+                Estimated(shares[own], bounds[own], confidence, int(found.draws[own])),
+            )
             for own in worst_first
         ),
         *(of_flags(f"{FLAGS_ABOVE}{share:g}", members.above(share)[1]) for share in PROBABILITIES),
-    )  # fmt: skip
-
-
-def _bounded(
-    confidence: float, method: str, commitment: str, name: str, unit: str, value: float, bound: float, trials: int,
-    at_most: float | None = None,
-) -> Measurement:  # fmt: skip
-    """A share of trials with its upper bound; a gate if it has a limit."""
-    return Measurement(
-        name=name, unit=unit, value=value, bound=bound, threshold=at_most, comparison="at_most", statistic="upper_bound",
-        confidence=confidence, method=method, section=_SECTION, sample_size=trials, seed_commitment=commitment,
-        gating=at_most is not None,
     )  # fmt: skip
 
 
@@ -239,11 +227,13 @@ def attack_measurements(
     confidence = confidence_of_try(policy.risk.gate.confidence, number)
     each, (classes, draws) = mean_interval(confidence_of_each(confidence, len(success))), success.shape
     means, bounds = success.mean(axis=1), [each(own)[1] for own in success]
-    of_class = partial(_bounded, confidence, "success_by_class", commitment)
+    method = Method("success_by_class", _SECTION, commitment)
     return (
-        of_class(WORST_ATTACK, "probability", means.max(), max(bounds), classes * draws),
+        method.estimated(WORST_ATTACK, "probability", Estimated(means.max(), max(bounds), confidence, classes * draws)),
         *(
-            of_class(f"{ATTACK_OF_CLASS}{named[own]}", "share of trials", means[own], bounds[own], draws)
+            method.estimated(
+                f"{ATTACK_OF_CLASS}{named[own]}", "share of trials", Estimated(means[own], bounds[own], confidence, draws)
+            )
             for own in np.argsort(-means, kind="stable")[:CLASSES_TOLD].tolist()
         ),
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deid_assets.assessments import compared_tables, utility
+from deid_assets.assessments import utility
 from deid_assets.assessments.analyst_questions import HAS_CONDITION, analyst_questions, stays_of
 from deid_assets.assessments.assessment import CANARIES, canaries_measurement
 from deid_assets.assessments.compared_tables import Compared, Plan, Scores, measured_scores
@@ -22,7 +22,7 @@ from deid_assets.assessments.utility import (
     ledger_measurements,
     unaccounted,
 )
-from deid_assets.methods.utility import gains
+from deid_assets.methods.utility import gains, prediction
 from deid_assets.methods.utility.ledger import ledger_frame, row_account
 from deid_assets.methods.utility.prediction import Examples
 from deid_assets.policy.loading import policy_by_name, policy_from
@@ -50,9 +50,9 @@ class TestCanaries:
             (utility, "total_variation", lambda before, after: 0.0),
             (utility, "associations", lambda codes, sizes: np.eye(len(sizes))),
             (utility, "largest_and_mean_change", lambda before, after: (0.0, 0.0)),
-            (compared_tables, "out_of_fold", lambda examples, fold, model: examples.truth),
-            (compared_tables, "resampled_differences", lambda *given: np.ones(10)),
-            (compared_tables, "rmsle", lambda predicted, truth: 0.3),
+            (prediction, "out_of_fold", lambda examples, fold, model: examples.truth),
+            (prediction, "resampled_differences", lambda *given: np.ones(10)),
+            (prediction, "rmsle", lambda predicted, truth: 0.3),
             (utility, "member_losses", lambda target, features, member, folds: np.ones((len(member), 5))),
             (gains, "share_kept", lambda without, released, delivered: np.ones(np.shape(without))),
             (gains, "standard_errors", lambda difference, drawn: 0.0),

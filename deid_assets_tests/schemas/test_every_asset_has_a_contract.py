@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from pandera.config import CONFIG, ValidationDepth
 
-from deid_assets.assessments.evidence import Evidence, exact, to_frame
+from deid_assets.assessments.evidence import Evidence, Method, to_frame
 from deid_assets.assets.publishing import gating_checks
 from deid_assets.definitions import build_definitions
 from deid_assets.methods.adversary.value_diversity import diversity_correlation
@@ -230,7 +230,7 @@ class TestContractsAgreeWithTheCode:
 
     @pytest.mark.parametrize("asset", STAGES["assessment"])
     def test_evidence(self, broken, asset):
-        measured = exact("smallest_class", "members", 20, 20, "demographic_risk", "methods#demographic-risk", 100)
+        measured = Method("demographic_risk", "methods#demographic-risk").at_most("smallest_class", "members", 20, 20, 100)
         frame = to_frame([Evidence(asset, "delivery", DIGEST, DIGEST, "1", (measured,))])
         assert broken(asset, frame) == {}
         other = to_frame([Evidence("another", "delivery", DIGEST, DIGEST, "1", (measured,))])

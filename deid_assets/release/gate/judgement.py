@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from pandera.ibis import DataFrameSchema
 
-from deid_assets.assessments.evidence import Context, Evidence, Measurement, Refusal, exact, judge
+from deid_assets.assessments.evidence import Context, Evidence, Measurement, Method, Refusal, judge
 from deid_assets.assessments.kernel_input import PopulationTables
 from deid_assets.assessments.longitudinal_risk import high_risk_measurements
 from deid_assets.assessments.registry import JUDGED_BY_DRAWS, METHOD_VERSIONS, required_measurements
@@ -318,15 +318,8 @@ def cross_check_refusals(judged: Judged, draws: Draws) -> tuple[list[Refusal], M
     flags = literal_computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal", keep_flags=True).kept_flags
     literal = compare(counted, kernel.exempt, kernel.sizes, flags, computation.k)
 
-    measured = exact(
-        CROSS_CHECK,
-        "disagreements",
-        fixed.disagreements + literal.disagreements,
-        0,
-        "cross_check",
-        "methods#cross-check",
-        fixed.draws + literal.draws,
-        seed_commitment=draws.commitment,
+    measured = Method("cross_check", "methods#cross-check", draws.commitment).at_most(
+        CROSS_CHECK, "disagreements", fixed.disagreements + literal.disagreements, 0, fixed.draws + literal.draws
     )
     return measurement_refusals("gate", [measured]), measured
 
