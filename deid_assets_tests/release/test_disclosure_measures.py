@@ -2,11 +2,11 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from deid_assets.assessments.attribute_disclosure import CLOSENESS, DIVERSITY, HOMOGENEOUS, attribute_measurements
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC
+from deid_assets.assessments.evidence import Estimated
 from deid_assets.assessments.membership_disclosure import ADVANTAGE, ADVANTAGE_CLAIMS, PRESENCE, membership_measurements
 from deid_assets.assessments.population_estimates import ESTIMATORS, SMALL_CLASSES, UNIQUES, population_measurements
 from deid_assets.assessments.provider_graph_attack import (
@@ -54,11 +54,10 @@ def named(measured) -> dict:
 
 def everything(policy) -> list:
     uniqueness = population_uniqueness([1, 2, 3, 10], [40, 15, 10, 20], 1_500)
-    gains = np.full(50, 0.2)
     return [
         *population_measurements(policy, SHARES, uniqueness, 1_003, 10_007, (0.01, 3)),
         *attribute_measurements(policy.attribute_disclosure, {"A": MIXED, "B": EVEN}, 1_003),
-        *membership_measurements(policy, membership([100, 40], [10, 20]), gains, 0.4, 0.99, "c" * 64),
+        *membership_measurements(policy, membership([100, 40], [10, 20]), Estimated(0.2, 0.4, 0.99, 50), "c" * 64),
         *provider_measurements(policy, recognitions(), "c" * 64),
     ]
 
@@ -136,7 +135,7 @@ class TestAttributes:
 
 class TestMembership:
     def test_without_simulated_adversaries_their_gain_is_not_told(self):
-        found = named(membership_measurements(POLICY, membership([10], [5]), np.empty(0), 1.0, 0.99, "c" * 64))
+        found = named(membership_measurements(POLICY, membership([10], [5]), Estimated(None, None, 0.99, 0), "c" * 64))
         assert found[ADVANTAGE_CLAIMS].value is None and found[ADVANTAGE].value == 0
 
     def test_the_extremes_have_no_size_which_may_be_that_of_the_smallest_class(self):
