@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.absence import what_helps_against_absence, what_helps_against_factor
-from deid_assets.assessments.attack_sensitivity import joint_confidence
 from deid_assets.assessments.kernel_input import PopulationTables, member_columns, sampling_fraction, smallest_safe_class
-from deid_assets.assessments.neighbor_attack import attack_confidence
+from deid_assets.assessments.neighbor_attack import attack_confidence, joint_confidence
 from deid_assets.errors import RefusedError
 from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
 from deid_assets.methods.kernel.node_computation import NodeComputation

@@ -21,8 +21,7 @@ from deid_assets.assessments.assessment import (
     none_allowed,
     written,
 )
-from deid_assets.assessments.cohort_attributes import attributes_sql
-from deid_assets.assessments.cohort_demographics import cells_in, released_labels
+from deid_assets.assessments.cohort_demographics import attributes_sql, cells_in, released_labels
 from deid_assets.assessments.cross_release_risk import (
     ALL,
     NO_PERSON,

@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel
 
 from deid_assets.assessments.assessment import Assessment, Gate
-from deid_assets.assessments.attack_sensitivity import ATTACK_SENSITIVITY
 from deid_assets.assessments.attribute_disclosure import ATTRIBUTE_DISCLOSURE, RECORD_ATTRIBUTE_DISCLOSURE
 from deid_assets.assessments.cohort_risk import COHORT_RISK
 from deid_assets.assessments.count_disclosure import COUNT_DISCLOSURE_AUDIT, COUNTS_OF_PEOPLE, COUNTS_OF_RECORDS
@@ -27,7 +26,7 @@ from deid_assets.assessments.identified_files import INPATIENT_ATTACK, VOTER_LIS
 from deid_assets.assessments.inference_channels import INFERENCE_CHANNELS
 from deid_assets.assessments.longitudinal_risk import LONGITUDINAL_RISK
 from deid_assets.assessments.membership_disclosure import MEMBERSHIP_DISCLOSURE
-from deid_assets.assessments.neighbor_attack import NEIGHBOR_ATTACK
+from deid_assets.assessments.neighbor_attack import ATTACK_SENSITIVITY, NEIGHBOR_ATTACK
 from deid_assets.assessments.population_estimates import POPULATION_ESTIMATES
 from deid_assets.assessments.provider_graph_attack import PROVIDER_GRAPH_ATTACK
 from deid_assets.assessments.record_cross_release_risk import PEOPLE_CROSS_RELEASE_RISK, RECORD_CROSS_RELEASE_RISK

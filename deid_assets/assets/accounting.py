@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from deid_assets.assessments.analyst_questions import analyst_questions as analyst_questions_of
 from deid_assets.assessments.assessment import CANDIDATE
+from deid_assets.assessments.compared_tables import analyst_questions as analyst_questions_of
 from deid_assets.assessments.compared_tables import compared_tables
 from deid_assets.assessments.kernel_input import chosen_levels
 from deid_assets.assessments.why_ledger import INPUTS

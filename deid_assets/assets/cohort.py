@@ -4,8 +4,15 @@ import dagster as dg
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.cohort_attributes import attribute_leaks, finding_refusals, findings_taken_in
-from deid_assets.assessments.cohort_demographics import cells_in, notes_of, published, question_of
+from deid_assets.assessments.cohort_demographics import (
+    attribute_leaks,
+    cells_in,
+    finding_refusals,
+    findings_taken_in,
+    notes_of,
+    published,
+    question_of,
+)
 from deid_assets.assessments.cohort_risk import measured_risk
 from deid_assets.assessments.demographic_verdicts import (
     REFERENCE,

@@ -8,7 +8,6 @@ from deid_assets.assessments.absence import absence_measurements, absent_members
 from deid_assets.assessments.attribute_leaks import passed_on_leaks
 from deid_assets.assessments.candidate_rows import ReleasedRows
 from deid_assets.assessments.cross_release_risk import cross_release_refusals, earlier_of, kept_rows_query
-from deid_assets.assessments.cumulative_attacks import cumulative_refusals, naming_releases
 from deid_assets.assessments.dates import date_refusals, released_dates
 from deid_assets.assessments.delivered_values import kept_by_level
 from deid_assets.assessments.demographic_risk import demographic_measurements, demographics_of, measurements_with_claims
@@ -38,6 +37,7 @@ from deid_assets.assessments.membership_changes import (
     rotation_measurements,
     rotation_refusals,
 )
+from deid_assets.assessments.neighbor_attack import cumulative_refusals, naming_releases
 from deid_assets.assessments.registry import LONGITUDINAL
 from deid_assets.assessments.rule_needs import need_refusals
 from deid_assets.assets.counts import ReleasedCounts, told_of_dates

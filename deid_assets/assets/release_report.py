@@ -13,19 +13,12 @@ from typing import Any
 
 import pandas as pd
 
-from deid_assets.assessments import (
-    attack_sensitivity,
-    demographic_risk,
-    inference_channels,
-    longitudinal_risk,
-    neighbor_attack,
-    worst_classes,
-)
+from deid_assets.assessments import demographic_risk, inference_channels, longitudinal_risk, neighbor_attack, worst_classes
 from deid_assets.assessments.assessment import CANARIES
-from deid_assets.assessments.attack_sensitivity import figure_limits, number_known, table_rows
 from deid_assets.assessments.inference_channels import by_channel, inference_figure, lines
 from deid_assets.assessments.inference_rows import MEANINGS
 from deid_assets.assessments.kernel_input import chosen_node, named, smallest_safe_class
+from deid_assets.assessments.neighbor_attack import figure_limits, number_known, table_rows
 from deid_assets.assessments.number_of_claims import HIGH_RISK, NUMBERED, RANDOM_HIGH_RISK, RANDOM_SINGLED_OUT, SINGLED_OUT
 from deid_assets.errors import ReleaseError
 from deid_assets.figures.figures import neighbor_attack_figure
@@ -87,7 +80,7 @@ def report_of(
     neighbors = _measured(manifest, neighbor_attack.NAME)
     attack = next((found.value for found in neighbors if found.name == neighbor_attack.UNCONDITIONAL), None)
     limit = policy.risk.max_high_risk_share
-    sensitivity = table_rows(policy, _measured(manifest, attack_sensitivity.NAME))
+    sensitivity = table_rows(policy, _measured(manifest, neighbor_attack.SENSITIVITY))
     # If members were suppressed, the lattice's shares are those before suppression.
     held = bool((nodes["chosen"] & (nodes["decision"] == "candidate")).any())
     released = next(

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from deid_assets.assessments.cohort_columns import CohortFindings, cohort_findings
+from deid_assets.assessments.cohort_demographics import CohortFindings, cohort_findings
 from deid_assets.assessments.demographic_verdicts import (
     CONFIDENCE,
     OldAges,

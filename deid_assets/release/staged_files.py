@@ -8,8 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.cohort_attributes import attributes_sql, require_readable
-from deid_assets.assessments.cohort_demographics import cells_in, released_labels
+from deid_assets.assessments.cohort_demographics import attributes_sql, cells_in, released_labels, require_readable
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.methods.preparation.pseudonyms import pseudonyms
 from deid_assets.policy.cohort import CohortPolicy

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deid_assets.assessments.cohort_attributes import attribute_leaks, finding_refusals
+from deid_assets.assessments.cohort_demographics import attribute_leaks, finding_refusals
 from deid_assets.assessments.cohort_risk import COHORT_RISK, measured_risk
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.loading import policy_from

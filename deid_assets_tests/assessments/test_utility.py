@@ -7,9 +7,16 @@ import pandas as pd
 import pytest
 
 from deid_assets.assessments import utility
-from deid_assets.assessments.analyst_questions import HAS_CONDITION, analyst_questions, stays_of
 from deid_assets.assessments.assessment import CANARIES, canaries_measurement
-from deid_assets.assessments.compared_tables import Compared, Plan, Scores, measured_scores
+from deid_assets.assessments.compared_tables import (
+    HAS_CONDITION,
+    Compared,
+    Plan,
+    Scores,
+    analyst_questions,
+    measured_scores,
+    stays_of,
+)
 from deid_assets.assessments.exposure import LEFT_OUT, exposure_of
 from deid_assets.assessments.registry import required_measurements
 from deid_assets.assessments.rounding import rounded, rounded_up

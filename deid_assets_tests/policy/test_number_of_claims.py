@@ -2,7 +2,7 @@
 
 import pytest
 
-from deid_assets.assessments.attack_sensitivity import WITH_VALUES
+from deid_assets.assessments.neighbor_attack import WITH_VALUES
 from deid_assets.assessments.number_of_claims import NUMBERED
 from deid_assets.assessments.registry import required_measurements
 from deid_assets.errors import PolicyError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deid_assets.assessments.attack_sensitivity import rows_of
+from deid_assets.assessments.neighbor_attack import rows_of
 from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.policy.rules.validation import check_vacuous

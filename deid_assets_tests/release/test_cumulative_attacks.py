@@ -5,10 +5,8 @@ import math
 import pytest
 
 from deid_assets.assessments.absence import ABSENCE_POSTERIOR
-from deid_assets.assessments.attack_sensitivity import WORST
-from deid_assets.assessments.cumulative_attacks import cumulative_refusals, naming_releases
 from deid_assets.assessments.evidence import Refusal
-from deid_assets.assessments.neighbor_attack import GIVEN_MEMBERSHIP, UNCONDITIONAL
+from deid_assets.assessments.neighbor_attack import GIVEN_MEMBERSHIP, UNCONDITIONAL, WORST, cumulative_refusals, naming_releases
 from deid_assets.policy.loading import policy_from
 from deid_assets_tests.policy.policy_texts import public_values
 from deid_assets_tests.release.making import evidence, measurement

@@ -3,16 +3,16 @@
 import pytest
 
 from deid_assets.assessments.assessment import CANARIES, canaries_measurement
-from deid_assets.assessments.attack_sensitivity import (
+from deid_assets.assessments.evidence import Context, Evidence, judge
+from deid_assets.assessments.neighbor_attack import (
     ATTACK_SENSITIVITY,
-    NAME,
+    SENSITIVITY,
     WITH_VALUES,
     WORST,
     rows_of,
     sensitivity_measurements,
     table_rows,
 )
-from deid_assets.assessments.evidence import Context, Evidence, judge
 from deid_assets.assessments.registry import LONGITUDINAL, required_measurements
 from deid_assets.methods.attacks.attack_sensitivity import Cell
 from deid_assets.methods.attacks.neighbor_attack import Estimate
@@ -74,7 +74,7 @@ def test_the_worst_plausible_cell_gates_and_no_other():
 
 def test_a_policy_without_gate_demands_nothing_of_it_and_one_with_a_gate_its_threshold():
     assert gates_required(REPORTED) == []
-    assert gates_required(GATED) == [(NAME, WORST["given_membership"], 0.05)]
+    assert gates_required(GATED) == [(SENSITIVITY, WORST["given_membership"], 0.05)]
     assert not any(found.gating for found in measured(REPORTED).values())
 
 
@@ -86,7 +86,7 @@ def test_who_knows_values_and_the_number_of_claims_gates_where_the_policy_says_s
             attack_sensitivity={"plausible": {"powers": [5, 10]}},
         )
     )
-    assert gates_required(gated) == [(NAME, WITH_VALUES, 0.3)]
+    assert gates_required(gated) == [(SENSITIVITY, WITH_VALUES, 0.3)]
     found = measured(gated, number_of_claims_known_5=0.9, number_of_claims_known_within_5_15=0.9)
     assert (found[WITH_VALUES].value, found[WITH_VALUES].gating, found[WITH_VALUES].passed) == (0.01, True, True)
     assert {round(one.confidence, 12) for one in found.values()} == {0.9995}
@@ -111,10 +111,10 @@ def test_the_table_is_read_back_in_the_order_of_the_policy():
 
 
 class TestCanaries:
-    context = Context("2024", "p" * 64, {NAME: "a" * 64}, {NAME: "1"})
+    context = Context("2024", "p" * 64, {SENSITIVITY: "a" * 64}, {SENSITIVITY: "1"})
 
     def judged(self, *measurements):
-        evidence = Evidence(NAME, "2024", "p" * 64, "a" * 64, "1", measurements)
+        evidence = Evidence(SENSITIVITY, "2024", "p" * 64, "a" * 64, "1", measurements)
         required = [requirement for requirement in ATTACK_SENSITIVITY.required(GATED) if requirement.measurement == CANARIES]
         return [(refusal.rule, refusal.name) for refusal in judge([evidence], required, self.context)]
 
@@ -123,11 +123,11 @@ class TestCanaries:
 
     @pytest.mark.parametrize("found", [Findings(999, 1000), Findings(0, 0), Findings(0, 1000)])
     def test_one_that_is_missing_refuses(self, found):
-        assert self.judged(canaries_measurement(found, "c" * 64)) == [("failed_measurement", f"{NAME}/{CANARIES}")]
+        assert self.judged(canaries_measurement(found, "c" * 64)) == [("failed_measurement", f"{SENSITIVITY}/{CANARIES}")]
 
     def test_evidence_without_them_refuses(self):
         others = sensitivity_measurements(REPORTED, cells(REPORTED), "c" * 64, 1)
-        assert self.judged(*others) == [("absent_measurement", f"{NAME}/{CANARIES}")]
+        assert self.judged(*others) == [("absent_measurement", f"{SENSITIVITY}/{CANARIES}")]
 
     def test_every_attack_that_plants_them_must_show_them(self):
         assert {one.name for one in LONGITUDINAL} == {one.asset for one in canaries_required()}

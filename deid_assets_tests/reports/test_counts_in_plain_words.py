@@ -3,8 +3,7 @@
 import pytest
 
 from deid_assets.policy.loading import policy_by_name, policy_from
-from deid_assets.reports.plain_words.counts import published_counts
-from deid_assets.reports.plain_words.policy import explain
+from deid_assets.reports.plain_words.policy import explain, published_counts
 from deid_assets_tests.policy.cohort_values import cohort_values
 from deid_assets_tests.policy.policy_texts import public_values
 from deid_assets_tests.scenarios.policies import changed

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from deid_assets.assessments import attack_sensitivity as assessed_sensitivity
 from deid_assets.assessments import identified_files
+from deid_assets.assessments import neighbor_attack as assessed_sensitivity
 from deid_assets.assessments.assessment import CANARIES
 from deid_assets.assessments.evidence import from_frame
 from deid_assets.errors import ERROR, REFUSED

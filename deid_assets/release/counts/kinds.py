@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 from pandera.ibis import DataFrameSchema
 
-from deid_assets.assessments.cohort_attributes import attributes_sql
-from deid_assets.assessments.cohort_demographics import cells_in, published_attributes
+from deid_assets.assessments.cohort_demographics import attributes_sql, cells_in, published_attributes
 from deid_assets.assessments.kernel_input import chosen_levels
 from deid_assets.assessments.record_risk import levels_of
 from deid_assets.methods.counts.cohort import (

@@ -1,8 +1,16 @@
-"""A policy in plain words: what `deid policy check FILE` prints."""
+"""A policy in plain words: what `deid policy check FILE` prints.
+
+What is published, at which levels, how counts are protected, what is measured, and each gate with its limit.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from deid_assets.assessments.assessment import CANARIES
+from deid_assets.assessments.registry import gates_of
+from deid_assets.methods.disclosure.identifier_patterns import named_as_identifier
+from deid_assets.methods.disclosure.leak_limits import LIMITS, MADE_OF, REFINEMENT, SINGLED_OUT, SURE, TOGETHER_AT_MOST
+from deid_assets.methods.lattice.candidate_gates import COMPARED_AT_MOST
 from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.policy.base import ReleasePolicy
@@ -11,12 +19,182 @@ from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.kinds import AnyPolicy, Kind
 from deid_assets.policy.models import Policy, smallest_at_least
 from deid_assets.policy.rules.needs import needs_of
+from deid_assets.policy.sections.counts import ProtectedTables, characteristics_of, level_or_values, levels_of_records
 from deid_assets.policy.sections.dates import Dates
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, MEMBER_COLUMNS, AttackGate, Statistic
-from deid_assets.reports.plain_words.attributes import attribute_gates, every_gate, what_is_measured
-from deid_assets.reports.plain_words.cohort import columns_of_cohort, gates_of_cohort, levels_of_cohort
-from deid_assets.reports.plain_words.counts import published_counts
 from deid_assets.sources.diagnosis_systems import NAMES, DiagnosisCodes, FromColumn
+
+
+def published_counts(policy: AnyPolicy) -> Iterator[str]:
+    """Yield what is counted in a release of this policy, and how the counts are protected (methods#counts)."""
+    section = policy.counts
+    noise = f"{section.mechanism} normal noise of standard deviation {section.sd:g}"
+    if section.protection == "none":
+        yield "no tables of counts are published"
+    else:
+        yield f"tables of counts: what each step left, and who they are{_by(policy)}"
+        yield _protection(section, noise)
+    yield f"numbers about people in manifest and report: {noise}"
+    yield (
+        f"all noisy counts of this home together cost at most {section.budget.total:g} zCDP, and one cell is published with "
+        f"noise of its own at most {section.lockout} times; a release beyond is refused"
+    )
+
+
+def _protection(section: ProtectedTables, noise: str) -> str:
+    if section.protection == "noise":
+        zeros = "zeros too" if section.zeros == "noisy" else "but zeros are shown"
+        return f"every count has {noise}, {zeros}"
+    small, values = section.masking.threshold, section.masking.values
+    return (
+        f"counts below {small} are hidden, and others by which fewer than {values} values would remain possible for one of "
+        "them; all other counts are exact"
+    )
+
+
+def _by(policy: AnyPolicy) -> str:
+    """The columns by which people are counted, with their levels."""
+    if policy.has_events:
+        columns = {
+            policy.quasi_identifier(column).release_as: policy.hierarchy_of(column).level_names[level]
+            for column, level in characteristics_of(policy).items()
+        }
+    elif policy.counts.characteristics is not None:
+        levels, values = level_or_values(dict(policy.counts.characteristics))
+        columns = levels | dict.fromkeys(values, "listed values")
+    elif policy.kind == "flat":
+        columns = {
+            column: policy.hierarchy_of(column).level_names[level] for column, level in levels_of_records(policy).items()
+        }
+    else:
+        return ", by all demographics, each at its level with the fewest classes, but several"
+    return f", by {', '.join(f'{column} ({level})' for column, level in columns.items())}" if columns else ""
+
+
+def columns_of_cohort(policy: CohortPolicy) -> Iterator[str]:
+    """Yield what is published of a person."""
+    person = policy.columns.person.release_as
+    yield "demographics with one record per person; columns that are not listed are not published"
+    yield "nothing identifies a person" if person is None else f"{person}: a pseudonym that differs in every delivery"
+    roles = {"free": "as it is", "year": "as it is", "date": "its year"}
+    for one in policy.attributes:
+        reason = policy.reviewed_attributes.get(one.release_as)
+        yield f"{one.release_as} ({one.column}): {roles[one.role]}" + (f"; reviewed: {reason}" if reason else "")
+    yield (
+        "rows with a value that cannot be read go to quarantine; the delivery is refused if they are more than "
+        f"{policy.intake.quarantine_at_most * 100:.4g} % of the rows"
+    )
+
+
+def levels_of_cohort(policy: CohortPolicy) -> Iterator[str]:
+    """Yield the level of every attribute of the demographics."""
+    levels = policy.demographic_policy.levels
+    for name, column in policy.demographic_columns.items():
+        yield f"{column}: {name} at the level {levels[name]}"
+    old = policy.demographics.old_ages
+    if old is not None:
+        yield f"ages from 90 on: for each {old.by} the finest of {', '.join(old.levels)} that is no riskier than Safe Harbor"
+    date = policy.columns.date
+    if date is not None:
+        yield f"{date.dated * 100:.4g} % of the population are taken to have such a date from {date.first} to {date.last}"
+    own = policy.population
+    count = f" (its column {own.count})" if own.kind == "estimates" else ""
+    yield f"the population is a table of kind {own.kind}{count}, delivered beside the cohort"
+
+
+def gates_of_cohort(policy: CohortPolicy) -> Iterator[str]:
+    """Yield what could refuse a release."""
+    risk = policy.risk
+    if risk.no_riskier_than is not None:
+        at = f", T = {', '.join(map(str, risk.thresholds))}" if set(risk.measures) & {"graduated", "non-graduated"} else ""
+        what = "an upper bound of the risk" if risk.compared == "upper_bound" else "the expected risk"
+        yield (
+            f"by {' and '.join(risk.measures)} risk{at}, {what} does not exceed the expected risk of Safe Harbor, in the whole "
+            "cohort and in every state"
+        )
+        yield "Safe Harbor itself would leave at most one person in three re-identified"
+    if risk.largest_at_most is not None:
+        yield f"nobody is re-identified with a probability above {risk.largest_at_most:g}"
+    yield (
+        f"at most {risk.crowded_at_most * 100:.4g} % of the cohort are in rows of the population's table that are smaller than "
+        "the cohort there"
+    )
+    yield "no published column holds values that look like one of Safe Harbor's eighteen identifiers"
+
+
+def what_is_measured(policy: Policy | FlatPolicy) -> Iterator[str]:
+    """Yield how the numbers are measured that the policy leaves a choice of; what limits them, the gates say."""
+    yield (
+        f"sensitive attributes of which classes may disclose values: {', '.join(policy.sensitive_columns) or 'none'}; "
+        f"diversity is {policy.attribute_disclosure.l_kind}"
+    )
+    if not policy.has_events:
+        return
+    counted = "; limits apply to the larger of the estimate and the count in the delivery" if policy.counts_population else ""
+    yield f"small classes and uniques of the population are estimated by {policy.population_estimates.estimator}{counted}"
+    yield f"a provider is looked for by {policy.provider_graph.patterns_known} patterns of care, by all, and by shared patients"
+    inference, model = policy.inference, policy.utility.model
+    yield (
+        f"{_words(inference.models, ' and ')} guess what is withheld ({_words(inference.columns, ', ')}) from what is released"
+    )
+    yield (
+        f"days in hospital next year predicted by {model.replace('_', ' ')}, from the release instead of the delivery"
+        if model
+        else "days in hospital next year are not predicted"
+    )
+    if policy.risk.nodes_by_gain is not None:
+        published = "that which keeps most" if policy.risk.nodes_by_gain == "choose" else "that of least loss"
+        yield (
+            f"up to {COMPARED_AT_MOST} generalizations that pass, compared by what they keep of the gain; {published} is "
+            "published"
+        )
+
+
+def every_gate(policy: AnyPolicy) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Two blocks: what can refuse a release, with the limits of the policy, and what is only measured."""
+    told = [
+        (gate.limit(policy) is not None, f"{asset.replace('_', ' ')}: {gate.in_words(policy)}")
+        for asset, gate in gates_of(policy)
+        if gate.measurement != CANARIES
+    ]
+    return (
+        ("Every number that can refuse a release", tuple(text for gated, text in told if gated)),
+        ("Measured and reported, without a limit", tuple(text for gated, text in told if not gated)),
+    )
+
+
+def attribute_gates(policy: Policy | FlatPolicy, columns: Mapping[str, str], few: str) -> Iterator[str]:
+    """Yield what columns published unchanged may disclose, and which of them were reviewed, with the reason.
+
+    Parameters
+    ----------
+    columns
+        Name in the release -> name in the delivery.
+    few
+        Number of holders from which a value singles nobody out.
+    """
+    judged = [column for column in columns if column not in policy.reviewed_attributes]
+    if judged:
+        yield (
+            f"published as they are, after measuring what they disclose: {', '.join(judged)}. A column refuses the release "
+            f"if more than {LIMITS[SINGLED_OUT] * 100:g} % of its values are held by fewer than {few}; if it discloses a "
+            f"quasi-identifier at a finer level than it is released at (lambda above {LIMITS[REFINEMENT]:g}, or "
+            f"{TOGETHER_AT_MOST:g} for several columns together, or more than {LIMITS[SURE] * 100:g} % disclosed with "
+            f"certainty); if a finer quasi-identifier predicts it (lambda above {LIMITS[MADE_OF]:g}); or if its values or "
+            "name look like direct identifiers. To publish it nevertheless, list it under reviewed_attributes with a reason"
+        )
+    for column in judged:
+        if named_as_identifier(column) or named_as_identifier(columns[column]):
+            yield f"{column} will be refused: its name says that it identifies people"
+    for column, reason in policy.reviewed_attributes.items():
+        yield (
+            f"{column} is measured in the same way, and published whatever it discloses, because: {' '.join(reason.split())}"
+        )
+
+
+def _words(names: tuple[str, ...], between: str) -> str:
+    return between.join(name.replace("_", " ") for name in names)
+
 
 _Block = tuple[str, Iterable[str]]
 
