@@ -22,6 +22,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 from urllib.parse import urlsplit
@@ -154,11 +155,12 @@ class ClusterExecutor(ThreadPoolExecutor):
     def _called(self, owner: object, method: str, args: tuple[object, ...], keywords: dict[str, object]) -> Answer:
         """Return the answer to one call; repeat the call if it was lost."""
         deadline = time.monotonic() + self._answer_within
+        call = Call(self._sender, "", (), method, args, keywords)
         for attempt in range(_ATTEMPTS):
             # A repeated call gives the same answer; a cluster may lose a call even if all its workers are alive.
             again = time.monotonic() + _ASK_AGAIN_SECONDS * 4**attempt
             try:
-                return self._answered(owner, method, args, keywords, deadline, min(again, deadline))
+                return self._answered(owner, call, deadline, min(again, deadline))
             except _Lost as error:
                 lost = str(error)
         raise ExecutorError(
@@ -166,17 +168,9 @@ class ClusterExecutor(ThreadPoolExecutor):
             "logs of its workers (the usual cause is too little memory)"
         )
 
-    def _answered(
-        self,
-        owner: object,
-        method: str,
-        args: tuple[object, ...],
-        keywords: dict[str, object],
-        deadline: float,
-        again: float,
-    ) -> Answer:
+    def _answered(self, owner: object, call: Call, deadline: float, again: float) -> Answer:
         name, content, arrays = self._packed(owner)
-        call = Call(self._sender, name, arrays, method, args, keywords)
+        call = replace(call, owner=name, arrays=arrays)
         answer = self._asked(call, list(self._workers()), deadline, again)
         if isinstance(answer, Missing):
             sent = self._sent_arrays(answer.arrays)

@@ -180,6 +180,13 @@ def _asked(context: click.Context, cohort: Path, options: Mapping[str, Any]) -> 
     return replace(asked, gate=asked.gate or gate)
 
 
+_AS_STATED = (
+    "person", "birth_date", "birth_year", "reference", "birthday", "date_format", "sex", "race", "state", "state_kind",
+    "county", "table", "delimiter",
+)  # fmt: skip
+"""Options that are fields of the layout of a cohort by the same names."""
+
+
 def _layout(options: Mapping[str, Any]) -> "CohortLayout":
     from deid_assets.sources.census import RACES
     from deid_assets.sources.cohort import CohortLayout
@@ -197,23 +204,11 @@ def _layout(options: Mapping[str, Any]) -> "CohortLayout":
         raise click.UsageError("--sex-value: sexes become M or F")
     races = options["races"] or {race: race for race in RACES.values()}
     return CohortLayout(
-        person=options["person"],
         age=None if any(births) else options["age"] or "age",
-        birth_date=options["birth_date"],
-        birth_year=options["birth_year"],
-        reference=options["reference"],
-        birthday=options["birthday"],
-        date_format=options["date_format"],
-        sex=options["sex"],
         sexes=options["sexes"] or {"M": "M", "F": "F"},
-        race=options["race"],
         races=races if options["race"] else {},
-        state=options["state"],
-        state_kind=options["state_kind"],
         zip=options["zip_code"],
-        county=options["county"],
-        table=options["table"],
-        delimiter=options["delimiter"],
+        **{name: options[name] for name in _AS_STATED},
     )
 
 

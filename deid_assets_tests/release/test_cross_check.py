@@ -10,7 +10,7 @@ from deid_assets.methods.kernel.knowledge import draw_knowledge
 from deid_assets.methods.kernel.node_computation import DrawnClasses, NodeComputation
 from deid_assets.methods.population.longitudinal_data import Dimension, LongitudinalData
 from deid_assets.release.gate import cross_check
-from deid_assets.release.gate.cross_check import Counted, CountedByQuery, compare, compare_fixed, count_by_query
+from deid_assets.release.gate.cross_check import Counted, CountedByQuery, Drawn, compare, compare_fixed, count_by_query
 from deid_assets.store.tables import Table, write_view
 from deid_assets_tests.methods.cases import KEY, data_of, flat, rich_case
 from deid_assets_tests.methods.oracle import Person
@@ -70,15 +70,10 @@ class Opinions:
         histories = [name for name in self.labels if name.startswith("h")]
         claims = self.table("population_claims", ["member_id", *histories], self.claims)
         held = write_view(Table(claims.file, claims.schema, "held"), held_values(claims, histories))
-        return count_by_query(
-            self.data,
-            draw_knowledge(self.data, KEY, 0).take(np.arange(DRAWS)),
-            self.labels,
-            demographics,
-            histories,
-            np.array([f"m{number}" for number in range(self.data.members)], dtype=object),
-            Counted(self.table("population", ["member_id", "own_id", *demographics], self.members), held),
-        )
+        ids = np.array([f"m{number}" for number in range(self.data.members)], dtype=object)
+        drawn = Drawn(self.data, draw_knowledge(self.data, KEY, 0).take(np.arange(DRAWS)), ids)
+        population = Counted(self.table("population", ["member_id", "own_id", *demographics], self.members), held)
+        return count_by_query(drawn, self.labels, demographics, histories, population)
 
     def disagreements(self, sizes=None, exempt=None, flags=None) -> int:
         """Of the kernel's literal reading, some of it changed, with the tables."""

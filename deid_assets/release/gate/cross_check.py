@@ -64,53 +64,64 @@ class Counted:
     held: Table
 
 
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Draws of an adversary's knowledge, and whom they are about.
+
+    Attributes
+    ----------
+    data
+        The kernel's input; only the draws' own demographics and codes are read from it.
+    knowledge
+        (B,) draws, in the order of the stream.
+    member_ids
+        (N,) identifier of each member of the population of `data`.
+    """
+
+    data: LongitudinalData
+    knowledge: Knowledge
+    member_ids: np.ndarray
+
+    @property
+    def members(self) -> np.ndarray:
+        """(B,) int64: the members of the draws."""
+        return self.data.targets[self.knowledge.targets]
+
+
 def count_by_query(
-    data: LongitudinalData,
-    drawn: Knowledge,
+    drawn: Drawn,
     labels: Mapping[str, Sequence[str | None]],
     member_columns: Sequence[str],
     claim_columns: Sequence[str],
-    member_ids: np.ndarray,
     population: Counted,
 ) -> CountedByQuery:
     """Count the classes of some draws with DuckDB.
 
     Parameters
     ----------
-    data
-        The kernel's input; only the draws' own demographics and codes are read from it.
-    drawn
-        (B,) draws, in the order of the stream.
     labels
         For every quasi-identifier, the released label of each code at the node.
     member_columns, claim_columns
-        Names of the quasi-identifiers, in the order of `data`.
-    member_ids
-        (N,) identifier of each member of the population of `data`.
+        Names of the quasi-identifiers, in the order of `Drawn.data`.
     population
         The population at the node.
     """
-    members = data.targets[drawn.targets]
+    members = drawn.members
     draws = pd.DataFrame({"draw_id": np.arange(len(members))})
     for number, column in enumerate(member_columns):
-        draws[column] = np.array(list(labels[column]), dtype=object)[data.demographics[members, number]]
+        draws[column] = np.array(list(labels[column]), dtype=object)[drawn.data.demographics[members, number]]
     draws = draws.astype(dict.fromkeys(member_columns, "str"))
-    sizes = _sizes(draws, _knowledge(drawn, labels, claim_columns), member_columns, population)
-    return CountedByQuery(sizes, hold_their_own(data, drawn, labels, claim_columns, member_ids, population))
+    sizes = _sizes(draws, _knowledge(drawn.knowledge, labels, claim_columns), member_columns, population)
+    return CountedByQuery(sizes, hold_their_own(drawn, labels, claim_columns, population))
 
 
 def hold_their_own(
-    data: LongitudinalData,
-    drawn: Knowledge,
-    labels: Mapping[str, Sequence[str | None]],
-    claim_columns: Sequence[str],
-    member_ids: np.ndarray,
-    population: Counted,
+    drawn: Drawn, labels: Mapping[str, Sequence[str | None]], claim_columns: Sequence[str], population: Counted
 ) -> np.ndarray:
     """(B,) bool: whether the target's own rows contain all the adversary's knowledge; inputs as for `count_by_query`."""
-    own = np.asarray(member_ids)[data.targets[drawn.targets]]
+    own = np.asarray(drawn.member_ids)[drawn.members]
     draws = pd.DataFrame({"draw_id": np.arange(len(own)), "own_id": own})
-    return _sizes(draws, _knowledge(drawn, labels, claim_columns), ["own_id"], population) > 0
+    return _sizes(draws, _knowledge(drawn.knowledge, labels, claim_columns), ["own_id"], population) > 0
 
 
 def _sizes(draws: pd.DataFrame, knowledge: pd.DataFrame, demographics: Sequence[str], population: Counted) -> np.ndarray:

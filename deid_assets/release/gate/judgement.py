@@ -35,6 +35,7 @@ from deid_assets.release.gate.cross_check import (
     CROSS_CHECK,
     SCHEMA,
     Counted,
+    Drawn,
     compare,
     compare_fixed,
     count_by_query,
@@ -305,15 +306,15 @@ def cross_check_refusals(judged: Judged, draws: Draws) -> tuple[list[Refusal], M
     labels = labels_at(domains, levels)
     first = np.arange(CROSS_CHECKED_DRAWS)
 
-    drawn = draw_knowledge(computation.data, stream_key, 0).take(first)
-    counted = count_by_query(computation.data, drawn, labels, member_columns, list(claim_names), ids, population)
-    kept_at_top = hold_their_own(computation.data, drawn, labels_at(domains, top), list(claim_names), ids, population_at_top)
+    drawn = Drawn(computation.data, draw_knowledge(computation.data, stream_key, 0).take(first), ids)
+    counted = count_by_query(drawn, labels, member_columns, list(claim_names), population)
+    kept_at_top = hold_their_own(drawn, labels_at(domains, top), list(claim_names), population_at_top)
     flags = computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, keep_flags=True).kept_flags
     fixed = compare_fixed(counted, kept_at_top, flags, computation.k)
 
     literal_computation = computation.with_power(literal_power(computation, node, draws.adversary))
-    drawn = draw_knowledge(literal_computation.data, stream_key, 0).take(first)
-    counted = count_by_query(literal_computation.data, drawn, labels, member_columns, list(claim_names), ids, population)
+    drawn = Drawn(literal_computation.data, draw_knowledge(literal_computation.data, stream_key, 0).take(first), ids)
+    counted = count_by_query(drawn, labels, member_columns, list(claim_names), population)
     kernel = literal_computation.drawn_classes(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal")
     flags = literal_computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal", keep_flags=True).kept_flags
     literal = compare(counted, kernel.exempt, kernel.sizes, flags, computation.k)

@@ -8,9 +8,10 @@ repeated JSON keys, paths that lead outside) fails a check and is never followed
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -133,7 +134,8 @@ def verify(
     """
     content, manifest, checks = _read_manifest(release)
     chain = _read_registry(registry)
-    signed = _check_signature(release, content, manifest, key, chain if isinstance(chain, Chain) else None, of_home)
+    trusted = partial(_trust, key=key, chain=chain if isinstance(chain, Chain) else None, of_home=of_home)
+    signed = _check_signature(release, content, manifest, trusted)
     files = _check_files(release, manifest)
     certified = _check_certificate(release, manifest, exact_certificate)
     if any(check.outcome == "failed" and check.name == _as_listed(CERTIFICATE) for check in files):
@@ -192,9 +194,7 @@ def _read_manifest(release: Path) -> tuple[bytes, Mapping, list[Check]]:
     return content, value if problem is None else {}, [_answer(name, problem)]
 
 
-def _check_signature(
-    release: Path, content: bytes, manifest: Mapping, key: PublicKey | None, chain: Chain | None, of_home: bool
-) -> list[Check]:
+def _check_signature(release: Path, content: bytes, manifest: Mapping, trusted: Callable[..., Check]) -> list[Check]:
     """Whether the manifest is signed by the key that it names, and whether the trusted key vouches for that key."""
     valid = "the signature is valid"
     try:
@@ -210,10 +210,10 @@ def _check_signature(
     signer = PublicKey(bytes.fromhex(named))
     if not signer.verifies(signature, content):
         return [Check(valid, "failed", _NOT_TOGETHER), Check(TRUSTED, "unknown", f"not judged: {_NOT_TOGETHER}")]
-    return [Check(valid, "passed"), _trust(signer, key, chain, _entry_of(content), of_home)]
+    return [Check(valid, "passed"), trusted(signer, _entry_of(content))]
 
 
-def _trust(signer: PublicKey, key: PublicKey | None, chain: Chain | None, entry: Entry | None, of_home: bool) -> Check:
+def _trust(signer: PublicKey, entry: Entry | None, key: PublicKey | None, chain: Chain | None, of_home: bool) -> Check:
     """Whether the trusted key vouches for the signer; a key of the home is said to be one."""
     if key is None:
         remedy = (
