@@ -2,14 +2,14 @@
 
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.assessment import Published, written
-from deid_assets.assessments.earlier_releases import EverReleased, because_of
+from deid_assets.assessments.earlier_releases import EverReleased, Tags, because_of
 from deid_assets.assessments.evidence import Measurement, Method
 from deid_assets.assessments.exposure import FACTOR
 from deid_assets.assessments.kernel_input import member_columns
@@ -40,9 +40,6 @@ BY_ABSENCE = Method("absence", "methods#absence")
 ABSENCE = "what absence from the release discloses"
 ABSENCE_FACTOR, ABSENCE_PRIOR, ABSENCE_POSTERIOR = "absence_factor", "absence_prior", "absence_posterior"
 """Measurements: the largest factor of any class; over all classes, the share removed before any release, and given absence."""
-
-Tags = Callable[[Sequence[str]], np.ndarray]
-"""(n,) uint64: the keyed tag of each member, in the order given."""
 
 _NO_LABEL = "missing"
 _SHOWN_AT_MOST, _SMALLEST = 40, 11

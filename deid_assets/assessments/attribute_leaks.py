@@ -12,12 +12,12 @@ suppressed if they are rare.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.evidence import Measurement, Refusal
+from deid_assets.assessments.evidence import Measurement, Method, Refusal
 from deid_assets.assessments.kernel_input import PopulationTables, released_date_columns
 from deid_assets.assessments.record_risk import levels_of
 from deid_assets.methods.candidate.passed_on import members_by_value, released_with_codes
@@ -44,6 +44,8 @@ from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import PSEUDONYM_COLUMNS
 from deid_assets.store.tables import Table, quoted
+
+_METHOD = Method("attribute_leaks", "Goodman and Kruskal 1954; WP29 Opinion 05/2014; 45 CFR 164.514(b)(2)")
 
 MEANINGS: Mapping[str, str] = {
     leak_limits.SINGLED_OUT: "Records, of those with a value, whose value is shared by too few others: the value singles "
@@ -256,8 +258,9 @@ def leak_measurements(
             own, texts = leaks.unique
             values += ((leak_limits.UNIQUE, published, _share(own, texts), texts),)
         measured += [
-            _measured(
-                f"{column}/{name}", unit, value, leak_limits.LIMITS[name], size, not reviews.overrule(column, name, leaks)
+            replace(
+                _METHOD.at_most(f"{column}/{name}", unit, value, leak_limits.LIMITS[name], size),
+                gating=not reviews.overrule(column, name, leaks),
             )
             for name, unit, value, size in values
         ]
@@ -267,7 +270,8 @@ def leak_measurements(
         for name, sets, gating in ((leak_limits.TOGETHER, open_sets, True), (leak_limits.REVIEWED_TOGETHER, reviewed, False)):
             if gating or sets:
                 worst = max((one.fall for one in sets), default=0.0)
-                measured.append(_measured(name, "probability", worst, leak_limits.TOGETHER_AT_MOST, None, gating))
+                gate = _METHOD.at_most(name, "probability", worst, leak_limits.TOGETHER_AT_MOST)
+                measured.append(replace(gate, gating=gating))
     return tuple(measured)
 
 
@@ -291,7 +295,8 @@ def all_singled_out(
 
     def measured(name: str, chosen: Sequence[str], gating: bool) -> Measurement:
         rare, of = singled(chosen)
-        return _measured(name, unit, _share(rare, of), leak_limits.ALL_SINGLED_OUT_AT_MOST, of, gating)
+        gate = _METHOD.at_most(name, unit, _share(rare, of), leak_limits.ALL_SINGLED_OUT_AT_MOST, of)
+        return replace(gate, gating=gating)
 
     found = [measured(leak_limits.ALL_SINGLED_OUT, names, len(open_columns) == len(names))]
     if open_columns and len(open_columns) < len(names):
@@ -364,11 +369,6 @@ def _why(broken: Measurement, patterns: identifier_patterns.Patterns) -> str:
 
 def _share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
-
-
-def _measured(name: str, unit: str, value: float, limit: float | None, size: int | None, gating: bool) -> Measurement:
-    method, section = "attribute_leaks", "Goodman and Kruskal 1954; WP29 Opinion 05/2014; 45 CFR 164.514(b)(2)"
-    return Measurement(name, unit, value, None, limit, "at_most", "value", None, method, section, size, None, gating)
 
 
 _REMEDY = "Lower top_coding.percentile if payment delays are rare, or correct the delivery if a column is wrongly filled"

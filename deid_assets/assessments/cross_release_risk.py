@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -28,7 +27,7 @@ from deid_assets.assessments.assessment import (
     none_allowed,
     written,
 )
-from deid_assets.assessments.earlier_releases import LONGITUDINAL, EarlierRelease, people_beside, rows_of
+from deid_assets.assessments.earlier_releases import LONGITUDINAL, EarlierRelease, Tags, people_beside, rows_of
 from deid_assets.assessments.evidence import RELEASED_MEANWHILE, Estimated, Evidence, Measurement, Method, Refusal
 from deid_assets.assessments.kernel_input import (
     chosen_levels,
@@ -63,13 +62,6 @@ KEPT_FROM = (
     "member_profiles", "suppressed_members", "known", "held", "eligible_claims", "value_domains",
 )  # fmt: skip
 """The tables that say what a release shows of its members."""
-
-
-class Tags(Protocol):
-    """Returns the keyed tag of each member."""
-
-    def __call__(self, member_ids: Sequence[str]) -> np.ndarray:
-        """(n,) uint64, in the order given."""
 
 
 def released_tags(tables: Mapping[str, Table], tags: Tags) -> np.ndarray:

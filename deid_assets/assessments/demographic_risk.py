@@ -32,7 +32,7 @@ from deid_assets.assessments.assessment import (
     Shown,
     Work,
 )
-from deid_assets.assessments.earlier_releases import BECAUSE, EverReleased, because_of
+from deid_assets.assessments.earlier_releases import BECAUSE, EverReleased, Tags, because_of
 from deid_assets.assessments.evidence import Measurement, Method, made_up
 from deid_assets.assessments.exposure import OF_THE_ABSENT
 from deid_assets.assessments.membership_changes import (
@@ -45,7 +45,6 @@ from deid_assets.assessments.membership_changes import (
     Change,
     Leavers,
     NewlySensitive,
-    Tags,
     change_refusals,
     changes_measured,
     changes_since,

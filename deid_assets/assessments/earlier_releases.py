@@ -15,6 +15,9 @@ BECAUSE = "counts_earlier_releases"
 LONGITUDINAL = "longitudinal"
 """The kind of a release of members and claims, whose policy states none."""
 
+Tags = Callable[[Sequence[str]], np.ndarray]
+"""(n,) uint64: the keyed tag of each member, in the order given."""
+
 
 def because_of(releases: Sequence[str]) -> str:
     """Why a number that counts earlier releases is as high as it is, and what does not lower it."""

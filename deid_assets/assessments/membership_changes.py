@@ -7,12 +7,12 @@ posterior, in which they count in full. Releases of one delivery must have the s
 Members who leave for good at a re-release hide those who are gone for another reason (methods#rotation).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.assessments.earlier_releases import EverReleased
+from deid_assets.assessments.earlier_releases import EverReleased, Tags
 from deid_assets.assessments.evidence import Measurement, Method, Refusal
 from deid_assets.assessments.kernel_input import member_columns
 from deid_assets.methods.candidate.released_tables import generalized_members
@@ -32,10 +32,6 @@ from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table
 
 DISAPPEARED, APPEARED, CAME = "disappearance_posterior", "appearance_posterior", "newly_released_in_small_classes"
-
-
-Tags = Callable[[Sequence[str]], np.ndarray]
-"""(n,) uint64: the keyed tag of each member, in the order given."""
 
 
 @dataclass(frozen=True, eq=False)

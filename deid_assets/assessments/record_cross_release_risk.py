@@ -22,16 +22,8 @@ from deid_assets.assessments.assessment import (
     written,
 )
 from deid_assets.assessments.cohort_demographics import attributes_sql, cells_in, released_labels
-from deid_assets.assessments.cross_release_risk import (
-    ALL,
-    NO_PERSON,
-    NOBODY,
-    Tags,
-    planted_kept_rows,
-    stale_refusals,
-    stated_of,
-)
-from deid_assets.assessments.earlier_releases import EarlierRelease, of_same_rows, people_beside, with_common_people
+from deid_assets.assessments.cross_release_risk import ALL, NO_PERSON, NOBODY, planted_kept_rows, stale_refusals, stated_of
+from deid_assets.assessments.earlier_releases import EarlierRelease, Tags, of_same_rows, people_beside, with_common_people
 from deid_assets.assessments.evidence import Evidence, Measurement, Method, Refusal
 from deid_assets.assessments.planting import planted_store
 from deid_assets.assessments.record_risk import levels_of

@@ -8,7 +8,7 @@ from deid_assets.figures.numbers import shown, shown_bound
 from deid_assets.figures.rendering import words
 from deid_assets.figures.tables import ReportTable
 from deid_assets.release.lineage.graph import Lineage
-from deid_assets.reports.manifest_content import meaning_of
+from deid_assets.reports.manifest_content import meaning_of, number_of
 from deid_assets.reports.report import ReportFigure, environment
 
 _DIGITS = 12
@@ -172,7 +172,7 @@ def _measurements(document: Mapping[str, Any]) -> ReportTable:
          ("Threshold", "number"), ("Confidence", "number"), ("Outcome", "name"), ("Meaning", "name")),
         tuple(
             (
-                one["name"], words(one["assessment"]), shown(_finite(one["value"]), one["unit"]),
+                one["name"], words(one["assessment"]), shown(number_of(one["value"]), one["unit"]),
                 _bound(one),
                 f"{words(one['comparison'])} {shown(one['threshold'], one['unit'])}",
                 "" if one["confidence"] is None else f"{one['confidence']:g}",
@@ -226,7 +226,7 @@ def _packages(document: Mapping[str, Any]) -> ReportTable:
 
 def _bound(one: Mapping[str, Any]) -> str:
     upper = one["comparison"] == "at_most"
-    return "none" if one["bound"] is None else shown_bound(_finite(one["bound"]), one["unit"], upper)
+    return "none" if one["bound"] is None else shown_bound(number_of(one["bound"]), one["unit"], upper)
 
 
 def _count(number: int | None) -> str:
@@ -235,8 +235,3 @@ def _count(number: int | None) -> str:
 
 def _plain(number: float | None) -> str:
     return "" if number is None else f"{number:.6g}"
-
-
-def _finite(value: float | str | None) -> float | str | None:
-    """A number of the manifest's JSON, which writes what is not finite as a word."""
-    return float(value) if value in ("NaN", "Infinity", "-Infinity") else value

@@ -144,7 +144,7 @@ def tried(manifest: Mapping[str, Any]) -> tuple[str, ...]:
 def _of_an_extract(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     """Which members the classes of an extract are counted among, with both numbers; empty for a whole population."""
     shares = {
-        found["name"]: _number(found["value"])
+        found["name"]: number_of(found["value"])
         for item in manifest["evidence"]
         if item["asset"] == NAME
         for found in item["measurements"]
@@ -211,9 +211,9 @@ def gates_of(manifest: Mapping[str, Any]) -> list[report.Gate]:
         report.Gate(
             name=f"{words(found['name'])}{_of(item['asset'], found['name'])}",
             meaning=meaning_of(found),
-            measured=_number(found["value"]),
-            bound=_number(found["bound"]),
-            threshold=_number(found["threshold"]),
+            measured=number_of(found["value"]),
+            bound=number_of(found["bound"]),
+            threshold=number_of(found["threshold"]),
             passed=found["passed"] is True,
             unit=found["unit"],
             comparison=found["comparison"],
@@ -247,6 +247,6 @@ def _of(asset: str, name: str) -> str:
     return " (on the published files)" if asset == "gate" else f" ({words(asset)})" if name == CANARIES else ""
 
 
-def _number(value: float | int | str | None) -> float | int | str | None:
+def number_of(value: float | int | str | None) -> float | int | str | None:
     """A number of the manifest's JSON, which writes what is not finite as a word."""
     return float(value) if value in ("NaN", "Infinity", "-Infinity") else value
