@@ -404,7 +404,7 @@ def test_rows_other_than_the_released_ones_are_an_error(monkeypatch):
         store.table("release_claims", columns, [tuple(row)])
         monkeypatch.setattr(inference_rows, "chosen_levels", lambda *of: {})
         monkeypatch.setattr(
-            inference_rows, "claims_query",
+            inference_rows.ReleasedRows, "claims",
             lambda *of, **how: f"SELECT 'c' AS claim_id, * FROM {tables['release_claims'].sql} WHERE false",
         )  # fmt: skip
         named = {**tables, "chosen_generalization": None, "suppressed_members": None}
