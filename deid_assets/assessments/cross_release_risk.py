@@ -47,7 +47,7 @@ from deid_assets.methods.canaries.checks import DRAWS
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.kernel.knowledge import draws_of_targets
 from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
-from deid_assets.methods.lattice.choice import Failed, StreamKeys, suppress_flagged
+from deid_assets.methods.lattice.choice import Demands, Failed, Judge, StreamKeys, suppress_flagged
 from deid_assets.methods.releases.comparison import compared, withdrawn_standing_out
 from deid_assets.methods.releases.kept_rows import MemberTables, kept_rows
 from deid_assets.methods.releases.linkability import linkable_share
@@ -278,9 +278,9 @@ def _linked(work: Work[Policy], releases: Sequence[Table], k: int, number: int) 
         return None, None
     with search_executor() as executor:
         readings = both_readings(
-            linked.computation(k, not policy.counts_population), linked.node, linked.adversary,
+            linked.computation(k, not policy.counts_population).on(executor), linked.node, linked.adversary,
             work.stream_key("cross releases", number),
-            policy.risk.gate.draws, executor,
+            policy.risk.gate.draws,
         )  # fmt: skip
     success = linked.neighbor_success(work.stream_key("neighbors across releases", number), policy.neighbor_attack.trials)
     low, high = mean_interval(confidence_of_try(attack_confidence(policy), number))(success)
@@ -696,12 +696,13 @@ def flagged_in_linked_releases(
             allowed = policy.risk.suppression.at_most * sampled - len(suppressed) - len(left_out)
             if allowed <= 0 or not kept.any():
                 break
-            chosen = suppress_flagged(
-                found.computation(k, not policy.counts_population).keeping(kept), found.node, found.adversary.of(kept),
-                _keys(stream_key, place, number),
+            demands = Demands(
                 policy.risk.max_high_risk_share, policy.risk.gate.draws, confidence_of_try(policy.risk.gate.confidence, number),
-                allowed / int(kept.sum()), policy.risk.search.aim, executor,
+                allowed / int(kept.sum()), policy.risk.search.aim,
             )  # fmt: skip
+            computation = found.computation(k, not policy.counts_population).on(executor)
+            judge = Judge(computation, found.adversary, _keys(stream_key, place, number), demands).keeping(kept)
+            chosen = suppress_flagged(judge, found.node)
             if not isinstance(chosen, Failed):
                 left_out = np.concatenate([left_out, found.tags[kept][chosen[1]]])
         ids = profiles.query(f"SELECT member_id FROM {profiles.sql} WHERE released ORDER BY member_number")[

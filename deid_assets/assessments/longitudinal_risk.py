@@ -41,10 +41,11 @@ def assess(work: Work[Policy]) -> Assessed:
     keep = kernel_input.kept_targets(profiles, tables["suppressed_members"])
     with search_executor() as executor:
         adversary = kernel_input.adversary_of(policy, profiles).of(keep)
-        readings = both_readings(computation.keeping(keep), node, adversary, key, draws, executor)
+        computation = computation.on(executor)
+        readings = both_readings(computation.keeping(keep), node, adversary, key, draws)
         everyone = None
         if computation.extract:
-            everyone = computation.keeping(keep, suppressed_count=True).measure(node, key, draws, executor=executor)
+            everyone = computation.keeping(keep, suppressed_count=True).measure(node, key, draws)
     canaries = flags_of_canaries(
         computation.data,
         computation.generalization(node),

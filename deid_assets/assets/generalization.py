@@ -6,7 +6,6 @@ The lattice is that of El Emam et al. 2012 (Table 4).
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import dagster as dg
 import pandas as pd
@@ -42,13 +41,12 @@ from deid_assets.figures.lattice_figures import frontier_figure, heights_figure,
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.methods.disclosure.absence import removed_and_eligible
 from deid_assets.methods.kernel import engine
-from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.candidate_gates import COARSER, COMPARED_AT_MOST, KEEPS_NO_MORE
-from deid_assets.methods.lattice.choice import Choice, choose_generalization
-from deid_assets.methods.lattice.diagnosis import COLUMNS, Demands, diagnose
+from deid_assets.methods.lattice.choice import Choice, Demands, Judge, choose_generalization
+from deid_assets.methods.lattice.diagnosis import COLUMNS, Columns, diagnose
 from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.large_lattice import search_large_lattice
-from deid_assets.methods.lattice.longitudinal_search import Suppression, search_lattice
+from deid_assets.methods.lattice.longitudinal_search import SearchRule, Suppression, search_lattice
 from deid_assets.methods.lattice.nodes import nodes_frame
 from deid_assets.methods.lattice.predictive_tagging import Node, node_text, parse_node
 from deid_assets.methods.population.encoding import released_ids
@@ -91,25 +89,25 @@ def generalization_lattice(step: Step[Policy], **tables: Table) -> pd.DataFrame:
     computation = node_computation(policy, population)
     loss = LatticeLoss(computation.data, computation.dimensions, "raw" if risk.loss == "entropy_raw" else "normalised")
     with search_executor() as executor:
-        measured: dict[str, Any] = {
-            "stream_key": stream_key(step, "search"),
-            "threshold": risk.search.aim * risk.max_high_risk_share,
-            "error": risk.search.error,
-            "draws_at_most": risk.search.draws_at_most,
-            "enough": risk.search.enough,
-            "in_reach": risk.max_high_risk_share + risk.suppression.at_most if risk.suppression.at_most else None,
-            "suppression": _suppression(policy),
-            "progress": StepLog(step.context, "nodes"),
-            "executor": executor,
-        }
+        computation = computation.on(executor)
+        rule = SearchRule(
+            stream_key(step, "search"),
+            risk.search.aim * risk.max_high_risk_share,
+            risk.search.error,
+            risk.search.draws_at_most,
+            risk.search.enough,
+            risk.max_high_risk_share + risk.suppression.at_most if risk.suppression.at_most else None,
+            _suppression(policy),
+            StepLog(step.context, "nodes"),
+        )
         if policy.lists_lattice:
-            search = search_lattice(computation, loss.of_every_node(), exhaustive=risk.search.exhaustive, **measured)
+            search = search_lattice(computation, loss.of_every_node(), rule, risk.search.exhaustive)
         else:
             kept = kept_by_level(policy, computation.data, population, tables["members"], tables["eligible_claims"])
             useful = useful_dimensions(policy, computation.dimensions, kept, len(computation.data.targets))
             tops = top_node([replace(dimension, levels=max(1, dimension.levels)) for dimension in useful])
             asked = [] if (pinned := _pinned(policy, step.workplace)) is None else [pinned]
-            search = search_large_lattice(computation, loss, tops=tops, asked=asked, **measured)
+            search = search_large_lattice(computation, loss, rule, tops, asked)
     nodes = nodes_frame(search)
     step.tell(
         {
@@ -215,7 +213,7 @@ def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Ou
         tries = delivery_tries(step, profiles, domains)
         number = tries.choosing()
         confidence = confidence_of_try(risk.gate.confidence, number)
-        computation = node_computation(policy, population)
+        computation = node_computation(policy, population).on(executor)
         nodes = tables["generalization_lattice"].frame().sort_values(["loss", "height", "node"])
         kept = kept_by_level(policy, computation.data, population, tables["members"], tables["eligible_claims"])
         sampled = len(computation.data.targets)
@@ -236,22 +234,23 @@ def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Ou
                 policy, profiles, eligible_members, step.workplace.ever_released(), step.workplace.tags_in_order
             ),
         )
-        passing, passed_over, worst_class = choose_generalization(
+        judge = Judge(
             computation,
-            to_try.as_they_are,
-            to_try.without_flagged,
             adversary_of(policy, profiles),
             lambda name: stream_key(step, name, number),
-            risk.max_high_risk_share,
-            risk.gate.draws,
-            confidence,
-            risk.suppression.at_most,
-            risk.search.aim,
-            executor,
+            Demands(
+                risk.max_high_risk_share,
+                risk.gate.draws,
+                confidence,
+                risk.suppression.at_most,
+                risk.search.aim,
+                risk.worst_class_share_at_most,
+            ),
             gates,
-            policy.prefers_detail,
-            risk.worst_class_share_at_most,
-            COMPARED_AT_MOST if risk.nodes_by_gain else 1,
+        )
+        most = COMPARED_AT_MOST if risk.nodes_by_gain else 1
+        passing, passed_over, worst_class = choose_generalization(
+            judge, to_try.as_they_are, to_try.without_flagged, policy.prefers_detail, most
         )
         choice, compared = next(iter(passing), None), compared_frame((), Kept(), {}, 0)
         if choice is not None and risk.nodes_by_gain:
@@ -277,25 +276,16 @@ def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Ou
             never = never or to_try.not_tried.get(top_node(useful), "")
             cut = without_coarser_levels(computation.data, useful)
             diagnosis = diagnose(
-                NodeComputation(cut, useful, computation.k, extract=computation.extract),
-                lambda name: stream_key(step, f"diagnosis: {name}", number),
-                member_columns(policy),
-                claim_columns(policy),
-                adversary_of(policy, profiles),
-                Demands(
-                    risk.max_high_risk_share,
-                    risk.gate.draws,
-                    confidence,
-                    risk.suppression.at_most,
-                    risk.search.aim,
-                    never,
-                    risk.worst_class_share_at_most,
+                replace(
+                    judge,
+                    computation=computation.over(cut, useful),
+                    keys=lambda name: stream_key(step, f"diagnosis: {name}", number),
+                    other_gates=replace(gates, data=cut, dimensions=useful),
                 ),
+                Columns(member_columns(policy), claim_columns(policy), leaving_together(policy)),
                 _DIAGNOSIS_DRAWS,
-                replace(gates, data=cut, dimensions=useful),
                 lambda change: changed_sections(policy, change),
-                executor,
-                leaving_together(policy),
+                never,
             )
     texts, numbers = ("kind", "what", "against", "change"), ("share", "threshold", "suppressed")
     yield dg.Output(

@@ -1,7 +1,7 @@
 """Release: the gate, and atomic publication. A refusal leaves nothing published, and gives its reasons with numbers."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from deid_assets.assessments.absence import absence_measurements, absent_members
@@ -378,7 +378,8 @@ def _judge(
     key = gate_stream_key(step, tables.profiles, tried.number)
     draws = judgement.Draws(computation, node, adversary, key, commitment)
     with search_executor() as executor:
-        measured += judgement.risk_measurements(policy, draws, executor, tried.number)
+        measuring = replace(draws, computation=computation.on(executor))
+        measured += judgement.risk_measurements(policy, measuring, tried.number)
     measured += of_counts
     note_if_refused(step.workplace, tried, measured)
     disagreements, cross = judgement.cross_check_refusals(judged, draws)

@@ -11,7 +11,7 @@ from deid_assets.methods.kernel.drawn_blocks import BLOCKS_KEPT
 from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.information_loss import LatticeLoss
-from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, search_lattice
+from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, SearchRule, search_lattice
 from deid_assets.methods.population.longitudinal_data import Generalization, LongitudinalData
 from deid_assets_tests.benchmarks.heritage_size import (
     CLAIMS,
@@ -60,7 +60,7 @@ def effort(computation: NodeComputation, rounds: int) -> None:
                 spent, _ = processor_seconds(lambda: computation.measure(BORDER, SEARCH_KEY, FULL_EFFORT))
                 works = {
                     "one": lambda: computation.measure(BORDER, KEY, FULL_EFFORT // 10).flagged,
-                    "two": lambda: computation.measure(BORDER, KEY, FULL_EFFORT // 10, executor=two).flagged,
+                    "two": lambda: computation.on(two).measure(BORDER, KEY, FULL_EFFORT // 10).flagged,
                 }
                 found = least_seconds(works, rounds, wall_seconds)
             if found["one"][1] != found["two"][1]:
@@ -89,9 +89,9 @@ def lattice(computation: NodeComputation) -> None:
 
 def searched(computation: NodeComputation, threshold: float) -> LatticeSearch:
     """The search over the whole lattice, with the bit-sets made and no draw at hand."""
-    fresh = NodeComputation(computation.data, DIMENSIONS, K, computation.index)
+    fresh = computation.with_power(computation.data.power)
     losses = LatticeLoss(fresh.data, DIMENSIONS, "normalised").of_every_node()
-    return search_lattice(fresh, losses, SEARCH_KEY, threshold, draws_at_most=FULL_EFFORT)
+    return search_lattice(fresh, losses, SearchRule(SEARCH_KEY, threshold, draws_at_most=FULL_EFFORT))
 
 
 def scaling(sizes: list[int], draws: int, rounds: int) -> None:

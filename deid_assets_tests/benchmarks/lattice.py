@@ -21,7 +21,7 @@ from deid_assets.methods.kernel import engine
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate, failed_antichain
 from deid_assets.methods.lattice.information_loss import LatticeLoss
-from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, search_lattice
+from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, SearchRule, search_lattice
 from deid_assets.methods.lattice.predictive_tagging import sums_of_losses
 from deid_assets.methods.long_tail.bins import Bins
 from deid_assets.methods.long_tail.number_of_claims import truncate_within_classes
@@ -94,10 +94,9 @@ def search(delivery: str) -> None:
     made, asked = time.monotonic() - started, policy.risk.search
     started = time.monotonic()
     with search_executor() as executor:
-        found = search_lattice(
-            computation, losses.of_every_node(), KEY, asked.aim * policy.risk.max_high_risk_share, asked.error,
-            asked.draws_at_most, asked.enough, executor=executor,
-        )  # fmt: skip
+        threshold = asked.aim * policy.risk.max_high_risk_share
+        rule = SearchRule(KEY, threshold, asked.error, asked.draws_at_most, asked.enough)
+        found = search_lattice(computation.on(executor), losses.of_every_node(), rule)
     searched = time.monotonic() - started
     head("engine", "nodes", "measured", "draws", "bit-sets, s", "search, s")
     measured = [node for node in found.nodes if node.reached == "measured"]

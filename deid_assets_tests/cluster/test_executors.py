@@ -20,7 +20,7 @@ from deid_assets.errors import ExecutorError
 from deid_assets.methods.kernel import engine, node_computation
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.information_loss import LatticeLoss
-from deid_assets.methods.lattice.longitudinal_search import search_lattice
+from deid_assets.methods.lattice.longitudinal_search import SearchRule, search_lattice
 from deid_assets_tests.clusters import IN_MEMORY, dask, distributed, local_cluster, needs_dask
 from deid_assets_tests.methods.cases import KEY, OTHER_KEY, cases, data_of, middling_case, rich_case
 from deid_assets_tests.processes import WAIT, wait_for
@@ -69,9 +69,9 @@ def small_batches(monkeypatch):
     monkeypatch.setattr(node_computation, "BLOCKS_AT_ONCE", 1)
 
 
-def searched(computation, executor=None, **options):
+def searched(computation, executor=None, exhaustive=False):
     losses = LatticeLoss(computation.data, computation.dimensions).of_every_node()
-    return search_lattice(computation, losses, KEY, 0.01, draws_at_most=100_000, executor=executor, **options)
+    return search_lattice(computation.on(executor), losses, SearchRule(KEY, 0.01, draws_at_most=100_000), exhaustive)
 
 
 def everything(computation, node, draws, executor=None) -> list:
@@ -79,12 +79,12 @@ def everything(computation, node, draws, executor=None) -> list:
     found = []
     for exemption in ("once", "literal"):
         # The last block is cut short.
-        measured = computation.measure(node, KEY, draws, exemption, keep_flags=True, executor=executor)
-        targets = computation.flagged_targets(node, KEY, draws, exemption, executor)
-        classes = computation.drawn_classes(node, OTHER_KEY, draws, exemption, executor)
+        measured = computation.on(executor).measure(node, KEY, draws, exemption, keep_flags=True)
+        targets = computation.on(executor).flagged_targets(node, KEY, draws, exemption)
+        classes = computation.on(executor).drawn_classes(node, OTHER_KEY, draws, exemption)
         arrays = (measured.flags, targets.drawn, targets.flagged, classes.targets, classes.sizes, classes.exempt)
         found += [measured.flagged, measured.exempt, *((a.dtype.str, a.shape, a.tobytes()) for a in arrays)]
-    return found + list(computation.running_counts(node, KEY, 6, executor))
+    return found + list(computation.on(executor).running_counts(node, KEY, 6))
 
 
 ANY_CASE = st.one_of(cases(), st.integers(0, 2**32 - 1).map(rich_case))
@@ -100,7 +100,8 @@ def assert_same_on(executor, case) -> None:
         bottom = (0,) * len(computation.dimensions)
         assert everything(computation, bottom, 9_001, executor) == everything(computation, bottom, 9_001)
         one, other = (
-            search_lattice(computation, losses, KEY, 0.2, draws_at_most=9_000, executor=where) for where in (None, executor)
+            search_lattice(computation.on(where), losses, SearchRule(KEY, 0.2, draws_at_most=9_000))
+            for where in (None, executor)
         )
     assert one == other
 
@@ -159,11 +160,12 @@ class TestWhatTravels:
                 return scatter(array, **options)
 
             monkeypatch.setattr(executor._client, "scatter", counted)
+            computation = computation.on(executor)
             searched(computation, executor)
             assert set(sent.values()) == {1} and len(sent) > 10
             before = sum(sent.values())
             powers = [np.minimum(power, 1) for power in computation.data.power]
-            computation.with_power(powers).measure((0, 0), KEY, 50_000, executor=executor)
+            computation.with_power(powers).measure((0, 0), KEY, 50_000)
             assert set(sent.values()) == {1}
             # The power of each history, and who was truncated, which is worked out anew.
             assert sum(sent.values()) - before == len(powers) + 1
@@ -182,7 +184,7 @@ class TestWhatTravels:
                 return [name for of_one in names.values() for name in of_one]
 
         with ClusterExecutor(two_workers.scheduler_address) as executor:
-            computation.measure((0, 0), KEY, 50_000, executor=executor)
+            computation.on(executor).measure((0, 0), KEY, 50_000)
             sender = executor._sender
             assert [name for name in held() if name.startswith(sender)]
         assert not [name for name in held() if name.startswith(sender)]
@@ -192,12 +194,12 @@ class TestWhatTravels:
         wanted = computation.measure((0, 0), KEY, 30_000).flagged
         others = [computation.keeping(np.arange(len(computation.data.targets)) != i) for i in range(6)]
         for other in others:
-            other.measure((0, 0), KEY, 30_000, executor=executor)
-        assert computation.measure((0, 0), KEY, 30_000, executor=executor).flagged == wanted
+            other.on(executor).measure((0, 0), KEY, 30_000)
+        assert computation.on(executor).measure((0, 0), KEY, 30_000).flagged == wanted
 
     def test_who_stops_asking_leaves_nothing_running(self, computation, two_workers):
         with ClusterExecutor(two_workers.scheduler_address) as executor:
-            counts = computation.running_counts((0, 0), KEY, 64, executor)
+            counts = computation.on(executor).running_counts((0, 0), KEY, 64)
             for _, _, draws in counts:
                 if draws > 100_000:
                     break
@@ -224,7 +226,7 @@ class TestDeath:
                 return scatter(array, **options)
 
             monkeypatch.setattr(executor._client, "scatter", without_a_worker)
-            measured = computation.measure((0, 0), KEY, 30_000, executor=executor)
+            measured = computation.on(executor).measure((0, 0), KEY, 30_000)
         assert failed and measured.flagged == computation.measure((0, 0), KEY, 30_000).flagged
 
     @pytest.mark.matrix
@@ -233,7 +235,7 @@ class TestDeath:
         with ClusterExecutor(two_workers.scheduler_address) as executor:
             pids = executor._client.run(os.getpid)
             with ThreadPoolExecutor(1) as aside:
-                measuring = aside.submit(computation.measure, (0, 0), KEY, draws, keep_flags=True, executor=executor)
+                measuring = aside.submit(computation.on(executor).measure, (0, 0), KEY, draws, keep_flags=True)
                 killed = next(address for address in at_work(executor) if address in pids)
                 os.kill(pids[killed], signal.SIGKILL)
                 assert not measuring.done(), "half-way"
@@ -246,10 +248,10 @@ class TestDeath:
     @pytest.mark.matrix
     def test_all_workers_killed_and_started_again(self, computation, two_workers, every_array_is_large):
         with ClusterExecutor(two_workers.scheduler_address) as executor:
-            before = computation.measure((0, 0), KEY, 150_000, executor=executor).flagged
+            before = computation.on(executor).measure((0, 0), KEY, 150_000).flagged
             for pid in executor._client.run(os.getpid).values():
                 os.kill(pid, signal.SIGKILL)
-            assert computation.measure((0, 0), KEY, 150_000, executor=executor).flagged == before
+            assert computation.on(executor).measure((0, 0), KEY, 150_000).flagged == before
 
     def test_no_worker_is_left(self, computation):
         with (
@@ -259,23 +261,23 @@ class TestDeath:
             cluster.scale(0)
             executor._client.retire_workers()
             with pytest.raises(ExecutorError, match="has had no worker for 1 s; start some, or unset DEID_CLUSTER"):
-                computation.measure((0, 0), KEY, 150_000, executor=executor)
+                computation.on(executor).measure((0, 0), KEY, 150_000)
 
     def test_the_scheduler_is_gone(self, computation):
         with (
             local_cluster(1, processes=False, protocol="tcp://") as cluster,
             ClusterExecutor(cluster.scheduler_address, connect=1, patience=2) as executor,
         ):
-            computation.measure((0, 0), KEY, 9_000, executor=executor)
+            computation.on(executor).measure((0, 0), KEY, 9_000)
             cluster.close()
             with pytest.raises(ExecutorError, match="no longer answers"):
-                computation.measure((0, 0), KEY, 150_000, executor=executor)
+                computation.on(executor).measure((0, 0), KEY, 150_000)
 
     def test_a_worker_that_was_started_again_under_its_address_is_looked_at_again(self, computation, two_workers):
         with ClusterExecutor(two_workers.scheduler_address) as executor:
-            before = computation.measure((0, 0), KEY, 9_000, executor=executor).flagged
+            before = computation.on(executor).measure((0, 0), KEY, 9_000).flagged
             executor._client.run(worker.forget, executor._sender)
-            assert computation.measure((0, 0), KEY, 9_000, executor=executor).flagged == before
+            assert computation.on(executor).measure((0, 0), KEY, 9_000).flagged == before
 
     def test_a_call_that_the_cluster_lost_is_asked_again(self, computation, two_workers, monkeypatch):
         monkeypatch.setattr(executors, "_LOOK_SECONDS", 0.1)
@@ -289,7 +291,7 @@ class TestDeath:
                 )
 
             monkeypatch.setattr(executor._client, "submit", losing)
-            measured = computation.measure((0, 0), KEY, 30_000, executor=executor)
+            measured = computation.on(executor).measure((0, 0), KEY, 30_000)
         assert measured.flagged == computation.measure((0, 0), KEY, 30_000).flagged
         assert next(lost, None) is None
 
@@ -360,7 +362,7 @@ def test_certificates_come_from_the_configuration_of_dask(computation):
     with local_cluster(1, processes=False, protocol="tls://", security=own) as cluster:
         assert cluster.scheduler_address.startswith("tls://")
         with dask.config.set(for_client), ClusterExecutor(cluster.scheduler_address) as executor:
-            assert computation.measure((0, 0), KEY, 70_000, executor=executor).draws == 70_000
+            assert computation.on(executor).measure((0, 0), KEY, 70_000).draws == 70_000
 
 
 class TestRefused:
@@ -435,4 +437,4 @@ class TestRefused:
             cluster.scale(2)
             wait_for("the second worker", lambda: len(executor._client.nthreads()) == 2)
             with pytest.raises(ExecutorError, match="has numpy 1.0"):
-                computation.measure((0, 0), KEY, 150_000, executor=executor)
+                computation.on(executor).measure((0, 0), KEY, 150_000)

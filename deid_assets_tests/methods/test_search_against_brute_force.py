@@ -16,7 +16,7 @@ from deid_assets.methods.kernel import knowledge
 from deid_assets.methods.kernel.knowledge import draw_knowledge
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.information_loss import LatticeLoss
-from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, search_lattice
+from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, SearchRule, search_lattice
 from deid_assets.methods.lattice.predictive_tagging import all_nodes
 from deid_assets.methods.population.longitudinal_data import generalization_at, top_node
 from deid_assets.methods.statistics.sequential_decision import SequentialRule
@@ -112,14 +112,6 @@ def test_the_search_finds_what_brute_force_finds(threads, case, threshold):
         brute = BruteForce(case, data)
         for exhaustive in (False, True):
             for executor in (None, threads):
-                found = search_lattice(
-                    computation,
-                    loss.of_every_node(),
-                    KEY,
-                    threshold,
-                    ERROR,
-                    draws_at_most=BLOCKS * 64,
-                    exhaustive=exhaustive,
-                    executor=executor,
-                )
+                asked = SearchRule(KEY, threshold, ERROR, BLOCKS * 64)
+                found = search_lattice(computation.on(executor), loss.of_every_node(), asked, exhaustive)
                 compare(found, brute, heights, loss, rule, exhaustive)

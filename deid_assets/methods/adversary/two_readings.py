@@ -8,7 +8,6 @@ measured on the chosen node, and the larger share gates.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,7 +74,6 @@ def both_readings(
     adversary: Adversary,
     stream_key: bytes,
     draws: int,
-    executor: Executor | None = None,
 ) -> BothReadings:
     """Measure a node under both readings, on the same stream.
 
@@ -86,8 +84,8 @@ def both_readings(
     draws
         Number of draws, fixed in advance so that the bounds hold.
     """
-    fixed = computation.measure(node, stream_key, draws, executor=executor)
+    fixed = computation.measure(node, stream_key, draws)
     literal = computation.with_power(literal_power(computation, node, adversary)).measure(
-        node, stream_key, draws, exemption="literal", executor=executor
+        node, stream_key, draws, exemption="literal"
     )
     return BothReadings(fixed, literal)

@@ -11,7 +11,6 @@ By member: those whom the first stream flags at all get more draws of a fresh st
 """
 
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
@@ -123,7 +122,6 @@ def flagged_by_class(
     draws: np.ndarray,
     stream_key: bytes,
     exemption: Exemption = "once",
-    executor: Executor | None = None,
 ) -> np.ndarray:
     """Return (C,) int64: the draws at high risk among those of each class.
 
@@ -137,7 +135,7 @@ def flagged_by_class(
     return np.array(
         [
             computation.keeping(classes.of_target == number, suppressed_count=True)
-            .measure(node, stream_key, int(own), exemption=exemption, executor=executor)
+            .measure(node, stream_key, int(own), exemption=exemption)
             .flagged
             for number, own in enumerate(draws)
         ],
@@ -199,17 +197,15 @@ class RiskByClass:
         The released generalization.
     """
 
-    def __init__(
-        self, computation: NodeComputation, literal: NodeComputation, node: Sequence[int], executor: Executor | None = None
-    ):
+    def __init__(self, computation: NodeComputation, literal: NodeComputation, node: Sequence[int]):
         self.classes = classes_of_members(computation, node)
-        self._node, self._executor = node, executor
+        self._node = node
         self._readings: tuple[tuple[NodeComputation, Exemption], ...] = ((computation, "once"), (literal, "literal"))
 
     def measured(self, draws: np.ndarray, stream_key: bytes) -> ClassShares:
         """Draw about each class as often as told, on one stream."""
         flagged = [
-            flagged_by_class(computation, self._node, self.classes, draws, stream_key, exemption, self._executor)
+            flagged_by_class(computation, self._node, self.classes, draws, stream_key, exemption)
             for computation, exemption in self._readings
         ]
         return ClassShares(draws, np.maximum(*flagged))
@@ -270,9 +266,7 @@ class RiskByMember:
         return float(members.mean()), float(self.flags[members].sum() / flags) if flags else 0.0
 
 
-def risk_by_member(
-    computation: NodeComputation, node: Sequence[int], first: bytes, fresh: bytes, executor: Executor | None = None
-) -> RiskByMember:
+def risk_by_member(computation: NodeComputation, node: Sequence[int], first: bytes, fresh: bytes) -> RiskByMember:
     """Estimate how often each released member is at high risk, in the reading of the search.
 
     Parameters
@@ -286,10 +280,15 @@ def risk_by_member(
         Draws are with replacement: a member has `FIRST_DRAWS` of the first stream, and `FRESH_DRAWS` of the other, on average.
     """
     members = len(computation.data.targets)
-    flags = computation.flagged_targets(node, first, FIRST_DRAWS * members, executor=executor).flagged
-    share, found = np.zeros(members), flags > 0
+    flags = computation.flagged_targets(node, first, FIRST_DRAWS * members).flagged
+    return RiskByMember(share_on_fresh_draws(computation, node, flags > 0, fresh), flags)
+
+
+def share_on_fresh_draws(computation: NodeComputation, node: Sequence[int], found: np.ndarray, fresh: bytes) -> np.ndarray:
+    """Return (n,) float: the probability of high risk of the released members found, about whom alone is drawn; else 0."""
+    share = np.zeros(len(found))
     if found.any():
         few = computation.keeping(found, suppressed_count=True)
-        again = few.flagged_targets(node, fresh, FRESH_DRAWS * int(found.sum()), executor=executor)
+        again = few.flagged_targets(node, fresh, FRESH_DRAWS * int(found.sum()))
         share[found] = again.flagged / np.maximum(again.drawn, 1)
-    return RiskByMember(share, flags)
+    return share

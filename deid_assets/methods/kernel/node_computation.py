@@ -131,13 +131,16 @@ class NodeComputation:
         The axes of the lattice.
     k
         Class size below which risk is high: 20 for a risk threshold of .05, counted in the population.
-    index
-        An existing bit-set index of the same population; if absent or too small, one is built when it is first needed.
     only_at
         The only node to be measured; bit-sets of other levels are not built. None: any node may be measured.
     extract
         Whether the population of `data` is the release itself, from whose classes those of a register are estimated.
         Suppressed members are then in no class either, because they are not among the published rows.
+
+    Attributes
+    ----------
+    executor
+        Where batches of draws are measured; None: here, one after the other. See `on`.
 
     Examples
     --------
@@ -160,7 +163,6 @@ class NodeComputation:
         data: LongitudinalData,
         dimensions: Sequence[Dimension],
         k: int,
-        index: MemberIndex | None = None,
         only_at: Sequence[int] | None = None,
         extract: bool = False,
     ):
@@ -168,9 +170,29 @@ class NodeComputation:
             raise ValueError("k must be at least 1")
         self.data, self.dimensions, self.k, self.extract = data, tuple(dimensions), k, extract
         self.top = generalization_at(data, self.dimensions, top_node(self.dimensions))
-        self._only_at, self._given = only_at, index
+        self._only_at = only_at
+        self.executor: Executor | None = None
+        self._given: MemberIndex | None = None
         self._made: DrawnBlocks | None = None
         self._exact: NodeComputation | None = None
+
+    def on(self, executor: Executor | None) -> "NodeComputation":
+        """Return the computation that measures on this executor; so do those that are made from it."""
+        if executor is self.executor:
+            return self
+        made = copy.copy(self)
+        made.executor = executor
+        return made
+
+    def over(self, data: LongitudinalData, dimensions: Sequence[Dimension]) -> "NodeComputation":
+        """Return the computation over other data and another lattice, with the same class size, kind and executor."""
+        return NodeComputation(data, dimensions, self.k, extract=self.extract).on(self.executor)
+
+    def _of(self, data: LongitudinalData, index: MemberIndex | None = None) -> "NodeComputation":
+        """Return the computation over other data; the bit-sets serve again if they are of the same population."""
+        made = copy.copy(self)
+        made.data, made.executor, made._given, made._made, made._exact = data, self.executor, index, None, None
+        return made
 
     @property
     def _draws(self) -> DrawnBlocks:
@@ -195,7 +217,8 @@ class NodeComputation:
         return self
 
     def __getstate__(self) -> dict:
-        return self.__dict__ | {"_exact": None}
+        """What a copy has, here or on a worker."""
+        return self.__dict__ | {"_exact": None, "executor": None}
 
     @property
     def index(self) -> MemberIndex:
@@ -216,20 +239,20 @@ class NodeComputation:
         if suppressed_count is None:
             suppressed_count = not self.extract
         if suppressed_count or keep.all():
-            made = NodeComputation(kept, self.dimensions, self.k, self.index, self._only_at, self.extract)
+            made = self._of(kept, self.index)
             if self._exact is not None:  # its bit-sets are those of the population, which stays
                 made._exact = copy.copy(made)
                 made._exact._made = DrawnBlocks(kept, self._exact.index)
             return made
-        return NodeComputation(kept.released_only(), self.dimensions, self.k, None, self._only_at, self.extract)
+        return self._of(kept.released_only())
 
     def among(self, members: np.ndarray) -> "NodeComputation":
         """Return the computation over some members of the population, (N,) bool, and those of them who are released."""
-        return NodeComputation(self.data.among(members), self.dimensions, self.k, None, self._only_at, self.extract)
+        return self._of(self.data.among(members))
 
     def with_power(self, power: Sequence[np.ndarray]) -> "NodeComputation":
         """Return the computation with another adversary power, such as p recomputed on generalized data."""
-        return NodeComputation(self.data.with_power(power), self.dimensions, self.k, self.index, self._only_at, self.extract)
+        return self._of(self.data.with_power(power), self.index)
 
     def generalization(
         self, node: Sequence[int], without_demographics: Sequence[int] = (), without_histories: Sequence[int] = ()
@@ -248,7 +271,6 @@ class NodeComputation:
         draws: int,
         exemption: Exemption = "once",
         keep_flags: bool = False,
-        executor: Executor | None = None,
     ) -> Measurement:
         """Count the draws at high risk among the first `draws` of a stream.
 
@@ -265,7 +287,7 @@ class NodeComputation:
         """
         levels = self._levels(node)
         batches = _batches(draws, self.data.members)
-        measured = _map(executor, partial(self._ready()._flags_of_batch, levels, stream_key, exemption), batches)
+        measured = _map(self.executor, partial(self._ready()._flags_of_batch, levels, stream_key, exemption), batches)
         flagged = exempt = 0
         kept = []
         for (flags, exempted), size in zip(measured, _wanted(batches, draws), strict=True):
@@ -274,18 +296,16 @@ class NodeComputation:
             kept += [flags[:size]] if keep_flags else []
         return Measurement(flagged, exempt, draws, np.concatenate(kept) if kept else None)
 
-    def running_counts(
-        self, node: Sequence[int], stream_key: bytes, blocks: int, executor: Executor | None = None
-    ) -> Iterator[tuple[int, int, int]]:
+    def running_counts(self, node: Sequence[int], stream_key: bytes, blocks: int) -> Iterator[tuple[int, int, int]]:
         """Yield flagged, exempt and total draws after each block; the caller stops when it has enough."""
         levels = self._levels(node)
         flagged = exempt = done = 0
         while done < blocks:
             # Look ahead by a quarter of the blocks done, or by all of them with an executor; no more work can be wasted.
-            ahead = min(max(1, done // 4 if executor is None else done), blocks - done, 16)
-            together = min(BLOCKS_AT_ONCE, max(1, ahead if executor is None else ahead // 4))
+            ahead = min(max(1, done // 4 if self.executor is None else done), blocks - done, 16)
+            together = min(BLOCKS_AT_ONCE, max(1, ahead if self.executor is None else ahead // 4))
             batches = [range(first, min(first + together, done + ahead)) for first in range(done, done + ahead, together)]
-            measured = _map(executor, partial(self._ready()._flags_of_batch, levels, stream_key, "once"), batches)
+            measured = _map(self.executor, partial(self._ready()._flags_of_batch, levels, stream_key, "once"), batches)
             for batch, counts in zip(batches, measured, strict=True):
                 for flags, exempted in zip(*(column.reshape(len(batch), -1) for column in counts), strict=True):
                     done += 1
@@ -299,7 +319,6 @@ class NodeComputation:
         stream_key: bytes,
         draws: int,
         exemption: Exemption = "once",
-        executor: Executor | None = None,
     ) -> TargetFlags:
         """Count in how many of their draws released members were flagged.
 
@@ -310,7 +329,7 @@ class NodeComputation:
         targets = len(self.data.targets)
         total = np.zeros((2, targets), dtype=np.int64)
         batches = _batches(draws, self.data.members)
-        for drawn, flagged in _map(executor, count, list(zip(batches, _wanted(batches, draws), strict=True))):
+        for drawn, flagged in _map(self.executor, count, list(zip(batches, _wanted(batches, draws), strict=True))):
             total[0] += np.bincount(drawn, minlength=targets)
             total[1] += np.bincount(flagged, minlength=targets)
         return TargetFlags(total[0], total[1])
@@ -321,7 +340,6 @@ class NodeComputation:
         stream_key: bytes,
         draws: int,
         exemption: Exemption = "literal",
-        executor: Executor | None = None,
     ) -> DrawnClasses:
         """Return the exact class size of each draw, however large; for attacks, which do not use k.
 
@@ -333,7 +351,7 @@ class NodeComputation:
             self._exact = copy.copy(self)
             self._exact._made = DrawnBlocks(self.data, MemberIndex.of(self.data, chosen, self.data.most_known))
         batches = _batches(draws, self.data.members)
-        found = _map(executor, partial(self._exact._sizes_of_batch, levels, stream_key, exemption), batches)
+        found = _map(self.executor, partial(self._exact._sizes_of_batch, levels, stream_key, exemption), batches)
         parts = [[column[:size] for column in batch] for batch, size in zip(found, _wanted(batches, draws), strict=True)]
         return DrawnClasses(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 

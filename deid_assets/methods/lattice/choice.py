@@ -14,19 +14,18 @@ Where more of a demographic class were drawn than its factor of absence allows, 
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 import numpy as np
 
 from deid_assets.methods.adversary.two_readings import Adversary, BothReadings, both_readings, literal_power
 from deid_assets.methods.attacks.worst_classes import (
-    FRESH_DRAWS,
     ClassShares,
     MemberClasses,
     RiskByClass,
     classes_of_members,
+    share_on_fresh_draws,
 )
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.best_first import SparseTagging
@@ -105,21 +104,90 @@ class Choice:
     suppressed: np.ndarray
 
 
+@dataclass(frozen=True)
+class Demands:
+    """Requirements on a chosen node.
+
+    Attributes
+    ----------
+    max_high_risk_share
+        MaxSup.
+    draws, confidence
+        Number of draws and confidence of the measurement, the same as for the gate.
+    suppress_at_most
+        Largest share of sampled members that may be suppressed; 0 for none.
+    aim
+        Fraction of MaxSup that a chosen node must not exceed, so that the gate's bound does not refuse it by chance.
+    worst_class_at_most
+        Limit of the share at high risk in each class; None for none. A candidate that fails it is tried again without the
+        members who are found most often, if any may be suppressed.
+    """
+
+    max_high_risk_share: float
+    draws: int
+    confidence: float
+    suppress_at_most: float
+    aim: float
+    worst_class_at_most: float | None = None
+
+    @property
+    def target(self) -> float:
+        """The share that a chosen node must not exceed."""
+        return self.aim * self.max_high_risk_share
+
+    def held_by(self, readings: BothReadings) -> bool:
+        """Whether both readings are within MaxSup, and low enough that the gate's bound does not refuse them by chance."""
+        return readings.hold(self.max_high_risk_share, self.confidence, self.aim)
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Judges nodes of one release: as whom, on which draws, and by which requirements.
+
+    Attributes
+    ----------
+    keys
+        Returns the 16-byte key of a named stream.
+    other_gates
+        Further requirements on a chosen node.
+    """
+
+    computation: NodeComputation
+    adversary: Adversary
+    keys: StreamKeys
+    demands: Demands
+    other_gates: OtherGates | None = None
+
+    @property
+    def members(self) -> int:
+        """Number of released members."""
+        return len(self.computation.data.targets)
+
+    def keeping(self, keep: np.ndarray) -> "Judge":
+        """The judge of the release of some of them, (n,) bool."""
+        return replace(self, computation=self.computation.keeping(keep), adversary=self.adversary.of(keep))
+
+    def readings(self, node: Node, stream: str, draws: int) -> BothReadings:
+        """The share of a node at high risk on a named stream."""
+        return both_readings(self.computation, node, self.adversary, self.keys(stream), draws)
+
+    def confirmed(self, node: Node, which: str = "") -> BothReadings:
+        """The share that counts, on draws that chose nothing."""
+        return self.readings(node, f"confirmation{which}", self.demands.draws)
+
+    def by_class(self, node: Node, limit: float, which: str = "") -> tuple[ClassShares, np.ndarray]:
+        """The share of each class on fresh draws, and whether it is so high that the gate may refuse it."""
+        literal = self.computation.with_power(literal_power(self.computation, node, self.adversary))
+        pilot, confirmation = (self.keys(f"{what} of classes{which}") for what in ("pilot", "confirmation"))
+        found = RiskByClass(self.computation, literal, node).judged(pilot, confirmation, limit, self.demands.confidence)
+        return found, (found.bounds(self.demands.confidence) > limit) | (found.shares > CLASS_ROOM * limit)
+
+
 def choose_generalization(
-    computation: NodeComputation,
+    judge: Judge,
     candidates: Sequence[Node],
     with_suppression: Sequence[Node],
-    adversary: Adversary,
-    keys: StreamKeys,
-    max_high_risk_share: float,
-    draws: int,
-    confidence: float,
-    suppress_at_most: float,
-    aim: float,
-    executor: Executor | None = None,
-    other_gates: OtherGates | None = None,
     prefer_detail: bool = False,
-    worst_class_at_most: float | None = None,
     most: int = 1,
 ) -> tuple[tuple[Choice, ...], dict[Node, str], WorstClass | None]:
     """Choose the node with the least loss among those that hold on fresh draws, and find others that hold.
@@ -133,23 +201,8 @@ def choose_generalization(
         Candidates of the search, best first.
     with_suppression
         The nodes to try with suppression if no candidate holds without, best first.
-    keys
-        Returns the 16-byte key of a named stream.
-    max_high_risk_share
-        MaxSup.
-    draws, confidence
-        Number of draws and confidence of the measurement, the same as for the gate.
-    suppress_at_most
-        Largest share of sampled members that may be suppressed; 0 for none.
-    aim
-        Fraction of MaxSup that a chosen node must not exceed, so that the gate's bound does not refuse it by chance.
-    other_gates
-        Further requirements on a chosen node.
     prefer_detail
         Whether each node is tried both ways, with everybody if it is a candidate and then with suppression, before the next.
-    worst_class_at_most
-        Limit of the share at high risk in each class; None for none. A candidate that fails it is tried again without the
-        members who are found most often, if any may be suppressed.
     most
         Number of nodes to find. For further ones, at most `FURTHER_TRIES` nodes are tried.
 
@@ -159,8 +212,9 @@ def choose_generalization(
         The nodes that hold, best first; the other nodes looked at, each with the gate that it would fail, or `COARSER` if it
         was not tried because a finer one holds; and the worst class of the first of them that fails the limit on it.
     """
-    members = len(computation.data.targets)
-    nobody = np.zeros(members, dtype=bool)
+    demands, other_gates = judge.demands, judge.other_gates
+    suppress_at_most, limit = demands.suppress_at_most, demands.worst_class_at_most
+    nobody = np.zeros(judge.members, dtype=bool)
     passed_over: dict[Node, str] = {}
     worst_class: WorstClass | None = None
     everywhere = other_gates.failing_everywhere(suppress_at_most) if other_gates else None
@@ -173,25 +227,22 @@ def choose_generalization(
             return rest_of(node)
         if gate is not None:
             return Failed(gate)
-        readings = both_readings(computation, node, adversary, keys("confirmation"), draws, executor)
-        if not readings.hold(max_high_risk_share, confidence, aim):
+        readings = judge.confirmed(node)
+        if not demands.held_by(readings):
             return Failed(HIGH_RISK)
-        if worst_class_at_most is None:
+        if limit is None:
             return Choice(node, readings, nobody)
-        by_class = _by_class(computation, node, adversary, keys, "", worst_class_at_most, confidence, executor)
-        if not _too_high(by_class, worst_class_at_most, confidence).any():
+        by_class, high = judge.by_class(node, limit)
+        if not high.any():
             return Choice(node, readings, nobody)
-        worst = _failed_for(node, classes_of_members(computation, node), by_class.shares)
+        worst = _failed_for(node, classes_of_members(judge.computation, node), by_class.shares)
         found = rest_of(node) if suppress_at_most > 0 else worst
         # On average the node holds with everybody: what fails without some of them fails for the worst class.
         return worst if found == Failed(HIGH_RISK) else found
 
     def failing_at_and_below(node: Node) -> Failed | None:
         gate = other_gates.failing_however_suppressed(node, suppress_at_most, and_below=True) if other_gates else None
-        if gate is not None:
-            return Failed(gate)
-        goals = aim * max_high_risk_share, worst_class_at_most
-        return _failing_however_suppressed(computation, node, keys, *goals, suppress_at_most * members, executor)
+        return _failing_however_suppressed(judge, node) if gate is None else Failed(gate)
 
     ruled_out = _RuledOut(with_suppression, failing_at_and_below)
 
@@ -204,10 +255,7 @@ def choose_generalization(
 
     @cache  # a candidate is tried again among the nodes without flagged members, on the same draws
     def rest_of(node: Node) -> Choice | Failed:
-        found = suppress_flagged(
-            computation, node, adversary, keys, max_high_risk_share, draws, confidence, suppress_at_most, aim, executor,
-            worst_class_at_most, other_gates.in_excess(node, keys("in excess")) if other_gates else nobody,
-        )  # fmt: skip
+        found = suppress_flagged(judge, node, other_gates.in_excess(node, judge.keys("in excess")) if other_gates else nobody)
         if isinstance(found, Failed):
             return found
         gate = other_gates.failing(node, found[1]) if other_gates else None
@@ -244,21 +292,8 @@ def choose_generalization(
     return tuple(holding), passed_over, worst_class
 
 
-def suppress_flagged(
-    computation: NodeComputation,
-    node: Node,
-    adversary: Adversary,
-    keys: StreamKeys,
-    max_high_risk_share: float,
-    draws: int,
-    confidence: float,
-    at_most: float,
-    aim: float,
-    executor: Executor | None = None,
-    worst_class_at_most: float | None = None,
-    in_excess: np.ndarray | None = None,
-) -> tuple[BothReadings, np.ndarray] | Failed:
-    """Suppress flagged members until the rest holds on fresh draws, unless `at_most` is not enough.
+def suppress_flagged(judge: Judge, node: Node, in_excess: np.ndarray | None = None) -> tuple[BothReadings, np.ndarray] | Failed:
+    """Suppress flagged members until the rest holds on fresh draws, unless as many as may be are not enough.
 
     Suppressed members leave the release but not the population: they still count in every class, unless classes are those of
     the release itself. In that case, the other members of their classes are at higher risk and are flagged in the next round.
@@ -280,49 +315,51 @@ def suppress_flagged(
         average, if its goal alone does; else the worst class, if its goal does; else those in excess. After the last round,
         what the rest still failed.
     """
-    members = len(computation.data.targets)
-    goal = target = aim * max_high_risk_share
+    computation, keys, demands = judge.computation, judge.keys, judge.demands
+    members, limit = judge.members, demands.worst_class_at_most
+    at_most = demands.suppress_at_most * members
+    goal = target = demands.target
     drawn, flagged = np.zeros(members, dtype=np.int64), np.zeros(members, dtype=np.int64)
     asked, judged = np.arange(members), computation
     classes = classes_of_members(computation, node)
-    class_goals = np.full(len(classes), CLASS_AIM * (worst_class_at_most or 0))
+    class_goals = np.full(len(classes), CLASS_AIM * (limit or 0))
     for number in range(ROUNDS):
         failed = Failed(HIGH_RISK)
-        flags = judged.flagged_targets(node, keys(f"suppression {number}"), DRAWS_A_MEMBER * len(asked), executor=executor)
+        flags = judged.flagged_targets(node, keys(f"suppression {number}"), DRAWS_A_MEMBER * len(asked))
         drawn[asked] += flags.drawn
         flagged[asked] += flags.flagged
-        if worst_class_at_most is None:
+        if limit is None:
             chosen = members_to_suppress(drawn, flagged, goal)
         else:
-            own = _own_shares(judged, asked, node, flagged, keys(f"suppression of classes {number}"), executor)
+            own = np.zeros(members)
+            own[asked] = share_on_fresh_draws(judged, node, flagged[asked] > 0, keys(f"suppression of classes {number}"))
             chosen = members_of_classes_to_suppress(drawn, flagged, goal, own, classes.of_target, class_goals)
         suppressed = np.zeros(members, dtype=bool) if in_excess is None else in_excess.copy()
         suppressed[chosen] = True
-        if suppressed.sum() > at_most * members:
-            if len(members_to_suppress(drawn, flagged, goal)) > at_most * members:
+        if suppressed.sum() > at_most:
+            if len(members_to_suppress(drawn, flagged, goal)) > at_most:
                 return failed
-            if len(chosen) <= at_most * members:
+            if len(chosen) <= at_most:
                 return Failed(FACTOR)
             return _failed_for(
                 node, classes, _shares_of_classes(classes, drawn, flagged), _to_suppress(classes, drawn, flagged, class_goals)
             )
-        rest, rest_adversary = computation.keeping(~suppressed), adversary.of(~suppressed)
+        rest = judge.keeping(~suppressed)
         if computation.extract:
-            asked, judged = np.flatnonzero(~suppressed), rest
-        quick = both_readings(rest, node, rest_adversary, keys(f"trial {number}"), QUICK_DRAWS, executor)
+            asked, judged = np.flatnonzero(~suppressed), rest.computation
+        quick = rest.readings(node, f"trial {number}", QUICK_DRAWS)
         share = max(quick.fixed.share, quick.literal.share)
         if share <= target:
-            full = both_readings(rest, node, rest_adversary, keys(f"confirmation {number}"), draws, executor)
-            if full.hold(max_high_risk_share, confidence, aim):
-                if worst_class_at_most is None:
+            full = rest.confirmed(node, f" {number}")
+            if demands.held_by(full):
+                if limit is None:
                     return full, suppressed
-                by_class = _by_class(rest, node, rest_adversary, keys, f" {number}", worst_class_at_most, confidence, executor)
-                high = _too_high(by_class, worst_class_at_most, confidence)
+                by_class, high = rest.by_class(node, limit, f" {number}")
                 if not high.any():
                     return full, suppressed
                 left = np.unique(classes.of_target[~suppressed])[high]  # in the order of the classes of the rest
-                failed = _failed_for(node, classes_of_members(rest, node), by_class.shares)
-                class_goals[left] *= np.minimum(0.9, CLASS_AIM * worst_class_at_most / by_class.shares[high])
+                failed = _failed_for(node, classes_of_members(rest.computation, node), by_class.shares)
+                class_goals[left] *= np.minimum(0.9, CLASS_AIM * limit / by_class.shares[high])
                 continue
             share = max(full.fixed.share, full.literal.share)
         goal *= min(0.9, target / share)
@@ -354,42 +391,6 @@ def _to_suppress(classes: MemberClasses, drawn: np.ndarray, flagged: np.ndarray,
     """Return (C,) int: the fewest members of each class without whom its share is at most its goal."""
     groups = [np.flatnonzero(classes.of_target == number) for number in range(len(classes))]
     return np.array([fewest_to_suppress(drawn[own], flagged[own], goal) for own, goal in zip(groups, goals, strict=True)])
-
-
-def _own_shares(
-    judged: NodeComputation, asked: np.ndarray, node: Node, flagged: np.ndarray, stream_key: bytes, executor: Executor | None
-) -> np.ndarray:
-    """Return (n,) float: how often each member is flagged, drawn again; 0 for those never flagged or already suppressed.
-
-    `asked` are the positions of the targets of `judged` among all members.
-    """
-    own, found = np.zeros(len(flagged)), flagged[asked] > 0
-    if found.any():
-        again = judged.keeping(found, suppressed_count=True)
-        flags = again.flagged_targets(node, stream_key, FRESH_DRAWS * int(found.sum()), executor=executor)
-        own[asked[found]] = flags.flagged / np.maximum(flags.drawn, 1)
-    return own
-
-
-def _by_class(
-    computation: NodeComputation,
-    node: Node,
-    adversary: Adversary,
-    keys: StreamKeys,
-    which: str,
-    at_most: float,
-    confidence: float,
-    executor: Executor | None,
-) -> ClassShares:
-    """Measure the classes on fresh draws as the gate will, on other streams."""
-    literal = computation.with_power(literal_power(computation, node, adversary))
-    risk = RiskByClass(computation, literal, node, executor)
-    return risk.judged(keys(f"pilot of classes{which}"), keys(f"confirmation of classes{which}"), at_most, confidence)
-
-
-def _too_high(by_class: ClassShares, at_most: float, confidence: float) -> np.ndarray:
-    """Return (C,) bool: classes whose bound is above the limit, or whose share leaves too little room for fresh draws."""
-    return (by_class.bounds(confidence) > at_most) | (by_class.shares > CLASS_ROOM * at_most)
 
 
 class _RuledOut:
@@ -427,33 +428,24 @@ class _RuledOut:
         return failed is None
 
 
-def _failing_however_suppressed(
-    computation: NodeComputation,
-    node: Node,
-    keys: StreamKeys,
-    goal: float,
-    worst_class_at_most: float | None,
-    most: float,
-    executor: Executor | None,
-) -> Failed | None:
-    """Return why more members would have to go than `most`, whoever they are, even by draws that judge what they chose.
+def _failing_however_suppressed(judge: Judge, node: Node) -> Failed | None:
+    """Return why more members would have to go than may, whoever they are, even by draws that judge what they chose.
 
     The draws are those of the first round of `suppress_flagged`; of many members, few others are tried first, which favour the
     rest more than many draws do. On the same draws no member is flagged more often at a coarser node, and a class there
     consists of whole classes of every finer one. So what is too many here is too many at every finer node.
     """
-    draws = DRAWS_A_MEMBER * len(computation.data.targets)
-    if draws > PROSPECT_DRAWS:
-        flags = computation.flagged_targets(node, keys("prospect"), PROSPECT_DRAWS, executor=executor)
-        if fewest_to_suppress(flags.drawn, flags.flagged, goal) > most:
+    computation, demands, draws = judge.computation, judge.demands, DRAWS_A_MEMBER * judge.members
+    most = demands.suppress_at_most * judge.members
+    prospect = [("prospect", PROSPECT_DRAWS)] if draws > PROSPECT_DRAWS else []
+    for stream, asked in (*prospect, ("suppression 0", draws)):
+        flags = computation.flagged_targets(node, judge.keys(stream), asked)
+        if fewest_to_suppress(flags.drawn, flags.flagged, demands.target) > most:
             return Failed(HIGH_RISK)
-    flags = computation.flagged_targets(node, keys("suppression 0"), draws, executor=executor)
-    if fewest_to_suppress(flags.drawn, flags.flagged, goal) > most:
-        return Failed(HIGH_RISK)
-    if worst_class_at_most is None:
+    if demands.worst_class_at_most is None:
         return None
     classes = classes_of_members(computation, node)
-    goals = np.full(len(classes), CLASS_AIM * worst_class_at_most)
+    goals = np.full(len(classes), CLASS_AIM * demands.worst_class_at_most)
     needed = _to_suppress(classes, flags.drawn, flags.flagged, goals)
     if needed.sum() > most:
         return _failed_for(node, classes, _shares_of_classes(classes, flags.drawn, flags.flagged), needed)

@@ -10,19 +10,16 @@ change: 1/F does not depend on it (methods#population).
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass, replace
-from functools import cached_property
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Protocol
 
 import numpy as np
 import pandas as pd
 
-from deid_assets.methods.adversary.two_readings import Adversary
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.candidate_gates import OtherGates
-from deid_assets.methods.lattice.choice import HIGH_RISK, choose_generalization
+from deid_assets.methods.lattice.choice import HIGH_RISK, Judge, choose_generalization
 from deid_assets.methods.lattice.members_needed import members_needed
 from deid_assets.methods.long_tail.number_of_claims import truncate_within_classes
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData, top_node
@@ -44,55 +41,44 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Demands:
-    """Requirements on a chosen node, as in `choose_generalization`.
+class Columns:
+    """Names of the quasi-identifiers.
 
     Attributes
     ----------
-    never
-        A gate that fails for every change because it does not depend on the node; empty for none.
-    worst_class_at_most
-        As in `choose_generalization`.
+    members, claims
+        In the order of the data.
+    together
+        The columns that are left out with a column, because no policy has them without it.
     """
 
-    max_high_risk_share: float
-    draws: int
-    confidence: float
-    suppress_at_most: float
-    aim: float
-    never: str = ""
-    worst_class_at_most: float | None = None
+    members: Sequence[str]
+    claims: Sequence[str]
+    together: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Those of members, then those of claims."""
+        return (*self.members, *self.claims)
 
 
 def diagnose(
-    computation: NodeComputation,
-    keys: Callable[[str], bytes],
-    member_columns: Sequence[str],
-    claim_columns: Sequence[str],
-    adversary: Adversary,
-    demands: Demands,
+    judge: Judge,
+    columns: Columns,
     draws: int,
-    other_gates: OtherGates | None = None,
     written: Callable[[Change], str | None] = lambda change: "",
-    executor: Executor | None = None,
-    together: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    never: str = "",
 ) -> pd.DataFrame:
     """Locate the risk of the coarsest node, and evaluate changes that would remove it.
 
     Parameters
     ----------
-    keys
-        Returns the 16-byte key of a named stream.
-    member_columns, claim_columns
-        Names of the quasi-identifiers, in the order of the data.
     draws
-        Number of draws for rows that locate the risk; changes are evaluated with `demands.draws`.
-    other_gates
-        Further requirements on a chosen node.
+        Number of draws for rows that locate the risk; changes are evaluated with `judge.demands.draws`.
     written
         Returns the policy text for a change; None if no policy can express it.
-    together
-        The columns that are left out with a column, because no policy has them without it.
+    never
+        A gate that fails for every change because it does not depend on the node; empty for none.
 
     Returns
     -------
@@ -102,26 +88,26 @@ def diagnose(
         members suppressed if the change passed), against (the gate that fails under the change; empty if it passed),
         would_pass, change (policy text; empty if it did not pass).
     """
-    remedies = _Remedies(computation, keys, (*member_columns, *claim_columns), len(member_columns), adversary, demands, draws,
-                         other_gates, written, executor, together)  # fmt: skip
-    top, stream_key = top_node(computation.dimensions), keys("where the risk is")
-    found = computation.measure(top, stream_key, draws, executor=executor)
+    computation, demands = judge.computation, judge.demands
+    remedies = _Remedies(judge, columns, draws, written, never)
+    top, stream_key = top_node(computation.dimensions), judge.keys("where the risk is")
+    found = computation.measure(top, stream_key, draws)
     rows = [remedies.told("as it is", "coarsest node", found.share)]
-    for column, coarser in _one_level_coarser(computation, (*member_columns, *claim_columns)):
-        share = coarser.measure(top_node(coarser.dimensions), stream_key, draws, executor=executor).share
+    for column, coarser in _one_level_coarser(computation, columns.all):
+        share = coarser.measure(top_node(coarser.dimensions), stream_key, draws).share
         rows.append(remedies.told("coarser", column, share))
     rows += remedies.without_columns()
 
-    classes = computation.drawn_classes(top, stream_key, draws, exemption="once", executor=executor)
+    classes = computation.drawn_classes(top, stream_key, draws, exemption="once")
     at_risk = ~classes.exempt & (classes.sizes < computation.k)
-    claims = adversary.claims[classes.targets]
+    claims = judge.adversary.claims[classes.targets]
     for low, high in _CLAIM_BANDS:
         own = (claims >= low) & (claims <= (high if high is not None else claims.max(initial=low)))
         if own.any():
             text = f"{low} claim" if low == high == 1 else f"{low} to {high} claims" if high else f"over {low - 1} claims"
             rows.append(remedies.told("members with", text, float(at_risk[own].mean())))
     if found.share > demands.max_high_risk_share and (
-        needed := members_needed(computation, keys, demands.suppress_at_most, demands.max_high_risk_share, executor)
+        needed := members_needed(computation, judge.keys, demands.suppress_at_most, demands.max_high_risk_share)
     ):
         share = found.share if needed.at_least is None else demands.max_high_risk_share
         rows.append(remedies.told("population", str(needed), share))
@@ -154,30 +140,30 @@ def best_change(diagnosis: pd.DataFrame) -> pd.Series | None:
 class _Remedies:
     """Evaluate changes at the coarsest node of a computation."""
 
-    computation: NodeComputation
-    keys: Callable[[str], bytes]
-    columns: tuple[str, ...]
-    of_members: int
-    adversary: Adversary
-    demands: Demands
+    judge: Judge
+    columns: Columns
     draws: int
-    other_gates: OtherGates | None
     written: Callable[[Change], str | None]
-    executor: Executor | None
-    together: Mapping[str, tuple[str, ...]]
+    never: str
 
-    def told(self, kind: str, what: str, share: float) -> tuple:
-        """Return a row that locates the risk and recommends nothing."""
-        return kind, what, share, self.demands.max_high_risk_share, 0.0, NOT_TRIED, False, ""
+    def told(
+        self, kind: str, what: str, share: float, tried: tuple[float, str] = (0.0, NOT_TRIED), change: Change | None = None
+    ) -> tuple:
+        """Return a row that locates the risk, or the outcome of a change: what it suppresses, and the gate that it fails."""
+        suppressed, against = tried
+        text = "" if against or change is None else self.written(change)
+        if text is None:
+            against, text = NOT_A_POLICY, ""
+        return kind, what, share, self.judge.demands.max_high_risk_share, suppressed, against, not against, text
 
     def without_columns(self) -> list[tuple]:
         """Return a row for each quasi-identifier left out alone; if none passes, also for growing sets of them."""
-        alone = dict.fromkeys(self._with(column) for column in self.columns)
+        alone = dict.fromkeys(self._with(column) for column in self.columns.all)
         rows = [self._row(Change(columns), self._share(Change(columns))) for columns in alone if self._may_go(columns)]
         gone: tuple[str, ...] = ()
-        while not any(row[6] for row in rows) and not self.demands.never:
+        while not any(row[6] for row in rows) and not self.never:
             # Greedy, because evaluating all sets of columns would take too long.
-            more = [tuple(dict.fromkeys((*gone, *self._with(column)))) for column in self.columns if column not in gone]
+            more = [tuple(dict.fromkeys((*gone, *self._with(column)))) for column in self.columns.all if column not in gone]
             more = [columns for columns in dict.fromkeys(more) if self._may_go(columns)]
             more = [columns for columns in more if self.written(Change(columns)) is not None]
             if not more:
@@ -192,50 +178,41 @@ class _Remedies:
 
     def more_suppression(self, share: float) -> tuple:
         """Return the row for more suppressed members: as few as suffice, and more than the policy allows."""
-        row = ("suppressing", "flagged members", share, self.demands.max_high_risk_share)
-        if self.demands.suppress_at_most >= _MOST_SUPPRESSED:
-            return (*row, 0.0, NOT_TRIED, False, "")
-        suppressed, gate = self._tried(Change(suppress_at_most=_MOST_SUPPRESSED), share)
+        row, allowed = partial(self.told, "suppressing", "flagged members", share), self.judge.demands.suppress_at_most
+        if allowed >= _MOST_SUPPRESSED:
+            return row()
+        most = Change(suppress_at_most=_MOST_SUPPRESSED)
+        suppressed, gate = self._tried(most, share)
         if gate:
-            return (*row, suppressed, gate, False, "")
+            return row((suppressed, gate))
         # A share that a person would write, at which it is tried again: that it sufficed is no proof that it does.
         at_most = min(_MOST_SUPPRESSED, math.ceil(100 * suppressed + 0.5) / 100)
         least = Change(suppress_at_most=at_most)
         fewer, gate = self._tried(least, share)
-        if at_most <= self.demands.suppress_at_most:
-            return (*row, fewer, gate or ALLOWED, False, "")
-        return self._offered(*row, suppressed if gate else fewer, Change(suppress_at_most=_MOST_SUPPRESSED) if gate else least)
+        if at_most <= allowed:
+            return row((fewer, gate or ALLOWED))
+        return row((suppressed, ""), most) if gate else row((fewer, ""), least)
 
     def _with(self, column: str) -> tuple[str, ...]:
         """Return the column and those that are left out with it, in the order of the columns."""
-        leaving = {column, *self.together.get(column, ())}
-        return tuple(one for one in self.columns if one in leaving)
+        leaving = {column, *self.columns.together.get(column, ())}
+        return tuple(one for one in self.columns.all if one in leaving)
 
     def _may_go(self, columns: tuple[str, ...]) -> bool:
         """Whether at least one member-level and one claim-level column remain."""
-        members, claims = self.columns[: self.of_members], self.columns[self.of_members :]
-        return set(members) - set(columns) != set() != set(claims) - set(columns)
+        return set(self.columns.members) - set(columns) != set() != set(self.columns.claims) - set(columns)
 
     def _share(self, change: Change) -> float:
         """Return the share at high risk on few draws with nobody suppressed."""
-        return self._left(change).measure((), self.keys("where the risk is"), self.draws, executor=self.executor).share
+        return self._left(change).measure((), self.judge.keys("where the risk is"), self.draws).share
 
     def _excess(self, change: Change, share: float) -> float:
         """Return how far the change is from passing: the sum of the relative excesses over the limits."""
         gates = self._gates_left(change)
-        return max(0.0, share / self.demands.max_high_risk_share - 1) + (gates.excess(()) if gates else 0.0)
+        return max(0.0, share / self.judge.demands.max_high_risk_share - 1) + (gates.excess(()) if gates else 0.0)
 
     def _row(self, change: Change, share: float) -> tuple:
-        suppressed, gate = self._tried(change, share)
-        row = ("without", " and ".join(change.without), share, self.demands.max_high_risk_share)
-        return (*row, suppressed, gate, False, "") if gate else self._offered(*row, suppressed, change)
-
-    def _offered(self, kind: str, what: str, share: float, threshold: float, suppressed: float, change: Change) -> tuple:
-        """Return the row of a change that passed; it is recommended only if a policy can express it."""
-        text = self.written(change)
-        if text is None:
-            return kind, what, share, threshold, suppressed, NOT_A_POLICY, False, ""
-        return kind, what, share, threshold, suppressed, "", True, text
+        return self.told("without", " and ".join(change.without), share, self._tried(change, share), change)
 
     def _tried(self, change: Change, share: float) -> tuple[float, str]:
         """Return the share of suppressed sampled members, and the gate that fails under the change; empty if it passes.
@@ -245,54 +222,59 @@ class _Remedies:
         share
             Share at high risk on few draws with nobody suppressed; it identifies hopeless changes.
         """
-        demands = self.demands
+        judge, demands = self.judge, self.judge.demands
         at_most = demands.suppress_at_most if change.suppress_at_most is None else change.suppress_at_most
-        if demands.never:
-            return 0.0, demands.never
+        if self.never:
+            return 0.0, self.never
         if share > demands.max_high_risk_share + at_most:
             return 0.0, HIGH_RISK
-        found, passed_over, _ = choose_generalization(
-            self._left(change), [()] if share <= demands.max_high_risk_share else [], [()], self.adversary,
-            lambda name: self.keys(f"tried: {name}"), demands.max_high_risk_share, demands.draws, demands.confidence, at_most,
-            demands.aim, self.executor, self._gates_left(change), worst_class_at_most=demands.worst_class_at_most,
-        )  # fmt: skip
+        changed = Judge(
+            self._left(change),
+            judge.adversary,
+            lambda name: judge.keys(f"tried: {name}"),
+            replace(demands, suppress_at_most=at_most),
+            self._gates_left(change),
+        )
+        found, passed_over, _ = choose_generalization(changed, [()] if share <= demands.max_high_risk_share else [], [()])
         return (float(found[0].suppressed.mean()), "") if found else (0.0, passed_over.get((), HIGH_RISK))
 
     @cached_property
     def _data(self) -> LongitudinalData:
-        return _at_top(self.computation)
+        return _at_top(self.judge.computation)
 
     def _left(self, change: Change) -> NodeComputation:
         """Return the coarsest node as a lattice of one node, without the removed columns."""
-        data, computation = self._data, self.computation
-        members, claims = self._places(change)
+        data, (members, claims) = self._data, self._places(change)
         own = LongitudinalData(
             data.demographics[:, members], tuple(data.demographic_domains[i] for i in members),
             tuple(data.held[h] for h in claims), tuple(data.history_domains[h] for h in claims),
             data.targets, tuple(data.known[h] for h in claims), tuple(data.power[h] for h in claims),
         )  # fmt: skip
-        return NodeComputation(own, (), computation.k, extract=computation.extract)
+        return self.judge.computation.over(own, ())
 
     def _gates_left(self, change: Change) -> OtherGates | None:
-        if self.other_gates is None:
+        other_gates, computation = self.judge.other_gates, self.judge.computation
+        if other_gates is None:
             return None
         members, _ = self._places(change)
-        top = self.computation.top.demographics
-        domains = self.computation.data.demographic_domains
-        delivered = np.stack([domains[i].levels[top[i]][self.other_gates.delivered[:, i]] for i in members], axis=1)
-        gates = replace(self.other_gates, data=self._left(change).data, dimensions=(), delivered=delivered)
-        if gates.claim_bins is None or len(members) == self.of_members:
+        top, domains = computation.top.demographics, computation.data.demographic_domains
+        delivered = np.stack([domains[i].levels[top[i]][other_gates.delivered[:, i]] for i in members], axis=1)
+        gates = replace(other_gates, data=self._left(change).data, dimensions=(), delivered=delivered)
+        if gates.claim_bins is None or len(members) == len(self.columns.members):
             return gates
         # Under the changed policy claims are truncated within fewer, larger classes: bins too small now may merge.
         classes = np.unique(delivered, axis=0, return_inverse=True)[1].reshape(-1)
-        joined = truncate_within_classes(gates.claim_bins, classes, 1, gates.class_size_at_least, self.keys("bins cut again"))
+        key = self.judge.keys("bins cut again")
+        joined = truncate_within_classes(gates.claim_bins, classes, 1, gates.class_size_at_least, key)
         return replace(gates, claim_bins=joined)
 
     def _places(self, change: Change) -> tuple[list[int], list[int]]:
         """Return the positions of the remaining member-level and claim-level columns."""
-        left = [number for number, column in enumerate(self.columns) if column not in change.without]
-        of_members = self.of_members
-        return [n for n in left if n < of_members], [n - of_members for n in left if n >= of_members]
+        members, claims = (
+            [number for number, column in enumerate(columns) if column not in change.without]
+            for columns in (self.columns.members, self.columns.claims)
+        )
+        return members, claims
 
 
 def _at_top(computation: NodeComputation) -> LongitudinalData:
@@ -325,4 +307,4 @@ def _one_level_coarser(computation: NodeComputation, columns: Sequence[str]) -> 
         domains[place] = Domain((np.arange(size), np.arange(size) // 2))
         own = replace(data, demographic_domains=tuple(domains[:of_members]), history_domains=tuple(domains[of_members:]))
         moved: tuple[tuple[int, ...], tuple[int, ...]] = ((place,), ()) if place < of_members else ((), (place - of_members,))
-        yield column, NodeComputation(own, (Dimension(column, *moved, 2),), computation.k, extract=computation.extract)
+        yield column, computation.over(own, (Dimension(column, *moved, 2),))

@@ -9,12 +9,11 @@ and the certificate states how much less the nodes that were never measured coul
 """
 
 from collections.abc import Sequence
-from concurrent.futures import Executor
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.best_first import best_passing_nodes
 from deid_assets.methods.lattice.information_loss import LatticeLoss
@@ -24,10 +23,9 @@ from deid_assets.methods.lattice.longitudinal_search import (
     Measurements,
     NodeDecision,
     NodeResult,
-    Progress,
-    Suppression,
+    SearchRule,
 )
-from deid_assets.methods.lattice.predictive_tagging import Node, lower_neighbors, lowest_of, node_of_axis
+from deid_assets.methods.lattice.predictive_tagging import Node, lowest_of, node_of_axis
 from deid_assets.methods.statistics.confidence import wilson_interval
 from deid_assets.methods.statistics.sequential_decision import rule_of_number
 
@@ -73,39 +71,31 @@ class _Search(Measurements):
             decision, source = self.implied(node)
             above, below = (levels >= np.array(node)).all(axis=1), (levels <= np.array(node)).all(axis=1)
             bounds = float(ends[above, 0].max(initial=0.0)), float(ends[below, 1].min(initial=1.0))
-            results[node] = self.result(node, loss(node), decision, bounds, source, numbers.get(node))
+            results[node] = replace(self.result(node, loss(node), decision, bounds, source), number=numbers.get(node))
         return results
 
 
 def search_large_lattice(
     computation: NodeComputation,
     loss: LatticeLoss,
-    stream_key: bytes,
-    threshold: float,
-    error: float,
-    draws_at_most: int,
+    rule: SearchRule,
     tops: Sequence[int],
     asked: Sequence[Node] = (),
-    enough: int | None = None,
-    in_reach: float | None = None,
-    suppression: Suppression | None = None,
-    progress: Progress | None = None,
-    executor: Executor | None = None,
 ) -> LatticeSearch:
     """Find candidates of least loss, and what is known of every node that was looked at.
 
     Parameters
     ----------
-    computation, stream_key, threshold, error, draws_at_most, in_reach, suppression, progress, executor
-        As in `search_lattice`; `error` is divided as the module says.
+    computation
+        As in `search_lattice`.
     loss
         The loss of any node.
+    rule
+        Its error is divided as the module says. If it does not say how many candidates are enough, `CANDIDATES` are.
     tops
         For each dimension the highest level to search; those above keep too little information.
     asked
         Nodes to measure besides.
-    enough
-        Number of candidates of least loss to find; None: `CANDIDATES`.
 
     Returns
     -------
@@ -115,48 +105,28 @@ def search_large_lattice(
     """
     shape = [dimension.levels for dimension in computation.dimensions]
     losses = [own[: top + 1] for own, top in zip(loss.of_levels, tops, strict=True)]
-    blocks = max(1, -(-draws_at_most // DRAWS_PER_BLOCK))
-    rule = partial(rule_of_number, threshold, error)
-    search = _Search(computation, stream_key, rule, blocks, MEASURED_AT_MOST, progress, executor)
-    enough = enough or CANDIDATES
+    search = _Search(computation, rule, partial(rule_of_number, rule.threshold, rule.error), MEASURED_AT_MOST)
+    enough = rule.enough or CANDIDATES
 
     found, _ = best_passing_nodes(losses, search.is_candidate, enough, MEASURED_AT_MOST)
     for node in asked:
         search.is_candidate(node)
-    chosen = _choose_with_certificate(search, found, loss)
+
+    def best() -> Node | None:
+        known = [node for node in {*found, *search.measured} if search.implied(node)[0] == "candidate"]
+        return min(known, key=lambda node: (loss(node), sum(node), node), default=None)
+
+    chosen = search.with_certificate(best)
     told = [*found, *search.measured]
-    if chosen is None and in_reach is not None:
-        told += best_passing_nodes(losses, partial(search.is_in_reach, most=in_reach), enough, MEASURED_AT_MOST)[0]
+    if chosen is None and rule.in_reach is not None:
+        told += best_passing_nodes(losses, search.is_in_reach, enough, MEASURED_AT_MOST)[0]
         told += search.looked_at
-    if suppression is not None:
-        needs_no_more = partial(search.needs_no_more, allowed=suppression)
-        told += best_passing_nodes(losses, needs_no_more, suppression.enough or enough, MEASURED_AT_MOST)[0]
+    if rule.suppression is not None:
+        needs_no_more = partial(search.needs_no_more, allowed=rule.suppression)
+        told += best_passing_nodes(losses, needs_no_more, rule.suppression.enough or enough, MEASURED_AT_MOST)[0]
         told += search.to_suppress
     told.append(tuple(levels - 1 for levels in shape))
     told += (node_of_axis(len(shape), axis, level) for axis, levels in enumerate(shape) for level in range(levels))
     results = search.results(told, loss)
     passing = [result.node for result in results.values() if result.decision == "candidate"]
-    return LatticeSearch(
-        dimensions=tuple(dimension.name for dimension in computation.dimensions),
-        nodes=tuple(results.values()),
-        chosen=None if chosen is None else results[chosen],
-        lower_neighbors=() if chosen is None else tuple(results[below] for below in lower_neighbors(chosen)),
-        minimal=tuple(lowest_of(passing)),
-        k=computation.k,
-        threshold=threshold,
-        error=error,
-        draws_at_most=blocks * DRAWS_PER_BLOCK,
-        listed=False,
-    )
-
-
-def _choose_with_certificate(search: _Search, found: Sequence[Node], loss: LatticeLoss) -> Node | None:
-    """Return the candidate with the least loss of those known, after each node directly below it was measured and failed."""
-    while True:
-        known = [node for node in {*found, *search.measured} if search.implied(node)[0] == "candidate"]
-        if not known:
-            return None
-        chosen = min(known, key=lambda node: (loss(node), sum(node), node))
-        confirmed = [search.is_candidate(node) for node in (chosen, *lower_neighbors(chosen))]
-        if confirmed[0] and not any(confirmed[1:]):
-            return chosen
+    return search.ended(results, chosen, lowest_of(passing), listed=False)

@@ -8,11 +8,10 @@ Few nodes are measured. The share of the others lies between the bounds of measu
 undecided after the last draw is not a candidate.
 """
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -132,7 +131,10 @@ class LatticeSearch:
 
     def candidates(self) -> list[NodeResult]:
         """Return the candidates, best first; the next is used if the chosen node fails a stricter measurement."""
-        return sorted((result for result in self.nodes if result.decision == "candidate"), key=_preference)
+        return sorted(
+            (result for result in self.nodes if result.decision == "candidate"),
+            key=lambda result: (result.loss, result.height, result.node),
+        )
 
     def at(self, node: Sequence[int]) -> NodeResult:
         """Return the result of one node."""
@@ -153,19 +155,58 @@ STRONGEST_FIRST: tuple[Decision, ...] = ("candidate", "not_candidate", "undecide
 """The decisions in the order in which they count, where measured nodes imply several of them for another node."""
 
 
+@dataclass(frozen=True)
+class SearchRule:
+    """What a search accepts, what it looks for, and how far it goes.
+
+    Attributes
+    ----------
+    stream_key
+        16 bytes, the key of the search's own stream. Draws that choose a node must not judge it.
+    threshold
+        m, the share with which nodes are compared: MaxSup, or slightly less, so that the gate's bound does not refuse what
+        the search accepts.
+    error
+        Largest probability of any wrong decision in the whole lattice.
+    draws_at_most
+        Maximum number of draws for one node, rounded up to whole blocks.
+    enough
+        Number of candidates of least loss to find; nodes that lose more than these may stay open.
+    in_reach
+        Largest share that suppression could bring down to what is accepted. If there is no candidate, nodes are measured by
+        one block of draws until it is known for all which share is certainly larger. None: nobody may be suppressed.
+    suppression
+        Who may be suppressed although there may be a candidate. The nodes that lose least are then found that need no more.
+    progress
+        Called with (nodes decided, nodes, text).
+    """
+
+    stream_key: bytes
+    threshold: float
+    error: float = 0.001
+    draws_at_most: int = 2_000_000
+    enough: int | None = None
+    in_reach: float | None = None
+    suppression: Suppression | None = None
+    progress: Progress | None = None
+
+    @property
+    def blocks(self) -> int:
+        """Most blocks of draws for one node."""
+        return max(1, -(-self.draws_at_most // DRAWS_PER_BLOCK))
+
+
 class Measurements:
     """The measurements of one search.
 
     Parameters
     ----------
-    computation, stream_key, progress, executor
+    computation, rule
         As in `search_lattice`.
-    rule
+    of_number
         Returns the rule for a node by how many nodes were measured up to it.
-    blocks
-        Most blocks of draws for one node.
     nodes
-        Number of nodes that are decided at the end, for `progress`.
+        Number of nodes that are decided at the end, for the progress.
     full_effort
         Whether each node is measured with all draws.
     """
@@ -173,16 +214,13 @@ class Measurements:
     def __init__(
         self,
         computation: NodeComputation,
-        stream_key: bytes,
-        rule: Callable[[int], SequentialRule],
-        blocks: int,
+        rule: SearchRule,
+        of_number: Callable[[int], SequentialRule],
         nodes: int,
-        progress: Progress | None,
-        executor: Executor | None,
         full_effort: bool = False,
     ):
-        self.computation, self.stream_key, self.rule, self.blocks = computation, stream_key, rule, blocks
-        self._nodes, self._progress, self.executor, self.full_effort = nodes, progress, executor, full_effort
+        self.computation, self.rule = computation, rule
+        self._of_number, self._nodes, self._full_effort = of_number, nodes, full_effort
         self.measured: dict[Node, Measured] = {}
         self.looked_at: dict[Node, tuple[int, int]] = {}
         self.to_suppress: dict[Node, float] = {}
@@ -195,11 +233,11 @@ class Measurements:
         if node not in self.measured:
             flagged = draws = 0
             decision: Decision = "undecided"
-            rule = self.rule(len(self.measured) + 1)
-            counts = self.computation.running_counts(node, self.stream_key, self.blocks, self.executor)
+            sequential = self._of_number(len(self.measured) + 1)
+            counts = self.computation.running_counts(node, self.rule.stream_key, self.rule.blocks)
             for flagged, _, draws in counts:
-                decision = rule.decide(flagged, draws)
-                if decision != "undecided" and not self.full_effort:
+                decision = sequential.decide(flagged, draws)
+                if decision != "undecided" and not self._full_effort:
                     break
             self.measured[node] = Measured(node, flagged, draws, decision)
             self._learn(self.measured[node])
@@ -214,22 +252,23 @@ class Measurements:
         return len(self.measured)
 
     def _tell(self, text: str) -> None:
-        if self._progress is not None:
+        if self.rule.progress is not None:
             decided = self._decided()
-            self._progress(decided, max(decided, self._nodes), text)
+            self.rule.progress(decided, max(decided, self._nodes), text)
 
-    def is_in_reach(self, node: Node, most: float) -> bool:
-        """Whether the share of a node may be this small, by the draws that decided it or else by one block."""
+    def is_in_reach(self, node: Node) -> bool:
+        """Whether suppression may be enough for a node, by the draws that decided it or else by one block."""
         found = self.measured.get(node)
         if found is None and node not in self.looked_at:
-            looked = self.computation.measure(node, self.stream_key, DRAWS_PER_BLOCK, executor=self.executor)
+            looked = self.computation.measure(node, self.rule.stream_key, DRAWS_PER_BLOCK)
             self.looked_at[node] = looked.flagged, looked.draws
-        return wilson_interval(*self.counts(node))[0] <= most
+        most = self.rule.in_reach
+        return most is not None and wilson_interval(*self.counts(node))[0] <= most
 
     def needs_no_more(self, node: Node, allowed: Suppression) -> bool:
         """Whether a node would be safe without so many members, on the draws that choose them."""
         members = len(self.computation.data.targets)
-        flags = self.computation.flagged_targets(node, self.stream_key, DRAWS_A_MEMBER * members, executor=self.executor)
+        flags = self.computation.flagged_targets(node, self.rule.stream_key, DRAWS_A_MEMBER * members)
         share = fewest_to_suppress(flags.drawn, flags.flagged, allowed.goal) / members
         self.to_suppress[node] = share
         self._tell(f"node {node}: safe without {share:.2%} of the members")
@@ -240,14 +279,34 @@ class Measurements:
         found = self.measured.get(node)
         return (found.flagged, found.draws) if found else self.looked_at.get(node, (None, None))
 
+    def with_certificate(self, best: Callable[[], Node | None]) -> Node | None:
+        """Return the best candidate, after each node directly below it was measured and failed."""
+        while (chosen := best()) is not None:
+            # A neighbor tagged as failing that now passes (a wrong decision, rare by the rule) is a better choice.
+            confirmed = [self.is_candidate(node) for node in (chosen, *lower_neighbors(chosen))]
+            if confirmed[0] and not any(confirmed[1:]):
+                break
+        return chosen
+
+    def ended(
+        self, results: Mapping[Node, NodeResult], chosen: Node | None, minimal: Sequence[Node], listed: bool = True
+    ) -> LatticeSearch:
+        """The search, with what is known at its end."""
+        return LatticeSearch(
+            dimensions=tuple(dimension.name for dimension in self.computation.dimensions),
+            nodes=tuple(results.values()),
+            chosen=None if chosen is None else results[chosen],
+            lower_neighbors=() if chosen is None else tuple(results[below] for below in lower_neighbors(chosen)),
+            minimal=tuple(minimal),
+            k=self.computation.k,
+            threshold=self.rule.threshold,
+            error=self.rule.error,
+            draws_at_most=self.rule.blocks * DRAWS_PER_BLOCK,
+            listed=listed,
+        )
+
     def result(
-        self,
-        node: Node,
-        loss: float,
-        decision: NodeDecision,
-        bounds: tuple[float, float],
-        source: Node | None,
-        number: int | None = None,
+        self, node: Node, loss: float, decision: NodeDecision, bounds: tuple[float, float], source: Node | None
     ) -> NodeResult:
         """The result of a node; its bounds and the source of its decision count where it was not measured itself."""
         found, (flagged, draws) = node in self.measured, self.counts(node)
@@ -267,7 +326,6 @@ class Measurements:
             reached="measured" if found else "not_reached" if decision == "open" else "inferred",
             source=None if found else source,
             to_suppress=self.to_suppress.get(node),
-            number=number,
         )
 
 
@@ -277,8 +335,10 @@ _NONE = -1
 class _Search(Measurements):
     """The state of one search: the measurements so far, and what they imply for every node."""
 
-    def __init__(self, shape: tuple[int, ...], *measuring: Any):
-        super().__init__(*measuring)
+    def __init__(self, computation: NodeComputation, rule: SearchRule, losses: np.ndarray, exhaustive: bool):
+        sequential = SequentialRule(rule.threshold, rule.error / losses.size)
+        super().__init__(computation, rule, lambda _: sequential, losses.size, exhaustive)
+        self._losses, shape = losses, losses.shape
         # For each kind of decision, the number of the first measured node that implies it.
         self._sources = {decision: np.full(shape, _NONE, dtype=np.int32) for decision in STRONGEST_FIRST}
         self._open = np.ones(shape, dtype=bool)
@@ -310,10 +370,19 @@ class _Search(Measurements):
             implied[node] = found.decision
         return implied
 
-    def results(self, losses: np.ndarray) -> dict[Node, NodeResult]:
+    def best(self) -> Node | None:
+        """The candidate with the least loss."""
+        passing = self.decisions() == "candidate"
+        candidates = np.argwhere(passing)
+        if not len(candidates):
+            return None
+        order = np.lexsort((candidates.sum(axis=1), self._losses[passing]))
+        return tuple(int(level) for level in candidates[order[0]])
+
+    def results(self) -> dict[Node, NodeResult]:
         """Return the result of every node, in lexicographic order."""
-        nodes, measured = all_nodes([size - 1 for size in losses.shape]), list(self.measured)
-        columns = (losses, self.decisions(), *self._bounds())
+        nodes, measured = all_nodes([size - 1 for size in self._losses.shape]), list(self.measured)
+        columns = (self._losses, self.decisions(), *self._bounds())
         sources = np.select([self._sources[d] != _NONE for d in STRONGEST_FIRST], [*self._sources.values()], _NONE)
         results = {}
         for node, loss, decision, lower, upper, source in zip(
@@ -324,50 +393,21 @@ class _Search(Measurements):
 
 
 def search_lattice(
-    computation: NodeComputation,
-    losses: np.ndarray,
-    stream_key: bytes,
-    threshold: float,
-    error: float = 0.001,
-    draws_at_most: int = 2_000_000,
-    enough: int | None = None,
-    in_reach: float | None = None,
-    suppression: Suppression | None = None,
-    exhaustive: bool = False,
-    progress: Progress | None = None,
-    executor: Executor | None = None,
+    computation: NodeComputation, losses: np.ndarray, rule: SearchRule, exhaustive: bool = False
 ) -> LatticeSearch:
     """Find the candidate with the least loss, and what is known of every node.
 
     Parameters
     ----------
     computation
-        The node computation, with its lattice.
+        The node computation, with its lattice. Neither its executor nor the number of workers changes the result.
     losses
         Loss of every node, an array of the lattice's shape, never decreasing on the way up
         (`information_loss.LatticeLoss.of_every_node`).
-    stream_key
-        16 bytes, the key of the search's own stream. Draws that choose a node must not judge it.
-    threshold
-        m, the share with which nodes are compared: MaxSup, or slightly less, so that the gate's bound does not refuse what
-        the search accepts.
-    error
-        Largest probability of any wrong decision in the whole lattice; each node gets an equal part of it.
-    draws_at_most
-        Maximum number of draws for one node, rounded up to whole blocks.
-    enough
-        Number of candidates of least loss to find; nodes that lose more than these may stay open. None: every node is decided.
-    in_reach
-        Largest share that suppression could bring down to what is accepted. If there is no candidate, nodes are measured by
-        one block of draws until it is known for all which share is certainly larger. None: nobody may be suppressed.
-    suppression
-        Who may be suppressed although there may be a candidate. The nodes that lose least are then found that need no more.
+    rule
+        Each node gets an equal part of its error. If it does not say how many candidates are enough, every node is decided.
     exhaustive
         Whether to decide every node by all `draws_at_most` of its own draws, without tagging.
-    progress
-        Called with (nodes decided, nodes, text).
-    executor
-        Where draws are measured. Neither it nor its number of workers changes the result.
 
     Returns
     -------
@@ -381,56 +421,20 @@ def search_lattice(
     shape = tuple(dimension.levels for dimension in computation.dimensions)
     if losses.shape != shape:
         raise ValueError(f"the lattice has the shape {shape}, but its losses have {losses.shape}")
-    rule = SequentialRule(threshold, error / losses.size)
-    blocks = max(1, -(-draws_at_most // DRAWS_PER_BLOCK))
-    search = _Search(shape, computation, stream_key, lambda _: rule, blocks, losses.size, progress, executor, exhaustive)
+    search = _Search(computation, rule, losses, exhaustive)
 
-    if exhaustive:
-        for node in all_nodes([levels - 1 for levels in shape]):
-            search.is_candidate(node)
-    else:
-        tagged_lattice(losses, search.is_candidate, enough)
-    chosen = _choose_with_certificate(search, losses)
-    if chosen is None and in_reach is not None and not exhaustive:
-        tagged_lattice(losses, partial(search.is_in_reach, most=in_reach))
-    if suppression is not None:
-        # The number of members never increases on the way up (`fewest_to_suppress`), so that tags are sound here, too.
-        needs_no_more = partial(search.needs_no_more, allowed=suppression)
+    def decide(passes: Callable[[Node], bool], enough: int | None = None) -> None:
         if exhaustive:
             for node in all_nodes([levels - 1 for levels in shape]):
-                needs_no_more(node)
+                passes(node)
         else:
-            tagged_lattice(losses, needs_no_more, suppression.enough)
+            tagged_lattice(losses, passes, enough)
 
-    results = search.results(losses)
-    minimal = lowest_nodes(search.decisions() == "candidate")
-    return LatticeSearch(
-        dimensions=tuple(dimension.name for dimension in computation.dimensions),
-        nodes=tuple(results.values()),
-        chosen=None if chosen is None else results[chosen],
-        lower_neighbors=() if chosen is None else tuple(results[below] for below in lower_neighbors(chosen)),
-        minimal=tuple(minimal),
-        k=computation.k,
-        threshold=threshold,
-        error=error,
-        draws_at_most=blocks * DRAWS_PER_BLOCK,
-    )
-
-
-def _choose_with_certificate(search: _Search, losses: np.ndarray) -> Node | None:
-    """Return the candidate with the least loss, after each node directly below it was measured and failed."""
-    while True:
-        passing = search.decisions() == "candidate"
-        candidates = np.argwhere(passing)
-        if not len(candidates):
-            return None
-        order = np.lexsort((candidates.sum(axis=1), losses[passing]))
-        chosen = tuple(int(level) for level in candidates[order[0]])
-        # A neighbor tagged as failing that now passes (a wrong decision, rare by the rule) is a better choice.
-        confirmed = [search.is_candidate(node) for node in (chosen, *lower_neighbors(chosen))]
-        if confirmed[0] and not any(confirmed[1:]):
-            return chosen
-
-
-def _preference(result: NodeResult) -> tuple[float, int, Node]:
-    return result.loss, result.height, result.node
+    decide(search.is_candidate, rule.enough)
+    chosen = search.with_certificate(search.best)
+    if chosen is None and rule.in_reach is not None and not exhaustive:
+        tagged_lattice(losses, search.is_in_reach)
+    if rule.suppression is not None:
+        # The number of members never increases on the way up (`fewest_to_suppress`), so that tags are sound here, too.
+        decide(partial(search.needs_no_more, allowed=rule.suppression), rule.suppression.enough)
+    return search.ended(search.results(), chosen, lowest_nodes(search.decisions() == "candidate"))

@@ -7,7 +7,6 @@ It is told from the class sizes of this population, and from how much they diffe
 import math
 from bisect import bisect_left
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,7 +63,6 @@ def members_needed(
     keys: Callable[[str], bytes],
     suppress_at_most: float,
     limit: float,
-    executor: Executor | None = None,
 ) -> MembersNeeded | None:
     """Return how many members are needed; None where it cannot be told.
 
@@ -92,9 +90,9 @@ def members_needed(
     for number in range(_HALVINGS):
         first = generator.permutation(data.members) % 2 == 0
         key = keys(f"half of the population: {number}")
-        halves.append([_shares(computation.among(half), top, key, executor) for half in (first, ~first)])
+        halves.append([_shares(computation.among(half), top, key) for half in (first, ~first)])
     explained = Explained.of(
-        _shares(computation, top, keys("a larger population"), executor),
+        _shares(computation, top, keys("a larger population")),
         min(independent_trials(np.array(halves), members), DRAWS),
     )
 
@@ -117,8 +115,8 @@ def members_needed(
     )
 
 
-def _shares(computation: NodeComputation, top: tuple[int, ...], key: bytes, executor: Executor | None) -> np.ndarray:
-    found = computation.drawn_classes(top, key, DRAWS, exemption="once", executor=executor)
+def _shares(computation: NodeComputation, top: tuple[int, ...], key: bytes) -> np.ndarray:
+    found = computation.drawn_classes(top, key, DRAWS, exemption="once")
     return size_shares(np.where(found.exempt, 0, found.sizes))
 
 

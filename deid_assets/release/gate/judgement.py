@@ -9,7 +9,6 @@ Of published tables of counts, the files hold exactly what the restricted store 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
@@ -286,9 +285,9 @@ def rows_either_way(table: Table, expected: str) -> int:
     return int(table.query(either_way(f"SELECT * FROM {table.sql}", f"SELECT * FROM ({expected})"))["n"].iloc[0])
 
 
-def risk_measurements(policy: Policy, draws: Draws, executor: Executor | None, number: int) -> tuple[Measurement, ...]:
+def risk_measurements(policy: Policy, draws: Draws, number: int) -> tuple[Measurement, ...]:
     """The share at high risk on the gate's own stream, in both readings of the appendix; `number` is that of the try."""
-    readings = both_readings(draws.computation, draws.node, draws.adversary, draws.key, policy.risk.gate.draws, executor)
+    readings = both_readings(draws.computation, draws.node, draws.adversary, draws.key, policy.risk.gate.draws)
     return high_risk_measurements(policy, readings.fixed, readings.literal, draws.commitment, number)
 
 

@@ -171,7 +171,8 @@ class TestClasses:
         draws = np.full(len(classes), 20_000)
         expected = flagged_by_class(NodeComputation(data, dimensions, k=20), (0, 0), classes, draws, KEY)
         with running_on(name), ThreadPoolExecutor(3) as executor:
-            found = flagged_by_class(NodeComputation(data, dimensions, k=20), (0, 0), classes, draws, KEY, executor=executor)
+            computation = NodeComputation(data, dimensions, k=20).on(executor)
+            found = flagged_by_class(computation, (0, 0), classes, draws, KEY)
         assert found.tolist() == expected.tolist()
 
     @pytest.mark.parametrize("seed", range(6))

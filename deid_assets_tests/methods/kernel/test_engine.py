@@ -109,12 +109,12 @@ def everything_of(data, dimensions, k, node, draws, executor=None):
     results = []
     for levels in (computation.generalization(node), computation.generalization(node, (), (0,))):
         for exemption in ("once", "literal"):
-            measured = computation.measure(levels, KEY, draws, exemption, keep_flags=True, executor=executor)
-            classes = computation.drawn_classes(levels, OTHER_KEY, draws, exemption, executor)
-            flags = computation.flagged_targets(levels, KEY, draws, exemption, executor)
+            measured = computation.on(executor).measure(levels, KEY, draws, exemption, keep_flags=True)
+            classes = computation.on(executor).drawn_classes(levels, OTHER_KEY, draws, exemption)
+            flags = computation.on(executor).flagged_targets(levels, KEY, draws, exemption)
             results += [measured.flags, np.array([measured.flagged, measured.exempt])]
             results += [classes.targets, classes.sizes, classes.exempt, flags.drawn, flags.flagged]
-    results.append(np.array(list(computation.running_counts(node, KEY, 6, executor))))
+    results.append(np.array(list(computation.on(executor).running_counts(node, KEY, 6))))
     return results
 
 

@@ -198,9 +198,9 @@ def test_results_do_not_depend_on_the_executor():
     draws = 5 * knowledge.DRAWS_PER_BLOCK + 17
     alone = computation.measure((0, 0), KEY, draws, keep_flags=True)
     with ThreadPoolExecutor(3) as executor:
-        together = computation.measure((0, 0), KEY, draws, keep_flags=True, executor=executor)
-        running = list(computation.running_counts((0, 0), KEY, 5, executor))
-        targets = computation.flagged_targets((0, 0), KEY, draws, executor=executor)
+        together = computation.on(executor).measure((0, 0), KEY, draws, keep_flags=True)
+        running = list(computation.on(executor).running_counts((0, 0), KEY, 5))
+        targets = computation.on(executor).flagged_targets((0, 0), KEY, draws)
     assert np.array_equal(alone.flags, together.flags)
     assert running == list(computation.running_counts((0, 0), KEY, 5))
     assert np.array_equal(targets.flagged, computation.flagged_targets((0, 0), KEY, draws).flagged)

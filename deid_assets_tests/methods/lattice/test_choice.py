@@ -13,7 +13,15 @@ from deid_assets.methods.adversary.two_readings import Adversary
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice import choice
 from deid_assets.methods.lattice.candidate_gates import DEMOGRAPHICS, FACTOR
-from deid_assets.methods.lattice.choice import HIGH_RISK, WORST_CLASS, Failed, choose_generalization, suppress_flagged
+from deid_assets.methods.lattice.choice import (
+    HIGH_RISK,
+    WORST_CLASS,
+    Demands,
+    Failed,
+    Judge,
+    choose_generalization,
+    suppress_flagged,
+)
 from deid_assets.methods.lattice.flagged_members import fewest_to_suppress, members_of_classes_to_suppress, members_to_suppress
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 
@@ -39,12 +47,6 @@ class Recorded(NodeComputation):
         self.chose.add(stream_key)
         return super().flagged_targets(node, stream_key, draws, **options)
 
-    def keeping(self, keep, suppressed_count=None):
-        return Recorded(self.data.keeping(keep), self.dimensions, self.k, self.index)
-
-    def with_power(self, power):
-        return Recorded(self.data.with_power(power), self.dimensions, self.k, self.index)
-
 
 def population(rare: int, members: int = 240, seed: int = 1) -> LongitudinalData:
     """Members with common values; the first `rare` hold a value that one or two others have, among common ones."""
@@ -68,11 +70,15 @@ def adversary_of(data: LongitudinalData) -> Adversary:
     return Adversary(data.known[0].counts[: len(data.targets)], 3, "nearest")
 
 
+def judge_of(computation, suppress_at_most, at_most=None, other_gates=None, max_share=MAX_SHARE) -> Judge:
+    """A judge with the limit `at_most` for each class."""
+    demands = Demands(max_share, DRAWS, CONFIDENCE, suppress_at_most, 0.8, at_most)
+    return Judge(computation, adversary_of(computation.data), keys, demands, other_gates)
+
+
 def tried(computation, candidates, others=(), suppress_at_most=0.0, other_gates=None, prefer_detail=False):
-    found, passed_over, _ = choose_generalization(
-        computation, candidates, others, adversary_of(computation.data), keys, MAX_SHARE, DRAWS, CONFIDENCE,
-        suppress_at_most, aim=0.8, other_gates=other_gates, prefer_detail=prefer_detail,
-    )  # fmt: skip
+    judge = judge_of(computation, suppress_at_most, other_gates=other_gates)
+    found, passed_over, _ = choose_generalization(judge, candidates, others, prefer_detail)
     return next(iter(found), None), passed_over
 
 
@@ -284,10 +290,8 @@ class TestWorstClass:
 
     @staticmethod
     def chosen(computation, at_most, suppress_at_most, candidates=((0,),), **settings):
-        found, passed_over, _ = choose_generalization(
-            computation, list(candidates), [], adversary_of(computation.data), keys, MAX_SHARE, DRAWS, CONFIDENCE,
-            suppress_at_most, aim=0.8, worst_class_at_most=at_most, **settings,
-        )  # fmt: skip
+        judge = judge_of(computation, suppress_at_most, at_most, **settings)
+        found, passed_over, _ = choose_generalization(judge, list(candidates), [])
         return next(iter(found), None), passed_over
 
     def test_without_a_limit_by_class_the_average_hides_it(self):
@@ -314,20 +318,14 @@ class TestWorstClass:
         """Whether the node was a candidate or not: on average it holds, and the class does not."""
         computation = self.computation()
         tries = ([], [(0,)]) if without_flagged else ([(0,)], [])
-        _, passed_over, worst = choose_generalization(
-            computation, *tries, adversary_of(computation.data), keys, MAX_SHARE, DRAWS, CONFIDENCE, allowed, aim=0.8,
-            worst_class_at_most=0.005,
-        )  # fmt: skip
+        _, passed_over, worst = choose_generalization(judge_of(computation, allowed, 0.005), *tries)
         assert passed_over == {(0,): WORST_CLASS} and worst.node == (0,) and worst.values == (1,)
         of_class = computation.keeping(computation.data.demographics[:, 0] == 1).measure((0,), keys("other"), 50_000).share
         assert worst.share == pytest.approx(of_class, rel=0.2) and of_class > 0.005
 
     def test_a_node_that_fails_on_average_does_not_fail_for_its_worst_class(self):
         computation = self.computation(rare=100)
-        _, passed_over, worst = choose_generalization(
-            computation, [(0,)], [(0,)], adversary_of(computation.data), keys, 0.01, DRAWS, CONFIDENCE, 0.02, aim=0.8,
-            worst_class_at_most=0.05,
-        )  # fmt: skip
+        _, passed_over, worst = choose_generalization(judge_of(computation, 0.02, 0.05, max_share=0.01), [(0,)], [(0,)])
         assert passed_over == {(0,): HIGH_RISK} and not worst
 
     def test_a_coarser_candidate_is_next(self):
@@ -410,13 +408,14 @@ class TestExtract:
         )
         computation = NodeComputation(data, [Dimension("history", (), (0,), 2)], k=4, extract=True)
         adversary = Adversary(values.counts, 3, "nearest")
-        found = suppress_flagged(computation, (0,), adversary, keys, 0.008, DRAWS, CONFIDENCE, at_most=0.1, aim=0.9)
+        judge = Judge(computation, adversary, keys, Demands(0.008, DRAWS, CONFIDENCE, 0.1, 0.9))
+        found = suppress_flagged(judge, (0,))
         assert not isinstance(found, Failed)
         readings, suppressed = found
         assert np.flatnonzero(suppressed).tolist() == [100, 101, 102, 103], "the last two held a value with those who went"
         assert readings.fixed.share == 0
         of_population = NodeComputation(data, [Dimension("history", (), (0,), 2)], k=4)
-        _, fewer = suppress_flagged(of_population, (0,), adversary, keys, 0.008, DRAWS, CONFIDENCE, at_most=0.1, aim=0.9)
+        _, fewer = suppress_flagged(replace(judge, computation=of_population), (0,))
         assert np.flatnonzero(fewer).tolist() == [100, 101]
 
 
@@ -436,9 +435,7 @@ def test_on_the_draws_that_chose_them_the_rest_looks_better_than_it_is():
 
 def test_where_the_allowed_share_does_not_suffice_there_is_no_result():
     data = population(rare=60)
-    found = suppress_flagged(
-        computation_of(data), (0,), adversary_of(data), keys, MAX_SHARE, DRAWS, CONFIDENCE, at_most=0.01, aim=0.8
-    )
+    found = suppress_flagged(judge_of(computation_of(data), 0.01), (0,))
     assert found == Failed(HIGH_RISK)
 
 

@@ -9,7 +9,8 @@ import pytest
 from deid_assets.methods.adversary.two_readings import Adversary
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.candidate_gates import ATTACK, DEMOGRAPHICS, OtherGates
-from deid_assets.methods.lattice.diagnosis import ALLOWED, COLUMNS, NOT_A_POLICY, NOT_TRIED, Demands, best_change, diagnose
+from deid_assets.methods.lattice.choice import Demands, Judge
+from deid_assets.methods.lattice.diagnosis import ALLOWED, COLUMNS, NOT_A_POLICY, NOT_TRIED, Columns, best_change, diagnose
 from deid_assets.methods.lattice.members_needed import members_needed
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets_tests.methods.cases import KEY, flat
@@ -42,13 +43,15 @@ def population(unique: int = MEMBERS) -> LongitudinalData:
 
 
 def diagnosis(
-    data: LongitudinalData, k: int = 5, suppress_at_most: float = 0.0, extract: bool = False, never: str = "", **options
-):
+    data: LongitudinalData, k: int = 5, suppress_at_most: float = 0.0, extract: bool = False, never: str = "",
+    other_gates: OtherGates | None = None, together: dict | None = None, **options
+):  # fmt: skip
     computation = NodeComputation(data, [Dimension("common", (), (0,), 2)], k, extract=extract)
     adversary = Adversary(data.known[0].counts, 2, "nearest")
-    demands = Demands(MAX_SHARE, DRAWS, 0.9, suppress_at_most, 0.8, never)
-    names = (["sex", "constant"], ["common", "own"])
-    return computation, diagnose(computation, keys, *names, adversary, demands, DRAWS, **options)
+    demands = Demands(MAX_SHARE, DRAWS, 0.9, suppress_at_most, 0.8)
+    columns = Columns(["sex", "constant"], ["common", "own"], together or {})
+    judge = Judge(computation, adversary, keys, demands, other_gates)
+    return computation, diagnose(judge, columns, DRAWS, never=never, **options)
 
 
 def gates(data: LongitudinalData, success_at_most: float | None = None, class_size_at_least: int = 2) -> OtherGates:
@@ -114,8 +117,8 @@ def test_how_many_members_are_needed_is_told_where_the_share_at_high_risk_is_too
 
     def needed(limit: float, k: int = 20) -> list[str]:
         of_k = NodeComputation(computation.data, computation.dimensions, k)
-        demands = Demands(limit, DRAWS, 0.9, 0.0, 0.8)
-        frame = diagnose(of_k, keys, ["group"], ["own"], adversary, demands, DRAWS)
+        judge = Judge(of_k, adversary, keys, Demands(limit, DRAWS, 0.9, 0.0, 0.8))
+        frame = diagnose(judge, Columns(["group"], ["own"]), DRAWS)
         return frame.loc[frame["kind"] == "population", "what"].tolist()
 
     assert needed(0.01) == [str(members_needed(computation, keys, 0, 0.01))]

@@ -5,7 +5,7 @@ import pytest
 from deid_assets.methods.lattice import large_lattice
 from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.large_lattice import search_large_lattice
-from deid_assets.methods.lattice.longitudinal_search import Suppression, search_lattice
+from deid_assets.methods.lattice.longitudinal_search import SearchRule, Suppression, search_lattice
 from deid_assets.methods.lattice.nodes import nodes_frame
 from deid_assets.methods.lattice.predictive_tagging import lower_neighbors
 from deid_assets.methods.statistics.sequential_decision import rule_of_number
@@ -16,12 +16,11 @@ __all__ = ["computation"]
 DRAWS = 200_000
 
 
-def searches(computation, threshold, tops=(2, 2, 2), **options):
+def searches(computation, threshold, tops=(2, 2, 2), asked=(), **options):
     """The large search, and the one that lists every node."""
-    loss = LatticeLoss(computation.data, computation.dimensions)
-    large = search_large_lattice(computation, loss, KEY, threshold, 0.001, DRAWS, tops, **options)
-    options = {name: given for name, given in options.items() if name != "asked"}
-    return large, search_lattice(computation, loss.of_every_node(), KEY, threshold, 0.001, DRAWS, **options)
+    loss, rule = LatticeLoss(computation.data, computation.dimensions), SearchRule(KEY, threshold, 0.001, DRAWS, **options)
+    large = search_large_lattice(computation, loss, rule, tops, asked)
+    return large, search_lattice(computation, loss.of_every_node(), rule)
 
 
 @pytest.mark.parametrize("threshold", [0.01, 0.03, 0.1, 0.3])

@@ -11,7 +11,7 @@ from deid_assets.methods.kernel.node_computation import Measurement, NodeComputa
 from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate, failed_antichain
 from deid_assets.methods.lattice.flagged_members import fewest_to_suppress
 from deid_assets.methods.lattice.information_loss import LatticeLoss
-from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, Suppression, search_lattice
+from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, SearchRule, Suppression, search_lattice
 from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal, lower_neighbors, sums_of_losses
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets_tests.methods.cases import KEY
@@ -48,9 +48,13 @@ def computation() -> NodeComputation:
     return NodeComputation(data, dimensions, k=10)
 
 
+def searched(computation, losses, threshold, exhaustive=False, **rule) -> LatticeSearch:
+    return search_lattice(computation, losses, SearchRule(KEY, threshold, **rule), exhaustive)
+
+
 def search(computation, threshold=0.05, **options) -> LatticeSearch:
     losses = LatticeLoss(computation.data, computation.dimensions).of_every_node()
-    return search_lattice(computation, losses, KEY, threshold, **({"draws_at_most": 200_000} | options))
+    return searched(computation, losses, threshold, **({"draws_at_most": 200_000} | options))
 
 
 def test_tagging_finds_what_deciding_every_node_finds(computation):
@@ -106,7 +110,7 @@ def test_the_optimum_has_its_certificate(computation):
 
 
 def test_least_loss_wins_then_least_height_then_order(computation):
-    flat = search_lattice(computation, np.ones((3, 3, 3)), KEY, 0.05, draws_at_most=200_000)
+    flat = searched(computation, np.ones((3, 3, 3)), 0.05, draws_at_most=200_000)
     candidates = [result.node for result in flat.nodes if result.decision == "candidate"]
     assert flat.chosen.node == min(candidates, key=lambda node: (sum(node), node))
 
@@ -134,7 +138,7 @@ def test_undecided_at_the_cap_is_no_candidate_and_says_so(computation):
 
 def test_workers_do_not_change_the_result(computation):
     with ThreadPoolExecutor(2) as executor:
-        assert search(computation, executor=executor) == search(computation)
+        assert search(computation.on(executor)) == search(computation)
 
 
 HEIGHTS = np.add.outer(np.arange(3), np.arange(3))
@@ -150,17 +154,17 @@ class Told:
         axes = zip(*shares, strict=True)
         self.dimensions = [Dimension(f"axis {i}", (), (), max(levels) + 1) for i, levels in enumerate(axes)]
 
-    def running_counts(self, node, stream_key, blocks, executor):
+    def running_counts(self, node, stream_key, blocks):
         return ((int(self.shares[node] * draws), 0, draws) for draws in range(10_000, (blocks + 1) * 10_000, 10_000))
 
-    def measure(self, node, stream_key, draws, executor):
+    def measure(self, node, stream_key, draws):
         return Measurement(int(self.shares[node] * draws), 0, draws)
 
 
 def test_a_lower_neighbor_wrongly_tagged_is_found_out_by_the_certificate():
     # (1, 0) lies below (1, 1), which fails, and passes all the same: by a wrong decision, or shares that are no shares.
     shares = dict.fromkeys(all_nodes([2, 2]), 0.5) | {(1, 0): 0.0, (2, 0): 0.0, (2, 1): 0.0, (2, 2): 0.0}
-    found = search_lattice(Told(shares), HEIGHTS, KEY, 0.1)
+    found = searched(Told(shares), HEIGHTS, 0.1)
     assert found.chosen.node == (1, 0)
     assert [(result.node, result.decision) for result in found.lower_neighbors] == [((0, 0), "not_candidate")]
 
@@ -168,7 +172,7 @@ def test_a_lower_neighbor_wrongly_tagged_is_found_out_by_the_certificate():
 def test_a_decision_settles_the_nodes_it_implies():
     told = []
     shares = {(0,): 0.5, (1,): 0.5, (2,): 0.5, (3,): 0.0, (4,): 0.0, (5,): 0.0}
-    search_lattice(Told(shares), np.arange(6.0), KEY, 0.1, progress=lambda *what: told.append(what))
+    searched(Told(shares), np.arange(6.0), 0.1, progress=lambda *what: told.append(what))
     # The coarsest passes; level 2 fails and with it 0 and 1; level 4 passes, then 3.
     assert [done for done, _, _ in told[:4]] == [1, 4, 5, 6]
 
@@ -176,7 +180,7 @@ def test_a_decision_settles_the_nodes_it_implies():
 def test_a_search_for_few_candidates_leaves_open_what_loses_more():
     shares = {node: 0.0 if sum(node) >= 6 else 0.5 for node in all_nodes([4, 4, 4])}
     losses = np.add.outer(np.add.outer(np.arange(5.0), 1.1 * np.arange(5)), 1.2 * np.arange(5))
-    every, few = (search_lattice(Told(shares), losses, KEY, 0.1, enough=enough) for enough in (None, 3))
+    every, few = (searched(Told(shares), losses, 0.1, enough=enough) for enough in (None, 3))
     assert [found.node for found in few.candidates()[:3]] == [found.node for found in every.candidates()[:3]]
     third = few.candidates()[2].loss
     decided = {result.node: result.decision for result in every.nodes}
@@ -190,7 +194,7 @@ def test_a_search_for_few_candidates_leaves_open_what_loses_more():
 def test_without_a_candidate_nodes_that_suppression_cannot_save_are_told_from_the_others():
     shares = {node: 0.5 / (1 + sum(node)) for node in all_nodes([3, 3])}
     losses = np.add.outer(np.arange(4.0), np.arange(4.0))
-    found = search_lattice(Told(shares), losses, KEY, 0.01, in_reach=0.1)
+    found = searched(Told(shares), losses, 0.01, in_reach=0.1)
     assert found.chosen is None
     assert {result.node for result in found.nodes if result.lower <= 0.1} == {node for node in shares if shares[node] <= 0.1}
 
@@ -252,7 +256,7 @@ class Additive(Told):
     def __init__(self, levels):
         self.dimensions = [Dimension(f"axis {i}", (), (), size) for i, size in enumerate(levels)]
 
-    def running_counts(self, node, stream_key, blocks, executor):
+    def running_counts(self, node, stream_key, blocks):
         share = 0.9 * np.exp(-sum(level * (0.3 + 0.05 * axis) for axis, level in enumerate(node)))
         return ((round(share * draws), 0, draws) for draws in range(10_000, (blocks + 1) * 10_000, 10_000))
 
@@ -260,7 +264,7 @@ class Additive(Told):
 def test_the_certificate_of_a_large_lattice_is_small_and_holds():
     levels = (6, 4, 4, 2, 5, 3, 5, 7)
     axes = [np.cumsum(np.linspace(0, 1, size) ** (1 + axis / 8)) / size for axis, size in enumerate(levels)]
-    found = search_lattice(Additive(levels), sums_of_losses(axes), KEY, 0.008, draws_at_most=50_000, enough=10)
+    found = searched(Additive(levels), sums_of_losses(axes), 0.008, draws_at_most=50_000, enough=10)
     measured = [node for node in found.nodes if node.reached == "measured"]
     assert len(found.nodes) == 100_800 and len(measured) < 3_000
     criterion = Criterion("sequential", 0.008, found.error / len(found.nodes), found.draws_at_most)

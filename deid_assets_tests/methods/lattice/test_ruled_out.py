@@ -14,7 +14,9 @@ from deid_assets.methods.lattice.candidate_gates import ATTACK, COARSER, DEMOGRA
 from deid_assets.methods.lattice.choice import (
     HIGH_RISK,
     WORST_CLASS,
+    Demands,
     Failed,
+    Judge,
     choose_generalization,
     suppress_flagged,
 )
@@ -62,17 +64,16 @@ class Case:
         return next(iter(found), None), passed_over, worst
 
     def holding(self, nodes, most: int = 1, candidates=(), prefer_detail: bool = False):
-        return choose_generalization(
-            self.computation, candidates, nodes, self.adversary, self.key, self.share, 512, 0.9, self.suppressed, 0.95,
-            other_gates=self.gates, worst_class_at_most=self.worst, most=most, prefer_detail=prefer_detail,
-        )  # fmt: skip
+        return choose_generalization(self.judge, candidates, nodes, prefer_detail, most)
+
+    @property
+    def judge(self) -> Judge:
+        demands = Demands(self.share, 512, 0.9, self.suppressed, 0.95, self.worst)
+        return Judge(self.computation, self.adversary, self.key, demands, self.gates)
 
     def failing_however_suppressed(self, node) -> Failed | None:
         gate = self.gates.failing_however_suppressed(node, self.suppressed, and_below=True)
-        most = self.suppressed * len(self.computation.data.targets)
-        return Failed(gate) if gate else choice._failing_however_suppressed(
-            self.computation, node, self.key, 0.95 * self.share, self.worst, most, None
-        )  # fmt: skip
+        return Failed(gate) if gate else choice._failing_however_suppressed(self.judge, node)
 
 
 @pytest.fixture(autouse=True)
@@ -189,18 +190,13 @@ def test_what_fails_however_suppressed_is_not_saved_by_suppression(monkeypatch):
     seen = 0
     for seed in range(CASES):
         case = Case(seed)
-        most = case.suppressed * len(case.computation.data.targets)
         for node in case.nodes:
-            goals = 0.95 * case.share, case.worst
             # What few draws of another stream say is no proof, so the same stream is asked.
-            failed = choice._failing_however_suppressed(
-                case.computation, node, lambda name, case=case: case.key("suppression 0"), *goals, most, None
-            )
+            asking = replace(case.judge, keys=lambda name, case=case: case.key("suppression 0"))
+            failed = choice._failing_however_suppressed(asking, node)
             if failed is None:
                 continue
             seen += 1
-            found = suppress_flagged(
-                case.computation, node, case.adversary, case.key, case.share, 512, 0.9, case.suppressed, 0.95, None, case.worst
-            )
+            found = suppress_flagged(case.judge, node)
             assert isinstance(found, Failed), (seed, node)
     assert seen >= CASES

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.information_loss import LatticeLoss
-from deid_assets.methods.lattice.longitudinal_search import search_lattice
+from deid_assets.methods.lattice.longitudinal_search import SearchRule, search_lattice
 from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets.methods.population.pools import Siblings, pooled_level, siblings_of
@@ -113,7 +113,7 @@ def test_tagging_stays_sound_with_pooled_levels(holds, seed, threshold):
         flagged = {node: computation.measure(node, KEY, 512).flagged for node in all_nodes(heights)}
         losses = LatticeLoss(computation.data, computation.dimensions).of_every_node()
         tagged, every = (
-            search_lattice(computation, losses, KEY, threshold, draws_at_most=512, exhaustive=exhaustive)
+            search_lattice(computation, losses, SearchRule(KEY, threshold, draws_at_most=512), exhaustive)
             for exhaustive in (False, True)
         )
     assert all(flagged[low] >= flagged[high] for low in flagged for high in flagged if below_or_equal(low, high))
