@@ -12,6 +12,7 @@ from deid_assets.figures.rendering import markdown_image
 from deid_assets.methods.long_tail.bins import Bins
 from deid_assets.methods.long_tail.number_tables import members_by_claims, units_that_lose_claims
 from deid_assets.methods.long_tail.truncation import (
+    CutOrder,
     claims_cap,
     claims_histogram,
     claims_of_units,
@@ -32,11 +33,11 @@ def cut_long_tail(step: Step[Policy], claims: Table, scores: Table) -> Query:
         If there are no claims, or fewer members with claims than a bin must contain.
     """
     tail, key = step.policy.long_tail, step.secret.derive("truncation ties", *step.names)
-    first_cut = first_cut_of(tail)
+    order = CutOrder(tail.unit, key, first_cut_of(tail))
     if tail.percentile is not None:
         cap = claims_cap(claims, tail.percentile, tail.unit)
         _describe(step, tail, claims_histogram(claims), claims_histogram(claims, (cap, tail.unit)), cap)
-        return truncate_claims(claims, scores, cap, tail.unit, key, first_cut)
+        return truncate_claims(claims, scores, cap, order)
     seed = step.secret.derive("truncation to bins", *step.names)[:16]
     units = claims_of_units(claims, tail.unit)
     counts = np.asarray(units["claims"], dtype=np.int64)
@@ -45,7 +46,7 @@ def cut_long_tail(step: Step[Policy], claims: Table, scores: Table) -> Query:
     _describe(step, tail, members_by_claims(units, counts), members_by_claims(units, kept), None)
     plan = Table(claims.file, "scratch", "claims_kept")
     write_table(plan, units_that_lose_claims(units, counts, kept))
-    return keep_claims(claims, scores, plan, tail.unit, key, first_cut)
+    return keep_claims(claims, scores, plan, order)
 
 
 def _compare(step: Step[Policy], tail: LongTail, compared: pd.DataFrame, bins: Bins) -> None:

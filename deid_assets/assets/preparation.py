@@ -21,9 +21,9 @@ from deid_assets.assets.step import Step
 from deid_assets.assets.taking_in import require_known_opt_outs
 from deid_assets.methods.dates.dated_claims import delivered_dates
 from deid_assets.methods.long_tail.balanced_score import claim_balanced_scores
+from deid_assets.methods.long_tail.truncation import CutOrder, keep_claims
 from deid_assets.methods.long_tail.truncation import claim_support_scores as claim_support_scores_query
 from deid_assets.methods.long_tail.truncation import claims_truncated as claims_truncated_query
-from deid_assets.methods.long_tail.truncation import keep_claims
 from deid_assets.methods.preparation.eligibility import LeftOut, diagnosis_codes, distinct_codes, opt_out_match
 from deid_assets.methods.preparation.eligibility import eligible_claims as eligible_claims_query
 from deid_assets.methods.preparation.eligibility import eligible_members as eligible_members_query
@@ -276,7 +276,7 @@ def truncated_claims(
         }
     )
     ties = secret.derive("truncation ties", *place)
-    return keep_claims(of_tail, claim_support_scores, plan, section.per, ties, first_cut_of(policy.long_tail))
+    return keep_claims(of_tail, claim_support_scores, plan, CutOrder(section.per, ties, first_cut_of(policy.long_tail)))
 
 
 @stage_asset(

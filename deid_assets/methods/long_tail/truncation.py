@@ -14,6 +14,7 @@ Emam & Arbuckle 2013 are per member. The unit is therefore a choice of the polic
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -176,48 +177,79 @@ def claims_of_units(claims: Table, unit: Unit) -> dict[str, np.ndarray]:
     return claims.arrays(f"SELECT {columns}, count(*) AS claims FROM {claims.sql} GROUP BY {columns} ORDER BY {columns}")
 
 
-def keep_claims(claims: Table, scores: Table, kept: Table, unit: Unit, key: bytes, first_cut: FirstCut = "highest") -> Query:
-    """SELECT the claims that stay if a table says how many each unit keeps; units that it does not list keep all.
+@dataclass(frozen=True)
+class CutOrder:
+    """Whose claims are counted together, and in which order they are cut.
+
+    Equal scores are ordered by a keyed hash of the claim's id: randomly but reproducibly, and never by the order in a file,
+    which reveals time.
 
     Parameters
     ----------
-    claims, scores, unit, key, first_cut
-        As in `truncate_claims`.
-    kept
-        The unit's columns (unique) and kept, the number of claims that stay, at least 0.
+    unit
+        member or member_year.
+    key
+        Secret key for this purpose; bound as a parameter.
+    first_cut
+        Which scores are cut first: highest for the support score, lowest for the balanced score.
 
     Raises
     ------
     ValueError
-        If the key is empty, or if unit or first_cut is invalid.
+        If the key is empty, or unit or first_cut is invalid.
     """
-    if not key:
-        raise ValueError("the key that orders equal scores is empty")
-    unit_columns = _columns_of(unit)
-    return Query(
-        f"""
-        WITH of_long AS (SELECT claim_id, {unit_columns}, kept FROM {claims.sql} JOIN {kept.sql} USING ({unit_columns})),
-        cut AS (
-            SELECT claim_id FROM of_long JOIN {scores.sql} USING (claim_id)
-            QUALIFY row_number() OVER (
-                PARTITION BY {unit_columns} ORDER BY {_best_first(first_cut)}, sha256($1 || claim_id), claim_id) > kept)
-        SELECT c.* FROM {claims.sql} c ANTI JOIN cut ON c.claim_id = cut.claim_id""",
-        (key.hex(),),
-    )
+
+    unit: Unit
+    key: bytes
+    first_cut: FirstCut = "highest"
+
+    def __post_init__(self) -> None:
+        if not self.key:
+            raise ValueError("the key that orders equal scores is empty")
+        if self.first_cut not in ("highest", "lowest"):
+            raise ValueError("claims are cut from the highest score on, or from the lowest")
+        _columns_of(self.unit)
+
+    @property
+    def columns(self) -> str:
+        """The columns of a unit, separated by commas."""
+        return _columns_of(self.unit)
+
+    def without_cut(self, claims: Table, scores: Table, of_long: str, most: str) -> Query:
+        """SELECT the claims but those beyond the first so many of their unit, among the claims of long units."""
+        best_first = "score" if self.first_cut == "highest" else "score DESC"
+        return Query(
+            f"""
+            WITH of_long AS ({of_long}),
+            cut AS (
+                SELECT claim_id FROM of_long JOIN {scores.sql} USING (claim_id)
+                QUALIFY row_number() OVER (
+                    PARTITION BY {self.columns} ORDER BY {best_first}, sha256($1 || claim_id), claim_id) > {most})
+            SELECT c.* FROM {claims.sql} c ANTI JOIN cut ON c.claim_id = cut.claim_id""",
+            (self.key.hex(),),
+        )
 
 
-def _best_first(first_cut: FirstCut) -> str:
-    if first_cut not in ("highest", "lowest"):
-        raise ValueError("claims are cut from the highest score on, or from the lowest")
-    return "score" if first_cut == "highest" else "score DESC"
+def keep_claims(claims: Table, scores: Table, kept: Table, order: CutOrder) -> Query:
+    """SELECT the claims that stay if a table says how many each unit keeps; units that it does not list keep all.
+
+    Parameters
+    ----------
+    claims, scores
+        As in `truncate_claims`.
+    kept
+        The unit's columns (unique) and kept, the number of claims that stay, at least 0.
+    """
+    unit = order.columns
+    of_long = f"SELECT claim_id, {unit}, kept FROM {claims.sql} JOIN {kept.sql} USING ({unit})"
+    return order.without_cut(claims, scores, of_long, "kept")
 
 
-def truncate_claims(claims: Table, scores: Table, cap: int, unit: Unit, key: bytes, first_cut: FirstCut = "highest") -> Query:
+def truncate_claims(claims: Table, scores: Table, cap: int, order: CutOrder) -> Query:
     """SELECT the claims that stay: all claims of members within the cap, and the `cap` best supported claims of the others.
 
     Only the claims of members above the cap are ranked; the others pass an anti-join, which is faster than a window over all
-    claims. Equal scores are ordered by a keyed hash of the claim's id: randomly but reproducibly, and never by the order in
-    a file, which reveals time.
+    claims.
 
     Parameters
     ----------
@@ -227,34 +259,18 @@ def truncate_claims(claims: Table, scores: Table, cap: int, unit: Unit, key: byt
         claim_id and score, as `claim_support_scores` selects them.
     cap
         Largest number of claims that stay per unit, at least 1.
-    unit
-        member or member_year.
-    key
-        Secret key for this purpose; bound as a parameter.
-    first_cut
-        Which scores are truncated first: highest for the support score, lowest for the balanced score.
 
     Raises
     ------
     ValueError
-        If the cap is below 1, the key is empty, or unit or first_cut is invalid.
+        If the cap is below 1.
     """
     if cap < 1:
         raise ValueError(f"the cap is {cap}; a member keeps at least one claim")
-    if not key:
-        raise ValueError("the key that orders equal scores is empty")
-    unit_columns = _columns_of(unit)
-    return Query(
-        f"""
-        WITH long AS (SELECT {unit_columns} FROM {claims.sql} GROUP BY {unit_columns} HAVING count(*) > {int(cap)}),
-        of_long AS (SELECT claim_id, {unit_columns} FROM {claims.sql} SEMI JOIN long USING ({unit_columns})),
-        cut AS (
-            SELECT claim_id FROM of_long JOIN {scores.sql} USING (claim_id)
-            QUALIFY row_number() OVER (
-                PARTITION BY {unit_columns} ORDER BY {_best_first(first_cut)}, sha256($1 || claim_id), claim_id) > {int(cap)})
-        SELECT c.* FROM {claims.sql} c ANTI JOIN cut ON c.claim_id = cut.claim_id""",
-        (key.hex(),),
-    )
+    unit = order.columns
+    long = f"SELECT {unit} FROM {claims.sql} GROUP BY {unit} HAVING count(*) > {int(cap)}"
+    of_long = f"SELECT claim_id, {unit} FROM {claims.sql} SEMI JOIN ({long}) USING ({unit})"
+    return order.without_cut(claims, scores, of_long, str(int(cap)))
 
 
 def claims_truncated(members: Table, claims: Table, kept: Table) -> str:

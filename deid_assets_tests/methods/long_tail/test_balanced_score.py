@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.methods.long_tail.balanced_score import claim_balanced_scores
-from deid_assets.methods.long_tail.truncation import claims_of_units, keep_claims
+from deid_assets.methods.long_tail.truncation import CutOrder, claims_of_units, keep_claims
 from deid_assets_tests import examples
 from deid_assets_tests.methods.long_tail.test_truncation import COLUMNS, KEY, claims_of_members, rows_of
 from deid_assets_tests.methods.small_tables import small_store
@@ -73,7 +73,7 @@ def test_each_listed_unit_keeps_its_number_and_the_lowest_scores_go_first(drawn,
         listed = {key: min(kept, n) for *key, n in zip(*units.values(), strict=True) for key in [tuple(key)] if n > 2}
         names = "member_id VARCHAR, kept BIGINT" if unit == "member" else "member_id VARCHAR, year INTEGER, kept BIGINT"
         plan = store.table("plan", names, [(*map(str, key[:1]), *map(int, key[1:]), int(n)) for key, n in listed.items()])
-        left = {row[0] for row in store.rows(keep_claims(claims, scores, plan, unit, KEY, "lowest"))}
+        left = {row[0] for row in store.rows(keep_claims(claims, scores, plan, CutOrder(unit, KEY, "lowest")))}
     of_unit = defaultdict(list)
     for row in rows:
         of_unit[row[1:2] if unit == "member" else row[1:3]].append(row[0])
@@ -91,6 +91,6 @@ def test_wrong_parameters_are_refused():
         with pytest.raises(ValueError, match="largest"):
             claim_balanced_scores(claims, ["a"], "some")
         with pytest.raises(ValueError, match="key"):
-            keep_claims(claims, claims, claims, "member", b"")
+            CutOrder("member", b"")
         with pytest.raises(ValueError, match="highest score"):
-            keep_claims(claims, claims, claims, "member", KEY, "first")
+            CutOrder("member", KEY, "first")

@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.errors import DeliveryError, StoreError
-from deid_assets.methods.long_tail.truncation import claim_support_scores, claims_cap, claims_truncated, truncate_claims
+from deid_assets.methods.long_tail.truncation import (
+    CutOrder,
+    claim_support_scores,
+    claims_cap,
+    claims_truncated,
+    truncate_claims,
+)
 from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store
 
@@ -89,7 +95,7 @@ def test_members_keep_their_best_supported_claims(drawn, cap, unit):
     with small_store() as store:
         claims = store.table("claims", COLUMNS, rows)
         scores = store.write("scores", claim_support_scores(claims, ["a", "b"]))
-        kept = store.write("kept", truncate_claims(claims, scores, cap, unit, KEY))
+        kept = store.write("kept", truncate_claims(claims, scores, cap, CutOrder(unit, KEY)))
         kept_rows = store.rows(f"SELECT * FROM {kept.sql}")
         members = store.write("members", f"SELECT DISTINCT member_id FROM {claims.sql}")
         flags = dict(store.rows(claims_truncated(members, claims, kept)))
@@ -110,7 +116,7 @@ def tied(order: list[int], key: bytes, store) -> set[str]:
     rows = [(f"c{i}", "m", 1, "x", 1) for i in order]
     claims = store.table("claims", COLUMNS, rows)
     scores = store.write("scores", claim_support_scores(claims, ["a"]))
-    return {row[0] for row in store.rows(truncate_claims(claims, scores, 5, "member", key))}
+    return {row[0] for row in store.rows(truncate_claims(claims, scores, 5, CutOrder("member", key)))}
 
 
 def test_ties_depend_on_the_key_and_not_on_the_order_of_the_file():
@@ -125,7 +131,7 @@ def test_ties_depend_on_the_key_and_not_on_the_order_of_the_file():
 def test_the_key_is_bound_and_never_in_the_text():
     with small_store() as store:
         claims = store.table("claims", COLUMNS, [])
-        query = truncate_claims(claims, claims, 5, "member", KEY)
+        query = truncate_claims(claims, claims, 5, CutOrder("member", KEY))
     assert KEY.hex() not in query.sql and KEY.decode() not in query.sql
     assert query.parameters == (KEY.hex(),)
 
@@ -141,8 +147,8 @@ def test_a_member_without_claims_is_not_truncated():
 def test_wrong_parameters_are_refused():
     with small_store() as store:
         claims = store.table("claims", COLUMNS, [])
-        for arguments in ((0, "member", KEY), (5, "claim", KEY), (5, "member", b"")):
+        for cap, *order in ((0, "member", KEY), (5, "claim", KEY), (5, "member", b"")):
             with pytest.raises(ValueError, match="cap|unit|key"):
-                truncate_claims(claims, claims, *arguments)
+                truncate_claims(claims, claims, cap, CutOrder(*order))
         with pytest.raises(StoreError):
             claim_support_scores(claims, ["a; DROP TABLE x"])
