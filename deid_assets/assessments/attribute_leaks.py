@@ -20,8 +20,7 @@ import pandas as pd
 from deid_assets.assessments.evidence import Measurement, Method, Refusal
 from deid_assets.assessments.kernel_input import PopulationTables, released_date_columns
 from deid_assets.assessments.record_risk import levels_of
-from deid_assets.methods.candidate.passed_on import members_by_value, released_with_codes
-from deid_assets.methods.candidate.released_tables import passed_on
+from deid_assets.methods.candidate.released_tables import members_by_value, passed_on, released_with_codes
 from deid_assets.methods.disclosure import identifier_patterns, leak_limits
 from deid_assets.methods.disclosure.attribute_leaks import (
     Column,

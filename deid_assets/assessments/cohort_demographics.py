@@ -25,9 +25,8 @@ from deid_assets.methods.demographics.local_recoding import recode_old_ages, rec
 from deid_assets.methods.demographics.policies import DemographicPolicy, Node
 from deid_assets.methods.demographics.risk import groups_by
 from deid_assets.methods.demographics.standard_attributes import WITHHELD, YEAR
-from deid_assets.methods.disclosure.attribute_leaks import Column, Withheld, column_of, withheld_labels
+from deid_assets.methods.disclosure.attribute_leaks import Column, Withheld, column_of, repeats_ages, withheld_labels
 from deid_assets.methods.disclosure.identifier_patterns import displayed
-from deid_assets.methods.disclosure.repeated_ages import repeats_ages
 from deid_assets.methods.safe_harbor.findings import Finding, findings
 from deid_assets.methods.safe_harbor.identifiers import ELEMENT_OF, FREE, IDENTIFIERS, LINK
 from deid_assets.methods.safe_harbor.rules import unreadable, years

@@ -17,8 +17,8 @@ from deid_assets.methods.candidate.released_tables import generalized_members, p
 from deid_assets.methods.population.value_domains import label_joins
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.methods.utility import prediction
+from deid_assets.methods.utility.distributions import standard_errors
 from deid_assets.methods.utility.member_years import ClaimColumns, feature_matrix, year_features
-from deid_assets.methods.utility.questions import standard_errors
 from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import CLAIMS, GROUPED, NUMBERS_OF_CLAIMS, YEARS

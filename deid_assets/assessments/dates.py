@@ -4,7 +4,7 @@ import numpy as np
 
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.methods.dates import dated_claims as dated
-from deid_assets.methods.dates.as_delivered import (
+from deid_assets.methods.dates.errors import (
     AsDelivered,
     ReleasedDates,
     first_services_as_delivered,

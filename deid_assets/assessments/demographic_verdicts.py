@@ -25,9 +25,8 @@ from deid_assets.methods.demographics.discovery import Bar, Discovery, discover,
 from deid_assets.methods.demographics.local_recoding import FIRST_OLD_AGE, recode_old_ages, recoded_ages
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, Node, policy_at, published_alternatives, safe_harbor
-from deid_assets.methods.demographics.risk import WHOLE, policy_risks
+from deid_assets.methods.demographics.risk import WHOLE, policy_risks, verdicts
 from deid_assets.methods.demographics.standard_attributes import TOP_CODED, YEAR
-from deid_assets.methods.demographics.tables import verdicts
 from deid_assets.policy.sections.cohort import ATTRIBUTES
 
 OTHER_STATES = "other states"

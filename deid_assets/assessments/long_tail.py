@@ -6,8 +6,7 @@ import pandas as pd
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.errors import DeliveryError
 from deid_assets.methods.long_tail import number_tables
-from deid_assets.methods.long_tail.bins import Bins
-from deid_assets.methods.long_tail.comparison import truncation_comparison
+from deid_assets.methods.long_tail.bins import Bins, truncation_comparison
 from deid_assets.methods.long_tail.truncation import FirstCut, claims_cap, claims_of_units, members_with_claims
 from deid_assets.methods.preparation.sampling import drawn_members
 from deid_assets.policy.models import smallest_at_least

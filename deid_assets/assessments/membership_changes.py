@@ -22,11 +22,13 @@ from deid_assets.methods.disclosure.membership_changes import (
     NOT_RELEASED,
     REMOVED,
     Roll,
+    ever_released_share,
     membership_query,
     posterior_of_the_missing,
+    posterior_of_the_rotated,
+    rotation_needed,
     stand_out,
 )
-from deid_assets.methods.disclosure.rotation import ever_released_share, posterior_of_the_rotated, rotation_needed
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table

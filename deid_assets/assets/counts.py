@@ -15,7 +15,7 @@ from deid_assets.errors import CountsError, RefusedError
 from deid_assets.methods.counts.budget import NoisyCell
 from deid_assets.methods.counts.published_tables import EarlierTables
 from deid_assets.methods.counts.tables import CellName, Sum
-from deid_assets.methods.dates.as_delivered import ReleasedDates
+from deid_assets.methods.dates.errors import ReleasedDates
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.release.counts.cells import counted_frame

@@ -46,8 +46,7 @@ from deid_assets.methods.lattice.choice import Choice, Demands, Judge, choose_ge
 from deid_assets.methods.lattice.diagnosis import COLUMNS, Columns, diagnose
 from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.large_lattice import search_large_lattice
-from deid_assets.methods.lattice.longitudinal_search import SearchRule, Suppression, search_lattice
-from deid_assets.methods.lattice.nodes import nodes_frame
+from deid_assets.methods.lattice.longitudinal_search import SearchRule, Suppression, nodes_frame, search_lattice
 from deid_assets.methods.lattice.predictive_tagging import Node, node_text, parse_node
 from deid_assets.methods.population.encoding import released_ids
 from deid_assets.methods.population.longitudinal_data import top_node, without_coarser_levels

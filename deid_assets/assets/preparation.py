@@ -20,8 +20,7 @@ from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.assets.step import Step
 from deid_assets.assets.taking_in import require_known_opt_outs
 from deid_assets.methods.dates.dated_claims import delivered_dates
-from deid_assets.methods.long_tail.balanced_score import claim_balanced_scores
-from deid_assets.methods.long_tail.truncation import CutOrder, keep_claims
+from deid_assets.methods.long_tail.truncation import CutOrder, claim_balanced_scores, keep_claims
 from deid_assets.methods.long_tail.truncation import claim_support_scores as claim_support_scores_query
 from deid_assets.methods.long_tail.truncation import claims_truncated as claims_truncated_query
 from deid_assets.methods.preparation.eligibility import LeftOut, diagnosis_codes, distinct_codes, opt_out_match

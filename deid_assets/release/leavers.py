@@ -11,8 +11,7 @@ import numpy as np
 from deid_assets.assessments.earlier_releases import LONGITUDINAL
 from deid_assets.assessments.membership_changes import Leavers, present_members
 from deid_assets.errors import PolicyError
-from deid_assets.methods.disclosure.membership_changes import REMOVED
-from deid_assets.methods.disclosure.rotation import left_for_good, rotated
+from deid_assets.methods.disclosure.membership_changes import REMOVED, left_for_good, rotated
 from deid_assets.methods.population.encoding import nobody_of
 from deid_assets.policy.models import Policy
 from deid_assets.release.cumulative import Made, comparable_rolls, tags_in_order

@@ -12,8 +12,7 @@ import pandas as pd
 from deid_assets.errors import DeliveryError
 from deid_assets.methods.demographics.attributes import Attribute, Demographics
 from deid_assets.methods.demographics.cells import Cells, cells_of
-from deid_assets.methods.demographics.old_ages import EVENLY, FROM_85, OldAges
-from deid_assets.methods.demographics.population import population_of
+from deid_assets.methods.demographics.population import EVENLY, FROM_85, OldAges, population_of
 from deid_assets.methods.demographics.standard_attributes import (
     CENSUS_RACES,
     WITHHELD,

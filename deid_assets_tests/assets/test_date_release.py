@@ -8,7 +8,7 @@ import pytest
 
 import deid_assets.definitions  # noqa: F401 - declares what every asset reads
 from deid_assets.assets.counts import delivery_noise, plan_dates, told_of_dates
-from deid_assets.methods.dates.as_delivered import ReleasedDates
+from deid_assets.methods.dates.errors import ReleasedDates
 from deid_assets.methods.dates.intervals import Events, Redrawing, redraw
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.counts.noise import Plan

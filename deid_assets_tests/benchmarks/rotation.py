@@ -14,8 +14,7 @@ import numpy as np
 
 from deid_assets.assessments.membership_changes import Leavers, newly_sensitive, rotation_measurements
 from deid_assets.methods.disclosure.absence import absence_by_class, absence_factor
-from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
-from deid_assets.methods.disclosure.rotation import left_for_good, rotated
+from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll, left_for_good, rotated
 from deid_assets.methods.preparation.sampling import members_left_out, sample_size
 from deid_assets.policy.loading import policy_by_name
 from deid_assets.policy.models import Policy

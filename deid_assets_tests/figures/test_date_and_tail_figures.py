@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.figures.figures import date_error_figure, truncation_figure
-from deid_assets.methods.long_tail.bins import Bins
-from deid_assets.methods.long_tail.comparison import truncation_comparison
+from deid_assets.methods.long_tail.bins import Bins, truncation_comparison
 
 
 def compared() -> pd.DataFrame:

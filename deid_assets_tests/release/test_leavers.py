@@ -24,8 +24,7 @@ from deid_assets.assessments.membership_changes import (
     rotation_refusals,
 )
 from deid_assets.errors import PolicyError
-from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
-from deid_assets.methods.disclosure.rotation import rotated
+from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll, rotated
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.cumulative import Made
 from deid_assets.release.keys import Secret

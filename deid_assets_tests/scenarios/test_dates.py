@@ -16,7 +16,7 @@ from deid_assets.assessments.number_of_claims import ORDERED
 from deid_assets.assessments.reachable_risk import GO_ON_TAG
 from deid_assets.errors import REFUSED
 from deid_assets.methods.candidate.released_tables import generalized_members
-from deid_assets.methods.dates.as_delivered import ReleasedDates
+from deid_assets.methods.dates.errors import ReleasedDates
 from deid_assets.methods.dates.intervals import Events, Redrawing, redraw
 from deid_assets.policy.loading import policy_from
 from deid_assets.store.home import Home

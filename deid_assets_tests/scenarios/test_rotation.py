@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from deid_assets.methods.disclosure.rotation import rotated
+from deid_assets.methods.disclosure.membership_changes import rotated
 from deid_assets.release.cumulative import tags_in_order
 from deid_assets.release.keys import load_secret
 from deid_assets.sources.synthetic.delivery import write_delivery

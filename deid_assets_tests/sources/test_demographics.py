@@ -4,8 +4,7 @@ import pandas as pd
 import pytest
 
 from deid_assets.errors import DeliveryError
-from deid_assets.methods.demographics.old_ages import EVENLY, FROM_85
-from deid_assets.methods.demographics.population import population_of
+from deid_assets.methods.demographics.population import EVENLY, FROM_85, population_of
 from deid_assets.sources.census import ALL_RACES, LAST_AGE, RACES, read_census
 from deid_assets.sources.demographics import cells_of_cohort, demographics_of, population_table, race_names
 from deid_assets_tests.sources.census_files import write_pct12

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.methods.kernel.claim_sampling import sample_positions
+from deid_assets.methods.kernel.knowledge import sample_positions
 from deid_assets.methods.population.claim_records import ClaimRecords, ClaimValues
 
 

@@ -1,6 +1,9 @@
-"""Risk of policies for a cohort, with bounds for what is not known about the population (methods#demographics-risk)."""
+"""Risk of policies for a cohort, with bounds for what is not known about the population (methods#demographics-risk).
 
-from collections.abc import Sequence
+Verdicts compare policies as Malin et al. (2011, Tables 3 and 4) do.
+"""
+
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -165,7 +168,7 @@ def policy_risks(
 
     Examples
     --------
-    >>> from deid_assets.methods.demographics import cells, measures, old_ages, policies, population
+    >>> from deid_assets.methods.demographics import cells, measures, policies, population
     >>> from deid_assets.methods.demographics import standard_attributes as standard
     >>> from deid_assets.methods.demographics.attributes import Attribute, Demographics
     >>> state = Attribute.from_table("geography", pd.DataFrame({"state": ["WA"]}, index=["WA"]))
@@ -175,7 +178,7 @@ def policy_risks(
     ...     [("WA", s, e, first, last, 12) for s in sex.values for e in race.values for first, last in [(0, 99), (100, None)]],
     ...     columns=["geography", "sex", "ethnicity", "youngest", "oldest", "people"],
     ... )
-    >>> known = population.population_of(table, people, old_ages.EVENLY)
+    >>> known = population.population_of(table, people, population.EVENLY)
     >>> cohort = pd.DataFrame({"age": [101, 102], "ethnicity": "white", "geography": "WA", "sex": "F"})
     >>> found = policy_risks(cells.cells_of(cohort, known), [policies.safe_harbor()], [measures.TOTAL])
     >>> found[["policy", "group", "records"]].values.tolist()
@@ -239,3 +242,35 @@ def influence_of_exponent(cells: Cells, policies: Sequence[DemographicPolicy], e
         for policy in policies
     }
     return pd.DataFrame(columns, index=pd.Index(exponents, name="exponent"))
+
+
+def verdicts(
+    risks: pd.DataFrame, reference: str = "Safe Harbor", at_upper_bound: bool = False, same: Collection[str] = ()
+) -> pd.DataFrame:
+    """Return risks with a column `riskier`: whether the policy exceeds the reference in this group by this measure.
+
+    Parameters
+    ----------
+    risks
+        As `policy_risks` returns them; several cohorts may be stacked if their groups have different labels.
+    reference
+        Name of the policy to compare with.
+    at_upper_bound
+        Compare the upper bound with the expected risk of the reference, for a population that is only estimated.
+    same
+        Policies of other names with the levels of the reference. They are as risky as it is; by an upper bound, they would seem
+        riskier.
+
+    Raises
+    ------
+    ValueError
+        If the reference was not measured in each group by each measure, or bounds are missing.
+    """
+    own = risks.loc[risks["policy"] == reference, ["group", "measure", "risk"]].rename(columns={"risk": "of_reference"})
+    joined = risks.merge(own, on=["group", "measure"], how="left", validate="many_to_one")
+    compared = (
+        joined["upper"].where(~joined["policy"].isin([reference, *same]), joined["risk"]) if at_upper_bound else joined["risk"]
+    )
+    if joined["of_reference"].isna().any() or compared.isna().any():
+        raise ValueError(f"the risk of {reference}, and the bounds compared with it, must be known for each group and measure")
+    return joined.assign(riskier=~no_riskier(compared.to_numpy(), joined["of_reference"].to_numpy()))

@@ -12,7 +12,7 @@ step           content                                                      wher
 3              D': truncate the long tail                                   `long_tail`; one D' for the whole lattice
 4              repeat until the stopping criterion is met                   `running_counts`, `sequential_decision`
 4.a            draw members with replacement                                `knowledge.draw_knowledge`
-4.b.i.1        sample p_ih values of each quasi-identifier                  `claim_sampling.sampled_codes`
+4.b.i.1        sample p_ih values of each quasi-identifier                  `knowledge.sampled_codes`
 4.b.i.2        a value is missing from the member's own D': low risk        `_exempt`, `drawn_blocks.DrawnBlocks.lost`
 4.b.ii         size of the class with the same demographics and values      `_found`, `class_size.matching_members`
 4.b.iii, 4.c   flag a class smaller than k; the share of flagged draws      `_flags_of_batch`, `measure`

@@ -88,7 +88,7 @@ def _sample(
     order: np.ndarray,
     block_of: np.ndarray,
 ) -> None:
-    """Fill (P, B) codes by Floyd's algorithm, as in `claim_sampling.sample_positions`, draw by draw.
+    """Fill (P, B) codes by Floyd's algorithm, as in `knowledge.sample_positions`, draw by draw.
 
     `begin` (blocks, P) is where the random numbers of a block's steps begin. Where most draws do the same, code is branch-free,
     because mispredictions cost more than the work: first the first value of all draws, then all values of the few draws that

@@ -1,6 +1,6 @@
 """Blocks of draws in the order of the bit-sets, so that neighboring draws need the same memory.
 
-A stream determines the order of draws and the use of each random number (`knowledge`, `claim_sampling`); here the same draws
+A stream determines the order of draws and the use of each random number (`knowledge`); here the same draws
 are only reordered.
 """
 

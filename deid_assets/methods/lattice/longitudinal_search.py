@@ -5,7 +5,7 @@ computation (`node_computation`) with the sequential rule (`sequential_decision`
 the same exemptions, so the share never increases on the way up and tagging is sound (methods#lattice-search).
 
 Few nodes are measured. The share of the others lies between the bounds of measured nodes above and below them. A node still
-undecided after the last draw is not a candidate.
+undecided after the last draw is not a candidate. `nodes_frame` lists every node as a row of a table.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +14,7 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 
 from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK
 from deid_assets.methods.kernel.node_computation import NodeComputation
@@ -25,6 +26,7 @@ from deid_assets.methods.lattice.predictive_tagging import (
     everything_below,
     lower_neighbors,
     lowest_nodes,
+    node_text,
     tagged_lattice,
 )
 from deid_assets.methods.statistics.confidence import wilson_interval
@@ -438,3 +440,36 @@ def search_lattice(
         # The number of members never increases on the way up (`fewest_to_suppress`), so that tags are sound here, too.
         decide(partial(search.needs_no_more, allowed=rule.suppression), rule.suppression.enough)
     return search.ended(search.results(), chosen, lowest_nodes(search.decisions() == "candidate"))
+
+
+def nodes_frame(search: LatticeSearch) -> pd.DataFrame:
+    """Every node as a row; `certificate` marks the direct lower neighbors of the optimum.
+
+    Of a lattice that is not listed, the nodes that were looked at, with the place that each had among those measured.
+    """
+    below = {result.node for result in search.lower_neighbors}
+    rows = [
+        {
+            "node": node_text(result.node),
+            **dict(zip(search.dimensions, result.node, strict=True)),
+            "height": result.height,
+            "loss": result.loss,
+            "flagged": result.flagged,
+            "draws": result.draws,
+            "share": result.share,
+            "lower": result.lower,
+            "upper": result.upper,
+            "decision": result.decision,
+            "reached": result.reached,
+            "inferred_from": node_text(result.source) if result.source else None,
+            "minimal": result.node in search.minimal,
+            "chosen": search.chosen is not None and result.node == search.chosen.node,
+            "certificate": result.node in below,
+            "to_suppress": result.to_suppress,
+            **({} if search.listed else {"measured_in_order": result.number}),
+        }
+        for result in search.nodes
+    ]
+    texts = dict.fromkeys(("inferred_from", "node", "decision", "reached"), "str")
+    numbers = dict.fromkeys(("flagged", "draws", *([] if search.listed else ["measured_in_order"])), "Int64")
+    return pd.DataFrame(rows).astype(texts | numbers | {"share": "float64", "to_suppress": "float64"})

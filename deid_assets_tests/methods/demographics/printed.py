@@ -14,7 +14,7 @@ import pandas as pd
 from deid_assets.methods.demographics.attributes import Demographics
 from deid_assets.methods.demographics.measures import Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, refines
-from deid_assets.methods.demographics.tables import verdicts
+from deid_assets.methods.demographics.risk import verdicts
 
 
 @dataclass(frozen=True)

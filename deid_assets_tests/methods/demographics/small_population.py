@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from deid_assets.methods.demographics.attributes import Attribute, Demographics, Level
 from deid_assets.methods.demographics.cells import Cells, cells_of
-from deid_assets.methods.demographics.old_ages import EVENLY
-from deid_assets.methods.demographics.population import population_of
+from deid_assets.methods.demographics.population import EVENLY, population_of
 
 AGES = range(8)
 SPANS = ((0, 0), (1, 1), (2, 3), (4, None))

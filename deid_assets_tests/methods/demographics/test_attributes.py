@@ -9,7 +9,7 @@ import pytest
 
 from deid_assets.errors import PolicyError
 from deid_assets.methods.demographics.attributes import Attribute, Demographics, Level
-from deid_assets.methods.demographics.old_ages import EVENLY, FROM_85, OldAges
+from deid_assets.methods.demographics.population import EVENLY, FROM_85, OldAges
 from deid_assets.methods.demographics.standard_attributes import (
     age_attribute,
     birthday_attribute,

@@ -15,9 +15,8 @@ from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.discovery import Bar
 from deid_assets.methods.demographics.local_recoding import recode_old_ages, recoded_ages
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, Measure
-from deid_assets.methods.demographics.old_ages import EVENLY
 from deid_assets.methods.demographics.policies import DemographicPolicy, published_alternatives, safe_harbor
-from deid_assets.methods.demographics.population import population_of
+from deid_assets.methods.demographics.population import EVENLY, population_of
 from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, policy_risks, risks_at
 from deid_assets.methods.demographics.standard_attributes import (
     CENSUS_RACES,

@@ -6,8 +6,7 @@ import pytest
 
 from deid_assets.errors import DeliveryError
 from deid_assets.methods.demographics.cells import CohortWarnings, cells_of
-from deid_assets.methods.demographics.old_ages import EVENLY, OldAges
-from deid_assets.methods.demographics.population import population_of
+from deid_assets.methods.demographics.population import EVENLY, OldAges, population_of
 from deid_assets_tests.methods.demographics.small_population import AGES, ROWS, SPANS, small_demographics, table_of
 
 TABLE = table_of(range(1, ROWS + 1))

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.methods.demographics.class_sizes import ClassCounter
+from deid_assets.methods.demographics.local_recoding import classes_with_ages
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, Measure
-from deid_assets.methods.demographics.recoded_classes import classes_with_ages
 from deid_assets.methods.demographics.risk import bounded_risks, groups_by
 from deid_assets_tests import examples
 from deid_assets_tests.methods.demographics.small_population import small_cells

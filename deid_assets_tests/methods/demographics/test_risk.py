@@ -15,9 +15,8 @@ from deid_assets.methods.demographics.attributes import Attribute, Demographics
 from deid_assets.methods.demographics.cells import cells_of
 from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, UNIQUES, Measure
-from deid_assets.methods.demographics.old_ages import EVENLY
 from deid_assets.methods.demographics.policies import DemographicPolicy, policy_at, published_alternatives, safe_harbor
-from deid_assets.methods.demographics.population import population_of
+from deid_assets.methods.demographics.population import EVENLY, population_of
 from deid_assets.methods.demographics.risk import (
     bounded_risks,
     groups_by,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.disclosure.rotation import (
+from deid_assets.methods.disclosure.membership_changes import (
     ever_released_share,
     left_for_good,
     posterior_of_the_rotated,

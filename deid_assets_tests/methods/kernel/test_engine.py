@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.errors import EngineError
-from deid_assets.methods.kernel import claim_sampling, class_size, engine, knowledge
-from deid_assets.methods.kernel.claim_sampling import sample_positions
-from deid_assets.methods.kernel.knowledge import joined
+from deid_assets.methods.kernel import class_size, engine, knowledge
+from deid_assets.methods.kernel.knowledge import joined, sample_positions
 from deid_assets.methods.kernel.member_index import NO_ROW, TOO_RARE, MemberIndex
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.kernel.sorted_draws import SortedTargets
@@ -192,7 +191,7 @@ def test_equal_draws_in_equal_order(sizes, seed, values, blocks, streams):
 def test_more_is_sampled_only_where_there_is_more():
     known, power = Histories.of([[5, 6, 7], [], [8]]), np.array([2, 2, 2])
     generator = np.random.Generator(np.random.Philox(1))
-    codes = claim_sampling.sampled_codes(generator, known, power, np.array([1, 0, 2, 0]))
+    codes = knowledge.sampled_codes(generator, known, power, np.array([1, 0, 2, 0]))
     assert (codes >= 0).sum(axis=0).tolist() == [0, 2, 1, 2]
     assert sum(len(draws) for draws, _ in sample_positions(generator, np.array([3, 0, 1]), np.array([2, 0, 1]))) == 3
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from deid_assets.methods.kernel.claim_sampling import sample_positions
-from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK, draw_knowledge
+from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK, draw_knowledge, sample_positions
 from deid_assets_tests.methods.cases import KEY, OTHER_KEY, Person, cases, data_of, flat, toy_people
 
 

@@ -5,8 +5,7 @@ import pytest
 from deid_assets.methods.lattice import large_lattice
 from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.large_lattice import search_large_lattice
-from deid_assets.methods.lattice.longitudinal_search import SearchRule, Suppression, search_lattice
-from deid_assets.methods.lattice.nodes import nodes_frame
+from deid_assets.methods.lattice.longitudinal_search import SearchRule, Suppression, nodes_frame, search_lattice
 from deid_assets.methods.lattice.predictive_tagging import lower_neighbors
 from deid_assets.methods.statistics.sequential_decision import rule_of_number
 from deid_assets_tests.methods.cases import KEY

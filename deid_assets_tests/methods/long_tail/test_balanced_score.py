@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.long_tail.balanced_score import claim_balanced_scores
-from deid_assets.methods.long_tail.truncation import CutOrder, claims_of_units, keep_claims
+from deid_assets.methods.long_tail.truncation import CutOrder, claim_balanced_scores, claims_of_units, keep_claims
 from deid_assets_tests import examples
 from deid_assets_tests.methods.long_tail.test_truncation import COLUMNS, KEY, claims_of_members, rows_of
 from deid_assets_tests.methods.small_tables import small_store

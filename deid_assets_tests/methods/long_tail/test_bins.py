@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.long_tail.bins import Bins, bin_sizes, smallest_bin, truncate_to_bins, widened
-from deid_assets.methods.long_tail.comparison import truncation_comparison
+from deid_assets.methods.long_tail.bins import Bins, bin_sizes, smallest_bin, truncate_to_bins, truncation_comparison, widened
 from deid_assets.methods.long_tail.optimal_bins import truncate_to_bins_optimally
 from deid_assets_tests import examples
 

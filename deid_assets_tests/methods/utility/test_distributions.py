@@ -7,14 +7,15 @@ from hypothesis import strategies as st
 from scipy.stats import chi2_contingency
 
 from deid_assets.methods.utility.distributions import (
+    FEWEST,
     associations,
     cramers_v,
     earth_movers,
     kolmogorov_smirnov,
     spread_evenly,
+    standard_errors,
     total_variation,
 )
-from deid_assets.methods.utility.questions import FEWEST, standard_errors
 
 COUNTS = st.lists(st.integers(0, 20), min_size=2, max_size=6)
 
