@@ -21,11 +21,10 @@ from deid_assets.assessments.membership_changes import Leavers
 from deid_assets.assessments.registry import LONGITUDINAL, noise_plan
 from deid_assets.assets.counts import earlier_noise, earlier_tables
 from deid_assets.assets.random_streams import stream_key
-from deid_assets.assets.stage_asset import StageAsset, markdown_table, stage_asset
+from deid_assets.assets.stage_asset import StageAsset, image, markdown_table, stage_asset
 from deid_assets.assets.step import Step
 from deid_assets.assets.tries import delivery_tries, note_if_refused
 from deid_assets.errors import ReleaseError
-from deid_assets.figures.rendering import markdown_image
 from deid_assets.methods.counts.published_tables import EarlierTables
 from deid_assets.methods.disclosure.membership_changes import Roll
 from deid_assets.policy.kinds import AnyPolicy, Kind
@@ -173,7 +172,7 @@ def _metadata(fact: Shown) -> dg.MetadataValue:
     """A fact as Dagster shows it."""
     match fact:
         case Image():
-            return dg.MetadataValue.md(markdown_image(fact.image, fact.alt))
+            return image(fact.image, fact.alt)
         case pd.DataFrame():
             return markdown_table(fact)
         case list():

@@ -1,6 +1,5 @@
 """A cohort from its delivery to the gated release: no riskier than Safe Harbor (methods#demographics-risk)."""
 
-import dagster as dg
 import numpy as np
 import pandas as pd
 
@@ -28,10 +27,9 @@ from deid_assets.assessments.registry import COHORT
 from deid_assets.assets.assessment import assessment_asset
 from deid_assets.assets.counts import count_assets
 from deid_assets.assets.one_table import Judged, OneTable, Tables, release_asset
-from deid_assets.assets.stage_asset import markdown_table, stage_asset
+from deid_assets.assets.stage_asset import image, markdown_table, stage_asset
 from deid_assets.assets.step import Step
 from deid_assets.figures.demographics_figure import risk_and_detail_figure
-from deid_assets.figures.rendering import markdown_image
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.release.counts.kinds import COHORT as COUNTING
 from deid_assets.release.derived_keys import pseudonym_key
@@ -84,7 +82,7 @@ def policy_frontier(step: Step[CohortPolicy], cohort_people: Table, population_c
         {
             "policies": found.policies,
             "policies_measured": found.measured,
-            "frontier": dg.MetadataValue.md(markdown_image(figure, "every policy by risk and detail")),
+            "frontier": image(figure, "every policy by risk and detail"),
         }
     )
     return frontier_rows(found)

@@ -3,16 +3,14 @@
 The method is that of El Emam & Arbuckle 2013, ch. 5.
 """
 
-import dagster as dg
 import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.dates import date_columns, redrawing, widths_of
-from deid_assets.assets.stage_asset import markdown_table, stage_asset
+from deid_assets.assets.stage_asset import image, markdown_table, stage_asset
 from deid_assets.assets.step import Step
 from deid_assets.errors import DeliveryError
 from deid_assets.figures.figures import date_error_figure
-from deid_assets.figures.rendering import markdown_image
 from deid_assets.methods.dates import dated_claims as dated
 from deid_assets.methods.dates.alternatives import compared_ways
 from deid_assets.methods.dates.errors import released_errors
@@ -66,11 +64,9 @@ def dated_claims(
             "deaths_before_the_last_service": misplaced["deaths"],
             "forced_into_the_window_share": days.forced / max(len(events.firsts), 1),
             "ways_to_change_dates": markdown_table(compared),
-            "date_errors": dg.MetadataValue.md(
-                markdown_image(
-                    date_error_figure(np.abs(errors)),
-                    f"days between delivered and released {'days since the first service' if as_days else 'dates of service'}",
-                )
+            "date_errors": image(
+                date_error_figure(np.abs(errors)),
+                f"days between delivered and released {'days since the first service' if as_days else 'dates of service'}",
             ),
         }
     )

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import dagster as dg
 import pandas as pd
 
 from deid_assets.assessments.attribute_leaks import record_leaks
@@ -33,10 +32,10 @@ from deid_assets.assets.publishing import (
     releases_of,
     tell_witnesses,
 )
-from deid_assets.assets.stage_asset import guarded, stage_asset
+from deid_assets.assets.stage_asset import guarded, image, stage_asset
 from deid_assets.assets.step import Step
+from deid_assets.errors import RefusedError
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure
-from deid_assets.figures.rendering import markdown_image
 from deid_assets.methods.counts.tables import CellName
 from deid_assets.methods.flat import queries
 from deid_assets.methods.flat.search import nodes_frame
@@ -97,14 +96,10 @@ def record_lattice(step: Step[FlatPolicy], records: Table, record_domains: Table
             "nodes_evaluated": len(nodes),
             "threshold": policy.risk.max_suppressed,
             "k": policy.risk.k,
-            "lattice": dg.MetadataValue.md(
-                markdown_image(heights_figure(nodes, policy.node_count, label), "nodes by height and loss, by decision")
-            ),
-            "frontier": dg.MetadataValue.md(
-                markdown_image(
-                    frontier_figure(figures, policy.risk.max_suppressed, "records in small classes", label),
-                    "loss against share of records in small classes",
-                )
+            "lattice": image(heights_figure(nodes, policy.node_count, label), "nodes by height and loss, by decision"),
+            "frontier": image(
+                frontier_figure(figures, policy.risk.max_suppressed, "records in small classes", label),
+                "loss against share of records in small classes",
             ),
         }
     )
@@ -128,7 +123,7 @@ def record_generalization(
     if not len(chosen) and (nodes["decision"] == "candidate").any():
         # Only a pinned generalization passes over a node that passes.
         levels = ", ".join(f"{name}: {level}" for name, level in (last_levels(step.workplace, policy) or {}).items())
-        raise dg.Failure(f"refused: {why_pinned_fails(policy, levels)}", metadata={"refused": True}, allow_retries=False)
+        raise RefusedError(f"refused: {why_pinned_fails(policy, levels)}")
     if not len(chosen):
         blanks = blanks_in_small_classes(policy, records, record_domains)
         plan = Plan(delivery_noise(step))
@@ -143,11 +138,8 @@ def record_generalization(
         releases.charge(NoisyPublication(policy.counts, plan.cells, ()))
         tell_witnesses(releases)
         noisy = {name: plan.protect(*cell) for name, cell in cells.items()}
-        raise dg.Failure(
-            f"refused: {why_no_node_passes(policy, float(nodes['share'].min()), records.count(), noisy)}",
-            metadata={"refused": True},
-            allow_retries=False,
-        )
+        why = why_no_node_passes(policy, float(nodes["share"].min()), records.count(), noisy)
+        raise RefusedError(f"refused: {why}")
     node = chosen["node"].iloc[0]
     step.tell({"node": node, "loss": float(chosen["loss"].iloc[0])})
     return chosen_frame(policy, parse_node(node))

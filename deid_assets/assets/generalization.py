@@ -32,13 +32,12 @@ from deid_assets.assessments.reachable_risk import GO_ON_TAG, other_gates, requi
 from deid_assets.assessments.worst_classes import worst_class_text
 from deid_assets.assets.publishing import last_levels
 from deid_assets.assets.random_streams import stream_key
-from deid_assets.assets.stage_asset import SENTENCE, asset_metadata, guarded, markdown_table, stage_asset, stage_assets
+from deid_assets.assets.stage_asset import SENTENCE, asset_metadata, guarded, image, markdown_table, stage_asset, stage_assets
 from deid_assets.assets.step import Step
 from deid_assets.assets.step_log import StepLog
 from deid_assets.assets.tries import delivery_tries
 from deid_assets.cluster.executors import search_executor
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure, lattice_figure
-from deid_assets.figures.rendering import markdown_image
 from deid_assets.methods.disclosure.absence import removed_and_eligible
 from deid_assets.methods.kernel import engine
 from deid_assets.methods.lattice.candidate_gates import COARSER, COMPARED_AT_MOST, KEEPS_NO_MORE
@@ -152,8 +151,8 @@ def _figures(policy: Policy, nodes: pd.DataFrame, without_suppressed: float | No
     )
     frontier = frontier_figure(nodes, most, without_suppressed=without_suppressed)
     return {
-        "lattice": dg.MetadataValue.md(markdown_image(lattice, "the lattice by decision")),
-        "frontier": dg.MetadataValue.md(markdown_image(frontier, "loss against share at high risk")),
+        "lattice": image(lattice, "the lattice by decision"),
+        "frontier": image(frontier, "loss against share at high risk"),
     }
 
 

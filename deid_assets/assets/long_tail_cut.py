@@ -1,14 +1,12 @@
 """The long tail is cut as the policy says, by a percentile or by bins of claim counts; what each way would remove."""
 
-import dagster as dg
 import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.long_tail import first_cut_of, methods_compared, units_kept
-from deid_assets.assets.stage_asset import markdown_table
+from deid_assets.assets.stage_asset import image, markdown_table
 from deid_assets.assets.step import Step
 from deid_assets.figures.figures import claims_per_member_figure, truncation_figure
-from deid_assets.figures.rendering import markdown_image
 from deid_assets.methods.long_tail.bins import Bins
 from deid_assets.methods.long_tail.number_tables import members_by_claims, units_that_lose_claims
 from deid_assets.methods.long_tail.truncation import (
@@ -52,15 +50,13 @@ def cut_long_tail(step: Step[Policy], claims: Table, scores: Table) -> Query:
 def _compare(step: Step[Policy], tail: LongTail, compared: pd.DataFrame, bins: Bins) -> None:
     """Show the three methods in a table and a figure."""
     needed = smallest_at_least(1 / tail.risk)
-    figure = markdown_image(
-        truncation_figure(compared, needed), "claims removed and smallest bin of each way to cut the long tail"
-    )
+    figure = image(truncation_figure(compared, needed), "claims removed and smallest bin of each way to cut the long tail")
     step.tell(
         {
             "width_of_bins": bins.width,
             "members_in_a_bin_at_least": needed,
             "ways_to_cut": markdown_table(compared),
-            "ways_to_cut_figure": dg.MetadataValue.md(figure),
+            "ways_to_cut_figure": figure,
         }
     )
 
@@ -68,5 +64,5 @@ def _compare(step: Step[Policy], tail: LongTail, compared: pd.DataFrame, bins: B
 def _describe(step: Step[Policy], tail: LongTail, before: np.ndarray, after: np.ndarray, cap: int | None) -> None:
     figure = claims_per_member_figure(before, after, cap if tail.unit == "member" else None)
     text = "members by number of claims, before and after the long tail is cut"
-    found = {"unit": tail.unit, "claims_per_member": dg.MetadataValue.md(markdown_image(figure, text))}
+    found = {"unit": tail.unit, "claims_per_member": image(figure, text)}
     step.tell(found if cap is None else {"claims_kept_at_most": cap} | found)

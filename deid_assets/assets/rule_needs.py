@@ -1,11 +1,11 @@
 """Whether the rules of the policy can apply to the delivery: checked before the draw, and again by the gate."""
 
-import dagster as dg
 import pandas as pd
 
 from deid_assets.assessments.rule_needs import needs_frame, needs_in
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.assets.step import Step
+from deid_assets.errors import RefusedError
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table
 
@@ -30,10 +30,6 @@ def rule_needs(
     unmet = [one for one in judged if not one.met]
     if unmet:
         reasons = f"{len(unmet)} reason{'s' * (len(unmet) != 1)}"
-        raise dg.Failure(
-            f"refused: rules of the policy cannot apply to this delivery, for {reasons}: "
-            + "; ".join(one.text for one in unmet),
-            metadata={"refused": True},
-            allow_retries=False,
-        )
+        texts = "; ".join(one.text for one in unmet)
+        raise RefusedError(f"refused: rules of the policy cannot apply to this delivery, for {reasons}: {texts}")
     return needs_frame(judged)

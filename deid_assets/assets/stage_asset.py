@@ -12,6 +12,7 @@ import pandas as pd
 from deid_assets.assets.step import Step
 from deid_assets.assets.step_log import announce
 from deid_assets.errors import REFUSED_MARK, RefusedError, ReleaseError
+from deid_assets.figures.rendering import markdown_image
 from deid_assets.meter import meter
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.public_cells import shapes_of_measurements
@@ -300,6 +301,11 @@ def markdown_table(frame: pd.DataFrame) -> dg.MarkdownMetadataValue:
     rule = "|" + "---|" * len(frame.columns)
     rows = ["| " + " | ".join(_cell(value) for value in row) + " |" for row in frame.itertuples(index=False)]
     return dg.MetadataValue.md("\n".join([head, rule, *rows]))
+
+
+def image(figure: bytes, alt: str) -> dg.MarkdownMetadataValue:
+    """A figure as Markdown metadata, with what it shows in words."""
+    return dg.MetadataValue.md(markdown_image(figure, alt))
 
 
 def _cell(value: object) -> str:
