@@ -39,14 +39,14 @@ class ReleasedRows:
     def members(self) -> str:
         """SELECT the members table of the release."""
         names = self.policy.member_names
-        return released_tables.release_members(*self._recoded, {column: self.levels[column] for column in names}, names)
+        return released_tables.members_query(*self._recoded, {column: self.levels[column] for column in names}, names)
 
     def days_in_hospital(self) -> str:
         """SELECT the days-in-hospital table of the release."""
         years = {year: column for year, column in YEARS.items() if self.policy.publishes(column)}
         beside = {column: name for column, name in BESIDE_DAYS.items() if self.policy.publishes(column)}
         own = {column: self.levels[column] for column in (*years.values(), *beside)}
-        return released_tables.release_days_in_hospital(*self._recoded, own, years, beside)
+        return released_tables.days_query(*self._recoded, own, years, beside)
 
     def claims(self, with_claim_id: bool = False) -> str:
         """SELECT the claims table of the release.
@@ -54,7 +54,7 @@ class ReleasedRows:
         With claim_id, which is never released, its rows can be compared with what was delivered.
         """
         policy, names = self.policy, self.policy.claim_names
-        rows = released_tables.release_claims(
+        rows = released_tables.claims_query(
             identified_claims(policy, self.tables["held"], self.tables["known"]),
             *self._recoded,
             {column: self.levels[column] for column in names},

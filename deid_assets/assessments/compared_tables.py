@@ -525,7 +525,7 @@ COLUMNS = ("question", "group", "delivered", "of_delivered", "released", "of_rel
 HAS_CONDITION, HOSPITALIZED, HOSPITALIZED_BY_CONDITION = "has_condition", "hospitalized", "hospitalized_by_condition"
 
 
-def analyst_questions(policy: Policy, levels: Mapping[str, int], domains: Table, compared: Compared) -> pd.DataFrame:
+def analyst_questions_of(policy: Policy, levels: Mapping[str, int], domains: Table, compared: Compared) -> pd.DataFrame:
     """Rates by group in delivery and release, and how far they differ.
 
     Returns

@@ -10,7 +10,7 @@ from deid_assets.assessments.assessment import CANDIDATE, COUNT, Adversary, Asse
 from deid_assets.assessments.evidence import Measurement, Method
 from deid_assets.errors import CountsError
 from deid_assets.methods.canaries.planting import Findings, compare
-from deid_assets.methods.counts.audit import SmallCounts, audit
+from deid_assets.methods.counts.audit import SmallCounts, audit_tables
 from deid_assets.methods.counts.estimates import CHANCE_AT_MOST
 from deid_assets.methods.counts.published_tables import (
     COLUMNS,
@@ -78,7 +78,7 @@ def disclosed_cells(published: pd.DataFrame, rule: SmallCounts, earlier: Earlier
         return 0
     together, noisy = PublishedCounts.together(earlier.masked), (*earlier.noisy, noisy_tables(published))
     earlier.require_same_classes(noisy[-1].cells, are_masked=False)
-    return len(disclosed_beside_noise(together, audit(together, rule), noisy, rule))
+    return len(disclosed_beside_noise(together, audit_tables(together, rule), noisy, rule))
 
 
 def canaries() -> Findings:

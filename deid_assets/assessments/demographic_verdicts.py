@@ -25,7 +25,7 @@ from deid_assets.methods.demographics.discovery import Bar, Discovery, discover,
 from deid_assets.methods.demographics.local_recoding import FIRST_OLD_AGE, recode_old_ages, recoded_ages
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, Node, policy_at, published_alternatives, safe_harbor
-from deid_assets.methods.demographics.risk import WHOLE, policy_risks, verdicts
+from deid_assets.methods.demographics.risk import WHOLE, risks_of_policies, verdicts
 from deid_assets.methods.demographics.standard_attributes import TOP_CODED, YEAR
 from deid_assets.policy.sections.cohort import ATTRIBUTES
 
@@ -196,7 +196,7 @@ def judge(cells: Cells, question: Question, discovered: Sequence[DemographicPoli
         )
     listed = judged(question, dates_of(cells)) | {policy.name: policy for policy in discovered}
     policies, measures = tuple(listed.values()), question.measures
-    risks = policy_risks(cells, policies, measures, by=STATES, confidence=CONFIDENCE)
+    risks = risks_of_policies(cells, policies, measures, by=STATES, confidence=CONFIDENCE)
     decides = risks["measure"].isin([measure.name for measure in question.deciding])
     reference = reference_of(cells).node(cells.demographics)
     same = [policy.name for policy in policies if policy.node(cells.demographics) == reference]

@@ -30,8 +30,7 @@ from deid_assets.assessments.kernel_input import (
 )
 from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.figures.sensitivity_figures import sensitivity_figure
-from deid_assets.methods.adversary.adversary_power import Rounding
-from deid_assets.methods.adversary.adversary_power import adversary_power as power_of
+from deid_assets.methods.adversary.adversary_power import Rounding, power_of
 from deid_assets.methods.adversary.value_diversity import ValuePairs
 from deid_assets.methods.attacks.attack_sensitivity import (
     AttackSensitivity,

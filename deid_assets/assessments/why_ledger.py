@@ -30,7 +30,7 @@ _RELEASED_IDS = {"provider_id": "ProviderID", "vendor_id": "Vendor", "pcp_id": "
 _FURTHER = "further_diagnoses"
 
 
-def why_ledger(
+def why_ledger_of(
     policy: Policy,
     levels: Mapping[str, int],
     tables: Mapping[str, Table],

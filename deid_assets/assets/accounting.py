@@ -3,11 +3,9 @@
 import pandas as pd
 
 from deid_assets.assessments.assessment import CANDIDATE
-from deid_assets.assessments.compared_tables import analyst_questions as analyst_questions_of
-from deid_assets.assessments.compared_tables import compared_tables
+from deid_assets.assessments.compared_tables import analyst_questions_of, compared_tables
 from deid_assets.assessments.kernel_input import chosen_levels
-from deid_assets.assessments.why_ledger import INPUTS
-from deid_assets.assessments.why_ledger import why_ledger as why_ledger_of
+from deid_assets.assessments.why_ledger import INPUTS, why_ledger_of
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.assets.step import Step
 from deid_assets.assets.step_log import StepLog

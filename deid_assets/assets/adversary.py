@@ -5,9 +5,7 @@ import pandas as pd
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.assets.step import Step
 from deid_assets.methods.adversary.adversary_power import power_by_quasi_identifier, values_of_members
-from deid_assets.methods.adversary.value_diversity import diversity_by_member
-from deid_assets.methods.adversary.value_diversity import diversity_correlation as correlation_of
-from deid_assets.methods.adversary.value_diversity import value_diversity as value_diversity_query
+from deid_assets.methods.adversary.value_diversity import correlation_of, diversity_by_member, value_diversity_query
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS
 from deid_assets.store.tables import Table

@@ -37,7 +37,7 @@ from deid_assets.release.manifest.dictionary import described_people
 from deid_assets.release.manifest.optimality import stated_levels_certificate
 from deid_assets.release.published_tables import PEOPLE as PEOPLE_FILE
 from deid_assets.release.same_delivery import other_cohort_refusals
-from deid_assets.release.staged_files import people_refusals, released_people
+from deid_assets.release.staged_files import people_refusals, people_to_release
 from deid_assets.reports.cohort_report import cohort_report
 from deid_assets.sources.cohort import PEOPLE, POPULATION, QUARANTINED
 from deid_assets.store.tables import Table
@@ -92,7 +92,7 @@ def policy_frontier(step: Step[CohortPolicy], cohort_people: Table, population_c
 def release_people(step: Step[CohortPolicy], cohort_people: Table, population_cells: Table) -> pd.DataFrame:
     """People as they would be published: pseudonyms, generalized demographics, and attributes."""
     policy = step.policy
-    return released_people(policy, cohort_people, population_cells, _key(step))
+    return people_to_release(policy, cohort_people, population_cells, _key(step))
 
 
 COUNTS = count_assets(COUNTING)
@@ -109,7 +109,7 @@ def _judged(step: Step[CohortPolicy], tables: Tables, staged: Table) -> Judged:
         return other_cohort_refusals(policy, step.delivery.digest(), made, released, commitment)
 
     return Judged(
-        rows=people_refusals(policy, staged, released_people(policy, people, population, _key(step))),
+        rows=people_refusals(policy, staged, people_to_release(policy, people, population, _key(step))),
         further=[*finding_refusals(policy, staged), *leaking],
         risk=measured_risk(policy, staged, people, population),
         beside=tuple(leaks),

@@ -70,7 +70,7 @@ def dated_claims(
             ),
         }
     )
-    return dated.dated_claims(members, truncated_claims, eligible_claims, drawn, columns)
+    return dated.dated_claims_query(members, truncated_claims, eligible_claims, drawn, columns)
 
 
 @stage_asset(policy_sections=["dates"])
@@ -82,4 +82,4 @@ def known_claims(
 ) -> str:
     """All eligible claims, with what an adversary may know of their dates: for released claims, what the release says."""
     columns = date_columns(step.policy, eligible_claims)
-    return dated.known_claims(grouped_claims, eligible_claims, dated_claims, columns)
+    return dated.known_claims_query(grouped_claims, eligible_claims, dated_claims, columns)

@@ -20,26 +20,27 @@ from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.assets.step import Step
 from deid_assets.assets.taking_in import require_known_opt_outs
 from deid_assets.methods.dates.dated_claims import delivered_dates
-from deid_assets.methods.long_tail.truncation import CutOrder, claim_balanced_scores, keep_claims
-from deid_assets.methods.long_tail.truncation import claim_support_scores as claim_support_scores_query
+from deid_assets.methods.long_tail.truncation import CutOrder, claim_balanced_scores, claim_support_scores_query, keep_claims
 from deid_assets.methods.long_tail.truncation import claims_truncated as claims_truncated_query
-from deid_assets.methods.preparation.eligibility import LeftOut, diagnosis_codes, distinct_codes, opt_out_match
-from deid_assets.methods.preparation.eligibility import eligible_claims as eligible_claims_query
-from deid_assets.methods.preparation.eligibility import eligible_members as eligible_members_query
-from deid_assets.methods.preparation.eligibility import removed_members as removed_members_query
+from deid_assets.methods.preparation.eligibility import (
+    LeftOut,
+    diagnosis_codes,
+    distinct_codes,
+    eligible_claims_query,
+    eligible_members_query,
+    opt_out_match,
+    removed_members_query,
+)
 from deid_assets.methods.preparation.exclusion_tables import exclusion_tables
-from deid_assets.methods.preparation.grouping import charlson_codes
-from deid_assets.methods.preparation.grouping import grouped_claims as grouped_claims_query
-from deid_assets.methods.preparation.grouping import member_profiles as member_profiles_query
+from deid_assets.methods.preparation.grouping import charlson_codes, grouped_claims_query, member_profiles_query
 from deid_assets.methods.preparation.pseudonyms import distinct_identifiers, pseudonyms
-from deid_assets.methods.preparation.sampling import members_left_out, sample_size
-from deid_assets.methods.preparation.sampling import released_sample as released_sample_query
+from deid_assets.methods.preparation.sampling import members_left_out, released_sample_query, sample_size
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS
 from deid_assets.reference.charlson import charlson_bands_query, charlson_conditions
-from deid_assets.reference.groups import code_book as code_book_of
+from deid_assets.reference.groups import code_book_of
 from deid_assets.reference.known_columns import BESIDE_DAYS, CODE_COLUMNS, DIAGNOSES, GROUPED, YEARS
 from deid_assets.release.derived_keys import pseudonym_key, sample_key
 from deid_assets.resources import Workplace

@@ -12,7 +12,7 @@ from deid_assets.dagster_internals import DATA_VERSION_TAG, StepMaterializationD
 from deid_assets.errors import PUBLISHED, DeidError, ReleaseError
 from deid_assets.release.event_log import recorded_releases, require_journal
 from deid_assets.release.journal.comparison import JOURNAL_HEAD
-from deid_assets.release.publication.approval import approve, forget, reject
+from deid_assets.release.publication.approval import approve_waiting, forget_waiting, reject_waiting
 from deid_assets.release.publication.publish import Published, Releases
 from deid_assets.release.publication.waiting import (
     Waiting,
@@ -99,14 +99,14 @@ def approve_release(
     Raises
     ------
     ReleaseError
-        If it may not be approved; `approval.approve`.
+        If it may not be approved; `approval.approve_waiting`.
     """
     require_journal(instance, releases.journal.file.read())
-    published = approve(releases, policy, number, by, reading)
+    published = approve_waiting(releases, policy, number, by, reading)
     waiting = read_waiting(waiting_folder(releases.waiting, policy, number), releases.key.public)
     manifest = parse_json((published.folder / "manifest.json").read_bytes())
     record_published(instance, waiting, published, str(manifest["approval"]["by"]), releases.journal.head)
-    forget(releases, policy, number)
+    forget_waiting(releases, policy, number)
     return published
 
 
@@ -171,10 +171,10 @@ def reject_release(instance: dg.DagsterInstance, releases: Releases, policy: str
     Raises
     ------
     ReleaseError
-        If it does not wait; `approval.reject`.
+        If it does not wait; `approval.reject_waiting`.
     """
     run = _run_of(releases, policy, number)
-    reject(releases, policy, number, by, reason)
+    reject_waiting(releases, policy, number, by, reason)
     if run is not None and instance.get_run_by_id(run) is not None:
         instance.add_run_tags(run, {OUTCOME_TAG: REJECTED})
 

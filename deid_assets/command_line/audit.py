@@ -50,7 +50,7 @@ from deid_assets.release.lineage.graph import Evaluated, Lineage, RecordedReleas
 from deid_assets.release.lineage.openlineage import SENT, endpoint_is_set, problem_of_telling, write_event
 from deid_assets.release.lineage.published import PublishedRelease, published_release
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
-from deid_assets.release.publication.verification import MANIFEST, verify
+from deid_assets.release.publication.verification import MANIFEST, verify_release
 from deid_assets.release.registry.chain import read_chain
 from deid_assets.release.registry.entries import Entry
 from deid_assets.reports.audit_report import render_audit
@@ -77,7 +77,7 @@ def audited(home: Home, published: PublishedRelease, key: PublicKey | None) -> A
     exact = home.store / "manifests" / published.policy / f"{published.number:04d}.certificate.json"
     head = recorded[-1].head if recorded else None
     trusted = key or signing_key_of(home).public
-    verified = verify(published.folder, trusted, registry, head, exact)
+    verified = verify_release(published.folder, trusted, registry, head, exact)
     problems = [f"{check.name}: {check.reason}" for check in verified.failures]
     problems += published.problems
     problems += registry_problems(recorded, [line.hash for line in read_chain(registry).lines])

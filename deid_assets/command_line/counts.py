@@ -335,7 +335,7 @@ def _masked_findings(read: "list[CountFile]", rule: "SmallCounts", seconds: floa
     import numpy as np
 
     from deid_assets.command_line.count_files import table_csv
-    from deid_assets.methods.counts.audit import Finding, audit
+    from deid_assets.methods.counts.audit import Finding, audit_tables
     from deid_assets.methods.counts.programs import Watch
     from deid_assets.methods.counts.tables import PublishedCounts
 
@@ -349,7 +349,7 @@ def _masked_findings(read: "list[CountFile]", rule: "SmallCounts", seconds: floa
         for file in read
     ]
     with _progress("hidden counts that depend on each other") as told:
-        found = audit(PublishedCounts.together(releases), rule, Watch(seconds, told))
+        found = audit_tables(PublishedCounts.together(releases), rule, Watch(seconds, told))
     upper = [int(high) if np.isfinite(high) else None for high in found.high]
     rows = [
         {**name._asdict(), "finding": finding.value, "low": int(low), "high": high}

@@ -39,7 +39,7 @@ from deid_assets.methods.demographics.cells import Cells, CohortWarnings
 from deid_assets.methods.demographics.discovery import Discovery
 from deid_assets.methods.demographics.measures import LARGEST, Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, published_alternatives, safe_harbor
-from deid_assets.methods.demographics.risk import influence_of_exponent, policy_risks
+from deid_assets.methods.demographics.risk import influence_of_exponent, risks_of_policies
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.loading import load_policy, with_sections
 from deid_assets.policy.sections.cohort import PUBLISHED_POLICIES
@@ -315,13 +315,13 @@ def _reasons(cells: Cells, asked: Asked, verdicts: Verdicts) -> list[str]:
 
 def _largest(cells: Cells, policy: DemographicPolicy) -> float:
     """Upper bound of the largest record risk."""
-    return float(policy_risks(cells, [policy], [LARGEST], confidence=CONFIDENCE)["upper"].iloc[0])
+    return float(risks_of_policies(cells, [policy], [LARGEST], confidence=CONFIDENCE)["upper"].iloc[0])
 
 
 def _exponents(cells: Cells, policies: list[DemographicPolicy]) -> dict[str, dict[str, float | None]]:
     """Total risk by exponent; at a large one it would count the people of the smallest classes, so few of them hide it."""
     found = influence_of_exponent(cells, policies, EXPONENTS)
-    small = policy_risks(cells, policies, [Measure("non-graduated", SMALLEST_DESCRIBED - 1)]).set_index("policy")["risk"]
+    small = risks_of_policies(cells, policies, [Measure("non-graduated", SMALLEST_DESCRIBED - 1)]).set_index("policy")["risk"]
     hidden = (small > 0) & (small < SMALLEST_DESCRIBED)
     return {
         policy: {f"{at:g}": None if hidden[policy] and at != 1 else rounded(value) for at, value in found[policy].items()}

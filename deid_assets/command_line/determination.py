@@ -6,7 +6,7 @@ from deid_assets.errors import ReleaseError
 from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.keys import PublicKey
 from deid_assets.release.lineage.published import PublishedRelease
-from deid_assets.release.publication.verification import MANIFEST, verify
+from deid_assets.release.publication.verification import MANIFEST, verify_release
 from deid_assets.reports.determination import dossier_html, dossier_markdown, dossier_of
 from deid_assets.store import durable
 from deid_assets.store.digests import bytes_digest
@@ -29,7 +29,7 @@ def write_determination(
     ReleaseError
         If the release is not in order, or a file is there already: somebody may have written on in it.
     """
-    report = verify(published.folder, key or signing_key_of(home).public, home.releases / "registry.jsonl")
+    report = verify_release(published.folder, key or signing_key_of(home).public, home.releases / "registry.jsonl")
     if not report.ok:
         raise ReleaseError(f"nothing is drafted of a release that is not in order:\n{report.text()}")
     if folder.resolve().is_relative_to(home.releases.resolve()):

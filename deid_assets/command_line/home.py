@@ -113,7 +113,7 @@ def restore(file: Path, key_file: Path, without: tuple[str, ...]) -> None:
 
     Refused if the backup is damaged, or older than the home in its place or than a witness of its journal.
     """
-    from deid_assets.release.backup import restore as restore_home
+    from deid_assets.release.backup import restore_home
     from deid_assets.release.journal.witnesses import place_of
     from deid_assets.release.registry import clock
 

@@ -646,8 +646,7 @@ def verify(
     """
     from deid_assets.release.keyring import public_key_of
     from deid_assets.release.keys import PublicKey
-    from deid_assets.release.publication.verification import MANIFEST
-    from deid_assets.release.publication.verification import verify as verify_release
+    from deid_assets.release.publication.verification import MANIFEST, verify_release
     from deid_assets.release.verdict import verdict_in
 
     if no_registry and (registry or head):

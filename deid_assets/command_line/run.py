@@ -51,7 +51,7 @@ from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.keyring import require_secret_of_releases, signing_key_of
 from deid_assets.release.lineage.openlineage import TOLD
 from deid_assets.release.publication.recovery import release_folders
-from deid_assets.release.publication.verification import MANIFEST, verify
+from deid_assets.release.publication.verification import MANIFEST, verify_release
 from deid_assets.release.publication.waiting import Waiting
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Registry
@@ -160,7 +160,7 @@ def _release_or_unchanged(task: Task, lock: StoreLock) -> int:
             f"passed the gate under this policy before.\n[bold]Awaiting approval[/bold]  {earlier.name}",
         )
         return PUBLISHED
-    verified = verify(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")
+    verified = verify_release(earlier, signing_key_of(home).public, home.releases / "registry.jsonl")
     if not verified.ok:
         raise ReleaseError(
             f"this delivery was released under this policy before, but that release no longer verifies:\n{verified.text()}"

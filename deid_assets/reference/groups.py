@@ -348,7 +348,7 @@ KINDS: tuple[ListedKind, ...] = get_args(ListedKind)
 RARE_VISIBLE_REASON = "rare and visible disease"
 
 
-def code_book(
+def code_book_of(
     codes: pd.DataFrame, code_list: CodeList | None, rare_visible: bool, sets: Sequence[SensitiveSet] = ()
 ) -> pd.DataFrame:
     """Look up every code.
@@ -373,7 +373,7 @@ def code_book(
     Examples
     --------
     >>> codes = pd.DataFrame({"kind": ["diagnosis", "diagnosis", "procedure"], "code": ["042", "icd10cm:E119", "99213"]})
-    >>> book = code_book(codes, "literal", True)
+    >>> book = code_book_of(codes, "literal", True)
     >>> book[["group_name", "is_procedure"]].values.tolist()
     [['INFEC4', False], ['METAB3', False], ['EM', True]]
     """

@@ -30,7 +30,7 @@ from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.lineage.published import published_release
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.recovery import LOCK, REGISTRY
-from deid_assets.release.publication.verification import MANIFEST, TRUSTED, verify
+from deid_assets.release.publication.verification import MANIFEST, TRUSTED, verify_release
 from deid_assets.release.registry.chain import Chain, Registry
 from deid_assets.release.registry.entries import Rejection
 from deid_assets.store import durable
@@ -52,7 +52,7 @@ def incomplete(home: Home) -> Iterator[str]:
             exact = home.store / "manifests" / entry.policy / f"{entry.number:04d}.certificate.json"
             try:
                 found = [*published_release(home, folder).problems]
-                failures = verify(folder, None, exact_certificate=exact).failures
+                failures = verify_release(folder, None, exact_certificate=exact).failures
                 found += [f"{check.name}: {check.reason}" for check in failures if check.name != TRUSTED]
             except ReleaseError as error:
                 found = [str(error)]
@@ -297,7 +297,7 @@ _WITHOUT_WITNESS = (
 )
 
 
-def restore(
+def restore_home(
     file: Path, identity: bytes, home: Home, told: Iterable[str], time: str, without: Collection[str] = ()
 ) -> tuple[Listing, Path | None]:
     """Put a home back from a backup; a home that lies there is kept beside it.

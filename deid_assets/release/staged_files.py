@@ -82,7 +82,7 @@ def stage_counts(staging: Staging, tables: Mapping[str, pd.DataFrame], beside: T
     return staged
 
 
-def released_people(policy: CohortPolicy, people: Table, population: Table, key: bytes) -> pd.DataFrame:
+def people_to_release(policy: CohortPolicy, people: Table, population: Table, key: bytes) -> pd.DataFrame:
     """Return the rows to be published, ordered by their content.
 
     Parameters

@@ -17,7 +17,7 @@ from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.cumulative import Made
 from deid_assets.release.same_delivery import _shown, other_cohort_refusals, other_release_refusals
-from deid_assets.release.staged_files import released_people
+from deid_assets.release.staged_files import people_to_release
 from deid_assets.sources.census_estimates import PopulationFiles
 from deid_assets.sources.cohort import read_cohort_delivery
 from deid_assets.sources.delivery import Delivery
@@ -88,7 +88,7 @@ def judged(store: SmallStore, values: dict[str, Any], folder: Path) -> Judged:
     days = {name: read.cohort.people[name].dt.date for name in policy.layout.dates}
     taken_in = store.write("cohort_people", read.cohort.people.assign(**days))
     population = store.write("population_cells", read.population.people.assign(note="; ".join(read.population.warnings)))
-    rows = released_people(policy, taken_in, population, KEY)
+    rows = people_to_release(policy, taken_in, population, KEY)
     return Judged(policy, taken_in, population, rows, store.write("release_people", rows))
 
 

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from deid_assets.assessments.kernel_input import PopulationTables, node_computation
 from deid_assets.methods.adversary.adversary_power import power_by_quasi_identifier, values_of_members
-from deid_assets.methods.adversary.value_diversity import value_diversity
+from deid_assets.methods.adversary.value_diversity import value_diversity_query
 from deid_assets.methods.kernel.knowledge import draw_knowledge
 from deid_assets.methods.lattice.predictive_tagging import all_nodes
 from deid_assets.methods.preparation.eligibility import distinct_codes
-from deid_assets.methods.preparation.grouping import grouped_claims, member_profiles
+from deid_assets.methods.preparation.grouping import grouped_claims_query, member_profiles_query
 from deid_assets.policy.domains import value_domains_of
 from deid_assets.policy.models import Policy
-from deid_assets.reference.groups import code_book
+from deid_assets.reference.groups import code_book_of
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.store.tables import Table, write_table
@@ -111,16 +111,16 @@ def tables_of(schema: Schema, policy: Policy, folder: Path) -> PopulationTables:
         write_table(table, content)
         return table
 
-    book = made("book", code_book(delivered.query(distinct_codes(delivered)), None, False))
+    book = made("book", code_book_of(delivered.query(distinct_codes(delivered)), None, False))
     none = "SELECT NULL::VARCHAR AS claim_id, NULL::VARCHAR AS charlson WHERE false"
-    grouped = made("grouped", grouped_claims(delivered, book, none, None, sorted(policy.columns.claims)))
+    grouped = made("grouped", grouped_claims_query(delivered, book, none, None, sorted(policy.columns.claims)))
     everybody, nobody = (
         f"SELECT member_id FROM {taken.sql}",
         "SELECT NULL::VARCHAR AS member_id, 1 AS claims_truncated WHERE false",
     )
-    profiles = made("profiles", member_profiles(taken, everybody, grouped, nobody, None, sorted(policy.columns.members)))
+    profiles = made("profiles", member_profiles_query(taken, everybody, grouped, nobody, None, sorted(policy.columns.members)))
     sample = made("sample", everybody)
-    diversity = made("diversity", value_diversity(grouped, sample, tuple(policy.claim_names)))
+    diversity = made("diversity", value_diversity_query(grouped, sample, tuple(policy.claim_names)))
     rows = diversity.query(values_of_members(diversity, profiles))
     power = made("power", power_by_quasi_identifier(rows, policy.adversary.power, policy.adversary.rounding))
     domains = made("domains", value_domains_of(policy, taken, profiles, grouped))

@@ -8,11 +8,10 @@ import pytest
 
 from deid_assets.assessments.rule_needs import need_refusals
 from deid_assets.errors import DeliveryError, PolicyError
-from deid_assets.methods.preparation.eligibility import distinct_codes
-from deid_assets.methods.preparation.eligibility import removed_members as removed_members_query
+from deid_assets.methods.preparation.eligibility import distinct_codes, removed_members_query
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.policy.models import Policy
-from deid_assets.reference.groups import code_book, known_codes
+from deid_assets.reference.groups import code_book_of, known_codes
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
@@ -64,7 +63,7 @@ def refused(folder: Path, policy: Policy, store: Path) -> set[str]:
     )
     removal = policy.removal
     book = Table(file, "preparation", "code_book")
-    write_table(book, code_book(claims.query(distinct_codes(claims)), removal.code_list, removal.rare_visible_diseases))
+    write_table(book, code_book_of(claims.query(distinct_codes(claims)), removal.code_list, removal.rare_visible_diseases))
     removed = Table(file, "preparation", "removed_members")
     write_table(removed, removed_members_query(members, claims, quarantined, book, (), removal.listed_kinds))
     found = need_refusals(policy, members, claims, codes, removed)

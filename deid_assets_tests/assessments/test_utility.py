@@ -13,7 +13,7 @@ from deid_assets.assessments.compared_tables import (
     Compared,
     Plan,
     Scores,
-    analyst_questions,
+    analyst_questions_of,
     measured_scores,
     stays_of,
 )
@@ -247,7 +247,7 @@ class TestQuestions:
                 ([(n, 1, "MSC2a3") for n in range(20)] * 2, [(n, 1, "MSC2a3") for n in range(10)]),
             )
             labels = domains(store, ("0", "0"), ("1", "1+"), ("9", "1+"), ("", None))
-            found = analyst_questions(self.POLICY, self.LEVELS, labels, made)
+            found = analyst_questions_of(self.POLICY, self.LEVELS, labels, made)
         rows = {(row.question, row.group): row for row in found.itertuples()}
         women = rows["hospitalized_y2", "F"]
         assert (women.delivered, women.of_delivered, women.released, women.of_released) == (50, 100, 30, 40)

@@ -58,10 +58,10 @@ class SmallRelease:
         levels = dict.fromkeys(member_columns, level)
         tables = (self.profiles, self.suppressed, self.crosswalk, self.domains)
         listed = {column: name for column, name in LISTED.items() if column in member_columns}
-        members = released_tables.release_members(*tables, dict.fromkeys(listed, level), listed)
+        members = released_tables.members_query(*tables, dict.fromkeys(listed, level), listed)
         beside = {"claims_truncated": "ClaimsTruncated"} if "claims_truncated" in member_columns else {}
-        days = released_tables.release_days_in_hospital(*tables, levels, YEARS, beside)
-        claims = released_tables.release_claims(
+        days = released_tables.days_query(*tables, levels, YEARS, beside)
+        claims = released_tables.claims_query(
             f"SELECT * FROM {self.held.sql}",
             *tables,
             dict.fromkeys(CLAIM_NAMES, level),

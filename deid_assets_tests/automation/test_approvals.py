@@ -7,7 +7,7 @@ import dagster as dg
 
 from deid_assets.automation.approvals import record_published
 from deid_assets.release.event_log import recorded_releases
-from deid_assets.release.publication.approval import approve
+from deid_assets.release.publication.approval import approve_waiting
 from deid_assets_tests.release.making import APPROVERS, READING, releases_in, wait
 
 ANNA = APPROVERS[0]
@@ -18,7 +18,7 @@ def approved(tmp_path):
     """A release that was approved, of which the event log knows nothing yet."""
     releases = releases_in(tmp_path)
     waiting = wait(releases)
-    published = approve(releases, "heritage", 1, ANNA, lambda: READING)
+    published = approve_waiting(releases, "heritage", 1, ANNA, lambda: READING)
     dictionary = tmp_path / "data" / "dictionary.json"
     dictionary.parent.mkdir()
     dictionary.write_text(json.dumps({"tables": {}}))

@@ -7,7 +7,7 @@ shares at high risk run from nearly 1 at the finest to somewhat below a MaxSup o
 
 import numpy as np
 
-from deid_assets.methods.adversary.adversary_power import adversary_power
+from deid_assets.methods.adversary.adversary_power import power_of
 from deid_assets.methods.adversary.value_diversity import value_pairs
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 
@@ -98,7 +98,7 @@ def heritage_size(members: int = MEMBERS, claims: int = CLAIMS, released: int | 
         held.append(_histories(codes, owners, there & ~in_tail, members))
         known.append(everything.take(targets))
         pairs = value_pairs(known[-1].offsets, known[-1].codes)
-        power.append(adversary_power(counts[targets], pairs, _POWER))
+        power.append(power_of(counts[targets], pairs, _POWER))
 
     return LongitudinalData(
         demographics=np.stack(

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from deid_assets.methods.adversary.adversary_power import adversary_power
+from deid_assets.methods.adversary.adversary_power import power_of
 from deid_assets.methods.adversary.value_diversity import value_pairs
 from deid_assets.methods.attacks.attack_sensitivity import KNOWS, AttackSensitivity
 from deid_assets.methods.kernel import engine
@@ -64,7 +64,7 @@ def main() -> None:
     attack, started = AttackSensitivity(release, max(POWERS)), time.perf_counter()
     for knows in KNOWS:
         for most in POWERS:
-            power = [adversary_power(claims, own, most) for own in pairs[: 6 + (knows == "year")]]
+            power = [power_of(claims, own, most) for own in pairs[: 6 + (knows == "year")]]
             before = time.perf_counter()
             found = attack.trials(knows, power, _KEY, options.trials)
             print(f"{knows:>13} {most:>3} {found.success.mean():8.4f} {time.perf_counter() - before:6.2f} s", flush=True)

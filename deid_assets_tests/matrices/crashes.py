@@ -16,7 +16,7 @@ import dagster as dg
 from deid_assets.automation.instance import dagster_instance
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.publish import Releases
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.store import durable
 from deid_assets.store.home import Home
@@ -148,7 +148,7 @@ def after_the_kill(family: Family, case: Path) -> tuple[str | None, bool]:
         return f"visible: {sorted(path.name for path in visible)}", False
     key = SigningKey.load_or_create(home.keys).public
     for release in visible:
-        if failures := verify(release, key).failures:
+        if failures := verify_release(release, key).failures:
             return f"{release.name} is not whole: {failures[0].name}", True
     lock = StoreLock.of(home, family.policy, family.delivery)
     if not lock.try_acquire():
@@ -174,7 +174,7 @@ def after_the_next_run(family: Family, case: Path) -> str | None:
         return f"{len(entries)} entries in the registry"
     if [path.name for path in home.releases.glob("*/*")] != ["0001"]:
         return "something lies beside the release"
-    if failures := verify(releases.path(family.policy, 1), releases.key.public, releases.registry.path).failures:
+    if failures := verify_release(releases.path(family.policy, 1), releases.key.public, releases.registry.path).failures:
         return f"the release is not in order: {failures[0].name}"
     if under_way := runs_under_way(home):
         return f"a run is under way for ever: {under_way}"

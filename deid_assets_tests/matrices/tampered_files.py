@@ -13,7 +13,7 @@ from pathlib import Path
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release.keys import PublicKey, SigningKey
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets.release.registry.chain import read_chain
 from deid_assets.release.registry.entries import Entry, signed_rotation
 from deid_assets.store.digests import bytes_digest, canonical_json
@@ -66,7 +66,7 @@ class Copy:
             key = PublicKey.read(self.key)
         except ReleaseError as error:
             return [str(error)]
-        return [check.name for check in verify(self.release, key, self.registry, self.head, self.exact).failures]
+        return [check.name for check in verify_release(self.release, key, self.registry, self.head, self.exact).failures]
 
 
 Harm = Callable[[Copy], None]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from deid_assets.reference import icd10cm
 from deid_assets.reference.chapters import CHAPTERS, ICD10CM_CHAPTERS, block, blocks, category, chapter
-from deid_assets.reference.groups import code_book, condition_groups, condition_ranges, known_codes
+from deid_assets.reference.groups import code_book_of, condition_groups, condition_ranges, known_codes
 from deid_assets.reference.tables import read_table
 from deid_assets_tests.public_data import public_data
 from deid_assets_tests.reference import icd10cm_tables
@@ -218,6 +218,6 @@ def test_the_code_book_takes_both_systems():
     codes = pd.DataFrame(
         {"kind": ["diagnosis"] * 4 + ["procedure"], "code": ["25000", "icd10cm:E119", "icd10cm:F1020", "E119", "H0020"]}
     )
-    book = code_book(codes, None, rare_visible=True, sets=("substance_use",))
+    book = code_book_of(codes, None, rare_visible=True, sets=("substance_use",))
     assert book["group_name"].tolist()[:2] == ["METAB3", "METAB3"] and book["group_name"].isna().tolist()[3:] == [True, True]
     assert book["removal_reason"].fillna("").tolist() == ["", "", "substance use", "", "substance use"]

@@ -17,9 +17,9 @@ from deid_assets.release.journal.comparison import Remembered
 from deid_assets.release.journal.witnesses import read_head
 from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.opt_outs import enter_opt_out
-from deid_assets.release.publication.approval import approve, reject
+from deid_assets.release.publication.approval import approve_waiting, reject_waiting
 from deid_assets.release.publication.publish import Releases
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets.release.publication.waiting import read_waiting, waiting_folder
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.entries import KeyRotation
@@ -67,9 +67,9 @@ def whole_or_absent(home: Path) -> str | None:
     """What is wrong with the visible state of a folder of releases, before any recovery; None if nothing is."""
     releases = releases_in(home)
     for folder in releases.folder.glob("*/[0-9]*"):
-        if failures := verify(folder, releases.key.public).failures:
+        if failures := verify_release(folder, releases.key.public).failures:
             return f"{folder.name} is not whole: {failures}"
-    report = verify(releases.path("heritage", 1), releases.key.public, releases.registry.path)
+    report = verify_release(releases.path("heritage", 1), releases.key.public, releases.registry.path)
     # A line that a crash cut is told until the next start mends it.
     if {check.name for check in report.failures} - {"the registry's chain is unbroken"}:
         return "the earlier release is no longer in order"
@@ -90,7 +90,7 @@ def recovered(home: Path) -> str | None:
     if visible != registered or registered not in (["0001"], ["0001", "0002"]):
         return f"visible {visible}, registered {registered}"
     for name in visible:
-        if not verify(releases.folder / "heritage" / name, releases.key.public, releases.registry.path).ok:
+        if not verify_release(releases.folder / "heritage" / name, releases.key.public, releases.registry.path).ok:
             return f"{name} is not in order"
     return None
 
@@ -151,7 +151,7 @@ def decided(home: Path) -> str:
         return "recovery left something half made"
     if published != (chain.find("heritage", 1) is not None) or (published and rejected) or (rejected and folder.exists()):
         return f"published {published}, rejected {rejected}, lines {len(chain.lines)}"
-    if published and not verify(releases.path("heritage", 1), releases.key.public, releases.registry.path).ok:
+    if published and not verify_release(releases.path("heritage", 1), releases.key.public, releases.registry.path).ok:
         return "what was published is not in order"
     if published or rejected:
         return "published" if published else "rejected"
@@ -169,8 +169,8 @@ def crash_decisions(root: Path, every: int) -> None:
     """
     actions: dict[str, tuple[Callable[[Path], object], str]] = {
         "wait": (lambda home: wait(releases_in(home)), "waiting"),
-        "approve": (lambda home: approve(releases_in(home), "heritage", 1, APPROVERS[0], lambda: READING), "published"),
-        "reject": (lambda home: reject(releases_in(home), "heritage", 1, APPROVERS[0], "odd"), "rejected"),
+        "approve": (lambda home: approve_waiting(releases_in(home), "heritage", 1, APPROVERS[0], lambda: READING), "published"),
+        "reject": (lambda home: reject_waiting(releases_in(home), "heritage", 1, APPROVERS[0], "odd"), "rejected"),
     }
     for name, (action, wanted) in actions.items():
         prepared = root / f"{name}-prepared"

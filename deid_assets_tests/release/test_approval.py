@@ -18,8 +18,8 @@ from deid_assets.release.counts.noise import DeliveryNoise
 from deid_assets.release.counts.statement import CountStatement
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.manifest.editions import approved_editions
-from deid_assets.release.publication.approval import approve, forget, reject
-from deid_assets.release.publication.verification import APPROVED, verify
+from deid_assets.release.publication.approval import approve_waiting, forget_waiting, reject_waiting
+from deid_assets.release.publication.verification import APPROVED, verify_release
 from deid_assets.release.publication.waiting import (
     read_waiting,
     staged_editions,
@@ -42,7 +42,7 @@ SUBJECT = "5" * 64
 
 
 def approved(releases, number=1, by=ANNA, reading=READING):
-    return approve(releases, "heritage", number, by, lambda: reading)
+    return approve_waiting(releases, "heritage", number, by, lambda: reading)
 
 
 def folder_of(releases, number=1):
@@ -77,7 +77,7 @@ def test_a_record_of_another_version_is_one_sentence_and_can_be_rejected(release
     refused(releases, "was written by another version of deid_assets")
     with pytest.raises(ReleaseError, match="was written by another version of deid_assets"):
         read_waiting(folder_of(releases), releases.key.public)
-    assert reject(releases, "heritage", 1, ANNA, "staged by an old version").number == 1
+    assert reject_waiting(releases, "heritage", 1, ANNA, "staged by an old version").number == 1
 
 
 def test_a_stray_file_among_those_that_wait_stops_no_release(releases):
@@ -149,20 +149,20 @@ class TestApproved:
         manifest = parse_json((published.folder / "manifest.json").read_bytes())
         assert manifest["approval"] == {"by": BEN, "time": manifest["created"], "staged": waiting.staged}
         assert (published.folder / "data" / "Members.txt").read_bytes() == b"member 1"
-        report = verify(published.folder, releases.key.public, releases.registry.path)
+        report = verify_release(published.folder, releases.key.public, releases.registry.path)
         assert report.ok and f"{APPROVED}: by {BEN} at {manifest['created']}" in report.text()
         restricted = parse_json((releases.restricted / "heritage" / "0001.json").read_bytes())
         assert restricted["approval"] == manifest["approval"]
         # Once more, as after a crash: the release stands, and its copy is removed.
         assert approved(releases) == published
-        forget(releases, "heritage", 1)
+        forget_waiting(releases, "heritage", 1)
         assert not folder_of(releases).exists()
         with pytest.raises(ReleaseError, match="heritage/0001 is published already"):
             approved(releases)
 
     def test_what_waits_is_not_forgotten(self, releases):
         wait(releases)
-        forget(releases, "heritage", 1)
+        forget_waiting(releases, "heritage", 1)
         assert folder_of(releases).is_dir()
 
     @pytest.mark.parametrize("by", ["Carl", "", "anna muster", "Carl\x1b[2J"])
@@ -202,7 +202,7 @@ class TestApproved:
         waiting = wait(releases)
         copy = releases.folder.parent / "copy"
         shutil.copytree(folder_of(releases), copy)
-        reject(releases, "heritage", 1, ANNA, "a column is odd")
+        reject_waiting(releases, "heritage", 1, ANNA, "a column is odd")
         assert waiting.obstacles(releases.registry.chain(), clock.now(None), READING) == ("it was rejected",)
         # Rejected by somebody else between the reading of the folder and the lock.
         shutil.move(copy, folder_of(releases))
@@ -219,7 +219,7 @@ class TestApproved:
             return READING
 
         with pytest.raises(ReleaseError, match="any more: it was rejected"):
-            approve(releases, "heritage", 1, ANNA, gone)
+            approve_waiting(releases, "heritage", 1, ANNA, gone)
         assert not releases.path("heritage", 1).exists()
 
     def test_not_under_a_registry_that_lost_lines(self, releases):
@@ -307,7 +307,7 @@ def read_then_flip(releases, folder):
 class TestRejected:
     def test_is_recorded_and_removed_and_its_number_stays_taken(self, releases):
         wait(releases)
-        line = reject(releases, "heritage", 1, "Carl", "a column is odd")
+        line = reject_waiting(releases, "heritage", 1, "Carl", "a column is odd")
         assert releases.registry.chain().lines == (line,) and not folder_of(releases).exists()
         record = (releases.restricted / "heritage" / "0001.rejected.json").read_bytes()
         told = parse_json(record)
@@ -321,28 +321,28 @@ class TestRejected:
     def test_even_if_it_was_tampered_with(self, releases):
         wait(releases)
         flip(folder_of(releases) / "waiting.json")
-        reject(releases, "heritage", 1, ANNA, "somebody changed it")
+        reject_waiting(releases, "heritage", 1, ANNA, "somebody changed it")
         assert releases.registry.chain().rejected == {("heritage", 1)}
 
     @pytest.mark.parametrize(("by", "reason"), [(" ", "odd"), (ANNA, "")])
     def test_needs_a_name_and_a_reason(self, releases, by, reason):
         wait(releases)
         with pytest.raises(ReleaseError, match="needs a name and a reason"):
-            reject(releases, "heritage", 1, by, reason)
+            reject_waiting(releases, "heritage", 1, by, reason)
         assert folder_of(releases).is_dir() and not releases.registry.path.exists()
 
     def test_not_once_it_is_published(self, releases):
         wait(releases)
         approved(releases)
         with pytest.raises(ReleaseError, match="is published; `deid release withdraw`"):
-            reject(releases, "heritage", 1, ANNA, "too late")
-        assert verify(releases.path("heritage", 1), releases.key.public, releases.registry.path).ok
+            reject_waiting(releases, "heritage", 1, ANNA, "too late")
+        assert verify_release(releases.path("heritage", 1), releases.key.public, releases.registry.path).ok
 
     def test_what_a_crash_left_of_it_is_removed_at_the_next_start(self, releases):
         wait(releases)
         copy = releases.folder.parent / "copy"
         shutil.copytree(folder_of(releases), copy)
-        reject(releases, "heritage", 1, ANNA, "a column is odd")
+        reject_waiting(releases, "heritage", 1, ANNA, "a column is odd")
         shutil.copytree(copy, folder_of(releases))
         releases.recover()
         assert not folder_of(releases).exists()
@@ -366,9 +366,9 @@ class TestRegistry:
 
     def test_what_was_rejected_is_not_rejected_again(self, releases):
         wait(releases)
-        reject(releases, "heritage", 1, ANNA, "a column is odd")
+        reject_waiting(releases, "heritage", 1, ANNA, "a column is odd")
         with pytest.raises(ReleaseError, match="release heritage/0001 was rejected"):
-            reject(releases, "heritage", 1, ANNA, "a column is odd")
+            reject_waiting(releases, "heritage", 1, ANNA, "a column is odd")
 
     def test_a_rejected_number_cannot_be_published(self, releases):
         releases.folder.mkdir()
@@ -418,7 +418,7 @@ class TestNoise:
     def test_stays_charged_after_a_rejection(self, releases):
         self.waiting(releases)
         before = self.spent(releases)
-        reject(releases, "heritage", 1, ANNA, "odd")
+        reject_waiting(releases, "heritage", 1, ANNA, "odd")
         assert self.spent(releases) == before > 0
 
     def test_the_same_counts_drawn_again_since_forbid_it(self, releases):
@@ -456,7 +456,7 @@ class TestVerified:
         for name, content in (("manifest.json", canonical_json(manifest)), ("manifest.sig", None)):
             os.chmod(folder / name, 0o600)
             (folder / name).write_bytes(content or releases.key.sign(canonical_json(manifest)))
-        return verify(folder, releases.key.public)
+        return verify_release(folder, releases.key.public)
 
     def test_an_unchanged_one_is_in_order(self, releases):
         assert self.report(releases).ok
@@ -487,7 +487,7 @@ class TestVerified:
         os.chmod(folder / "manifest.json", 0o600)
         content = (folder / "manifest.json").read_bytes()
         (folder / "manifest.json").write_bytes(content.replace(ANNA.encode(), BEN.encode().ljust(len(ANNA), b"_")[: len(ANNA)]))
-        assert "the signature is valid" in [check.name for check in verify(folder, releases.key.public).failures]
+        assert "the signature is valid" in [check.name for check in verify_release(folder, releases.key.public).failures]
 
     def test_a_release_that_goes_round_the_approval_is_not_published(self, releases):
         wait(releases)

@@ -7,7 +7,7 @@ import pyrage
 import pytest
 
 from deid_assets.errors import StoreError
-from deid_assets.release.backup import back_up, restore
+from deid_assets.release.backup import back_up, restore_home
 from deid_assets.release.publication.publish import Releases
 from deid_assets.store.home import Home
 from deid_assets_tests.release.making import publish, releases_in
@@ -20,7 +20,7 @@ def backed_up(releases: Releases, to: Path, is_recorded=lambda: True) -> None:
 
 
 def put_back(file: Path, root: Path) -> Releases:
-    restore(file, str(OWNER).encode(), Home(root), [], "20260101T000000")
+    restore_home(file, str(OWNER).encode(), Home(root), [], "20260101T000000")
     return releases_in(root)
 
 

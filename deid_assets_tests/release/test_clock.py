@@ -9,7 +9,7 @@ import pytest
 from deid_assets.errors import ReleaseError
 from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.publication.publish import Releases
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import GENESIS, Registry
 from deid_assets.release.registry.entries import Entry
@@ -93,7 +93,7 @@ def test_times_that_go_back_are_told_of_the_release_that_goes_back(releases, mon
         patch.setattr("deid_assets.release.registry.chain._goes_back", lambda *_: False)
         publish_at(releases, "second", "1999-01-01T00:00:00Z")
     publish_at(releases, "third", "2030-02-01T00:00:00Z")
-    reports = [verify(releases.path("heritage", n), releases.key.public, releases.registry.path) for n in (1, 2, 3)]
+    reports = [verify_release(releases.path("heritage", n), releases.key.public, releases.registry.path) for n in (1, 2, 3)]
     assert [report.ok for report in reports] == [True, False, True]
     assert [check.name for check in reports[1].failures] == [IN_TIME]
     assert "times go back in line 2" in reports[2].text()
@@ -110,9 +110,9 @@ def test_a_clock_that_was_ahead_is_corrected_by_an_entry_that_says_so(tmp_path):
     entry = correct_clock(home, "the clock was years ahead")
     time = clock.now(releases.registry.chain().last_time)
     second = publish_at(releases, "second", time)
-    assert verify(second.folder, releases.key.public, releases.registry.path).ok
+    assert verify_release(second.folder, releases.key.public, releases.registry.path).ok
     forged = json.loads(entry.line) | {"reason": "another"}
     assert forged["kind"] == "clock correction"
     lines = releases.registry.path.read_bytes().splitlines(keepends=True)
     releases.registry.path.write_bytes(lines[0] + replace(entry, reason="another").line + lines[2])
-    assert "signature is not valid" in verify(second.folder, releases.key.public, releases.registry.path).text()
+    assert "signature is not valid" in verify_release(second.folder, releases.key.public, releases.registry.path).text()

@@ -17,7 +17,7 @@ from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.opt_outs import enter_opt_out
 from deid_assets.release.publication.copies import copy_published, copy_releases, read_back
 from deid_assets.release.publication.publish import Releases
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets.release.rotation import rotate
 from deid_assets.store.home import Home
 from deid_assets.store.remote import RemoteFolder
@@ -60,7 +60,7 @@ def test_a_copy_is_the_same_folder_and_verifies_offline(home, there):
     assert copy(home, there.as_uri()) == ["heritage/0001", "heritage/0002"]
     assert content(there) == published(home)
     for number in ("0001", "0002"):
-        assert verify(there / "heritage" / number, signing_key_of(home).public, there / "registry.jsonl").ok
+        assert verify_release(there / "heritage" / number, signing_key_of(home).public, there / "registry.jsonl").ok
 
 
 @pytest.mark.parametrize("folder", ["releases", "store/copies", "."])
@@ -122,7 +122,7 @@ def test_a_copy_that_breaks_off_is_no_release_and_is_finished_later(home, there,
     key = signing_key_of(home).public
     for release in there.glob("heritage/*"):
         whole = (release / "manifest.json").exists()
-        assert verify(release, key).ok == whole
+        assert verify_release(release, key).ok == whole
     assert not (there / "registry.jsonl").exists()
     copy(home, there.as_uri())
     assert content(there) == published(home)

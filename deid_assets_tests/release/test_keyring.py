@@ -15,7 +15,7 @@ from deid_assets.release.keyring import NEXT_KEY_FILE, new_secret, secret_of, si
 from deid_assets.release.keys import PublicKey, Secret, SigningKey
 from deid_assets.release.publication import publish as publication
 from deid_assets.release.publication.publish import Releases
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets.release.registry.chain import read_chain
 from deid_assets.release.registry.entries import KeyRotation, signed_rotation
 from deid_assets.release.rotation import rotate
@@ -42,7 +42,7 @@ def releases_of(home: Home) -> Releases:
 
 
 def checked(home: Home, number: int, key: PublicKey):
-    return verify(home.releases / "heritage" / f"{number:04d}", key, home.releases / "registry.jsonl")
+    return verify_release(home.releases / "heritage" / f"{number:04d}", key, home.releases / "registry.jsonl")
 
 
 def trust(home: Home, number: int, key: PublicKey):
@@ -162,7 +162,7 @@ def test_the_old_key_leads_to_the_new_one_and_the_new_one_vouches_for_what_was_r
             assert checked(home, number, key).ok, checked(home, number, key).text()
     assert "1 rotation(s)" in trust(home, 2, old).reason
     assert "signed the registry, which contained this release" in trust(home, 1, rotated.key).reason
-    assert not verify(home.releases / "heritage" / "0002", old).ok, "without the registry nothing leads to the new key"
+    assert not verify_release(home.releases / "heritage" / "0002", old).ok, "without the registry nothing leads to the new key"
 
 
 def test_several_rotations_lead_on(home):

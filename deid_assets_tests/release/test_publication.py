@@ -15,7 +15,7 @@ from deid_assets.release.publication import publish as publication
 from deid_assets.release.publication.export import write_ordered
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.recovery import release_folders
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets.store.digests import rows_digest
 from deid_assets.store.tables import Query
 from deid_assets_tests.release.making import (
@@ -51,7 +51,7 @@ def test_a_release_is_published_registered_and_in_order(releases, published):
     assert names(published.folder) == ["certificate.json", "data", "manifest.json", "manifest.sig", "report.html"]
     assert names(published.folder / "data") == ["Claims.csv", "Claims.parquet"]
     assert releases.registry.head == published.entry.hash
-    assert verify(published.folder, releases.key.public, releases.registry.path, published.entry.hash).ok
+    assert verify_release(published.folder, releases.key.public, releases.registry.path, published.entry.hash).ok
     assert names(published.folder.parent) == ["0001"]
 
 
@@ -267,7 +267,7 @@ def test_releases_in_the_making_at_once_have_different_numbers_and_publish_in_an
             stage_certificate(staging)
             staging.publish(describe, "2024", SECRET.keyed_digest("inputs", inputs), "2024-01-01T00:00:00Z")
     assert [entry.number for entry in releases.registry.chain().entries] == [2, 1]
-    assert all(verify(releases.path("heritage", n), releases.key.public, releases.registry.path).ok for n in (1, 2))
+    assert all(verify_release(releases.path("heritage", n), releases.key.public, releases.registry.path).ok for n in (1, 2))
 
 
 @pytest.mark.matrix
@@ -293,7 +293,7 @@ def test_many_publish_at_once(releases):
         assert len({entry.number for entry in entries if entry.policy == policy}) == 9
         assert all(name.isdigit() for name in names(releases.folder / policy))
     for entry in entries:
-        assert verify(releases.path(entry.policy, entry.number), releases.key.public, releases.registry.path).ok
+        assert verify_release(releases.path(entry.policy, entry.number), releases.key.public, releases.registry.path).ok
 
 
 def test_without_a_certificate_nothing_is_published(releases):
@@ -358,7 +358,7 @@ def test_a_registry_that_cannot_be_written_is_told_and_mended_at_the_next_start(
         with pytest.raises(ReleaseError, match="at the next start"):
             publish(releases, "first")
     [completed] = releases.recover().completed
-    assert verify(releases.path("heritage", completed.number), releases.key.public, releases.registry.path).ok
+    assert verify_release(releases.path("heritage", completed.number), releases.key.public, releases.registry.path).ok
 
 
 def test_what_else_lies_in_the_folder_of_a_policy_takes_no_number(releases, published):
@@ -406,9 +406,9 @@ def test_another_release_of_the_same_key_does_not_take_the_place_of_a_staged_one
         for path in sorted(folder.rglob("*"), reverse=True):
             path.unlink() if path.is_file() else path.rmdir()
         shutil.copytree(published.folder, folder, dirs_exist_ok=True)
-        return verify(folder, key)
+        return verify_release(folder, key)
 
-    monkeypatch.setattr(publication, "verify", swapped)
+    monkeypatch.setattr(publication, "verify_release", swapped)
     with releases.stage("heritage") as staging:
         stage_text(staging)
         with pytest.raises(ReleaseError, match=r"nothing is published: manifest\.json is not the one that was created$"):

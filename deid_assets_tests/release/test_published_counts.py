@@ -10,7 +10,7 @@ import pytest
 
 from deid_assets.assessments.count_disclosure import CHANCE, DISCLOSED_CELLS, canaries, count_measurements
 from deid_assets.errors import CountsError
-from deid_assets.methods.counts.audit import SmallCounts, audit
+from deid_assets.methods.counts.audit import SmallCounts, audit_tables
 from deid_assets.methods.counts.budget import Budget, best_guess
 from deid_assets.methods.counts.cohort import COHORT, RELEASED, TOLD_BY_FILES, UNKNOWN, sums_of
 from deid_assets.methods.counts.published_tables import (
@@ -381,7 +381,7 @@ def beside(tables: PublishedCounts, told: Mapping[str, tuple[float, float]]) -> 
         tuple(own[name] for name in told), tuple(count for count, _ in told.values()), tuple(sd for _, sd in told.values()),
         tuple(told), (),
     )  # fmt: skip
-    return sorted(name.column for name in disclosed_beside_noise(tables, audit(tables), [noisy], SmallCounts()))
+    return sorted(name.column for name in disclosed_beside_noise(tables, audit_tables(tables), [noisy], SmallCounts()))
 
 
 @pytest.mark.parametrize(
@@ -417,7 +417,7 @@ def test_a_draw_that_was_published_twice_is_no_second_look():
     own = {name.column: name for name in tables.cells}
     one, again, other = (NoisyTables((own["F"],), (6.0,), (1.2,), (draw,), ()) for draw in ("1", "1", "2"))
     found = [
-        len(disclosed_beside_noise(tables, audit(tables), looks, SmallCounts()))
+        len(disclosed_beside_noise(tables, audit_tables(tables), looks, SmallCounts()))
         for looks in ([one], [one, again], [one, other])
     ]
     assert found == [0, 0, 2]

@@ -15,7 +15,7 @@ from deid_assets.definitions import build_definitions
 from deid_assets.errors import StoreError
 from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.publication.publish import Releases
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets.store.home import Home
 from deid_assets_tests.release.making import publish
 
@@ -59,7 +59,7 @@ def test_a_release_is_staged_and_published_on_the_disk_where_it_will_lie(home, e
         assert staged.st_dev == os.stat(elsewhere).st_dev and staged.st_mode & 0o077 == 0
     made = publish(releases, "first", with_tables=False)
     assert made.folder == elsewhere / "heritage" / "0001"
-    assert verify(made.folder, releases.key.public, elsewhere / "registry.jsonl").ok
+    assert verify_release(made.folder, releases.key.public, elsewhere / "registry.jsonl").ok
     assert (home.store / "manifests" / "heritage" / "0001.json").exists()
     if os.stat(elsewhere).st_dev == os.stat(home.root).st_dev:
         pytest.skip("this machine has one file system only: the rest was tested")

@@ -7,7 +7,7 @@ import pytest
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release.keys import PublicKey
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets.store.reading import regular_bytes, regular_digest
 from deid_assets_tests.matrices.tampered_files import ODD
 from deid_assets_tests.processes import WAIT
@@ -32,10 +32,10 @@ def test_an_answer_at_once_whatever_lies_there(releases, published, tmp_path, na
     exact.parent.mkdir(parents=True)
     exact.write_bytes((releases.restricted / "heritage" / "0001.certificate.json").read_bytes())
     path = {"registry": releases.registry.path, "exact": exact}.get(name, published.folder / name)
-    assert verify(published.folder, releases.key.public, releases.registry.path, None, exact).ok
+    assert verify_release(published.folder, releases.key.public, releases.registry.path, None, exact).ok
     ODD[what](path)
     began = time.monotonic()
-    assert not verify(published.folder, releases.key.public, releases.registry.path, None, exact).ok
+    assert not verify_release(published.folder, releases.key.public, releases.registry.path, None, exact).ok
     assert time.monotonic() - began < WAIT
 
 

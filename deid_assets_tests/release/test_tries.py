@@ -18,7 +18,7 @@ from deid_assets.release.keyring import secret_of
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.manifest.editions import editions
 from deid_assets.release.publication.publish import Releases
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets.release.registry.chain import GENESIS, read_chain
 from deid_assets.release.registry.clock import parse_time
 from deid_assets.release.registry.entries import RefusedTry, signed_rotation
@@ -305,7 +305,9 @@ def test_releases_before_and_after_a_refused_try_are_verified(releases):
     releases.note_refused(tried("b"), True)
     publish(releases, tried("c", 2), "second")
     for number in (1, 2):
-        report = verify(releases.path("heritage", number), releases.key.public, releases.registry.path, releases.registry.head)
+        report = verify_release(
+            releases.path("heritage", number), releases.key.public, releases.registry.path, releases.registry.head
+        )
         assert report.ok, report.failures
 
 

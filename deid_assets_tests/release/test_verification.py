@@ -11,7 +11,7 @@ from deid_assets.methods.lattice.candidate_gates import TOO_LITTLE
 from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.manifest.certificate import certificate_editions, certificate_problems
-from deid_assets.release.publication.verification import _certificate, verify
+from deid_assets.release.publication.verification import _certificate, verify_release
 from deid_assets.release.registry.chain import GENESIS
 from deid_assets.store.digests import bytes_digest, canonical_json
 from deid_assets_tests.release.making import publish
@@ -32,7 +32,7 @@ def check(releases, published):
     """Verify the release; return the names of the failed checks."""
 
     def run():
-        report = verify(published.folder, releases.key.public, releases.registry.path)
+        report = verify_release(published.folder, releases.key.public, releases.registry.path)
         assert report.ok is (not report.failures)
         assert all(failure.outcome == "failed" for failure in report.failures), "what is unknown follows from what failed"
         assert all(check.reason for check in report.checks if check.outcome in ("failed", "unknown"))
@@ -134,11 +134,11 @@ def test_a_pipe_in_the_place_of_the_manifest_does_not_hang(check, published):
 
 def test_another_key_and_no_key(releases, published, tmp_path):
     other = SigningKey.load_or_create(tmp_path / "other").public
-    report = verify(published.folder, other, releases.registry.path)
+    report = verify_release(published.folder, other, releases.registry.path)
     assert [(failure.name, releases.key.public.fingerprint in failure.reason) for failure in report.failures] == [
         (TRUSTED, True)
     ]
-    report = verify(published.folder, None, releases.registry.path)
+    report = verify_release(published.folder, None, releases.registry.path)
     assert not report.ok
     [failure] = report.failures
     assert failure.name == TRUSTED and "signature unanchored" in failure.reason
@@ -147,7 +147,7 @@ def test_another_key_and_no_key(releases, published, tmp_path):
 
 def test_the_key_of_a_home_is_said_to_be_no_witness_from_outside(releases, published, tmp_path):
     def told(key):
-        report = verify(published.folder, key, releases.registry.path, of_home=True)
+        report = verify_release(published.folder, key, releases.registry.path, of_home=True)
         (check,) = [check for check in report.checks if check.name == TRUSTED]
         return report.ok, check.outcome, check.reason, report.text().splitlines()[-1].partition(";")[0]
 
@@ -167,7 +167,7 @@ def test_what_follows_from_another_cause_is_unknown_and_says_so(check, releases,
     assert check() == {"certificate.json is as listed", VALID}, "the registry has this manifest: what it lists is known"
     (published.folder / "data" / "Claims.csv").unlink()
     flip(published.folder / "manifest.json", 20)
-    report = verify(published.folder, releases.key.public, releases.registry.path)
+    report = verify_release(published.folder, releases.key.public, releases.registry.path)
     outcomes = {check.name: (check.outcome, check.reason) for check in report.checks}
     (cause,) = report.failures
     for name in ("data/Claims.csv is as listed", REGISTERED, WITHDRAWN, IN_TIME) if cause.name == VALID else (REGISTERED,):
@@ -179,7 +179,7 @@ def test_what_a_broken_registry_still_shows_is_certain(releases, published):
     path = releases.registry.path
 
     def outcome(name):
-        report = verify(published.folder, releases.key.public, path, published.entry.hash)
+        report = verify_release(published.folder, releases.key.public, path, published.entry.hash)
         assert not report.ok
         return next(check.outcome for check in report.checks if check.name == name)
 
@@ -202,7 +202,7 @@ def test_a_forger_who_signs_with_his_own_key_is_not_trusted(check, releases, pub
 
 
 def test_without_a_registry_its_checks_are_skipped_and_said(releases, published):
-    report = verify(published.folder, releases.key.public)
+    report = verify_release(published.folder, releases.key.public)
     assert report.ok
     assert {check.name for check in report.checks if check.outcome == "skipped"} == {
         CHAIN,
@@ -213,7 +213,7 @@ def test_without_a_registry_its_checks_are_skipped_and_said(releases, published)
     }
     last = report.text().splitlines()[-1]
     assert last.startswith("release heritage/0001 is in order; not checked: the registry's chain is unbroken")
-    assert not verify(published.folder, releases.key.public, None, published.entry.hash).ok
+    assert not verify_release(published.folder, releases.key.public, None, published.entry.hash).ok
 
 
 def test_a_registry_that_is_absent_broken_reordered_or_cut(check, releases, published):
@@ -237,7 +237,7 @@ def test_a_registry_that_is_absent_broken_reordered_or_cut(check, releases, publ
         assert check() == failed
     path.unlink()
     assert check() == {CHAIN}
-    report = verify(published.folder, releases.key.public, path, GENESIS)
+    report = verify_release(published.folder, releases.key.public, path, GENESIS)
     assert {check.name for check in report.checks if check.outcome == "unknown"} == {REGISTERED, WITHDRAWN, IN_TIME, HEAD}
 
 
@@ -245,10 +245,10 @@ def test_a_cut_registry_is_found_by_a_head_known_from_elsewhere(releases, publis
     second = publish(releases, "second")
     path = releases.registry.path
     heads = (GENESIS, published.entry.hash, second.entry.hash)
-    assert all(verify(published.folder, releases.key.public, path, head).ok for head in heads)
+    assert all(verify_release(published.folder, releases.key.public, path, head).ok for head in heads)
     path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
-    assert verify(published.folder, releases.key.public, path).ok
-    report = verify(published.folder, releases.key.public, path, second.entry.hash)
+    assert verify_release(published.folder, releases.key.public, path).ok
+    report = verify_release(published.folder, releases.key.public, path, second.entry.hash)
     assert [failure.name for failure in report.failures] == [HEAD]
 
 
@@ -302,18 +302,18 @@ def test_a_manifest_with_the_same_meaning_and_other_bytes_is_refused(check, rele
 
 
 def test_a_folder_that_does_not_exist_is_answered_with_no(releases, tmp_path):
-    report = verify(tmp_path / "nowhere", releases.key.public, tmp_path / "registry.jsonl")
+    report = verify_release(tmp_path / "nowhere", releases.key.public, tmp_path / "registry.jsonl")
     assert not report.ok and [failure.name for failure in report.failures] == [READABLE]
 
 
 def test_a_copy_elsewhere_is_as_good(releases, published, tmp_path):
     os.rename(published.folder, tmp_path / "received")
-    assert verify(tmp_path / "received", releases.key.public, releases.registry.path).ok
+    assert verify_release(tmp_path / "received", releases.key.public, releases.registry.path).ok
 
 
 def test_names_that_steer_a_terminal_are_not_repeated(published, releases):
     (published.folder / "\x1b[2Jextra").write_bytes(b"")
-    assert "\x1b" not in verify(published.folder, releases.key.public).text()
+    assert "\x1b" not in verify_release(published.folder, releases.key.public).text()
 
 
 CERTIFIED, EXACTLY = "the certificate of optimality holds", "the exact edition of the certificate holds"
@@ -336,16 +336,16 @@ def recertify(releases, folder, change):
 
 def test_a_certificate_that_proves_nothing_is_found_out_though_it_is_signed(releases, published):
     recertify(releases, published.folder, lambda told: told.update(failed=[]))
-    assert [check.name for check in verify(published.folder, releases.key.public).failures] == [CERTIFIED]
+    assert [check.name for check in verify_release(published.folder, releases.key.public).failures] == [CERTIFIED]
 
 
 def test_what_a_certificate_takes_on_trust_is_counted(releases, published):
     """No number shows that a node was rightly passed over."""
-    (check,) = [check for check in verify(published.folder, releases.key.public).checks if check.name == CERTIFIED]
+    (check,) = [check for check in verify_release(published.folder, releases.key.public).checks if check.name == CERTIFIED]
     assert check.outcome == "passed" and check.reason.endswith("of the largest loss, failed")
     on_trust = [{"node": node, "gate": "demographic classes"} for node in ([0, 0], [0, 1])]
     recertify(releases, published.folder, lambda told: told.update(failed=[], passed_over=on_trust))
-    (check,) = [check for check in verify(published.folder, releases.key.public).checks if check.name == CERTIFIED]
+    (check,) = [check for check in verify_release(published.folder, releases.key.public).checks if check.name == CERTIFIED]
     assert check.outcome == "passed" and check.reason.endswith("failed or is among the 2 passed over")
 
 
@@ -405,7 +405,7 @@ class TestOfALatticeThatIsNotListed:
 def test_a_certificate_rounded_until_it_proves_nothing_is_not_said_to_hold(releases, published):
     """Losses of two dimensions rounded to halves: no node can lose less by more than all there is to lose."""
     recertify(releases, published.folder, lambda told: told.update(rounded_down_to=0.5))
-    (check,) = [check for check in verify(published.folder, releases.key.public).checks if check.name == CERTIFIED]
+    (check,) = [check for check in verify_release(published.folder, releases.key.public).checks if check.name == CERTIFIED]
     assert check.outcome == "skipped" and "ask for the exact edition" in check.reason
 
 
@@ -426,7 +426,7 @@ def test_a_certificate_that_is_not_about_the_policy_of_the_manifest(releases, pu
         manifest["policy"]["text"] = json.dumps(policy)
 
     resign(releases, published.folder, retell)
-    assert [check.name for check in verify(published.folder, releases.key.public).failures] == [CERTIFIED]
+    assert [check.name for check in verify_release(published.folder, releases.key.public).failures] == [CERTIFIED]
 
 
 def test_a_release_without_certificate_is_not_in_order(releases, published):
@@ -436,18 +436,18 @@ def test_a_release_without_certificate_is_not_in_order(releases, published):
         published.folder,
         lambda told: told.update(files=[file for file in told["files"] if file["path"] != "certificate.json"]),
     )
-    assert [check.name for check in verify(published.folder, releases.key.public).failures] == [CERTIFIED]
+    assert [check.name for check in verify_release(published.folder, releases.key.public).failures] == [CERTIFIED]
 
 
 def test_the_exact_certificate_is_checked_where_it_is_given(releases, published, tmp_path):
     exact = releases.restricted / "heritage" / "0001.certificate.json"
-    report = verify(published.folder, releases.key.public, exact_certificate=exact)
+    report = verify_release(published.folder, releases.key.public, exact_certificate=exact)
     assert report.ok
     assert EXACTLY in [check.name for check in report.checks]
     other = tmp_path / "other.json"
     other.write_bytes(exact.read_bytes().replace(b'"number":1', b'"number":2'))
     for wrong in (other, tmp_path / "absent.json", tmp_path):
-        failures = verify(published.folder, releases.key.public, exact_certificate=wrong).failures
+        failures = verify_release(published.folder, releases.key.public, exact_certificate=wrong).failures
         assert [check.name for check in failures] == [EXACTLY]
 
 

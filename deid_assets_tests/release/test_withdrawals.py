@@ -23,7 +23,7 @@ from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.known_people import whereabouts
 from deid_assets.release.opt_outs import enter_opt_out
 from deid_assets.release.publication.publish import Releases
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets.release.registry.entries import Withdrawal, signed_correction, signed_rotation
 from deid_assets.resources import Policies
 from deid_assets.store.home import Home
@@ -46,16 +46,16 @@ class TestWithdrawnReleases:
         assert releases.registry.chain().withdrawal_of("heritage", 1) == line
         assert releases.registry.chain().withdrawn == {("heritage", 1)}
         assert (folder / "manifest.json").exists() and releases.registry.chain().find("heritage", 1) is not None
-        report = verify(folder, releases.key.public, releases.registry.path)
+        report = verify_release(folder, releases.key.public, releases.registry.path)
         assert [check.name for check in report.failures] == ["the release was not withdrawn"]
         assert "a column was wrong" in report.text()
-        assert verify(folder, releases.key.public).ok, "who has no registry cannot know"
+        assert verify_release(folder, releases.key.public).ok, "who has no registry cannot know"
 
     def test_others_stay_in_order(self, releases):
         publish(releases, "first", with_tables=False)
         publish(releases, "second", with_tables=False)
         releases.withdraw("heritage", 1, "a column was wrong")
-        assert verify(releases.path("heritage", 2), releases.key.public, releases.registry.path).ok
+        assert verify_release(releases.path("heritage", 2), releases.key.public, releases.registry.path).ok
 
     @pytest.mark.parametrize(("number", "reason", "says"), [(2, "x", "no release heritage/0002"), (1, " ", "needs a reason")])
     def test_need_a_release_and_a_reason(self, releases, number, reason, says):

@@ -11,7 +11,7 @@ from deid_assets.automation.in_use import state_use
 from deid_assets.automation.instance import add_partition, dagster_instance, prepare_dagster_home
 from deid_assets.command_line.run import LOCATION
 from deid_assets.release.keys import SigningKey
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets.release.registry.chain import Registry
 from deid_assets.resources import AGAIN_DUE, STORE_TAG, again_tag, job_name
 from deid_assets.sources.delivery import Delivery
@@ -113,7 +113,7 @@ def test_every_delivery_is_released_in_the_end(home, runs):
     assert said == {}
     key = SigningKey.load_or_create(home.keys).public
     for release in home.releases.glob("*/0*"):
-        assert verify(release, key, home.releases / "registry.jsonl").ok
+        assert verify_release(release, key, home.releases / "registry.jsonl").ok
 
 
 def test_numbers_and_registry_are_in_order(home, runs):

@@ -18,7 +18,7 @@ from deid_assets.automation.outcomes import RunSummary
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.export import write_ordered
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets_tests.policy.cohort_values import cohort_values
 from deid_assets_tests.public_data import public_data
 from deid_assets_tests.scenarios.command_line import deid_here
@@ -271,7 +271,7 @@ class TestReleaseUnderSafeHarbor:
         folder = released.home.releases / "cohort" / "0001"
         key = SigningKey.load_or_create(released.home.keys).public
         exact = released.home.store / "manifests" / "cohort" / "0001.certificate.json"
-        report = verify(folder, key, released.registry.path, exact_certificate=exact)
+        report = verify_release(folder, key, released.registry.path, exact_certificate=exact)
         assert report.ok, report.text()
 
     def test_its_manifest_says_how_risky_it_is_beside_safe_harbor(self, released):

@@ -15,7 +15,7 @@ from deid_assets.methods.counts.cohort import TOLD_BY_FILES
 from deid_assets.methods.counts.consistent import ConsistentNoise
 from deid_assets.methods.counts.published_tables import names_of
 from deid_assets.release.keys import SigningKey
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets.stages import STAGE_OF, stages_of
 from deid_assets_tests.scenarios import test_cohort_release as cohort
 from deid_assets_tests.scenarios import test_flat_release as flat
@@ -159,13 +159,13 @@ def test_the_files_the_manifest_and_the_report_show_the_same_protected_counts(pi
     assert summary.exit_code == PUBLISHED and charges(pipeline) == [charge], "the same delivery repeats its numbers at no cost"
 
     key = SigningKey.load_or_create(pipeline.home.keys).public
-    assert verify(data.parent, key, pipeline.registry.path).ok
+    assert verify_release(data.parent, key, pipeline.registry.path).ok
     file = data / "Characteristics.csv"
     content = file.read_text().splitlines()
     content[1] = content[1].replace(",", ",1", 2)
     file.chmod(0o600)
     file.write_text("\n".join(content) + "\n")
-    assert not verify(data.parent, key, pipeline.registry.path).ok
+    assert not verify_release(data.parent, key, pipeline.registry.path).ok
 
 
 def test_counts_that_were_changed_in_the_store_are_refused(pipeline):

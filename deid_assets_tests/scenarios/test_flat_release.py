@@ -24,7 +24,7 @@ from deid_assets.methods.flat import queries
 from deid_assets.methods.lattice.candidate_gates import TOO_LITTLE
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.export import write_ordered
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets.resources import OUTCOME_TAG, RELEASED
 from deid_assets.sources.flat import QUARANTINED, RECORDS
 from deid_assets_tests.scenarios.command_line import deid_here, unwrapped
@@ -233,7 +233,7 @@ class TestPublished:
         pipeline, _ = released
         folder = pipeline.home.releases / "flat_table" / "0001"
         key = SigningKey.load_or_create(pipeline.home.keys).public
-        report = verify(folder, key, pipeline.home.releases / "registry.jsonl", exact_certificate=exact_of(pipeline))
+        report = verify_release(folder, key, pipeline.home.releases / "registry.jsonl", exact_certificate=exact_of(pipeline))
         assert report.ok, report.text()
 
     def test_the_certificate_tells_no_count_of_people(self, released):
@@ -290,7 +290,7 @@ class TestDetail:
         passed = json.loads((folder / "certificate.json").read_bytes())["passed_over"]
         assert passed and {found["gate"] for found in passed} == {TOO_LITTLE}
         key = SigningKey.load_or_create(pipeline.home.keys).public
-        report = verify(folder, key, pipeline.home.releases / "registry.jsonl", exact_certificate=exact_of(pipeline))
+        report = verify_release(folder, key, pipeline.home.releases / "registry.jsonl", exact_certificate=exact_of(pipeline))
         assert report.ok, report.text()
 
     def test_where_no_such_node_passes_the_refusal_says_so(self, pipeline):
@@ -557,5 +557,5 @@ def test_other_losses_choose_a_node_that_passes_too(tmp_path, loss):
         assert pipeline.run(KEY).exit_code == PUBLISHED
         assert min(classes(released_rows(pipeline.home.root)).values()) >= K
         key = SigningKey.load_or_create(pipeline.home.keys).public
-        report = verify(pipeline.home.releases / "flat_table" / "0001", key, exact_certificate=exact_of(pipeline))
+        report = verify_release(pipeline.home.releases / "flat_table" / "0001", key, exact_certificate=exact_of(pipeline))
         assert report.ok, report.text()

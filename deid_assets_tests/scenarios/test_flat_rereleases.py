@@ -12,7 +12,7 @@ from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets.release.cumulative import tags_in_order
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.keys import SigningKey
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets_tests.scenarios.pipeline import Pipeline, pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
 from deid_assets_tests.scenarios.test_flat_release import FLAT, QUASI_IDENTIFIERS, WITH_PERSONS, people, write_people
@@ -101,7 +101,7 @@ def test_the_same_levels_are_linked_and_who_moved_alone_is_left_out(tmp_path):
         report = (pipeline.home.releases / SECOND / "report.html").read_text()
         assert "This release and earlier ones together" in report
         key = SigningKey.load_or_create(pipeline.home.keys).public
-        assert verify(pipeline.home.releases / SECOND, key).ok
+        assert verify_release(pipeline.home.releases / SECOND, key).ok
         assert not any("person 7" in path.read_text() for path in (pipeline.home.releases / SECOND / "data").glob("*.csv"))
         again = pipeline.run("second")
         assert again.exit_code == PUBLISHED and pipeline.releases == [FIRST, SECOND], "the same inputs are released once"
@@ -246,7 +246,7 @@ def test_pinned_levels_are_used_again_though_others_would_lose_less(tmp_path, lo
         assert levels[0] == levels[1] and smallest_pair(pipeline, FIRST, SECOND) >= 4
         key = SigningKey.load_or_create(pipeline.home.keys).public
         exact = manifests / f"{SECOND}.certificate.json"
-        report = verify(pipeline.home.releases / SECOND, key, exact_certificate=exact)
+        report = verify_release(pipeline.home.releases / SECOND, key, exact_certificate=exact)
         assert report.ok, report.text()
         assert json.loads(exact.read_bytes())["passed_over"], "others lose less"
         few = run(pipeline, policy(**pinned), "third", rows[:40])

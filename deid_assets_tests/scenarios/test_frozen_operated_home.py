@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from deid_assets.release.keys import SigningKey
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets.store.home import Home
 from deid_assets_tests.frozen_homes.make_operated import NAME
 from deid_assets_tests.frozen_homes.opened import SECRET, opened
@@ -29,7 +29,7 @@ def frozen(tmp_path_factory) -> Iterator[Home]:
 @pytest.mark.parametrize("release", RELEASES)
 def test_its_releases_verify(frozen, release):
     key = SigningKey.load_or_create(frozen.keys).public
-    assert verify(frozen.releases / release, key, frozen.releases / "registry.jsonl").ok
+    assert verify_release(frozen.releases / release, key, frozen.releases / "registry.jsonl").ok
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -9,7 +9,7 @@ import pytest
 from deid_assets.automation.outcomes import outcome_of
 from deid_assets.errors import ERROR, PUBLISHED
 from deid_assets.release.keys import SigningKey
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets.resources import ended_in
 from deid_assets.store.lock import StoreLock
 from deid_assets_tests.scenarios.guest_project import job
@@ -90,4 +90,4 @@ def test_a_release_is_made_and_published_with_a_process_for_each_step(pipeline):
         summary = outcome_of(result.all_events)
     assert summary.exit_code == PUBLISHED, summary
     key = SigningKey.load_or_create(pipeline.home.keys).public
-    assert verify(summary.release, key, pipeline.registry.path).ok
+    assert verify_release(summary.release, key, pipeline.registry.path).ok

@@ -18,7 +18,7 @@ from deid_assets.methods.counts.consistent import ConsistentNoise
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.counts.published import FILES as COUNTS
 from deid_assets.release.public_cells import shape
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.store.home import Home
@@ -141,7 +141,7 @@ class TestOneRelease:
         assert restricted["delivery"]["key"] == NAME and restricted["delivery"]["key_digest"] == entry.delivery
         assert json.loads((folder / "manifest.json").read_text())["delivery"] == {"key_digest": entry.delivery}
         assert len(entry.delivery) == 16
-        report = verify(folder, None, pipeline.home.releases / "registry.jsonl")
+        report = verify_release(folder, None, pipeline.home.releases / "registry.jsonl")
         assert [check.name for check in report.failures] == ["the signer is trusted"]
 
     @pytest.mark.matrix

@@ -23,7 +23,7 @@ from deid_assets.definitions import build_definitions
 from deid_assets.methods.lattice.certificate import rounding_step
 from deid_assets.policy.loading import policies_in
 from deid_assets.release.keys import SigningKey
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets.schemas.counts import FILES as COUNT_TABLES
 from deid_assets.sources.registration import registered_delivery
 from deid_assets.stages import STAGE_OF
@@ -282,7 +282,7 @@ def test_a_changed_byte_is_found(published, tmp_path):
         file = pipeline.home.releases / "small" / "0001" / "data" / "Claims.csv"
         file.chmod(0o644)
         file.write_bytes(file.read_bytes().replace(b",Y1,", b",Y2,", 1))
-        report = verify(file.parent.parent, key)
+        report = verify_release(file.parent.parent, key)
         assert not report.ok and "Claims.csv" in report.text()
 
 

@@ -19,7 +19,7 @@ from deid_assets.methods.attacks.neighbor_attack import Estimate
 from deid_assets.release.gate import judgement
 from deid_assets.release.keys import Secret
 from deid_assets.release.publication.publish import Releases
-from deid_assets.release.publication.verification import verify
+from deid_assets.release.publication.verification import verify_release
 from deid_assets.release.registry.entries import RefusedTry
 from deid_assets.release.registry.tries import Tried
 from deid_assets.resources import Workplace
@@ -187,7 +187,7 @@ def test_after_a_refusal_by_chance_a_coarser_generalization_is_published_as_the_
         in (release / "report.html").read_text()
     )
     key = releases_of(Workplace(root=str(pipeline.home.root))).key.public
-    report = verify(release, key, pipeline.registry.path, pipeline.registry.head)
+    report = verify_release(release, key, pipeline.registry.path, pipeline.registry.head)
     assert report.ok, report.failures
 
     after = pipeline.registry.path.read_bytes()

@@ -8,7 +8,7 @@ from pandera.config import CONFIG, ValidationDepth
 from deid_assets.assessments.evidence import Evidence, Method, to_frame
 from deid_assets.assets.publishing import gating_checks
 from deid_assets.definitions import build_definitions
-from deid_assets.methods.adversary.value_diversity import diversity_correlation
+from deid_assets.methods.adversary.value_diversity import correlation_of
 from deid_assets.methods.lattice.diagnosis import COLUMNS as DIAGNOSIS_COLUMNS
 from deid_assets.methods.lattice.predictive_tagging import all_nodes, node_text
 from deid_assets.methods.population.value_domains import COLUMNS as DOMAIN_COLUMNS
@@ -225,7 +225,7 @@ class TestContractsAgreeWithTheCode:
 
     def test_a_correlation_table(self, broken):
         values = pd.DataFrame({name: [0.1 * n, 0.5, 0.2 + n] for n, name in enumerate(adversary.MEASURED_COLUMNS)})
-        made = diversity_correlation(values).reset_index(names="quasi_identifier")
+        made = correlation_of(values).reset_index(names="quasi_identifier")
         assert broken("diversity_correlation", made) == {}
 
     @pytest.mark.parametrize("asset", STAGES["assessment"])

@@ -59,7 +59,7 @@ def claims_cap_of_power(claims_per_member: NDArray) -> float:
     return float(claims.mean() + 2 * spread)
 
 
-def adversary_power(
+def power_of(
     claims_per_member: NDArray[np.integer],
     pairs: ValuePairs,
     power_max: int,
@@ -96,9 +96,9 @@ def adversary_power(
 
     >>> claims = np.array([4, 20, 3, 1, 10, 5])
     >>> pairs = ValuePairs(np.array([6, 38, 6, 0, 66, 0]), claims * (claims - 1))
-    >>> adversary_power(claims, pairs, power_max=5).tolist()
+    >>> power_of(claims, pairs, power_max=5).tolist()
     [1, 5, 1, 5, 1, 5]
-    >>> adversary_power(claims, pairs, power_max=5, rounding="ceiling").tolist()
+    >>> power_of(claims, pairs, power_max=5, rounding="ceiling").tolist()
     [2, 5, 2, 5, 2, 5]
     """
     claims = np.asarray(claims_per_member)
@@ -194,5 +194,5 @@ def power_by_quasi_identifier(rows: pd.DataFrame, power_max: int, rounding: Roun
     power = pd.Series(np.int32(0), index=rows.index, name="power")
     for _, own in rows.groupby("quasi_identifier"):
         pairs = ValuePairs.of_values(own["differing_pairs"].to_numpy(), own["n_values"].to_numpy())
-        power.loc[own.index] = adversary_power(own["claims"].to_numpy(), pairs, power_max, rounding).astype(np.int32)
+        power.loc[own.index] = power_of(own["claims"].to_numpy(), pairs, power_max, rounding).astype(np.int32)
     return rows[["member_id", "quasi_identifier"]].assign(power=power)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.methods.adversary.adversary_power import Rounding, adversary_power
+from deid_assets.methods.adversary.adversary_power import Rounding, power_of
 from deid_assets.methods.adversary.value_diversity import value_pairs
 from deid_assets.methods.kernel.node_computation import Measurement, NodeComputation
 from deid_assets.methods.population.longitudinal_data import generalization_at
@@ -64,7 +64,7 @@ def literal_power(computation: NodeComputation, node: Sequence[int], adversary: 
     powers = []
     for known, domain, level in zip(data.known, data.history_domains, levels, strict=True):
         pairs = value_pairs(known.offsets, domain.levels[level][known.codes])
-        powers.append(adversary_power(adversary.claims, pairs, adversary.power, adversary.rounding))
+        powers.append(power_of(adversary.claims, pairs, adversary.power, adversary.rounding))
     return tuple(powers)
 
 

@@ -27,7 +27,7 @@ from deid_assets.store.tables import Table, quoted
 _CELLS_AT_ONCE = 8_000_000
 
 
-def value_diversity(claims: Table, members: Table, quasi_identifiers: Sequence[str]) -> str:
+def value_diversity_query(claims: Table, members: Table, quasi_identifiers: Sequence[str]) -> str:
     """SELECT the diversity of values, one row per member and quasi-identifier (methods#value-diversity).
 
     Parameters
@@ -85,7 +85,7 @@ def diversity_by_member(diversity: Table, quasi_identifiers: Sequence[str]) -> s
     return f"SELECT member_id, {columns} FROM {diversity.sql} GROUP BY member_id ORDER BY member_id"
 
 
-def diversity_correlation(diversities: pd.DataFrame) -> pd.DataFrame:
+def correlation_of(diversities: pd.DataFrame) -> pd.DataFrame:
     """Return Pearson correlations of diversities between quasi-identifiers: Table 5 of Multimedia Appendix 1, 7 x 7 with year.
 
     Members with no value or one value are included with diversity 0, as in the computation of p. A value that was not
@@ -105,7 +105,7 @@ def diversity_correlation(diversities: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> diversity_correlation(pd.DataFrame({"a": [0, 0.5, 1], "b": [1, 0.5, 0]})).loc["a", "b"].round(6)
+    >>> correlation_of(pd.DataFrame({"a": [0, 0.5, 1], "b": [1, 0.5, 0]})).loc["a", "b"].round(6)
     np.float64(-1.0)
     """
     return diversities.drop(columns="member_id", errors="ignore").astype(float).corr(method="pearson")

@@ -39,7 +39,7 @@ def _kept(profiles: Table, suppressed: Table) -> str:
     return f"SELECT member_id FROM {profiles.sql} WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"
 
 
-def release_members(
+def members_query(
     profiles: Table,
     suppressed: Table,
     crosswalk: Table,
@@ -66,7 +66,7 @@ def release_members(
     """
 
 
-def release_days_in_hospital(
+def days_query(
     profiles: Table,
     suppressed: Table,
     crosswalk: Table,
@@ -152,7 +152,7 @@ def with_connected_dates(
     return f"SELECT r.*{''.join(shown)} FROM ({claims}) AS r ORDER BY ALL" if shown else claims
 
 
-def release_claims(
+def claims_query(
     claims: str,
     profiles: Table,
     suppressed: Table,

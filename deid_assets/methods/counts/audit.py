@@ -109,7 +109,7 @@ class CountAudit:
         return not len(self.disclosed())
 
 
-def audit(published: PublishedCounts, rule: SmallCounts | None = None, watch: Watch | None = None) -> CountAudit:
+def audit_tables(published: PublishedCounts, rule: SmallCounts | None = None, watch: Watch | None = None) -> CountAudit:
     """Compute what an adversary learns of every cell of masked tables.
 
     Several releases are audited together: `PublishedCounts.together`.
@@ -142,7 +142,7 @@ def audit(published: PublishedCounts, rule: SmallCounts | None = None, watch: Wa
     >>> from deid_assets.methods.counts.tables import Sum
     >>> names = [CellName("sex", "all", name) for name in ("total", "F", "M")]
     >>> sums = [Sum("sex", names[0], (names[1], names[2]))]
-    >>> found = audit(PublishedCounts.of_marks((names, sums), [100, 98, "T"]))
+    >>> found = audit_tables(PublishedCounts.of_marks((names, sums), [100, 98, "T"]))
     >>> found.findings[2], found.low[2]
     (<Finding.EXPOSED: 'exposed'>, np.float64(2.0))
     """
@@ -150,7 +150,7 @@ def audit(published: PublishedCounts, rule: SmallCounts | None = None, watch: Wa
 
 
 def audit_of(matrix: sparse.csr_array, published: PublishedCounts, rule: SmallCounts, watch: Watch | None = None) -> CountAudit:
-    """Return what `audit` does, given the matrix of the sums; names are not needed."""
+    """Return what `audit_tables` does, given the matrix of the sums; names are not needed."""
     low, high = published.low, published.high
     persons, is_any = published.contribution, np.isinf(published.high)
     width = rule.width(persons).astype(float)

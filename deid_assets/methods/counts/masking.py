@@ -17,7 +17,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse.csgraph import connected_components
 
 from deid_assets.errors import CountsError
-from deid_assets.methods.counts.audit import CountAudit, SmallCounts, audit, audit_of
+from deid_assets.methods.counts.audit import CountAudit, SmallCounts, audit_of, audit_tables
 from deid_assets.methods.counts.inference import ranges
 from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.tables import HIDDEN, SMALL, CellName, CountTables, PublishedCounts, sum_matrix
@@ -182,7 +182,7 @@ def mask(
     shown = tuple(HIDDEN if hidden else SMALL if small else int(count) for count, small, hidden in marks)
     stated = tables.cells, tables.sums
     published = PublishedCounts.of_marks(stated, shown, tables.contribution, rule.threshold, rule.smallest())
-    found = audit(replace(published, low=np.maximum(published.low, reached)), rule)
+    found = audit_tables(replace(published, low=np.maximum(published.low, reached)), rule)
     if not found.passed:
         raise UnprotectedError(
             f"{len(found.disclosed())} small counts stay exposed; merge rows or columns, or raise the threshold"

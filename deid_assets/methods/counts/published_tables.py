@@ -15,7 +15,7 @@ import pandas as pd
 from scipy import special
 
 from deid_assets.errors import CountsError
-from deid_assets.methods.counts.audit import CountAudit, SmallCounts, audit
+from deid_assets.methods.counts.audit import CountAudit, SmallCounts, audit_tables
 from deid_assets.methods.counts.cohort import sums_of
 from deid_assets.methods.counts.estimates import chances_of_repeated_cells, estimate_audit
 from deid_assets.methods.counts.tables import CellName, PublishedCounts, Sum
@@ -219,12 +219,12 @@ def disclosed_counts(
     (0, 1)
     """
     together = PublishedCounts.together([published, *earlier])
-    found = audit(together, rule)
+    found = audit_tables(together, rule)
     disclosed = {found.cells[place] for place in found.disclosed()}
     hidden = {name: int(most + 1) // int(person) for name, most, person in _small_and_hidden(earlier)}
     strictest = max(hidden.values(), default=0)
     if strictest > rule.threshold:
-        again = audit(together, replace(rule, threshold=strictest))
+        again = audit_tables(together, replace(rule, threshold=strictest))
         disclosed |= {again.cells[place] for place in again.disclosed()} & set(hidden)
     disclosed |= disclosed_beside_noise(together, found, noisy, rule)
     return len(disclosed) + small_differences(found, published.cells, rule)
@@ -255,7 +255,7 @@ def disclosed_beside_noise(
     >>> hidden = masked_tables(pd.DataFrame(rows, columns=list(COLUMNS)), 11)
     >>> def left(count, sd):
     ...     beside = NoisyTables(hidden.cells, (count,), (sd,), ("a draw",), ())
-    ...     return len(disclosed_beside_noise(hidden, audit(hidden), [beside], SmallCounts()))
+    ...     return len(disclosed_beside_noise(hidden, audit_tables(hidden), [beside], SmallCounts()))
     >>> left(5.0, 2.5), left(-2.0, 2.5), left(5.0, 0.5), left(-2.0, 5.0)
     (0, 1, 1, 0)
     """
@@ -288,7 +288,7 @@ def disclosed_beside_noise(
     narrow = is_estimated & is_small & (most - least < rule.width(masked.contribution))
     if not narrow.any() and is_estimated.any():
         try:
-            narrow[audit(replace(masked, low=least, high=most), rule).disclosed()] = True
+            narrow[audit_tables(replace(masked, low=least, high=most), rule).disclosed()] = True
             narrow &= masked.hidden
         except CountsError:
             narrow = masked.hidden & is_small
@@ -330,7 +330,7 @@ def small_differences(audited: CountAudit, published: Sequence[CellName], rule: 
     >>> shown = (41, "d.1"), (40, "d.2")
     >>> rows = [("characteristics", "sex", "M", count, None, None, 1, 0, same, "M") for count, same in shown]
     >>> one, other = (masked_tables(pd.DataFrame([row], columns=list(COLUMNS)), 11) for row in rows)
-    >>> small_differences(audit(PublishedCounts.together([one, other])), one.cells, SmallCounts())
+    >>> small_differences(audit_tables(PublishedCounts.together([one, other])), one.cells, SmallCounts())
     1
     """
     known = {name: float(low) for name, low, high in zip(audited.cells, audited.low, audited.high, strict=True) if low == high}

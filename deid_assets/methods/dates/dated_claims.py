@@ -126,7 +126,7 @@ def class_sizes_of(members: Table) -> str:
         FROM {members.sql} JOIN {numbers_of(members)} USING (member_id) ORDER BY member"""
 
 
-def dated_claims(members: Table, claims: Table, dates: Table, redrawn: Table, columns: DateColumns) -> str:
+def dated_claims_query(members: Table, claims: Table, dates: Table, redrawn: Table, columns: DateColumns) -> str:
     """SELECT the claims to be released, with redrawn dates and what is derived from them.
 
     A claim without a service date has no released date either. Its year stays if dates are released, as no date contradicts
@@ -148,7 +148,7 @@ def dated_claims(members: Table, claims: Table, dates: Table, redrawn: Table, co
     return _with_date_columns(found, columns, stay)
 
 
-def known_claims(claims: Table, dates: Table, dated: Table, columns: DateColumns) -> str:
+def known_claims_query(claims: Table, dates: Table, dated: Table, columns: DateColumns) -> str:
     """SELECT all eligible claims with what an adversary may know about their dates.
 
     For released claims, the adversary is assumed to know what the release shows, the precision that it protects; with the

@@ -124,7 +124,7 @@ def population_of(table: pd.DataFrame, demographics: Demographics, open_ages: Ol
 
     Examples
     --------
-    See `deid_assets.methods.demographics.risk.policy_risks`.
+    See `deid_assets.methods.demographics.risk.risks_of_policies`.
     """
     if missing := [column for column in COLUMNS if column not in table]:
         raise DeliveryError(f"population table: no column {', '.join(missing)}")

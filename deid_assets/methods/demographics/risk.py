@@ -136,7 +136,7 @@ def groups_by(cells: Cells, attribute: str, level: str) -> tuple[np.ndarray, tup
     return group, tuple(chosen.labels[number] for number in present)
 
 
-def policy_risks(
+def risks_of_policies(
     cells: Cells,
     policies: Sequence[DemographicPolicy],
     measures: Sequence[Measure] = PUBLISHED,
@@ -180,7 +180,7 @@ def policy_risks(
     ... )
     >>> known = population.population_of(table, people, population.EVENLY)
     >>> cohort = pd.DataFrame({"age": [101, 102], "ethnicity": "white", "geography": "WA", "sex": "F"})
-    >>> found = policy_risks(cells.cells_of(cohort, known), [policies.safe_harbor()], [measures.TOTAL])
+    >>> found = risks_of_policies(cells.cells_of(cohort, known), [policies.safe_harbor()], [measures.TOTAL])
     >>> found[["policy", "group", "records"]].values.tolist()
     [['Safe Harbor', 'all', 2]]
     """
@@ -252,7 +252,7 @@ def verdicts(
     Parameters
     ----------
     risks
-        As `policy_risks` returns them; several cohorts may be stacked if their groups have different labels.
+        As `risks_of_policies` returns them; several cohorts may be stacked if their groups have different labels.
     reference
         Name of the policy to compare with.
     at_upper_bound

@@ -80,7 +80,7 @@ def value_supports(claims: Table, quasi_identifiers: Sequence[str]) -> tuple[str
     return ", ".join(tables), " ".join(joins)
 
 
-def claim_support_scores(claims: Table, quasi_identifiers: Sequence[str]) -> str:
+def claim_support_scores_query(claims: Table, quasi_identifiers: Sequence[str]) -> str:
     """SELECT the support score of every claim.
 
     N is the number of members with claims in `claims`. Missing values are ignored. A claim whose values are all missing

@@ -64,7 +64,7 @@ def distinct_codes(claims: Table) -> str:
     return f"SELECT kind, code FROM ({parts} UNION {further} WHERE further_diagnoses IS NOT NULL{declared}) ORDER BY kind, code"
 
 
-def removed_members(
+def removed_members_query(
     members: Table,
     claims: Table,
     quarantined: Table,
@@ -333,7 +333,7 @@ NOBODY_LEFT_OUT = LeftOut()
 """Nobody who opted out was looked for."""
 
 
-def eligible_claims(
+def eligible_claims_query(
     members: Table, claims: Table, code_book: Table, newborn_days: int | None, drop_non_procedures: bool
 ) -> Query:
     """SELECT the claims that pass the claim-level rules, for every delivered member.
@@ -375,7 +375,7 @@ def is_procedure(claims: str, book: str) -> str:
     return f"({claims}.cpt IS NULL OR {book}.is_procedure)"
 
 
-def eligible_members(members: Table, removed: Table, claims: Table) -> str:
+def eligible_members_query(members: Table, removed: Table, claims: Table) -> str:
     """SELECT the members who may be released: not removed, and with at least one eligible claim."""
     return f"""
         SELECT member_id FROM {members.sql}

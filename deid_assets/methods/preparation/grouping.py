@@ -6,7 +6,7 @@ from deid_assets.methods.preparation.eligibility import codes_of_claims
 from deid_assets.store.tables import Query, Table, quoted
 
 
-def grouped_claims(
+def grouped_claims_query(
     claims: Table, code_book: Table, charlson_bands: str, pay_delay_top_code: int | None, declared: Sequence[str] = ()
 ) -> Query:
     """SELECT claims with codes replaced by groups, with Charlson band, and with pay delay top-coded.
@@ -52,7 +52,7 @@ def grouped_claims(
     return Query(sql, (pay_delay_top_code, pay_delay_top_code))
 
 
-def member_profiles(
+def member_profiles_query(
     members: Table,
     sample: str,
     claims: Table,

@@ -11,7 +11,7 @@ LEFT_OUT_MEAN, LEFT_OUT_SD = 20.0, 10.0
 """Mean and standard deviation of the number of sampled members who are left out at random."""
 
 
-def released_sample(eligible: Table, size: int, key: bytes, left_out: int = 0, left_out_key: bytes = b"") -> Query:
+def released_sample_query(eligible: Table, size: int, key: bytes, left_out: int = 0, left_out_key: bytes = b"") -> Query:
     """SELECT `size` eligible members at random: those with the first keyed hashes, minus some left out by another hash.
 
     Members are ordered by SHA-256 of a secret key and the identifier; without the key, nobody can reproduce the sample. With

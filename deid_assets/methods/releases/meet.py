@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.methods.adversary.adversary_power import Rounding, adversary_power
+from deid_assets.methods.adversary.adversary_power import Rounding, power_of
 from deid_assets.methods.adversary.two_readings import Adversary
 from deid_assets.methods.adversary.value_diversity import value_pairs
 from deid_assets.methods.attacks.neighbor_attack import success_given_membership
@@ -129,7 +129,7 @@ def linked_members(releases: Sequence[Table], power: int, rounding: Rounding) ->
         known.append(of_targets.take(targets))
         claims.append(np.bincount(position, np.asarray(one["known"]), len(classes))[targets].astype(np.int64))
     number = np.max([np.zeros(len(targets), dtype=np.int64), *claims], axis=0)
-    powers = tuple(adversary_power(number, value_pairs(own.offsets, own.codes), power, rounding) for own in known)
+    powers = tuple(power_of(number, value_pairs(own.offsets, own.codes), power, rounding) for own in known)
     data = LongitudinalData(
         classes[:, None], (Domain((np.arange(int(classes.max()) + 1),)),), tuple(held), tuple(domains), targets, tuple(known),
         powers,

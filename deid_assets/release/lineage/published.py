@@ -9,7 +9,7 @@ from typing import Any
 from deid_assets.errors import ReleaseError
 from deid_assets.release.cumulative import ROWS
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
-from deid_assets.release.publication.verification import MANIFEST, verify
+from deid_assets.release.publication.verification import MANIFEST, verify_release
 from deid_assets.store.digests import bytes_digest, file_digest, parse_json
 from deid_assets.store.home import Home
 from deid_assets.store.reading import regular_bytes
@@ -122,7 +122,7 @@ def published_release(home: Home, folder: Path) -> PublishedRelease:
     except (ReleaseError, KeyError, TypeError, ValueError):
         named = None
     if named is None or named[0] != "public":
-        raise ReleaseError(f"{folder}: its manifest cannot be read.\n{verify(folder, None).text()}")
+        raise ReleaseError(f"{folder}: its manifest cannot be read.\n{verify_release(folder, None).text()}")
     restricted, problems = _restricted(home.store / "manifests" / read.policy / f"{read.number:04d}.json", named[2])
     return PublishedRelease(folder, public, restricted, problems)
 

@@ -17,7 +17,7 @@ from deid_assets.store import durable
 from deid_assets.store.digests import bytes_digest, canonical_json, parse_json
 
 
-def approve(releases: Releases, policy: str, number: int, by: str, reading: Callable[[], str]) -> Published:
+def approve_waiting(releases: Releases, policy: str, number: int, by: str, reading: Callable[[], str]) -> Published:
     """Publish a release that waits, with the name of the person who approved it; one that is published already stands.
 
     Everything is asked again under the lock, where nobody else can publish: that the files are those that passed, and that
@@ -66,14 +66,14 @@ def approve(releases: Releases, policy: str, number: int, by: str, reading: Call
         return staging.publish(describe, waiting.delivery, waiting.inputs_digest, approved, charged="counts" in manifest)
 
 
-def forget(releases: Releases, policy: str, number: int) -> None:
+def forget_waiting(releases: Releases, policy: str, number: int) -> None:
     """Remove the staged copy of a release that was published."""
     with releases.locked():
         if releases.registry.chain().find(policy, number) is not None:
             shutil.rmtree(waiting_folder(releases.waiting, policy, number), ignore_errors=True)
 
 
-def reject(releases: Releases, policy: str, number: int, by: str, reason: str) -> Rejection:
+def reject_waiting(releases: Releases, policy: str, number: int, by: str, reason: str) -> Rejection:
     """Record that a release that waits is not published, and remove its files; what its noise cost stays charged.
 
     Who and why is written into the restricted store, before the registry says that it was rejected.

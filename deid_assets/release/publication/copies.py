@@ -19,7 +19,7 @@ from deid_assets.release.journal.chain import Journal
 from deid_assets.release.journal.comparison import COPIES, JOURNAL, Found, Loss, cut, head_told
 from deid_assets.release.keys import PublicKey
 from deid_assets.release.publication.recovery import REGISTRY
-from deid_assets.release.publication.verification import MANIFEST, verify
+from deid_assets.release.publication.verification import MANIFEST, verify_release
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Chain, Registry
 from deid_assets.release.registry.entries import Entry
@@ -219,7 +219,7 @@ def _is_there(home: Home, entry: Entry, target: RemoteFolder) -> bool:
 
 def _copied(home: Home, entry: Entry, key: PublicKey, target: RemoteFolder) -> Copied:
     name, folder = f"{entry.policy}/{entry.number:04d}", _folder(home, entry)
-    found = verify(folder, key, home.releases / REGISTRY)
+    found = verify_release(folder, key, home.releases / REGISTRY)
     if not found.ok:
         raise ReleaseError(f"release {name} is not copied, because it does not verify:\n{found.text()}")
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)

@@ -52,7 +52,7 @@ from deid_assets.release.publication.recovery import (
     recovered,
     signer_in_force,
 )
-from deid_assets.release.publication.verification import MANIFEST, SIGNATURE, verify
+from deid_assets.release.publication.verification import MANIFEST, SIGNATURE, verify_release
 from deid_assets.release.publication.waiting import FOLDER, Terms, Waiting, copy_file, numbers_of, tidy, write_waiting
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Registry
@@ -601,7 +601,7 @@ class Staging:
         for folder in (self.folder / "data", self.folder):
             os.chmod(folder, 0o755)  # noqa: S103 - a release is for others to read
             durable.sync(folder)
-        reasons = [f"{check.name}: {check.reason}" for check in verify(self.folder, self.releases.key.public).failures]
+        reasons = [f"{check.name}: {check.reason}" for check in verify_release(self.folder, self.releases.key.public).failures]
         # Verify the files on disk. They must also be those just made, not another release that the same key signed.
         if (self.folder / MANIFEST).read_bytes() != made.public:
             reasons.append(f"{MANIFEST} is not the one that was created")

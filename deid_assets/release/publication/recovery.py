@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release.keys import PublicKey
-from deid_assets.release.publication.verification import MANIFEST, verify
+from deid_assets.release.publication.verification import MANIFEST, verify_release
 from deid_assets.release.registry.chain import Chain, Registry
 from deid_assets.release.registry.entries import Entry, KeyRotation
 from deid_assets.store import durable
@@ -111,7 +111,7 @@ def _signer_of(release: Path, entry: Entry) -> str | None:
 
 def _orphan_problem(folder: Path, chain: Chain, key: PublicKey | None) -> str | None:
     """Why a release without an entry cannot be completed; None if a crash explains it."""
-    failures = verify(folder, key).failures
+    failures = verify_release(folder, key).failures
     if failures:
         return "; ".join(f"{check.name}: {check.reason}" for check in failures)
     entry = Entry.from_manifest(regular_bytes(folder / MANIFEST))

@@ -100,7 +100,7 @@ class VerificationReport:
         return "\n".join([*lines, f"release {self.release} is {said}{left_out}"])
 
 
-def verify(
+def verify_release(
     release: Path,
     key: PublicKey | None,
     registry: Path | None = None,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.adversary.adversary_power import adversary_power, claims_cap_of_power
+from deid_assets.methods.adversary.adversary_power import claims_cap_of_power, power_of
 from deid_assets.methods.adversary.value_diversity import ValuePairs, value_pairs
 from deid_assets_tests import examples
 
@@ -73,7 +73,7 @@ def test_worked_diversities_and_ratios():
     ],
 )
 def test_worked_powers(rounding, expected):
-    power = adversary_power(CLAIMS, PAIRS, power_max=5, rounding=rounding)
+    power = power_of(CLAIMS, PAIRS, power_max=5, rounding=rounding)
     assert power.tolist() == expected
     assert power.dtype == np.int8
 
@@ -82,15 +82,15 @@ def test_whole_numbers_decide_where_floats_fall_on_either_side_of_a_step():
     """3 claims of diversity 2/3 against a largest ratio of 18: (5 - 1) 4.5/18 + 1 is 2 exactly, and floor is 2."""
     claims = np.array([3, 9])
     pairs = ValuePairs(np.array([4, 36]), np.array([6, 72]))
-    assert adversary_power(claims, pairs, 5, "floor").tolist() == [2, 5]
-    assert adversary_power(claims, pairs, 5, "ceiling").tolist() == [2, 5]
+    assert power_of(claims, pairs, 5, "floor").tolist() == [2, 5]
+    assert power_of(claims, pairs, 5, "ceiling").tolist() == [2, 5]
 
 
 @settings(max_examples=examples.of(300), deadline=None)
 @given(members, st.sampled_from([1, 2, 5, 10, 15]), st.sampled_from(["nearest", "floor", "ceiling"]))
 def test_every_power_is_that_of_the_formula_in_exact_arithmetic(drawn, power_max, rounding):
     claims, pairs = facts_of(drawn)
-    found = adversary_power(claims, pairs, power_max, rounding)
+    found = power_of(claims, pairs, power_max, rounding)
     assert found.tolist() == power_by_definition(claims, pairs, power_max, rounding)
 
 
@@ -100,28 +100,26 @@ def test_claims_above_the_cap_do_not_raise_the_maximum():
     assert 200 < cap < 1000
     # Of diversity 1/100: two claims make a ratio of 200, which only a member without a cap would fall far behind.
     pairs = ValuePairs(np.array([1] * 99 + [999 * 1000]), np.array([100] * 99 + [999 * 1000]))
-    assert adversary_power(claims, pairs, 5)[[0, 99]].tolist() == [round(4 * 200 / cap) + 1, 5]
+    assert power_of(claims, pairs, 5)[[0, 99]].tolist() == [round(4 * 200 / cap) + 1, 5]
 
 
 def test_nearest_is_half_up():
     # Ratios 1/8, 3/8, 5/8, 7/8 of the maximum: 1.5, 2.5, 3.5, 4.5.
     pairs = ValuePairs(np.ones(5, dtype=int), np.array([1, 3, 5, 7, 8]))
-    assert adversary_power(np.ones(5, dtype=int), pairs, 5).tolist() == [2, 3, 4, 5, 5]
+    assert power_of(np.ones(5, dtype=int), pairs, 5).tolist() == [2, 3, 4, 5, 5]
 
 
 def test_without_any_variation_everybody_has_the_largest_power():
-    assert adversary_power(np.array([1, 50]), ValuePairs(np.zeros(2, int), np.array([0, 2450])), 5).tolist() == [5, 5]
-    assert adversary_power(np.array([7]), ValuePairs(np.array([0]), np.array([42])), 10).tolist() == [10]
+    assert power_of(np.array([1, 50]), ValuePairs(np.zeros(2, int), np.array([0, 2450])), 5).tolist() == [5, 5]
+    assert power_of(np.array([7]), ValuePairs(np.array([0]), np.array([42])), 10).tolist() == [10]
     nobody = np.array([], dtype=int)
-    assert adversary_power(nobody, ValuePairs(nobody, nobody), 5).tolist() == []
+    assert power_of(nobody, ValuePairs(nobody, nobody), 5).tolist() == []
 
 
 @given(members, st.sampled_from([1, 5, 10, 15]))
 def test_roundings_are_ordered_and_bounded_and_ceiling_never_gives_1(drawn, power_max):
     claims, pairs = facts_of(drawn)
-    floor, nearest, ceiling = (
-        adversary_power(claims, pairs, power_max, rounding) for rounding in ("floor", "nearest", "ceiling")
-    )
+    floor, nearest, ceiling = (power_of(claims, pairs, power_max, rounding) for rounding in ("floor", "nearest", "ceiling"))
     assert (floor >= 1).all() and (ceiling <= power_max).all()
     assert (floor <= nearest).all() and (nearest <= ceiling).all()
     assert power_max == 1 or (ceiling > 1).all()
@@ -133,7 +131,7 @@ def test_roundings_are_ordered_and_bounded_and_ceiling_never_gives_1(drawn, powe
 @given(members)
 def test_more_claims_and_less_diversity_never_mean_less_power(drawn):
     claims, pairs = facts_of(drawn)
-    power = adversary_power(claims, pairs, 5)
+    power = power_of(claims, pairs, 5)
     less = pairs.differing[:, None] * pairs.every <= pairs.differing * pairs.every[:, None]
     more = (claims[:, None] >= claims) & less & (pairs.every > 0)
     assert (power[:, None] >= power)[more].all()
@@ -153,4 +151,4 @@ def test_more_claims_and_less_diversity_never_mean_less_power(drawn):
 def test_wrong_input_is_refused(claims, differing, options, message):
     pairs = ValuePairs(np.array(differing), np.full(len(differing), 2))
     with pytest.raises(ValueError, match=message):
-        adversary_power(np.array(claims), pairs, **{"power_max": 5, **options})
+        power_of(np.array(claims), pairs, **{"power_max": 5, **options})

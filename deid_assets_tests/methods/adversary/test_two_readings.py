@@ -5,7 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from deid_assets.methods.adversary.adversary_power import adversary_power
+from deid_assets.methods.adversary.adversary_power import power_of
 from deid_assets.methods.adversary.two_readings import Adversary, BothReadings, both_readings, literal_power
 from deid_assets.methods.adversary.value_diversity import ValuePairs
 from deid_assets.methods.kernel.node_computation import Measurement, NodeComputation
@@ -30,14 +30,8 @@ def test_power_is_computed_on_the_values_as_generalized():
     computation = NodeComputation(data, [Dimension("h", (), (0,), 2)], k=2)
     adversary = Adversary(np.array([4, 4, 4]), 5, "nearest")
     fine, coarse = literal_power(computation, (0,), adversary)[0], literal_power(computation, (1,), adversary)[0]
-    assert (
-        fine.tolist()
-        == adversary_power(adversary.claims, ValuePairs(np.array([12, 6, 8]), np.full(3, 12)), 5, "nearest").tolist()
-    )
-    assert (
-        coarse.tolist()
-        == adversary_power(adversary.claims, ValuePairs(np.array([0, 6, 8]), np.full(3, 12)), 5, "nearest").tolist()
-    )
+    assert fine.tolist() == power_of(adversary.claims, ValuePairs(np.array([12, 6, 8]), np.full(3, 12)), 5, "nearest").tolist()
+    assert coarse.tolist() == power_of(adversary.claims, ValuePairs(np.array([0, 6, 8]), np.full(3, 12)), 5, "nearest").tolist()
     assert coarse[0] == 5 > fine[0]
 
 
@@ -55,7 +49,7 @@ def test_both_readings_are_measured_on_the_same_stream(seed):
     for history, (found, level) in enumerate(zip(literal_power(computation, node, adversary), levels, strict=True)):
         to = history_domains[history].levels[level]
         pairs = pairs_of([[to[value] for value in person.known[history]] for person in released])
-        assert found.tolist() == adversary_power(claims, pairs, 3, "ceiling").tolist()
+        assert found.tolist() == power_of(claims, pairs, 3, "ceiling").tolist()
 
     readings = both_readings(computation, node, adversary, KEY, DRAWS)
     assert readings.fixed.flagged == computation.measure(node, KEY, DRAWS).flagged

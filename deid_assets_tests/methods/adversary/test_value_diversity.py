@@ -12,9 +12,9 @@ from deid_assets.errors import StoreError
 from deid_assets.methods.adversary import value_diversity as module
 from deid_assets.methods.adversary.value_diversity import (
     ValuePairs,
+    correlation_of,
     diversity_by_member,
-    diversity_correlation,
-    value_diversity,
+    value_diversity_query,
     value_pairs,
 )
 from deid_assets_tests import examples
@@ -62,7 +62,7 @@ def test_relational_and_array_form_agree_to_the_last_bit_and_with_the_definition
     pairs = value_pairs(*arrays_of(members))
     from_arrays = pairs.diversity
     with small_store() as store:
-        rows = store.rows(value_diversity(*store_with(store, members), ("code", "name")))
+        rows = store.rows(value_diversity_query(*store_with(store, members), ("code", "name")))
     found = {(member, name): measured for member, name, *measured in rows}
     assert len(rows) == 2 * len(members)
     for i, values in enumerate(members):
@@ -87,24 +87,24 @@ def test_counting_in_blocks_changes_nothing(members):
 def test_only_wanted_members_are_measured_and_those_without_claims_are_there():
     with small_store() as store:
         claims, members = store_with(store, [[1, 2], [1, 1], []], wanted=[1, 2])
-        rows = store.rows(value_diversity(claims, members, ["code"]))
+        rows = store.rows(value_diversity_query(claims, members, ["code"]))
     assert sorted(rows) == [("m1", "code", 2, 0, 0.0), ("m2", "code", 0, 0, 0.0)]
 
 
 def test_correlation_table_is_symmetric_over_all_members():
     with small_store() as store:
         claims, members = store_with(store, [[1, 2], [1, 1], [1, 1, 2], []])
-        long = store.write("long", value_diversity(claims, members, ["code", "name"]))
+        long = store.write("long", value_diversity_query(claims, members, ["code", "name"]))
         wide = long.query(diversity_by_member(long, ["code", "name"]))
     assert wide["member_id"].tolist() == ["m0", "m1", "m2", "m3"]
     assert wide["code"].tolist() == pytest.approx([1, 0, 2 / 3, 0])
-    table = diversity_correlation(wide)
+    table = correlation_of(wide)
     assert table.columns.tolist() == table.index.tolist() == ["code", "name"]
     assert table.to_numpy() == pytest.approx(np.ones((2, 2)))
 
 
 def test_a_constant_diversity_has_no_correlation():
-    table = diversity_correlation(pd.DataFrame({"a": [0.0, 1.0], "b": [0.5, 0.5]}))
+    table = correlation_of(pd.DataFrame({"a": [0.0, 1.0], "b": [0.5, 0.5]}))
     assert table.loc["a", "a"] == pytest.approx(1)
     assert table[["b"]].isna().all().all()
 
@@ -113,9 +113,9 @@ def test_names_are_validated_before_they_become_sql():
     with small_store() as store:
         claims, members = store_with(store, [[1]])
         with pytest.raises(StoreError):
-            value_diversity(claims, members, ["code', 'x"])
+            value_diversity_query(claims, members, ["code', 'x"])
         with pytest.raises(ValueError, match="at least one"):
-            value_diversity(claims, members, [])
+            value_diversity_query(claims, members, [])
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_the_order_of_the_rows_tells_nothing_of_the_order_of_the_delivery(store)
     found = []
     for order in (claims, claims[::-1]):
         rows = small_release(store, people, [(*claim[:3], True) for claim in order])
-        sql = released_tables.release_claims(
+        sql = released_tables.claims_query(
             f"SELECT * REPLACE (1 AS year, 5 AS pay_delay) FROM {rows.held.sql}",
             rows.profiles, rows.suppressed, rows.crosswalk, rows.domains,
             dict.fromkeys(CLAIM_NAMES, 0), CLAIM_NAMES, None, numbers=NUMBERS,
@@ -116,7 +116,7 @@ def test_the_order_of_the_rows_tells_nothing_of_the_order_of_the_delivery(store)
 
 def test_a_blanked_provider_is_blank_and_its_claim_stays(store):
     made = small_release(store, *random_rows(8))
-    sql = released_tables.release_claims(
+    sql = released_tables.claims_query(
         f"SELECT * REPLACE (NULL::VARCHAR AS provider_id, NULL::VARCHAR AS pcp_id, NULL::INTEGER AS pay_delay)"
         f" FROM {made.held.sql}",
         made.profiles, made.suppressed, made.crosswalk, made.domains, dict.fromkeys(CLAIM_NAMES, 0), CLAIM_NAMES, None,
@@ -131,7 +131,7 @@ def test_a_blanked_provider_is_blank_and_its_claim_stays(store):
 def test_an_identifier_is_looked_up_under_its_own_kind(store):
     """A vendor and a PCP of the same name have pseudonyms of their own."""
     made = small_release(store, *random_rows(9))
-    sql = released_tables.release_claims(
+    sql = released_tables.claims_query(
         f"SELECT * REPLACE ('pcp' AS vendor_id) FROM {made.held.sql}",
         made.profiles, made.suppressed, made.crosswalk, made.domains, dict.fromkeys(CLAIM_NAMES, 0), CLAIM_NAMES, None,
         numbers=NUMBERS,

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts import programs
-from deid_assets.methods.counts.audit import Finding, SmallCounts, audit
+from deid_assets.methods.counts.audit import Finding, SmallCounts, audit_tables
 from deid_assets.methods.counts.inference import ranges
 from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.tables import CellName, CountTables, PublishedCounts, Sum
@@ -19,7 +19,7 @@ from deid_assets_tests.methods.counts.made_tables import attrition, characterist
 
 
 def exposed(published: PublishedCounts) -> dict[CellName, int]:
-    found = audit(published)
+    found = audit_tables(published)
     assert found.proven.all()
     return {found.cells[i]: int(found.low[i]) for i in found.disclosed() if found.findings[i] is Finding.EXPOSED}
 
@@ -27,7 +27,10 @@ def exposed(published: PublishedCounts) -> dict[CellName, int]:
 def exposed_at(threshold: int, stated, counts) -> bool:
     """Whether masking by this threshold alone exposes a count."""
     shown = ["T" if 1 <= count < threshold else count for count in counts]
-    return Finding.EXPOSED in audit(PublishedCounts.of_marks(stated, shown, None, threshold), SmallCounts(threshold)).findings
+    return (
+        Finding.EXPOSED
+        in audit_tables(PublishedCounts.of_marks(stated, shown, None, threshold), SmallCounts(threshold)).findings
+    )
 
 
 def test_table_1_of_klann_2018_gives_t_2():
@@ -64,7 +67,7 @@ def test_two_masked_counts_of_a_known_sum(total, low, high, finding):
     names = tuple(CellName("group", str(i), "people") for i in range(3))
     sums = (Sum("group", names[0], names[1:]),)
     known = PublishedCounts(names, np.array([total, 1.0, 1]), np.array([total, 10.0, 10]), sums, np.ones(3, int))
-    found = audit(known)
+    found = audit_tables(known)
     assert [(a, b) for a, b in zip(found.low[1:], found.high[1:], strict=True)] == [(low, high)] * 2
     assert found.findings[1:] == (finding, finding)
 
@@ -81,7 +84,7 @@ def test_two_by_two_tables(inner, expected):
     tables = two_way(np.array(inner))
     low, high = tables.counts.astype(float), tables.counts.astype(float)
     low[:4], high[:4] = 1, 10
-    found = audit(PublishedCounts(tables.cells, low, high, tables.sums, tables.contribution))
+    found = audit_tables(PublishedCounts(tables.cells, low, high, tables.sums, tables.contribution))
     assert list(zip(found.low[:4], found.high[:4], strict=True)) == expected
 
 
@@ -109,7 +112,7 @@ def test_no_exposed_cell_is_missed(inner):
     tables = two_way(np.array(inner))
     shown = ["T" if 0 < count < 4 else int(count) for count in tables.counts]
     published = PublishedCounts.of_marks((tables.cells, tables.sums), shown, None, threshold=4)
-    found = audit(published, SmallCounts(threshold=4))
+    found = audit_tables(published, SmallCounts(threshold=4))
     dense = np.zeros((len(tables.sums), len(tables.cells)), int)
     for i, one in enumerate(tables.sums):
         dense[i, tables.cells.index(one.total)] = -1
@@ -126,7 +129,7 @@ def test_releases_are_audited_together():
     first = PublishedCounts.of_marks((tables.cells, tables.sums), [51, "T", "H", 40])
     second = PublishedCounts.of_marks((tables.cells, tables.sums), [51, "T", 8, "H"])
     third = PublishedCounts.of_marks((tables.cells[1:3], ()), ["T", 8])
-    assert audit(first).passed and audit(third, SmallCounts(threshold=3)).passed
+    assert audit_tables(first).passed and audit_tables(third, SmallCounts(threshold=3)).passed
     assert exposed(PublishedCounts.together([first, second])) == {tables.cells[1]: 3}
     contradicting = PublishedCounts.of_marks((tables.cells[:1], ()), [52])
     with pytest.raises(CountsError, match="contradict each other"):
@@ -135,26 +138,26 @@ def test_releases_are_audited_together():
 
 def test_a_small_count_that_is_shown_fails():
     tables = group([3, 80])
-    found = audit(PublishedCounts.of_marks((tables.cells, tables.sums), [83, 3, 80]))
+    found = audit_tables(PublishedCounts.of_marks((tables.cells, tables.sums), [83, 3, 80]))
     assert found.findings == (Finding.SHOWN, Finding.SHOWN_SMALL, Finding.SHOWN) and not found.passed
 
 
 def test_a_hidden_count_that_needs_no_protection_may_be_computed():
     tables = group([30, 80])
-    found = audit(PublishedCounts.of_marks((tables.cells, tables.sums), [110, "H", 80]))
+    found = audit_tables(PublishedCounts.of_marks((tables.cells, tables.sums), [110, "H", 80]))
     assert found.findings[1] is Finding.RECOVERED and found.passed
 
 
 def test_nothing_bounds_a_hidden_count_without_a_total():
     tables = group([3, 80])
-    found = audit(PublishedCounts.of_marks((tables.cells, tables.sums), ["H", "T", "H"]))
+    found = audit_tables(PublishedCounts.of_marks((tables.cells, tables.sums), ["H", "T", "H"]))
     assert found.high.tolist() == [np.inf, 10, np.inf] and found.passed
 
 
 def test_claims_are_small_below_the_threshold_times_what_a_person_contributes():
     names = (CellName("claims", "all", "count"),)
     shown = PublishedCounts.of_marks((names, ()), [300], np.array([30]))
-    assert audit(shown).findings == (Finding.SHOWN_SMALL,)
+    assert audit_tables(shown).findings == (Finding.SHOWN_SMALL,)
 
 
 @pytest.mark.parametrize(
@@ -183,11 +186,11 @@ def test_a_total_whose_contribution_was_forgotten_is_refused():
 def test_an_h_that_is_no_small_count_gives_more_away():
     """13 less at least 11 is 1 or 2; where every H is impossible, they are any number again, in those connected cells only."""
     tables = group([2, 11])
-    found = audit(PublishedCounts.of_marks((tables.cells, tables.sums), [13, "T", "H"]))
+    found = audit_tables(PublishedCounts.of_marks((tables.cells, tables.sums), [13, "T", "H"]))
     assert found.findings[1] is Finding.NEARLY_EXPOSED and (found.low[1], found.high[1]) == (1, 2)
     other = tuple(CellName("other", str(i), "people") for i in range(3))
     cells, sums = (*tables.cells, *other), (*tables.sums, Sum("other", other[0], other[1:]))
-    found = audit(PublishedCounts.of_marks((cells, sums), [13, "T", "H", 15, "H", "H"]))
+    found = audit_tables(PublishedCounts.of_marks((cells, sums), [13, "T", "H", 15, "H", "H"]))
     assert found.findings[1] is Finding.NEARLY_EXPOSED and found.findings[4] is Finding.HIDDEN
 
 
@@ -195,9 +198,9 @@ def test_what_is_not_proven_in_time_fails():
     tables = two_way(np.full((3, 3), 5))
     shown = ["T" if count == 5 else int(count) for count in tables.counts]
     published = PublishedCounts.of_marks((tables.cells, tables.sums), shown)
-    assert audit(published).passed
+    assert audit_tables(published).passed
     with pytest.raises(CountsError, match="or more time"):
-        audit(published, watch=Watch(0))
+        audit_tables(published, watch=Watch(0))
 
 
 def test_a_program_that_does_not_finish_fails(monkeypatch):
@@ -207,7 +210,7 @@ def test_a_program_that_does_not_finish_fails(monkeypatch):
     said = SimpleNamespace(status=1, x=found, fun=0.0, mip_dual_bound=None)
     monkeypatch.setattr(programs, "milp", lambda *_, **__: said)
     shown = ["T" if count == 5 else int(count) for count in tables.counts]
-    audited = audit(PublishedCounts.of_marks((tables.cells, tables.sums), shown))
+    audited = audit_tables(PublishedCounts.of_marks((tables.cells, tables.sums), shown))
     assert not audited.passed and not audited.proven[:9].any()
     assert audited.findings[:9] == (Finding.UNPROVEN,) * 9
 
@@ -226,7 +229,7 @@ def test_ten_thousand_cells_with_their_sums_are_audited():
     small = draws.random((100, 98)) < 0.05
     tables = two_way(np.where(small, draws.integers(1, 11, small.shape), draws.integers(11, 500, small.shape)))
     stated = tables.cells, tables.sums
-    found = audit(masked(stated, tables.counts.tolist()))
+    found = audit_tables(masked(stated, tables.counts.tolist()))
     assert len(found.cells) == 9_999 and found.proven.all()
     assert ((found.low <= tables.counts) & (tables.counts <= found.high)).all()
     assert not found.passed  # some are alone in their row or column

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts import masking
-from deid_assets.methods.counts.audit import SmallCounts, audit
+from deid_assets.methods.counts.audit import SmallCounts, audit_tables
 from deid_assets.methods.counts.masking import UnprotectedError, costs, mask
 from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.tables import CellName, CountTables, PublishedCounts, Sum
@@ -24,7 +24,7 @@ def passes(tables: CountTables, shown: list[int | str], rule: SmallCounts) -> bo
     is_large = np.array([mark == "H" for mark in shown]) & (tables.counts >= rule.threshold)
     low = np.where(is_large, rule.threshold, published.low)
     return all(
-        audit(PublishedCounts(tables.cells, least, published.high, tables.sums, tables.contribution), rule).passed
+        audit_tables(PublishedCounts(tables.cells, least, published.high, tables.sums, tables.contribution), rule).passed
         for least in (published.low, low)
     )
 

@@ -14,10 +14,10 @@ from deid_assets.methods.attacks.sql_class_sizes import class_sizes, held_values
 from deid_assets.methods.dates.dated_claims import (
     DateColumns,
     class_sizes_of,
-    dated_claims,
+    dated_claims_query,
     delivered_dates,
     events,
-    known_claims,
+    known_claims_query,
     misplaced,
 )
 from deid_assets.methods.dates.intervals import Events, Redrawing, redraw
@@ -83,8 +83,8 @@ class Made:
             moved = redraw(self.events, 7, Redrawing("month", WINDOW), bytes(16)).day
         self.moved = moved
         drawn = store.write("drawn", pd.DataFrame({"member": self.events.member, "day": self.events.day, "moved": moved}))
-        self.dated = store.write("dated", dated_claims(self.members, self.held, self.dates, drawn, columns))
-        self.known = store.write("known", known_claims(self.grouped, self.dates, self.dated, columns))
+        self.dated = store.write("dated", dated_claims_query(self.members, self.held, self.dates, drawn, columns))
+        self.known = store.write("known", known_claims_query(self.grouped, self.dates, self.dated, columns))
         self.rows = {row[0]: row for row in store.rows(f"SELECT {READ} FROM {self.dated.sql}")}
 
 

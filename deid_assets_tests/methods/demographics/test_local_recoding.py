@@ -17,7 +17,7 @@ from deid_assets.methods.demographics.local_recoding import recode_old_ages, rec
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, published_alternatives, safe_harbor
 from deid_assets.methods.demographics.population import EVENLY, population_of
-from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, policy_risks, risks_at
+from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_at, risks_of_policies
 from deid_assets.methods.demographics.standard_attributes import (
     CENSUS_RACES,
     age_attribute,
@@ -70,7 +70,7 @@ class TestThreeStates:
 
     def test_states_add_up_to_a_cohort_that_is_no_riskier(self):
         assert self.recoded.possible
-        reference = policy_risks(cells(), [safe_harbor()], [TOTAL])["risk"][0]
+        reference = risks_of_policies(cells(), [safe_harbor()], [TOTAL])["risk"][0]
         assert self.recoded.table[TOTAL.name].sum() <= reference
 
 

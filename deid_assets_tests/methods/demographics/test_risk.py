@@ -22,9 +22,9 @@ from deid_assets.methods.demographics.risk import (
     groups_by,
     influence_of_exponent,
     no_riskier,
-    policy_risks,
     quick_bounds,
     risks_at,
+    risks_of_policies,
 )
 from deid_assets.methods.demographics.standard_attributes import (
     CENSUS_RACES,
@@ -122,7 +122,7 @@ class TestByHand:
     cells = cohort_of_wa()
 
     def risk(self, policy, measure):
-        (found,) = policy_risks(self.cells, [policy], [measure])["risk"]
+        (found,) = risks_of_policies(self.cells, [policy], [measure])["risk"]
         return pytest.approx(found)
 
     def test_safe_harbor_has_one_class_from_90_on(self):
@@ -144,12 +144,12 @@ class TestByHand:
         assert self.risk(by_name["5 year"], UNIQUES) == 1
 
     def test_malins_plug_in(self):
-        found = policy_risks(self.cells, published_alternatives()[:1], [TOTAL], mean_size=True)
+        found = risks_of_policies(self.cells, published_alternatives()[:1], [TOTAL], mean_size=True)
         assert found["risk"].tolist() == pytest.approx([2 / 4 + 1 / 6 + 1 + 1 / 7 + 2 * 0.25])
         assert found[["lower", "upper"]].isna().all(axis=None)
 
     def test_per_cent_and_groups(self):
-        found = policy_risks(self.cells, [safe_harbor()], [TOTAL, LARGEST], by=("geography", "state"))
+        found = risks_of_policies(self.cells, [safe_harbor()], [TOTAL, LARGEST], by=("geography", "state"))
         assert found["group"].tolist() == ["all", "all", "WA", "WA"]
         assert found["records"].tolist() == [7] * 4
         share = (2 / 4 + 1 / 6 + 4 / 20) / 7
@@ -189,7 +189,7 @@ def dated_policies(*levels):
 
 class TestDates:
     def risks(self, cohort, *levels):
-        return policy_risks(dated_cells(cohort), dated_policies(*levels), [TOTAL])["risk"].tolist()
+        return risks_of_policies(dated_cells(cohort), dated_policies(*levels), [TOTAL])["risk"].tolist()
 
     def test_the_rest_of_the_population_is_spread_over_the_days(self):
         def alike(share):  # E[1 / (1 + Binomial(40, share))]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from deid_assets.errors import DeliveryError, StoreError
 from deid_assets.methods.long_tail.truncation import (
     CutOrder,
-    claim_support_scores,
+    claim_support_scores_query,
     claims_cap,
     claims_truncated,
     truncate_claims,
@@ -54,7 +54,7 @@ def scores_by_definition(rows: list[tuple]) -> dict[str, float]:
 def test_scores_are_one_minus_the_least_support_over_the_members(drawn):
     rows = rows_of(drawn)
     with small_store() as store:
-        found = dict(store.rows(claim_support_scores(store.table("claims", COLUMNS, rows), ["a", "b"])))
+        found = dict(store.rows(claim_support_scores_query(store.table("claims", COLUMNS, rows), ["a", "b"])))
     assert found == pytest.approx(scores_by_definition(rows))
 
 
@@ -62,7 +62,7 @@ def test_worked_scores():
     # 1000 members; value r of column a is shared by 4 of them (3 others), "common" of b by 901; one value by nobody.
     rows = [(f"c{i}", f"m{i}", 1, "r" if i < 4 else "alone" if i == 999 else "s", 1 if i <= 900 else 2) for i in range(1000)]
     with small_store() as store:
-        found = dict(store.rows(claim_support_scores(store.table("claims", COLUMNS, rows), ["a", "b"])))
+        found = dict(store.rows(claim_support_scores_query(store.table("claims", COLUMNS, rows), ["a", "b"])))
     assert found["c0"] == pytest.approx(0.997)
     assert found["c999"] == 1
     assert found["c500"] == pytest.approx(1 - 900 / 1000)
@@ -71,7 +71,7 @@ def test_worked_scores():
 def test_a_claim_without_any_value_has_the_least_score():
     rows = [("c0", "m0", 1, None, None), ("c1", "m1", 1, "x", None)]
     with small_store() as store:
-        found = dict(store.rows(claim_support_scores(store.table("claims", COLUMNS, rows), ["a", "b"])))
+        found = dict(store.rows(claim_support_scores_query(store.table("claims", COLUMNS, rows), ["a", "b"])))
     assert found == {"c0": 0.5, "c1": 1.0}
 
 
@@ -94,7 +94,7 @@ def test_members_keep_their_best_supported_claims(drawn, cap, unit):
     rows = rows_of(drawn)
     with small_store() as store:
         claims = store.table("claims", COLUMNS, rows)
-        scores = store.write("scores", claim_support_scores(claims, ["a", "b"]))
+        scores = store.write("scores", claim_support_scores_query(claims, ["a", "b"]))
         kept = store.write("kept", truncate_claims(claims, scores, cap, CutOrder(unit, KEY)))
         kept_rows = store.rows(f"SELECT * FROM {kept.sql}")
         members = store.write("members", f"SELECT DISTINCT member_id FROM {claims.sql}")
@@ -115,7 +115,7 @@ def test_members_keep_their_best_supported_claims(drawn, cap, unit):
 def tied(order: list[int], key: bytes, store) -> set[str]:
     rows = [(f"c{i}", "m", 1, "x", 1) for i in order]
     claims = store.table("claims", COLUMNS, rows)
-    scores = store.write("scores", claim_support_scores(claims, ["a"]))
+    scores = store.write("scores", claim_support_scores_query(claims, ["a"]))
     return {row[0] for row in store.rows(truncate_claims(claims, scores, 5, CutOrder("member", key)))}
 
 
@@ -151,4 +151,4 @@ def test_wrong_parameters_are_refused():
             with pytest.raises(ValueError, match="cap|unit|key"):
                 truncate_claims(claims, claims, cap, CutOrder(*order))
         with pytest.raises(StoreError):
-            claim_support_scores(claims, ["a; DROP TABLE x"])
+            claim_support_scores_query(claims, ["a; DROP TABLE x"])

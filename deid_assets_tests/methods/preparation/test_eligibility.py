@@ -7,11 +7,11 @@ import pytest
 from deid_assets.methods.preparation.eligibility import (
     codes_of_claims,
     distinct_codes,
-    eligible_claims,
-    eligible_members,
-    removed_members,
+    eligible_claims_query,
+    eligible_members_query,
+    removed_members_query,
 )
-from deid_assets.reference.groups import code_book as code_book_of
+from deid_assets.reference.groups import code_book_of
 from deid_assets.reference.known_columns import UNREADABLE
 from deid_assets.reference.sensitive import sensitive_codes
 from deid_assets.reference.tables import read_table
@@ -57,13 +57,13 @@ class Delivery:
 
     def query(self, opted_out=(), quarantined=(), kinds=tuple(UNREADABLE)):
         rows = self.store.table("quarantined", "source_table VARCHAR, raw_row VARCHAR", quarantined)
-        return removed_members(self.members, self.claims, rows, self.book, opted_out, kinds)
+        return removed_members_query(self.members, self.claims, rows, self.book, opted_out, kinds)
 
     def removed(self, opted_out=(), quarantined=(), kinds=tuple(UNREADABLE)):
         return self.store.rows(self.query(opted_out, quarantined, kinds))
 
     def kept_claims(self, newborn_days=28, drop_non_procedures=True):
-        query = eligible_claims(self.members, self.claims, self.book, newborn_days, drop_non_procedures)
+        query = eligible_claims_query(self.members, self.claims, self.book, newborn_days, drop_non_procedures)
         return {row[0] for row in self.store.rows(query)}
 
 
@@ -154,7 +154,7 @@ class TestRemovedMembers:
 
     def test_who_stays_removed_is_removed_for_what_claims_disclosed(self, delivery):
         made = delivery([claim("c1", "m1"), claim("c2", "m2", diagnosis_1="042"), claim("c3", "m3")])
-        query = removed_members(
+        query = removed_members_query(
             made.members, made.claims, made.store.table("none", "source_table VARCHAR, raw_row VARCHAR", []), made.book,
             (), tuple(UNREADABLE), removed_before=["m1", "m2", "not delivered"],
         )  # fmt: skip
@@ -261,7 +261,7 @@ class TestEligibleClaims:
 
     def test_every_column_of_a_claim_is_kept(self, delivery):
         made = delivery([claim("c1", "m1", cpt="99213", diagnosis_2="4280")])
-        query = eligible_claims(made.members, made.claims, made.book, 28, True)
+        query = eligible_claims_query(made.members, made.claims, made.book, 28, True)
         assert made.store.rows(query) == made.store.rows(f"SELECT * FROM {made.claims.sql}")
 
 
@@ -271,13 +271,13 @@ class TestEligibleMembers:
             members = store.table("members", MEMBER, [(name, None, 40) for name in ("d", "a", "b", "c")])
             removed = store.table("removed", "member_id VARCHAR, reason VARCHAR", [("b", "one"), ("b", "two")])
             claims = store.table("claims", "member_id VARCHAR", [("a",), ("a",), ("b",), ("d",)])
-            assert store.rows(eligible_members(members, removed, claims)) == [("a",), ("d",)]
+            assert store.rows(eligible_members_query(members, removed, claims)) == [("a",), ("d",)]
 
     def test_nobody_is_removed_when_the_list_is_empty(self):
         with small_store() as store:
             members = store.table("members", MEMBER, [("a", None, 40)])
             removed = store.table("removed", "member_id VARCHAR, reason VARCHAR", [])
-            assert store.rows(eligible_members(members, removed, members)) == [("a",)]
+            assert store.rows(eligible_members_query(members, removed, members)) == [("a",)]
 
 
 @pytest.mark.parametrize("written", ["m1", "m1  ", " M1", "'m1'", "0m1", "m1\\t"])

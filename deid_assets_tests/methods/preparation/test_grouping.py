@@ -2,7 +2,7 @@
 
 import pytest
 
-from deid_assets.methods.preparation.grouping import grouped_claims, member_profiles
+from deid_assets.methods.preparation.grouping import grouped_claims_query, member_profiles_query
 from deid_assets_tests.methods.small_tables import small_store
 
 CLAIM = (
@@ -27,7 +27,7 @@ def store():
 def grouped(store, rows, bands=NO_BANDS, top_code=None, unreadable=0) -> dict[str, dict]:
     claims = store.table("claims", CLAIM, [(*row, unreadable) for row in rows])
     book = store.table("book", "kind VARCHAR, code VARCHAR, group_name VARCHAR", BOOK)
-    table = store.write("grouped", grouped_claims(claims, book, bands, top_code))
+    table = store.write("grouped", grouped_claims_query(claims, book, bands, top_code))
     names = list(table.columns())
     return {row[0]: dict(zip(names, row, strict=True)) for row in store.rows(f"SELECT * FROM {table.sql}")}
 
@@ -93,7 +93,7 @@ class TestProfiles:
 
     def profiles(self, store, members, sample=(), claims=(), truncated=(), top_code=None) -> dict[str, dict]:
         flags = store.table("flags", "member_id VARCHAR, claims_truncated INTEGER", truncated)
-        query = member_profiles(
+        query = member_profiles_query(
             store.table("members", self.MEMBER, members),
             f"SELECT * FROM {store.table('sample', 'member_id VARCHAR', [(name,) for name in sample]).sql}",
             store.table("claims", "member_id VARCHAR", [(name,) for name in claims]),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from deid_assets.methods.preparation.sampling import members_left_out, released_sample, sample_size
+from deid_assets.methods.preparation.sampling import members_left_out, released_sample_query, sample_size
 from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store
 
@@ -18,7 +18,7 @@ KEY = b"k" * 32
 
 def drawn(store, members, size, key=KEY) -> list[str]:
     table = store.table("eligible", "member_id VARCHAR", [(member,) for member in members])
-    return [row[0] for row in store.rows(released_sample(table, size, key))]
+    return [row[0] for row in store.rows(released_sample_query(table, size, key))]
 
 
 def test_the_sample_is_the_members_whose_keyed_hash_comes_first():
@@ -51,7 +51,7 @@ def test_all_are_drawn_where_fewer_are_eligible(size, found):
 
 def test_the_key_is_bound_and_never_in_the_text():
     with small_store() as store:
-        query = released_sample(store.table("eligible", "member_id VARCHAR", []), 3, KEY)
+        query = released_sample_query(store.table("eligible", "member_id VARCHAR", []), 3, KEY)
     assert KEY.hex() not in query.sql
 
 
@@ -59,7 +59,7 @@ def test_members_of_any_part_of_the_delivery_are_as_likely_as_those_of_another()
     members = [f"{number:05}" for number in range(10_000)]
     with small_store() as store:
         table = store.write("eligible", "SELECT lpad(i::VARCHAR, 5, '0') AS member_id FROM range(10000) AS r(i)")
-        found = [row[0] for row in store.rows(released_sample(table, 2_000, KEY))]
+        found = [row[0] for row in store.rows(released_sample_query(table, 2_000, KEY))]
     assert set(found) <= set(members)
     tenths = [0] * 10
     for member in found:
@@ -95,7 +95,7 @@ def test_the_size_is_random_so_that_the_number_suppressed_does_not_follow_from_t
 
 def released(store, members, size, left_out, key=b"n" * 32) -> set[str]:
     table = store.table("eligible", "member_id VARCHAR", [(member,) for member in members])
-    return {row[0] for row in store.rows(released_sample(table, size, KEY, left_out, key))}
+    return {row[0] for row in store.rows(released_sample_query(table, size, KEY, left_out, key))}
 
 
 class TestLeftOut:
