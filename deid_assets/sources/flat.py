@@ -127,11 +127,12 @@ def read_flat_delivery(
     if layout.population_file:
         known = {name: theirs for name, theirs in layout.columns.items() if name in layout.allowed}
         wanted.append((POPULATION, layout.population_file, known))
-    with staged(records.file, delivery.files, f"delivery {delivery.key}", progress=progress) as staging:
-        with naming_damaged_files(staging):
-            for name, file, own in wanted:
-                table = SourceTable(_path(staging, delivery, file), layout.table, layout.delimiter, _UNNAMED_TABLE)
-                stage_file(staging, table, f"read_{name}", name, own)
+    reading = staged(records.file, delivery.files, f"delivery {delivery.key}", progress=progress)
+    # Parquet and DuckDB files are read only where their rows are used, so that damage shows there.
+    with reading as staging, naming_damaged_files(staging):
+        for name, file, own in wanted:
+            table = SourceTable(_path(staging, delivery, file), layout.table, layout.delimiter, _UNNAMED_TABLE)
+            stage_file(staging, table, f"read_{name}", name, own)
         staging.connection.execute(
             "CREATE TEMP TABLE unusable (source_table VARCHAR, row_key BIGINT, source_column VARCHAR, rule VARCHAR)"
         )

@@ -101,8 +101,8 @@ DEFECTS = (
     Defect(
         "suppressed members are published",
         "methods/candidate/released_tables.py",
-        "WHERE released AND member_id NOT IN",
-        "WHERE released OR member_id NOT IN",
+        "{profiles.sql} WHERE released AND member_id NOT IN",
+        "{profiles.sql} WHERE released OR member_id NOT IN",
         ("methods/candidate", "assessments/test_attribute_leaks.py"),
     ),
     Defect(

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from types import ModuleType
 
+import pandas as pd
 import pytest
 
 from deid_assets.assessments import record_risk
@@ -67,6 +68,18 @@ class TestFilesStayInside:
         (folder / link).symlink_to(tmp_path if link == "below" else folder / "people.csv")
         with pytest.raises(DeliveryError, match=f"{link}: a symbolic link, which is not followed"):
             read(tmp_path, folder, "people.csv")
+
+
+def test_a_file_that_is_damaged_where_its_rows_are_is_named(tmp_path, folder):
+    """A Parquet file is read only where its rows are used: long after its header and its columns were found to be right."""
+    rows = 20_000
+    values = [str(1 + number * number % 7) for number in range(rows)]
+    pd.DataFrame({"a": values, "b": values}).to_parquet(folder / "people.parquet", compression=None, use_dictionary=False)
+    content = bytearray((folder / "people.parquet").read_bytes())
+    content[1_000:60_000] = b"\xff" * 59_000
+    (folder / "people.parquet").write_bytes(content)
+    with pytest.raises(DeliveryError, match=r"^people\.parquet: unreadable file: damaged, so it cannot be read to its end$"):
+        read(tmp_path, folder, "people.parquet")
 
 
 class TestPersons:

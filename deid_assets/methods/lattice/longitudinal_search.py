@@ -9,7 +9,7 @@ undecided after the last draw is not a candidate. `nodes_frame` lists every node
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
@@ -183,7 +183,7 @@ class SearchRule:
         Called with (nodes decided, nodes, text).
     """
 
-    stream_key: bytes
+    stream_key: bytes = field(repr=False)
     threshold: float
     error: float = 0.001
     draws_at_most: int = 2_000_000

@@ -23,7 +23,7 @@ with mean mu and population standard deviation sigma of the claim's supports. Th
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -209,7 +209,7 @@ class CutOrder:
     """
 
     unit: Unit
-    key: bytes
+    key: bytes = field(repr=False)
     first_cut: FirstCut = "highest"
 
     def __post_init__(self) -> None:

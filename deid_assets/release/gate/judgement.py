@@ -9,7 +9,7 @@ Of published tables of counts, the files hold exactly what the restricted store 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -108,7 +108,7 @@ class Draws:
     computation: NodeComputation
     node: Sequence[int]
     adversary: Adversary
-    key: bytes
+    key: bytes = field(repr=False)
     commitment: str
 
 
