@@ -208,7 +208,7 @@ def write_audit(home: Home, found: Audited) -> tuple[Path, Path]:
 
 
 def write_recorded_event(home: Home, published: PublishedRelease) -> tuple[Path, bool]:
-    """Write the event of a release from what the event log has of it, and send it; as `telling.write_event`.
+    """Write the event of a release from what the event log has of it, and send it; as `openlineage.write_event`.
 
     Raises
     ------

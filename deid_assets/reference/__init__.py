@@ -13,6 +13,6 @@ for each code, and origins of its own (`icd10cm`).
 
 A look-up takes the distinct codes of a delivery, without nulls, and returns one row per code (a small frame to register
 in DuckDB and join), so that no claim passes through Python. Codes are compared without dots and blanks, in upper case, and a
-diagnosis of ICD-10-CM has the prefix `icd10cm:` (`code_systems`); the frame returns each code as it was given, which is what
+diagnosis of ICD-10-CM has the prefix `icd10cm:` (`codes`); the frame returns each code as it was given, which is what
 the join needs.
 """

@@ -255,7 +255,7 @@ def cohort_counts(
     Parameters
     ----------
     steps
-        `attrition.attrition`.
+        `attrition`.
     tables
         Tables of the restricted store, by the names of their assets.
     shape_of_rows
