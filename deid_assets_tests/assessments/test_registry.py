@@ -21,6 +21,7 @@ from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.policy.models import Policy
+from deid_assets.stages import asset_of
 from deid_assets_tests.policy.cohort_values import cohort_values
 from deid_assets_tests.policy.policy_texts import EVERY_LIMIT, public_values
 from deid_assets_tests.scenarios.test_flat_release import FLAT as FLAT_POLICY
@@ -69,7 +70,7 @@ class TestEach:
     def test_reads_the_rows_about_to_be_released_and_no_other_evidence(self, assessment):
         stages = family(assessment)[1]
         before = {table for stage, tables in stages.items() if stage not in ("assessment", "release") for table in tables}
-        assert set(assessment.inputs) <= before
+        assert {asset_of(family(assessment)[2], table) for table in assessment.inputs} <= before
         assert set(CANDIDATE if assessment in LONGITUDINAL else stages["candidate"]) <= set(assessment.inputs)
 
     def test_is_refused_without_its_canaries_whatever_the_policy_says(self, assessment):

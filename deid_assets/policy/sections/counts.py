@@ -238,7 +238,7 @@ def listed_values_problems(section: PeopleCounts | RecordCounts, attributes: tup
 
 
 def count_table_problems(policy: "Policy") -> Iterator[Problem]:
-    """Yield the problems of the tables."""
+    """Counts that are averaged too often, or tables that cannot be made, would not be protected as the policy says."""
     section, known = policy.counts, policy.member_columns
     yield from count_noise_problems(policy)
     yield from table_problems(section)

@@ -39,7 +39,7 @@ REPORTED = NumberOfClaims(per="member", width=5, reference={})
 
 
 def number_of_claims_problems(policy: "Policy") -> Iterator[Problem]:
-    """Yield the problems of the section."""
+    """Claims can be cut only within classes that are known before the lattice is searched."""
     section, analysis = policy.number_of_claims, policy.attack_sensitivity
     width = policy.measured_number_of_claims.width
     if width not in analysis.number_of_claims_widths:
