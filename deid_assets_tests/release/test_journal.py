@@ -19,6 +19,7 @@ from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.waiting import RECORD
 from deid_assets.release.registry.tries import Tried
 from deid_assets.release.rotation import correct_clock, rotate
+from deid_assets.store.digests import bytes_digest, canonical_json
 from deid_assets_tests.release.making import publish, wait
 
 KEY, OTHER = SigningKey.generated(), SigningKey.generated()
@@ -93,6 +94,13 @@ class TestChain:
     def test_a_line_tells_what_its_event_needs_and_no_more(self, tmp_path, event, about):
         with pytest.raises(ReleaseError, match="does not tell what happened"):
             of_three(tmp_path).append(event, about, KEY, TIME)
+
+    def test_a_line_that_tells_of_nothing_in_particular_is_none(self, tmp_path):
+        file = of_three(tmp_path)
+        first, *others = file.path.read_bytes().splitlines(keepends=True)
+        told = {name: part for name, part in json.loads(first).items() if name != "hash"} | {"about": "something"}
+        file.path.write_bytes(canonical_json(told | {"hash": bytes_digest(canonical_json(told))}) + b"\n" + b"".join(others))
+        assert "is not a line of a journal" in file.read().problem
 
     @pytest.mark.matrix
     def test_a_crash_at_any_byte_is_mended(self, tmp_path):

@@ -23,7 +23,7 @@ _CHECKS: Mapping[object, Callable[[Json], bool]] = {
     bool: lambda told: type(told) is bool,
     tuple[Digest, ...]: lambda told: isinstance(told, list) and all(map(is_digest, told)),
     tuple[int, ...]: lambda told: isinstance(told, list) and all(type(one) is int for one in told),
-    Mapping[str, Json]: lambda told: True,  # what it must hold is said by the kind that has it
+    Mapping[str, Json]: lambda told: isinstance(told, dict),  # what it must hold is said by the kind that has it
 }
 """What a field of an entry must be, by its type."""
 
