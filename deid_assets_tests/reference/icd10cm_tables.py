@@ -1,7 +1,7 @@
 """Write the tables of ICD-10-CM anew from the public sources: `python -m deid_assets_tests.reference.icd10cm_tables FOLDER`.
 
 The folder has `2018_I10gem.txt` (CMS), `icd10cm-codes-2024.txt` (CDC) and, if blocks are to be written too, the tabular list of
-the CDC as XML (`icd10c-tabular-*.xml`, as the package simple-icd-10-cm 1.5.0 on PyPI holds it).
+the CDC as XML (`icd10c-tabular-*.xml`, as the package simple-icd-10-cm 1.5.0 holds it).
 """
 
 import csv

@@ -125,7 +125,7 @@ COMORBIDIPY = {
     "canc": 963, "cevd": 430, "rheum": 352, "pvd": 293, "diabwc": 204, "dementia": 77, "cpd": 71, "diab": 52, "metacanc": 48,
     "plegia": 45, "mld": 41, "chf": 36, "pud": 36, "renal": 30, "mi": 19, "msld": 14, "aids": 1,
 }  # fmt: skip
-"""Codes of ICD-10-CM of 2024 by condition, by charlson_icd10_quan of the package comorbidipy 0.5.0 on PyPI."""
+"""Codes of ICD-10-CM of 2024 by condition, by charlson_icd10_quan of the package comorbidipy 0.5.0."""
 COMORBIDIPY_PAIRS = "c32197376a98416a197ea2efcf5f429ae86f0e9d78e620f28e7d8050b22f69b1"
 """SHA-256 of its sorted lines of code, blank and condition."""
 
