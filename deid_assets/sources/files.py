@@ -157,8 +157,8 @@ class SourceTable:
     unnamed: str = "name the table of the DuckDB file"
 
 
-# Errors in our own SQL, which must not be attributed to the delivery.
-_OURS = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
+OURS = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
+"""Errors in our own SQL, which must not be attributed to a delivery whose columns are known."""
 
 
 @contextmanager
@@ -168,14 +168,15 @@ def staged(
     what: str,
     why: str = "",
     progress: Callable[[str], None] | None = None,
+    ours: tuple[type[duckdb.Error], ...] = (),
 ) -> Iterator[Staging]:
-    """Read files beside a store that only its owner can read; errors of DuckDB say of `what` they are, and `why`."""
+    """Read files beside a store that only its owner can read; errors of DuckDB but `ours` say of `what` they are, and `why`."""
     folder = durable.owner_only(store.parent)
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix="unpacked-") as unpacked, connect(store) as connection:
             received = Received(files(), Path(unpacked))
             yield Staging(connection, received, progress or (lambda text: None))
-    except _OURS:
+    except ours:
         raise
     except duckdb.Error as error:
         # DuckDB's messages may quote a cell.

@@ -46,7 +46,7 @@ from deid_assets.sources.diagnosis_systems import (
     FromColumn,
     of_other_system,
 )
-from deid_assets.sources.files import Staging, naming_damaged_files, replacing, staged
+from deid_assets.sources.files import OURS, Staging, naming_damaged_files, replacing, staged
 from deid_assets.sources.layout import (
     CLAIM_CODE_COLUMNS,
     DUPLICATE_CLAIM,
@@ -153,7 +153,7 @@ def read_delivery(
         )
     why = ": a file is damaged, or memory or disk space ran out"
     with (
-        staged(store_file, delivery.files, f"delivery {delivery.key}", why, progress) as staging,
+        staged(store_file, delivery.files, f"delivery {delivery.key}", why, progress, OURS) as staging,
         naming_damaged_files(staging),
     ):
         staging.show_folders = len(delivery.paths) > 1
