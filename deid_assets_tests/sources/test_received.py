@@ -10,6 +10,7 @@ import pytest
 from deid_assets.errors import DeliveryError
 from deid_assets.sources import received
 from deid_assets.sources.delivery import ClaimsMap, Delivery, MembersMap, TablesSource
+from deid_assets.sources.files import OURS, staged
 from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets_tests.sources.deliveries import claim, member, take_in, write_tables
 
@@ -212,3 +213,25 @@ def test_a_name_that_cannot_be_shown_is_refused_before_anything_is_read(folder, 
 def test_any_other_name_is_none_of_our_business(folder):
     (folder / "Bildschirmfoto um 10.00\u202fUhr é.png").write_bytes(b"x")
     assert take_in(folder).report.rows_kept["claims"] == 1
+
+
+class TestStaged:
+    """Errors while files are read beside a store."""
+
+    def test_of_duckdb_say_which_delivery_and_nothing_of_its_content(self, tmp_path):
+        with pytest.raises(DeliveryError) as found, staged(tmp_path / "store.duckdb", list, "delivery k", ": why") as staging:
+            staging.connection.execute("SELECT 'a value of somebody'::DATE")
+        assert str(found.value) == "delivery k could not be read to its end (ConversionException): why"
+        assert found.value.__cause__ is None
+
+    def test_in_sql_of_ours_are_not_those_of_a_delivery_where_its_columns_are_known(self, tmp_path):
+        with pytest.raises(DeliveryError, match="BinderException"), staged(tmp_path / "one.duckdb", list, "k") as staging:
+            staging.connection.execute("SELECT nowhere")
+        with pytest.raises(duckdb.BinderException), staged(tmp_path / "two.duckdb", list, "k", ours=OURS) as staging:
+            staging.connection.execute("SELECT nowhere")
+
+    def test_leave_no_copies_and_a_store_that_only_its_owner_can_read(self, tmp_path):
+        store = tmp_path / "store.duckdb"
+        with pytest.raises(DeliveryError), staged(store, list, "k") as staging:
+            staging.connection.execute("CREATE TABLE made AS SELECT 1 AS one; SELECT nowhere")
+        assert [path.name for path in tmp_path.iterdir()] == ["store.duckdb"] and store.stat().st_mode & 0o777 == 0o600
