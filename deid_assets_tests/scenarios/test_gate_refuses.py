@@ -365,8 +365,8 @@ def test_a_kernel_that_flags_nobody_is_found_by_the_cross_check(pipeline, monkey
     """Draws that DuckDB counts in classes of fewer than k must be flagged by the kernel, draw for draw."""
     honest = NodeComputation.measure
 
-    def flags_nobody(self, node, stream_key, draws, exemption="once", keep_flags=False, executor=None):
-        found = honest(self, node, stream_key, draws, exemption, keep_flags, executor)
+    def flags_nobody(self, node, stream_key, draws, exemption="once", keep_flags=False):
+        found = honest(self, node, stream_key, draws, exemption, keep_flags)
         return replace(found, flagged=0, flags=np.zeros(draws, dtype=bool) if keep_flags else None)
 
     monkeypatch.setattr(NodeComputation, "measure", flags_nobody)
@@ -438,8 +438,8 @@ def test_cosmetic_edits_of_the_policy_buy_no_fresh_draws(pipeline, monkeypatch):
     drawn = []
     honest = NodeComputation.measure
 
-    def noted(self, node, stream_key, draws, exemption="once", keep_flags=False, executor=None):
-        found = honest(self, node, stream_key, draws, exemption, keep_flags, executor)
+    def noted(self, node, stream_key, draws, exemption="once", keep_flags=False):
+        found = honest(self, node, stream_key, draws, exemption, keep_flags)
         drawn.append((stream_key, draws, exemption, found.flagged, found.exempt))
         return found
 
