@@ -8,6 +8,7 @@ from deid_assets.methods.preparation.pseudonyms import pseudonyms
 from deid_assets.policy.loading import policy_by_name
 from deid_assets.policy.models import Policy
 from deid_assets.release.gate import judgement
+from deid_assets.schemas.candidate import release_contracts
 from deid_assets_tests.assets.small_release import SmallRelease, random_rows, small_release
 from deid_assets_tests.methods.small_tables import small_store
 
@@ -51,6 +52,17 @@ def test_staged_rows_are_those_of_the_store_cell_for_cell(small, staged):
     for name, table in tables.items():
         (found,) = judgement.identity_refusals(tables, expected | {name: f"SELECT * FROM {table.sql} OFFSET 1"})
         assert (found.rule, found.name, found.measured) == ("inconsistent_rows", name, 1.0)
+
+
+def test_rows_of_one_table_keep_their_contract_and_are_those_of_the_store(small, staged):
+    name, members, contract = "release_members", staged.members, release_contracts(POLICY)["release_members"]
+    same = judgement.row_refusals(name, members, contract, f"SELECT * FROM {members.sql}")
+    assert same == judgement.contract_refusals({name: members}, {name: contract})
+    twice = edited(small, "twice", f"SELECT * FROM {members.sql} UNION ALL SELECT * FROM {members.sql}")
+    found = judgement.row_refusals(name, twice, contract, f"SELECT * FROM {members.sql}")
+    assert {one.rule for one in found} == {"broken_contract", "inconsistent_rows"} and {one.name for one in found} == {name}
+    (differing,) = [one for one in found if one.rule == "inconsistent_rows"]
+    assert differing.measured == members.count()
 
 
 # Members
