@@ -104,9 +104,9 @@ def _judged(step: Step[CohortPolicy], tables: Tables, staged: Table) -> Judged:
     policy, people, population = step.policy, tables[PEOPLE], tables[POPULATION]
     leaks, leaking = attribute_leaks(policy, staged, people, population)
 
-    def others(released: np.ndarray | None) -> list[Refusal]:
+    def others(delivery_digest: str, released: np.ndarray | None) -> list[Refusal]:
         made, commitment = step.workplace.releases_made(), step.secret.commitment()
-        return other_cohort_refusals(policy, step.delivery.digest(), made, released, commitment)
+        return other_cohort_refusals(policy, delivery_digest, made, released, commitment)
 
     return Judged(
         rows=people_refusals(policy, staged, people_to_release(policy, people, population, _key(step))),

@@ -214,7 +214,7 @@ def _judged(step: Step[FlatPolicy], tables: Tables, staged: Table) -> Judged:
         people=people_of_records(policy, records, left_out, domains, levels),
         levels=levels,
         level_names=level_names_of(policy, levels),
-        others=lambda released: [],
+        others=lambda delivery_digest, released: [],
         described=lambda: described_records(policy, levels, staged),
         report=lambda public: flat_report(policy, public, levels, tables["record_lattice"].frame()),
     )

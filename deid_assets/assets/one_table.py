@@ -13,7 +13,7 @@ from deid_assets.assets.published_tables import Made
 from deid_assets.assets.publishing import (
     Passed,
     common_refusals,
-    inputs_digest,
+    made_of_the_same_inputs,
     publish,
     read_evidence,
     refusal,
@@ -33,9 +33,7 @@ from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.dictionary import DescribedTable, dictionary
 from deid_assets.release.manifest.optimality import certificate_refusals
 from deid_assets.release.publication.publish import Staging
-from deid_assets.release.publication.recovery import REGISTRY
 from deid_assets.release.recurring_rows import Delivered, recurring_refusals
-from deid_assets.release.registry.chain import Registry
 from deid_assets.release.same_delivery import other_release_refusals
 from deid_assets.resources import ended_in
 from deid_assets.stages import before_release, stages_of_kind
@@ -65,7 +63,7 @@ class Judged:
     levels, level_names
         The level of every quasi-identifier, and its name for later releases; none if the policy states them.
     others
-        Given the tags of the released people: further reasons that other releases give.
+        Given the digest of the delivery and the tags of the released people: further reasons that other releases give.
     described
         The staged table for the dictionary.
     report
@@ -80,7 +78,7 @@ class Judged:
     people: PeopleTable
     levels: Mapping[str, int]
     level_names: Mapping[str, str] | None
-    others: Callable[[np.ndarray | None], list[Refusal]]
+    others: Callable[[str, np.ndarray | None], list[Refusal]]
     described: Callable[[], Mapping[str, DescribedTable]]
     report: Callable[[bytes], bytes]
 
@@ -157,7 +155,7 @@ def _judged(step: Step[Any], one: OneTable, staging: Staging, tables: Tables) ->
     measured = (*found.risk, *of_counts)
     refusals += judgement.measurement_refusals("gate", measured)
     refusals += found.further
-    released = found.people.released_tags(workplace.tags_in_order)
+    released, delivery_digest = found.people.released_tags(workplace.tags_in_order), step.delivery.digest()
 
     def beside_earlier_releases() -> list[Refusal]:
         known, made = workplace.earlier_of(step.key), workplace.releases_made()
@@ -170,9 +168,9 @@ def _judged(step: Step[Any], one: OneTable, staging: Staging, tables: Tables) ->
             Delivered(rows, workplace.stores_of_releases(), step.context.run.run_id, ended_in(step.instance)),
         )
         return [
-            *other_release_refusals(policy, step.delivery.digest(), made),
-            *found.others(released),
-            *linked_refusals(policy, evidence, known, released, made_of_the_same_inputs(step)),
+            *other_release_refusals(policy, delivery_digest, made),
+            *found.others(delivery_digest, released),
+            *linked_refusals(policy, evidence, known, released, made_of_the_same_inputs(step, delivery_digest)),
             *recurring,
         ]
 
@@ -198,13 +196,6 @@ def _judged(step: Step[Any], one: OneTable, staging: Staging, tables: Tables) ->
         generalization=found.level_names,
         not_compared=not_compared(policy, workplace.earlier_of(step.key), released),
     )
-
-
-def made_of_the_same_inputs(step: Step[Any]) -> str | None:
-    """The release, as policy/number, that was made of the same inputs; None if there is none."""
-    inputs = inputs_digest(step.policy, step.secret, step.delivery, step.delivery.digest())
-    again = Registry(step.home.releases / REGISTRY).already_released(step.policy.name, inputs)
-    return None if again is None else f"{again.policy}/{again.number:04d}"
 
 
 def _stage_table(staging: Staging, name: str, candidate: Table, columns: Sequence[str]) -> Table:

@@ -70,7 +70,9 @@ from deid_assets.release.manifest.editions import (
 )
 from deid_assets.release.publication.copies import copy_published
 from deid_assets.release.publication.publish import Releases, Staging
+from deid_assets.release.publication.recovery import REGISTRY
 from deid_assets.release.registry import clock
+from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.entries import Entry
 from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of, require_charges
 from deid_assets.release.registry.tries import Tried
@@ -388,6 +390,13 @@ def inputs_digest(policy: AnyPolicy, secret: Secret, delivery: Delivery, deliver
         "inputs", policy.hash, delivery_digest, delivery.key, json.dumps(dict(delivery.parameters), sort_keys=True),
         BASE, json.dumps(dict(METHOD_VERSIONS), sort_keys=True),
     )  # fmt: skip
+
+
+def made_of_the_same_inputs(step: Step[AnyPolicy], delivery_digest: str) -> str | None:
+    """The release, as policy/number, that was made of the same inputs; None if there is none."""
+    inputs = inputs_digest(step.policy, step.secret, step.delivery, delivery_digest)
+    again = Registry(step.home.releases / REGISTRY).already_released(step.policy.name, inputs)
+    return None if again is None else f"{again.policy}/{again.number:04d}"
 
 
 def _unchanged(step: Step[AnyPolicy], releases: Releases, earlier: Entry, staging: Staging, tables: PublishedTables) -> Made:

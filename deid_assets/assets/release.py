@@ -45,7 +45,7 @@ from deid_assets.assets.published_tables import Made
 from deid_assets.assets.publishing import (
     Passed,
     common_refusals,
-    inputs_digest,
+    made_of_the_same_inputs,
     publish,
     read_evidence,
     refusal,
@@ -77,9 +77,7 @@ from deid_assets.release.manifest.optimality import (
     certificate_refusals,
     longitudinal_certificate,
 )
-from deid_assets.release.publication.recovery import REGISTRY
 from deid_assets.release.recurring_rows import recurring_refusals
-from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.delivery_tries import DeliveryTries
 from deid_assets.release.registry.tries import Tried
 from deid_assets.release.staged_files import stage, staged_days
@@ -280,8 +278,6 @@ def _against_earlier(step: Step[Policy], made: _Made, staged: judgement.Staged) 
     list_now = removal_digest(removed["member_id"].tolist())
     delivery, commitment = step.delivery.digest(), step.secret.commitment()
     linking, _ = read_evidence((made["cross_release_risk"],))
-    inputs = inputs_digest(policy, step.secret, step.delivery, delivery)
-    registry = Registry(step.home.releases / REGISTRY)
 
     def held() -> _Earlier:
         earlier = step.workplace.releases_made()
@@ -290,9 +286,7 @@ def _against_earlier(step: Step[Policy], made: _Made, staged: judgement.Staged) 
         newly, returned = newly_sensitive(policy, gone, present.roll), bool(gone.contain(present.released_tags).any())
         refusals = [*change_refusals(policy, changes), *rotation_refusals(policy, newly, returned)]
         refusals += removal_list_refusals(earlier, delivery, list_now)
-        again = registry.already_released(policy.name, inputs)
-        same = None if again is None else f"{again.policy}/{again.number:04d}"
-        before = releases_before(earlier, commitment, delivery)
+        before, same = releases_before(earlier, commitment, delivery), made_of_the_same_inputs(step, delivery)
         refusals += cross_release_refusals(policy, linking, before, present.released_tags, same)
         sorted_out = earlier_of(policy, before, present.released_tags)
         refusals += recurring_refusals(policy.releases, staged.claims, step.home.releases, sorted_out.of_others, None)
