@@ -17,9 +17,8 @@ from deid_assets.assets.publishing import (
     publish,
     read_evidence,
     refusal,
-    releases_of,
     repeat_if_overtaken,
-    telling_changed_policies,
+    staged_release,
 )
 from deid_assets.assets.stage_asset import StageAsset, shapes_of, stage_asset
 from deid_assets.assets.step import Step
@@ -38,7 +37,7 @@ from deid_assets.release.same_delivery import other_release_refusals
 from deid_assets.resources import ended_in
 from deid_assets.stages import before_release, stages_of_kind
 from deid_assets.store.digests import tables_digest
-from deid_assets.store.tables import Table, connect, drop_schema
+from deid_assets.store.tables import Table, connect
 
 Tables = Mapping[str, Table]
 """The tables that the release reads, by the names of their assets."""
@@ -126,14 +125,8 @@ def release_asset(
         stages=before_release(stages),
     )
     def release(step: Step[Any], **tables: Table) -> Made | None:
-        releases, rows = releases_of(step.workplace), tables[one.taken_in]
-        with releases.stage(step.policy.name) as staging, telling_changed_policies(step):
-            try:
-                passed = _judged(step, one, staging, tables)
-                return publish(step, releases, staging, passed)
-            finally:
-                drop_schema(rows.file, SCHEMA)
-                drop_schema(rows.file, "scratch")
+        with staged_release(step, tables[one.taken_in].file) as (releases, staging):
+            return publish(step, releases, staging, _judged(step, one, staging, tables))
 
     return release
 

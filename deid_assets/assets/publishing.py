@@ -51,6 +51,7 @@ from deid_assets.release.event_log import (
     stale_stages,
     witness,
 )
+from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.home_rules import require_allowed
 from deid_assets.release.journal.comparison import JOURNAL_HEAD
 from deid_assets.release.keyring import require_secret_of_releases
@@ -92,7 +93,7 @@ from deid_assets.resources import (
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.report import delivery_version
 from deid_assets.stages import RELEASE, stages_of
-from deid_assets.store.tables import Table, fingerprint
+from deid_assets.store.tables import Table, drop_schema, fingerprint
 from deid_assets.version import BASE
 
 REQUESTED_BY = frozenset({BACKFILL_ID_TAG, SENSOR_NAME_TAG, SCHEDULE_NAME_TAG, AUTOMATION_CONDITION_TAG, REQUESTED_TAG})
@@ -138,7 +139,19 @@ def _stale_inputs(step: Step[AnyPolicy]) -> list[Refusal]:
 
 
 @contextmanager
-def telling_changed_policies(step: Step[AnyPolicy]) -> Iterator[None]:
+def staged_release(step: Step[AnyPolicy], store: Path) -> Iterator[tuple[Releases, Staging]]:
+    """Stage a release; what it is judged on beside the tables of a store does not stay there, whatever comes of it."""
+    releases = releases_of(step.workplace)
+    with releases.stage(step.policy.name) as staging, _telling_changed_policies(step):
+        try:
+            yield releases, staging
+        finally:
+            drop_schema(store, SCHEMA)
+            drop_schema(store, "scratch")
+
+
+@contextmanager
+def _telling_changed_policies(step: Step[AnyPolicy]) -> Iterator[None]:
     """Say that the policy was changed since the tables were made, instead of the error that their columns or levels give.
 
     Raises

@@ -49,9 +49,8 @@ from deid_assets.assets.publishing import (
     publish,
     read_evidence,
     refusal,
-    releases_of,
     repeat_if_overtaken,
-    telling_changed_policies,
+    staged_release,
 )
 from deid_assets.assets.random_streams import gate_stream_key
 from deid_assets.assets.release_report import report_of
@@ -86,7 +85,7 @@ from deid_assets.reports.retained import rare_labels
 from deid_assets.schemas.candidate import release_contracts
 from deid_assets.stages import before_release, stages_of_kind
 from deid_assets.store.digests import tables_digest
-from deid_assets.store.tables import Table, drop_schema, write_table
+from deid_assets.store.tables import Table, write_table
 
 _STAGES = stages_of_kind("longitudinal")
 _SECTIONS = sorted(
@@ -107,76 +106,72 @@ _INPUTS = (
 def release(step: Step[Policy], **tables: Table) -> Made | None:
     """The published release: staged, measured again, judged, and renamed into place. Or a refusal with its reasons."""
     policy, made = step.policy, _Made(tables)
-    releases, profiles = releases_of(step.workplace), tables["member_profiles"]
+    profiles = tables["member_profiles"]
     part = partial(StepLog(step.context, "parts", 0.0), total=5)
-    with releases.stage(policy.name) as staging, telling_changed_policies(step):
-        try:
-            part(0, text="writing the files, and reading them back")
-            staged = stage(policy, staging, made.candidate, profiles)
-            kept = original_members(made["pseudonym_crosswalk"], staged.members)
-            told, not_drawn = None, []
-            counts = ReleasedCounts.of(step, tables)
-            if policy.dates is not None:
-                services = released_dates(policy, made["members"], made["held"], made["eligible_claims"], kept)
-                told, not_drawn = told_of_dates(step, services, counts.plan), date_refusals(services)
-                staging.write_json("data/dates.json", told)
-            part(1, text="comparing with earlier releases")
-            standing = _Standing.of(step, made, staged, kept)
-            staged_counts, other_counts = counts.staged(staging, made["published_counts"])
-            of_counts = counts.measured()
-            part(2, text="judging what was read back")
-            refusals, evidence = _judge(step, made, staged, standing, of_counts)
-            refusals += other_counts
-            refusals += standing.earlier.refusals
-            refusals += need_refusals(policy, made["members"], made["claims"], made["delivered_codes"], made["removed_members"])
-            part(3, text="the certificate")
-            proof = longitudinal_certificate(
+    with staged_release(step, profiles.file) as (releases, staging):
+        part(0, text="writing the files, and reading them back")
+        staged = stage(policy, staging, made.candidate, profiles)
+        kept = original_members(made["pseudonym_crosswalk"], staged.members)
+        told, not_drawn = None, []
+        counts = ReleasedCounts.of(step, tables)
+        if policy.dates is not None:
+            services = released_dates(policy, made["members"], made["held"], made["eligible_claims"], kept)
+            told, not_drawn = told_of_dates(step, services, counts.plan), date_refusals(services)
+            staging.write_json("data/dates.json", told)
+        part(1, text="comparing with earlier releases")
+        standing = _Standing.of(step, made, staged, kept)
+        staged_counts, other_counts = counts.staged(staging, made["published_counts"])
+        of_counts = counts.measured()
+        part(2, text="judging what was read back")
+        refusals, evidence = _judge(step, made, staged, standing, of_counts)
+        refusals += other_counts
+        refusals += standing.earlier.refusals
+        refusals += need_refusals(policy, made["members"], made["claims"], made["delivered_codes"], made["removed_members"])
+        part(3, text="the certificate")
+        proof = longitudinal_certificate(
+            policy,
+            made["generalization_lattice"],
+            made["chosen_generalization"],
+            made["passed_over_nodes"],
+            made["compared_nodes"],
+        )
+        refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
+        if refusals:
+            repeat_if_overtaken(step, refusals)
+            others = step.workplace.releases_before(profiles, kept) if standing.before else ()
+            raise refusal(naming_releases(refusals, others), standing.tries.advice(standing.tried))
+        part(4, text="describing and publishing")
+        delivery, levels = step.delivery, chosen_levels(policy, made["chosen_generalization"])
+        described = described_tables(policy, levels, staged, staged_days(policy, profiles))
+        staging.write_json(DICTIONARY, dictionary(described | counts.described(staged_counts)))
+        rare = rare_labels(described)
+        passed = Passed(
+            evidence,
+            counts,
+            proof,
+            counts_people=False,
+            shapes=shapes_of(policy, delivery, levels),
+            report=lambda public: report_of(
                 policy,
+                public,
                 made["generalization_lattice"],
                 made["chosen_generalization"],
-                made["passed_over_nodes"],
-                made["compared_nodes"],
-            )
-            refusals += [*certificate_refusals(proof), *not_drawn, *staging.refusals()]
-            if refusals:
-                repeat_if_overtaken(step, refusals)
-                others = step.workplace.releases_before(profiles, kept) if standing.before else ()
-                raise refusal(naming_releases(refusals, others), standing.tries.advice(standing.tried))
-            part(4, text="describing and publishing")
-            delivery, levels = step.delivery, chosen_levels(policy, made["chosen_generalization"])
-            described = described_tables(policy, levels, staged, staged_days(policy, profiles))
-            staging.write_json(DICTIONARY, dictionary(described | counts.described(staged_counts)))
-            rare = rare_labels(described)
-            passed = Passed(
-                evidence,
-                counts,
                 proof,
-                counts_people=False,
-                shapes=shapes_of(policy, delivery, levels),
-                report=lambda public: report_of(
-                    policy,
-                    public,
-                    made["generalization_lattice"],
-                    made["chosen_generalization"],
-                    proof,
-                    notes_of(told) if told else (),
-                    rare,
-                ),
-                still_so=lambda: standing.is_still() and counts.measured() == of_counts,
-                member_tags=step.workplace.member_tags(profiles, kept).tobytes(),
-                roll=standing.earlier.roll,
-                removal_digest=standing.earlier.removal_digest,
-                tried=standing.tried,
-                rows=parquet_of_sorted(
-                    profiles, kept_rows_query(policy, levels, tables, step.workplace.tags_in_order, in_order=True)
-                ),
-                generalization=level_names_of_dimensions(policy, made["chosen_generalization"]),
-                not_compared=standing.earlier.not_compared,
-            )
-            return publish(step, releases, staging, passed)
-        finally:
-            drop_schema(profiles.file, SCHEMA)
-            drop_schema(profiles.file, "scratch")
+                notes_of(told) if told else (),
+                rare,
+            ),
+            still_so=lambda: standing.is_still() and counts.measured() == of_counts,
+            member_tags=step.workplace.member_tags(profiles, kept).tobytes(),
+            roll=standing.earlier.roll,
+            removal_digest=standing.earlier.removal_digest,
+            tried=standing.tried,
+            rows=parquet_of_sorted(
+                profiles, kept_rows_query(policy, levels, tables, step.workplace.tags_in_order, in_order=True)
+            ),
+            generalization=level_names_of_dimensions(policy, made["chosen_generalization"]),
+            not_compared=standing.earlier.not_compared,
+        )
+        return publish(step, releases, staging, passed)
 
 
 @dataclass(frozen=True)
