@@ -191,10 +191,8 @@ ASSESSMENTS = [assessment_asset(one, "flat") for one in FLAT]
 
 
 def _judged(step: Step[FlatPolicy], tables: Tables, staged: Table) -> Judged:
-    policy, records, domains, left_out = (
-        step.policy,
-        *(tables[name] for name in (RECORDS, "record_domains", "suppressed_records")),
-    )
+    records, domains, left_out = (tables[name] for name in (RECORDS, "record_domains", "suppressed_records"))
+    policy = step.policy
     levels = levels_of(policy, tables["record_generalization"])
     rows = population_refusals(step, population_of(policy, records))
     expected = _release_query(policy, records, left_out, domains, levels)

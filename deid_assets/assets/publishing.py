@@ -131,8 +131,7 @@ def common_refusals(step: Step[AnyPolicy], evidence: tuple[Evidence, ...]) -> li
 
 
 def _stale_inputs(step: Step[AnyPolicy]) -> list[Refusal]:
-    policy = step.policy
-    secret = step.secret
+    policy, secret = step.policy, step.secret
     keys = upstream(policy, step.own)
     must_be_made_under = {key: made_under(policy, secret, *made_from(policy, key.path[-1])) for key in keys}
     return stale_inputs(step.instance, must_be_made_under, step.key)

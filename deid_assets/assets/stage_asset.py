@@ -98,11 +98,12 @@ class StageAsset:
             workplace: Workplace = getattr(context.resources, keys.resource)
             if self.stages:
                 tables = {name: workplace.table(key, context.partition_key) for name, key in read.items()}
-            start_meter(context)
+            step = Step(context, workplace, model)
+            # The IO manager reads the meter when the table is written.
+            meter.start(context.run.run_id, step.name)
             announce(context, workplace)
             for key in read_besides:
                 note_own_input(context.op_execution_context.get_step_execution_context(), key, context.partition_key)
-            step = Step(context, workplace, model)
             with guarded(step) if one_step else contextlib.nullcontext():
                 return self.function(step, **tables)
 
@@ -288,11 +289,6 @@ def refusals_fail() -> Iterator[None]:
 
 SENTENCE = "sentence"
 """Metadata of a refusal before the gate: why, without a number of people, for those who may not see exact numbers."""
-
-
-def start_meter(context: dg.AssetExecutionContext) -> None:
-    """Start the meter of the running step; the IO manager reads it when the table is written."""
-    meter.start(context.run.run_id, context.op_execution_context.get_step_execution_context().step.key)
 
 
 def markdown_table(frame: pd.DataFrame) -> dg.MarkdownMetadataValue:
