@@ -12,13 +12,16 @@ only.
 * `rare visible`: rare and visible diseases. The published list is by reference only (Eguale et al., AMIA 2005) and
   could not be recovered: these rows are ours, to be replaced by the list of whoever knows the population;
 * one of `SENSITIVE_SETS`: conditions, and the procedures, drugs, tests, products and places that stand for them. A law or a
-  standard names the condition (`source`); which codes say it is ours. No published list was found to compare the sets with.
+  standard names the condition (`source`); which codes say it is ours.
 
 `match` says how a code is compared: by its beginning (`prefix`), as a whole (`exact`), or by its beginning and, of poisonings
 in ICD-10-CM, its intent (`intent 2`: 1 accident, 2 self-harm, 3 assault, 4 undetermined, 5 adverse effect, 6 underdosing).
 A drug is the text of its ingredients, in which each listed name is looked for as whole words (`word`): `emtricitabine` is in
 `emtricitabine / tenofovir alafenamide`, and `naltrexone` is not in `methylnaltrexone`. The names are those of ingredients in
-RxNorm and of the USP, without salts.
+RxNorm and of the USP, without salts, and brands.
+
+`compared` is the public list with which a row was compared, and its year; `none found` where there is none
+(methods#removal). Of BETOS, which is a list of codes without texts, only that the codes exist.
 """
 
 import functools

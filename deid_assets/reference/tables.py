@@ -21,9 +21,18 @@ def read_table(name: str) -> list[dict[str, str]]:
     -------
     list of dict
         One dictionary of column name to text per row, in the order of the file.
+
+    Raises
+    ------
+    ValueError
+        If a table has the column `compared`, and a row does not say what it was compared with.
     """
     text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines(), strict=True))
+    rows = list(csv.DictReader(text.splitlines(), strict=True))
+    for number, row in enumerate(rows, start=2):
+        if "compared" in row and not (row["compared"] or "").strip():
+            raise ValueError(f"line {number} of {name} does not say in `compared` what it was compared with")
+    return rows
 
 
 def text_frame(**columns: Sequence[str | None]) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 """Codes that make a member sensitive (methods#removal)."""
 
 import re
+from collections import Counter
 
 import pytest
 
@@ -86,6 +87,35 @@ def test_every_rule_has_a_reason_and_says_what_it_means():
         assert re.fullmatch("prefix|exact|intent [1-6]+|word", row["match"])
         assert row["match"] != "word" or row["kind"] == "drug"
         assert row["system"] in ({"icd9cm", "icd10cm"} if row["kind"] == "diagnosis" else {""})
+
+
+COMPARED = {
+    "diagnosis": {"ICD-9-CM 2012", "ICD-10-CM 2024"},
+    "procedure": {
+        "HCPCS 2020", "HCPCS 2026", "BETOS 2009-2020", "CMS revenue centers 2023", "CMS redaction of substance use 2022",
+        "OPPS 2023", "none found",
+    },
+    "place": {"CMS places of service 2022"},
+    "taxonomy": {"T-MSIS taxonomies 2021", "NUCC 2024", "US Core roles 2019"},
+    "drug": {"ATC 2026", "drug names 2025", "none found"},
+}  # fmt: skip
+
+
+def test_every_row_says_what_it_was_compared_with():
+    rows = read_table("sensitive_codes.csv")
+    assert {kind: {row["compared"] for row in rows if row["kind"] == kind} for kind in COMPARED} == COMPARED
+    none = Counter(row["kind"] for row in rows if row["compared"] == "none found")
+    assert none == {"drug": 30, "procedure": 11}
+
+
+def test_each_diagnosis_was_compared_with_the_list_of_its_system():
+    for row in read_table("sensitive_codes.csv"):
+        if row["kind"] == "diagnosis":
+            assert row["compared"] == {"icd9cm": "ICD-9-CM 2012", "icd10cm": "ICD-10-CM 2024"}[row["system"]]
+
+
+def test_places_are_in_the_list_of_cms(cms_place_codes):
+    assert {row["first"] for row in read_table("sensitive_codes.csv") if row["kind"] == "place"} <= set(cms_place_codes)
 
 
 @pytest.mark.parametrize(
@@ -214,6 +244,44 @@ def test_a_set_takes_codes_of_both_systems_and_procedures_and_leaves_others(name
     assert found_in(name, [*procedures.split(), *no_procedures.split()], "procedure") == set(procedures.split())
 
 
+FROM_LISTS = {
+    "substance_use": (
+        "4320F G0137 G0533 G1028 G2172 G9621 H0026 H0034 T1008 T1011 M1034 M1478 C7900 0078U 0953 1004 1002",
+        "97081 9773 E8609", "T519X1A Z0283",
+    ),
+    "hiv": ("G9242 J0738 J0752 J0799 Q0521 3490F 3498F 4276F C9077 M1368", "", ""),
+    "reproductive": (
+        "11981 54405 57170 86592 87491 87591 89250 J0725 J7299 L7900 C1813 M1255", "99632 V157 V230 V417",
+        "N5311 N980 O0900 T8331XA Z333 Z920 A749",
+    ),
+    "mental_health": (
+        "90865 90899 96130 99492 98978 C7903 G0552 H0030 H2011 J0013 J2427 J2801 M1350 M1380 M1449 2060F 0513 0961 1000",
+        "29381 V402 V701 V7109", "F0630 F064 R4681 Z046 Z72810",
+    ),
+    "abuse": ("99170 G8733", "E9040", ""),
+    "genetics": ("81507 83890 89290 G0452 G9143 M1409 M1467 S3818 96041", "7952 V280 V293", "Z0541 Z368A"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SENSITIVE_SETS)
+def test_codes_that_were_found_by_comparing_with_public_lists(name):
+    procedures, icd9, icd10 = FROM_LISTS[name]
+    assert found_in(name, procedures.split(), "procedure") == set(procedures.split())
+    diagnoses = [*icd9.split(), *named(icd10)]
+    assert found_in(name, diagnoses) == set(diagnoses)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "80305", "G0480", "G0442", "G0444", "96127", "J2310", "99406", "Q0161", "J0184", "81518", "81025", "S9453", "0925",
+        "H0033", "58661",
+    ],
+)  # fmt: skip
+def test_codes_that_the_methods_leave_out_are_in_no_set(code):
+    assert sensitive_codes([code], "procedure", "extended", True, SENSITIVE_SETS)["code"].tolist() == []
+
+
 def test_sets_join_the_lists_and_the_first_list_gives_the_reason():
     codes = named("F1020 K7030 Q909")
     frame = sensitive_codes(codes, "diagnosis", "literal", True, ("substance_use", "genetics"))
@@ -250,6 +318,10 @@ def test_taxonomy_codes_of_sets():
     assert found_in("mental_health", ["2084P0800X", "103TC0700X", "283Q00000X", *others], "taxonomy") == {
         "2084P0800X", "103TC0700X", "283Q00000X"
     }  # fmt: skip
+    reproductive = ["207VC0300X", "207VE0102X", "261QA0006X", "163WR1000X"]
+    genetics = ["207SG0201X", "261QG0250X", "246ZG1000X", "170100000X"]
+    assert found_in("reproductive", [*reproductive, *genetics, *others], "taxonomy") == set(reproductive)
+    assert found_in("genetics", [*reproductive, *genetics, *others], "taxonomy") == set(genetics)
     assert found(["261QM2800X", "324500000X", *others], "taxonomy", "extended") == {"261QM2800X", "324500000X"}
 
 
@@ -269,6 +341,26 @@ NO_DRUGS = [
 def test_drugs_of_a_set_are_found_by_whole_words_of_their_ingredients(name):
     every = [drug for drugs in DRUGS.values() for drug in drugs]
     assert found_in(name, [*every, *NO_DRUGS], "drug") == set(DRUGS[name])
+
+
+BRANDS = {
+    "hiv": ["Truvada", "Biktarvy 50-200-25 MG", "DESCOVY", "Norvir", "cabenuva"],
+    "substance_use": ["Suboxone", "Vivitrol", "SUBLOCADE", "Antabuse"],
+    "reproductive": ["Mifeprex", "Plan B One-Step", "NuvaRing", "Gonal-F"],
+    "mental_health": ["Zyprexa Relprevv", "Prozac", "Invega Sustenna", "Adderall XR"],
+}
+NO_BRANDS = ["Vemlidy", "Korlym", "Butrans", "Contrave", "Narcan", "Paxlovid", "Relistor", "Viagra"]
+
+
+@pytest.mark.parametrize("name", BRANDS)
+def test_brands_of_a_set_are_found(name):
+    every = [brand for brands in BRANDS.values() for brand in brands]
+    assert found_in(name, [*every, *NO_BRANDS], "drug") == set(BRANDS[name])
+
+
+def test_the_literal_list_has_the_brands_of_its_conditions():
+    every = [brand for brands in BRANDS.values() for brand in brands]
+    assert found([*every, *NO_BRANDS], "drug") == {*BRANDS["hiv"], *BRANDS["substance_use"], "Mifeprex"}
 
 
 def test_the_literal_list_has_the_drugs_of_its_conditions():

@@ -24,6 +24,13 @@ def test_every_row_is_whole_and_no_row_stands_twice(name):
     assert len({tuple(row.values()) for row in rows}) == len(rows)
 
 
+def test_a_row_that_does_not_say_what_it_was_compared_with_is_refused(monkeypatch, tmp_path):
+    (tmp_path / "codes.csv").write_text("first,compared\n1,none found\n2, \n", encoding="utf-8")
+    monkeypatch.setattr(resources, "files", lambda _: tmp_path)
+    with pytest.raises(ValueError, match="line 3 of codes.csv does not say"):
+        read_table("codes.csv")
+
+
 @pytest.mark.parametrize("name", [name for name in TABLES if "origin" in read_table(name)[0]])
 def test_every_row_says_where_it_comes_from(name):
     known = icd10cm.ORIGINS if name == "icd10cm.csv" else ORIGINS
