@@ -32,9 +32,9 @@ the published files (the appendix prints PEDIATRIC, the files Pediatrics).
 Groups of codes that a policy may declare as columns: HCPCS by letter, CPT by section, revenue codes, taxonomy codes by kind.
 
 `code_groups.csv` has a row for each range of first characters: what the range is of (`by`), its first and last bound, which are
-equally long, its group, its source, and the public list with which it was compared (`compared`), or `none found`. A code has the
-group of the longest bounds that take its first characters. Where CPT is grouped by section, codes that end with a letter begin
-with it, behind a hyphen: `-T` takes 0016T.
+equally long, its group, its source, and the public list with which it was compared (`compared`), or `none found`. A code has
+the group of the longest bounds that take its first characters. Where CPT is grouped by section, codes that end with a letter
+begin with it, behind a hyphen: `-T` takes 0016T.
 
 The names are ours. Which numbers mean what is a fact, and is on public pages: of CMS (HCPCS by letter, revenue centers), of the
 sections of CPT, and of the levels of the taxonomy of NUCC. The texts of CPT (AMA) and of the UB-04 manual (NUBC, AHA) are
