@@ -2,9 +2,11 @@
 
 import re
 from collections import Counter
+from importlib import resources
 
 import pytest
 
+import deid_assets
 from deid_assets.reference.codes import ICD10CM_PREFIX, is_cpt_or_hcpcs, plain_code
 from deid_assets.reference.groups import is_procedure
 from deid_assets.reference.sensitive import SENSITIVE_SETS, drug_sets, sensitive_codes
@@ -106,6 +108,16 @@ def test_every_row_says_what_it_was_compared_with():
     assert {kind: {row["compared"] for row in rows if row["kind"] == kind} for kind in COMPARED} == COMPARED
     none = Counter(row["kind"] for row in rows if row["compared"] == "none found")
     assert none == {"drug": 30, "procedure": 11}
+
+
+def test_the_methods_count_the_rows_by_list():
+    text = resources.files(deid_assets).joinpath("docs/methods.md").read_text(encoding="utf-8")
+    printed = {
+        name: (sensitive, groups) for name, sensitive, groups in re.findall(r"(?m)^\| ([^|`]+) \| (\d*) \| (\d*) \| ", text)
+    }
+    counts = [Counter(row["compared"] for row in read_table(table)) for table in ("sensitive_codes.csv", "code_groups.csv")]
+    for name in counts[0] | counts[1]:
+        assert printed[name] == tuple(str(count[name] or "") for count in counts)
 
 
 def test_each_diagnosis_was_compared_with_the_list_of_its_system():
@@ -350,6 +362,19 @@ BRANDS = {
     "mental_health": ["Zyprexa Relprevv", "Prozac", "Invega Sustenna", "Adderall XR"],
 }
 NO_BRANDS = ["Vemlidy", "Korlym", "Butrans", "Contrave", "Narcan", "Paxlovid", "Relistor", "Viagra"]
+
+
+@pytest.mark.parametrize(
+    ("name", "drugs"),
+    [
+        ("hiv", ["elsulfavirine", "dapivirine"]),
+        ("substance_use", ["calcium carbimide", "levomethadone", "diamorphine"]),
+        ("reproductive", ["norethisterone", "ethinylestradiol", "clomifene citrate", "chorionic gonadotropin", "alprostadil"]),
+        ("mental_health", ["imipramine", "amfetamine", "flupentixol decanoate", "agomelatine", "tiotixene"]),
+    ],
+)
+def test_ingredients_and_international_names_of_the_atc(name, drugs):
+    assert found_in(name, [*drugs, *NO_DRUGS, "prochlorperazine", "nortriptyline", "tryptophan"], "drug") == set(drugs)
 
 
 @pytest.mark.parametrize("name", BRANDS)
