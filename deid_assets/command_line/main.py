@@ -8,8 +8,9 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -56,6 +57,7 @@ from deid_assets.store.home import Home
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from deid_assets.command_line.run import Work
     from deid_assets.policy.scaffold import Heading
 
 _Listed = TypeVar("_Listed", bound="DataclassInstance")
@@ -167,15 +169,15 @@ def _fetched(home: Home, named: tuple[Path | str, ...], key: str | None) -> tupl
 _KEY = click.option(
     "--key", callback=_plain_key, shell_complete=deliveries, help="Key of the delivery; by default derived from its name."
 )
+_POLICY = click.option(
+    "--policy",
+    callback=_not_empty,
+    default="heritage_public",
+    show_default=True,
+    shell_complete=policies,
+    help="A policy's name, or a YAML file.",
+)
 _OPTIONS_OF_A_RUN = (
-    click.option(
-        "--policy",
-        callback=_not_empty,
-        default="heritage_public",
-        show_default=True,
-        shell_complete=policies,
-        help="A policy's name, or a YAML file.",
-    ),
     click.option(
         "--delivery",
         "named",
@@ -200,10 +202,10 @@ _OPTIONS_OF_A_RUN = (
 )
 
 
-def _of_a_run(command: Callable[..., None]) -> Callable[..., None]:
+def _of_a_run(command: Callable[..., None], policy: Callable[..., Any] = _POLICY) -> Callable[..., None]:
     """Add the options that say what is run on what; the command gets them as one value."""
     command = gathering("asked", Asked)(command)
-    for option in reversed(_OPTIONS_OF_A_RUN):
+    for option in (*reversed(_OPTIONS_OF_A_RUN), policy):
         command = option(command)
     return command
 
@@ -226,6 +228,15 @@ def _require_sense(asked: Asked) -> None:
     for name in ("members", "seed"):
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} is for a synthetic delivery, and --delivery names one that exists: leave one out")
+
+
+def _worked_on(asked: Asked, work: "Work") -> NoReturn:
+    """Do less than a run with what is asked, and leave with its exit code."""
+    from deid_assets.command_line.progress import progress_of
+    from deid_assets.command_line.run import run_policy
+
+    _require_sense(asked)
+    sys.exit(run_policy(*_at_home(asked), progress_of(), work=work))
 
 
 @main.command()
@@ -269,11 +280,26 @@ def plan(asked: Asked) -> None:
     Nothing is published. Without --delivery, a synthetic delivery is created.
     """
     from deid_assets.command_line.plan import plan as plan_release
-    from deid_assets.command_line.progress import progress_of
-    from deid_assets.command_line.run import run_policy
 
-    _require_sense(asked)
-    sys.exit(run_policy(*_at_home(asked), progress_of(), work=plan_release))
+    _worked_on(asked, plan_release)
+
+
+@main.command()
+@partial(_of_a_run, policy=click.argument("policy", callback=_not_empty, shell_complete=policies))
+def cost(asked: Asked) -> None:
+    """Find out what each column and table adds to the risk, and what the others could keep without it.
+
+    POLICY is a policy's name, or a YAML file.
+
+    The generalization is chosen as in a run; then each column is left out, or made coarser, and the others are tried finer.
+
+    Exit code 0: the table is printed; 2: no generalization passes; 1: error; 64: wrong command line; 130 and 143: interrupted.
+
+    Nothing is published. Without --delivery, a synthetic delivery is created.
+    """
+    from deid_assets.command_line.cost import cost as cost_of_columns
+
+    _worked_on(asked, cost_of_columns)
 
 
 @main.command()

@@ -4,7 +4,7 @@ A plan rules out; it never says that something will pass. It publishes nothing, 
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from rich.console import Console
 from rich.markup import escape
@@ -35,8 +35,13 @@ def planned_assets(policy: AnyPolicy) -> tuple[str, ...]:
 
     The choice of a flat policy is quick, and so are the candidate of a cohort's policy and its risk.
     """
-    made = [name for names in stages_of(policy).values() for name in names]
-    return tuple(made[: made.index(_LAST[policy.kind]) + 1])
+    return assets_until(policy, _LAST[policy.kind])
+
+
+def assets_until(policy: AnyPolicy, last: str) -> tuple[str, ...]:
+    """The assets of a policy up to one of them, which is among them."""
+    names = [name for stage in stages_of(policy).values() for name in stage]
+    return tuple(names[: names.index(last) + 1])
 
 
 def plan(task: Task, lock: StoreLock) -> int:
@@ -44,26 +49,33 @@ def plan(task: Task, lock: StoreLock) -> int:
 
     It is 0 where nothing proves that the policy cannot pass, else 2 or 1 as for a run.
     """
-    started, home, policy = time.monotonic(), task.home, task.policy
-    prepare_dagster_home(home)
-    with dagster_instance(home) as instance:
-        clean_orphans(home, instance, lock)
+    started, policy, console = time.monotonic(), task.policy, task.progress.console
+    code = made(task, lock, planned_assets(policy))
+    if interruption.received() is not None:
+        return code
+    if code == PUBLISHED and policy.has_events:
+        code = _print_reach(console, task.table(REACHABLE))
+        _print_rotation(console, task.home, policy, task.delivery)
+    if code == PUBLISHED:
+        console.print("This is no guarantee: only `deid run` searches, attacks and judges, on other draws and with more gates.")
+    console.print(f"{time.monotonic() - started:.0f} seconds")
+    return code
+
+
+def made(task: Task, lock: StoreLock, assets: Collection[str]) -> int:
+    """Make some assets of a policy and print what cannot pass; the exit code is 0 if they were made, else as for a run."""
+    prepare_dagster_home(task.home)
+    with dagster_instance(task.home) as instance:
+        clean_orphans(task.home, instance, lock)
         with interruption.watched(interrupt_queries), capture_interrupts():
-            summary = execute(instance, task, lock.run_id, planned_assets(policy))
+            summary = execute(instance, task, lock.run_id, assets)
     if interruption.received() is not None:
         return interruption.say()
     console = task.progress.console
     console.print()
     for text in (*summary.failed_checks, *summary.reasons):
         console.print(f"[bold]cannot pass[/bold]  {escape(text.removeprefix('refused: '))}")
-    code = summary.exit_code if summary.reasons or summary.failed_checks else PUBLISHED
-    if code == PUBLISHED and policy.has_events:
-        code = _print_reach(console, task.table(REACHABLE))
-        _print_rotation(console, home, policy, task.delivery)
-    if code == PUBLISHED:
-        console.print("This is no guarantee: only `deid run` searches, attacks and judges, on other draws and with more gates.")
-    console.print(f"{time.monotonic() - started:.0f} seconds")
-    return code
+    return summary.exit_code if summary.reasons or summary.failed_checks else PUBLISHED
 
 
 def _print_reach(console: Console, stored: Table) -> int:

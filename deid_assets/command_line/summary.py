@@ -22,7 +22,7 @@ from deid_assets.release.publication.verification import MANIFEST
 from deid_assets.release.publication.waiting import waiting_manifest
 from deid_assets.release.verdict import Verdict, verdict_in
 from deid_assets.sources.delivery import Delivery
-from deid_assets.stages import STAGE_OF, stages_of
+from deid_assets.stages import STAGE_OF, asset_of, stages_of
 from deid_assets.store.home import Home
 from deid_assets.store.tables import Table
 
@@ -51,7 +51,8 @@ class Task:
     go_on: bool = False
 
     def table(self, name: str) -> Table:
-        """A table of the restricted store, by its asset."""
+        """A table of the restricted store, by its asset, or by what its claims are."""
+        name = asset_of(self.policy, name)
         return Table(self.home.store / self.policy.name / f"{self.delivery.key}.duckdb", STAGE_OF[name], name)
 
     def unmatched(self) -> tuple[str, ...]:

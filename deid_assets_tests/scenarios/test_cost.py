@@ -1,0 +1,76 @@
+"""`deid cost` says what each column adds to the risk and what others could keep without it, and publishes nothing."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from deid_assets_tests.policy.cohort_values import cohort_values
+from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, REFUSED, deid_here, unwrapped
+from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
+from deid_assets_tests.scenarios.test_cohort_release import deliver
+from deid_assets_tests.scenarios.test_flat_release import FLAT, write_people
+from deid_assets_tests.scenarios.test_plan import nothing_is_published
+
+ALIKE = [["town 0", str(age), sex, "tea", "x"] for age in (30, 31, 40) for sex in "FM" for _ in range(10)]
+RARE = [["town 1", "30", "F", "tea", "x"], ["town 1", "31", "F", "tea", "x"], ["town 5", "40", "M", "tea", "x"]]
+"""Three people of 63, alone in their classes: the first two share a district with everybody, and the third nobody."""
+
+
+def costs(printed: str) -> dict[str, list[str]]:
+    """The cells of the printed table behind each column's name."""
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if line.startswith("│")]
+    return {row[0]: row[1:] for row in rows}
+
+
+def asked(folder: Path, **changes: object) -> tuple[object, ...]:
+    write_policy(folder, changed(FLAT, **changes))
+    return ("cost", folder / "flat_table.yaml", "--delivery", write_people(folder / "in", ALIKE + RARE))
+
+
+def test_each_column_of_a_flat_table(tmp_path):
+    """At the finest node three of 63 records are in classes below 4. Without towns nobody is, and without age the same three.
+
+    One level coarser, towns are districts, and only the third is alone.
+    """
+    code, printed = deid_here(tmp_path / "deid", *asked(tmp_path))
+    assert code == PUBLISHED and nothing_is_published(tmp_path / "deid"), printed
+    assert costs(printed) == {
+        "Town": ["town", "0.0476", "none", "0.0159", "none"],
+        "Age": ["years", "0.0000", "none", "0.0476", "none"],
+        "Sex": ["as it is", "0.0000", "none", "", ""],
+    }
+    assert "0.0476 of 63 records are at high risk" in unwrapped(printed)
+    assert not re.search("town [0-9]|district [0-9]", printed)
+
+
+def test_what_leaving_a_column_out_would_buy(tmp_path):
+    """Where nobody may be alone, towns and ages are not released. Without sex, decades would be: of 42 and of 21."""
+    code, printed = deid_here(tmp_path / "deid", *asked(tmp_path, risk={"k": 21, "max_suppressed": 0.0}))
+    found = costs(printed)
+    assert code == PUBLISHED, printed
+    assert found["Sex"][1:3] == ["0.0000", "Age"] and found["Town"][1:3] == ["0.0000", "none"]
+
+
+def test_what_does_not_pass_is_refused_as_by_a_plan(tmp_path):
+    code, printed = deid_here(tmp_path / "deid", *asked(tmp_path, risk={"k": 100, "max_suppressed": 0.0}))
+    assert code == REFUSED and "cannot pass" in printed and "adds" not in printed, printed
+
+
+def test_a_cohort_has_no_choice(tmp_path):
+    write_policy(tmp_path, cohort_values())
+    code, printed = deid_here(tmp_path / "deid", "cost", tmp_path / "cohort.yaml", "--delivery", deliver(tmp_path / "in"))
+    assert code == ERROR and "compare it with other choices by `deid demographics`" in unwrapped(printed), printed
+
+
+@pytest.mark.matrix
+def test_columns_and_tables_of_claims(tmp_path):
+    """Each has its row, and so has all of each table."""
+    write_policy(tmp_path, SMALL)
+    code, printed = deid_here(tmp_path / "deid", "cost", tmp_path / "small.yaml", "--members", 3_000)
+    found = costs(printed)
+    assert code == PUBLISHED and nothing_is_published(tmp_path / "deid"), printed
+    names = {one["release_as"] for level in SMALL["quasi_identifiers"].values() for one in level}
+    assert set(found) == {*names, "all of members", "all of claims"}
+    adds = {name: float(cells[1]) for name, cells in found.items()}
+    assert max(adds["all of claims"], adds["all of members"]) >= max(adds[name] for name in names) > 0
