@@ -198,7 +198,7 @@ def reproduce(release: Path, quiet: bool) -> None:
     """
     from deid_assets import interruption
     from deid_assets.command_line.progress import Detail
-    from deid_assets.command_line.reproduce import reproduce_release
+    from deid_assets.command_line.run import reproduce_release
 
     home, published = _published(release)
     found = reproduce_release(home, published, Detail.QUIET if quiet else Detail.NORMAL)

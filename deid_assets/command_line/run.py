@@ -1,32 +1,38 @@
-"""`deid run`: register a delivery, run the policy's job as a first-class run of the instance, and say what came of it."""
+"""`deid run` and `deid reproduce`: execute the job of a policy, as a run of the instance, and say what came of it.
+
+To reproduce a release is to make it again, in a temporary home, and to compare the bytes.
+"""
 
 import contextlib
 import io
 import json
+import os
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 import dagster as dg
+from rich.console import Console
 
+import deid_assets
 from deid_assets import interruption
 from deid_assets.assessments.reachable_risk import GO_ON_TAG
 from deid_assets.assets.publishing import inputs_digest, releases_of
 from deid_assets.assets.step_log import known_forecast
 from deid_assets.assets.waiting_release import waiting_already
 from deid_assets.automation.ended_runs import report_refusal
-from deid_assets.automation.in_use import adopt_here, retired_in
+from deid_assets.automation.in_use import adopt_here, retired_in, state_use
 from deid_assets.automation.instance import SETTINGS, add_partition, clean_orphans, dagster_instance, prepare_dagster_home
 from deid_assets.automation.outcomes import AWAITING, RunSummary, outcome_of, tag_outcome
 from deid_assets.command_line.deciding import say_witnesses
 from deid_assets.command_line.options import Asked
-from deid_assets.command_line.progress import Progress
+from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.summary import Task, print_summary, summary_json
 from deid_assets.dagster_internals import (
     LoadableTargetOrigin,
@@ -44,24 +50,32 @@ from deid_assets.forecast import ANNOUNCED, SYNTHETIC_DELIVERY
 from deid_assets.policy.adopted import ENDINGS
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import applying_opt_outs, load_policy, policy_by_name
-from deid_assets.policy.removed_modes import require_runnable
+from deid_assets.policy.removed_modes import require_no_removed_mode, require_runnable
 from deid_assets.release.event_log import require_journal
 from deid_assets.release.home_rules import require_allowed
 from deid_assets.release.journal.home_journal import HomeJournal
-from deid_assets.release.keyring import require_secret_of_releases, signing_key_of
+from deid_assets.release.journal.witnesses import VARIABLE as WITNESS
+from deid_assets.release.keyring import require_secret_of_releases, secret_of, signing_key_of
+from deid_assets.release.keys import GENERATED, SECRET_FILE, SIGNING_KEY_VARIABLE, Secret, variables_of
 from deid_assets.release.lineage.openlineage import TOLD
+from deid_assets.release.lineage.openlineage import URL as ENDPOINT
+from deid_assets.release.lineage.published import PublishedRelease
+from deid_assets.release.manifest.editions import package_versions
+from deid_assets.release.publication.copies import VARIABLE as COPIES
 from deid_assets.release.publication.recovery import release_folders
 from deid_assets.release.publication.verification import MANIFEST, verify_release
 from deid_assets.release.publication.waiting import Waiting
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Registry
 from deid_assets.release.registry.entries import Entry
+from deid_assets.release.reproduction import Compared, compared, differing_versions, made_again, recall, temporary_home
 from deid_assets.resources import POLICY_TAG, STORE_TAG, Workplace, ended_in, job_name
 from deid_assets.sources.delivery import Delivery
-from deid_assets.sources.registration import register_delivery
+from deid_assets.sources.registration import register_delivery, registered_delivery
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.stages import STAGE_OF
 from deid_assets.store import durable
+from deid_assets.store.home import PUBLISHED as PUBLISHED_ELSEWHERE
 from deid_assets.store.home import Home
 from deid_assets.store.lock import StoreLock
 from deid_assets.store.reading import regular_bytes
@@ -415,3 +429,99 @@ def _say(progress: Progress, event: dg.DagsterEvent) -> None:
 def _tell(progress: Progress, record: dg.EventLogEntry) -> None:
     if not record.is_dagster_event and record.user_message and not record.user_message.startswith(ANNOUNCED):
         progress.tell(record.user_message)
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """What came of it.
+
+    Attributes
+    ----------
+    files
+        Every data file and the certificate; empty if the run did not get that far.
+    versions
+        Code and packages that are not those of the release.
+    reasons
+        Why the run was refused or failed, or what else differs from the release.
+    """
+
+    files: tuple[Compared, ...]
+    versions: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether every file has the same bytes."""
+        return bool(self.files) and all(file.outcome == "equal" for file in self.files)
+
+
+def reproduce_release(home: Home, published: PublishedRelease, detail: Detail) -> Reproduced:
+    """Make a release again from its delivery, its policy and the secret; nothing of it stays.
+
+    Raises
+    ------
+    ReleaseError
+        If the secret is another, or the restricted edition of the manifest is missing.
+    PolicyError
+        If its policy asks for a mode that was removed.
+    DeliveryError
+        If the delivery is not registered any more, or its files changed.
+    """
+    restricted = published.required()
+    require_no_removed_mode(json.loads(restricted["policy"]["text"]), f"policy of release {published.name}")
+    secret, delivery = secret_of(home), registered_delivery(home, restricted["delivery"]["key"])
+    _require_same_inputs(published, secret, delivery)
+    with temporary_home(home) as temporary, _environment(home, temporary, secret):
+        policy = recall(home, published, temporary)
+        state_use(temporary, policy.name, retired=False)  # the definitions hold policies in use only
+        inputs = inputs_digest(policy, secret, delivery, restricted["delivery"]["digest"])
+        register_delivery(temporary, delivery)
+        task = Task(temporary, policy, delivery, Progress(Console(file=sys.stderr, highlight=False), detail))
+        with (
+            dg.DagsterInstance.ephemeral() as instance,
+            interruption.watched(interrupt_queries),
+            capture_interrupts(),
+        ):
+            summary = execute(instance, task, make_new_run_id())
+        made = made_again(temporary, summary.release, summary.waiting)
+        files = () if made is None else compared(published, made)
+    reasons = (*summary.reasons, *summary.failed_checks)
+    if inputs != published.public["inputs_digest"]:
+        reasons += ("the policy, the delivery's parameters, the code or the version of a method is not that of the release",)
+    return Reproduced(files, differing_versions(restricted, deid_assets.__version__, package_versions()), reasons)
+
+
+def _require_same_inputs(published: PublishedRelease, secret: Secret, delivery: Delivery) -> None:
+    if secret.commitment() != published.public["secret_commitment"]:
+        raise ReleaseError(f"release {published.name} was made with another secret than that of this home")
+    if delivery.digest() != published.required()["delivery"]["digest"]:
+        raise DeliveryError(
+            f"delivery {delivery.key}: its files are not those from which release {published.name} was made; restore them"
+        )
+
+
+@contextlib.contextmanager
+def _environment(home: Home, temporary: Home, secret: Secret) -> Iterator[None]:
+    """Let the definitions find the temporary home, and the home's secret where it lies: it is not copied.
+
+    The temporary home signs with a key of its own, its releases stay in it alone, and nobody is told of them.
+    """
+    changes = {"DEID_HOME": str(temporary.root)}
+    if secret.origin == GENERATED:
+        changes["DEID_SECRET_FILE"] = str(Path(home.keys / SECRET_FILE).absolute())
+    without = (*variables_of(SIGNING_KEY_VARIABLE), PUBLISHED_ELSEWHERE, COPIES, ENDPOINT, WITNESS)
+    before = {name: os.environ.get(name) for name in (*changes, *without)}
+    _set(dict.fromkeys(without) | changes)
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    """Set variables of the environment; those that are None are removed."""
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
