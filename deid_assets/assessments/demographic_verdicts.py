@@ -27,7 +27,7 @@ from deid_assets.methods.demographics.measures import LARGEST, TOTAL, Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, Node, policy_at, published_alternatives, safe_harbor
 from deid_assets.methods.demographics.risk import WHOLE, risks_of_policies, verdicts
 from deid_assets.methods.demographics.standard_attributes import TOP_CODED, YEAR
-from deid_assets.policy.sections.cohort import ATTRIBUTES
+from deid_assets.policy.cohort import ATTRIBUTES
 
 OTHER_STATES = "other states"
 """States with fewer than eleven members of the cohort, and as many more as it takes for eleven."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from deid_assets.assets.step import Step
 from deid_assets.assets.taking_in import Read, intake_assets, require_known_opt_outs
 from deid_assets.policy.cohort import CohortPolicy
-from deid_assets.sources.census_estimates import PopulationFiles
+from deid_assets.sources.census import PopulationFiles
 from deid_assets.sources.cohort import PEOPLE, POPULATION, QUARANTINED, read_cohort_delivery
 from deid_assets.store.tables import Table, write_table
 

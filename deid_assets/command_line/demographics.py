@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from deid_assets.assessments.demographic_verdicts import Question
     from deid_assets.command_line.demographics_document import Asked
     from deid_assets.methods.demographics.policies import DemographicPolicy
-    from deid_assets.sources.census_estimates import PopulationFiles
+    from deid_assets.sources.census import PopulationFiles
     from deid_assets.sources.cohort import CohortLayout
 
 _Function = TypeVar("_Function", bound=Callable[..., None])
@@ -214,7 +214,7 @@ def _layout(options: Mapping[str, Any]) -> "CohortLayout":
 
 def _source(options: Mapping[str, Any]) -> "PopulationFiles":
     from deid_assets.errors import PolicyError
-    from deid_assets.sources.census_estimates import PopulationFiles
+    from deid_assets.sources.census import PopulationFiles
 
     if options["race_bands"] and not options["race"]:
         raise click.UsageError("--race-bands gives the shares of races, and the cohort has none: add --race")

@@ -40,12 +40,11 @@ from deid_assets.methods.demographics.discovery import Discovery
 from deid_assets.methods.demographics.measures import LARGEST, Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, published_alternatives, safe_harbor
 from deid_assets.methods.demographics.risk import influence_of_exponent, risks_of_policies
-from deid_assets.policy.cohort import CohortPolicy
+from deid_assets.policy.cohort import PUBLISHED_POLICIES, CohortPolicy
 from deid_assets.policy.loading import load_policy, with_sections
-from deid_assets.policy.sections.cohort import PUBLISHED_POLICIES
 from deid_assets.reports.demographics_report import REFERENCE, published_form, render_demographics, summary_of, tables_of
 from deid_assets.reports.report import ReportFigure
-from deid_assets.sources.census_estimates import PopulationFiles, read_population
+from deid_assets.sources.census import PopulationFiles, read_population
 from deid_assets.sources.cohort import CohortLayout, read_cohort
 from deid_assets.sources.demographics import cells_of_cohort
 from deid_assets.store import durable

@@ -8,11 +8,11 @@ from pydantic import Field
 
 from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST
 from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.cohort import FileBelow
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.problems import Problem, did_you_mean
 from deid_assets.policy.rules.limits import limit_problems
 from deid_assets.policy.rules.validation import detail_problems, judged, reason_problems, secret_list_problems
-from deid_assets.policy.sections.cohort import FileBelow
 from deid_assets.policy.sections.counts import RecordCounts, count_noise_problems, record_table_problems
 from deid_assets.policy.sections.disclosure import FlatAttributeDisclosure
 from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Delimiter, Intake, Name, Said, Section, Share

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from deid_assets.policy.cohort import CohortColumns
 from deid_assets.policy.problems import Path, Problem, did_you_mean
-from deid_assets.policy.sections.cohort import CohortColumns
 from deid_assets.reference.known_columns import KNOWN
 from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, DELIVERED_MEMBER_COLUMNS
 

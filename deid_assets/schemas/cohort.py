@@ -3,8 +3,7 @@
 import ibis.expr.datatypes as dt
 from pandera.ibis import Column, DataFrameSchema
 
-from deid_assets.policy.cohort import CohortPolicy
-from deid_assets.policy.sections.cohort import ATTRIBUTES
+from deid_assets.policy.cohort import ATTRIBUTES, CohortPolicy
 from deid_assets.schemas.contract import Role, column, contract, count, flag, identifier, measure, one_of, text, within
 from deid_assets.schemas.counts import CONTRACTS as COUNTS
 from deid_assets.schemas.release import RELEASE, evidence_contract

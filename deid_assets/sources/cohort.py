@@ -18,8 +18,7 @@ import pandas as pd
 from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.methods.preparation.eligibility import NOBODY, NOBODY_LEFT_OUT, LeftOut, OptedOut, OptOutMatch, match_query
 from deid_assets.reference.geography import STATE_CODES, state_codes
-from deid_assets.sources.census import CensusTable
-from deid_assets.sources.census_estimates import PopulationFiles, read_population
+from deid_assets.sources.census import CensusTable, PopulationFiles, read_population
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.files import SourceTable
 from deid_assets.sources.flat import OPTED_OUT

@@ -21,8 +21,7 @@ from deid_assets.methods.demographics.standard_attributes import (
     sex_attribute,
 )
 from deid_assets.reference.geography import states
-from deid_assets.sources.census import ALL_RACES, LAST_AGE, RACES
-from deid_assets.sources.census_estimates import FIRST_OPEN
+from deid_assets.sources.census import ALL_RACES, FIRST_OPEN, LAST_AGE, RACES
 
 OTHER = "Other"
 """Race of a cohort that tells only White, Black and all others apart."""

@@ -18,7 +18,7 @@ from deid_assets.policy.loading import policy_from
 from deid_assets.release.cumulative import Made
 from deid_assets.release.same_delivery import _shown, other_cohort_refusals, other_release_refusals
 from deid_assets.release.staged_files import people_to_release
-from deid_assets.sources.census_estimates import PopulationFiles
+from deid_assets.sources.census import PopulationFiles
 from deid_assets.sources.cohort import read_cohort_delivery
 from deid_assets.sources.delivery import Delivery
 from deid_assets.store.tables import Table

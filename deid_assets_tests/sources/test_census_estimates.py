@@ -7,13 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources.census import ALL_RACES, RACES, read_census
-from deid_assets.sources.census_estimates import (
+from deid_assets.sources.census import (
+    ALL_RACES,
     CENSUS_2000_OLDEST,
     MODEL,
     NO_OTHER_RACE,
+    RACES,
     apportioned,
     open_age_shares,
+    read_census,
     read_race_bands,
     read_single_years,
     spread,

@@ -30,12 +30,11 @@ from deid_assets.methods.counts.cohort import (
 from deid_assets.methods.demographics.attributes import Attribute, Level
 from deid_assets.methods.flat import queries
 from deid_assets.policy.base import ReleasePolicy
-from deid_assets.policy.cohort import CohortPolicy
+from deid_assets.policy.cohort import ORDERED, CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.kinds import AnyPolicy, Kind
 from deid_assets.policy.models import Policy
-from deid_assets.policy.sections.cohort import ORDERED
 from deid_assets.policy.sections.counts import characteristics_of, level_or_values, levels_of_records
 from deid_assets.release.counts.cells import Row, by_level, by_values, class_rows, counted_frame, step_rows
 from deid_assets.release.manifest.public_numbers import AttritionStep

@@ -19,7 +19,7 @@ from deid_assets.errors import ReleaseError
 from deid_assets.methods.lattice.candidate_gates import COARSER, KEEPS_NO_MORE, PINNED, TOO_LITTLE
 from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate, rounding_step
 from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST
-from deid_assets.policy.sections.cohort import CohortColumns
+from deid_assets.policy.cohort import CohortColumns
 from deid_assets.store.digests import Json, bytes_digest, canonical_json, parse_json
 
 _LOSSES_OF_CLASSES = ("discernibility", "average_class_size")
