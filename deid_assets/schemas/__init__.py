@@ -1,7 +1,7 @@
 """Contracts between stages: which columns a table has, what each one means, and which values it may contain.
 
-There is one module per stage. `contracts_of` returns the contracts of all assets under a policy; `CONTRACTS` are those
-common to all policies.
+`longitudinal` has those of all stages before the candidate. `contracts_of` returns the contracts of all assets under a
+policy; `CONTRACTS` are those common to all policies.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,26 +11,15 @@ from pandera.ibis import DataFrameSchema
 
 from deid_assets.policy.kinds import AnyPolicy, Kind
 from deid_assets.policy.models import Policy
-from deid_assets.schemas import (
-    accounting,
-    adversary,
-    candidate,
-    cohort,
-    counts,
-    flat,
-    generalization,
-    intake,
-    preparation,
-    release,
-)
+from deid_assets.schemas import candidate, cohort, counts, flat, longitudinal, release
 from deid_assets.schemas.contract import quasi_identifier
 
 CONTRACTS: dict[str, DataFrameSchema] = {
-    **intake.CONTRACTS,
-    **preparation.CONTRACTS,
-    **adversary.CONTRACTS,
-    **generalization.CONTRACTS,
-    **accounting.CONTRACTS,
+    **longitudinal.INTAKE,
+    **longitudinal.PREPARATION,
+    **longitudinal.adversary_contracts(),
+    **longitudinal.GENERALIZATION,
+    **longitudinal.ACCOUNTING,
     **counts.CONTRACTS,
     **release.CONTRACTS,
 }
@@ -48,10 +37,10 @@ def contracts_of(policy: AnyPolicy) -> dict[str, DataFrameSchema]:
 
 
 def _longitudinal_contracts(policy: Policy) -> dict[str, DataFrameSchema]:
-    of_policy = generalization.generalization_contracts(policy) | candidate.release_contracts(policy)
+    of_policy = longitudinal.generalization_contracts(policy) | candidate.release_contracts(policy)
     known = (*(policy.dates.columns if policy.dates else ()), *sorted(policy.columns.claims))
-    of_adversary = adversary.contracts_with(known) if known else {}
-    return _with_declared(CONTRACTS | of_policy | preparation.date_contracts(policy) | of_adversary, policy)
+    of_adversary = longitudinal.adversary_contracts(known) if known else {}
+    return _with_declared(CONTRACTS | of_policy | longitudinal.date_contracts(policy) | of_adversary, policy)
 
 
 def _with_declared(contracts: Mapping[str, DataFrameSchema], policy: Policy) -> dict[str, DataFrameSchema]:
@@ -65,7 +54,7 @@ def _with_declared(contracts: Mapping[str, DataFrameSchema], policy: Policy) -> 
         found |= {asset: found[asset].add_columns(columns) for asset in assets if columns and asset in found}
     if policy.columns.declared.coded:
         found |= {
-            asset: found[asset].add_columns(intake.CODES_OF_DECLARED)
+            asset: found[asset].add_columns(longitudinal.CODES_OF_DECLARED)
             for asset in ("claims", "eligible_claims")
             if asset in found
         }

@@ -15,7 +15,7 @@ from deid_assets.methods.population.value_domains import COLUMNS as DOMAIN_COLUM
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS
 from deid_assets.resources import PUBLISHED
-from deid_assets.schemas import CONTRACTS, adversary, contracts_of
+from deid_assets.schemas import CONTRACTS, contracts_of, longitudinal
 from deid_assets.schemas.contract import Role, violations
 from deid_assets.stages import RELEASE, STAGE_OF, stages_of
 from deid_assets.store.home import Home
@@ -221,10 +221,10 @@ class TestContractsAgreeWithTheCode:
         assert tuple(contracts["value_domains"].columns) == DOMAIN_COLUMNS
 
     def test_quasi_identifiers_of_claims(self):
-        assert set(adversary.MEASURED_COLUMNS) == {"year", *CLAIM_COLUMNS}
+        assert set(longitudinal.MEASURED_COLUMNS) == {"year", *CLAIM_COLUMNS}
 
     def test_a_correlation_table(self, broken):
-        values = pd.DataFrame({name: [0.1 * n, 0.5, 0.2 + n] for n, name in enumerate(adversary.MEASURED_COLUMNS)})
+        values = pd.DataFrame({name: [0.1 * n, 0.5, 0.2 + n] for n, name in enumerate(longitudinal.MEASURED_COLUMNS)})
         made = correlation_of(values).reset_index(names="quasi_identifier")
         assert broken("diversity_correlation", made) == {}
 

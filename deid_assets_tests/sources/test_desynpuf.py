@@ -12,7 +12,7 @@ import pytest
 from deid_assets.errors import DeliveryError
 from deid_assets.reference.groups import known_codes
 from deid_assets.schemas.contract import violations
-from deid_assets.schemas.intake import CONTRACTS
+from deid_assets.schemas.longitudinal import INTAKE
 from deid_assets.sources.delivery import Delivery, DesynpufSource
 from deid_assets.sources.derivations import Declared, count_of_claims, delivered_text
 from deid_assets.sources.intake import Reading, read_delivery
@@ -354,7 +354,7 @@ def test_the_public_samples_agree_with_a_plain_count(tmp_path, name):
     kept = claims.query("SELECT count(*) AS n, sum(length_of_stay) AS days FROM intake.claims WHERE place = '21'")
     assert int(kept["n"].iloc[0]) == sum(_inside(row["CLM_FROM_DT"]) for row in first)
     assert taken.report.rows_kept["members"] == len(_rows(name, "*2008_Bene*.csv")) == 10_000
-    for table, contract in CONTRACTS.items():
+    for table, contract in INTAKE.items():
         assert violations(Table(taken.store, "intake", table), contract) == {}
 
 

@@ -11,7 +11,7 @@ import pytest
 from deid_assets.errors import DeliveryError
 from deid_assets.reference.groups import known_codes
 from deid_assets.schemas.contract import violations
-from deid_assets.schemas.intake import CONTRACTS
+from deid_assets.schemas.longitudinal import INTAKE
 from deid_assets.sources.delivery import ClaimsMap, Delivery, MembersMap, SyntheticSource, TablesSource, Years
 from deid_assets.sources.files import quoted_foreign
 from deid_assets.sources.intake import Reading, read_delivery
@@ -245,7 +245,7 @@ def test_what_the_generator_writes_is_taken_in_whole(tmp_path):
     synthetic.write_delivery(tmp_path / "in", members=500, seed=3)
     taken = take_in(tmp_path / "in", SyntheticSource(), 0.0, known_codes)
     assert taken.report.quarantined == () and taken.report.rows_kept["members"] == 500
-    for table, contract in CONTRACTS.items():
+    for table, contract in INTAKE.items():
         assert violations(Table(taken.store, "intake", table), contract) == {}
 
 

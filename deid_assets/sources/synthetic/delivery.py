@@ -80,7 +80,7 @@ def write_delivery(
 ) -> SyntheticDelivery:
     """Write a synthetic delivery: `members.parquet` and `claims.parquet`.
 
-    Columns are the canonical ones (`schemas/intake.py`) except `days_since_first_claim`, which intake
+    Columns are the canonical ones (`schemas/longitudinal.py`) except `days_since_first_claim`, which intake
     computes from the dates of service. `claim_id` is a whole number; the other identifiers are text.
 
     Parameters
