@@ -6,7 +6,6 @@ from pathlib import Path
 from deid_assets.assets.step import Step
 from deid_assets.assets.taking_in import Read, intake_assets, require_known_opt_outs
 from deid_assets.policy.cohort import CohortPolicy
-from deid_assets.sources.census import PopulationFiles
 from deid_assets.sources.cohort import PEOPLE, POPULATION, QUARANTINED, read_cohort_delivery
 from deid_assets.store.tables import Table, write_table
 
@@ -20,19 +19,8 @@ _DESCRIPTIONS = {
 @intake_assets(_DESCRIPTIONS, ["source", "intake", "columns", "population", "attributes", "opt_outs"], "1")
 def cohort_intake(step: Step[CohortPolicy], tables: Mapping[str, Table]) -> Read:
     """Read the delivered cohort, and the population's table that the policy names."""
-    policy, own, shares = step.policy, step.policy.population, step.policy.population.race_shares
-    files = {letter: Path(file) for letter, file in own.files.items()}
-    bands, year = (Path(shares.file), shares.year) if shares else (None, None)
-    source = PopulationFiles(own.kind, files, own.count, bands, year)
-    read = read_cohort_delivery(
-        step.delivery,
-        policy.source.file,
-        policy.layout,
-        source,
-        tables[PEOPLE].file.parent,
-        policy.intake.quarantine_at_most,
-        policy.opt_outs.people,
-    )
+    policy, store = step.policy, tables[PEOPLE].file.parent
+    read = read_cohort_delivery(step.delivery, policy.layout, policy.population.below(Path()), store, policy.opt_outs.people)
     days = {name: read.cohort.people[name].dt.date for name in policy.layout.dates}
     write_table(tables[PEOPLE], read.cohort.people.assign(**days))
     write_table(tables[QUARANTINED], read.cohort.unusable)

@@ -161,7 +161,6 @@ def _asked(context: click.Context, cohort: Path, options: Mapping[str, Any]) -> 
             _source(options),
             question,
             gate,
-            options["unusable_at_most"],
             options["crowded_at_most"],
             dates=(birthday_attribute(),) if options["birthday"] else (),
         )
@@ -182,7 +181,7 @@ def _asked(context: click.Context, cohort: Path, options: Mapping[str, Any]) -> 
 
 _AS_STATED = (
     "person", "birth_date", "birth_year", "reference", "birthday", "date_format", "sex", "race", "state", "state_kind",
-    "county", "table", "delimiter",
+    "county", "table", "delimiter", "unusable_at_most",
 )  # fmt: skip
 """Options that are fields of the layout of a cohort by the same names."""
 

@@ -65,8 +65,6 @@ class Asked:
         Policies, measures and comparison.
     gate
         Whether the question's policies must be no riskier than Safe Harbor.
-    unusable_at_most
-        Greatest share of rows that may be unusable.
     crowded_at_most
         Gate: greatest share of the cohort in rows of the table that are smaller than the cohort there. Such rows are signs of
         another population's table, in which Safe Harbor looks too risky and everything passes.
@@ -80,7 +78,6 @@ class Asked:
     source: PopulationFiles
     question: Question
     gate: bool
-    unusable_at_most: float
     crowded_at_most: float
     dates: tuple[Attribute, ...] = ()
     largest_at_most: float | None = None
@@ -117,15 +114,7 @@ def asked_by(policy: CohortPolicy, cohort: Path, files: Mapping[str, Path], furt
     further
         Policies to judge beside that of the file.
     """
-    own, risk = policy.population, policy.risk
-    shares = own.race_shares
-    source = PopulationFiles(
-        own.kind,
-        dict(files) or {letter: cohort.parent / name for letter, name in own.files.items()},
-        own.count,
-        cohort.parent / shares.file if shares else None,
-        shares.year if shares else None,
-    )
+    risk = policy.risk
     question = Question(
         decided_by=risk.measures,
         thresholds=tuple(sorted(set(risk.thresholds))),
@@ -135,10 +124,9 @@ def asked_by(policy: CohortPolicy, cohort: Path, files: Mapping[str, Path], furt
     )
     return Asked(
         policy.layout,
-        source,
+        policy.population.below(cohort.parent, files),
         question,
         gate=risk.no_riskier_than is not None,
-        unusable_at_most=policy.intake.quarantine_at_most,
         crowded_at_most=risk.crowded_at_most,
         dates=policy.date_attributes,
         largest_at_most=risk.largest_at_most,
@@ -239,7 +227,7 @@ def judged_document(
     places = [name for name, column in (("county", layout.county), ("zip", layout.zip)) if column]
     population = read_population(asked.source, layout.race is not None, places)
     store = Home.here().store
-    read = read_cohort(cohort, layout, store, asked.unusable_at_most)
+    read = read_cohort(cohort, layout, store)
     cells, modelled = cells_of_cohort(read.people, population.people, tuple(set(layout.races.values())), asked.dates)
     gates = asked.gate or asked.largest_at_most is not None
     if gates and cells.warnings.crowded_records > asked.crowded_at_most * cells.records:

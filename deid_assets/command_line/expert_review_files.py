@@ -18,7 +18,7 @@ from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.loading import policies_in
 from deid_assets.policy.models import Policy
 from deid_assets.reference.chapters import chapters_of
-from deid_assets.reference.codes import DiagnosisSystem, bare
+from deid_assets.reference.codes import bare
 from deid_assets.reference.groups import condition_ranges
 from deid_assets.release.keyring import secret_of
 from deid_assets.sources.diagnosis_systems import NAMES, systems_of
@@ -31,8 +31,8 @@ from deid_assets.store.tables import Table
 PROFILES = 20
 """Of each reviewer, as in the book."""
 COLUMNS = ("review", "reviewer", "profile", "condition_group", "chapter", "three_digit_code")
-_IDENTIFIERS = ("ProviderID", "Vendor", "PCP")
-_MADE_OF_DIAGNOSES = ("CharlsonIndex",)
+_HIDDEN = ("ProviderID", "Vendor", "PCP", "CharlsonIndex")
+"""Identifiers, and what is made of diagnoses beside the condition group."""
 _SHEET_AT_MOST = 1_000_000
 
 _EXPLANATION = """Expert review {review}, reviewer {reviewer}
@@ -98,16 +98,16 @@ def export(home: Home, policy_name: str, delivery: str, reviewers: int, folder: 
         [1 + place // PROFILES, 1 + place % PROFILES, one.condition_group, one.chapter, one.code]
         for place, one in enumerate(truth)
     ]
-    name = _name(seed, members.tolist(), rows)
+    # Answers about a candidate are never scored with the key of one that replaced it.
+    name = hashlib.sha256(seed + json.dumps([members.tolist(), rows]).encode()).hexdigest()[:12]
     key = home.store / policy_name / f"{delivery}.expert-review-{name}.json"
-    hidden = [*_IDENTIFIERS, *_MADE_OF_DIAGNOSES, *_condition_group(policy)]
     files: dict[Path, bytes] = {}
     for reviewer in range(1, reviewers + 1):
         own = members[(reviewer - 1) * PROFILES : reviewer * PROFILES]
         numbers = {int(member): number for number, member in enumerate(own, start=1)}
         files |= {
             folder / f"reviewer-{reviewer:02}" / file: content
-            for file, content in _files(tables, numbers, hidden, systems_of(policy.diagnosis_codes), name, reviewer).items()
+            for file, content in _files(tables, numbers, policy, name, reviewer).items()
         }
     _write(files)
     durable.replace(key, json.dumps({"review": name, "key": rows}).encode(), 0o600)
@@ -144,17 +144,8 @@ def score(home: Home, sheets: Sequence[Path]) -> tuple[str, list[Score], list[Sc
     if strange:
         raise StoreError(f"{strange} answers are of profiles that export {review} does not have; check reviewer and profile")
     reviewers = sorted({reviewer for reviewer, _ in answers})
-    of_reviewers = [one for reviewer in reviewers for one in scores(key, _of(answers, reviewer))]
-    return review, scores(key, answers), of_reviewers
-
-
-def _name(seed: bytes, members: Sequence[int], rows: Sequence[Sequence[object]]) -> str:
-    """Name of an export. Answers about a candidate are never scored with the key of one that replaced it."""
-    return hashlib.sha256(seed + json.dumps([members, rows]).encode()).hexdigest()[:12]
-
-
-def _of(answers: Mapping[tuple[int, int], Condition], reviewer: int) -> dict[tuple[int, int], Condition]:
-    return {place: condition for place, condition in answers.items() if place[0] == reviewer}
+    own = ({place: one for place, one in answers.items() if place[0] == reviewer} for reviewer in reviewers)
+    return review, scores(key, answers), [one for of_reviewer in own for one in scores(key, of_reviewer)]
 
 
 def _tables(home: Home, policy: Policy, delivery: str) -> dict[str, Table]:
@@ -174,20 +165,12 @@ def _tables(home: Home, policy: Policy, delivery: str) -> dict[str, Table]:
     return found
 
 
-def _condition_group(policy: Policy) -> list[str]:
-    return [policy.quasi_identifier("condition_group").release_as] if policy.publishes("condition_group") else []
-
-
 def _files(
-    tables: Mapping[str, Table],
-    numbers: Mapping[int, int],
-    hidden: Sequence[str],
-    systems: Sequence[DiagnosisSystem],
-    review: str,
-    reviewer: int,
+    tables: Mapping[str, Table], numbers: Mapping[int, int], policy: Policy, review: str, reviewer: int
 ) -> dict[str, bytes]:
     """The files of one reviewer, by name."""
-    found = {}
+    found, systems = {}, systems_of(policy.diagnosis_codes)
+    hidden = [*_HIDDEN, *(qi.release_as for qi in policy.quasi_identifiers.all if qi.column == "condition_group")]
     for use, file in (("members", "members"), ("days", "days_in_hospital"), ("released", "claims")):
         rows = tables[use].query(profile_rows(tables[use], numbers, hidden))
         found[f"{file}.csv"] = rows.to_csv(index=False).encode()

@@ -265,7 +265,7 @@ def run(asked: Asked, as_json: bool, go_on: bool, quiet: bool, verbose: bool) ->
     _require_sense(asked)
     detail = Detail.QUIET if quiet else Detail.VERBOSE if verbose else Detail.NORMAL
     with errors_as_json(as_json, release=None), without_values("deid", Home.here().store):
-        code = run_policy(*_at_home(asked), progress_of(as_json, detail), as_json=as_json, go_on=go_on)
+        code = run_policy(*_at_home(asked), progress_of(as_json, detail), go_on=go_on)
     sys.exit(code)
 
 
@@ -414,16 +414,17 @@ def policy_pool(name: str, delivery: str, column: str, held_by: tuple[float, ...
 @click.option("--deliveries", type=click.Path(path_type=Path, file_okay=False), help="Folder to watch for deliveries.")
 @click.option("--complete-when", help="Name of the file that says that a delivery there is complete; default: _SUCCESS.")
 @click.option("--schedule", help="Cron expression (UTC): when to release the newest delivery again if anything changed.")
-@click.option("--fresh-within", type=click.IntRange(min=1), metavar="DAYS", help="Days after which a release is overdue.")
-@click.option("--retention", type=click.IntRange(min=1), metavar="DAYS", help="Days after which `deid purge` removes stores.")
-def policy_adopt(
-    name: str,
-    deliveries: Path | None,
-    complete_when: str | None,
-    schedule: str | None,
-    fresh_within: int | None,
-    retention: int | None,
-) -> None:
+@click.option(
+    "--fresh-within", "fresh_days", type=click.IntRange(min=1), metavar="DAYS", help="Days after which a release is overdue."
+)
+@click.option(
+    "--retention",
+    "retention_days",
+    type=click.IntRange(min=1),
+    metavar="DAYS",
+    help="Days after which `deid purge` removes stores.",
+)
+def policy_adopt(name: str, deliveries: Path | None, **use: object) -> None:
     """Take a policy into use: its name, or a YAML file. The Dagster UI shows the policies in use.
 
     Adopting it again changes only what the options name. Reload the code location in the UI, or start `deid ui` again.
@@ -442,13 +443,7 @@ def policy_adopt(
             f"the folder {deliveries} belongs to the home {home.root} or contains it, where no delivery arrives: name a folder "
             "of its own that senders write to"
         )
-    stated = {
-        "deliveries": None if deliveries is None else str(deliveries.absolute()),
-        "complete_when": complete_when,
-        "schedule": schedule,
-        "fresh_days": fresh_within,
-        "retention_days": retention,
-    }
+    stated = {"deliveries": None if deliveries is None else str(deliveries.absolute())} | use
     changed = {key: value for key, value in stated.items() if value is not None}
     found = adopt_here(releases_here(home), found, file, retired=False, **changed)
     say_witnesses(home)
@@ -492,16 +487,7 @@ def policy_retire(name: str) -> None:
 )
 @click.option("--output", type=FILE, help="File to write; by default NAME.yaml in the current folder.")
 @click.pass_context
-def policy_new(
-    context: click.Context,
-    name: str,
-    title: str,
-    owners: tuple[str, ...],
-    description: str | None,
-    like: str,
-    delivery: Path | None,
-    output: Path | None,
-) -> None:
+def policy_new(context: click.Context, /, like: str, delivery: Path | None, output: Path | None, **heading: Any) -> None:
     """Create a policy, with your name, title and owners: proposed from a delivery, or as a copy of a shipped one.
 
     With --from, it looks at the types, counts and codes of the delivered tables. It shows and writes names of files and
@@ -510,14 +496,13 @@ def policy_new(
     """
     from deid_assets.policy.scaffold import Heading, new_policy
 
-    heading = Heading(name, title, owners, description)
-    file = output or Path(f"{name}.yaml")
+    file = output or Path(f"{heading['name']}.yaml")
     if delivery is not None:
         if context.get_parameter_source("like") is not click.core.ParameterSource.DEFAULT:
             raise click.UsageError("--from proposes a policy, and --like copies one: give one of them")
-        _propose(delivery, file, heading)
+        _propose(delivery, file, Heading(**heading))
         return
-    new_policy(file, heading, like)
+    new_policy(file, Heading(**heading), like)
     click.echo(f"{file} was written. Adapt it to your files, then run: deid policy check {file}")
 
 

@@ -39,10 +39,12 @@ class Progress:
         QUIET: nothing is said. VERBOSE: also what steps tell of themselves, a line each.
     every
         Seconds between two lines where there is no terminal.
+    as_json
+        Whether what comes of the work is one JSON document on standard output.
     """
 
-    def __init__(self, console: Console, detail: Detail = Detail.NORMAL, every: float = EVERY):
-        self.console, self.detail, self._every = console, detail, every
+    def __init__(self, console: Console, detail: Detail = Detail.NORMAL, every: float = EVERY, as_json: bool = False):
+        self.console, self.detail, self.as_json, self._every = console, detail, as_json, every
         self._doing, self._told, self._since, self._stage = "", "", time.monotonic(), ""
         self._step: str | None = None
         self._forecast: Forecast | None = None
@@ -156,4 +158,5 @@ def progress_of(as_json: bool = False, detail: Detail = Detail.NORMAL) -> Progre
     """What goes on in this process, on standard output, or on standard error where the output is a JSON document."""
     stream = sys.stderr if as_json else sys.stdout
     # Without a terminal, rich would assume 80 columns and cut numbers.
-    return Progress(Console(file=stream, highlight=False, width=None if stream.isatty() else 110), detail)
+    console = Console(file=stream, highlight=False, width=None if stream.isatty() else 110)
+    return Progress(console, detail, as_json=as_json)

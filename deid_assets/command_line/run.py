@@ -89,12 +89,8 @@ Work = Callable[[Task, StoreLock], int]
 """What is done with a registered delivery while its store is locked; returns the exit code."""
 
 
-def run_policy(
-    home: Home, asked: Asked, progress: Progress, as_json: bool = False, work: Work | None = None, go_on: bool = False
-) -> int:
+def run_policy(home: Home, asked: Asked, progress: Progress, work: Work | None = None, go_on: bool = False) -> int:
     """Run a policy on a delivery; return the exit code: 0 published, 2 privacy refusal, 1 anything else.
-
-    With `as_json` what came of it is one JSON document on standard output.
 
     The lock of the store is held from before anything is written until the end, so that a second run leaves no trace.
 
@@ -124,7 +120,7 @@ def run_policy(
             policy = applying_opt_outs(adopt_here(releases, policy, file), home.policies)
         if not asked.named:
             _make_synthetic(home, delivery, progress)
-        task = Task(home, policy, register_delivery(home, delivery), progress, as_json, go_on)
+        task = Task(home, policy, register_delivery(home, delivery), progress, go_on)
         return (work or _release_or_unchanged)(task, lock)
     finally:
         lock.release()
@@ -159,7 +155,7 @@ def _release_or_unchanged(task: Task, lock: StoreLock) -> int:
                 interruption.remember_release(summary.release)
                 seconds = time.monotonic() - started
                 if interruption.received() is None:
-                    if task.as_json:
+                    if task.progress.as_json:
                         _write_json(summary_json(task, summary, seconds))
                     else:
                         print_summary(task, summary, seconds)
@@ -190,7 +186,7 @@ def _release_or_unchanged(task: Task, lock: StoreLock) -> int:
 def _say_unchanged(task: Task, told: Mapping[str, object], text: str) -> None:
     """Say that nothing was made, and why; and who of the opt-outs is not in the delivery."""
     unmatched = task.unmatched()
-    if task.as_json:
+    if task.progress.as_json:
         of = {"outcome": told["outcome"], "exit_code": PUBLISHED, "policy": task.policy.name, "delivery": task.delivery.key}
         _write_json(of | dict(told) | {"opt_outs": list(unmatched)})
         return

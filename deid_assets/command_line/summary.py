@@ -37,8 +37,6 @@ class Task:
         What is run on what, and where.
     progress
         Where it is said what is going on, and how much of it.
-    as_json
-        Whether what came of it is one JSON document on standard output.
     go_on
         Whether to search although no generalization can pass.
     """
@@ -47,7 +45,6 @@ class Task:
     policy: AnyPolicy
     delivery: Delivery
     progress: Progress
-    as_json: bool = False
     go_on: bool = False
 
     def table(self, name: str) -> Table:

@@ -1,8 +1,9 @@
 """The policy of a cohort and its sections: demographics at no more risk than Safe Harbor leaves (methods#demographics-risk)."""
 
 import datetime
-from collections.abc import Iterator
-from pathlib import PurePosixPath
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, Field
@@ -25,6 +26,7 @@ from deid_assets.policy.sections.counts import (
 )
 from deid_assets.policy.sections.longitudinal import ColumnName, Delimiter, Intake, Name, Said, Section, Share
 from deid_assets.policy.sections.releases import CohortReleases, Hiding
+from deid_assets.sources.census import PopulationFiles
 from deid_assets.sources.cohort import CohortLayout
 from deid_assets.sources.demographics import race_names
 
@@ -170,6 +172,12 @@ class CohortPopulation(Section):
     def files(self) -> dict[str, str]:
         """File by the letter of its table; the letter '' is one file with all of them."""
         return {"": self.file} if self.file is not None else {letter: own.file for letter, own in self.by_race.items()}
+
+    def below(self, folder: Path, instead: Mapping[str, Path] = MappingProxyType({})) -> PopulationFiles:
+        """The table as its reader takes it, with its files below a folder, or others instead of them."""
+        bands, year = (None, None) if self.race_shares is None else (folder / self.race_shares.file, self.race_shares.year)
+        files = dict(instead) or {letter: folder / name for letter, name in self.files.items()}
+        return PopulationFiles(self.kind, files, self.count, bands, year)
 
 
 class OldAges(Section):
@@ -344,6 +352,8 @@ class CohortPolicy(ReleasePolicy):
             texts={one.release_as: one.column for one in self.attributes},
             table=self.source.table,
             delimiter=self.source.delimiter,
+            file=self.source.file,
+            unusable_at_most=self.intake.quarantine_at_most,
         )
 
 

@@ -62,6 +62,10 @@ class CohortLayout:
         Name in the result to a column that is passed on as text; cells may be missing.
     table, delimiter
         Table of a DuckDB file; delimiter of a CSV file.
+    file
+        Of the cohort, below the folder of a delivery; None if its path is named otherwise.
+    unusable_at_most
+        Greatest share of rows that may be unusable. They are left out and counted.
     """
 
     person: str
@@ -83,6 +87,8 @@ class CohortLayout:
     texts: Mapping[str, str] = field(default_factory=dict)
     table: str | None = None
     delimiter: str = ","
+    file: str | None = None
+    unusable_at_most: float = 0.0
 
     def __post_init__(self) -> None:
         if sum(column is not None for column in (self.age, self.birth_date, self.birth_year)) != 1:
@@ -161,13 +167,7 @@ class Cohort:
     left_out: LeftOut = NOBODY_LEFT_OUT
 
 
-def read_cohort(
-    path: Path,
-    layout: CohortLayout,
-    folder: Path,
-    unusable_at_most: float = 0.0,
-    opted_out: OptedOut = NOBODY,
-) -> Cohort:
+def read_cohort(path: Path, layout: CohortLayout, folder: Path, opted_out: OptedOut = NOBODY) -> Cohort:
     """Read a cohort from a CSV (plain, gzip or zip), Parquet or DuckDB file.
 
     Parameters
@@ -176,8 +176,6 @@ def read_cohort(
         The file and the meaning of its columns.
     folder
         Folder of the restricted store, where the copy of the file lies while it is read.
-    unusable_at_most
-        Greatest share of rows that may be unusable. They are left out and counted.
     opted_out
         Whose rows are left out, which is no fault of the cohort.
 
@@ -220,9 +218,9 @@ def read_cohort(
         people[name] = read
     for at, name in enumerate(layout.texts):
         people[name] = text[f"text_{at}"]
-    if broken.share(len(text)) > unusable_at_most:
+    if broken.share(len(text)) > layout.unusable_at_most:
         listed = "; ".join(f"column {column}: {rows:,} rows: {rule}" for (column, rule), rows in broken.counts.items())
-        raise DeliveryError(f"cohort: {path.name}: more than {unusable_at_most:.2%} of the rows are unusable: {listed}")
+        raise DeliveryError(f"cohort: {path.name}: more than {layout.unusable_at_most:.2%} of the rows are unusable: {listed}")
     used = people[~broken.rows(text.index)].reset_index(drop=True).astype({"record": "int64", "age": "int64"})
     if used.empty:
         raise DeliveryError(f"cohort: {path.name}: no row is usable")
@@ -348,20 +346,12 @@ class CohortDelivery:
 
 
 def read_cohort_delivery(
-    delivery: Delivery,
-    file: str,
-    layout: CohortLayout,
-    source: PopulationFiles,
-    store: Path,
-    unusable_at_most: float,
-    opted_out: OptedOut = NOBODY,
+    delivery: Delivery, layout: CohortLayout, source: PopulationFiles, store: Path, opted_out: OptedOut = NOBODY
 ) -> CohortDelivery:
     """Read the cohort and its population from a delivery, which is one folder.
 
     Parameters
     ----------
-    file
-        Of the cohort, below the delivery's folder.
     source
         The files of the population, below the delivery's folder.
     store
@@ -377,7 +367,7 @@ def read_cohort_delivery(
     bands = None if source.race_bands is None else _path(delivery, source.race_bands)
     files = {letter: _path(delivery, own) for letter, own in source.files.items()}
     population = read_population(replace(source, files=files, race_bands=bands), layout.race is not None, places)
-    cohort = read_cohort(_path(delivery, file), layout, store, unusable_at_most, opted_out)
+    cohort = read_cohort(_path(delivery, layout.file or ""), layout, store, opted_out)
     if delivery.digest() != digest:
         raise DeliveryError(f"delivery {delivery.key}: its files changed while they were read; take it in again")
     return CohortDelivery(cohort, population, digest)

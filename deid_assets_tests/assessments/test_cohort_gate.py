@@ -18,7 +18,6 @@ from deid_assets.policy.loading import policy_from
 from deid_assets.release.cumulative import Made
 from deid_assets.release.same_delivery import _shown, other_cohort_refusals, other_release_refusals
 from deid_assets.release.staged_files import people_to_release
-from deid_assets.sources.census import PopulationFiles
 from deid_assets.sources.cohort import read_cohort_delivery
 from deid_assets.sources.delivery import Delivery
 from deid_assets.store.tables import Table
@@ -79,12 +78,8 @@ class Judged:
 def judged(store: SmallStore, values: dict[str, Any], folder: Path) -> Judged:
     policy = policy_from(values)
     assert isinstance(policy, CohortPolicy)
-    own = policy.population
-    source = PopulationFiles(own.kind, {letter: Path(file) for letter, file in own.files.items()}, own.count)
-    read = read_cohort_delivery(
-        Delivery("patients", "cohort", (folder,)), policy.source.file, policy.layout,
-        source, folder / "store", policy.intake.quarantine_at_most,
-    )  # fmt: skip
+    delivery = Delivery("patients", "cohort", (folder,))
+    read = read_cohort_delivery(delivery, policy.layout, policy.population.below(Path()), folder / "store")
     days = {name: read.cohort.people[name].dt.date for name in policy.layout.dates}
     taken_in = store.write("cohort_people", read.cohort.people.assign(**days))
     population = store.write("population_cells", read.population.people.assign(note="; ".join(read.population.warnings)))

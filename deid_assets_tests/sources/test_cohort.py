@@ -1,6 +1,7 @@
 """Cohorts: one record per person; what cannot be read is counted, and refuses unless it is allowed."""
 
 import datetime
+from dataclasses import replace
 
 import duckdb
 import pandas as pd
@@ -23,7 +24,7 @@ HEADER = "ID,AGE,SEX,RACE,ST,ZIP,COUNTY,ADM"
 def cohort_of(tmp_path, rows, layout=LAYOUT, at_most=0.0, header=HEADER):
     path = tmp_path / "cohort.csv"
     path.write_text("\n".join([header, *rows]) + "\n")
-    return read_cohort(path, layout, tmp_path / "store", at_most)
+    return read_cohort(path, replace(layout, unusable_at_most=at_most), tmp_path / "store")
 
 
 class TestOptOuts:
@@ -186,7 +187,7 @@ def test_beneficiaries_of_desynpuf_by_state(tmp_path):
     )  # fmt: skip
     with pytest.raises(DeliveryError, match=r"column SP_STATE_CODE: \d+ rows: unknown state"):
         read_cohort(path, layout, tmp_path / "store")
-    cohort = read_cohort(path, layout, tmp_path / "store", unusable_at_most=0.02)
+    cohort = read_cohort(path, replace(layout, unusable_at_most=0.02), tmp_path / "store")
     assert set(cohort.report.unusable) == {("SP_STATE_CODE", "unknown state")}
     assert cohort.report.rows_read == cohort.report.rows_used + cohort.report.unusable["SP_STATE_CODE", "unknown state"]
     people = cohort.people
