@@ -23,10 +23,9 @@ from deid_assets.errors import PolicyError, StoreError
 from deid_assets.home_identity import require_own_history
 from deid_assets.meter import meter
 from deid_assets.policy.base import ReleasePolicy
-from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.policy.kinds import AnyPolicy, require_runnable
 from deid_assets.policy.loading import applying_opt_outs, policy_called
 from deid_assets.policy.models import Policy
-from deid_assets.policy.removed_modes import require_runnable
 from deid_assets.release.cumulative import (
     EarlierReleases,
     Made,

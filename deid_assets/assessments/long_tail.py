@@ -11,7 +11,7 @@ from deid_assets.methods.long_tail.truncation import FirstCut, claims_cap, claim
 from deid_assets.methods.preparation.sampling import drawn_members
 from deid_assets.policy.models import smallest_at_least
 from deid_assets.policy.sections.longitudinal import LongTail
-from deid_assets.policy.sections.number_of_claims import NumberOfClaims
+from deid_assets.policy.sections.sensitivity import NumberOfClaims
 from deid_assets.store.tables import Table
 
 COMPARED_PERCENTILE = 99.0

@@ -14,11 +14,10 @@ from deid_assets.command_line.options import Asked
 from deid_assets.command_line.run import find_policy, requested_delivery
 from deid_assets.errors import DeliveryError, StoreError
 from deid_assets.partitions import deliveries_of
-from deid_assets.policy.removed_modes import require_runnable
+from deid_assets.policy.kinds import require_runnable
 from deid_assets.release.registry.chain import Registry
 from deid_assets.resources import Workplace
-from deid_assets.sources.fetched import forget_fetched
-from deid_assets.sources.registration import delivery_file, register_delivery, registered_delivery, unregister
+from deid_assets.sources.registration import delivery_file, forget_fetched, register_delivery, registered_delivery, unregister
 from deid_assets.store.home import Home
 from deid_assets.store.lock import StoreLock
 

@@ -160,7 +160,7 @@ _PATH_OR_URL = _PathOrUrl()
 
 def _fetched(home: Home, named: tuple[Path | str, ...], key: str | None) -> tuple[Path, ...]:
     """The paths of a delivery; what a URL names is fetched into the home."""
-    from deid_assets.sources.fetched import fetch
+    from deid_assets.sources.registration import fetch
 
     alone = key if len(named) == 1 else None
     return tuple(one if isinstance(one, Path) else fetch(home, one, alone) for one in named)
@@ -332,7 +332,7 @@ def policy() -> None:
 def policy_check(file: str) -> None:
     """Explain a policy in plain language, or report what is wrong and where."""
     from deid_assets.command_line.run import find_policy
-    from deid_assets.policy.removed_modes import require_runnable
+    from deid_assets.policy.kinds import require_runnable
     from deid_assets.reports.plain_words.policy import explain
 
     found, _ = find_policy(Home.here(), file)
@@ -431,7 +431,7 @@ def policy_adopt(name: str, deliveries: Path | None, **use: object) -> None:
     """
     from deid_assets.automation.in_use import adopt_here
     from deid_assets.command_line.run import find_policy
-    from deid_assets.policy.removed_modes import require_runnable
+    from deid_assets.policy.kinds import require_runnable
 
     home = Home.here().create()
     found, file = find_policy(home, name)

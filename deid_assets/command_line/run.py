@@ -47,10 +47,8 @@ from deid_assets.dagster_internals import (
 )
 from deid_assets.errors import PUBLISHED, DeidError, DeliveryError, PolicyError, ReleaseError
 from deid_assets.forecast import ANNOUNCED, SYNTHETIC_DELIVERY
-from deid_assets.policy.adopted import ENDINGS
-from deid_assets.policy.kinds import AnyPolicy
-from deid_assets.policy.loading import applying_opt_outs, load_policy, policy_by_name
-from deid_assets.policy.removed_modes import require_no_removed_mode, require_runnable
+from deid_assets.policy.kinds import AnyPolicy, require_no_removed_mode, require_runnable
+from deid_assets.policy.loading import ENDINGS, applying_opt_outs, load_policy, policy_by_name
 from deid_assets.release.event_log import require_journal
 from deid_assets.release.home_rules import require_allowed
 from deid_assets.release.journal.home_journal import HomeJournal

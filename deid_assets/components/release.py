@@ -16,8 +16,7 @@ from deid_assets.automation.one_process import one_process_executor
 from deid_assets.embedding import EXPOSED, Exposed, Upstream, build_release, copies_of, home_of
 from deid_assets.errors import DeidError, PolicyError
 from deid_assets.partitions import deliveries_of
-from deid_assets.policy.adopted import ENDINGS
-from deid_assets.policy.loading import load_policy, policy_by_name
+from deid_assets.policy.loading import ENDINGS, load_policy, policy_by_name
 from deid_assets.policy.models import Policy
 from deid_assets.sources.upstream import CsvFiles, DuckDBTable, InMemory, ParquetFiles, Read
 

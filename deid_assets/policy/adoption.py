@@ -11,11 +11,10 @@ import shutil
 from pathlib import Path
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.adopted import TEXT, Record, record_of, text_at
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.files import RECORD, Folder, stored_name
 from deid_assets.policy.kinds import AnyPolicy
-from deid_assets.policy.loading import load_policy, policy_file_called, shipped_policies
+from deid_assets.policy.loading import TEXT, Record, load_policy, policy_file_called, record_of, shipped_policies, text_at
 from deid_assets.store import durable
 from deid_assets.store.digests import bytes_digest
 from deid_assets.store.home import Home

@@ -49,10 +49,9 @@ from deid_assets.policy.sections.longitudinal import (
     Sample,
     TopCoding,
 )
-from deid_assets.policy.sections.number_of_claims import REPORTED, NumberOfClaims
 from deid_assets.policy.sections.population import InpatientAttack, PopulationTable, VoterListAttack
 from deid_assets.policy.sections.releases import Releases
-from deid_assets.policy.sections.sensitivity import AttackSensitivity
+from deid_assets.policy.sections.sensitivity import REPORTED, AttackSensitivity, NumberOfClaims
 from deid_assets.policy.sections.table_file import TableFile
 from deid_assets.policy.sections.utility import Utility
 from deid_assets.reference.known_columns import IN_DAYS_IN_HOSPITAL, KNOWN, KnownColumn

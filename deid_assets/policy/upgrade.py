@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.adopted import text_at
 from deid_assets.policy.form import FORMAT, Column, columns_of, kind_of, source_of
-from deid_assets.policy.loading import load_policy
+from deid_assets.policy.loading import load_policy, text_at
 from deid_assets.policy.proposal.writing import commented, field_lines
 from deid_assets.policy.yaml_text import Parsed, parse
 from deid_assets.store import durable

@@ -20,9 +20,8 @@ from typing import Any, Literal
 import yaml
 
 from deid_assets.errors import PolicyError, ReleaseError
-from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.policy.kinds import AnyPolicy, require_runnable
 from deid_assets.policy.loading import policy_called
-from deid_assets.policy.removed_modes import require_runnable
 from deid_assets.policy.withdrawals import OptOutLine, note
 from deid_assets.release.journal.comparison import GONE
 from deid_assets.release.journal.home_journal import HomeJournal

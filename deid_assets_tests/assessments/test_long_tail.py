@@ -8,7 +8,7 @@ from deid_assets.errors import DeliveryError
 from deid_assets.methods.long_tail.bins import Bins, bin_sizes
 from deid_assets.methods.long_tail.number_of_claims import truncate_within_classes
 from deid_assets.policy.sections.longitudinal import LongTail
-from deid_assets.policy.sections.number_of_claims import NumberOfClaims
+from deid_assets.policy.sections.sensitivity import NumberOfClaims
 from deid_assets_tests.methods.small_tables import small_store
 
 SEED = bytes(16)

@@ -7,8 +7,9 @@ import pytest
 
 from deid_assets.errors import PolicyError
 from deid_assets.policy import loading
-from deid_assets.policy.adopted import PolicyText, Record
 from deid_assets.policy.loading import (
+    PolicyText,
+    Record,
     load_policy,
     policies_in,
     policy_by_name,

@@ -4,8 +4,8 @@ import pytest
 
 from deid_assets.errors import PolicyError
 from deid_assets.policy.adoption import adopt
+from deid_assets.policy.kinds import require_runnable
 from deid_assets.policy.loading import load_policy, policies_in, policy_from, shipped_policies
-from deid_assets.policy.removed_modes import require_runnable
 from deid_assets.store.home import Home
 from deid_assets_tests.frozen_homes.make_levels_by_class import BY_CLASS, BY_COLUMN
 from deid_assets_tests.scenarios.policies import SMALL, write_policy

@@ -7,10 +7,9 @@ import pytest
 
 from deid_assets.command_line.deliveries import Expired, purge
 from deid_assets.errors import DeliveryError, StoreError
-from deid_assets.sources import fetched
+from deid_assets.sources import registration as fetched
 from deid_assets.sources.delivery import Delivery
-from deid_assets.sources.fetched import fetch, forget_fetched
-from deid_assets.sources.registration import register_delivery, registered_delivery
+from deid_assets.sources.registration import fetch, forget_fetched, register_delivery, registered_delivery
 from deid_assets.store.home import Home
 from deid_assets.store.remote import RemoteFolder
 from deid_assets_tests.buckets import CREDENTIALS, needs_s3, s3_bucket

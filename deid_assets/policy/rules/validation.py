@@ -19,9 +19,7 @@ from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.hierarchies.specs import DatesSpec, IntervalsSpec
 from deid_assets.policy.models import Policy
 from deid_assets.policy.problems import Path, Problem, did_you_mean
-from deid_assets.policy.rules.dates import date_problems
-from deid_assets.policy.rules.diagnosis_codes import diagnosis_code_problems
-from deid_assets.policy.rules.drugs import drug_problems
+from deid_assets.policy.rules.claims import date_problems, diagnosis_code_problems, drug_problems
 from deid_assets.policy.rules.limits import limit_problems
 from deid_assets.policy.rules.reserved_names import is_reserved
 from deid_assets.policy.sections.columns import MonthsEnrolled
@@ -35,7 +33,7 @@ from deid_assets.policy.sections.longitudinal import (
     AttackGate,
     Statistic,
 )
-from deid_assets.policy.sections.number_of_claims import number_of_claims_problems
+from deid_assets.policy.sections.sensitivity import number_of_claims_problems
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
 from deid_assets.sources.delivery import TablesSource
 

@@ -475,7 +475,7 @@ class Suppression(Section):
     """Whether members at high risk may be suppressed."""
 
     at_most: Share = Field(0.0, description="highest share of sampled members that may be suppressed; 0: none")
-    values_at_most: SkipJsonSchema[Share] = 0.0  # only for reading policies of earlier versions: policy/removed_modes.py
+    values_at_most: SkipJsonSchema[Share] = 0.0  # only for reading policies of earlier versions: policy/kinds.py
     prefer: Literal["members", "detail"] = Field(
         "members",
         description="what the release keeps if it can keep one of them. members: members are suppressed only if no "

@@ -1,13 +1,18 @@
-"""Rules for policies that release dates, so that the gates judge what the dates disclose."""
+"""Rules on what claims tell: released dates, the coding system of diagnoses, and declared columns of drugs."""
 
+import re
 from collections.abc import Iterator
 
 from deid_assets.policy.hierarchies.specs import FixedSpec
 from deid_assets.policy.models import Policy
 from deid_assets.policy.problems import Path, Problem
+from deid_assets.policy.sections.columns import Drugs
 from deid_assets.policy.sections.longitudinal import DATE_COLUMNS, OTHER_RELEASE_COLUMNS
+from deid_assets.reference.codes import is_ambiguous, ndc11
 from deid_assets.reference.known_columns import NUMBERS_OF_CLAIMS, STAYS
-from deid_assets.sources.delivery import CLAIM_INGREDIENTS, TablesSource
+from deid_assets.sources.delivery import CLAIM_INGREDIENTS, DesynpufSource, TablesSource
+from deid_assets.sources.derivations import Derivation
+from deid_assets.sources.diagnosis_systems import FromColumn
 
 NARROWEST_IN_ORDER = 7
 """Days in the narrowest bins whose pairs are fewer than the 32,767 values that a column of the kernel can have."""
@@ -115,3 +120,55 @@ def _declared_days(policy: Policy) -> Iterator[Problem]:
                     "is computed from true days of claims, which would undo the drawing of dates; remove the column, or the "
                     "section dates",
                 )
+
+
+def diagnosis_code_problems(policy: Policy) -> Iterator[Problem]:
+    """A column must be delivered, dates be known, and the Charlson index have a list for the system."""
+    codes, source = policy.diagnosis_codes, policy.source
+    here = ("diagnosis_codes",)
+    claims = source.claims if isinstance(source, TablesSource) else None
+    if isinstance(codes, FromColumn) and claims is None:
+        yield Problem(here, f"deliveries of kind {source.kind} have no column {codes.from_}: state the system, or by_date")
+    if codes == "by_date" and claims is not None and not {"service_date", "discharge_date"} & set(claims.columns):
+        yield Problem(here, "by_date needs the dates of claims: map service_date, or state the system or its column")
+    if isinstance(source, DesynpufSource) and codes != "icd9cm":
+        yield Problem(here, "DE-SynPUF is of 2008 to 2010, and its diagnoses are of ICD-9-CM: icd9cm")
+    if policy.grouping.charlson == "deyo" and codes != "icd9cm":
+        yield Problem(("grouping", "charlson"), "Deyo's list is of ICD-9-CM only: quan, whose list is of both systems")
+
+
+_MOSTLY = 0.9
+_NAMED = re.compile("(^|[^a-z])ndc([^a-z]|$)|national_?drug", re.IGNORECASE)
+
+
+def drug_problems(policy: Policy) -> Iterator[Problem]:
+    """A column of drugs tells of HIV as a diagnosis does, so lists must be able to read its ingredients.
+
+    Nothing is asked where no list names drugs.
+    """
+    if not policy.removal.lists_drugs:
+        return
+    for table in ("members", "claims"):
+        for name, column in getattr(policy.columns, table).items():
+            here = ("columns", table, name)
+            if isinstance(column, Drugs):
+                if not column.names_ingredients:
+                    yield Problem(
+                        (*here, "file"),
+                        f"the table of drugs names no ingredients, and {policy.removal.rule_of_codes} removes members with "
+                        "sensitive drugs, such as those against HIV, which are found by their ingredients: add them as a third "
+                        "column (ndc;group;ingredients)",
+                    )
+            elif _reads_drugs(column.made(table)):
+                yield Problem(
+                    here,
+                    "reads NDCs, and no list of sensitive drugs reads a column of this kind: declare a column of claims "
+                    "`{kind: ndc, file: ...}` with a table of drugs that names their ingredients",
+                )
+
+
+def _reads_drugs(made: Derivation) -> bool:
+    """Whether a column compares cells with NDCs, or reads a column of that name."""
+    forms = sum(ndc11(code.strip()) is not None or is_ambiguous(code.strip()) for code in made.codes)
+    named = any(_NAMED.search(cell.column) for cell in made.cells)
+    return named or (bool(made.codes) and forms >= _MOSTLY * len(made.codes))
