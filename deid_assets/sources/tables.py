@@ -4,7 +4,6 @@ The output of the synthetic generator is such a delivery too: Parquet whose colu
 """
 
 import fnmatch
-from collections.abc import Mapping
 from pathlib import Path
 
 from deid_assets.errors import DeliveryError
@@ -39,27 +38,25 @@ def lay_out_tables(staging: Staging, delivery: Delivery, source: TablesSource, d
     """
     if source.unreadable:
         raise DeliveryError(f"delivery {delivery.key} contains what this version cannot read: {'; '.join(source.unreadable)}")
-    _lay_out(staging, delivery, source.members, "members", declared, delimiter=source.delimiter)
-    names: dict[str, Mapping[str, str]] = {"members": source.members.columns}
-    formats = {"members": source.members.formats(source.date_format)}
+    tables: dict[str, TableMap] = {"members": source.members}
     if source.claims is None:
         # An empty relation, so that later code needs no special case.
         own = "".join(f", {quoted(column)} VARCHAR" for column in declared.delivered("claims"))
         staging.connection.execute(f"CREATE TEMP TABLE {quoted(_CLAIMS)} (row_key BIGINT{own})")
     else:
-        _lay_out(staging, delivery, source.claims, "claims", declared, delimiter=source.delimiter)
-        names["claims"] = source.claims.columns
-        formats["claims"] = source.claims.formats(source.date_format)
+        tables["claims"] = source.claims
+    for name, table in tables.items():
+        _lay_out(staging, name, _files(staging, delivery, table, name, source.delimiter), table, declared)
     lines = source.claims if source.claims is not None and source.claims.unit == "line" else None
     return Delivered(
         _MEMBERS,
         _CLAIMS,
-        column_names=names,
-        date_formats=formats,
+        column_names={name: table.columns for name, table in tables.items()},
+        date_formats={name: table.formats(source.date_format) for name, table in tables.items()},
         years=source.years,
         sex_values={value.upper(): sex for value, sex in source.sex_values.items()},
         unknown_codes=source.unknown_codes,
-        claim_ids_are_rows="claim_id" not in names.get("claims", {}),
+        claim_ids_are_rows=source.claims is None or "claim_id" not in source.claims.columns,
         member_rules=RULES_OF_SPANS if source.members.unit == "span" else (),
         claim_rules=() if lines is None else RULES_OF_LINES,
         gaps_at_most=source.members.gaps_at_most if source.members.unit == "span" else None,
@@ -81,27 +78,23 @@ def lay_out_synthetic(staging: Staging, delivery: Delivery, source: SyntheticSou
     absent = ("death_date", *DAYS_OF_SERVICE, FURTHER)
     for table, columns in (("members", MEMBER_COLUMNS), ("claims", CLAIM_COLUMNS)):
         own = TableMap(file=f"{table}.parquet", columns={name: name for name in columns if name not in absent})
-        _lay_out(staging, delivery, own, table, declared)
+        _lay_out(staging, table, _files(staging, delivery, own, table, ","), own, declared)
     return Delivered(_MEMBERS, _CLAIMS, declared=declared)
 
 
-def _lay_out(
-    staging: Staging, delivery: Delivery, table: TableMap, source_table: str, declared: Declared, *, delimiter: str = ","
-) -> None:
+def _lay_out(staging: Staging, source_table: str, files: list[SourceTable], table: TableMap, declared: Declared) -> None:
     """Create the relation over all files of one table, with its declared columns; the files of a table have one format."""
     columns = {**table.columns, **declared.delivered(source_table)}
-    files = _files(staging, delivery, table, source_table)
-    formats = {_format(path, staging) for path in files}
+    formats = {_format(file.path, staging) for file in files}
     if len(formats) > 1:
         raise DeliveryError(f"{table.file}: matches files of several formats ({', '.join(sorted(formats))})")
     parts = [f"delivered_{source_table}_{number}" for number in range(len(files))]
-    unnamed = f"the policy must name the table (source.{source_table}.table)"
-    for path, part in zip(files, parts, strict=True):
-        stage_file(staging, SourceTable(path, table.table, delimiter, unnamed), part, source_table, columns)
-    unite(staging, f"delivered_{source_table}", parts, table.file or files[0].name)
+    for file, part in zip(files, parts, strict=True):
+        stage_file(staging, file, part, source_table, columns)
+    unite(staging, f"delivered_{source_table}", parts, table.file or files[0].path.name)
 
 
-def _files(staging: Staging, delivery: Delivery, table: TableMap, source_table: str) -> list[Path]:
+def _files(staging: Staging, delivery: Delivery, table: TableMap, source_table: str, delimiter: str) -> list[SourceTable]:
     """The files of one table: below each folder of the delivery, or among its listed files."""
     found: list[Path] = []
     for path in delivery.paths:
@@ -119,14 +112,13 @@ def _files(staging: Staging, delivery: Delivery, table: TableMap, source_table: 
             found.extend(sorted(file for file in path.glob(table.file) if file in staging.received))
     if not found:
         raise DeliveryError(f"{table.file}: missing file; it should contain {source_table} of delivery {delivery.key}")
-    return found
+    unnamed = f"the policy must name the table (source.{source_table}.table)"
+    return [SourceTable(path, table.table, delimiter, unnamed) for path in found]
 
 
 def _format(path: Path, staging: Staging) -> str:
     name = path.name.lower()
-    for file_format, suffixes in (
-        ("CSV", CSV), ("Parquet", PARQUET), ("DuckDB", DUCKDB)
-    ):  # fmt: skip
+    for file_format, suffixes in (("CSV", CSV), ("Parquet", PARQUET), ("DuckDB", DUCKDB)):
         if name.endswith(suffixes):
             return file_format
     known = ", ".join(CSV + PARQUET + DUCKDB)
