@@ -19,32 +19,13 @@ from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.home_identity import public_name
 from deid_assets.policy.files import RECORD
 from deid_assets.policy.loading import load_policy
-from deid_assets.release.event_log import (
-    differing_records,
-    recorded_checks,
-    recorded_lineage,
-    recorded_releases,
-    recorded_run,
-    recorded_runs_before,
-)
+from deid_assets.release import event_log
 from deid_assets.release.journal.comparison import Remembered, unknown_to
 from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import PublicKey
 from deid_assets.release.known_people import unmatched_on
-from deid_assets.release.lineage.audit import (
-    Audited,
-    audit_document,
-    check_problems,
-    contract_problems,
-    delivery_problems,
-    document_bytes,
-    evidence_digests,
-    evidence_in,
-    evidence_problems,
-    lineage_problems,
-    registry_problems,
-)
+from deid_assets.release.lineage import audit as lineage_audit
 from deid_assets.release.lineage.columns import DerivedColumn, derived_columns
 from deid_assets.release.lineage.graph import Evaluated, Lineage, RecordedRelease, RecordedRun
 from deid_assets.release.lineage.openlineage import SENT, endpoint_is_set, problem_of_telling, write_event
@@ -61,7 +42,7 @@ from deid_assets.store.home import Home
 from deid_assets.store.reading import regular_bytes
 
 
-def audited(home: Home, published: PublishedRelease, key: PublicKey | None) -> Audited:
+def audited(home: Home, published: PublishedRelease, key: PublicKey | None) -> lineage_audit.Audited:
     """Compare everything that is recorded about a release; nothing but the log of runs is written.
 
     Parameters
@@ -72,7 +53,7 @@ def audited(home: Home, published: PublishedRelease, key: PublicKey | None) -> A
     registry = home.releases / "registry.jsonl"
     prepare_dagster_home(home)
     with dagster_instance(home) as instance:
-        recorded = recorded_releases(instance)
+        recorded = event_log.recorded_releases(instance)
         of_log = _OfLog.read(instance, published, _own(recorded, published))
     exact = home.store / "manifests" / published.policy / f"{published.number:04d}.certificate.json"
     head = recorded[-1].head if recorded else None
@@ -80,13 +61,13 @@ def audited(home: Home, published: PublishedRelease, key: PublicKey | None) -> A
     verified = verify_release(published.folder, trusted, registry, head, exact)
     problems = [f"{check.name}: {check.reason}" for check in verified.failures]
     problems += published.problems
-    problems += registry_problems(recorded, [line.hash for line in read_chain(registry).lines])
+    problems += lineage_audit.registry_problems(recorded, [line.hash for line in read_chain(registry).lines])
     journal = HomeJournal(home).file.read()
     problems += missing_in(home) + unknown_to(journal, recorded)
     problems += _of_adopted_policy(home, published.policy, Remembered.of(journal).adopted.get(published.policy))
     problems += of_log.problems(home, published)
     columns, unread = derived_columns_of(published, of_log.lineage)
-    return Audited(
+    return lineage_audit.Audited(
         published,
         verified,
         of_log.lineage,
@@ -127,7 +108,7 @@ def lineage_of_release(home: Home, published: PublishedRelease) -> Lineage | Non
     """What a release was made from, according to the event log; None if it has no record of the release."""
     prepare_dagster_home(home)
     with dagster_instance(home) as instance:
-        return _OfLog.read(instance, published, _own(recorded_releases(instance), published)).lineage
+        return _OfLog.read(instance, published, _own(event_log.recorded_releases(instance), published)).lineage
 
 
 def _own(recorded: Iterable[RecordedRelease], published: PublishedRelease) -> RecordedRelease | None:
@@ -150,12 +131,12 @@ class _OfLog:
     def read(cls, instance: dg.DagsterInstance, published: PublishedRelease, own: RecordedRelease | None) -> "_OfLog":
         if own is None:
             return cls(None, (), None, ())
-        lineage = recorded_lineage(instance, own.made, published.public.get("lineage", {}))
-        run = recorded_run(instance, own.made.run)
-        before = () if run is None else recorded_runs_before(instance, run)
+        lineage = event_log.recorded_lineage(instance, own.made, published.public.get("lineage", {}))
+        run = event_log.recorded_run(instance, own.made.run)
+        before = () if run is None else event_log.recorded_runs_before(instance, run)
         approved = bool((published.public.get("approval") or {}).get("by"))
-        differing = tuple(differing_records(instance, lineage, approved))
-        return cls(lineage, tuple(recorded_checks(instance, lineage)), run, before, differing)
+        differing = tuple(event_log.differing_records(instance, lineage, approved))
+        return cls(lineage, tuple(event_log.recorded_checks(instance, lineage)), run, before, differing)
 
     def problems(self, home: Home, published: PublishedRelease) -> list[str]:
         """Where it lacks or contradicts what the manifest says."""
@@ -170,19 +151,19 @@ class _OfLog:
         def keyed(name: str, version: str) -> str:
             return secret.keyed_digest("lineage", name, version)
 
-        found = lineage_problems(self.lineage, published.public["lineage"], keyed if same else None)
+        found = lineage_audit.lineage_problems(self.lineage, published.public["lineage"], keyed if same else None)
         found += self.differing
         contracts = {name: contract_check_name(name) for name in published.public["lineage"] if name in STAGE_OF}
-        found += contract_problems(self.lineage, self.checks, contracts)
+        found += lineage_audit.contract_problems(self.lineage, self.checks, contracts)
         if self.run is None:
             found.append(f"the event log has no run {self.lineage.release.run}, which made the release")
         if published.restricted is None:
             return found
         delivery = published.restricted["delivery"]
-        evidence = evidence_in(published.restricted)
-        found += delivery_problems(self.lineage, delivery["key"], delivery_version(delivery["digest"]))
-        found += evidence_problems(self.lineage, evidence_digests(published.restricted))
-        return found + check_problems(self.lineage, self.checks, evidence)
+        evidence = lineage_audit.evidence_in(published.restricted)
+        found += lineage_audit.delivery_problems(self.lineage, delivery["key"], delivery_version(delivery["digest"]))
+        found += lineage_audit.evidence_problems(self.lineage, lineage_audit.evidence_digests(published.restricted))
+        return found + lineage_audit.check_problems(self.lineage, self.checks, evidence)
 
 
 def derived_columns_of(published: PublishedRelease, lineage: Lineage | None) -> tuple[tuple[DerivedColumn, ...], list[str]]:
@@ -195,15 +176,15 @@ def derived_columns_of(published: PublishedRelease, lineage: Lineage | None) -> 
         return (), [f"{DICTIONARY} cannot be read, so that it is not known which columns were published"]
 
 
-def write_audit(home: Home, found: Audited) -> tuple[Path, Path]:
+def write_audit(home: Home, found: lineage_audit.Audited) -> tuple[Path, Path]:
     """Write the page and the document into the restricted store, for their owner only; returns their paths."""
     folder = durable.owner_only(home.store / "manifests" / found.release.policy)
-    document = audit_document(found)
+    document = lineage_audit.audit_document(found)
     page = folder / f"{found.release.number:04d}.audit.html"
     beside = page.with_suffix(".json")
     with durable.locked(home.store / "manifests" / ".audit.lock"):
         durable.replace(page, render_audit(document, found.lineage), 0o600)
-        durable.replace(beside, document_bytes(document), 0o600)
+        durable.replace(beside, lineage_audit.document_bytes(document), 0o600)
     return page, beside
 
 

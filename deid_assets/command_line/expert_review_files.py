@@ -98,8 +98,7 @@ def export(home: Home, policy_name: str, delivery: str, reviewers: int, folder: 
         [1 + place // PROFILES, 1 + place % PROFILES, one.condition_group, one.chapter, one.code]
         for place, one in enumerate(truth)
     ]
-    # Answers about a candidate are never scored with the key of one that replaced it.
-    name = hashlib.sha256(seed + json.dumps([members.tolist(), rows]).encode()).hexdigest()[:12]
+    name = _name(seed, members.tolist(), rows)
     key = home.store / policy_name / f"{delivery}.expert-review-{name}.json"
     files: dict[Path, bytes] = {}
     for reviewer in range(1, reviewers + 1):
@@ -146,6 +145,11 @@ def score(home: Home, sheets: Sequence[Path]) -> tuple[str, list[Score], list[Sc
     reviewers = sorted({reviewer for reviewer, _ in answers})
     own = ({place: one for place, one in answers.items() if place[0] == reviewer} for reviewer in reviewers)
     return review, scores(key, answers), [one for of_reviewer in own for one in scores(key, of_reviewer)]
+
+
+def _name(seed: bytes, members: Sequence[int], rows: Sequence[Sequence[object]]) -> str:
+    """Name of an export. Answers about a candidate are never scored with the key of one that replaced it."""
+    return hashlib.sha256(seed + json.dumps([members, rows]).encode()).hexdigest()[:12]
 
 
 def _tables(home: Home, policy: Policy, delivery: str) -> dict[str, Table]:

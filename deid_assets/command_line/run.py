@@ -21,7 +21,7 @@ import dagster as dg
 from rich.console import Console
 
 import deid_assets
-from deid_assets import interruption
+from deid_assets import dagster_internals, interruption
 from deid_assets.assessments.reachable_risk import GO_ON_TAG
 from deid_assets.assets.publishing import inputs_digest, releases_of
 from deid_assets.assets.step_log import known_forecast
@@ -34,17 +34,6 @@ from deid_assets.command_line.deciding import say_witnesses
 from deid_assets.command_line.options import Asked
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.summary import Task, print_summary, summary_json
-from deid_assets.dagster_internals import (
-    LoadableTargetOrigin,
-    ManagedGrpcPythonEnvCodeLocationOrigin,
-    ReconstructableJob,
-    ReconstructableRepository,
-    RemoteJobOrigin,
-    RemoteRepositoryOrigin,
-    capture_interrupts,
-    execute_run_iterator,
-    make_new_run_id,
-)
 from deid_assets.errors import PUBLISHED, DeidError, DeliveryError, PolicyError, ReleaseError
 from deid_assets.forecast import ANNOUNCED, SYNTHETIC_DELIVERY
 from deid_assets.policy.kinds import AnyPolicy, require_no_removed_mode, require_runnable
@@ -111,7 +100,7 @@ def run_policy(home: Home, asked: Asked, progress: Progress, work: Work | None =
     with releases.deciding():
         require_allowed(home, policy)  # before anything is registered
     delivery = requested_delivery(home, policy, asked)
-    lock = StoreLock.of(home, policy.name, delivery.key, make_new_run_id(), partial(_is_over, home))
+    lock = StoreLock.of(home, policy.name, delivery.key, dagster_internals.make_new_run_id(), partial(_is_over, home))
     lock.acquire()
     try:
         if file is not None or policy.name in retired_in(home):
@@ -145,7 +134,7 @@ def _release_or_unchanged(task: Task, lock: StoreLock) -> int:
         if earlier is None:
             require_secret_of_releases(home, Workplace(root=str(home.root)).secret())
             clock.now(Registry(home.releases / "registry.jsonl").chain().last_time)  # not after the work is done
-            with interruption.watched(interrupt_queries), capture_interrupts():
+            with interruption.watched(interrupt_queries), dagster_internals.capture_interrupts():
                 summary = execute(instance, task, lock.run_id)
                 if summary.release is None:
                     summary = replace(summary, release=_left_behind(task))
@@ -310,7 +299,7 @@ def execute(instance: dg.DagsterInstance, task: Task, run_id: str, assets: Colle
         with quiet, progress.working(f"Policy {task.policy.name}, delivery {task.delivery.key}"):
             progress.follow(known_forecast(instance, Workplace(root=str(Home.here().root)), run))
             instance.add_event_listener(run.run_id, lambda record: _tell(progress, record))
-            for event in execute_run_iterator(job, run, instance):
+            for event in dagster_internals.execute_run_iterator(job, run, instance):
                 events.append(event)
                 _say(progress, event)
                 number = interruption.received()
@@ -336,7 +325,7 @@ _ENDED = (dg.DagsterEventType.PIPELINE_SUCCESS, dg.DagsterEventType.PIPELINE_FAI
 
 def _new_run(
     instance: dg.DagsterInstance, task: Task, run_id: str, assets: Collection[str] | None
-) -> tuple[ReconstructableJob, dg.DagsterRun]:
+) -> tuple[dagster_internals.ReconstructableJob, dg.DagsterRun]:
     """A run of the job that the UI runs, or of some of its assets.
 
     It has both origins, so that the UI shows it and can execute it again.
@@ -346,17 +335,18 @@ def _new_run(
     # Loaded anew: the policy may have been copied to where the definitions find it just now. Dagster would keep the last job
     # of this name, which may be that of another home.
     sys.modules.pop(MODULE, None)
-    ReconstructableJob.get_definition.cache_clear()
-    ReconstructableJob.get_repository_definition.cache_clear()
-    repository = ReconstructableRepository.for_module(MODULE, "defs", working_directory=str(Path.cwd()))
+    dagster_internals.ReconstructableJob.get_definition.cache_clear()
+    dagster_internals.ReconstructableJob.get_repository_definition.cache_clear()
+    repository = dagster_internals.ReconstructableRepository.for_module(MODULE, "defs", working_directory=str(Path.cwd()))
     job = repository.get_reconstructable_job(job_name(policy.name))
     chosen = None if assets is None else frozenset(dg.AssetKey([policy.name, name]) for name in assets)
     if chosen is not None:
         job = job.get_subset(asset_selection=chosen)
-    location = ManagedGrpcPythonEnvCodeLocationOrigin(
-        LoadableTargetOrigin(executable_path=sys.executable, module_name=MODULE, working_directory=str(Path.cwd())),
-        LOCATION,
+    target = dagster_internals.LoadableTargetOrigin(
+        executable_path=sys.executable, module_name=MODULE, working_directory=str(Path.cwd())
     )
+    location = dagster_internals.ManagedGrpcPythonEnvCodeLocationOrigin(target, LOCATION)
+    origin = dagster_internals.RemoteRepositoryOrigin(location, REPOSITORY)
     run = instance.create_run_for_job(
         job_def=job.get_definition(),
         run_id=run_id,
@@ -369,7 +359,7 @@ def _new_run(
             "deid/policy_hash": policy.public_hash[:16],
             **({GO_ON_TAG: "true"} if task.go_on else {}),
         },
-        remote_job_origin=RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), job_name(policy.name)),
+        remote_job_origin=dagster_internals.RemoteJobOrigin(origin, job_name(policy.name)),
         job_code_origin=job.get_python_origin(),
     )
     return job, run
@@ -474,9 +464,9 @@ def reproduce_release(home: Home, published: PublishedRelease, detail: Detail) -
         with (
             dg.DagsterInstance.ephemeral() as instance,
             interruption.watched(interrupt_queries),
-            capture_interrupts(),
+            dagster_internals.capture_interrupts(),
         ):
-            summary = execute(instance, task, make_new_run_id())
+            summary = execute(instance, task, dagster_internals.make_new_run_id())
         made = made_again(temporary, summary.release, summary.waiting)
         files = () if made is None else compared(published, made)
     reasons = (*summary.reasons, *summary.failed_checks)

@@ -14,41 +14,10 @@ from deid_assets.errors import PolicyError
 from deid_assets.methods.lattice.predictive_tagging import LISTED_AT_MOST
 from deid_assets.policy.base import LATER_SECTIONS, ReleasePolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
+from deid_assets.policy.sections import disclosure, longitudinal
 from deid_assets.policy.sections.columns import DeclaredColumn, DeclaredColumns, Drugs, Grouped
 from deid_assets.policy.sections.counts import Counts
 from deid_assets.policy.sections.dates import ConnectedDate, Dates
-from deid_assets.policy.sections.disclosure import (
-    SENSITIVE_BY_DEFAULT,
-    AttributeDisclosure,
-    Inference,
-    MembershipDisclosure,
-    PopulationEstimates,
-    ProviderGraph,
-)
-from deid_assets.policy.sections.longitudinal import (
-    CLAIM_COLUMNS,
-    DATE_COLUMNS,
-    MEMBER_COLUMNS,
-    PASSED_ON_COLUMNS,
-    Adversary,
-    AnyQuasiIdentifier,
-    ClaimAttribute,
-    ColumnName,
-    Demographics,
-    Dimension,
-    Grouping,
-    Intake,
-    LongTail,
-    NeighborAttack,
-    Probability,
-    ProviderSuppression,
-    QuasiIdentifiers,
-    Removal,
-    Risk,
-    Said,
-    Sample,
-    TopCoding,
-)
 from deid_assets.policy.sections.population import InpatientAttack, PopulationTable, VoterListAttack
 from deid_assets.policy.sections.releases import Releases
 from deid_assets.policy.sections.sensitivity import REPORTED, AttackSensitivity, NumberOfClaims
@@ -71,7 +40,7 @@ class Policy(ReleasePolicy):
     has_events: ClassVar[Literal[True]] = True
     """Whether there are tables of events, such as claims, beside the table of people."""
     source: SourceOptions = Field(description="where deliveries come from: kind synthetic, desynpuf or tables")
-    intake: Intake = Intake()
+    intake: longitudinal.Intake = longitudinal.Intake()
     columns: DeclaredColumns = Field(
         DeclaredColumns(),
         description="columns of the delivery beyond those that every policy knows: `quasi_identifiers` lists each like any "
@@ -83,28 +52,28 @@ class Policy(ReleasePolicy):
         "date of discharge, else of service), or `{from: COLUMN}`, a column of the delivered claims that names it; a delivery "
         "of another system is refused",
     )
-    removal: Removal = Field(description="members and claims that are removed before release")
-    sample: Sample = Field(description="how many of the eligible members are released: members or fraction")
-    rotation: Probability | None = Field(
+    removal: longitudinal.Removal = Field(description="members and claims that are removed before release")
+    sample: longitudinal.Sample = Field(description="how many of the eligible members are released: members or fraction")
+    rotation: longitudinal.Probability | None = Field(
         None,
         description="probability with which every member of earlier releases leaves for good at each later delivery, drawn "
         "before the delivery is read: disappearing multiplies the odds of a new sensitive condition by at most 1 / rotation; "
         "null: nobody leaves, and the limit on disappearance holds for every class of those who happen to be missing",
     )
-    top_coding: TopCoding = Field(description="percentile from which values are one class")
-    grouping: Grouping = Grouping()
-    long_tail: LongTail = Field(description="how claims of members with very many claims are cut")
+    top_coding: longitudinal.TopCoding = Field(description="percentile from which values are one class")
+    grouping: longitudinal.Grouping = longitudinal.Grouping()
+    long_tail: longitudinal.LongTail = Field(description="how claims of members with very many claims are cut")
     number_of_claims: NumberOfClaims | None = Field(
         None, description="the number of claims as a quasi-identifier; null: no adversary is assumed to know it"
     )
     dates: Dates | None = Field(None, description="how dates of service are released; null: they are not released")
-    quasi_identifiers: QuasiIdentifiers = Field(description="what an adversary may know about members and claims")
-    attributes: tuple[ClaimAttribute, ...] = Field(
+    quasi_identifiers: longitudinal.QuasiIdentifiers = Field(description="what an adversary may know about members and claims")
+    attributes: tuple[longitudinal.ClaimAttribute, ...] = Field(
         (),
         description="declared columns of claims that are published as they were made, because only the person and the "
         "publisher know them; the gate measures whom they single out and what they tell of quasi-identifiers",
     )
-    dimensions: tuple[Dimension, ...] = Field(
+    dimensions: tuple[longitudinal.Dimension, ...] = Field(
         min_length=1, description="dimensions of the lattice; without one, nothing could be generalized"
     )
     recoding: Literal["by_column", "by_class"] = Field(
@@ -112,23 +81,23 @@ class Policy(ReleasePolicy):
         description="by_column: every column of claims has one level for all members; by_class, a level in each demographic "
         "class, was removed: policies with it are read, and not run",
     )
-    adversary: Adversary = Field(description="what the adversary knows")
-    risk: Risk = Field(description="thresholds, how class sizes are determined, how they are measured")
-    neighbor_attack: NeighborAttack = Field(description="attack 1: its trials and gates")
+    adversary: longitudinal.Adversary = Field(description="what the adversary knows")
+    risk: longitudinal.Risk = Field(description="thresholds, how class sizes are determined, how they are measured")
+    neighbor_attack: longitudinal.NeighborAttack = Field(description="attack 1: its trials and gates")
     voter_list_attack: VoterListAttack = VoterListAttack()
     inpatient_attack: InpatientAttack = InpatientAttack()
     attack_sensitivity: AttackSensitivity = AttackSensitivity()
-    demographics: Demographics = Demographics()
-    provider_suppression: ProviderSuppression = ProviderSuppression()
-    population_estimates: PopulationEstimates = PopulationEstimates()
-    attribute_disclosure: AttributeDisclosure = AttributeDisclosure()
-    membership: MembershipDisclosure = MembershipDisclosure()
-    provider_graph: ProviderGraph = ProviderGraph()
-    inference: Inference = Inference()
+    demographics: longitudinal.Demographics = longitudinal.Demographics()
+    provider_suppression: longitudinal.ProviderSuppression = longitudinal.ProviderSuppression()
+    population_estimates: disclosure.PopulationEstimates = disclosure.PopulationEstimates()
+    attribute_disclosure: disclosure.AttributeDisclosure = disclosure.AttributeDisclosure()
+    membership: disclosure.MembershipDisclosure = disclosure.MembershipDisclosure()
+    provider_graph: disclosure.ProviderGraph = disclosure.ProviderGraph()
+    inference: disclosure.Inference = disclosure.Inference()
     utility: Utility = Utility()
     counts: Counts = Counts()
     releases: Releases = Releases()
-    reviewed_attributes: dict[ColumnName, Said] = Field(
+    reviewed_attributes: dict[longitudinal.ColumnName, longitudinal.Said] = Field(
         {},
         description="columns published without a hierarchy that may single members out or refine a quasi-identifier, each with "
         "the reason why it is published nevertheless; the report shows both",
@@ -193,7 +162,7 @@ class Policy(ReleasePolicy):
 
     # What the lattice is made of
 
-    def quasi_identifier(self, column: str) -> AnyQuasiIdentifier:
+    def quasi_identifier(self, column: str) -> longitudinal.AnyQuasiIdentifier:
         """Return a quasi-identifier by its column."""
         for found in self.quasi_identifiers.all:
             if found.column == column:
@@ -221,7 +190,7 @@ class Policy(ReleasePolicy):
     @property
     def passed_on_columns(self) -> tuple[str, ...]:
         """Released columns of claims without a hierarchy, judged by what they disclose beside the others."""
-        return (*PASSED_ON_COLUMNS, *self.attribute_names)
+        return (*longitudinal.PASSED_ON_COLUMNS, *self.attribute_names)
 
     @cached_property
     def origins(self) -> dict[str, str]:
@@ -267,7 +236,7 @@ class Policy(ReleasePolicy):
 
         The order does not depend on the policy's text, because draws are made column by column.
         """
-        return self._ordered(self.quasi_identifiers.members, MEMBER_COLUMNS)
+        return self._ordered(self.quasi_identifiers.members, longitudinal.MEMBER_COLUMNS)
 
     @property
     def member_names(self) -> dict[str, str]:
@@ -278,12 +247,11 @@ class Policy(ReleasePolicy):
     def claim_names(self) -> dict[str, str]:
         """The quasi-identifiers of claims, ordered as those of members, and their names in the release."""
         names = {qi.column: qi.release_as for qi in self.quasi_identifiers.claims}
-        return {
-            column: names[column] for column in self._ordered(self.quasi_identifiers.claims, (*CLAIM_COLUMNS, *DATE_COLUMNS))
-        }
+        known = (*longitudinal.CLAIM_COLUMNS, *longitudinal.DATE_COLUMNS)
+        return {column: names[column] for column in self._ordered(self.quasi_identifiers.claims, known)}
 
     @staticmethod
-    def _ordered(listed: tuple[AnyQuasiIdentifier, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    def _ordered(listed: tuple[longitudinal.AnyQuasiIdentifier, ...], known: tuple[str, ...]) -> tuple[str, ...]:
         columns = {qi.column for qi in listed}
         return (*(column for column in known if column in columns), *sorted(columns.difference(known)))
 
@@ -300,7 +268,7 @@ class Policy(ReleasePolicy):
     def sensitive_columns(self) -> tuple[str, ...]:
         """Published columns whose disclosure is measured per class; the Charlson index is always published."""
         listed = self.attribute_disclosure.sensitive
-        chosen = SENSITIVE_BY_DEFAULT if listed is None else listed
+        chosen = disclosure.SENSITIVE_BY_DEFAULT if listed is None else listed
         return tuple(column for column in chosen if column == "charlson" or self.publishes(column))
 
     @property

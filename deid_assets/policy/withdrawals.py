@@ -74,37 +74,22 @@ def note(folder: Path, line: OptOutLine) -> bool:
         If identifier or reason is empty, or the list cannot be read or written.
     """
     line.require_sound()
-    durable.owner_only(folder)
+    file = durable.owner_only(folder) / FILE
     with durable.locked(folder / _LOCK):
         if (line.member_id in withdrawn_members([folder])) == line.listed:
             return False
+        *_, tail = _content(file).rpartition(b"\n")
         try:
-            descriptor = os.open(folder / FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-            try:
-                _mend(descriptor)
-                durable.write_all(descriptor, json.dumps(asdict(line), sort_keys=True).encode() + b"\n")
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            durable.sync(folder)
+            if tail:  # what a crash left of a line, which nobody was told of, is removed
+                durable.mend_end(file, len(tail), _line_of(tail) is not None)
+            durable.append(file, json.dumps(asdict(line), sort_keys=True).encode() + b"\n", 0o600)
         except OSError as error:
             raise PolicyError(f"the list of opt-outs cannot be written: {error.strerror}") from None
         return True
 
 
-def _mend(descriptor: int) -> None:
-    """End the last line of a list; what a crash left of a line, which nobody was told of, is removed."""
-    *_, tail = _content(descriptor).rpartition(b"\n")
-    if _line_of(tail) is not None:
-        durable.write_all(descriptor, b"\n")
-    else:
-        os.ftruncate(descriptor, os.fstat(descriptor).st_size - len(tail))
-
-
-def _content(descriptor: int) -> bytes:
-    with os.fdopen(os.dup(descriptor), "rb") as file:
-        file.seek(0)
-        return file.read()
+def _content(file: Path) -> bytes:
+    return regular_bytes(file, REGISTRY_AT_MOST) if os.path.lexists(file) else b""
 
 
 def _line_of(text: bytes) -> OptOutLine | None:
@@ -116,10 +101,8 @@ def _line_of(text: bytes) -> OptOutLine | None:
 
 def _lines(file: Path) -> list[OptOutLine]:
     """The lines of a list. One that a crash cut is none: nobody was told of it, and the journal knows all that were."""
-    if not os.path.lexists(file):
-        return []
     try:
-        *texts, tail = regular_bytes(file, REGISTRY_AT_MOST).split(b"\n")
+        *texts, tail = _content(file).split(b"\n")
         whole = [*texts, tail] if _line_of(tail) is not None else texts
         found = [OptOutLine(**json.loads(text)) for text in whole]
     except (ReleaseError, ValueError, TypeError):

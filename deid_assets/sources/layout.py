@@ -16,6 +16,7 @@ import duckdb
 from deid_assets.errors import DeliveryError
 from deid_assets.reference.groups import place_names
 from deid_assets.reference.known_columns import DIAGNOSES, KNOWN, MEMBERS, NUMBERS_OF_CLAIMS, NUMBERS_OF_MEMBERS, YEARS
+from deid_assets.sources import joining
 from deid_assets.sources.delivery import (
     CLAIM_COLUMNS,
     CLAIM_INGREDIENTS,
@@ -41,16 +42,6 @@ from deid_assets.sources.diagnosis_systems import (
     is_icd10,
 )
 from deid_assets.sources.files import Staging
-from deid_assets.sources.joining import (
-    FLAGS,
-    IMPOSSIBLE_ENROLMENT,
-    NUMBERED,
-    OF_A_PERSON,
-    Rows,
-    join_lines,
-    join_spans,
-    own_enrolment,
-)
 from deid_assets.store.tables import literal, quoted
 
 _DATES = set(DATE_COLUMNS)
@@ -175,7 +166,7 @@ def lay_claims(staging: Staging, delivered: Delivered) -> frozenset[str]:
     if delivered.claim_ids_are_rows:
         derived["claim_id"] = "row_key::VARCHAR"
     _lay(staging, delivered, "claims", DELIVERED_CLAIM_COLUMNS, derived)
-    united = NUMBERED if delivered.is_joined("claims") and present & {*DIAGNOSIS_COLUMNS} else ()
+    united = joining.NUMBERED if delivered.is_joined("claims") and present & {*DIAGNOSIS_COLUMNS} else ()
     return frozenset(present & set(DELIVERED_CLAIM_COLUMNS) | {*derived, *united})
 
 
@@ -308,21 +299,21 @@ def _lay(
     extras = [quoted(column) for column in others]
     each = f"SELECT {', '.join(['row_key', *extras, *read])} FROM {quoted(relation)} AS d"
     cells = delivered.declared.cells(table)
-    rows = Rows(each, (*unread, *(cell.unread for cell in cells)), cells, others)
+    rows = joining.Rows(each, (*unread, *(cell.unread for cell in cells)), cells, others)
     if table == "claims" and delivered.conflicts_at_most is not None:
         staging.progress("joining lines to claims")
         outside = _left_out(delivered.years)
-        told = join_lines(connection, rows, delivered.conflicts_at_most, delivered.diagnosis_codes, outside)
+        told = joining.join_lines(connection, rows, delivered.conflicts_at_most, delivered.diagnosis_codes, outside)
         staging.warnings.append(told)
         each = "SELECT * FROM joined_claims"
-        final += FLAGS[table]
+        final += joining.FLAGS[table]
     elif table == "members" and delivered.gaps_at_most is not None:
         staging.progress("joining spans to members")
-        staging.warnings.append(join_spans(connection, rows, delivered.gaps_at_most))
+        staging.warnings.append(joining.join_spans(connection, rows, delivered.gaps_at_most))
         each = "SELECT * FROM joined_members"
-        final += [*FLAGS[table], "enrolment"]
+        final += [*joining.FLAGS[table], "enrolment"]
     elif table == "members":
-        final += [f"{IMPOSSIBLE_ENROLMENT} AS of_impossible_enrolment", f"{own_enrolment()} AS enrolment"]
+        final += [f"{joining.IMPOSSIBLE_ENROLMENT} AS of_impossible_enrolment", f"{joining.own_enrolment()} AS enrolment"]
     # What was joined is laid out once: each of its 26 columns of diagnoses is a long expression, for every query to work out.
     kind = "TABLE" if delivered.is_joined(table) else "VIEW"
     connection.execute(
@@ -425,10 +416,10 @@ _UNREAD = {"text": WRONG_TYPE, "integer": WRONG_TYPE, "decimal": "not a number",
 RULES_OF_LINES = (
     Rule("lines of one claim with several members", "member_id", "of_several_members"),
     Rule("lines of one claim with several coding systems", "diagnosis_1", "of_several_systems"),
-    Rule(f"more than {len(NUMBERED)} diagnoses on the lines of a claim", "diagnosis_1", "with_too_many_diagnoses"),
+    Rule(f"more than {len(joining.NUMBERED)} diagnoses on the lines of a claim", "diagnosis_1", "with_too_many_diagnoses"),
 )
 RULES_OF_SPANS = tuple(
-    Rule(f"spans of one person that differ in {column}", column, f"of_several_{column}") for column in OF_A_PERSON
+    Rule(f"spans of one person that differ in {column}", column, f"of_several_{column}") for column in joining.OF_A_PERSON
 )
 DUPLICATE_MEMBER = Rule("duplicate member", "member_id", "false")
 DUPLICATE_CLAIM = Rule("duplicate claim", "claim_id", "false")

@@ -22,17 +22,9 @@ from deid_assets.policy.problems import Path, Problem, did_you_mean
 from deid_assets.policy.rules.claims import date_problems, diagnosis_code_problems, drug_problems
 from deid_assets.policy.rules.limits import limit_problems
 from deid_assets.policy.rules.reserved_names import is_reserved
+from deid_assets.policy.sections import longitudinal
 from deid_assets.policy.sections.columns import MonthsEnrolled
 from deid_assets.policy.sections.counts import count_table_problems
-from deid_assets.policy.sections.longitudinal import (
-    CLAIM_COLUMNS,
-    DATE_COLUMNS,
-    MEMBER_COLUMNS,
-    OTHER_RELEASE_COLUMNS,
-    AnyQuasiIdentifier,
-    AttackGate,
-    Statistic,
-)
 from deid_assets.policy.sections.sensitivity import number_of_claims_problems
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
 from deid_assets.sources.delivery import TablesSource
@@ -267,7 +259,7 @@ def _enough_draws(policy: Policy) -> Iterator[Problem]:
             yield from _enough_trials(name, found, attack.trials)
 
 
-def _enough_trials(name: str, gate: AttackGate, trials: int) -> Iterator[Problem]:
+def _enough_trials(name: str, gate: longitudinal.AttackGate, trials: int) -> Iterator[Problem]:
     confidence = confidence_of_try(gate.confidence, TRIES_AT_MOST)
     bound = bound_of_no_success(trials, confidence)
     if bound > gate.at_most:
@@ -279,7 +271,7 @@ def _enough_trials(name: str, gate: AttackGate, trials: int) -> Iterator[Problem
         )
 
 
-def _too_few(statistic: Statistic) -> str:
+def _too_few(statistic: longitudinal.Statistic) -> str:
     """The consequence of too few draws."""
     return "no release could pass" if statistic == "upper_bound" else "an unsafe release could pass by chance"
 
@@ -287,7 +279,8 @@ def _too_few(statistic: Statistic) -> str:
 def _known_columns(policy: Policy) -> Iterator[Problem]:
     """A column that nobody knows cannot be read; one that is declared and not released would be read for nothing."""
     attributes = [one.column for one in policy.attributes]
-    for table, known in (("members", MEMBER_COLUMNS), ("claims", (*CLAIM_COLUMNS, *DATE_COLUMNS))):
+    of_claims = (*longitudinal.CLAIM_COLUMNS, *longitudinal.DATE_COLUMNS)
+    for table, known in (("members", longitudinal.MEMBER_COLUMNS), ("claims", of_claims)):
         declared = getattr(policy.columns, table)
         allowed = (*known, *declared)
         listed = [qi.column for qi in getattr(policy.quasi_identifiers, table)]
@@ -425,7 +418,7 @@ def _release_columns(policy: Policy) -> Iterator[Problem]:
     """Two columns cannot be published under one name, nor one column twice: it would have two levels."""
     columns: dict[str, str] = {}
     # Databases and spreadsheets do not distinguish Sex from sex.
-    names = {name.lower() for name in OTHER_RELEASE_COLUMNS}
+    names = {name.lower() for name in longitudinal.OTHER_RELEASE_COLUMNS}
     for path, listed in _listed(policy):
         if listed.column in columns:
             yield Problem((*path, "column"), f"column {listed.column} is listed twice")
@@ -472,7 +465,7 @@ def _lattice(policy: Policy) -> Iterator[Problem]:
                     f"{column} is not a quasi-identifier of this policy: columns that are not published cannot be "
                     f"generalized; quasi-identifiers: {', '.join(columns)}",
                 )
-            elif column in DATE_COLUMNS:
+            elif column in longitudinal.DATE_COLUMNS:
                 yield Problem(path, f"{column} has the precision that section dates gives it, at every node")
             elif column in moved:
                 yield Problem(
@@ -528,7 +521,7 @@ def _level_count(policy: Policy, column: str) -> int | None:
     return None
 
 
-def _listed(policy: Policy) -> Iterator[tuple[Path, AnyQuasiIdentifier]]:
+def _listed(policy: Policy) -> Iterator[tuple[Path, longitudinal.AnyQuasiIdentifier]]:
     """Yield every quasi-identifier with its path."""
     for table in ("members", "claims"):
         for number, listed in enumerate(getattr(policy.quasi_identifiers, table)):
