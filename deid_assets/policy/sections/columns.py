@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
@@ -303,16 +303,12 @@ class Rounded(_Rounding):
 
 
 class _OfDates(DeclaredColumn, ABC):
+    limits: ClassVar[tuple[int, int | None]] = (0, None)
     date_format: DateFormat = Field("%Y-%m-%d", description="format of dates that are text or whole numbers")
 
     def date(self, column: str) -> Cell:
         """A delivered column, read as dates."""
         return Cell(column, "date", (self.date_format,))
-
-    @property
-    def limits(self) -> tuple[int, int | None]:
-        """From 0 days."""
-        return 0, None
 
 
 class DaysBetween(_OfDates):
@@ -331,17 +327,13 @@ class AgeAt(_OfDates):
     """Completed years of a member on a day."""
 
     kind: Literal["age_at"]
+    limits: ClassVar[tuple[int, int | None]] = (0, 120)
     from_: Theirs = Field(alias="from", description="name of the column of dates of birth in the delivery")
     day: Day = Field(description="the day, such as 2011-01-01")
 
     def made(self, table: Table) -> Derivation:
         """As declared."""
         return derivations.age_at(self.date(self.from_), self.day)
-
-    @property
-    def limits(self) -> tuple[int, int | None]:
-        """An age."""
-        return 0, 120
 
 
 class DaysSinceFirst(_OfDates):
@@ -360,31 +352,23 @@ class MonthsEnrolled(DeclaredColumn):
     """Months of a year in which a member was enrolled on at least one day, of `enrolled_from` and `enrolled_until`."""
 
     kind: Literal["months_enrolled"]
+    limits: ClassVar[tuple[int, int | None]] = (0, 12)
     year: Annotated[int, Field(ge=1, le=MOST_YEARS)] = Field(description="number of the year, from 1")
 
     def made(self, table: Table) -> Derivation:
         """As declared."""
         return derivations.months_enrolled(self.year)
 
-    @property
-    def limits(self) -> tuple[int, int | None]:
-        """Months of a year."""
-        return 0, 12
-
 
 class CountOfClaims(DeclaredColumn):
     """How many claims a member has."""
 
     kind: Literal["count_of_claims"]
+    limits: ClassVar[tuple[int, int | None]] = (0, None)
 
     def made(self, table: Table) -> Derivation:
         """As declared."""
         return derivations.count_of_claims()
-
-    @property
-    def limits(self) -> tuple[int, int | None]:
-        """From 0 claims."""
-        return 0, None
 
 
 class SumOfClaims(_Rounding):
@@ -401,17 +385,13 @@ class AnyOfClaims(DeclaredColumn):
     """Whether any claim of a member has one of some values."""
 
     kind: Literal["any_of_claims"]
+    values: ClassVar[tuple[str, ...]] = ("no", "yes")
     from_: Theirs = Field(alias="from", description="name of the column of claims in the delivery")
     with_values: tuple[Code, ...] = Field(min_length=1, description="the values; a member with any of them has 'yes'")
 
     def made(self, table: Table) -> Derivation:
         """As declared."""
         return derivations.any_of_claims(self.from_, self.with_values)
-
-    @property
-    def values(self) -> tuple[str, ...]:
-        """What it contains."""
-        return ("no", "yes")
 
 
 _OfEither = DeliveredText | DeliveredInteger | Grouped | Zip3 | Bins | Rounded | DaysBetween
