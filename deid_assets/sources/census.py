@@ -4,8 +4,8 @@ The tables PCT12 (all people) and PCT12A-G (by race) of Census 2000 Summary File
 its total, single years of age to 99, and 100-104, 105-109, and 110 and over (U.S. Census Bureau, Summary File 1 Technical
 Documentation, 2001). Those of 2010 and 2020 have the same columns under other names. Other tables are read by a layout.
 
-Every reader returns one row per state, sex, race and age, and adds up what can be added up: a table with holes, of wrong totals
-or without a state that is asked for is refused, with counts (methods#census-tables).
+Every reader returns one row per state, sex, race and age, and adds up what can be added up: a table with holes or of wrong
+totals is refused, with counts (methods#census-tables).
 
 State estimates of the Census Bureau are by sex and single year of age, or by race in bands of ages; both end with 85 and over,
 an open group that is spread over single years by a stated model. The people of each sex are spread as those of the national
@@ -153,7 +153,6 @@ SYNTHETIC_PREFIX = "synthetic"
 def read_census(
     files: Mapping[str, Path] | Path,
     layout: CensusLayout = CENSUS_2000,
-    states: Sequence[str] = (),
     races: Mapping[str, str] = RACES,
 ) -> CensusTable:
     """Read PCT12A-G, or another family of tables, and check what adds up.
@@ -164,8 +163,6 @@ def read_census(
         Letter of the table to its CSV file (plain, gzip or zip); or one file with the columns of all tables.
     layout
         How the file spells its columns.
-    states
-        Postal codes that the table must have; the result has only these. All of the file if empty.
     races
         Letter of the table to race; the letter '' is that of the table of all people.
 
@@ -178,8 +175,8 @@ def read_census(
     ------
     DeliveryError
         If a file is missing or unreadable, lacks a column, has cells that are not counts, a state twice, a code that is no
-        state or a total that its parts do not add up to, or lacks a state that is asked for. All are listed, with the number
-        of cells or rows.
+        state or a total that its parts do not add up to, or lacks a state that another table has. All are listed, with the
+        number of cells or rows.
     """
     named = dict.fromkeys(races, files) if isinstance(files, Path) else dict(files)
     lacking = [letter for letter in races if letter not in named]
@@ -190,11 +187,6 @@ def read_census(
         letters_of.setdefault(named[letter], []).append(letter)
     read = [_read_file(path, {letter: races[letter] for letter in letters}, layout) for path, letters in letters_of.items()]
     people = pd.concat(read, ignore_index=True)
-    if states:
-        absent = sorted(set(states) - set(people["state"]))
-        if absent:
-            raise DeliveryError(f"census: the tables lack the states {', '.join(absent)}")
-        people = people[people["state"].isin(list(states))]
     holes = people.groupby("state")["race"].nunique()
     incomplete = sorted(holes.index[holes < len(races)])
     if incomplete:
@@ -387,7 +379,7 @@ _RACES = {
 MODEL = f"people of {FIRST_OPEN} and over are spread over single years by a model (methods#census-tables)"
 
 
-def read_single_years(path: Path, count: str = "CENSUS2010POP", states: Sequence[str] = ()) -> CensusTable:
+def read_single_years(path: Path, count: str = "CENSUS2010POP") -> CensusTable:
     """Read state population estimates by single year of age and sex (ST-EST00INT-AGESEX and its successors).
 
     Parameters
@@ -396,8 +388,6 @@ def read_single_years(path: Path, count: str = "CENSUS2010POP", states: Sequence
         CSV with the columns STATE (FIPS), SEX (0 both, 1, 2), AGE (0-84, 85 and over, 999 all) and counts by year.
     count
         Column of the counts.
-    states
-        Postal codes that the table must have; the result has only these. All of the file if empty.
 
     Returns
     -------
@@ -407,7 +397,7 @@ def read_single_years(path: Path, count: str = "CENSUS2010POP", states: Sequence
     Raises
     ------
     DeliveryError
-        If cells are not numbers, rows are missing or occur twice, totals are wrong, or a state is absent.
+        If cells are not numbers, rows are missing or occur twice, or totals are wrong.
     """
     columns = {"code": "STATE", "sex": "SEX", "age": "AGE", "people": count}
     rows = _numbers(read_text_table(SourceTable(path), columns, what="census"), ("sex", "age", "people"), columns, path.name)
@@ -421,10 +411,10 @@ def read_single_years(path: Path, count: str = "CENSUS2010POP", states: Sequence
             f"census: {path.name}: {sexes:,} totals of both sexes and {ages:,} totals of all ages are not the sums of parts"
         )
     kept = rows[(rows["age"] != _ALL_AGES) & (rows["sex"] != _BOTH_SEXES)]
-    return _table(kept.assign(race=ALL_RACES, sex=kept["sex"].map(_SEXES)), 1, states, path.name)
+    return _table(kept.assign(race=ALL_RACES, sex=kept["sex"].map(_SEXES)), 1, path.name)
 
 
-def read_race_bands(path: Path, year: int, states: Sequence[str] = ()) -> CensusTable:
+def read_race_bands(path: Path, year: int) -> CensusTable:
     """Read state population estimates by five-year band of age, sex and race; Hispanic origins are added up.
 
     Parameters
@@ -433,8 +423,6 @@ def read_race_bands(path: Path, year: int, states: Sequence[str] = ()) -> Census
         CSV with the columns state_fips, year, age (first of the band; 85 and over), sex, race, hispanic_origin and pop.
     year
         Year of the estimate.
-    states
-        As in `read_single_years`.
 
     Returns
     -------
@@ -444,7 +432,7 @@ def read_race_bands(path: Path, year: int, states: Sequence[str] = ()) -> Census
     Raises
     ------
     DeliveryError
-        If cells are not numbers, rows are missing or occur twice, a race is unknown, or the year or a state is absent.
+        If cells are not numbers, rows are missing or occur twice, a race is unknown, or the year is absent.
     """
     columns = {
         "code": "state_fips", "year": "year", "age": "age", "sex": "sex", "race": "race", "origin": "hispanic_origin",
@@ -467,7 +455,7 @@ def read_race_bands(path: Path, year: int, states: Sequence[str] = ()) -> Census
         cells = [sex + race for sex in ("M", "F") for race in _RACES.values()]
         _pivoted(of_origin, ["code", "age", "cell"], bands, cells, path.name)
     added = rows.groupby(["code", "age", "sex", "race"], as_index=False)["people"].sum()
-    return _table(added, 5, states, path.name)
+    return _table(added, 5, path.name)
 
 
 def spread(table: CensusTable) -> CensusTable:
@@ -499,17 +487,14 @@ def _pivoted(rows: pd.DataFrame, keys: list[str], ages: Sequence[int], last: Seq
     return counts.to_numpy().reshape(len(codes), len(ages), len(last))
 
 
-def _table(rows: pd.DataFrame, width: int, states: Sequence[str], file: str) -> CensusTable:
+def _table(rows: pd.DataFrame, width: int, file: str) -> CensusTable:
     codes = state_codes(sorted(rows["code"].unique()), "fips")
     if codes["state"].isna().any():
         raise DeliveryError(f"census: {file}: {int(codes['state'].isna().sum())} codes are of no state")
     state = rows["code"].map(codes.set_index("code")["state"])
-    absent = sorted(set(states) - set(state))
-    if absent:
-        raise DeliveryError(f"census: {file}: lacks the states {', '.join(absent)}")
     age_to = (rows["age"] + width - 1).where(rows["age"] < FIRST_OPEN, LAST_AGE)
     people = rows.assign(state=state, age_from=rows["age"], age_to=age_to)
-    return CensusTable(tidied(people[people["state"].isin(list(states))] if states else people))
+    return CensusTable(tidied(people))
 
 
 NO_OTHER_RACE = "the estimates have no people of other race: table F is 0"

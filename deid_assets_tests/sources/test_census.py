@@ -108,11 +108,6 @@ class TestReading:
         with pytest.raises(DeliveryError, match="no file is named for the tables C, D, E, F, G"):
             read_census(files)
 
-    def test_states_that_are_asked_for(self, file):
-        assert set(read_census(file, states=["MN"], races=TWO).people["state"]) == {"MN"}
-        with pytest.raises(DeliveryError, match="lack the states IL, TN"):
-            read_census(file, states=["MN", "TN", "IL"], races=TWO)
-
     @pytest.mark.matrix
     def test_everybody_of_the_table_without_races(self, file):
         table = read_census(file, races={"": "all"})

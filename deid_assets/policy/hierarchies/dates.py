@@ -31,10 +31,6 @@ class Dates:
             raise DeliveryError(f"{len(dates) - len(found)} values are no dates")
         return found
 
-    def sort_key(self, value: object) -> datetime.date:
-        """Key of the display order."""
-        return _date(value) or datetime.date.max
-
     def all_values(self) -> None:
         """Not listed."""
 

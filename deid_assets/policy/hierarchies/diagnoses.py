@@ -49,10 +49,6 @@ class Diagnoses:
         found = [bare(_CUT[name](self._canonical(value)) or "") for value in values]
         return [self._titles()[label] for label in found] if name == "chapter" else found
 
-    def sort_key(self, value: object) -> str:
-        """Key of the display order."""
-        return plain_code(str(value))
-
     def all_values(self) -> None:
         """Not listed."""
 

@@ -10,16 +10,13 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
 
 from deid_assets.errors import DeliveryError, PolicyError
 from deid_assets.methods.candidate.spreadsheet_text import broken_rules
-
-if TYPE_CHECKING:
-    from _typeshed import SupportsRichComparison
 
 
 class Rule(Protocol):
@@ -34,9 +31,6 @@ class Rule(Protocol):
 
     def labels(self, values: np.ndarray, level: int) -> list[str]:
         """Return the label of each covered value at a level."""
-
-    def sort_key(self, value: object) -> "SupportsRichComparison":
-        """Key of the display order."""
 
     def all_labels(self, level: int) -> Sequence[str] | None:
         """Every label of a level; None if labels are not listed."""
@@ -218,30 +212,23 @@ class Hierarchy:
             found.append(pd.factorize(labels, use_na_sentinel=not missing_is_value)[0].astype(np.int32))
         return tuple(found)
 
-    def order(self, level: int, values: Collection[object] | None = None) -> tuple[str, ...]:
+    def order(self, level: int) -> tuple[str, ...]:
         """Return the labels of a level in display order.
 
         Parameters
         ----------
         level
             0 to `levels` - 1.
-        values
-            Return only their labels; required if the policy does not list all labels (open-ended or unlisted values).
 
         Raises
         ------
         ValueError
-            If `values` is required but not given.
+            If the policy does not list all labels (open-ended or unlisted values).
         """
-        if values is None:
-            labels = self.rule.all_labels(level)
-            if labels is None:
-                raise ValueError(f"hierarchy '{self.name}' does not list its values; pass the values to be ordered")
-            return tuple(labels)
-        array, present = _split(values)
-        ordered = np.full(int(present.sum()), None, dtype=object)
-        ordered[:] = sorted(array[present], key=self.rule.sort_key)
-        return tuple(dict.fromkeys(self.labels(ordered, level)))
+        labels = self.rule.all_labels(level)
+        if labels is None:
+            raise ValueError(f"hierarchy '{self.name}' does not list its values")
+        return tuple(labels)
 
     def check(self, values: Collection[object], column: str | None = None) -> None:
         """Raise DeliveryError if a value is not covered. The message gives the number of such values, never a value."""
@@ -297,10 +284,6 @@ class CodeTable:
     def _labels(self) -> dict[str, tuple[str, ...]]:
         return {row[0]: row for row in self.rows}
 
-    @cached_property
-    def _positions(self) -> dict[str, int]:
-        return {row[0]: position for position, row in enumerate(self.rows)}
-
     @property
     def scope(self) -> str:
         """What is covered, in words."""
@@ -313,10 +296,6 @@ class CodeTable:
     def labels(self, values: np.ndarray, level: int) -> list[str]:
         """Return the label of each listed value at a level."""
         return [self._labels[text_of(value)][level] for value in values]
-
-    def sort_key(self, value: object) -> int:
-        """Key of the display order: the order of the table; unlisted values come last."""
-        return self._positions.get(text_of(value), len(self.rows))
 
     def all_values(self) -> list[str]:
         """Every value listed."""
@@ -377,10 +356,6 @@ class Prefixes:
         length = self.lengths[level]
         return ["*" if length == 0 else value[:length] for value in values]
 
-    def sort_key(self, value: object) -> str:
-        """Key of the display order."""
-        return str(value)
-
     def all_values(self) -> None:
         """Not listed."""
 
@@ -418,12 +393,6 @@ class Identity:
     def labels(self, values: np.ndarray, level: int) -> list[str]:
         """Return each value as text."""
         return [text_of(value) for value in values]
-
-    def sort_key(self, value: object) -> tuple[bool, float, str]:
-        """Key of the display order: numbers by size, then text."""
-        if isinstance(value, int | float | np.integer | np.floating):
-            return False, float(value), text_of(value)
-        return True, 0.0, text_of(value)
 
     def all_values(self) -> None:
         """Not listed."""

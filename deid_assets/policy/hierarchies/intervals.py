@@ -10,8 +10,6 @@ from itertools import islice
 
 import numpy as np
 
-from deid_assets.errors import DeliveryError
-
 UNIT_DAYS = {"day": 1, "week": 7, "month": 28}
 """Days in a unit. A month has 28 days, so that days, weeks and two weeks nest in it (methods#hierarchies)."""
 
@@ -177,12 +175,6 @@ class Intervals:
         classes, positions = np.unique(indices, return_inverse=True)
         texts = [wording.text(int(index), cuts.bounds(int(index))) for index in classes]
         return [texts[position] for position in positions]
-
-    def sort_key(self, value: object) -> int:
-        """Key of the display order."""
-        if isinstance(value, int | float | np.integer | np.floating):
-            return int(value)
-        raise DeliveryError("a value that is no number has no place among intervals")
 
     def all_values(self) -> list[int] | None:
         """Every covered value; None if there is no end."""
