@@ -1,8 +1,9 @@
-"""How a declared column is made of the cells of a delivery: a function for each kind, from delivered columns to SQL.
+"""How a declared column is made of the cells of a delivery, in SQL.
 
-A policy declares columns beyond those that every delivery has (`policy/sections/columns.py`). Each is derived while a
-delivery is read, from cells that are converted to a type first. A cell that cannot be converted, or a value that the
-declaration does not allow, quarantines its row under a rule; nothing is guessed.
+A policy declares columns beyond those that every delivery has, and says how each kind is made of what
+(`policy/sections/columns.py`). Each is derived while a delivery is read, from cells that are converted to a type first. A
+cell that cannot be converted, or a value that the declaration does not allow, quarantines its row under a rule; nothing is
+guessed.
 
 Declared columns made of codes: their groups, what lists of sensitive codes read of them, and which codes are unknown.
 
@@ -16,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from deid_assets.reference.geography import SUPPRESSED, kept_prefixes
 from deid_assets.reference.groups import CodeGrouping, group_prefixes
 from deid_assets.reference.known_columns import ListedKind
 from deid_assets.store.tables import literal, quoted
@@ -158,127 +158,6 @@ def delivered_text(
     value = f"CASE WHEN {cell.sql} IS NOT NULL THEN CASE {cell.sql} {cases} END END"
     broken = {"value that the policy does not list": f"{cell.sql} NOT IN ({listed})"} if others is None else {}
     return Derivation(table, (cell,), value, broken, codes=tuple(values))
-
-
-def delivered_integer(table: Literal["members", "claims"], column: str, at_least: int, at_most: int) -> Derivation:
-    """A whole number as it is delivered; one outside the limits quarantines its row."""
-    cell = Cell(column, "integer")
-    broken = {f"outside {at_least} to {at_most}": f"{cell.sql} NOT BETWEEN {at_least} AND {at_most}"}
-    return Derivation(table, (cell,), cell.sql, broken)
-
-
-def zip3(table: Literal["members", "claims"], column: str) -> Derivation:
-    """The first three digits of a ZIP code, or 000 where the census counts at most 20,000 people with them (45 CFR 164.514).
-
-    A ZIP code that a spreadsheet made a number of, and that lost its leading zeros, is a number of three or four digits: the
-    row is quarantined, because 00501 and 50100 would be told apart by nobody.
-    """
-    cell = Cell(column, "text")
-    prefix = f"left({cell.sql}, 3)"
-    kept = ", ".join(map(literal, sorted(kept_prefixes())))
-    return Derivation(
-        table,
-        (cell,),
-        f"CASE WHEN {cell.sql} IS NULL THEN NULL WHEN {prefix} IN ({kept}) THEN {prefix} ELSE {literal(SUPPRESSED)} END",
-        {"ZIP code without five digits": f"NOT regexp_full_match({cell.sql}, '[0-9]{{5}}(-?[0-9]{{4}})?')"},
-    )
-
-
-def bins(table: Literal["members", "claims"], column: str, starts: Sequence[int]) -> Derivation:
-    """The smallest number of the bin of an amount; the last bin is open.
-
-    Parameters
-    ----------
-    starts
-        Smallest number of each bin, ascending. An amount below the first quarantines its row.
-    """
-    cell = Cell(column, "decimal")
-    cases = " ".join(f"WHEN {cell.sql} >= {int(start)} THEN {int(start)}" for start in sorted(starts, reverse=True))
-    broken = {f"below {int(starts[0])}, where the first bin begins": f"{cell.sql} < {int(starts[0])}"}
-    return Derivation(table, (cell,), f"(CASE {cases} END)::INTEGER", broken)
-
-
-def rounded(table: Literal["members", "claims"], column: str, to: int, at_most: int) -> Derivation:
-    """An amount rounded down to a multiple, and never above a largest one, which stands for all above.
-
-    Parameters
-    ----------
-    to
-        The multiple.
-    at_most
-        The largest value, a multiple of `to`.
-    """
-    cell = Cell(column, "decimal")
-    value = f"least(floor({cell.sql} / {int(to)}) * {int(to)}, {int(at_most)})::INTEGER"
-    value = f"CASE WHEN {cell.sql} IS NOT NULL THEN {value} END"  # least() passes over a NULL
-    return Derivation(table, (cell,), value, {"negative amount": f"{cell.sql} < 0"})
-
-
-def days_between(table: Literal["members", "claims"], first: Cell, last: Cell) -> Derivation:
-    """Days from one date to another; a row whose second date is earlier is quarantined."""
-    days = f"({last.sql} - {first.sql})"
-    return Derivation(table, (first, last), f"{days}::INTEGER", {f"{last.column} before {first.column}": f"{days} < 0"})
-
-
-def age_at(birth: Cell, at: str) -> Derivation:
-    """Completed years of a member on a day.
-
-    Parameters
-    ----------
-    at
-        A day such as 2011-01-01.
-    """
-    day = f"DATE {literal(at)}"
-    years = f"date_sub('year', {birth.sql}, {day})"
-    broken = {"age outside 0 to 120": f"{birth.sql} > {day} OR {years} > 120"}
-    return Derivation("members", (birth,), f"{years}::INTEGER", broken)
-
-
-def months_enrolled(year: int) -> Derivation:
-    """In how many months of a year of the policy a member was enrolled on at least one day, from 0 to 12.
-
-    Parameters
-    ----------
-    year
-        Number of the year, from 1.
-    """
-    month = f"getvariable('year_1_start') + to_months({12 * (year - 1)} + month::INTEGER)"
-    span = f"one.since < {month} + INTERVAL 1 MONTH AND one.until >= {month}"
-    found = f"list_filter(range(12), lambda month: len(list_filter(t.enrolment, lambda one: {span})) > 0)"
-    return Derivation("members", (), f"len({found})::INTEGER", {})
-
-
-def days_since_first(date: Cell, per: Literal["member", "member_year"]) -> Derivation:
-    """Days of a claim since the member's first claim with a date, of all or of the same year; before anything is cut."""
-    by = "t.member_id, t.year" if per == "member_year" else "t.member_id"
-    return Derivation("claims", (date,), f"({date.sql} - min({date.sql}) OVER (PARTITION BY {by}))::INTEGER", {})
-
-
-def count_of_claims() -> Derivation:
-    """How many claims of a member were taken in; 0 if there are none."""
-    return Derivation("claims", (), "count(*)::INTEGER", {}, of_events=True)
-
-
-def sum_of_claims(column: str, to: int, at_most: int) -> Derivation:
-    """Sum of an amount over the claims of a member, rounded as by `rounded`; 0 if there are none.
-
-    Millionths are summed as whole numbers: a sum of floating-point numbers depends on their order, and ten times 0.1 would be
-    less than 1. An amount above the largest value counts as that, which changes no result.
-    """
-    cell = Cell(column, "decimal")
-    # least() passes over a NULL, and a blank amount is none.
-    amount = f"CASE WHEN {cell.sql} IS NOT NULL THEN least({cell.sql}, {int(at_most)}) END"
-    total = f"coalesce(sum(round(({amount}) * {MILLIONTHS})::BIGINT), 0)"
-    value = f"least({total} // {int(to) * MILLIONTHS} * {int(to)}, {int(at_most)})::INTEGER"
-    return Derivation("claims", (cell,), value, {"negative amount": f"{cell.sql} < 0"}, of_events=True)
-
-
-def any_of_claims(column: str, values: Sequence[str]) -> Derivation:
-    """'yes' if any claim of a member has one of some values, otherwise 'no'."""
-    cell = Cell(column, "text")
-    found = f"coalesce(bool_or({cell.sql} IN ({', '.join(map(literal, values))})), false)"
-    value = f"CASE WHEN {found} THEN 'yes' ELSE 'no' END"
-    return Derivation("claims", (cell,), value, {}, of_events=True, codes=tuple(values))
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ from pathlib import Path
 import duckdb
 import pandas as pd
 
+from deid_assets.policy.sections.columns import DeclaredColumns
 from deid_assets.sources.delivery import ClaimsMap, Delivery, MembersMap, TablesSource, Years
-from deid_assets.sources.derivations import NOTHING, Declared
+from deid_assets.sources.derivations import NOTHING, Declared, Derivation
 from deid_assets.sources.diagnosis_systems import DiagnosisCodes
 from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.sources.report import IntakeReport
@@ -91,3 +92,10 @@ def write_parquet(path: Path, select: str) -> None:
     name = str(path).replace("'", "''")
     connection.execute(f"COPY ({select}) TO '{name}' (FORMAT parquet)")
     connection.close()
+
+
+def made(table: str, kind: str, column: str | None = None, **keys: object) -> Derivation:
+    """How a column is made that a policy declares of a table, from a column of the delivery."""
+    of = {} if column is None else {"from": column}
+    declared = DeclaredColumns.model_validate({table: {"one": {"kind": kind, "meaning": "a column", **of, **keys}}})
+    return declared.all["one"].made(table)

@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources import derivations as made
 from deid_assets.sources.delivery import ClaimsMap, MembersMap, SyntheticSource, TablesSource
-from deid_assets.sources.derivations import Cell, Declared, Derivation
+from deid_assets.sources.derivations import Declared, Derivation, delivered_text
 from deid_assets.sources.synthetic.delivery import CLAIMS_FILE, MEMBERS_FILE, write_delivery
 from deid_assets.store.tables import connect
 from deid_assets_tests import examples
-from deid_assets_tests.sources.deliveries import CLAIM_FIELDS, MEMBER_FIELDS, claim, csv_text, member, take_in
+from deid_assets_tests.sources.deliveries import CLAIM_FIELDS, MEMBER_FIELDS, claim, csv_text, made, member, take_in
 
 
 def taken(folder: Path, members=(), claims=(), **declared: Derivation):
@@ -41,17 +40,17 @@ def rules(found) -> list[tuple[str, str, int]]:
 
 class TestText:
     def test_is_taken_as_it_is_without_blanks_around_it(self, tmp_path):
-        found = taken(tmp_path, [{"RACE": " Black "}, {"RACE": ""}], race=made.delivered_text("members", "RACE", {}))
+        found = taken(tmp_path, [{"RACE": " Black "}, {"RACE": ""}], race=delivered_text("members", "RACE", {}))
         assert values(found, "members", "race") == ["Black", None]
 
     def test_is_translated_and_what_is_not_listed_is_quarantined(self, tmp_path):
-        race = made.delivered_text("members", "RACE", {"1": "white", "2": "Black"})
+        race = delivered_text("members", "RACE", {"1": "white", "2": "Black"})
         found = taken(tmp_path, [{"RACE": "2"}, {"RACE": "9"}, {}], race=race)
         assert values(found, "members", "race") == ["Black", None]
         assert rules(found) == [("RACE", "value that the policy does not list", 1)]
 
     def test_a_quote_is_text(self, tmp_path):
-        plan = made.delivered_text("members", "PLAN", {"o'1": "o'2"})
+        plan = delivered_text("members", "PLAN", {"o'1": "o'2"})
         assert values(taken(tmp_path, [{"PLAN": "o'1"}], plan=plan), "members", "plan") == ["o'2"]
 
 
@@ -59,13 +58,13 @@ class TestGroups:
     GROUPS = {"0120": "room", "0450": "emergency"}
 
     def test_a_code_without_a_group_is_quarantined(self, tmp_path):
-        group = made.delivered_text("claims", "REV", self.GROUPS, None)
+        group = delivered_text("claims", "REV", self.GROUPS, None)
         found = taken(tmp_path, [{}], [{"REV": "0450"}, {"REV": "0999"}, {}], c_bill=group)
         assert values(found, "claims", "c_bill") == ["emergency", None]
         assert rules(found) == [("REV", "value that the policy does not list", 1)]
 
     def test_or_in_the_group_of_others(self, tmp_path):
-        group = made.delivered_text("claims", "REV", self.GROUPS, "other")
+        group = delivered_text("claims", "REV", self.GROUPS, "other")
         found = taken(tmp_path, [{}], [{"REV": "0120"}, {"REV": "0999"}, {}], c_bill=group)
         assert values(found, "claims", "c_bill") == ["room", "other", None]
 
@@ -87,9 +86,9 @@ class TestGroups:
             claims=ClaimsMap(file="claims.parquet", columns={one: one for one in ("member_id", "claim_id", "year")}),
         )
         declared = (
-            Declared({}, {"bill": made.delivered_text("claims", "REV", self.GROUPS, "other")})
+            Declared({}, {"bill": delivered_text("claims", "REV", self.GROUPS, "other")})
             if kind == "group"
-            else Declared({"emergency": made.any_of_claims("REV", ["0450"])}, {})
+            else Declared({"emergency": made("members", "any_of_claims", "REV", with_values=("0450",))}, {})
         )
         if fine:
             assert take_in(tmp_path / "in", source, declared=declared).report.quarantined == ()
@@ -101,18 +100,18 @@ class TestGroups:
 class TestZip3:
     def test_keeps_prefixes_of_more_than_20_000_people(self, tmp_path):
         zips = ["90210", "02139-1234", "036011234", "00000", ""]
-        found = taken(tmp_path, [{"ZIP": one} for one in zips], zip3=made.zip3("members", "ZIP"))
+        found = taken(tmp_path, [{"ZIP": one} for one in zips], zip3=made("members", "zip3", "ZIP"))
         assert values(found, "members", "zip3") == ["902", "021", "000", "000", None]  # 13,153 people live in 036
 
     @pytest.mark.parametrize("lost", ["2139", "501", "90210-12", "9021O"])
     def test_a_code_that_lost_digits_is_quarantined(self, tmp_path, lost):
-        found = taken(tmp_path, [{"ZIP": "90210"}, {"ZIP": lost}], zip3=made.zip3("members", "ZIP"))
+        found = taken(tmp_path, [{"ZIP": "90210"}, {"ZIP": lost}], zip3=made("members", "zip3", "ZIP"))
         assert rules(found) == [("ZIP", "ZIP code without five digits", 1)]
 
 
 class TestAmounts:
     def test_an_amount_becomes_the_beginning_of_its_bin(self, tmp_path):
-        paid = made.bins("claims", "PAID", (0, 100, 500))
+        paid = made("claims", "bins", "PAID", starts=(0, 100, 500))
         amounts = ["0", "99.99", "100", "1234567.5", "", "-0.01", "free", "1e999"]
         found = taken(tmp_path, [{}], [{"PAID": one} for one in amounts], c_paid=paid)
         assert values(found, "claims", "c_paid") == [0, 0, 100, 500, None]
@@ -121,36 +120,36 @@ class TestAmounts:
     @given(st.lists(st.floats(0, 1e7), min_size=1, max_size=20), st.sampled_from([1, 50, 1_000]))
     @settings(max_examples=examples.of(8), deadline=None)
     def test_rounding_is_that_of_python(self, tmp_path_factory, amounts, to):
-        paid = made.rounded("claims", "PAID", to, 100 * to)
+        paid = made("claims", "rounded", "PAID", to=to, at_most=100 * to)
         found = taken(tmp_path_factory.mktemp("rounded"), [{}], [{"PAID": repr(one)} for one in amounts], c_paid=paid)
         frame = found.frame("claims")
         expected = {f"c{number}": min(math.floor(one / to) * to, 100 * to) for number, one in enumerate(amounts, start=1)}
         assert dict(zip(frame["claim_id"], frame["c_paid"], strict=True)) == expected
 
     def test_a_blank_amount_stays_blank(self, tmp_path):
-        found = taken(tmp_path, [{}], [{"PAID": "70"}, {"PAID": ""}], c_paid=made.rounded("claims", "PAID", 50, 1_000))
+        found = taken(
+            tmp_path, [{}], [{"PAID": "70"}, {"PAID": ""}], c_paid=made("claims", "rounded", "PAID", to=50, at_most=1_000)
+        )
         assert values(found, "claims", "c_paid") == [50, None]
 
 
 class TestDates:
     def test_days_from_one_to_another(self, tmp_path):
-        first, last = Cell("FROM", "date", ("%d.%m.%Y",)), Cell("TO", "date", ("%d.%m.%Y",))
+        days = made("claims", "days_between", "FROM", until="TO", date_format="%d.%m.%Y")
         rows = [("01.02.2008", "01.03.2008"), ("01.02.2008", "31.01.2008"), ("01.02.2008", ""), ("2008-02-01", "01.03.2008")]
-        found = taken(
-            tmp_path, [{}], [{"FROM": one, "TO": two} for one, two in rows], c_days=made.days_between("claims", first, last)
-        )
+        found = taken(tmp_path, [{}], [{"FROM": one, "TO": two} for one, two in rows], c_days=days)
         assert values(found, "claims", "c_days") == [29, None]
         assert rules(found) == [("FROM", "TO before FROM", 1), ("FROM", "unparseable date", 1)]
 
     def test_age_on_a_day(self, tmp_path):
         births = ["1950-06-01", "1950-06-02", "2011-01-01", "1850-01-01"]
-        found = taken(tmp_path, [{"BORN": one} for one in births], old=made.age_at(Cell("BORN", "date"), "2010-06-01"))
+        found = taken(tmp_path, [{"BORN": one} for one in births], old=made("members", "age_at", "BORN", day="2010-06-01"))
         assert values(found, "members", "old") == [60, 59]
         assert rules(found) == [("BORN", "age outside 0 to 120", 2)]
 
     def test_each_declaration_has_its_own_format(self, tmp_path):
-        months, days = (Cell("SENT", "date", (one,)) for one in ("%m/%d/%Y", "%d/%m/%Y"))
-        first = {"c_months": made.days_since_first(months, "member"), "c_days": made.days_since_first(days, "member")}
+        formats = {"c_months": "%m/%d/%Y", "c_days": "%d/%m/%Y"}
+        first = {name: made("claims", "days_since_first", "SENT", date_format=one) for name, one in formats.items()}
         found = taken(tmp_path, [{}], [{"SENT": "01/02/2008"}, {"SENT": "02/02/2008"}, {"SENT": "13/02/2008"}], **first)
         assert values(found, "claims", "c_months") == [0, 31]
         assert values(found, "claims", "c_days") == [0, 1]
@@ -159,7 +158,7 @@ class TestDates:
     def test_days_since_the_first_claim(self, tmp_path):
         rows = [("m1", "2008-01-10"), ("m1", "2009-02-01"), ("m1", "2009-02-11"), ("m2", "2009-12-31"), ("m2", "")]
         claims = [{"member_id": who, "service_date": day or "2008-05-05", "SENT": day} for who, day in rows]
-        days = {per: made.days_since_first(Cell("SENT", "date"), per) for per in ("member", "member_year")}
+        days = {per: made("claims", "days_since_first", "SENT", per=per) for per in ("member", "member_year")}
         found = taken(tmp_path, [{}, {}], claims, c_all=days["member"], c_year=days["member_year"])
         assert values(found, "claims", "c_all") == [0, 388, 398, 0, None]
         assert values(found, "claims", "c_year") == [0, 0, 10, 0, None]
@@ -170,38 +169,46 @@ class TestOfEvents:
         {"member_id": "m1", "PAID": "70.5", "REV": "0450"}, {"member_id": "m1", "PAID": "80"},
         {"member_id": "m2", "REV": "0300"},
     ]  # fmt: skip
+    NUMBERS = {
+        "number": made("members", "count_of_claims"),
+        "total": made("members", "sum_of_claims", "PAID", to=50, at_most=10_000),
+    }
 
     def test_number_sum_and_whether_there_is_any(self, tmp_path):
-        found = taken(
-            tmp_path, [{}, {}, {}], self.CLAIMS, number=made.count_of_claims(), total=made.sum_of_claims("PAID", 50, 10_000),
-            emergency=made.any_of_claims("REV", ["0450", "0451"]),
-        )  # fmt: skip
+        emergency = made("members", "any_of_claims", "REV", with_values=("0450", "0451"))
+        found = taken(tmp_path, [{}, {}, {}], self.CLAIMS, emergency=emergency, **self.NUMBERS)
         frame = found.frame("members", "member_id")
         assert frame[["number", "total", "emergency"]].values.tolist() == [[2, 150, "yes"], [1, 0, "no"], [0, 0, "no"]]
 
     @pytest.mark.parametrize(("amount", "times", "total"), [("0.1", 10, 1), ("100.10", 10, 1_001), ("1e300", 3, 5_000)])
     def test_a_sum_is_exact(self, tmp_path, amount, times, total):
         claims = [{"PAID": amount}] * times
-        found = taken(tmp_path, [{}], claims, total=made.sum_of_claims("PAID", 1, 5_000))
+        found = taken(tmp_path, [{}], claims, total=made("members", "sum_of_claims", "PAID", to=1, at_most=5_000))
         assert values(found, "members", "total") == [total]
 
     def test_a_quarantined_claim_does_not_count(self, tmp_path):
         claims = [*self.CLAIMS, {"member_id": "m2", "PAID": "1.5 USD"}, {"member_id": "m2", "PAID": "-5"}]
-        found = taken(tmp_path, [{}, {}], claims, number=made.count_of_claims(), total=made.sum_of_claims("PAID", 50, 10_000))
+        found = taken(
+            tmp_path,
+            [{}, {}],
+            claims,
+            number=made("members", "count_of_claims"),
+            total=made("members", "sum_of_claims", "PAID", to=50, at_most=10_000),
+        )
         assert values(found, "members", "number") == [2, 1]
         assert rules(found) == [("PAID", "negative amount", 1), ("PAID", "not a number", 1)]
 
 
 def test_a_missing_column_is_named_as_in_the_delivery(tmp_path):
     with pytest.raises(DeliveryError, match=r"members\.csv: missing column COUNTY$"):
-        taken(tmp_path, [{"RACE": "1"}], county=made.delivered_text("members", "COUNTY", {}))
+        taken(tmp_path, [{"RACE": "1"}], county=delivered_text("members", "COUNTY", {}))
 
 
 def test_a_column_may_serve_several_declarations_and_a_canonical_one(tmp_path):
     found = taken(
         tmp_path, [{"sex": "F", "AMOUNT": "120"}, {"sex": "M", "AMOUNT": "x"}],
-        gender=made.delivered_text("members", "sex", {}), low=made.bins("members", "AMOUNT", (0, 100)),
-        text=made.delivered_text("members", "AMOUNT", {}),
+        gender=delivered_text("members", "sex", {}), low=made("members", "bins", "AMOUNT", starts=(0, 100)),
+        text=delivered_text("members", "AMOUNT", {}),
     )  # fmt: skip
     assert found.frame("members")[["sex", "gender", "low", "text"]].values.tolist() == [["F", "F", 100, "120"]]
 
@@ -221,8 +228,11 @@ class TestGenerator:
     def test_they_can_be_declared(self, tmp_path):
         write_delivery(tmp_path / "in", 300, 7, further=True)
         declared = Declared(
-            {"zip3": made.zip3("members", "zip"), "spent": made.sum_of_claims("paid", 1_000, 100_000)},
-            {"paid": made.bins("claims", "paid", (0, 100, 1_000))},
+            {
+                "zip3": made("members", "zip3", "zip"),
+                "spent": made("members", "sum_of_claims", "paid", to=1_000, at_most=100_000),
+            },
+            {"paid": made("claims", "bins", "paid", starts=(0, 100, 1_000))},
         )
         found = take_in(tmp_path / "in", SyntheticSource(), 0.0, None, declared=declared)
         people, claims = found.frame("members"), found.frame("claims")

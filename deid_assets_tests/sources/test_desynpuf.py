@@ -14,10 +14,10 @@ from deid_assets.reference.groups import known_codes
 from deid_assets.schemas.contract import violations
 from deid_assets.schemas.longitudinal import INTAKE
 from deid_assets.sources.delivery import Delivery, DesynpufSource
-from deid_assets.sources.derivations import Declared, count_of_claims, delivered_text
+from deid_assets.sources.derivations import Declared, delivered_text
 from deid_assets.sources.intake import Reading, read_delivery
 from deid_assets.store.tables import Table
-from deid_assets_tests.sources.deliveries import Taken, some_codes, take_in
+from deid_assets_tests.sources.deliveries import Taken, made, some_codes, take_in
 
 PUBLIC = Path(__file__).parents[3] / "shared" / "data" / "desynpuf"
 SAMPLES = ("sample-1-partial", "sample-2", "sample-3", "sample-4")
@@ -310,7 +310,7 @@ def test_a_policy_may_declare_columns_of_the_beneficiaries(tmp_path):
         inpatient=[stay("1", "A", "20080601", "20080603", "2"), stay("2", "A", "20080701", "20080703", "2")],
     )
     state = delivered_text("members", "SP_STATE_CODE", {"05": "California", "36": "New York"})
-    declared = Declared({"state": state, "number": count_of_claims()}, {})
+    declared = Declared({"state": state, "number": made("members", "count_of_claims")}, {})
     taken = take_in(folder, DesynpufSource(), 1.0, some_codes, declared=declared)
     assert taken.frame("members", "member_id")[["member_id", "state", "number"]].values.tolist() == [
         ["A", "California", 2], ["C", "New York", 0]

@@ -9,11 +9,10 @@ from random import Random
 import pytest
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources import derivations as made
 from deid_assets.sources.delivery import ClaimsMap, MembersMap, TablesSource, Years
-from deid_assets.sources.derivations import NOTHING, Declared, Derivation
+from deid_assets.sources.derivations import NOTHING, Declared, Derivation, delivered_text
 from deid_assets.sources.diagnosis_systems import FromColumn
-from deid_assets_tests.sources.deliveries import Taken, claim, csv_text, member, some_codes, take_in
+from deid_assets_tests.sources.deliveries import Taken, claim, csv_text, made, member, some_codes, take_in
 
 LINE = (
     "claim_id", "member_id", "provider_id", "service_date", "specialty", "place", "cpt", "admission_date", "discharge_date",
@@ -25,6 +24,8 @@ YEARS = Years(first=2008)
 BEGIN = datetime.date(2008, 6, 1)
 DIAGNOSES = ("diagnosis_1", "diagnosis_2", "admitting_diagnosis")
 PERSON = {"sex": "F", "birth_date": "1970-05-01"}
+
+UNITS = made("claims", "integer", "UNITS", at_least=0, at_most=99)
 
 
 def lines_in(
@@ -94,9 +95,7 @@ class TestLines:
         assert found["further_diagnoses"].tolist() == ["0040"] * 2, "the first admitting diagnosis stays one"
 
     def test_dates_amounts_and_places(self, tmp_path):
-        paid = Declared(
-            {}, {"paid": made.bins("claims", "PAID", (0, 100, 300)), "units": made.delivered_integer("claims", "UNITS", 0, 99)}
-        )
+        paid = Declared({}, {"paid": made("claims", "bins", "PAID", starts=(0, 100, 300)), "units": UNITS})
         lines = [
             claim("X", service_date="2008-03-05", paid_date="2008-04-01", place="11", PAID="99.9", UNITS="1", provider_id=""),
             claim("X", service_date="2008-03-03", paid_date="2008-04-08", place="21", PAID="99.9", UNITS="3", provider_id="p2"),
@@ -143,7 +142,7 @@ class TestLines:
 
     @pytest.mark.parametrize("paid", ["1e300", "1e33"])
     def test_huge_amounts_have_a_sum(self, tmp_path, paid):
-        bins = Declared({}, {"paid": made.bins("claims", "PAID", (0, 100))})
+        bins = Declared({}, {"paid": made("claims", "bins", "PAID", starts=(0, 100))})
         found = lines_in(tmp_path, [claim("X", PAID=paid), claim("X", PAID="1"), claim("X")], bins).frame("claims")
         assert found["paid"].tolist() == [100]
 
@@ -176,13 +175,13 @@ class TestLines:
 
     def test_a_declared_text_is_of_its_own_event(self, tmp_path):
         """Whatever a list looks for in it must be seen on every line."""
-        revenue = Declared({}, {"revenue": made.delivered_text("claims", "REVENUE", {})})
+        revenue = Declared({}, {"revenue": delivered_text("claims", "REVENUE", {})})
         lines = [claim("X", REVENUE="0450"), claim("X", REVENUE="0120"), claim("X", REVENUE="0450")]
         found = lines_in(tmp_path, lines, revenue).frame("claims", "claim_id")
         assert found["revenue"].tolist() == ["0450", "0120"]
 
     def test_a_sum_of_claims_is_that_of_all_lines(self, tmp_path):
-        total = Declared({"total": made.sum_of_claims("PAID", 10, 10_000)}, {})
+        total = Declared({"total": made("members", "sum_of_claims", "PAID", to=10, at_most=10_000)}, {})
         lines = [claim("X", cpt=cpt, PAID=paid) for cpt, paid in [("99213", "10.5"), ("80050", "20"), ("99213", "9.5")]]
         found = lines_in(tmp_path, lines, total).frame("members", "member_id")
         assert found["total"].tolist() == [40, 0]
@@ -237,7 +236,7 @@ class TestLines:
         assert found["service_date"].nunique() == 1 and len(found) == 2 and not taken.report.quarantined
 
     def test_no_line_hides_a_number_below_0(self, tmp_path):
-        units = Declared({}, {"units": made.delivered_integer("claims", "UNITS", 0, 99)})
+        units = Declared({}, {"units": UNITS})
         taken = lines_in(tmp_path, [claim("X", UNITS="-5"), claim("X", UNITS="3"), claim("Y", UNITS="3")], units)
         assert taken.frame("claims")["claim_id"].tolist() == ["Y"]
 
@@ -321,10 +320,10 @@ def first_of(lines: list[dict[str, str]], column: str) -> str | None:
 def test_joined_claims_are_those_of_a_plain_reading(tmp_path, seed):
     lines = random_lines(Random(seed))
     columns = {
-        "paid": made.bins("claims", "PAID", (0, 50, 100)), "units": made.delivered_integer("claims", "UNITS", 0, 99),
-        "revenue": made.delivered_text("claims", "REVENUE", {}),
+        "paid": made("claims", "bins", "PAID", starts=(0, 50, 100)), "units": UNITS,
+        "revenue": delivered_text("claims", "REVENUE", {}),
     }  # fmt: skip
-    declared = Declared({"number": made.count_of_claims()}, columns)
+    declared = Declared({"number": made("members", "count_of_claims")}, columns)
     taken = lines_in(tmp_path, lines, declared, members=8, conflicts_at_most=1)
     expected = events_of(lines)
     told = ["member_id", "service_date", "cpt", "revenue", "place", "specialty", "provider_id", "pay_delay", "units", "paid"]
@@ -339,7 +338,7 @@ def test_joined_claims_are_those_of_a_plain_reading(tmp_path, seed):
 
 
 def months(year: int) -> Derivation:
-    return made.months_enrolled(year)
+    return made("members", "months_enrolled", year=year)
 
 
 FIVE_YEARS = Declared({f"months_{year}": months(year) for year in range(1, 6)}, {})

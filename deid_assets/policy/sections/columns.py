@@ -17,10 +17,12 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from deid_assets.policy.sections.longitudinal import Name, Said, Section
 from deid_assets.policy.sections.table_file import TableFile
 from deid_assets.reference.codes import is_ambiguous, ndc11
+from deid_assets.reference.geography import SUPPRESSED, kept_prefixes
 from deid_assets.reference.groups import CodeGrouping, group_names
 from deid_assets.sources import derivations
 from deid_assets.sources.delivery import MOST_YEARS, DateFormat
-from deid_assets.sources.derivations import Cell, Declared, Derivation
+from deid_assets.sources.derivations import MILLIONTHS, Cell, Declared, Derivation
+from deid_assets.store.tables import literal
 
 LARGEST = 1_000_000
 """Largest whole number of a declared column: that of interval hierarchies."""
@@ -101,8 +103,10 @@ class DeliveredInteger(DeclaredColumn):
         return self
 
     def made(self, table: Table) -> Derivation:
-        """As declared."""
-        return derivations.delivered_integer(table, self.from_, self.at_least, self.at_most)
+        """One outside the limits quarantines its row."""
+        cell = Cell(self.from_, "integer")
+        broken = {f"outside {self.at_least} to {self.at_most}": f"{cell.sql} NOT BETWEEN {self.at_least} AND {self.at_most}"}
+        return Derivation(table, (cell,), cell.sql, broken)
 
     @property
     def limits(self) -> tuple[int, int | None]:
@@ -244,8 +248,20 @@ class Zip3(DeclaredColumn):
     from_: Theirs = Field(alias="from", description="name of the column of ZIP codes, of five digits or ZIP+4, in the delivery")
 
     def made(self, table: Table) -> Derivation:
-        """As declared."""
-        return derivations.zip3(table, self.from_)
+        """000 where the census counts at most 20,000 people with these digits (45 CFR 164.514).
+
+        A ZIP code that a spreadsheet made a number of, and that lost its leading zeros, is a number of three or four digits:
+        the row is quarantined, because 00501 and 50100 would be told apart by nobody.
+        """
+        cell = Cell(self.from_, "text")
+        prefix = f"left({cell.sql}, 3)"
+        kept = ", ".join(map(literal, sorted(kept_prefixes())))
+        return Derivation(
+            table,
+            (cell,),
+            f"CASE WHEN {cell.sql} IS NULL THEN NULL WHEN {prefix} IN ({kept}) THEN {prefix} ELSE {literal(SUPPRESSED)} END",
+            {"ZIP code without five digits": f"NOT regexp_full_match({cell.sql}, '[0-9]{{5}}(-?[0-9]{{4}})?')"},
+        )
 
 
 class Bins(DeclaredColumn):
@@ -266,8 +282,11 @@ class Bins(DeclaredColumn):
         return self
 
     def made(self, table: Table) -> Derivation:
-        """As declared."""
-        return derivations.bins(table, self.from_, self.starts)
+        """The smallest number of the bin; an amount below the first quarantines its row."""
+        cell, first = Cell(self.from_, "decimal"), self.starts[0]
+        cases = " ".join(f"WHEN {cell.sql} >= {start} THEN {start}" for start in sorted(self.starts, reverse=True))
+        broken = {f"below {first}, where the first bin begins": f"{cell.sql} < {first}"}
+        return Derivation(table, (cell,), f"(CASE {cases} END)::INTEGER", broken)
 
     @property
     def limits(self) -> tuple[int, int | None]:
@@ -298,8 +317,11 @@ class Rounded(_Rounding):
     kind: Literal["rounded"]
 
     def made(self, table: Table) -> Derivation:
-        """As declared."""
-        return derivations.rounded(table, self.from_, self.to, self.at_most)
+        """Rounded down, and never above the largest, which stands for all above."""
+        cell = Cell(self.from_, "decimal")
+        value = f"least(floor({cell.sql} / {self.to}) * {self.to}, {self.at_most})::INTEGER"
+        value = f"CASE WHEN {cell.sql} IS NOT NULL THEN {value} END"  # least() passes over a NULL
+        return Derivation(table, (cell,), value, {"negative amount": f"{cell.sql} < 0"})
 
 
 class _OfDates(DeclaredColumn, ABC):
@@ -319,8 +341,10 @@ class DaysBetween(_OfDates):
     until: Theirs = Field(description="name of the column with the last date in the delivery")
 
     def made(self, table: Table) -> Derivation:
-        """As declared."""
-        return derivations.days_between(table, self.date(self.from_), self.date(self.until))
+        """A row whose second date is earlier is quarantined."""
+        first, last = self.date(self.from_), self.date(self.until)
+        days = f"({last.sql} - {first.sql})"
+        return Derivation(table, (first, last), f"{days}::INTEGER", {f"{last.column} before {first.column}": f"{days} < 0"})
 
 
 class AgeAt(_OfDates):
@@ -332,8 +356,11 @@ class AgeAt(_OfDates):
     day: Day = Field(description="the day, such as 2011-01-01")
 
     def made(self, table: Table) -> Derivation:
-        """As declared."""
-        return derivations.age_at(self.date(self.from_), self.day)
+        """Completed years."""
+        birth, day = self.date(self.from_), f"DATE {literal(self.day)}"
+        years = f"date_sub('year', {birth.sql}, {day})"
+        broken = {"age outside 0 to 120": f"{birth.sql} > {day} OR {years} > 120"}
+        return Derivation("members", (birth,), f"{years}::INTEGER", broken)
 
 
 class DaysSinceFirst(_OfDates):
@@ -344,8 +371,9 @@ class DaysSinceFirst(_OfDates):
     per: Literal["member", "member_year"] = Field("member", description="since the first claim of all, or of the same year")
 
     def made(self, table: Table) -> Derivation:
-        """As declared."""
-        return derivations.days_since_first(self.date(self.from_), self.per)
+        """Of all claims, or of those of the same year; before anything is cut."""
+        date, by = self.date(self.from_), "t.member_id, t.year" if self.per == "member_year" else "t.member_id"
+        return Derivation("claims", (date,), f"({date.sql} - min({date.sql}) OVER (PARTITION BY {by}))::INTEGER", {})
 
 
 class MonthsEnrolled(DeclaredColumn):
@@ -356,8 +384,11 @@ class MonthsEnrolled(DeclaredColumn):
     year: Annotated[int, Field(ge=1, le=MOST_YEARS)] = Field(description="number of the year, from 1")
 
     def made(self, table: Table) -> Derivation:
-        """As declared."""
-        return derivations.months_enrolled(self.year)
+        """From 0 to 12."""
+        month = f"getvariable('year_1_start') + to_months({12 * (self.year - 1)} + month::INTEGER)"
+        span = f"one.since < {month} + INTERVAL 1 MONTH AND one.until >= {month}"
+        found = f"list_filter(range(12), lambda month: len(list_filter(t.enrolment, lambda one: {span})) > 0)"
+        return Derivation("members", (), f"len({found})::INTEGER", {})
 
 
 class CountOfClaims(DeclaredColumn):
@@ -367,8 +398,8 @@ class CountOfClaims(DeclaredColumn):
     limits: ClassVar[tuple[int, int | None]] = (0, None)
 
     def made(self, table: Table) -> Derivation:
-        """As declared."""
-        return derivations.count_of_claims()
+        """Claims that were taken in; 0 if there are none."""
+        return Derivation("claims", (), "count(*)::INTEGER", {}, of_events=True)
 
 
 class SumOfClaims(_Rounding):
@@ -377,8 +408,17 @@ class SumOfClaims(_Rounding):
     kind: Literal["sum_of_claims"]
 
     def made(self, table: Table) -> Derivation:
-        """As declared."""
-        return derivations.sum_of_claims(self.from_, self.to, self.at_most)
+        """0 if there are no claims.
+
+        Millionths are summed as whole numbers: a sum of floating-point numbers depends on their order, and ten times 0.1 would
+        be less than 1. An amount above the largest value counts as that, which changes no result.
+        """
+        cell = Cell(self.from_, "decimal")
+        # least() passes over a NULL, and a blank amount is none.
+        amount = f"CASE WHEN {cell.sql} IS NOT NULL THEN least({cell.sql}, {self.at_most}) END"
+        total = f"coalesce(sum(round(({amount}) * {MILLIONTHS})::BIGINT), 0)"
+        value = f"least({total} // {self.to * MILLIONTHS} * {self.to}, {self.at_most})::INTEGER"
+        return Derivation("claims", (cell,), value, {"negative amount": f"{cell.sql} < 0"}, of_events=True)
 
 
 class AnyOfClaims(DeclaredColumn):
@@ -390,8 +430,11 @@ class AnyOfClaims(DeclaredColumn):
     with_values: tuple[Code, ...] = Field(min_length=1, description="the values; a member with any of them has 'yes'")
 
     def made(self, table: Table) -> Derivation:
-        """As declared."""
-        return derivations.any_of_claims(self.from_, self.with_values)
+        """Otherwise 'no'."""
+        cell = Cell(self.from_, "text")
+        found = f"coalesce(bool_or({cell.sql} IN ({', '.join(map(literal, self.with_values))})), false)"
+        value = f"CASE WHEN {found} THEN 'yes' ELSE 'no' END"
+        return Derivation("claims", (cell,), value, {}, of_events=True, codes=self.with_values)
 
 
 _OfEither = DeliveredText | DeliveredInteger | Grouped | Zip3 | Bins | Rounded | DaysBetween
