@@ -69,16 +69,6 @@ def _one_of(name: str, allowed: tuple[_Word, ...], text: str) -> _Word:
     raise PolicyError(f"{name} is {' or '.join(allowed)}, not {text!r}")
 
 
-def _exposed(context: dg.ResolutionContext, text: str) -> Exposed:
-    """What the project's catalog shows."""
-    return _one_of("expose", EXPOSED, text)
-
-
-def _executor(context: dg.ResolutionContext, text: str) -> Executor:
-    """Whether the project's default executor is set here."""
-    return _one_of("executor", EXECUTORS, text)
-
-
 def _automated(context: dg.ResolutionContext, text: str | None) -> dg.AutomationCondition[Any] | None:
     """The condition of every asset of the release."""
     if text is None:
@@ -241,7 +231,7 @@ class DeidRelease(dg.Component, dg.Resolvable):
     expose: Annotated[
         Exposed,
         dg.Resolver(
-            _exposed,
+            lambda _, text: _one_of("expose", EXPOSED, text),
             model_field_type=str,
             description="all: every asset of the pipeline; release: the release and its published tables",
         ),
@@ -250,7 +240,7 @@ class DeidRelease(dg.Component, dg.Resolvable):
     executor: Annotated[
         Executor,
         dg.Resolver(
-            _executor,
+            lambda _, text: _one_of("executor", EXECUTORS, text),
             model_field_type=str,
             description="one_process: a run with tables of the release is one process; project: nothing is set here",
         ),

@@ -73,9 +73,7 @@ def cohort_contracts(policy: CohortPolicy) -> dict[str, DataFrameSchema]:
         "policy_frontier": POLICY_FRONTIER,
         "release_people": release_people_contract(policy),
         **COUNTS,
-        "cohort_risk": evidence_contract("cohort_risk"),
-        "record_cross_release_risk": evidence_contract("record_cross_release_risk"),
-        "count_disclosure_audit": evidence_contract("count_disclosure_audit"),
+        **{name: evidence_contract(name) for name in ("cohort_risk", "record_cross_release_risk", "count_disclosure_audit")},
         "release": RELEASE,
     }
 

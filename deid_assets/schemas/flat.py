@@ -41,6 +41,7 @@ SUPPRESSED_RECORDS = contract(
 
 
 _DECISIONS = ["candidate", "not_candidate"]
+_ASSESSMENTS = ("record_risk", "record_attribute_disclosure", "record_cross_release_risk", "count_disclosure_audit")
 
 
 def flat_contracts(policy: FlatPolicy) -> dict[str, DataFrameSchema]:
@@ -54,10 +55,7 @@ def flat_contracts(policy: FlatPolicy) -> dict[str, DataFrameSchema]:
         "suppressed_records": SUPPRESSED_RECORDS,
         "release_records": release_records_contract(policy),
         **COUNTS,
-        "record_risk": evidence_contract("record_risk"),
-        "record_attribute_disclosure": evidence_contract("record_attribute_disclosure"),
-        "record_cross_release_risk": evidence_contract("record_cross_release_risk"),
-        "count_disclosure_audit": evidence_contract("count_disclosure_audit"),
+        **{name: evidence_contract(name) for name in _ASSESSMENTS},
         "release": RELEASE,
     }
 

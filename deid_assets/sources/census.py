@@ -151,9 +151,7 @@ SYNTHETIC_PREFIX = "synthetic"
 
 
 def read_census(
-    files: Mapping[str, Path] | Path,
-    layout: CensusLayout = CENSUS_2000,
-    races: Mapping[str, str] = RACES,
+    files: Mapping[str, Path] | Path, layout: CensusLayout = CENSUS_2000, races: Mapping[str, str] = RACES
 ) -> CensusTable:
     """Read PCT12A-G, or another family of tables, and check what adds up.
 

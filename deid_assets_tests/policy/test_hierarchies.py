@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deid_assets.errors import DeliveryError, PolicyError
-from deid_assets.policy.hierarchies.dates import Dates
-from deid_assets.policy.hierarchies.hierarchy import CodeTable, Hierarchy, Identity, Prefixes
+from deid_assets.policy.hierarchies.hierarchy import CodeTable, Dates, Hierarchy, Identity, Prefixes
 from deid_assets.policy.hierarchies.intervals import Cuts, Intervals, Wording
 from deid_assets.policy.loading import policy_by_name
 from deid_assets.reference.groups import condition_ranges

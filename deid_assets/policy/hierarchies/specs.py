@@ -6,9 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, model_validator
 
 from deid_assets.errors import PolicyError
-from deid_assets.policy.hierarchies.dates import Dates
-from deid_assets.policy.hierarchies.diagnoses import Diagnoses, Level
-from deid_assets.policy.hierarchies.hierarchy import CodeTable, Hierarchy, Identity, Prefixes, Rule
+from deid_assets.policy.hierarchies.hierarchy import CodeTable, Dates, Diagnoses, Hierarchy, Identity, Level, Prefixes, Rule
 from deid_assets.policy.hierarchies.intervals import Cuts, Intervals, Wording
 from deid_assets.policy.sections.longitudinal import Said, Section
 from deid_assets.policy.sections.table_file import TableFile
