@@ -12,7 +12,7 @@ import pytest
 from deid_assets.sources.census import RACES
 from deid_assets.store import durable
 from deid_assets_tests.public_data import public_data
-from deid_assets_tests.scenarios.command_line import ERROR, REFUSED, deid_here, unwrapped
+from deid_assets_tests.scenarios.command_line import ERROR, REFUSED, unwrapped
 from deid_assets_tests.sources.census_files import write_pct12
 from deid_assets_tests.sources.test_census import small_people
 from deid_assets_tests.test_docs import DOCS, commands
@@ -53,22 +53,6 @@ def files(tmp_path):
         return (tmp_path / "cohort.csv", "--population", tmp_path / "people.csv", "--population-kind", "tidy")
 
     return write
-
-
-@pytest.fixture
-def run(tmp_path):
-    return lambda *words: deid_here(tmp_path / "home", "demographics", *words)
-
-
-@pytest.fixture
-def document(run):
-    def of(*words):
-        code, printed = run(*words, "--json")
-        found, end = json.JSONDecoder().raw_decode(printed)
-        assert found["exit_code"] == code and (code == ERROR or not printed[end:].strip()), "an error is printed as well"
-        return found
-
-    return of
 
 
 def percent(document, policy, measure, group="all"):

@@ -1,6 +1,5 @@
 """`deid demographics` with a policy file: what it states, what is written to run instead, dates, old ages and free columns."""
 
-import json
 import re
 
 import pandas as pd
@@ -14,7 +13,7 @@ from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.loading import load_policy
 from deid_assets_tests.command_line.test_demographics import KNOWN, SECRET, USAGE, people_of, percent, persons
 from deid_assets_tests.policy.cohort_values import cohort_values
-from deid_assets_tests.scenarios.command_line import ERROR, REFUSED, deid_here
+from deid_assets_tests.scenarios.command_line import ERROR, REFUSED
 
 PLAIN = {"columns__race": None, "population__file": "people.csv"}
 LEVELS = {"age": "10 years", "ethnicity": "any", "geography": "state", "sex": "sex"}
@@ -31,22 +30,6 @@ def write(tmp_path):
         (people_of() if people is None else people).to_csv(tmp_path / "people.csv", index=False)
         (tmp_path / "policy.yaml").write_text(yaml.safe_dump(cohort_values(**(PLAIN | changes))))
         return tmp_path / "cohort.csv", "--policy", tmp_path / "policy.yaml"
-
-    return of
-
-
-@pytest.fixture
-def run(tmp_path):
-    return lambda *words: deid_here(tmp_path / "home", "demographics", *words)
-
-
-@pytest.fixture
-def document(run):
-    def of(*words):
-        code, printed = run(*words, "--json")
-        found, _ = json.JSONDecoder().raw_decode(printed)
-        assert found["exit_code"] == code
-        return found
 
     return of
 
