@@ -5,7 +5,7 @@ Each stage before the release has an asset of its own, called like the stage, wh
 
 from collections.abc import Mapping
 
-from deid_assets.assessments.assessment import CANDIDATE
+from deid_assets.assessments.kernel_input import CANDIDATE
 from deid_assets.assessments.registry import OF_KIND
 from deid_assets.policy.kinds import AnyPolicy, Kind
 

@@ -50,6 +50,15 @@ def history_does_not_wait() -> Iterator[None]:
     event.remove(Pool, "connect", do_not_wait)
 
 
+@pytest.fixture
+def store() -> Iterator[Any]:
+    """A store without a table, which is gone after the test; imported here, because it imports NumPy."""
+    from deid_assets_tests.methods.small_tables import small_store
+
+    with small_store() as made:
+        yield made
+
+
 @pytest.fixture(scope="session")
 def postgres_of_session() -> Iterator[Server]:
     """A PostgreSQL server."""

@@ -2,23 +2,21 @@
 
 import math
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import Published, written
 from deid_assets.assessments.earlier_releases import EverReleased, Tags, because_of
 from deid_assets.assessments.evidence import Measurement, Method
 from deid_assets.assessments.exposure import FACTOR
-from deid_assets.assessments.kernel_input import member_columns
+from deid_assets.assessments.kernel_input import Candidate, member_columns
 from deid_assets.assessments.membership_changes import DISAPPEARANCE_FACTOR
 from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.numbers import shown
 from deid_assets.figures.rendering import words
-from deid_assets.figures.tables import ReportTable
-from deid_assets.methods.candidate.released_tables import generalized_members
+from deid_assets.figures.tables import Published, ReportTable, written
 from deid_assets.methods.disclosure.absence import (
     NO_BOUND,
     AbsenceByClass,
@@ -92,27 +90,21 @@ class AbsentMembers:
         return ", ".join(f"{column}: {_NO_LABEL if pd.isna(value) else value}" for column, value in row.items())
 
 
-def absent_members(
-    policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], own: str, ever: EverReleased, tags: Tags
-) -> AbsentMembers:
+def absent_members(candidate: Candidate, ever: EverReleased, tags: Tags) -> AbsentMembers:
     """Count the members of each released demographic class: eligible, ever released, and removed for their claims.
 
     Parameters
     ----------
-    levels
-        Level of every quasi-identifier in the release.
-    tables
-        member_profiles, value_domains, eligible_members and removed_members, by name.
-    own
-        A SELECT of the member_id of those about to be released.
+    candidate
+        With profiles, domains, crosswalk, eligible and removed members, and the members about to be released.
     ever
         Members of earlier releases.
     """
-    profiles, columns = tables["member_profiles"], member_columns(policy)
-    demographics = generalized_members(profiles, tables["value_domains"], {column: levels[column] for column in columns})
-    classes = classes_query(demographics, columns)
+    tables, columns = candidate.tables, member_columns(candidate.policy)
+    profiles = tables["member_profiles"]
+    classes = classes_query(candidate.demographics, columns)
     removed = removed_for_claims(tables["removed_members"])
-    found = profiles.query(absent_query(classes, tables["eligible_members"], removed, own))
+    found = profiles.query(absent_query(classes, tables["eligible_members"], removed, candidate.originals))
     names = ", ".join(map(quoted, columns))
     labels = profiles.query(f"SELECT DISTINCT class, {names} FROM ({classes}) ORDER BY class")
     released = found["released"].to_numpy(dtype=bool) | ever.contain(tags(found["member_id"].tolist()))

@@ -1,7 +1,6 @@
 """What an assessment is. Its asset, checks, gate requirements, canaries, meanings and report table follow from one value.
 
-Canaries are planted truths: an attack that does not find all of them is refused, whatever risk it reports. Precedents are
-sources that accepted a threshold, as the determination cites them.
+Canaries are planted truths: an attack that does not find all of them is refused, whatever risk it reports.
 """
 
 import inspect
@@ -16,30 +15,12 @@ import pandas as pd
 from deid_assets.assessments.earlier_releases import EarlierRelease, EverReleased
 from deid_assets.assessments.evidence import Measurement, Method, Requirement, made_up
 from deid_assets.assessments.membership_changes import Leavers
-from deid_assets.figures.numbers import shown, shown_bound
-from deid_assets.figures.tables import ReportTable
+from deid_assets.figures.tables import Published, ReportTable
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.counts.published_tables import EarlierTables
 from deid_assets.methods.disclosure.membership_changes import Roll
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.store.tables import Table
-
-HERITAGE = (
-    "El Emam K, Arbuckle L, Koru G, et al. De-identification methods for open health data: the case of the Heritage Health "
-    "Prize claims dataset. J Med Internet Res 2012;14(1):e33"
-)
-OWNERS_DECIDE = "No source gives a threshold; the owners of the policy set it, and the expert judges it."
-MARKETER = "Dankar FK, El Emam K. A method for evaluating marketer re-identification risk. EDBT/ICDT Workshops 2010"
-SAFE_HARBOR = (
-    "Malin B, Benitez K, Masys D. Never too old for anonymity. J Am Med Inform Assoc 2011;18(1):3-10: no more risk than Safe "
-    "Harbor leaves"
-)
-K_ANONYMITY = "Sweeney L. k-Anonymity: a model for protecting privacy. Int J Uncertain Fuzziness Knowl-Based Syst 2002;10(5)"
-COLUMNS = (
-    "Article 29 Working Party, Opinion 05/2014: singling out, linking, inference; 45 CFR 164.514(b)(2): identifiers. The "
-    "numbers are the product's"
-)
-
 
 CANARIES = "canaries_found"
 
@@ -55,24 +36,6 @@ def canaries_measurement(found: Findings, commitment: str | None = None) -> Meas
     return Method("canaries", "methods#canaries", commitment).at_least(CANARIES, "ratio", found.share, 1.0, found.draws)
 
 
-Published: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""Measurements of a public manifest, by name."""
-
-
-def written(found: Published, name: str) -> str:
-    """A published value as text, with its bound if it has one, and "about" if it has noise; empty if it was not measured."""
-    if name not in found:
-        return ""
-    one = found[name]
-    noisy = one.get("protected") is True and isinstance(one["value"], int | float)
-    text = f"{'about ' if noisy else ''}{shown(one['value'], one['unit'])}"
-    return (
-        f"{text} (up to {shown_bound(one['bound'], one['unit'])})"
-        if one["bound"] is not None and one["value"] is not None
-        else text
-    )
-
-
 P = TypeVar("P", bound=ReleasePolicy)
 
 HALF = 0.5
@@ -80,9 +43,6 @@ HALF = 0.5
 
 COUNT, DIFFERENCE = (0.0, math.inf), (-1.0, 1.0)
 """Ranges of counts and factors, and of differences of shares."""
-
-CANDIDATE = ("release_members", "release_claims", "release_days_in_hospital")
-"""The tables about to be released. Evidence is bound to their rows, so every assessment of members reads all three."""
 
 
 @dataclass(frozen=True)

@@ -11,26 +11,13 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments import planting
-from deid_assets.assessments.assessment import (
-    CANDIDATE,
-    COUNT,
-    HALF,
-    OWNERS_DECIDE,
-    Adversary,
-    Assessed,
-    Assessment,
-    Gate,
-    Image,
-    Published,
-    Shown,
-    Work,
-    written,
-)
+from deid_assets.assessments.assessment import COUNT, HALF, Adversary, Assessed, Assessment, Gate, Image, Shown, Work
 from deid_assets.assessments.evidence import Measurement, Method, made_up
-from deid_assets.assessments.kernel_input import member_columns, profiles_query
+from deid_assets.assessments.kernel_input import CANDIDATE, Candidate, member_columns, profiles_query
+from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.errors import PolicyError
 from deid_assets.figures.disclosure_figures import dots_figure
-from deid_assets.figures.tables import ReportTable
+from deid_assets.figures.tables import Published, ReportTable, written
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.disclosure import attribute_disclosure as attributes
 from deid_assets.methods.disclosure.attribute_disclosure import AttributeDisclosure
@@ -332,8 +319,8 @@ def attributes_of_canaries(
                 claims += [planting.PlantedClaim(number, {sensitive: value}, charlson=str(value))] * 2
                 claims.append(planting.PlantedClaim(number, {sensitive: value}, charlson=str(ONE)))
         with planting.planted_store() as file:
-            tables = planting.plant_members(file, policy, levels, like, members, claims)
-            found[sensitive], classes[sensitive] = attack(tables, sensitive), len(others)
+            planted = planting.plant_members(file, Candidate(policy, levels, like), members, claims)
+            found[sensitive], classes[sensitive] = attack(planted.tables, sensitive), len(others)
     return compared_with_certain(policy.attribute_disclosure, found, classes)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.evidence import Measurement, Method, Refusal
-from deid_assets.assessments.kernel_input import PopulationTables, released_date_columns
+from deid_assets.assessments.kernel_input import Candidate, released_date_columns
 from deid_assets.assessments.record_risk import levels_of
 from deid_assets.methods.candidate.released_tables import members_by_value, passed_on, released_with_codes
 from deid_assets.methods.disclosure import identifier_patterns, leak_limits
@@ -374,14 +374,7 @@ _REMEDY = "Lower top_coding.percentile if payment delays are rare, or correct th
 _INSTEAD_OF_CLAIMS = Remedy(_REMEDY, _REMEDY)
 
 
-def passed_on_leaks(
-    policy: Policy,
-    staged: Table,
-    tables: PopulationTables,
-    suppressed: Table,
-    levels: dict[str, int],
-    pay_delay: TopCode | None,
-) -> tuple[tuple[Measurement, ...], list[Refusal]]:
+def passed_on_leaks(candidate: Candidate, pay_delay: TopCode | None) -> tuple[tuple[Measurement, ...], list[Refusal]]:
     """Measure every such column, per member, and refuse those that leak and were not reviewed.
 
     The holders of a value are counted in the delivery. If that is an extract of the population, there are more holders
@@ -389,24 +382,25 @@ def passed_on_leaks(
 
     Parameters
     ----------
-    staged
-        The published claims as read back.
+    candidate
+        With the published claims as read back.
     pay_delay
         Payment delays from here on are one class.
     """
+    policy, staged, held = candidate.policy, candidate.tables["release_claims"], candidate.tables["held"]
     unjudged = _unjudged(policy, staged)
     k, expressions = policy.safe_class_size, passed_on(pay_delay, policy.attribute_names)
-    claims = _claims(policy, tables, suppressed, expressions)
+    claims = _claims(candidate, expressions)
     columns = {name: column_of(claims[name]) for name in expressions}
     # The gate compares the staged claims with these, column by column, so results for one apply to the other.
-    withheld = _withheld_of_claims(policy, tables, levels, claims)
+    withheld = _withheld_of_claims(candidate, claims)
     found = {}
     for name in expressions:
         named = identifier_patterns.named_as_identifier(name) or any(
             map(identifier_patterns.named_as_identifier, _read_from(policy, name))
         )
         refines, sure = _told(columns[name], withheld, k)
-        row = _by_value(staged, tables.held, [name], expressions, k)
+        row = _by_value(staged, held, [name], expressions, k)
         singled, of = int(row["singled"]), int(row["members"])
         found[name] = ColumnLeaks(singled, of, refines, sure, identifier_patterns.patterns_of(staged, name, k), named)
     together = [one for known, labels in withheld for one in told_together(
@@ -417,7 +411,7 @@ def passed_on_leaks(
     measured = leak_measurements(found, together, reviews, counted_in_release=False)
 
     def singled_claims(names: Sequence[str]) -> tuple[int, int]:
-        row = _by_value(staged, tables.held, names, expressions, k)
+        row = _by_value(staged, held, names, expressions, k)
         return int(row["singled_claims"]), int(row["claims"])
 
     measured += all_singled_out(policy.passed_on_columns, singled_claims, reviews, "probability")
@@ -447,21 +441,17 @@ def _by_value(staged: Table, held: Table, names: Sequence[str], expressions: Map
     return staged.query(members_by_value(staged, held, {name: expressions[name] for name in names}), [k]).iloc[0]
 
 
-def _claims(policy: Policy, tables: PopulationTables, suppressed: Table, expressions: dict[str, str]) -> pd.DataFrame:
+def _claims(candidate: Candidate, expressions: dict[str, str]) -> pd.DataFrame:
     """The released claims: member_number, the published columns, and q0, q1 ...: value numbers of the quasi-identifiers."""
-    members, claims = (
-        [qi.column for qi in part] for part in (policy.quasi_identifiers.members, policy.quasi_identifiers.claims)
-    )
-    return tables.held.query(
-        released_with_codes(tables.profiles, suppressed, tables.held, tables.domains, members, claims, expressions)
-    )
+    listed, held = candidate.policy.quasi_identifiers, candidate.tables["held"]
+    members, claims = ([qi.column for qi in part] for part in (listed.members, listed.claims))
+    return held.query(released_with_codes(candidate.recoding, held, members, claims, expressions))
 
 
-def _withheld_of_claims(
-    policy: Policy, tables: PopulationTables, levels: dict[str, int], claims: pd.DataFrame
-) -> list[tuple[np.ndarray, tuple[Withheld, ...]]]:
+def _withheld_of_claims(candidate: Candidate, claims: pd.DataFrame) -> list[tuple[np.ndarray, tuple[Withheld, ...]]]:
     """For each quasi-identifier, the claims that have a value of it, and all labels finer than the released one."""
-    domains, person = tables.domains.frame(), claims["member_number"].to_numpy(np.int64)
+    policy, levels = candidate.policy, candidate.levels
+    domains, person = candidate.tables["value_domains"].frame(), claims["member_number"].to_numpy(np.int64)
     found: list[tuple[np.ndarray, tuple[Withheld, ...]]] = []
     for number, qi in enumerate(policy.quasi_identifiers.all):
         known = claims[f"q{number}"].notna().to_numpy()
@@ -492,7 +482,7 @@ _INSTEAD_OF_RECORDS = Remedy(
 
 
 def record_leaks(
-    policy: FlatPolicy, staged: Table, records: Table, suppressed: Table, domains: Table, chosen: Table
+    policy: FlatPolicy, staged: Table, tables: Mapping[str, Table]
 ) -> tuple[tuple[Measurement, ...], list[Refusal]]:
     """Measure every attribute of the staged rows, and refuse those that leak and were not reviewed.
 
@@ -502,25 +492,28 @@ def record_leaks(
     ----------
     staged
         The published rows as read back.
-    chosen
-        The released level of every quasi-identifier (`record_generalization`).
+    tables
+        Records, those that are left out, domains, and the released level of every quasi-identifier, by their assets.
     """
     names = [column.release_as for column in policy.attributes]
     if not names:
         return (), []
-    k = policy.risk.k
-    rows = staged.query(published_records(staged, records, suppressed, domains, levels_of(policy, chosen), names))
+    k, levels = policy.risk.k, levels_of(policy, tables["record_generalization"])
+    records, suppressed, domains = (tables[name] for name in ("records", "suppressed_records", "record_domains"))
+    rows = staged.query(published_records(staged, records, suppressed, domains, levels, names))
     columns = {name: column_of(rows[name], k) for name in names}
     # Rows that no record produces are refused as such; only the others have labels to check.
     known = rows["record"].notna().to_numpy()
-    withheld = _withheld_of_records(policy, records, domains, chosen, rows["record"][known].to_numpy(np.int64))
+    withheld = _withheld_of_records(policy, records, domains, levels, rows["record"][known].to_numpy(np.int64))
     linked = {name: Column(column.codes[known], column.blank[known]) for name, column in columns.items()}
     return judge_attributes(policy, staged, PublishedAttributes(columns, linked, withheld, {}), k, _INSTEAD_OF_RECORDS)
 
 
-def _withheld_of_records(policy: FlatPolicy, records: Table, domains: Table, chosen: Table, rows: np.ndarray) -> list[Withheld]:
+def _withheld_of_records(
+    policy: FlatPolicy, records: Table, domains: Table, levels: Mapping[str, int], rows: np.ndarray
+) -> list[Withheld]:
     """All labels finer than the released ones, for the numbered records."""
-    levels, names = levels_of(policy, chosen), [qi.release_as for qi in policy.quasi_identifiers]
+    names = list(levels)
     selects = ", ".join(quoted(name) for name in names)
     numbers = records.query(f"SELECT record, {selects} FROM {records.sql} ORDER BY record")
     place = np.searchsorted(numbers["record"].to_numpy(), rows)

@@ -3,50 +3,38 @@
 The candidate's assets materialize them; the gate compares the staged files with them.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 
-from deid_assets.assessments.kernel_input import released_date_columns
+from deid_assets.assessments.kernel_input import Candidate, released_date_columns
 from deid_assets.methods.candidate import released_tables
 from deid_assets.methods.candidate.provider_suppression import providers_needed, suppress_identifiers
-from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
 from deid_assets.store.tables import Table
 
-Levels = Mapping[str, int]
-"""Level of every quasi-identifier at the chosen node."""
 
+class ReleasedRows(Candidate):
+    """The one step that recodes: what the tables of the restricted store are as released rows."""
 
-@dataclass(frozen=True)
-class ReleasedRows:
-    """The one step that recodes: what the tables of the restricted store are as released rows.
-
-    Attributes
-    ----------
-    levels
-        Those of the release.
-    tables
-        By the names of their assets.
-    """
-
-    policy: Policy
-    levels: Levels
-    tables: Mapping[str, Table]
+    def rows(self) -> dict[str, str]:
+        """SELECT every table of the release, by its asset."""
+        return {
+            "release_members": self.members(),
+            "release_days_in_hospital": self.days_in_hospital(),
+            "release_claims": self.claims(),
+        }
 
     def members(self) -> str:
         """SELECT the members table of the release."""
         names = self.policy.member_names
-        return released_tables.members_query(*self._recoded, {column: self.levels[column] for column in names}, names)
+        return released_tables.members_query(self.recoding, {column: self.levels[column] for column in names}, names)
 
     def days_in_hospital(self) -> str:
         """SELECT the days-in-hospital table of the release."""
         years = {year: column for year, column in YEARS.items() if self.policy.publishes(column)}
         beside = {column: name for column, name in BESIDE_DAYS.items() if self.policy.publishes(column)}
         own = {column: self.levels[column] for column in (*years.values(), *beside)}
-        return released_tables.days_query(*self._recoded, own, years, beside)
+        return released_tables.days_query(self.recoding, own, years, beside)
 
     def claims(self, with_claim_id: bool = False) -> str:
         """SELECT the claims table of the release.
@@ -54,17 +42,11 @@ class ReleasedRows:
         With claim_id, which is never released, its rows can be compared with what was delivered.
         """
         policy, names = self.policy, self.policy.claim_names
-        rows = released_tables.claims_query(
-            identified_claims(policy, self.tables["held"], self.tables["known"]),
-            *self._recoded,
-            {column: self.levels[column] for column in names},
-            names,
-            top_code(self.tables["eligible_claims"], ["pay_delay"], policy.top_coding.percentile),
-            released_date_columns(policy),
-            with_claim_id,
-            numbers=policy.numbers,
-            attributes=policy.attribute_names,
+        published = released_tables.PublishedClaims(
+            names, self.top_coded_delays, policy.numbers, released_date_columns(policy), policy.attribute_names
         )
+        identified = identified_claims(policy, self.tables["held"], self.tables["known"])
+        rows = released_tables.claims_query(self.recoding, identified, self.claim_levels, published, with_claim_id)
         if policy.dates is None:
             return rows
         connected = {
@@ -74,13 +56,6 @@ class ReleasedRows:
             for one in policy.connected_dates
         }
         return released_tables.with_connected_dates(rows, policy.dates.release_as, connected)
-
-    @property
-    def _recoded(self) -> tuple[Table, Table, Table, Table]:
-        """Profiles, those who are left out, pseudonyms, and labels."""
-        names = ("member_profiles", "suppressed_members", "pseudonym_crosswalk", "value_domains")
-        profiles, left_out, crosswalk, domains = (self.tables[name] for name in names)
-        return profiles, left_out, crosswalk, domains
 
 
 def identified_claims(policy: Policy, truncated: Table, grouped: Table) -> str:

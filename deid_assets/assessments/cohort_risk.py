@@ -11,21 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import DIFFERENCE, SAFE_HARBOR, Adversary, Assessed, Assessment, Gate, Work
-from deid_assets.assessments.cohort_demographics import (
-    CROWDED,
-    EXCESS,
-    LARGEST_RISK,
-    REFERENCE_RISK,
-    cells_in,
-    codes_of_labels,
-    published,
-    question_of,
-    released_labels,
-)
+from deid_assets.assessments import cohort_demographics
+from deid_assets.assessments.assessment import DIFFERENCE, Adversary, Assessed, Assessment, Gate, Work
 from deid_assets.assessments.demographic_verdicts import CONFIDENCE, STATES, Question, reference_of, rounded
 from deid_assets.assessments.evidence import Measurement, Method
 from deid_assets.assessments.planting import as_certain, plant, planted_store
+from deid_assets.assessments.precedents import SAFE_HARBOR
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.demographics.cells import Cells
 from deid_assets.methods.demographics.class_sizes import ClassCounter
@@ -123,7 +114,7 @@ class _Planted:
 
     def certain(self) -> dict[str, float | None]:
         """Return what must be measured: the risks of people in classes counted row by row."""
-        policy, question = self._policy, question_of(self._policy)
+        policy, question = self._policy, cohort_demographics.question_of(self._policy)
         own, allowed = (self._sizes(one) for one in (policy.demographic_policy, self._reference()))
         excess = []
         for rows in (np.ones(len(own), dtype=bool), *(self._people["state"] == one for one in self._people["state"].unique())):
@@ -131,10 +122,13 @@ class _Planted:
                 first, second = (measure.of(sizes[np.asarray(rows)]) for sizes in (own, allowed))
                 of_all = np.mean if measure.sums else np.max
                 excess.append(float(of_all(first) - of_all(second)))
-        found: dict[str, float | None] = {LARGEST_RISK: float(np.max(LARGEST.of(own))), CROWDED: 0.0}
+        found: dict[str, float | None] = {
+            cohort_demographics.LARGEST_RISK: float(np.max(LARGEST.of(own))),
+            cohort_demographics.CROWDED: 0.0,
+        }
         if policy.risk.no_riskier_than is not None:
-            found[EXCESS] = round(max(excess), 12)
-            found[REFERENCE_RISK] = float(np.mean(TOTAL.of(allowed)))
+            found[cohort_demographics.EXCESS] = round(max(excess), 12)
+            found[cohort_demographics.REFERENCE_RISK] = float(np.mean(TOTAL.of(allowed)))
         return {name: None if value is None else rounded(value, up=True) for name, value in found.items()}
 
     def labels(self, policy: DemographicPolicy, rows: pd.DataFrame) -> pd.DataFrame:
@@ -221,7 +215,7 @@ def measured_risk(policy: CohortPolicy, released: Table, people: Table, populati
     tuple of Measurement
         Without values if the labels are not those of the people: then no class is known.
     """
-    cells = cells_in(policy, people, population)
+    cells = cohort_demographics.cells_in(policy, people, population)
     read = _as_published(policy, cells, released)
     crowded = cells.warnings.crowded_records / cells.records
     return cohort_measurements(policy, Found() if read is None else _compared(policy, cells, read), crowded, cells.records)
@@ -230,17 +224,17 @@ def measured_risk(policy: CohortPolicy, released: Table, people: Table, populati
 def _as_published(policy: CohortPolicy, cells: Cells, released: Table) -> Cells | None:
     """The cohort with the values that the published labels tell; None if they are not the labels of these people."""
     columns = list(policy.demographic_columns.values())
-    own = released_labels(policy, cells)
+    own = cohort_demographics.released_labels(policy, cells)
     shown = released.query(f"SELECT {', '.join(map(quoted, columns))} FROM {released.sql}").astype("str")
     in_order, order = shown.sort_values(columns, ignore_index=True), own.sort_values(columns).index
     if not in_order.equals(own.loc[order].reset_index(drop=True)):
         return None
     of_people = in_order.set_axis(order).sort_index()
-    return replace(cells, codes=codes_of_labels(policy, cells, of_people))
+    return replace(cells, codes=cohort_demographics.codes_of_labels(policy, cells, of_people))
 
 
 def _compared(policy: CohortPolicy, cells: Cells, read: Cells) -> Found:
-    question, made = question_of(policy), published(policy, cells)
+    question, made = cohort_demographics.question_of(policy), cohort_demographics.published(policy, cells)
     reference = reference_of(cells).node(cells.demographics)
     states, _ = groups_by(cells, *STATES)
     whole = np.zeros(cells.records, dtype=np.int64)
@@ -275,15 +269,15 @@ def cohort_measurements(policy: CohortPolicy, found: Found, crowded: float, reco
         return _METHOD.at_most(name, "probability", shown, limit)
 
     beside = (
-        measured(EXCESS, found.excess, 0.0),
-        measured(REFERENCE_RISK, found.reference, float(THIRD)),
+        measured(cohort_demographics.EXCESS, found.excess, 0.0),
+        measured(cohort_demographics.REFERENCE_RISK, found.reference, float(THIRD)),
     )
     # Where nobody may be in such a row, passing tells the number.
     unit = "probability" if risk.crowded_at_most == 0 else "share of released records"
     return (
         *(beside if compares else ()),
-        measured(LARGEST_RISK, found.largest, risk.largest_at_most),
-        _METHOD.at_most(CROWDED, unit, crowded, risk.crowded_at_most, records),
+        measured(cohort_demographics.LARGEST_RISK, found.largest, risk.largest_at_most),
+        _METHOD.at_most(cohort_demographics.CROWDED, unit, crowded, risk.crowded_at_most, records),
     )
 
 
@@ -302,7 +296,7 @@ COHORT_RISK = Assessment(
     noisy=lambda policy: cohort_measurements(policy, Found(), 0.5, 2),
     gates=(
         Gate(
-            EXCESS,
+            cohort_demographics.EXCESS,
             "no_riskier_than_safe_harbor",
             "The release is no riskier than Safe Harbor would be, in the whole cohort and in every state.",
             "Risk above that of a release under Safe Harbor, per person: by each deciding measure, in the whole cohort and in "
@@ -312,7 +306,7 @@ COHORT_RISK = Assessment(
             range=DIFFERENCE,
         ),
         Gate(
-            REFERENCE_RISK,
+            cohort_demographics.REFERENCE_RISK,
             "safe_harbor_within_threshold",
             "Safe Harbor leaves at most one person in three re-identified, so that it is worth a comparison.",
             "Expected share of the people who would be re-identified under Safe Harbor, by an adversary with a list of the "
@@ -321,7 +315,7 @@ COHORT_RISK = Assessment(
             applies=lambda policy: policy.risk.no_riskier_than is not None,
         ),
         Gate(
-            LARGEST_RISK,
+            cohort_demographics.LARGEST_RISK,
             "largest_record_risk_within_threshold",
             "No person is re-identified with a probability above the policy's limit.",
             "Highest probability of re-identification of one person, by an upper bound.",
@@ -329,7 +323,7 @@ COHORT_RISK = Assessment(
             disclosed=1.0,  # one person who is disclosed decides
         ),
         Gate(
-            CROWDED,
+            cohort_demographics.CROWDED,
             "population_holds_the_cohort",
             "Hardly anybody is in a row of the population's table that has fewer people than the cohort has there.",
             "People in rows of the population's table that are smaller than the cohort there: signs of another population's "

@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.kernel_input import member_columns, profiles_query
+from deid_assets.assessments.kernel_input import Candidate, member_columns
 from deid_assets.methods.attacks.inpatient_classes import MEMBER_LEVEL
-from deid_assets.methods.candidate.released_tables import generalized_members, passed_on
+from deid_assets.methods.candidate.released_tables import passed_on
 from deid_assets.methods.population.value_domains import label_joins
-from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.methods.utility import prediction
 from deid_assets.methods.utility.distributions import standard_errors
 from deid_assets.methods.utility.member_years import ClaimColumns, feature_matrix, year_features
@@ -54,61 +53,51 @@ class Compared:
     claim_columns: tuple[str, ...]
 
 
-def compared_tables(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table]) -> Compared:
+def compared_tables(candidate: Candidate) -> Compared:
     """Write them to the scratch schema.
 
     Parameters
     ----------
-    levels
-        Level of every quasi-identifier in the release.
-    tables
-        Profiles, grouped and eligible claims, domains and the release's tables, by their assets.
+    candidate
+        With profiles, grouped and eligible claims, domains and the release's tables.
     """
+    policy, tables, names = candidate.policy, candidate.tables, candidate.policy.claim_names
     profiles, grouped, domains = tables["member_profiles"], tables["known"], tables["value_domains"]
-    file, columns = profiles.file, member_columns(policy)
-    names = policy.claim_names
-    labels, joins = label_joins(domains, {own: levels[own] for own in names}, grouped.columns(), "c", missing_is_value=False)
-    shown = dict(zip(names.values(), labels, strict=True)) | passed_on(
-        top_code(tables["eligible_claims"], ["pay_delay"], policy.top_coding.percentile), policy.attribute_names
-    )
+    columns = member_columns(policy)
+    labels, joins = label_joins(domains, candidate.claim_levels, grouped.columns(), "c", missing_is_value=False)
+    shown = dict(zip(names.values(), labels, strict=True))
+    shown |= passed_on(candidate.top_coded_delays, policy.attribute_names)
     del shown[CONSTANT]
     selects = ", ".join(f"({sql})::VARCHAR AS {quoted(name)}" for name, sql in shown.items())
-    of_members = {column: levels[column] for column in columns}
     own = ", ".join(quoted(column) for column in columns)
     contents = {
-        "members_before": f"SELECT member_id AS member, {own} FROM ({generalized_members(profiles, domains, of_members)})",
+        "members_before": f"SELECT member_id AS member, {own} FROM ({candidate.demographics})",
         "claims_before": f"SELECT c.member_id AS member, c.year, {selects} FROM {grouped.sql} AS c {joins}",
     }
-    made = {name: _written(file, name, sql) for name, sql in contents.items()}
-    return Compared(**made, **_released(policy, tables, file, tuple(shown)), member_columns=columns, claim_columns=tuple(shown))
+    made = {name: _written(profiles.file, name, sql) for name, sql in contents.items()}
+    return Compared(**made, **_released(candidate, tuple(shown)), member_columns=columns, claim_columns=tuple(shown))
 
 
-def with_another_release(policy: Policy, compared: Compared, tables: Mapping[str, Table]) -> Compared:
+def with_another_release(compared: Compared, other: Candidate) -> Compared:
     """The same delivery, with the members and claims of another release in place of those of the first.
 
     What came before stays as it is, with the labels of the first release.
-
-    Parameters
-    ----------
-    tables
-        The tables of the other release, by their assets.
     """
-    made = _released(policy, tables, compared.members_before.file, compared.claim_columns)
+    made = _released(other, compared.claim_columns)
     return replace(compared, members_after=made["members_after"], claims_after=made["claims_after"])
 
 
-def _released(policy: Policy, tables: Mapping[str, Table], file: Path, claim_columns: Sequence[str]) -> dict[str, Table]:
+def _released(candidate: Candidate, claim_columns: Sequence[str]) -> dict[str, Table]:
     """The members and claims of a release."""
-    own = ", ".join(quoted(column) for column in member_columns(policy))
+    own = ", ".join(quoted(column) for column in member_columns(candidate.policy))
     released = ", ".join(f"{quoted(name)}::VARCHAR AS {quoted(name)}" for name in claim_columns)
     identifiers = ", ".join(quoted(name) for name in PROVIDERS)
     contents = {
-        "members_after": f'SELECT "MemberID" AS member, {own} FROM '
-        f"({profiles_query(policy, tables['release_members'].sql, tables['release_days_in_hospital'].sql)})",
+        "members_after": f'SELECT "MemberID" AS member, {own} FROM ({candidate.shown_profiles})',
         "claims_after": f'SELECT "MemberID" AS member, substr("Year", 2)::INTEGER AS year, {released}, {identifiers}'
-        f" FROM {tables['release_claims'].sql}",
+        f" FROM {candidate.tables['release_claims'].sql}",
     }
-    return {name: _written(file, name, sql) for name, sql in contents.items()}
+    return {name: _written(candidate.tables["member_profiles"].file, name, sql) for name, sql in contents.items()}
 
 
 def _written(file: Path, name: str, sql: str) -> Table:
@@ -309,36 +298,60 @@ class NextYear:
     demographics: np.ndarray
 
 
-def next_year(
-    policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], compared: Compared, generator: np.random.Generator
-) -> NextYear:
+@dataclass(frozen=True)
+class MemberYears:
+    """What is predicted: a row for each member and year.
+
+    Attributes
+    ----------
+    people
+        The members: number, identifier and pseudonym.
+    member, year
+        (n,) int64: number of the member, and the year of the claims; what is predicted is in the next.
+    """
+
+    people: Table
+    member: np.ndarray
+    year: np.ndarray
+
+
+def next_year(candidate: Candidate, compared: Compared, generator: np.random.Generator) -> NextYear:
     """Released members who were enrolled in the next year: what the delivery says about them, what the release does.
 
     Parameters
     ----------
-    tables
-        Profiles, grouped claims, domains, crosswalk and the release's tables, by their assets.
+    candidate
+        With profiles, grouped claims, domains, crosswalk and the release's tables.
     """
+    policy, tables = candidate.policy, candidate.tables
     people = _people(tables, policy.utility.members_at_most, generator)
     rows = _rows(tables, people, compared)
     member, year = rows["member"], rows["year"]
+    asked = MemberYears(people, member, year)
     if not len(member):
         nothing = prediction.Examples(member, np.empty((0, 0)), member, np.empty(0))
         return NextYear(people, year, nothing, nothing, nothing.features, nothing.features, member)
     truth = np.log1p(rows["days"].astype(np.float64))
     of_delivery = people.arrays(year_features(_prepared_claims(tables["known"], people), _PREPARED))
-    domains, tops = tables["value_domains"], coarsest_levels(policy)
-    shown = _shown_demographics(policy, levels, domains, compared, people, member)
+    shown = _shown_demographics(candidate, compared, asked)
     seen = np.hstack([shown, year[:, None].astype(np.float64)])
-    sides = (
-        (compared.claims_after, levels),
-        (_coarsest_claims(policy, levels, domains, compared), tops),
-        (_delivered_classes(compared, people), levels),
-    )
+    at_tops = replace(candidate, levels=coarsest_levels(policy))
     after, coarsest, classes = (
-        _claims_features(policy, at, domains, compared, claims, people, member, year) for claims, at in sides
+        _claims_features(of, compared, claims, asked)
+        for of, claims in (
+            (candidate, compared.claims_after),
+            (at_tops, _coarsest_claims(candidate, compared)),
+            (candidate, _delivered_classes(compared, people)),
+        )
     )
-    own = np.stack([_filled(rows["age"]), rows["sex"].astype(np.float64), year.astype(np.float64)], axis=1)
+    own = np.stack(
+        [
+            np.ma.filled(np.ma.asarray(rows["age"], dtype=np.float64), -1.0),
+            rows["sex"].astype(np.float64),
+            year.astype(np.float64),
+        ],
+        axis=1,
+    )
     delivered = prediction.Examples(
         member,
         np.hstack([own, feature_matrix(of_delivery, member, year)]),
@@ -360,22 +373,17 @@ def next_year(
     )
 
 
-def released_features(
-    policy: Policy, levels: Mapping[str, int], domains: Table, compared: Compared, found: NextYear
-) -> np.ndarray:
+def released_features(other: Candidate, compared: Compared, found: NextYear) -> np.ndarray:
     """(n, f) float64: what another release of the same members says about the rows of `found`.
 
     Parameters
     ----------
-    levels
-        Level of every quasi-identifier in that release.
     compared
         With the members and claims of that release.
     """
-    people, member, year = found.people, found.delivered.member, found.year
-    shown = _shown_demographics(policy, levels, domains, compared, people, member)
-    after = _claims_features(policy, levels, domains, compared, compared.claims_after, people, member, year)
-    return np.hstack([shown, year[:, None].astype(np.float64), after])
+    asked = MemberYears(found.people, found.delivered.member, found.year)
+    shown, after = _shown_demographics(other, compared, asked), _claims_features(other, compared, compared.claims_after, asked)
+    return np.hstack([shown, found.year[:, None].astype(np.float64), after])
 
 
 def coarsest_levels(policy: Policy) -> dict[str, int]:
@@ -424,8 +432,9 @@ def _prepared_claims(grouped: Table, people: Table) -> str:
     return f"SELECT p.number AS member, c.year, {listed} FROM {grouped.sql} AS c JOIN {people.sql} AS p USING (member_id)"
 
 
-def _coarsest_claims(policy: Policy, levels: Mapping[str, int], domains: Table, compared: Compared) -> Table:
+def _coarsest_claims(candidate: Candidate, compared: Compared) -> Table:
     """The released claims, with the label of each quasi-identifier replaced by the one that it joins at the coarsest level."""
+    policy, levels, domains = candidate.policy, candidate.levels, candidate.tables["value_domains"]
     tops, replaced, joins = coarsest_levels(policy), [], []
     for number, (column, name) in enumerate(policy.claim_names.items()):
         joins.append(
@@ -454,25 +463,15 @@ def _delivered_classes(compared: Compared, people: Table) -> Table:
     return made
 
 
-def _claims_features(
-    policy: Policy,
-    levels: Mapping[str, int],
-    domains: Table,
-    compared: Compared,
-    claims: Table,
-    people: Table,
-    member: np.ndarray,
-    year: np.ndarray,
-) -> np.ndarray:
+def _claims_features(candidate: Candidate, compared: Compared, claims: Table, asked: MemberYears) -> np.ndarray:
     """(n, f) float64: what claims with labels of these levels say about each row."""
-    labelled = _labelled_claims(policy, levels, domains, compared, claims, people)
-    return feature_matrix(people.arrays(year_features(*labelled)), member, year)
+    labelled = _labelled_claims(candidate, compared, claims, asked.people)
+    return feature_matrix(asked.people.arrays(year_features(*labelled)), asked.member, asked.year)
 
 
-def _labelled_claims(
-    policy: Policy, levels: Mapping[str, int], domains: Table, compared: Compared, claims: Table, people: Table
-) -> tuple[str, ClaimColumns]:
+def _labelled_claims(candidate: Candidate, compared: Compared, claims: Table, people: Table) -> tuple[str, ClaimColumns]:
     """Claims with labels of these levels; a class of numbers has as its number the mean position of its values."""
+    policy, levels, domains = candidate.policy, candidate.levels, candidate.tables["value_domains"]
     values = [column for column in compared.claim_columns if column not in _PASSED_ON]
     ranks, joins = {"PayDelay_rank": "try_cast(rtrim(c.\"PayDelay\", '+') AS DOUBLE)"}, []
     for number, (column, name) in enumerate(policy.claim_names.items()):
@@ -497,13 +496,13 @@ def _positions(domains: Table, column: str, level: int) -> str:
     )
 
 
-def _shown_demographics(
-    policy: Policy, levels: Mapping[str, int], domains: Table, compared: Compared, people: Table, member: np.ndarray
-) -> np.ndarray:
+def _shown_demographics(candidate: Candidate, compared: Compared, asked: MemberYears) -> np.ndarray:
     """(n, d) float64: age and sex of each row's member as released; one column of zeros where neither is."""
+    policy, people = candidate.policy, asked.people
     selects, joins = [], ""
     if policy.publishes("age"):
-        joins = f"LEFT JOIN ({_positions(domains, 'age', levels['age'])}) AS a ON a.label = m.age"
+        positions = _positions(candidate.tables["value_domains"], "age", candidate.levels["age"])
+        joins = f"LEFT JOIN ({positions}) AS a ON a.label = m.age"
         selects.append("coalesce(a.position, -1)::DOUBLE AS age")
     if policy.publishes("sex"):
         selects.append("dense_rank() OVER (ORDER BY m.sex)::DOUBLE AS sex")
@@ -513,19 +512,14 @@ def _shown_demographics(
         f" JOIN {compared.members_after.sql} AS m ON m.member = p.pseudonym {joins} ORDER BY number"
     )
     columns = np.stack([np.asarray(values) for name, values in found.items() if name != "number"], axis=1)
-    return np.asarray(columns[np.searchsorted(np.asarray(found["number"]), member)])
-
-
-def _filled(values: np.ndarray) -> np.ndarray:
-    """Numbers with -1 where they are missing."""
-    return np.ma.filled(np.ma.asarray(values, dtype=np.float64), -1.0)
+    return np.asarray(columns[np.searchsorted(np.asarray(found["number"]), asked.member)])
 
 
 COLUMNS = ("question", "group", "delivered", "of_delivered", "released", "of_released", "standard_errors")
 HAS_CONDITION, HOSPITALIZED, HOSPITALIZED_BY_CONDITION = "has_condition", "hospitalized", "hospitalized_by_condition"
 
 
-def analyst_questions_of(policy: Policy, levels: Mapping[str, int], domains: Table, compared: Compared) -> pd.DataFrame:
+def analyst_questions_of(candidate: Candidate, compared: Compared) -> pd.DataFrame:
     """Rates by group in delivery and release, and how far they differ.
 
     Returns
@@ -534,12 +528,12 @@ def analyst_questions_of(policy: Policy, levels: Mapping[str, int], domains: Tab
         Columns COLUMNS: share of members with a claim of each condition group; share hospitalized in a year by age and sex,
         and by condition group of the year before. Questions that the released columns cannot answer are left out.
     """
-    frames = [pd.DataFrame([], columns=list(COLUMNS))]
+    policy, frames = candidate.policy, [pd.DataFrame([], columns=list(COLUMNS))]
     condition = policy.claim_names.get(GROUPED["diagnosis"])
     if condition is not None:
         frames.append(_rates(HAS_CONDITION, *(_with_condition(side, condition) for side in _sides(compared))))
     for days in YEARS.values():
-        stays = stays_of(policy, levels, domains, days)
+        stays = stays_of(policy, candidate.levels, candidate.tables["value_domains"], days)
         if stays is None:
             continue
         year = int(days[-1])

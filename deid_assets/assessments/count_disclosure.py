@@ -6,8 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from deid_assets.assessments.assessment import CANDIDATE, COUNT, Adversary, Assessed, Assessment, Gate, Work
+from deid_assets.assessments.assessment import COUNT, Adversary, Assessed, Assessment, Gate, Work
 from deid_assets.assessments.evidence import Measurement, Method
+from deid_assets.assessments.kernel_input import CANDIDATE
 from deid_assets.errors import CountsError
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.counts.audit import SmallCounts, audit_tables

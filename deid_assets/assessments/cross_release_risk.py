@@ -5,7 +5,6 @@ out.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,38 +12,35 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.assessment import (
-    CANDIDATE,
-    HERITAGE,
     Adversary,
     Assessed,
     Assessment,
     Gate,
     Limit,
-    Published,
     Shown,
     StreamKey,
     Work,
     none_allowed,
-    written,
 )
 from deid_assets.assessments.earlier_releases import LONGITUDINAL, EarlierRelease, Tags, people_beside, rows_of
 from deid_assets.assessments.evidence import RELEASED_MEANWHILE, Estimated, Evidence, Measurement, Method, Refusal
 from deid_assets.assessments.kernel_input import (
-    chosen_levels,
-    claim_columns,
+    CANDIDATE,
+    Candidate,
     class_size_needed,
-    member_columns,
     sampling_fraction,
 )
 from deid_assets.assessments.longitudinal_risk import high_risk_measurements
 from deid_assets.assessments.neighbor_attack import attack_confidence, attack_limit, mean_interval
 from deid_assets.assessments.planting import planted_store
+from deid_assets.assessments.precedents import HERITAGE
 from deid_assets.cluster.executors import search_executor
-from deid_assets.figures.tables import ReportTable
+from deid_assets.figures.tables import Published, ReportTable, written
 from deid_assets.methods.adversary.two_readings import BothReadings, both_readings
 from deid_assets.methods.attacks.neighbor_attack import Estimate
 from deid_assets.methods.canaries.checks import DRAWS
 from deid_assets.methods.canaries.planting import Findings, compare
+from deid_assets.methods.candidate.released_tables import kept_members
 from deid_assets.methods.kernel.knowledge import draws_of_targets
 from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
 from deid_assets.methods.lattice.choice import Demands, Failed, Judge, StreamKeys, suppress_flagged
@@ -73,36 +69,24 @@ def released_tags(tables: Mapping[str, Table], tags: Tags) -> np.ndarray:
         Tables of the store, by the names of their assets.
     """
     profiles, suppressed = tables["member_profiles"], tables["suppressed_members"]
-    found = profiles.query(
-        f"SELECT member_id FROM {profiles.sql} WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"
-    )
+    found = profiles.query(kept_members(profiles, suppressed))
     return np.unique(tags(found["member_id"].tolist()).astype(np.uint64))
 
 
-def write_kept_rows(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], tags: Tags) -> Table:
-    """Write the kept rows of the release about to be made into the scratch schema of its store.
-
-    Parameters
-    ----------
-    levels
-        Level of every quasi-identifier in the release.
-    tables
-        Tables of the store, by the names of their assets.
-    """
-    kept = Table(tables["member_profiles"].file, "scratch", "kept_rows")
-    write_table(kept, kept_rows_query(policy, levels, tables, tags))
+def write_kept_rows(candidate: Candidate, tags: Tags) -> Table:
+    """Write the kept rows of the release about to be made into the scratch schema of its store."""
+    kept = candidate.scratch("kept_rows")
+    write_table(kept, kept_rows_query(candidate, tags))
     return kept
 
 
-def kept_rows_query(
-    policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], tags: Tags, in_order: bool = False
-) -> str:
+def kept_rows_query(candidate: Candidate, tags: Tags, in_order: bool = False) -> str:
     """SELECT the same rows, in the order of a file if asked for; writes the members' tags into the scratch schema."""
-    of = MemberTables(*(tables[name] for name in KEPT_FROM))
+    policy, of = candidate.policy, MemberTables(*(candidate.tables[name] for name in KEPT_FROM))
     ids = of.profiles.query(f"SELECT member_id FROM {of.profiles.sql} ORDER BY member_id")["member_id"]
-    tagged = Table(of.profiles.file, "scratch", "member_tags")
+    tagged = candidate.scratch("member_tags")
     write_table(tagged, pd.DataFrame({"member_id": ids.astype("str"), "tag": tags(ids.tolist()).astype(np.uint64)}))
-    members, claims = ({column: levels[column] for column in own} for own in (member_columns(policy), claim_columns(policy)))
+    members, claims = candidate.member_levels, candidate.claim_levels
     names = {column: policy.kept_name(column) for column in (*members, *claims)}
     return kept_rows(of, tagged, members, claims, not policy.counts_population, in_order, names)
 
@@ -204,8 +188,8 @@ def assess(work: Work[Policy]) -> Assessed:
     of the generalizations, and classes are counted among members of all deliveries.
     """
     policy, tables = work.policy, work.tables
-    levels = chosen_levels(policy, tables["chosen_generalization"])
-    tried = work.history.try_at(levels)
+    candidate = Candidate.of(policy, tables)
+    tried = work.history.try_at(candidate.levels)
     file = tables["member_profiles"].file
     released = released_tags(tables, work.history.tags_in_order)
     earlier = earlier_of(policy, work.history.earlier_releases(), released)
@@ -214,7 +198,7 @@ def assess(work: Work[Policy]) -> Assessed:
     by_tables: list[float] = []
     if earlier.linked or earlier.tables:
         try:
-            own = write_kept_rows(policy, levels, tables, work.history.tags_in_order)
+            own = write_kept_rows(candidate, work.history.tags_in_order)
             found = _measured(work, own, earlier, k, tried.number)
             by_tables = singled_out_by(policy, own, earlier.tables, k)
         finally:
@@ -645,15 +629,12 @@ def _keys(stream_key: StreamKey, place: int, number: int) -> StreamKeys:
 
 
 def flagged_in_linked_releases(
-    policy: Policy,
-    levels: Mapping[str, int],
-    tables: Mapping[str, Table],
+    candidate: Candidate,
     suppressed: Sequence[str],
     releases: Sequence[EarlierRelease],
     tags: Tags,
     stream_key: StreamKey,
     number: int,
-    executor: Executor | None,
 ) -> set[str]:
     """Identifiers of the members to leave out, so that the others pass beside every earlier release, and beside all together.
 
@@ -662,10 +643,8 @@ def flagged_in_linked_releases(
 
     Parameters
     ----------
-    levels
-        Level of every quasi-identifier in the release.
-    tables
-        The store's tables by the names of their assets; without `suppressed_members`, which depends on the result.
+    candidate
+        Without `suppressed_members`, which depend on the result.
     suppressed
         Members who are left out already; they count against what the policy allows.
     releases
@@ -673,38 +652,39 @@ def flagged_in_linked_releases(
     number
         Of the try.
     """
-    profiles = tables["member_profiles"]
-    so_far = Table(profiles.file, "scratch", "suppressed_so_far")
+    policy, profiles, so_far = candidate.policy, candidate.tables["member_profiles"], candidate.scratch("suppressed_so_far")
     write_table(so_far, pd.DataFrame({"member_id": pd.Series(list(suppressed), dtype="str")}))
+    candidate = candidate.on({**candidate.tables, "suppressed_members": so_far})
     try:
-        candidate = {**tables, "suppressed_members": so_far}
-        released = released_tags(candidate, tags)
+        released = released_tags(candidate.tables, tags)
         linked = earlier_of(policy, releases, released).linked
         if not linked:
             return set()
-        own = write_kept_rows(policy, levels, candidate, tags)
+        own = write_kept_rows(candidate, tags)
         rows = rows_of(linked, own)
         groups = [[one] for one in rows] + ([rows] if len(rows) > 1 else [])
         sampled = len(released) + len(suppressed)
         k = class_size_needed(policy, sampling_fraction(policy, len(released), profiles.count()))
         left_out = np.empty(0, dtype=np.uint64)
-        for place, group in enumerate(groups):
-            found = linked_members([*group, own], policy.adversary.power, policy.adversary.rounding)
-            if found is None:
-                continue
-            kept = ~np.isin(found.tags, left_out)
-            allowed = policy.risk.suppression.at_most * sampled - len(suppressed) - len(left_out)
-            if allowed <= 0 or not kept.any():
-                break
-            demands = Demands(
-                policy.risk.max_high_risk_share, policy.risk.gate.draws, confidence_of_try(policy.risk.gate.confidence, number),
-                allowed / int(kept.sum()), policy.risk.search.aim,
-            )  # fmt: skip
-            computation = found.computation(k, not policy.counts_population).on(executor)
-            judge = Judge(computation, found.adversary, _keys(stream_key, place, number), demands).keeping(kept)
-            chosen = suppress_flagged(judge, found.node)
-            if not isinstance(chosen, Failed):
-                left_out = np.concatenate([left_out, found.tags[kept][chosen[1]]])
+        with search_executor() as executor:
+            for place, group in enumerate(groups):
+                found = linked_members([*group, own], policy.adversary.power, policy.adversary.rounding)
+                if found is None:
+                    continue
+                kept = ~np.isin(found.tags, left_out)
+                allowed = policy.risk.suppression.at_most * sampled - len(suppressed) - len(left_out)
+                if allowed <= 0 or not kept.any():
+                    break
+                demands = Demands(
+                    policy.risk.max_high_risk_share, policy.risk.gate.draws,
+                    confidence_of_try(policy.risk.gate.confidence, number),
+                    allowed / int(kept.sum()), policy.risk.search.aim,
+                )  # fmt: skip
+                computation = found.computation(k, not policy.counts_population).on(executor)
+                judge = Judge(computation, found.adversary, _keys(stream_key, place, number), demands).keeping(kept)
+                chosen = suppress_flagged(judge, found.node)
+                if not isinstance(chosen, Failed):
+                    left_out = np.concatenate([left_out, found.tags[kept][chosen[1]]])
         ids = profiles.query(f"SELECT member_id FROM {profiles.sql} WHERE released ORDER BY member_number")[
             "member_id"
         ].tolist()

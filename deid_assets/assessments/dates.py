@@ -4,12 +4,7 @@ import numpy as np
 
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.methods.dates import dated_claims as dated
-from deid_assets.methods.dates.errors import (
-    AsDelivered,
-    ReleasedDates,
-    first_services_as_delivered,
-    intervals_as_delivered,
-)
+from deid_assets.methods.dates import errors
 from deid_assets.methods.dates.intervals import Events, Redrawing
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table
@@ -41,7 +36,7 @@ def widths_of(policy: Policy, members: Table, events: Events) -> np.ndarray:
     return width
 
 
-def released_dates(policy: Policy, members: Table, dated_table: Table, eligible: Table, kept: str) -> ReleasedDates:
+def released_dates(policy: Policy, members: Table, dated_table: Table, eligible: Table, kept: str) -> errors.ReleasedDates:
     """Read delivered and released days side by side.
 
     Parameters
@@ -55,19 +50,19 @@ def released_dates(policy: Policy, members: Table, dated_table: Table, eligible:
     member, day, moved = (np.ma.getdata(found[name]) for name in ("member", "day", "moved"))
     events = Events(member, day, np.ones(len(member), dtype=bool))
     width = np.repeat(widths_of(policy, members, events), np.diff(np.append(events.firsts, len(events))))
-    return ReleasedDates(events, moved, width)
+    return errors.ReleasedDates(events, moved, width)
 
 
-def date_refusals(released: ReleasedDates) -> list[Refusal]:
+def date_refusals(released: errors.ReleasedDates) -> list[Refusal]:
     """Refuse dates that were not redrawn: first services on their delivered day, or delivered intervals."""
-    days = _refusal("dates_as_delivered", "released dates", first_services_as_delivered(released), "share of members")
+    days = _refusal("dates_as_delivered", "released dates", errors.first_services_as_delivered(released), "share of members")
     intervals = _refusal(
-        "intervals_as_delivered", "intervals between released dates", intervals_as_delivered(released), "share of claims"
+        "intervals_as_delivered", "intervals between released dates", errors.intervals_as_delivered(released), "share of claims"
     )
     return days + intervals
 
 
-def _refusal(rule: str, what: str, found: AsDelivered, unit: str) -> list[Refusal]:
+def _refusal(rule: str, what: str, found: errors.AsDelivered, unit: str) -> list[Refusal]:
     if found.same <= found.at_most:
         return []
     text = f"release_claims: more {what} equal the delivered ones than redrawing explains"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from deid_assets.assessments.kernel_input import PopulationTables, claim_columns, member_columns
+from deid_assets.assessments.kernel_input import claim_columns, member_columns
 from deid_assets.methods.lattice.information_loss import count_demographic, count_history, information_kept
 from deid_assets.methods.population.longitudinal_data import LongitudinalData
 from deid_assets.policy.models import Policy
@@ -12,9 +12,7 @@ from deid_assets.reference.known_columns import KNOWN
 from deid_assets.store.tables import Table, quoted
 
 
-def delivered_bits(
-    policy: Policy, tables: PopulationTables, members: Table, claims: Table, suppressed: Table | None = None
-) -> dict[str, float]:
+def delivered_bits(policy: Policy, tables: Mapping[str, Table], suppressed: Table | None = None) -> dict[str, float]:
     """Entropy of a delivered value, in bits, by generalized column, over the rows that the release is made from.
 
     These are the sampled members who are not suppressed, and those of their claims that have a value and are left when the
@@ -22,8 +20,8 @@ def delivered_bits(
 
     Parameters
     ----------
-    members, claims
-        Canonical members, and eligible claims.
+    tables
+        Members, profiles, eligible and held claims, by their assets.
     suppressed
         Suppressed members, once they are known.
 
@@ -33,20 +31,20 @@ def delivered_bits(
         A column that is computed from several delivered ones, such as the Charlson index, is not in it: it is delivered as
         it is computed.
     """
-    generalized = set(policy.generalized.values())
+    members, claims, generalized = tables["members"], tables["eligible_claims"], set(policy.generalized.values())
     of_members = [name for name in members.columns() if name in generalized]
     read_from = {name: known.delivered_as for name, known in KNOWN.items() if known.delivered_as}
     read_from |= {name: name for name in policy.columns.claims}
     of_claims = {name: read_from[name] for name in claim_columns(policy) if name in generalized and name in read_from}
     left_out = "" if suppressed is None else f" AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"
-    sampled = f"SELECT member_id FROM {tables.profiles.sql} WHERE released{left_out}"
+    sampled = f"SELECT member_id FROM {tables['member_profiles'].sql} WHERE released{left_out}"
     # A missing value of a member is a value, as in the classes; one of a claim is none.
     found = entropies(
         members, f"{members.sql} WHERE member_id IN ({sampled})", {name: (quoted(name), "true") for name in of_members}
     )
     return found | entropies(
         claims,
-        f"{claims.sql} AS d JOIN {tables.held.sql} AS h USING (claim_id) WHERE h.member_id IN ({sampled})",
+        f"{claims.sql} AS d JOIN {tables['held'].sql} AS h USING (claim_id) WHERE h.member_id IN ({sampled})",
         {name: (f"d.{quoted(delivered)}", f"h.{quoted(name)} IS NOT NULL") for name, delivered in of_claims.items()},
     )
 
@@ -74,12 +72,7 @@ def entropies(table: Table, source: str, values: Mapping[str, tuple[str, str]]) 
 
 
 def kept_by_level(
-    policy: Policy,
-    data: LongitudinalData,
-    tables: PopulationTables,
-    members: Table,
-    claims: Table,
-    suppressed: Table | None = None,
+    policy: Policy, data: LongitudinalData, tables: Mapping[str, Table], suppressed: Table | None = None
 ) -> dict[str, np.ndarray]:
     """Share of the delivered information that is kept at each level, by the released name of every generalized column.
 
@@ -87,10 +80,10 @@ def kept_by_level(
     ----------
     data
         Its targets are the members who are left.
-    members, claims, suppressed
+    tables, suppressed
         As for `delivered_bits`.
     """
-    bits = delivered_bits(policy, tables, members, claims, suppressed)
+    bits = delivered_bits(policy, tables, suppressed)
     of_members, of_claims = member_columns(policy), claim_columns(policy)
 
     def kept(column: str) -> np.ndarray:

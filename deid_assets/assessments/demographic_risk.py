@@ -18,23 +18,11 @@ from deid_assets.assessments.absence import (
     report_table,
     table_by_class,
 )
-from deid_assets.assessments.assessment import (
-    CANDIDATE,
-    COUNT,
-    HALF,
-    HERITAGE,
-    OWNERS_DECIDE,
-    Adversary,
-    Assessed,
-    Assessment,
-    Gate,
-    Image,
-    Shown,
-    Work,
-)
+from deid_assets.assessments.assessment import COUNT, HALF, Adversary, Assessed, Assessment, Gate, Image, Shown, Work
 from deid_assets.assessments.earlier_releases import BECAUSE, EverReleased, Tags, because_of
 from deid_assets.assessments.evidence import Measurement, Method, made_up
 from deid_assets.assessments.exposure import OF_THE_ABSENT
+from deid_assets.assessments.kernel_input import CANDIDATE, Candidate
 from deid_assets.assessments.membership_changes import (
     APPEARED,
     CAME,
@@ -55,17 +43,17 @@ from deid_assets.assessments.membership_changes import (
     rotation_measurements,
     rotation_refusals,
 )
+from deid_assets.assessments.precedents import HERITAGE, OWNERS_DECIDE
 from deid_assets.figures.figures import class_size_figure
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
 from deid_assets.methods.canaries.planting import Findings
-from deid_assets.methods.candidate.released_tables import generalized_members
 from deid_assets.methods.disclosure.absence import NO_BOUND, absence_numbers, absence_posterior, removed_for_claims
 from deid_assets.methods.disclosure.demographic_classes import DemographicRisk, demographic_class_sizes, demographic_risk
 from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
 from deid_assets.methods.disclosure.ordered_services import OrderedRisk
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound
 from deid_assets.policy.models import Policy
-from deid_assets.store.tables import Table, write_table, write_view
+from deid_assets.store.tables import write_table, write_view
 
 NAME = "demographic_risk"
 DEMOGRAPHIC = "demographic_high_risk_share"
@@ -78,18 +66,13 @@ Rolls = Iterable[tuple[str, Roll]]
 def assess(work: Work[Policy]) -> Assessed:
     """Evidence: how many members of the population share a released member's demographics, and what absence discloses."""
     policy, tables, history = work.policy, work.tables, work.history
-    levels = kernel_input.chosen_levels(policy, tables["chosen_generalization"])
-    profiles = tables["member_profiles"]
-    own = kernel_input.original_members(tables["pseudonym_crosswalk"], tables["release_members"])
+    candidate, profiles, tags = Candidate.of(policy, tables), tables["member_profiles"], history.tags_in_order
+    own = candidate.originals
     before = history.released_before(profiles, own)
-    tags = history.tags_in_order
-    found = measured_demographics(
-        policy, levels, tables, before, tags, Before(history.rolls(), history.ever_released(), history.leavers())
-    )
+    found = measured_demographics(candidate, tags, Before(before, history.rolls(), history.ever_released(), history.leavers()))
     canaries = demographics_of_canaries(
-        policy, levels, tables, found.risk.k, tags,
-        lambda planted, earlier: measured_demographics(policy, levels, planted, 0, tags, earlier).measured,
-    )  # fmt: skip
+        candidate, tags, lambda planted, earlier: measured_demographics(planted, tags, earlier).measured
+    )
     figure = class_size_figure(found.risk.sizes, found.risk.k)
     shown: dict[str, Shown] = {"class_sizes": Image(figure, "released members by size of their class")}
     if policy.removal.removes_members:
@@ -120,6 +103,8 @@ class Before:
 
     Attributes
     ----------
+    members
+        How many members of the population they have.
     rolls
         Name and roll of each.
     ever
@@ -128,6 +113,7 @@ class Before:
         Those of them who may not be released any more.
     """
 
+    members: int
     rolls: Rolls
     ever: EverReleased
     leavers: Leavers
@@ -161,33 +147,20 @@ class MeasuredDemographics:
     returned: bool
 
 
-def measured_demographics(
-    policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], before: int, tags: Tags, earlier: Before
-) -> MeasuredDemographics:
+def measured_demographics(candidate: Candidate, tags: Tags, earlier: Before) -> MeasuredDemographics:
     """Class sizes of released members, and what they, absence, and membership changes disclose.
 
     Parameters
     ----------
-    tables
-        The asset's inputs by name.
-    before
-        Members of the population in earlier releases.
     tags
         The tag of each member.
     """
-    risk = demographics_of(
-        policy, tables["member_profiles"], tables["value_domains"], levels,
-        tables["release_members"].sql, tables["release_days_in_hospital"].sql,
-        tables,
-    )  # fmt: skip
+    policy, removed = candidate.policy, candidate.tables["removed_members"]
+    risk = demographics_of(candidate)
     alone = risk.demographics
-    absence = absence_numbers(tables["eligible_members"], tables["removed_members"], alone.released + before)
-    own = kernel_input.original_members(tables["pseudonym_crosswalk"], tables["release_members"])
-    absent = absent_members(policy, levels, tables, own, earlier.ever, tags)
-    present = present_members(
-        policy, levels, tables["member_profiles"], tables["value_domains"],
-        removed_for_claims(tables["removed_members"]), own, tags,
-    )  # fmt: skip
+    absence = absence_numbers(candidate.tables["eligible_members"], removed, alone.released + earlier.members)
+    absent = absent_members(candidate, earlier.ever, tags)
+    present = present_members(candidate, removed_for_claims(removed), candidate.originals, tags)
     changes = changes_since(earlier.rolls, present, policy.safe_class_size)
     newly = newly_sensitive(policy, earlier.leavers, present.roll)
     measured = (
@@ -220,24 +193,17 @@ class MemberRisk:
     with_ordered_services: OrderedRisk | None = None
 
 
-def demographics_of(
-    policy: Policy, profiles: Table, domains: Table, levels: Mapping[str, int], members: str, days: str,
-    tables: Mapping[str, Table],
-) -> MemberRisk:  # fmt: skip
-    """Sizes of the demographic classes of released rows, counted in the population; also with what `tables` say of claims."""
-    columns = kernel_input.member_columns(policy)
-    of_members = {column: levels[column] for column in columns}
-    file = profiles.file
-    population = write_view(Table(file, "scratch", "population"), generalized_members(profiles, domains, of_members))
-    released = Table(file, "scratch", "released")
-    write_table(released, kernel_input.profiles_query(policy, members, days))
-    sizes = population.arrays(demographic_class_sizes(population, released, columns))
-    alone = demographic_risk(sizes["population_size"], sizes["released_size"], kernel_input.smallest_safe_class(policy))
-    claims = number_of_claims.NumberedClaims(tables["held"], tables["release_claims"])
+def demographics_of(candidate: Candidate) -> MemberRisk:
+    """Sizes of the demographic classes of released rows, counted in the population; also with what is known of claims."""
+    policy = candidate.policy
+    population = write_view(candidate.scratch("population"), candidate.demographics)
+    released = candidate.scratch("released")
+    write_table(released, candidate.shown_profiles)
+    sizes = population.arrays(demographic_class_sizes(population, released, kernel_input.member_columns(policy)))
     return MemberRisk(
-        alone,
-        number_of_claims.number_of_claims_risk(policy, population, released, claims),
-        number_of_claims.ordered_services_risk(policy, levels, population, released, tables) if policy.dates else None,
+        demographic_risk(sizes["population_size"], sizes["released_size"], kernel_input.smallest_safe_class(policy)),
+        number_of_claims.number_of_claims_risk(candidate, population, released),
+        number_of_claims.ordered_services_risk(candidate, population, released) if policy.dates else None,
     )
 
 
@@ -278,9 +244,8 @@ def demographic_measurements(
 
 
 def demographics_of_canaries(
-    policy: Policy, levels: Mapping[str, int], like: Mapping[str, Table], enough: int, tags: Tags,
-    attack: Callable[[Mapping[str, Table], Before], Iterable[Measurement]],
-) -> Findings:  # fmt: skip
+    like: Candidate, tags: Tags, attack: Callable[[Candidate, Before], Iterable[Measurement]]
+) -> Findings:
     """Whether members in small classes are counted, and whether absence and changes have the known results.
 
     The first canary has so many claims that the number distinguishes it from its class, which is just large enough.
@@ -293,14 +258,15 @@ def demographics_of_canaries(
 
     Where dates are released, those of `ordered_services_of_canaries` follow.
     """
+    policy = like.policy
+    enough = kernel_input.smallest_safe_class(policy)
     groups = planting.demographic_groups(kernel_input.member_columns(policy), enough)
     sizes = np.array(planting.released_sizes(groups))
     apart = np.arange(len(sizes)) < groups[0].released
     claims = [planting.PlantedClaim(0, {})] * (policy.measured_number_of_claims.width + 1)
     eligible, removed = 2 * len(sizes), 3
     with planting.planted_store() as file:
-        members = {name: table for name, table in like.items() if name not in ("eligible_members", "removed_members")}
-        tables = planting.plant_members(file, policy, levels, members, planting.members_of(groups), claims)
+        planted = planting.plant_members(file, like, planting.members_of(groups), claims)
         plain = [f"canary {number}" for number in range(min(4, groups[0].people))]
         pairs = [f"canary {number}" for number in _members_of_pairs(groups)]
         others = [f"eligible {number}" for number in range(eligible - len(plain) - len(pairs))]
@@ -308,11 +274,13 @@ def demographics_of_canaries(
         ever = EverReleased(np.unique(tags([f"canary {number}" for number in (2, 4)])))
         staying, leaving = (np.unique(tags(names)) for names in (["removed 0", "canary 0", "left 1"], ["canary 2"]))
         leavers = Leavers(np.unique(tags(["left 2"])), staying, leaving)
-        tables["eligible_members"] = planting.plant(file, like["eligible_members"], someone, "eligible_members")
         gone = [(number, reason, reason != "age") for number in range(removed) for reason in ("code", "drug")]
         rows = [dict(zip(("member_id", "reason", "sensitive"), (f"removed {n}", *why), strict=True)) for n, *why in gone]
         rows.append({"member_id": "removed for age", "reason": "age", "sensitive": False})
-        tables["removed_members"] = planting.plant(file, like["removed_members"], rows, "removed_members")
+        beside = {
+            name: planting.plant(file, like.tables[name], told, name)
+            for name, told in (("eligible_members", someone), ("removed_members", rows))
+        }
         certain: dict[str, float | None] = {
             DEMOGRAPHIC: (sizes < enough).mean(),
             "smallest_demographic_class": sizes.min(),
@@ -334,11 +302,11 @@ def demographics_of_canaries(
                 ROTATION_POSTERIOR: of_three / (of_three + (1 - of_three) * policy.rotation),
                 DISAPPEARANCE_FACTOR: 1 / policy.rotation,
             }
-        before = Before(earlier_rolls(planting.members_of(groups), tags), ever, leavers)
-        found = planting.as_certain(certain, attack(tables, before))
+        before = Before(0, earlier_rolls(planting.members_of(groups), tags), ever, leavers)
+        found = planting.as_certain(certain, attack(planted.on({**planted.tables, **beside}), before))
     if policy.dates is None:
         return found
-    return found + number_of_claims.ordered_services_of_canaries(policy, levels, like, lambda planted: attack(planted, before))
+    return found + number_of_claims.ordered_services_of_canaries(like, lambda planted: attack(planted, before))
 
 
 def _members_of_pairs(groups: Sequence[planting.Group]) -> Iterator[int]:

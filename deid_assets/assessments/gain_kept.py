@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import Published
 from deid_assets.assessments.candidate_rows import ReleasedRows
 from deid_assets.assessments.compared_tables import (
     NextYear,
@@ -25,9 +24,10 @@ from deid_assets.assessments.compared_tables import (
 )
 from deid_assets.assessments.evidence import Estimated, Measurement, Method
 from deid_assets.assessments.exposure import PART_OF_GAIN, PART_OF_LOSS
-from deid_assets.assessments.kernel_input import levels_at, named
+from deid_assets.assessments.kernel_input import CANDIDATE, levels_at, named
 from deid_assets.assessments.rounding import rounded_down, rounded_up
 from deid_assets.figures.rendering import percent, plain, words
+from deid_assets.figures.tables import Published
 from deid_assets.figures.utility_figures import gain_figure
 from deid_assets.methods.lattice.certificate import STEPS_OF_GAIN
 from deid_assets.methods.lattice.choice import Choice
@@ -246,7 +246,6 @@ _COLUMNS = {
     "node": "str", "loss": "float64", "share_of_gain_kept": "float64", "judged": "float64", "judged_lower": "float64",
     "judged_upper": "float64", "chosen": "bool",
 }  # fmt: skip
-_RELEASED = ("release_members", "release_days_in_hospital", "release_claims")
 
 
 @dataclass(frozen=True)
@@ -291,18 +290,17 @@ def gain_kept_at(
     chosen = generator.choice(everywhere, min(MEMBERS, len(everywhere)), replace=False)
     others = Table(tables["member_profiles"].file, "scratch", "not_compared")
     write_table(others, ids.drop(index=ids.index[chosen]).reset_index(drop=True))
-    levels = levels_at(policy, passing[0].node)
-    made = dict(tables) | _release(policy, levels, tables, others)
-    compared = compared_tables(policy, levels, made)
-    found = next_year(policy, levels, made, compared, generator)
+    of = {**tables, "suppressed_members": others}
+    first = _released_at(policy, passing[0].node, of)
+    compared = compared_tables(first)
+    found = next_year(first, compared, generator)
     members, row_member = np.unique(found.delivered.member, return_inverse=True)
     if len(members) < FEWEST:
         return Kept()
     releases = [found.released.features]
     for one in passing[1:]:
-        levels = levels_at(policy, one.node)
-        another = with_another_release(policy, compared, _release(policy, levels, tables, others))
-        releases.append(released_features(policy, levels, tables["value_domains"], another, found))
+        other = _released_at(policy, one.node, of)
+        releases.append(released_features(other, with_another_release(compared, other), found))
     return compared_on_folds(targets_of(found, tables["known"]), found.with_classes, releases, row_member, generator)
 
 
@@ -345,14 +343,13 @@ def _reported(shares: Sequence[float]) -> list[int]:
     return list(dict.fromkeys([0, *np.argsort(-np.array(shares), kind="stable")[:_TOLD].tolist()]))
 
 
-def _release(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], left_out: Table) -> dict[str, Table]:
-    """Write the tables of the release at some levels, without some members, to the scratch schema."""
-    rows = ReleasedRows(policy, levels, {**tables, "suppressed_members": left_out})
-    made = {}
-    for name, sql in zip(_RELEASED, (rows.members(), rows.days_in_hospital(), rows.claims()), strict=True):
-        made[name] = Table(left_out.file, "scratch", f"compared_{name}")
+def _released_at(policy: Policy, node: Node, tables: Mapping[str, Table]) -> ReleasedRows:
+    """The release at a node, whose tables are written to the scratch schema."""
+    rows = ReleasedRows(policy, levels_at(policy, node), tables)
+    made = {name: rows.scratch(f"compared_{name}") for name in CANDIDATE}
+    for name, sql in rows.rows().items():
         write_table(made[name], sql)
-    return made
+    return rows.on({**tables, **made})
 
 
 def compared_frame(passing: Sequence[Choice], kept: Kept, losses: Mapping[Node, float], chosen: int) -> pd.DataFrame:

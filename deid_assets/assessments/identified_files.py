@@ -16,8 +16,8 @@ f is counted in the rows that would be published.
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -26,20 +26,10 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments import planting
-from deid_assets.assessments.assessment import (
-    CANDIDATE,
-    HERITAGE,
-    MARKETER,
-    Adversary,
-    Assessed,
-    Assessment,
-    Gate,
-    Image,
-    Shown,
-    Work,
-)
+from deid_assets.assessments.assessment import Adversary, Assessed, Assessment, Gate, Image, Shown, Work
 from deid_assets.assessments.evidence import Estimated, Measurement, Method, made_up
-from deid_assets.assessments.kernel_input import chosen_levels
+from deid_assets.assessments.kernel_input import CANDIDATE, Candidate
+from deid_assets.assessments.precedents import HERITAGE, MARKETER
 from deid_assets.errors import DeliveryError
 from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.figures.population_figures import inpatient_figure
@@ -85,6 +75,8 @@ from deid_assets.store.tables import Query, Table, write_table
 CONFIDENCE = 0.99
 TRIALS = 100
 """Number of simulated adversaries of each kind."""
+LISTED = "listed"
+"""The people whom the adversary can identify, if the policy names a table of them."""
 
 
 @dataclass(frozen=True)
@@ -233,67 +225,70 @@ VOTER_LIST = "voter_list_match"
 
 def assess_voter_list(work: Work[Policy]) -> Assessed:
     """Evidence: released members matched with a list of everybody by age and sex."""
-    policy, tables = work.policy, work.tables
-    attack, levels = policy.voter_list_attack, chosen_levels(policy, tables["chosen_generalization"])
+    policy, attack = work.policy, work.policy.voter_list_attack
     # The table of a policy has age and sex. Without one, a list may have what the policy declares of people, too.
     declared = [name for name, made in policy.columns.declared.members.items() if not made.of_events]
     known = [*MEMBER_LEVEL, *declared] if attack.table is None else [c for c in MEMBER_LEVEL if c in attack.table.columns]
     columns = [column for column in known if policy.publishes(column)]
-    shown: dict[str, Shown] = {}
-    listed = None
-    if columns and attack.table is not None:
-        listed = Table(tables["release_members"].file, "scratch", "listed")
-        shown |= read_table(policy, attack.table, levels, listed)
+    candidate, shown = with_list(Candidate.of(policy, work.tables), attack.table, bool(columns))
 
-    def match(tables: Mapping[str, Table], listed: Table | None, of: str) -> tuple[Measurement, ...]:
-        found = matched_people(policy, levels, columns, tables, listed, work.stream_key(of))
-        return voter_list_measurements(attack.at_most, *found, work.commitment)
+    def match(candidate: Candidate, of: str) -> tuple[Measurement, ...]:
+        return voter_list_measurements(
+            attack.at_most, *matched_people(candidate, columns, work.stream_key(of)), work.commitment
+        )
 
-    measured = match(tables, listed, "voter list")
-    like = {name: tables[name] for name in ("member_profiles", "value_domains", "pseudonym_crosswalk", "release_members")}
-    canaries = voters_of_canaries(
-        policy, levels, like, columns, listed,
-        lambda planted: match(planted, planted.get("listed"), "canaries of the voter list"),
-    )  # fmt: skip
+    measured = match(candidate, "voter list")
+    canaries = voters_of_canaries(candidate, columns, lambda planted: match(planted, "canaries of the voter list"))
     drawn = [found for found in measured if found.unit == "probability"]
     figure = neighbor_attack_figure([(found.name, found.value, found.bound, found.threshold) for found in drawn])
-    shown |= {
-        "identified_file": "delivery" if attack.table is None else attack.table.file,
-        "columns": columns,
-        "matched": Image(figure, "share of released members matched with a voter list"),
-    }
+    shown |= {"columns": columns, "matched": Image(figure, "share of released members matched with a voter list")}
     return Assessed(measured, canaries, shown=shown)
 
 
-def matched_people(
-    policy: Policy,
-    levels: Mapping[str, int],
-    columns: Sequence[str],
-    tables: Mapping[str, Table],
-    listed: Table | None,
-    key: bytes,
-) -> tuple[ClassSizes | None, Attempts | None]:
-    """Attack 2: the classes that released members and people form on the columns, and simulated linkages.
+def with_list(candidate: Candidate, table: PopulationTable | None, needed: bool) -> tuple[Candidate, dict[str, Shown]]:
+    """The candidate beside the `LISTED` people of the table that the policy names, if it is needed, and what the UI shows.
+
+    Without a table the delivery is the list, for which true matches are known.
+    """
+    if table is None:
+        return candidate, {"identified_file": "delivery"}
+    shown: dict[str, Shown] = {}
+    if needed:
+        listed = candidate.scratch("listed")
+        shown = read_table(candidate.policy, table, candidate.levels, listed)
+        candidate = candidate.on({**candidate.tables, LISTED: listed})
+    return candidate, shown | {"identified_file": table.file}
+
+
+def matched_classes(rows: Table, sql: str, columns: Sequence[str], key: bytes | None) -> tuple[ClassSizes, Attempts | None]:
+    """The classes that records and people form on the columns, and simulated linkages unless the key is None.
 
     Parameters
     ----------
-    tables
-        The asset's inputs by name.
-    listed
-        The list of people, as `read_table` reads it; None: the delivery, for which true matches are known.
+    rows
+        The table of both, or one beside it.
+    sql
+        What to put after FROM.
     """
+    sizes = sizes_of(rows, class_sizes(sql, columns))
+    return sizes, None if key is None else linked(rows, class_numbers(sql, columns), key)
+
+
+def matched_people(candidate: Candidate, columns: Sequence[str], key: bytes) -> tuple[ClassSizes | None, Attempts | None]:
+    """Attack 2: the classes that released members and people form on the columns, and simulated linkages with the delivery."""
     if not columns:
         return None, None
-    profiles, members = tables["member_profiles"], tables["release_members"]
+    tables, listed = candidate.tables, candidate.tables.get(LISTED)
+    profiles = tables["member_profiles"]
     if listed is None:
-        people = delivered_people(profiles, tables["value_domains"], {c: levels[c] for c in columns})
+        people = delivered_people(profiles, tables["value_domains"], {c: candidate.levels[c] for c in columns})
     else:
         people = listed_people(listed, columns)
-    released = released_people(members, tables["pseudonym_crosswalk"], profiles, released_names(policy, columns))
-    rows = Table(members.file, "scratch", "voter_list_rows")
+    names = released_names(candidate.policy, columns)
+    released = released_people(tables["release_members"], tables["pseudonym_crosswalk"], profiles, names)
+    rows = candidate.scratch("voter_list_rows")
     write_table(rows, compared(people, released, columns))
-    sizes = sizes_of(rows, class_sizes(rows.sql, columns))
-    return sizes, linked(rows, class_numbers(rows.sql, columns), key) if listed is None else None
+    return matched_classes(rows, rows.sql, columns, key if listed is None else None)
 
 
 def voter_list_measurements(
@@ -319,21 +314,9 @@ def voter_list_measurements(
     )
 
 
-def voters_of_canaries(
-    policy: Policy,
-    levels: Mapping[str, int],
-    like: Mapping[str, Table],
-    columns: Sequence[str],
-    listed: Table | None,
-    attack: planting.Attack,
-) -> Findings:
-    """Whether attack 2 matches members as often as known; if it lacks a column, it matches nobody.
-
-    Parameters
-    ----------
-    listed
-        The list that the policy names, as read; None if the delivery is the list.
-    """
+def voters_of_canaries(like: Candidate, columns: Sequence[str], attack: planting.MembersAttack) -> Findings:
+    """Whether attack 2 matches members as often as known; if it lacks a column, it matches nobody."""
+    listed, levels = like.tables.get(LISTED), like.levels
     if not columns:
         return planting.as_certain({VOTER_LIST: None}, attack(like))
     groups = planting.demographic_groups(columns, 5)
@@ -348,19 +331,15 @@ def voters_of_canaries(
     if listed is None:
         certain |= {"voter_list_linked_if_alone_precision": 1.0, "voter_list_linked_if_alone_recall": (sizes == 1).mean()}
     with planting.planted_store() as file:
-        tables = planting.plant_members(file, policy, levels, like, planting.members_of(groups))
+        planted = planting.plant_members(file, like, planting.members_of(groups))
         if listed is not None:
             rows = [
                 {"person": number, "weight": group.people}
                 | {column: planting.label(group.own.get(column, planting.PLAIN), levels[column]) for column in columns}
                 for number, group in enumerate(groups)
             ]
-            tables["listed"] = planting.plant(file, listed, rows, "listed")
-        return planting.as_certain(certain, attack(tables))
-
-
-def _noisy_voters(policy: Policy) -> Iterator[Measurement]:
-    yield made_up("voter_list_not_in_the_file", "share of released members", "marketer_risk")
+            planted = planted.on({**planted.tables, LISTED: planting.plant(file, listed, rows, LISTED)})
+        return planting.as_certain(certain, attack(planted))
 
 
 VOTER_LIST_ATTACK = Assessment(
@@ -376,7 +355,7 @@ VOTER_LIST_ATTACK = Assessment(
     measure=assess_voter_list,
     draws="reported",
     shaped_by={"marketer_risk": ("voter_list_attack",)},
-    noisy=_noisy_voters,
+    noisy=lambda policy: [made_up("voter_list_not_in_the_file", "share of released members", "marketer_risk")],
     gates=(
         Gate(
             VOTER_LIST,
@@ -395,57 +374,62 @@ INPATIENT = "inpatient_match"
 FOUR = 4
 """Columns of each row of Table 6 of El Emam et al. 2012."""
 
-"""The group of places for inpatient visits."""
-
 Shares = Mapping[tuple[int, tuple[str, ...]], float]
 """The matched share of each period and choice of columns."""
 
 
+@dataclass(frozen=True)
+class Inpatients:
+    """Released members with inpatient visits, matched by what is known of all of their visits.
+
+    Attributes
+    ----------
+    columns
+        All columns that can be matched.
+    shares
+        Matched share of each period and choice of columns; empty if no inpatient visit is released.
+    numbers
+        Released members with inpatient visits in each period, the denominator of the shares. The released claims reveal
+        it.
+    sizes, attempts
+        As of `matched_people`, with all columns, over all years.
+    """
+
+    columns: tuple[str, ...]
+    shares: Shares = field(default_factory=dict)
+    numbers: Mapping[int, int] = field(default_factory=dict)
+    sizes: ClassSizes | None = None
+    attempts: Attempts | None = None
+
+
 def assess_inpatients(work: Work[Policy]) -> Assessed:
     """Evidence: released inpatients matched with a discharge database by all of their visits."""
-    policy, tables = work.policy, work.tables
-    attack, levels = policy.inpatient_attack, chosen_levels(policy, tables["chosen_generalization"])
+    policy, attack, candidate = work.policy, work.policy.inpatient_attack, Candidate.of(work.policy, work.tables)
     columns = tuple(
         c for c in COLUMNS if c == VISITS or (policy.publishes(c) and (attack.table is None or c in attack.table.columns))
     )
-    shown: dict[str, Shown] = {}
-    listed = None
-    if attack.table is not None and inpatient_labels(policy, tables["value_domains"], levels):
-        listed = Table(tables["release_members"].file, "scratch", "listed")
-        shown |= read_table(policy, attack.table, levels, listed)
+    candidate, shown = with_list(candidate, attack.table, bool(inpatient_labels(candidate)))
 
-    def match(tables: Mapping[str, Table], listed: Table | None, of: str) -> tuple[Shares, tuple[Measurement, ...]]:
-        found = matched_inpatients(policy, levels, columns, tables, listed, work.stream_key(of))
-        return found[0], inpatient_measurements(attack.at_most, columns, *found, work.commitment)
+    def match(candidate: Candidate, of: str) -> tuple[Shares, tuple[Measurement, ...]]:
+        found = matched_inpatients(candidate, columns, work.stream_key(of))
+        return found.shares, inpatient_measurements(attack.at_most, found, work.commitment)
 
-    shares, measured = match(tables, listed, "inpatient database")
-    read = (
-        "member_profiles", "known", "value_domains", "pseudonym_crosswalk", "release_members", "release_claims",
-    )  # fmt: skip
-    canaries = inpatients_of_canaries(
-        policy, levels, {name: tables[name] for name in read}, columns, listed,
-        lambda planted: match(planted, planted.get("listed"), "canaries of the inpatient database"),
-    )  # fmt: skip
+    shares, measured = match(candidate, "inpatient database")
+    canaries = inpatients_of_canaries(candidate, columns, lambda planted: match(planted, "canaries of the inpatient database"))
     shown |= {
-        "identified_file": "delivery" if attack.table is None else attack.table.file,
         "matched": shares_frame(shares, columns),
         "matched_by_columns": Image(inpatient_figure(shares, attack.at_most), "inpatients matched, by columns known"),
     }
     return Assessed(measured, canaries, shown=shown)
 
 
-def matched_inpatients(
-    policy: Policy, levels: Mapping[str, int], columns: tuple[str, ...], tables: Mapping[str, Table],
-    listed: Table | None, key: bytes,
-) -> tuple[Shares, Mapping[int, int], ClassSizes | None, Attempts | None]:  # fmt: skip
-    """Attack 3: the matched shares, the released inpatients of each period, and what `matched_people` returns.
-
-    `matched_people` uses all columns over all years.
-    """
-    profiles, domains, members = tables["member_profiles"], tables["value_domains"], tables["release_members"]
-    places = inpatient_labels(policy, domains, levels)
+def matched_inpatients(candidate: Candidate, columns: tuple[str, ...], key: bytes) -> Inpatients:
+    """Attack 3: the released inpatients, and people, with the same visits."""
+    policy, levels, tables = candidate.policy, candidate.levels, candidate.tables
+    profiles, domains, listed = tables["member_profiles"], tables["value_domains"], tables.get(LISTED)
+    places = inpatient_labels(candidate)
     if not places:
-        return {}, {}, None, None
+        return Inpatients(columns)
     of_member = [c for c in columns if c in MEMBER_LEVEL]
     of_visit = [c for c in columns if c in VISIT_LEVEL]
     with_place = [*of_visit, *INPATIENT_VISIT]
@@ -456,19 +440,17 @@ def matched_inpatients(
         )  # fmt: skip
     else:
         visits = listed_visits(listed, of_visit, of_member)
-    people = released_people(members, tables["pseudonym_crosswalk"], profiles, released_names(policy, of_member))
+    names = released_names(policy, of_member)
+    people = released_people(tables["release_members"], tables["pseudonym_crosswalk"], profiles, names)
     released = released_visits(tables["release_claims"], people, released_names(policy, with_place), of_member)
-    rows = Table(members.file, "scratch", "inpatient_rows")
-    histories = Table(members.file, "scratch", "inpatient_histories")
+    rows, histories = candidate.scratch("inpatient_rows"), candidate.scratch("inpatient_histories")
     bound = (places, places) if listed is None else (places,)
     write_table(rows, Query(compared(visits, released, [*of_member, *of_visit], ["year"]), bound))
     write_table(histories, visit_histories(rows, columns))
-    of_all = of_period(histories, ALL_YEARS)
-    sizes = sizes_of(histories, class_sizes(of_all, key_columns(columns)))
-    attempts = linked(histories, class_numbers(of_all, key_columns(columns)), key) if listed is None else None
+    of_all = matched_classes(histories, of_period(histories, ALL_YEARS), key_columns(columns), key if listed is None else None)
     inpatients = histories.query(f"SELECT period, count(*) AS n FROM {histories.sql} WHERE released GROUP BY period ORDER BY 1")
     counted = {int(row.period): int(row.n) for row in inpatients.itertuples()}
-    return matched_shares(histories, columns), counted, sizes, attempts
+    return Inpatients(columns, matched_shares(histories, columns), counted, *of_all)
 
 
 def matched_shares(histories: Table, columns: tuple[str, ...]) -> Shares:
@@ -481,17 +463,18 @@ def matched_shares(histories: Table, columns: tuple[str, ...]) -> Shares:
     return {(period, chosen): shares[period, key_columns(chosen)] for chosen in subsets(columns) for period in periods}
 
 
-def inpatient_labels(policy: Policy, domains: Table, levels: Mapping[str, int]) -> list[str]:
+def inpatient_labels(candidate: Candidate) -> list[str]:
     """The release's labels for inpatient hospitals: one, or those of all demographic classes if they have their own.
 
     Empty if the release has no places, or the delivery has no such claim.
     """
     ((column, group),) = INPATIENT_VISIT.items()
-    if not policy.publishes(column):
+    if not candidate.policy.publishes(column):
         return []
+    domains = candidate.tables["value_domains"]
     found = domains.query(
         f"SELECT DISTINCT label FROM {domains.sql} WHERE quasi_identifier = ? AND level = ? AND value = ? ORDER BY label",
-        [column, levels[column], group],
+        [column, candidate.levels[column], group],
     )
     return found["label"].tolist()
 
@@ -508,39 +491,23 @@ def shares_frame(shares: Shares, columns: tuple[str, ...]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["columns", *(f"{period_name(p).replace('_', ' ')} [%]" for p in periods)])
 
 
-def inpatient_measurements(
-    at_most: float | None,
-    columns: tuple[str, ...],
-    shares: Mapping[tuple[int, tuple[str, ...]], float],
-    inpatients: Mapping[int, int],
-    sizes: ClassSizes | None,
-    attempts: Attempts | None,
-    commitment: str,
-) -> tuple[Measurement, ...]:
+def inpatient_measurements(at_most: float | None, matched: Inpatients, commitment: str) -> tuple[Measurement, ...]:
     """Attack 3: the share of released members with inpatient visits matched by all of their visits.
 
     Parameters
     ----------
     at_most
         Threshold of the gate; None if there is no gate.
-    columns
-        All columns that can be matched.
-    shares
-        Matched share of each period and choice of columns; empty if no inpatient visit is released.
-    inpatients
-        Released members with inpatient visits in each period, the denominator of the shares. The released claims reveal
-        it.
-    sizes, attempts
-        With all columns, over all years.
     """
+    shares = matched.shares
     method = Method("marketer_risk", "methods#inpatient-database; El Emam et al. 2012, Table 6")
     found = [method.at_most(INPATIENT, "probability", max(shares.values(), default=None), at_most)]
     for period in sorted({period for period, _ in shares}, key=lambda period: (period == ALL_YEARS, period)):
         name = f"{INPATIENT}_{period_name(period)}"
         of_four = [share for (own, subset), share in shares.items() if own == period and len(subset) == FOUR]
         found += [
-            method.at_most(name, "probability", shares[period, columns]),
-            method.at_most(inpatients_name(period), "published members", inpatients[period]),
+            method.at_most(name, "probability", shares[period, matched.columns]),
+            method.at_most(inpatients_name(period), "published members", matched.numbers[period]),
         ]
         if of_four:
             found += [
@@ -549,8 +516,8 @@ def inpatient_measurements(
             ]
     return (
         *found,
-        *formulas("inpatient", sizes, method),
-        *linkages("inpatient", attempts, Method("linkage_simulation", method.section, commitment)),
+        *formulas("inpatient", matched.sizes, method),
+        *linkages("inpatient", matched.attempts, Method("linkage_simulation", method.section, commitment)),
     )
 
 
@@ -602,11 +569,11 @@ def inpatients_of(columns: Sequence[str]) -> list[Inpatient]:
 
 
 def inpatients_of_canaries(
-    policy: Policy, levels: Mapping[str, int], like: Mapping[str, Table], columns: Sequence[str],
-    listed: Table | None, attack: Callable[[Mapping[str, Table]], tuple[Shares, Sequence[Measurement]]],
-) -> Findings:  # fmt: skip
+    like: Candidate, columns: Sequence[str], attack: Callable[[Candidate], tuple[Shares, Sequence[Measurement]]]
+) -> Findings:
     """Whether attack 3 matches inpatients by every choice of columns, in every year, as often as known."""
-    if not all(policy.publishes(column) for column in INPATIENT_VISIT):
+    listed = like.tables.get(LISTED)
+    if not all(like.policy.publishes(column) for column in INPATIENT_VISIT):
         shares, measured = attack(like)
         return planting.as_certain({INPATIENT: None}, measured) + compare(0, len(shares))
     inpatients = inpatients_of(columns)
@@ -619,10 +586,11 @@ def inpatients_of_canaries(
     ]
     elsewhere = [planting.PlantedClaim(0, {}), planting.PlantedClaim(1, {}, 3)]
     with planting.planted_store() as file:
-        tables = planting.plant_members(file, policy, levels, like, members, [*claims, *elsewhere])
+        planted = planting.plant_members(file, like, members, [*claims, *elsewhere])
         if listed is not None:
-            tables["listed"] = planting.plant(file, listed, _listed_visits(inpatients, columns, levels, listed), "listed")
-        shares, measured = attack(tables)
+            rows = _listed_visits(inpatients, columns, like.levels, listed)
+            planted = planted.on({**planted.tables, LISTED: planting.plant(file, listed, rows, LISTED)})
+        shares, measured = attack(planted)
     of_all = {f"{INPATIENT}_all_years": certain[ALL_YEARS, tuple(columns)]}
     if listed is not None and "year" not in listed.columns():
         # The year of a visit is unknown; all visits together are known.
@@ -675,10 +643,6 @@ def _listed_visits(
     ]
 
 
-def _noisy_inpatients(policy: Policy) -> Iterator[Measurement]:
-    yield made_up("inpatient_not_in_the_file", "share of released members", "marketer_risk")
-
-
 INPATIENT_ATTACK = Assessment(
     OF_INPATIENTS,
     adversary=Adversary(
@@ -692,7 +656,7 @@ INPATIENT_ATTACK = Assessment(
     measure=assess_inpatients,
     draws="reported",
     shaped_by={"marketer_risk": ("inpatient_attack",)},
-    noisy=_noisy_inpatients,
+    noisy=lambda policy: [made_up("inpatient_not_in_the_file", "share of released members", "marketer_risk")],
     gates=(
         Gate(
             INPATIENT,

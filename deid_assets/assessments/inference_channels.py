@@ -23,21 +23,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import (
-    CANDIDATE,
-    DIFFERENCE,
-    OWNERS_DECIDE,
-    Adversary,
-    Assessed,
-    Assessment,
-    Gate,
-    Image,
-    Limit,
-    Published,
-    Shown,
-    Work,
-    written,
-)
+from deid_assets.assessments.assessment import DIFFERENCE, Adversary, Assessed, Assessment, Gate, Image, Limit, Shown, Work
 from deid_assets.assessments.evidence import Estimated, Measurement, Method
 from deid_assets.assessments.inference_rows import (
     IDENTIFIERS,
@@ -54,13 +40,14 @@ from deid_assets.assessments.inference_rows import (
     rows_of,
     usual_columns,
 )
-from deid_assets.assessments.kernel_input import chosen_levels, member_columns
+from deid_assets.assessments.kernel_input import CANDIDATE, chosen_levels, member_columns
 from deid_assets.assessments.planting import plant, planted_store
+from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.figures.disclosure_figures import dots_figure
-from deid_assets.figures.tables import ReportTable
+from deid_assets.figures.tables import Published, ReportTable, written
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.inference.boosting import CODES_AT_MOST
-from deid_assets.methods.inference.gain import Gain, Outcome, confidence_of_each, gain_of, resampled, surest_tenth, trials
+from deid_assets.methods.inference.gain import Outcome, confidence_of_each, gain_of, resampled, surest_tenth, trials
 from deid_assets.methods.inference.rows import CLAIM, MEMBER, Channel
 from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.methods.statistics.streams import generator_of
@@ -293,8 +280,9 @@ def inference_measurements(
         for model in one.models:
             own = [gain for (channel, _, by), gain in gains.items() if (channel, by) == (one.name, model)]
             measured += [
-                counted(f"{one.name}/{kind}/{model}", "groups", sum(map(is_so, own)))
-                for kind, is_so in (("better", _is_better), ("shown_better", _is_shown))
+                # Shown: the gain is above zero with the confidence of all bounds.
+                counted(f"{one.name}/better/{model}", "groups", sum(gain.gain > 0 for gain in own)),
+                counted(f"{one.name}/shown_better/{model}", "groups", sum(gain.low > 0 for gain in own)),
             ]
     return (*measured, *shares)
 
@@ -314,15 +302,6 @@ def _shares(one: Inferred, enough: int, stream: Stream, counted: Callable[..., M
         number = _trials_of({best: tenths[best]}, 0)
         right = trials([tenths[best]], number, surest)[1] if number else None
         yield counted(f"{one.name}/{name}/{SUREST}", "share of trials", right, size=number or None)
-
-
-def _is_better(gain: Gain) -> bool:
-    return gain.gain > 0
-
-
-def _is_shown(gain: Gain) -> bool:
-    """Whether the gain is above zero with the confidence of all bounds."""
-    return gain.low > 0
 
 
 def _rows(one: Inferred) -> Mapping[str, Mapping[str, Outcome]]:

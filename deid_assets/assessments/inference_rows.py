@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.candidate_rows import ReleasedRows
-from deid_assets.assessments.kernel_input import chosen_levels, profiles_query
+from deid_assets.assessments.kernel_input import profiles_query
 from deid_assets.errors import StoreError
 from deid_assets.methods.inference import rows as inference_rows
 from deid_assets.methods.inference.boosting import gradient_boosting
@@ -131,8 +131,7 @@ def linked_tables(policy: Policy, tables: Mapping[str, Table], rng: np.random.Ge
     drawn = listed if len(listed) <= most else np.sort(rng.choice(listed, most, replace=False))
     sample, linked = (Table(released.file, "scratch", name) for name in (SAMPLE, LINKED))
     write_table(sample, pd.DataFrame({MEMBER: drawn, "position": np.arange(len(drawn))}))
-    levels = chosen_levels(policy, tables["chosen_generalization"])
-    made = ReleasedRows(policy, levels, tables).claims(with_claim_id=True)
+    made = ReleasedRows.of(policy, tables).claims(with_claim_id=True)
     write_table(linked, f'SELECT * FROM ({made}) WHERE "{MEMBER}" IN (SELECT "{MEMBER}" FROM {sample.sql}) ORDER BY {CLAIM}')
     differing = int(linked.query(inference_rows.unlinked_rows(linked, claims, sample))["n"].iloc[0])
     if differing:

@@ -4,23 +4,28 @@ The search, the assessments and the gate all measure on it, at the chosen genera
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import pandas as pd
 
 from deid_assets.figures.rendering import words
 from deid_assets.methods.adversary.two_readings import Adversary
-from deid_assets.methods.candidate.released_tables import generalized_members
+from deid_assets.methods.candidate.released_tables import Recoding, generalized_members
 from deid_assets.methods.disclosure.demographic_classes import demographic_class_sizes
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population import encoding
 from deid_assets.methods.population.longitudinal_data import Dimension, LongitudinalData
 from deid_assets.methods.population.released_population import released_profiles
+from deid_assets.methods.preparation.top_coding import TopCode, top_code
 from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table, write_table, write_view
+
+CANDIDATE = ("release_members", "release_claims", "release_days_in_hospital")
+"""The tables about to be released. Evidence is bound to their rows, so every assessment of members reads all three."""
 
 POPULATION = ("member_profiles", "known", "held", "value_domains", "adversary_power")
 """The assets on whose tables risk is measured."""
@@ -44,6 +49,74 @@ class PopulationTables:
     def of(cls, tables: Mapping[str, Table]) -> "PopulationTables":
         """Choose them from tables of the store, by the names of their assets."""
         return cls(*(tables[name] for name in POPULATION))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A release about to be made of members and claims.
+
+    Attributes
+    ----------
+    policy
+        Its policy.
+    levels
+        Level of every quasi-identifier.
+    tables
+        Tables of the store, or canaries in their columns, by the names of their assets.
+    """
+
+    policy: Policy
+    levels: Mapping[str, int]
+    tables: Mapping[str, Table]
+
+    @classmethod
+    def of(cls, policy: Policy, tables: Mapping[str, Table]) -> Self:
+        """The release at the chosen levels."""
+        return cls(policy, chosen_levels(policy, tables["chosen_generalization"]), tables)
+
+    def on(self, tables: Mapping[str, Table]) -> Self:
+        """The same release of other tables, and of no others: canaries must not be measured beside what is not planted."""
+        return replace(self, tables=tables)
+
+    def scratch(self, name: str) -> Table:
+        """The table of this name in the scratch schema of the store."""
+        return Table(self.tables["member_profiles"].file, "scratch", name)
+
+    @property
+    def member_levels(self) -> dict[str, int]:
+        """Level of every member-level quasi-identifier, in the order of `member_columns`."""
+        return {column: self.levels[column] for column in member_columns(self.policy)}
+
+    @property
+    def claim_levels(self) -> dict[str, int]:
+        """Level of every claim-level quasi-identifier, in the order of `claim_columns`."""
+        return {column: self.levels[column] for column in claim_columns(self.policy)}
+
+    @property
+    def demographics(self) -> str:
+        """SELECT `generalized_members` of everybody who was delivered."""
+        return generalized_members(self.tables["member_profiles"], self.tables["value_domains"], self.member_levels)
+
+    @property
+    def recoding(self) -> Recoding:
+        """The tables by which released rows are made."""
+        names = ("member_profiles", "suppressed_members", "pseudonym_crosswalk", "value_domains")
+        return Recoding(*(self.tables[name] for name in names))
+
+    @property
+    def top_coded_delays(self) -> TopCode | None:
+        """The payment delay from which on all are one class; None if no claim has one."""
+        return top_code(self.tables["eligible_claims"], ["pay_delay"], self.policy.top_coding.percentile)
+
+    @property
+    def originals(self) -> str:
+        """SELECT the member_id of those about to be released."""
+        return original_members(self.tables["pseudonym_crosswalk"], self.tables["release_members"])
+
+    @property
+    def shown_profiles(self) -> str:
+        """SELECT MemberID and the member-level quasi-identifiers of those about to be released."""
+        return profiles_query(self.policy, self.tables["release_members"].sql, self.tables["release_days_in_hospital"].sql)
 
 
 def member_columns(policy: Policy) -> tuple[str, ...]:
@@ -234,22 +307,9 @@ def released_date_columns(policy: Policy) -> dict[str, str]:
     return {"service_date" if policy.dates.format == "dates" else "service_day": policy.dates.release_as}
 
 
-def demographic_sizes(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table]) -> dict[str, np.ndarray]:
-    """Every demographic class: `population_size` in the delivery and `released_size` in the candidate's rows.
-
-    Parameters
-    ----------
-    levels
-        Level of every quasi-identifier in the release.
-    tables
-        Profiles, domains and the release's tables about members, by name.
-    """
-    columns, profiles, domains = member_columns(policy), tables["member_profiles"], tables["value_domains"]
-    released_members, released_days = tables["release_members"], tables["release_days_in_hospital"]
-    of_members = {column: levels[column] for column in columns}
-    population = write_view(
-        Table(profiles.file, "scratch", "delivered_classes"), generalized_members(profiles, domains, of_members)
-    )
-    released = Table(profiles.file, "scratch", "released_classes")
-    write_table(released, profiles_query(policy, released_members.sql, released_days.sql))
-    return population.arrays(demographic_class_sizes(population, released, columns))
+def demographic_sizes(candidate: Candidate) -> dict[str, np.ndarray]:
+    """Every demographic class: `population_size` in the delivery and `released_size` in the candidate's rows."""
+    population = write_view(candidate.scratch("delivered_classes"), candidate.demographics)
+    released = candidate.scratch("released_classes")
+    write_table(released, candidate.shown_profiles)
+    return population.arrays(demographic_class_sizes(population, released, member_columns(candidate.policy)))

@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from deid_assets.assessments import kernel_input
-from deid_assets.assessments.assessment import CANDIDATE, HERITAGE, Adversary, Assessed, Assessment, Gate, Limit, Work
+from deid_assets.assessments.assessment import Adversary, Assessed, Assessment, Gate, Limit, Work
 from deid_assets.assessments.evidence import Estimated, Measurement, Method
+from deid_assets.assessments.kernel_input import CANDIDATE
+from deid_assets.assessments.precedents import HERITAGE
 from deid_assets.cluster.executors import search_executor
 from deid_assets.methods.adversary.two_readings import both_readings
 from deid_assets.methods.attacks.neighbor_attack import (

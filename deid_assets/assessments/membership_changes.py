@@ -7,15 +7,14 @@ posterior, in which they count in full. Releases of one delivery must have the s
 Members who leave for good at a re-release hide those who are gone for another reason (methods#rotation).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from deid_assets.assessments.earlier_releases import EverReleased, Tags
 from deid_assets.assessments.evidence import Measurement, Method, Refusal
-from deid_assets.assessments.kernel_input import member_columns
-from deid_assets.methods.candidate.released_tables import generalized_members
+from deid_assets.assessments.kernel_input import Candidate, member_columns
 from deid_assets.methods.disclosure.absence import absence_factor
 from deid_assets.methods.disclosure.membership_changes import (
     NOT_DELIVERED,
@@ -31,7 +30,6 @@ from deid_assets.methods.disclosure.membership_changes import (
 )
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound
 from deid_assets.policy.models import Policy
-from deid_assets.store.tables import Table
 
 DISAPPEARED, APPEARED, CAME = "disappearance_posterior", "appearance_posterior", "newly_released_in_small_classes"
 
@@ -67,21 +65,21 @@ class Present:
         return found
 
 
-def present_members(
-    policy: Policy, levels: Mapping[str, int], profiles: Table, domains: Table, removed: str, released: str, tags: Tags
-) -> Present:
+def present_members(candidate: Candidate, removed: str, released: str, tags: Tags) -> Present:
     """Everybody delivered, by tag: demographic class at the release's levels, and whether released or removed.
 
     Parameters
     ----------
+    candidate
+        With member_profiles and value_domains.
     removed
         `removed_for_claims`; an empty SELECT if it does not matter.
     released
         A SELECT of the member_id of those about to be released.
     """
-    columns = member_columns(policy)
-    demographics = generalized_members(profiles, domains, {column: levels[column] for column in columns})
-    found = profiles.query(membership_query(demographics, columns, removed, released))
+    columns = member_columns(candidate.policy)
+    query = membership_query(candidate.demographics, columns, removed, released)
+    found = candidate.tables["member_profiles"].query(query)
     own, order = np.unique(tags(found["member_id"].tolist()), return_index=True)
     class_of = found["class"].to_numpy()[order]
     # Members who are removed and still released are refused elsewhere; here they count as removed.

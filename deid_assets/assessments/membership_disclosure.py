@@ -5,21 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from deid_assets.assessments import kernel_input
-from deid_assets.assessments.assessment import (
-    CANDIDATE,
-    OWNERS_DECIDE,
-    Adversary,
-    Assessed,
-    Assessment,
-    Gate,
-    Published,
-    Work,
-    written,
-)
+from deid_assets.assessments import kernel_input, planting
+from deid_assets.assessments.assessment import Adversary, Assessed, Assessment, Gate, Work
 from deid_assets.assessments.evidence import Estimated, Measurement, Method
-from deid_assets.assessments.planting import Attack, Group, as_certain, members_of, own_values, plant_members, planted_store
-from deid_assets.figures.tables import ReportTable
+from deid_assets.assessments.kernel_input import CANDIDATE
+from deid_assets.assessments.precedents import OWNERS_DECIDE
+from deid_assets.figures.tables import Published, ReportTable, written
 from deid_assets.methods.canaries.checks import gains_of_canaries
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.disclosure import membership
@@ -27,7 +18,6 @@ from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population.longitudinal_data import Dimension, LongitudinalData, generalization_at
 from deid_assets.methods.statistics.confidence import empirical_bernstein_upper_bound
 from deid_assets.policy.models import Policy
-from deid_assets.store.tables import Table
 
 NAME = "membership_disclosure"
 PRESENCE, ADVANTAGE, ADVANTAGE_CLAIMS = "greatest_presence", "membership_advantage", "membership_advantage_knowing_claims"
@@ -38,16 +28,9 @@ CONFIDENCE = 0.99
 def assess(work: Work[Policy]) -> Assessed:
     """Evidence: how well an adversary can infer whether a member of the delivery is in the release (delta-presence)."""
     policy, tables = work.policy, work.tables
-    levels = kernel_input.chosen_levels(policy, tables["chosen_generalization"])
-    read = ("member_profiles", "value_domains", "release_members", "release_days_in_hospital")
-    sizes = kernel_input.demographic_sizes(policy, levels, tables)
-    gains = np.empty(0)
-    canaries = presence_of_canaries(
-        policy, levels, {name: tables[name] for name in read},
-        lambda planted: measured_presence(
-            policy, kernel_input.demographic_sizes(policy, levels, planted), np.empty(0), work.commitment
-        )[1],
-    )  # fmt: skip
+    candidate, gains = kernel_input.Candidate.of(policy, tables), np.empty(0)
+    sizes = kernel_input.demographic_sizes(candidate)
+    canaries = presence_of_canaries(candidate, work.commitment)
     if policy.counts_population and sizes["released_size"].sum() < sizes["population_size"].sum():
         kept = kernel_input.kept_targets(tables["member_profiles"], tables["suppressed_members"])
         data = kernel_input.encoded_data(policy, kernel_input.PopulationTables.of(tables)).keeping(kept)
@@ -132,15 +115,16 @@ def report_table(found: Published) -> ReportTable:
     )
 
 
-def presence_of_canaries(policy: Policy, levels: Mapping[str, int], like: Mapping[str, Table], attack: Attack) -> Findings:
+def presence_of_canaries(like: kernel_input.Candidate, commitment: str) -> Findings:
     """Whether classes released entirely, or not at all, reveal with certainty who is in the release."""
-    values = own_values()
-    groups = [Group({}, 3, 0)]
-    for column in kernel_input.member_columns(policy):
-        groups += [Group({column: next(values)}, people, released) for people, released in ((1, 1), (2, 2), (2, 0))]
-    with planted_store() as file:
-        tables = plant_members(file, policy, levels, like, members_of(groups))
-        return as_certain({PRESENCE: 1.0, ADVANTAGE: 1.0, "least_presence": 0.0}, attack(tables))
+    values = planting.own_values()
+    groups = [planting.Group({}, 3, 0)]
+    for column in kernel_input.member_columns(like.policy):
+        groups += [planting.Group({column: next(values)}, people, released) for people, released in ((1, 1), (2, 2), (2, 0))]
+    with planting.planted_store() as file:
+        sizes = kernel_input.demographic_sizes(planting.plant_members(file, like, planting.members_of(groups)))
+    _, found = measured_presence(like.policy, sizes, np.empty(0), commitment)
+    return planting.as_certain({PRESENCE: 1.0, ADVANTAGE: 1.0, "least_presence": 0.0}, found)
 
 
 _ADVERSARY = Adversary(

@@ -18,28 +18,16 @@ import pandas as pd
 
 from deid_assets.assessments import kernel_input
 from deid_assets.assessments.absence import ABSENCE_FACTOR, ABSENCE_POSTERIOR
-from deid_assets.assessments.assessment import CANDIDATE, HERITAGE, Adversary, Assessed, Assessment, Gate, Image, Limit, Work
+from deid_assets.assessments.assessment import Adversary, Assessed, Assessment, Gate, Image, Limit, Work
 from deid_assets.assessments.earlier_releases import because_of
 from deid_assets.assessments.evidence import Estimated, Evidence, Measurement, Method, Refusal
-from deid_assets.assessments.kernel_input import (
-    chosen_levels,
-    member_columns,
-    original_members,
-    profiles_query,
-    sampling_fraction,
-)
+from deid_assets.assessments.kernel_input import CANDIDATE, Candidate
+from deid_assets.assessments.precedents import HERITAGE
 from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.figures.sensitivity_figures import sensitivity_figure
 from deid_assets.methods.adversary.adversary_power import Rounding, power_of
 from deid_assets.methods.adversary.value_diversity import ValuePairs
-from deid_assets.methods.attacks.attack_sensitivity import (
-    AttackSensitivity,
-    Cell,
-    Knows,
-    cell_of,
-    confidence_of_each,
-    worst_cell,
-)
+from deid_assets.methods.attacks import attack_sensitivity
 from deid_assets.methods.attacks.neighbor_attack import Estimate, MeanInterval, NeighborAttack, neighbor_attack
 from deid_assets.methods.canaries.checks import neighbors_of_canaries, sensitivity_of_canaries
 from deid_assets.methods.candidate.released_tables import generalized_claims
@@ -47,7 +35,7 @@ from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population.claim_records import EvaluationRecords
 from deid_assets.methods.population.longitudinal_data import LongitudinalData
 from deid_assets.methods.population.released_claims import DAY, delivered_days, released_records
-from deid_assets.methods.population.released_population import own_positions, released_data
+from deid_assets.methods.population.released_population import ReleasedTables, own_positions, released_data
 from deid_assets.methods.statistics.confidence import (
     clopper_pearson_interval,
     confidence_of_try,
@@ -64,13 +52,11 @@ UNCONDITIONAL, GIVEN_MEMBERSHIP = "neighbor_success", "neighbor_success_given_me
 
 def assess(work: Work[Policy]) -> Assessed:
     """Evidence: success of simulated nosey neighbors on the release, for any member and given membership."""
-    policy, tables = work.policy, work.tables
-    profiles = tables["member_profiles"]
-    levels = chosen_levels(policy, tables["chosen_generalization"])
-    tried = work.history.try_at(levels)
-    shown, data = attacked_release(policy, levels, tables)
-    before = work.history.released_before(profiles, original_members(tables["pseudonym_crosswalk"], tables["release_members"]))
-    alpha = sampling_fraction(policy, shown.count() + before, profiles.count())
+    policy, profiles, candidate = work.policy, work.tables["member_profiles"], Candidate.of(work.policy, work.tables)
+    tried = work.history.try_at(candidate.levels)
+    shown, data = attacked_release(candidate)
+    before = work.history.released_before(profiles, candidate.originals)
+    alpha = kernel_input.sampling_fraction(policy, shown.count() + before, profiles.count())
     trials = policy.neighbor_attack.trials
     neighbors, picks = (work.stream_key(purpose, tried.number) for purpose in ("neighbors", "membership and pick"))
     classes = NodeComputation(data, (), k=1).drawn_classes((), neighbors, trials)
@@ -95,27 +81,27 @@ def assess(work: Work[Policy]) -> Assessed:
     )
 
 
-def attacked_release(policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table]) -> tuple[Table, LongitudinalData]:
+def attacked_release(candidate: Candidate) -> tuple[Table, LongitudinalData]:
     """Read the release as its own population, with what neighbors may know.
-
-    Parameters
-    ----------
-    tables
-        Those about to be released, grouped claims, crosswalk, domains and power, by name.
 
     Returns
     -------
     tuple
         MemberID and the released member-level columns; and the data, whose members are in the order of MemberID.
     """
-    members, claims, days = (tables[name] for name in CANDIDATE)
-    crosswalk, names = tables["pseudonym_crosswalk"], policy.claim_names
-    shown, known = Table(members.file, "scratch", "released_profiles"), Table(members.file, "scratch", "known_claims")
-    write_table(shown, profiles_query(policy, members.sql, days.sql))
-    of_claims = {column: levels[column] for column in names}
-    released = original_members(crosswalk, members)
-    write_table(known, generalized_claims(tables["known"], tables["value_domains"], of_claims, members=released))
-    return shown, released_data(shown, claims, known, crosswalk, tables["adversary_power"], member_columns(policy), names)
+    tables = released_tables(candidate)
+    return tables.profiles, released_data(tables, candidate.tables["adversary_power"])
+
+
+def released_tables(candidate: Candidate) -> ReleasedTables:
+    """The release, and the claims that may be known of its members, at the levels of the release."""
+    policy, tables = candidate.policy, candidate.tables
+    shown, known = candidate.scratch("released_profiles"), candidate.scratch("known_claims")
+    write_table(shown, candidate.shown_profiles)
+    of_members = candidate.originals
+    write_table(known, generalized_claims(tables["known"], tables["value_domains"], candidate.claim_levels, members=of_members))
+    crosswalk, columns = tables["pseudonym_crosswalk"], kernel_input.member_columns(policy)
+    return ReleasedTables(shown, tables["release_claims"], known, crosswalk, columns, policy.claim_names)
 
 
 def neighbor_measurements(policy: Policy, attack: NeighborAttack, commitment: str, number: int) -> tuple[Measurement, ...]:
@@ -213,7 +199,7 @@ class Variant:
     """
 
     name: str
-    knows: Knows = "values"
+    knows: attack_sensitivity.Knows = "values"
     rounding: Rounding | None = None
     wrong: float = 0.0
     width: int = 1
@@ -233,7 +219,7 @@ VARIANTS = {
 def variants_of(policy: Policy) -> tuple[Variant, ...]:
     """The rows of the analysis that a policy requires."""
     section = policy.attack_sensitivity
-    number: Knows = "number" if policy.measured_number_of_claims.per == "member" else "yearly_numbers"
+    number: attack_sensitivity.Knows = "number" if policy.measured_number_of_claims.per == "member" else "yearly_numbers"
     return (
         *(VARIANTS[name] for name in section.variants),
         *(Variant(wrong_values(share), wrong=share) for share in section.wrong_shares),
@@ -244,24 +230,19 @@ def variants_of(policy: Policy) -> tuple[Variant, ...]:
 def assess_sensitivity(work: Work[Policy]) -> Assessed:
     """Evidence: attack 1 with more power, linked or ordered claims, known years or numbers of claims, and errors."""
     policy, section = work.policy, work.policy.attack_sensitivity
-    profiles, tables = work.tables["member_profiles"], work.tables
-    levels = kernel_input.chosen_levels(policy, tables["chosen_generalization"])
-    tried = work.history.try_at(levels)
-    released = kernel_input.original_members(tables["pseudonym_crosswalk"], tables["release_members"])
-    shown = Table(profiles.file, "scratch", "sensitivity_profiles")
-    members = write_table(
-        shown, kernel_input.profiles_query(policy, tables["release_members"].sql, tables["release_days_in_hospital"].sql)
-    )
-    records = _records(policy, levels, tables, shown, released)
-    before = work.history.released_before(profiles, released)
+    profiles, candidate = work.tables["member_profiles"], Candidate.of(policy, work.tables)
+    tried = work.history.try_at(candidate.levels)
+    tables = released_tables(candidate)
+    members, records = tables.profiles.count(), _records(candidate, tables)
+    before = work.history.released_before(profiles, candidate.originals)
     alpha = kernel_input.sampling_fraction(policy, members + before, profiles.count())
-    own = own_positions(shown, tables["pseudonym_crosswalk"])
-    power = _Power(policy, profiles, tables["value_diversity"], own, members)
-    attack = AttackSensitivity(records, max(section.powers))
+    own = own_positions(tables.profiles, tables.crosswalk)
+    power = _Power(policy, profiles, work.tables["value_diversity"], own, members)
+    attack = attack_sensitivity.AttackSensitivity(records, max(section.powers))
     joint = confidence_of_try(joint_confidence(policy), tried.number)
-    interval = mean_interval(confidence_of_each(joint, section.cells))
+    interval = mean_interval(attack_sensitivity.confidence_of_each(joint, section.cells))
 
-    def cells() -> Iterator[Cell]:
+    def cells() -> Iterator[attack_sensitivity.Cell]:
         variants = variants_of(policy)
         for number, variant in enumerate(variants, 1):
             started = time.monotonic()
@@ -270,7 +251,7 @@ def assess_sensitivity(work: Work[Policy]) -> Assessed:
                 found = attack.trials(
                     variant.knows, power.of(variant, most), key, section.trials, variant.wrong, width=variant.width
                 )
-                yield cell_of(variant.name, most, found, alpha, interval)
+                yield attack_sensitivity.cell_of(variant.name, most, found, alpha, interval)
             said = f"{number} of {len(variants)} variants"
             work.note(f"{said}: {variant.name.replace('_', ' ')}: {time.monotonic() - started:.1f} s")
 
@@ -290,24 +271,13 @@ def assess_sensitivity(work: Work[Policy]) -> Assessed:
     )
 
 
-def _records(
-    policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], shown: Table, released: str
-) -> EvaluationRecords:
+def _records(candidate: Candidate, tables: ReleasedTables) -> EvaluationRecords:
     """The released records with what may be known of each, and in which order it happened."""
-    grouped, domains, file = tables["known"], tables["value_domains"], shown.file
-    names = policy.claim_names
-    known = Table(file, "scratch", "sensitivity_known")
-    of_columns = {column: levels[column] for column in names}
-    write_table(known, generalized_claims(grouped, domains, of_columns, members=released))
-    ordered, date = grouped, None
-    if policy.dates is not None:
-        date = policy.dates.release_as
-        ordered = Table(file, "scratch", "sensitivity_days")
-        write_table(ordered, delivered_days(grouped, tables["eligible_claims"]))
-    return released_records(
-        shown, tables["release_claims"], known, ordered, tables["pseudonym_crosswalk"], domains,
-        kernel_input.member_columns(policy), names, levels.get(DAY), date,
-    )  # fmt: skip
+    dates, ordered, date = candidate.policy.dates, candidate.tables["known"], None
+    if dates is not None:
+        grouped, date, ordered = ordered, dates.release_as, candidate.scratch("sensitivity_days")
+        write_table(ordered, delivered_days(grouped, candidate.tables["eligible_claims"]))
+    return released_records(tables, ordered, candidate.tables["value_domains"], candidate.levels.get(DAY), date)
 
 
 def wrong_values(share: float) -> str:
@@ -353,7 +323,9 @@ def joint_confidence(policy: Policy) -> float:
     return max(policy.attack_sensitivity.confidence, gate.confidence if gate else 0.0)
 
 
-def sensitivity_measurements(policy: Policy, cells: Sequence[Cell], commitment: str, number: int) -> tuple[Measurement, ...]:
+def sensitivity_measurements(
+    policy: Policy, cells: Sequence[attack_sensitivity.Cell], commitment: str, number: int
+) -> tuple[Measurement, ...]:
     """Both figures of every cell, and the worst plausible ones, which are gates if the policy says so.
 
     Parameters
@@ -376,9 +348,11 @@ def sensitivity_measurements(policy: Policy, cells: Sequence[Cell], commitment: 
     wanted = {(row, power) for row in rows_of(policy) for power in section.powers}
     if {(cell.variant, cell.power) for cell in cells} != wanted:
         raise ValueError("the cells measured are not those that the policy names")
-    worst, known = worst_cell(plausible), policy.measured_number_of_claims
+    worst, known = attack_sensitivity.worst_cell(plausible), policy.measured_number_of_claims
     row = number_known(known.width)
-    numbered = worst_cell([cell for cell in cells if cell.variant == row and cell.power in section.plausible.powers])
+    numbered = attack_sensitivity.worst_cell(
+        [cell for cell in cells if cell.variant == row and cell.power in section.plausible.powers]
+    )
 
     method = Method(SENSITIVITY, "methods#sensitivity; El Emam et al. 2012, Table 7", commitment)
     confidence = confidence_of_try(joint_confidence(policy), number)

@@ -3,26 +3,27 @@
 The first is measured as the share of released members in a rare bin, the second where dates are released.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments import planting
 from deid_assets.assessments.evidence import Measurement, Method
-from deid_assets.assessments.kernel_input import claim_columns, member_columns, released_date_columns, smallest_safe_class
+from deid_assets.assessments.kernel_input import (
+    Candidate,
+    claim_columns,
+    member_columns,
+    released_date_columns,
+    smallest_safe_class,
+)
 from deid_assets.assessments.long_tail import require_bins
-from deid_assets.assessments.planting import PlantedClaim, PlantedMember, as_certain, own_values, plant_members, planted_store
+from deid_assets.assessments.planting import PlantedClaim, PlantedMember
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.candidate.released_tables import generalized_claims
+from deid_assets.methods.disclosure import ordered_services
 from deid_assets.methods.disclosure.demographic_classes import DemographicRisk, demographic_class_sizes, demographic_risk
-from deid_assets.methods.disclosure.ordered_services import (
-    CONSECUTIVE,
-    OrderedRisk,
-    ordered_class_sizes,
-    ordered_risk,
-    shown_services,
-)
 from deid_assets.methods.long_tail.number_of_claims import bin_columns, truncate_within_classes, with_bins
 from deid_assets.methods.long_tail.truncation import claims_of_units
 from deid_assets.methods.preparation.top_coding import top_code
@@ -118,14 +119,6 @@ def years_of(policy: Policy, claims: Table) -> tuple[int, ...]:
     return tuple(int(year) for year in found["year"])
 
 
-@dataclass(frozen=True)
-class NumberedClaims:
-    """Claims whose number an adversary may know: the population's as stored, and the release's as staged."""
-
-    held: Table
-    released: Table
-
-
 def claim_bins_of(policy: Policy, profiles: Table, claims: Table) -> np.ndarray | None:
     """(N, y) int64: bins of the number of claims, ordered by member_number; None if it is not a quasi-identifier."""
     if policy.number_of_claims is None:
@@ -138,21 +131,23 @@ def claim_bins_of(policy: Policy, profiles: Table, claims: Table) -> np.ndarray 
     return np.stack([np.asarray(found[name], dtype=np.int64) for name in bin_columns(years)], axis=1)
 
 
-def number_of_claims_risk(policy: Policy, population: Table, released: Table, claims: NumberedClaims) -> DemographicRisk:
+def number_of_claims_risk(candidate: Candidate, population: Table, released: Table) -> DemographicRisk:
     """Sizes of the classes of demographics and bins of the number of claims, counted in the population.
 
     Parameters
     ----------
+    candidate
+        With `held` and `release_claims`.
     population, released
         The members with their demographics as released: member_id, or MemberID, and the member-level columns.
     """
-    section, columns, years = policy.measured_number_of_claims, member_columns(policy), years_of(policy, claims.held)
-    shown = f"""(SELECT "MemberID", substr("Year", 2)::INTEGER AS year FROM {claims.released.sql})"""
-    everybody = Table(population.file, "scratch", "numbered_population")
-    write_table(everybody, with_bins(population.sql, "member_id", claims.held.sql, section.width, years))
-    candidate = Table(population.file, "scratch", "numbered_release")
-    write_table(candidate, with_bins(released.sql, "MemberID", shown, section.width, years))
-    sizes = population.arrays(demographic_class_sizes(everybody, candidate, (*columns, *bin_columns(years))))
+    policy, held = candidate.policy, candidate.tables["held"]
+    section, years = policy.measured_number_of_claims, years_of(policy, held)
+    shown = f"""(SELECT "MemberID", substr("Year", 2)::INTEGER AS year FROM {candidate.tables["release_claims"].sql})"""
+    everybody, numbered = (Table(population.file, "scratch", f"numbered_{name}") for name in ("population", "release"))
+    write_table(everybody, with_bins(population.sql, "member_id", held.sql, section.width, years))
+    write_table(numbered, with_bins(released.sql, "MemberID", shown, section.width, years))
+    sizes = population.arrays(demographic_class_sizes(everybody, numbered, (*member_columns(policy), *bin_columns(years))))
     return demographic_risk(sizes["population_size"], sizes["released_size"], smallest_safe_class(policy))
 
 
@@ -182,39 +177,35 @@ def _told(policy: Policy) -> list[str]:
     return [column for column in claim_columns(policy) if column not in (INTERVAL, "service_order")]
 
 
-def ordered_services_risk(
-    policy: Policy, levels: Mapping[str, int], population: Table, released: Table, tables: Mapping[str, Table]
-) -> OrderedRisk:
+def ordered_services_risk(candidate: Candidate, population: Table, released: Table) -> ordered_services.OrderedRisk:
     """What three consecutive services disclose of each released member, counted in the population.
 
     Parameters
     ----------
-    levels
-        Level of every quasi-identifier in the release.
+    candidate
+        With `held`, `value_domains` and `release_claims`.
     population, released
         The members with their demographics as released: member_id, or MemberID, and the member-level columns.
-    tables
-        `held`, `value_domains` and `release_claims`.
     """
-    own, names = tables["held"], policy.claim_names
+    policy, tables = candidate.policy, candidate.tables
+    names, told = policy.claim_names, _told(policy)
     ((stored, shown),) = released_date_columns(policy).items()
-    told = _told(policy)
-    of_claims = generalized_claims(own, tables["value_domains"], {column: levels[column] for column in names}, [stored])
+    of_claims = generalized_claims(tables["held"], tables["value_domains"], candidate.claim_levels, [stored])
     demographics, k = member_columns(policy), smallest_safe_class(policy)
     sizes = population.arrays(
-        ordered_class_sizes(
-            shown_services(population, f"({of_claims})", "member_id", demographics, stored, INTERVAL, told),
-            shown_services(
+        ordered_services.ordered_class_sizes(
+            ordered_services.shown_services(population, f"({of_claims})", "member_id", demographics, stored, INTERVAL, told),
+            ordered_services.shown_services(
                 released, tables["release_claims"].sql, "MemberID", demographics, shown, names[INTERVAL],
                 [names[column] for column in told],
             ),
             len(demographics), len(told), k,
         )
     )  # fmt: skip
-    return ordered_risk(sizes["smallest"], sizes["at_risk"], sizes["alone"], k)
+    return ordered_services.ordered_risk(sizes["smallest"], sizes["at_risk"], sizes["alone"], k)
 
 
-def ordered_services_measurements(policy: Policy, risk: OrderedRisk) -> tuple[Measurement, ...]:
+def ordered_services_measurements(policy: Policy, risk: ordered_services.OrderedRisk) -> tuple[Measurement, ...]:
     """The shares at high risk and singled out, by the most dangerous window and by a random one; the first may be a gate."""
     values = (risk.high_risk, risk.singled_out, risk.random_high_risk, risk.random_singled_out)
     limits = {HIGH_RISK: policy.dates_section.ordered_services_at_most}
@@ -225,10 +216,7 @@ def ordered_services_measurements(policy: Policy, risk: OrderedRisk) -> tuple[Me
     )
 
 
-def ordered_services_of_canaries(
-    policy: Policy, levels: Mapping[str, int], like: Mapping[str, Table],
-    attack: Callable[[Mapping[str, Table]], Iterable[Measurement]],
-) -> Findings:  # fmt: skip
+def ordered_services_of_canaries(like: Candidate, attack: planting.MembersAttack) -> Findings:
     """Whether windows are found that differ from others in one column, or in their order only.
 
     A class of plain canaries is just large enough. Two canaries of each column have a value of their own, on the second and
@@ -236,7 +224,8 @@ def ordered_services_of_canaries(
     and only with the last one a window of its own. One has two services like everybody, and one shares services with
     everybody but no demographics.
     """
-    enough, values = smallest_safe_class(policy), own_values()
+    policy, values = like.policy, planting.own_values()
+    enough = smallest_safe_class(policy)
     plain: dict[str, object] = {}
     members: list[PlantedMember] = []
     claims: list[PlantedClaim] = []
@@ -252,18 +241,19 @@ def ordered_services_of_canaries(
             found.append((size, risky, risky if size == 1 else 0.0))
 
     for number in range(enough - 1):
-        add([plain] * CONSECUTIVE, enough, {}, 0, released=number < 2)
+        add([plain] * ordered_services.CONSECUTIVE, enough, {}, 0, released=number < 2)
     for column in (INTERVAL, *_told(policy)):
         alone, shared = ({column: next(values)} for _ in range(2))
         add([plain, alone, plain], 1, {}, 1)
         add([plain, plain, alone], 1, {}, 1)
         for released in (True, False):
             add([plain, shared, plain], 2, {}, float(enough > 2), released)
-    add([*[plain] * CONSECUTIVE, {INTERVAL: next(values)}], 1, {}, 1 / 2)
+    add([*[plain] * ordered_services.CONSECUTIVE, {INTERVAL: next(values)}], 1, {}, 1 / 2)
     add([plain] * 2, enough, {}, 0)
-    add([plain] * CONSECUTIVE, 1, {member_columns(policy)[0]: next(values)}, 1)
+    add([plain] * ordered_services.CONSECUTIVE, 1, {member_columns(policy)[0]: next(values)}, 1)
     sizes, at_risk, by_nobody = (np.array(one) for one in zip(*found, strict=True))
     shares = ((sizes < enough).mean(), (sizes == 1).mean(), at_risk.mean(), by_nobody.mean())
-    with planted_store() as file:
-        planted = plant_members(file, policy, levels, like, members, claims)
-        return as_certain(dict(zip(ORDERED, shares, strict=True)), attack(planted))
+    with planting.planted_store() as file:
+        return planting.as_certain(
+            dict(zip(ORDERED, shares, strict=True)), attack(planting.plant_members(file, like, members, claims))
+        )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deid_assets.assessments.evidence import Measurement
-from deid_assets.assessments.kernel_input import released_date_columns
+from deid_assets.assessments.kernel_input import Candidate, released_date_columns
 from deid_assets.methods.attacks.inpatient_classes import MEMBER_LEVEL
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.policy.models import Policy
@@ -28,6 +28,9 @@ PLAIN = 1_000_000
 
 Attack = Callable[[Mapping[str, Table]], Iterable[Measurement]]
 """Measures the given tables instead of the asset's inputs, by their names."""
+
+MembersAttack = Callable[[Candidate], Iterable[Measurement]]
+"""Measures a release of canaries instead of the candidate."""
 
 _ABSENT = -1.0
 _NOT_MEASURED = -2.0
@@ -182,29 +185,27 @@ def domain_rows(column: str, values: Iterable[object], level: int) -> list[dict[
 
 
 def plant_members(
-    file: Path, policy: Policy, levels: Mapping[str, int], like: Mapping[str, Table],
-    members: Sequence[PlantedMember], claims: Sequence[PlantedClaim] = (),
-) -> dict[str, Table]:  # fmt: skip
-    """Plant canaries in every table of an asset's inputs, by name; tables without information about them stay empty.
+    file: Path, like: Candidate, members: Sequence[PlantedMember], claims: Sequence[PlantedClaim] = ()
+) -> Candidate:
+    """Plant canaries in every table of a release, by name; tables without information about them stay empty.
 
     Parameters
     ----------
-    levels
-        Level of every quasi-identifier in the release.
     like
-        The asset's inputs: only their columns are read.
+        The release; of its tables only the columns are read.
     """
+    policy, levels = like.policy, like.levels
     rows = {
         "member_profiles": _profiles(policy, members),
         "pseudonym_crosswalk": _crosswalk(members),
-        "value_domains": _domains(policy, levels, members, claims),
+        "value_domains": _domains(like, members, claims),
         "release_members": _release_members(policy, levels, members),
         "release_days_in_hospital": _release_days(policy, levels, members),
         "known": _claims(policy, claims),
         "held": _claims(policy, claims),
         "release_claims": _release_claims(policy, levels, claims),
     }
-    return {name: plant(file, table, rows.get(name, ()), name) for name, table in like.items()}
+    return like.on({name: plant(file, table, rows.get(name, ()), name) for name, table in like.tables.items()})
 
 
 def _member_id(number: int) -> str:
@@ -234,14 +235,12 @@ def _crosswalk(members: Sequence[PlantedMember]) -> list[dict[str, object]]:
     ]
 
 
-def _domains(
-    policy: Policy, levels: Mapping[str, int], members: Sequence[PlantedMember], claims: Sequence[PlantedClaim]
-) -> list[dict[str, object]]:
+def _domains(like: Candidate, members: Sequence[PlantedMember], claims: Sequence[PlantedClaim]) -> list[dict[str, object]]:
     rows = []
     for kind, told in (("members", [member.own for member in members]), ("claims", [claim.values for claim in claims])):
-        for column in _columns(policy, kind):
+        for column in _columns(like.policy, kind):
             values = dict.fromkeys([PLAIN, *(_value(values, column) for values in told), None])
-            rows += domain_rows(column, values, levels[column])
+            rows += domain_rows(column, values, like.levels[column])
     return rows
 
 

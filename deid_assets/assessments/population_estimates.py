@@ -14,17 +14,17 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments import kernel_input, planting
-from deid_assets.assessments.assessment import CANDIDATE, Adversary, Assessed, Assessment, Gate, Image, Published, Work, written
+from deid_assets.assessments.assessment import Adversary, Assessed, Assessment, Gate, Image, Work
 from deid_assets.assessments.demographic_risk import BY_DEMOGRAPHICS, DEMOGRAPHIC
 from deid_assets.assessments.evidence import Measurement, Method, made_up
+from deid_assets.assessments.kernel_input import CANDIDATE, Candidate
 from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.rendering import words
-from deid_assets.figures.tables import ReportTable
+from deid_assets.figures.tables import Published, ReportTable, written
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.statistics.population_class_size import Estimator, minimum_sample_class_size
 from deid_assets.methods.statistics.population_uniqueness import Uniqueness, population_uniqueness
 from deid_assets.policy.models import Policy
-from deid_assets.store.tables import Table
 
 NAME = "population_estimates"
 _CLASS_SIZE = Method("population_class_size", "methods#class-size; El Emam & Dankar 2008")
@@ -49,23 +49,20 @@ _UNIQUE = {
 
 def assess(work: Work[Policy]) -> Assessed:
     """Evidence: small demographic classes and population uniques by every estimator, and by count."""
-    policy, tables = work.policy, work.tables
-    levels = kernel_input.chosen_levels(policy, tables["chosen_generalization"])
-    sizes = kernel_input.demographic_sizes(policy, levels, tables)
+    policy, candidate = work.policy, Candidate.of(work.policy, work.tables)
+    sizes = kernel_input.demographic_sizes(candidate)
     n, delivered = int(sizes["released_size"].sum()), int(sizes["population_size"].sum())
     population = delivered if policy.counts_population else max(policy.risk.population_size or 0, n)
     alpha = kernel_input.sampling_fraction(policy, n, delivered)
     found = estimates(policy, sizes, population, alpha)
-    enough = kernel_input.smallest_safe_class(policy)
-    read = ("member_profiles", "value_domains", "release_members", "release_days_in_hospital")
     canaries = small_classes_of_canaries(
-        policy, levels, {name: tables[name] for name in read}, enough,
-        lambda planted: kernel_input.demographic_sizes(policy, levels, planted),
-        lambda own, people, fraction: estimates(policy, own, people, fraction).measurements(policy),
-    )  # fmt: skip
+        candidate, lambda own, people, fraction: estimates(policy, own, people, fraction).measurements(policy)
+    )
     rows = [(name.replace("_", " "), [share]) for name, share in found.small_shares.items()]
     rows += [("counted", [found.counted[0]])] if found.counted else []
-    figure = dots_figure(rows, ["share"], f"released members in classes of fewer than {enough} [%]")
+    figure = dots_figure(
+        rows, ["share"], f"released members in classes of fewer than {kernel_input.smallest_safe_class(policy)} [%]"
+    )
     return Assessed(
         found.measurements(policy),
         canaries,
@@ -80,7 +77,19 @@ def assess(work: Work[Policy]) -> Assessed:
 
 @dataclass(frozen=True)
 class Estimates:
-    """Small classes and uniques: the input of `population_measurements`."""
+    """Small classes and uniques.
+
+    Attributes
+    ----------
+    small_shares
+        By estimator: the share of released members whose class it considers small.
+    uniqueness
+        Estimated uniques of the population.
+    released, population
+        Numbers of members.
+    counted
+        Counted share of released members in small classes and counted uniques of the population; None for an extract.
+    """
 
     small_shares: Mapping[str, float]
     uniqueness: Uniqueness
@@ -89,8 +98,44 @@ class Estimates:
     counted: tuple[float, int] | None
 
     def measurements(self, policy: Policy) -> tuple[Measurement, ...]:
-        """Return estimates and counts, compared with the limits of the policy."""
-        return population_measurements(policy, self.small_shares, self.uniqueness, self.released, self.population, self.counted)
+        """Estimated shares of members in small classes and of uniques, each beside the count if there is one.
+
+        A policy's limit applies to the larger of the two, or to the estimate if nothing is counted.
+        """
+        limits, uniqueness, population, by_count = policy.population_estimates, self.uniqueness, self.population, self.counted
+        small = {name: self.small_shares[name] for name in ESTIMATORS}
+        small_share, unique_share = small[limits.estimator], uniqueness.rule / population
+        size: int | None = self.released
+        unit, whole = "probability", "share of released members"
+        if by_count is not None:
+            small_share, unique_share = max(small_share, by_count[0]), max(unique_share, by_count[1] / population)
+            size, unit, whole = None, "share of members", "share of members"
+        found = [
+            _CLASS_SIZE.at_most(SMALL_CLASSES, whole, small_share, limits.small_class_share_at_most, size),
+            _UNIQUENESS.at_most(UNIQUES, unit, unique_share, limits.unique_share_at_most),
+        ]
+        uniques: dict[str, float | None] = {
+            name: getattr(uniqueness, name) for name in ("zayatz", "pitman", "slide_negative_binomial", "rule")
+        }
+        for estimator, share in small.items():
+            # Estimators often agree, and two noisy versions of one number could be averaged. Without a size, the public edition
+            # leaves a share out. Where nothing is counted, the share that the policy limits is shown above.
+            size = self.released if estimator == limits.estimator and by_count is not None else None
+            small_name = f"demographics/small_class_share_{estimator}"
+            found.append(_CLASS_SIZE.at_most(small_name, "share of released members", share, size=size))
+        if uniqueness.pitman_at_boundary:
+            uniques["pitman_at_boundary"] = uniques.pop("pitman")
+        for name, number in uniques.items():
+            unique = None if number is None else number / population
+            found.append(_UNIQUENESS.at_most(f"unique_share_{name}", "probability", unique))
+        if by_count is not None:
+            # Same name as in demographic_risk: one counted quantity is one protected cell.
+            by_uniques = replace(BY_DEMOGRAPHICS, section="methods#population-uniqueness")
+            found += [
+                BY_DEMOGRAPHICS.at_most(DEMOGRAPHIC, "share of released members", by_count[0], size=self.released),
+                by_uniques.at_most("counted_uniques", "members", by_count[1]),
+            ]
+        return tuple(found)
 
 
 def estimates(policy: Policy, sizes: Mapping[str, np.ndarray], population: int, alpha: float) -> Estimates:
@@ -105,65 +150,6 @@ def estimates(policy: Policy, sizes: Mapping[str, np.ndarray], population: int, 
     if policy.counts_population:
         by_count = float(released[in_population < enough].sum() / n), int((in_population == 1).sum())
     return Estimates(shares, population_uniqueness(*np.unique(shown, return_counts=True), population), n, population, by_count)
-
-
-def population_measurements(
-    policy: Policy,
-    small_shares: Mapping[str, float],
-    uniqueness: Uniqueness,
-    released: int,
-    population: int,
-    by_count: tuple[float, int] | None,
-) -> tuple[Measurement, ...]:
-    """Estimated shares of members in small classes and of uniques, each beside the count if there is one.
-
-    A policy's limit applies to the larger of the two, or to the estimate if nothing is counted.
-
-    Parameters
-    ----------
-    small_shares
-        By estimator: the share of released members whose class it considers small.
-    uniqueness
-        Estimated uniques of the population.
-    released, population
-        Numbers of members.
-    by_count
-        Counted share of released members in small classes and counted uniques of the population; None for an extract.
-    """
-    limits = policy.population_estimates
-    small = {name: small_shares[name] for name in ESTIMATORS}
-    small_share, unique_share = small[limits.estimator], uniqueness.rule / population
-    size: int | None = released
-    unit, whole = "probability", "share of released members"
-    if by_count is not None:
-        small_share, unique_share = max(small_share, by_count[0]), max(unique_share, by_count[1] / population)
-        size, unit, whole = None, "share of members", "share of members"
-    found = [
-        _CLASS_SIZE.at_most(SMALL_CLASSES, whole, small_share, limits.small_class_share_at_most, size),
-        _UNIQUENESS.at_most(UNIQUES, unit, unique_share, limits.unique_share_at_most),
-    ]
-    uniques: dict[str, float | None] = {
-        name: getattr(uniqueness, name) for name in ("zayatz", "pitman", "slide_negative_binomial", "rule")
-    }
-    for estimator, share in small.items():
-        # Estimators often agree, and two noisy versions of one number could be averaged. Without a size, the public edition
-        # leaves a share out. Where nothing is counted, the share that the policy limits is shown above.
-        size = released if estimator == limits.estimator and by_count is not None else None
-        small_name = f"demographics/small_class_share_{estimator}"
-        found.append(_CLASS_SIZE.at_most(small_name, "share of released members", share, size=size))
-    if uniqueness.pitman_at_boundary:
-        uniques["pitman_at_boundary"] = uniques.pop("pitman")
-    for name, number in uniques.items():
-        unique = None if number is None else number / population
-        found.append(_UNIQUENESS.at_most(f"unique_share_{name}", "probability", unique))
-    if by_count is not None:
-        # Same name as in demographic_risk: one counted quantity is one protected cell.
-        by_uniques = replace(BY_DEMOGRAPHICS, section="methods#population-uniqueness")
-        found += [
-            BY_DEMOGRAPHICS.at_most(DEMOGRAPHIC, "share of released members", by_count[0], size=released),
-            by_uniques.at_most("counted_uniques", "members", by_count[1]),
-        ]
-    return tuple(found)
 
 
 def report_table(found: Published) -> ReportTable:
@@ -189,18 +175,10 @@ def report_table(found: Published) -> ReportTable:
     )
 
 
-def small_classes_of_canaries(
-    policy: Policy, levels: Mapping[str, int], like: Mapping[str, Table], enough: int,
-    count: Callable[[Mapping[str, Table]], Sizes], estimate: Estimate,
-) -> Findings:  # fmt: skip
-    """Whether estimates are exact if everybody is released, and right if a sample is unambiguous.
-
-    Parameters
-    ----------
-    count, estimate
-        The asset's two steps; the second takes class sizes, the members of the population, and their share in the sample.
-    """
-    values = planting.own_values()
+def small_classes_of_canaries(like: Candidate, estimate: Estimate) -> Findings:
+    """Whether estimates are exact if everybody is released, and right if a sample is unambiguous."""
+    policy, values = like.policy, planting.own_values()
+    enough = kernel_input.smallest_safe_class(policy)
     groups = [planting.Group({}, enough, enough)]
     groups += chain.from_iterable(
         (planting.Group({column: next(values)}, 1, 1), planting.Group({column: next(values)}, 2, 2))
@@ -213,7 +191,7 @@ def small_classes_of_canaries(
     if policy.counts_population:
         certain |= {DEMOGRAPHIC: small, "counted_uniques": (sizes == 1).sum()}
     with planting.planted_store() as file:
-        sizes_found = count(planting.plant_members(file, policy, levels, like, planting.members_of(groups)))
+        sizes_found = kernel_input.demographic_sizes(planting.plant_members(file, like, planting.members_of(groups)))
     found = planting.as_certain(certain, estimate(sizes_found, len(sizes), 1.0))
     if policy.counts_population:
         found += _counts_beyond_estimates(enough, estimate)

@@ -3,31 +3,21 @@
 Numbers about providers are protected in public, because providers are persons too.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
 from deid_assets.assessments import planting
-from deid_assets.assessments.assessment import (
-    CANDIDATE,
-    OWNERS_DECIDE,
-    Adversary,
-    Assessed,
-    Assessment,
-    Gate,
-    Image,
-    Published,
-    Work,
-    written,
-)
+from deid_assets.assessments.assessment import Adversary, Assessed, Assessment, Gate, Image, Work
 from deid_assets.assessments.evidence import Measurement, Method, made_up
-from deid_assets.assessments.kernel_input import chosen_levels
+from deid_assets.assessments.kernel_input import CANDIDATE, Candidate
+from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.figures.disclosure_figures import dots_figure
-from deid_assets.figures.tables import ReportTable
+from deid_assets.figures.tables import Published, ReportTable, written
 from deid_assets.methods.attacks import provider_graph
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.candidate.provider_suppression import PATTERN
-from deid_assets.methods.candidate.released_tables import generalized_claims
+from deid_assets.methods.candidate.released_tables import generalized_claims, kept_members
 from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table, quoted, write_table, write_view
@@ -60,20 +50,14 @@ _KNOWN = {
 
 def assess(work: Work[Policy]) -> Assessed:
     """Evidence: re-identification of providers by patterns of care and by shared patients, before and after suppression."""
-    policy, levels = work.policy, chosen_levels(work.policy, work.tables["chosen_generalization"])
-    read = (
-        "member_profiles", "known", "held", "value_domains", "suppressed_members", "release_claims",
-    )  # fmt: skip
+    policy, candidate = work.policy, Candidate.of(work.policy, work.tables)
 
-    def attack(tables: Mapping[str, Table], draws: int, of: str) -> tuple[Recognitions, tuple[Measurement, ...]]:
-        found = recognized_providers(policy, levels, tables, draws, lambda stream: work.stream_key(f"{of} {stream}"))
+    def attack(candidate: Candidate, draws: int, of: str) -> tuple[Recognitions, tuple[Measurement, ...]]:
+        found = recognized_providers(candidate, draws, lambda stream: work.stream_key(f"{of} {stream}"))
         return found, provider_measurements(policy, found, work.commitment)
 
-    found, measured = attack(work.tables, policy.provider_graph.draws, "providers")
-    canaries = providers_of_canaries(
-        policy, levels, {name: work.tables[name] for name in read}, list(pattern_names(policy)),
-        lambda planted: attack(planted, DRAWS_OF_CANARIES, "canaries of providers"),
-    )  # fmt: skip
+    found, measured = attack(candidate, policy.provider_graph.draws, "providers")
+    canaries = providers_of_canaries(candidate, lambda planted: attack(planted, DRAWS_OF_CANARIES, "canaries of providers"))
     rows = [
         (
             f"{kind.upper() if kind == 'pcp' else kind}, {knowledge.replace('_', ' ')}",
@@ -92,29 +76,22 @@ def pattern_names(policy: Policy) -> dict[str, str]:
     return {qi.column: qi.release_as for qi in policy.quasi_identifiers.claims if qi.column in PATTERN}
 
 
-def recognized_providers(
-    policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], draws: int, key: Callable[[str], bytes]
-) -> Recognitions:
+def recognized_providers(candidate: Candidate, draws: int, key: Callable[[str], bytes]) -> Recognitions:
     """Recognize providers of each kind, with each kind of knowledge, before and after suppression of identifiers.
 
     Parameters
     ----------
-    tables
-        The asset's inputs by name.
     draws
         Simulated adversaries for each kind of identifier.
     key
         Maps a purpose to the key of its random stream.
     """
+    policy, tables = candidate.policy, candidate.tables
     names = pattern_names(policy)
-    profiles, domains, release_claims = tables["member_profiles"], tables["value_domains"], tables["release_claims"]
-    file = release_claims.file
+    domains, release_claims = tables["value_domains"], tables["release_claims"]
     stored = [column for column, _ in planting.IDENTIFIERS.values()]
-    own = {column: levels[column] for column in names}
-    kept = (
-        f"SELECT member_id FROM {profiles.sql} WHERE released"
-        f" AND member_id NOT IN (SELECT member_id FROM {tables['suppressed_members'].sql})"
-    )
+    own = {column: candidate.levels[column] for column in names}
+    kept = kept_members(tables["member_profiles"], tables["suppressed_members"])
 
     # A release without any column of the pattern shows a single pattern: that there was a claim.
     def with_any(sql: str) -> str:
@@ -125,12 +102,13 @@ def recognized_providers(
         distinct = distinct_values_of(tables["known"], "delivered_patterns", [*names, *identifiers])
         return f"({with_any(generalized_claims(distinct, domains, own, identifiers))})"
 
-    before = Table(file, "scratch", "unsuppressed_claims")
+    before, patterns = candidate.scratch("unsuppressed_claims"), candidate.scratch("patterns_of_care")
     write_table(before, with_any(generalized_claims(tables["held"], domains, own, stored, kept)))
-    after = write_view(Table(file, "scratch", "suppressed_claims"), with_any(f"SELECT * FROM {release_claims.sql}"))
+    after = write_view(candidate.scratch("suppressed_claims"), with_any(f"SELECT * FROM {release_claims.sql}"))
     pattern, released_pattern = (list(names), list(names.values())) if names else (["any_claim"], ["any_claim"])
-    patterns = Table(file, "scratch", "patterns_of_care")
     count = write_table(patterns, provider_graph.numbered_patterns(register(), pattern))
+
+    settings, enough = policy.provider_graph, policy.provider_suppression.providers_at_least
     found: dict[tuple[str, str, str], provider_graph.Recognition] = {}
     for kind, (column, released) in planting.IDENTIFIERS.items():
         pairs = patterns.arrays(provider_graph.shown_patterns(register(column), column, patterns, pattern))
@@ -139,12 +117,15 @@ def recognized_providers(
             (BEFORE, before, column, "member_id", pattern),
             (AFTER, after, released, "MemberID", released_pattern),
         ):
-            found |= {
-                (kind, knowledge, when): one
-                for knowledge, one in _recognized(
-                    policy, draws, everybody, patterns, claims, identifier, member, pattern, columns, key(f"{kind} {when}"),
-                ).items()
-            }  # fmt: skip
+            shown = claims.arrays(provider_graph.shown_patterns(claims.sql, identifier, patterns, pattern, columns))
+            generator = generator_of(key(f"{kind} {when}"))
+            for knowledge, known in zip(KNOWLEDGE, (1, settings.patterns_known, None), strict=False):
+                found[kind, knowledge, when] = provider_graph.recognized_by_patterns(
+                    everybody, shown["provider"], shown["number"], known, draws, generator, enough
+                )
+            alike = claims.arrays(provider_graph.graph_classes(claims.sql, member, identifier))
+            by_graph = provider_graph.recognized_by_graph(alike["class_size"], alike["providers"], enough)
+            found[kind, "shared_patients", when] = by_graph
     return found
 
 
@@ -155,25 +136,6 @@ def distinct_values_of(claims: Table, name: str, columns: list[str]) -> Table:
         Table(claims.file, "scratch", name),
         f"SELECT DISTINCT NULL::VARCHAR AS claim_id, NULL::VARCHAR AS member_id{shown} FROM {claims.sql}",
     )
-
-
-def _recognized(
-    policy: Policy, draws: int, register: provider_graph.PatternRegister, patterns: Table, claims: Table, identifier: str,
-    member: str, pattern: list[str], columns: list[str], key: bytes,
-) -> dict[str, provider_graph.Recognition]:  # fmt: skip
-    """How well the providers of some claims are recognized, by the adversary's knowledge."""
-    settings, enough = policy.provider_graph, policy.provider_suppression.providers_at_least
-    shown = claims.arrays(provider_graph.shown_patterns(claims.sql, identifier, patterns, pattern, columns))
-    generator = generator_of(key)
-    found = {
-        knowledge: provider_graph.recognized_by_patterns(
-            register, shown["provider"], shown["number"], known, draws, generator, enough
-        )
-        for knowledge, known in zip(KNOWLEDGE, (1, settings.patterns_known, None), strict=False)
-    }
-    alike = claims.arrays(provider_graph.graph_classes(claims.sql, member, identifier))
-    found["shared_patients"] = provider_graph.recognized_by_graph(alike["class_size"], alike["providers"], enough)
-    return found
 
 
 def provider_measurements(policy: Policy, found: Recognitions, commitment: str) -> tuple[Measurement, ...]:
@@ -234,16 +196,10 @@ def report_table(found: Published) -> ReportTable:
 
 
 def providers_of_canaries(
-    policy: Policy, levels: Mapping[str, int], like: Mapping[str, Table], pattern: Sequence[str],
-    attack: Callable[[Mapping[str, Table]], tuple[Recognitions, Iterable[Measurement]]],
-) -> Findings:  # fmt: skip
-    """Whether providers are recognized by distinct patterns, by combined patterns, and by shared patients.
-
-    Parameters
-    ----------
-    pattern
-        Published columns of a pattern of care.
-    """
+    like: Candidate, attack: Callable[[Candidate], tuple[Recognitions, Iterable[Measurement]]]
+) -> Findings:
+    """Whether providers are recognized by distinct patterns, by combined patterns, and by shared patients."""
+    policy, pattern = like.policy, list(pattern_names(like.policy))
     values = planting.own_values()
     # Each entry is a claim: provider, member, values. In the graph, "many" has four patients, "first" and "second"
     # share their only one, and "few" shares its only one with "several", who has two.
@@ -270,7 +226,7 @@ def providers_of_canaries(
     claims.append(planting.PlantedClaim(unreleased, {}, provider="not released", released=False))
     members = [planting.PlantedMember({}, {}, number != unreleased) for number in range(unreleased + 1)]
     with planting.planted_store() as file:
-        found, measured = attack(planting.plant_members(file, policy, levels, like, members, claims))
+        found, measured = attack(planting.plant_members(file, like, members, claims))
     some = all_ if policy.provider_graph.patterns_known > 1 else one
     enough = policy.provider_suppression.providers_at_least
     certain = dict(zip(KNOWLEDGE, (one, some, all_, graph), strict=True))

@@ -10,24 +10,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.assessment import (
-    OWNERS_DECIDE,
-    Adversary,
-    Assessed,
-    Assessment,
-    Gate,
-    Published,
-    Work,
-    none_allowed,
-    written,
-)
+from deid_assets.assessments.assessment import Adversary, Assessed, Assessment, Gate, Work, none_allowed
 from deid_assets.assessments.cohort_demographics import attributes_sql, cells_in, released_labels
 from deid_assets.assessments.cross_release_risk import ALL, NO_PERSON, NOBODY, planted_kept_rows, stale_refusals, stated_of
 from deid_assets.assessments.earlier_releases import EarlierRelease, Tags, of_same_rows, people_beside, with_common_people
 from deid_assets.assessments.evidence import Evidence, Measurement, Method, Refusal
 from deid_assets.assessments.planting import planted_store
+from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.assessments.record_risk import levels_of
-from deid_assets.figures.tables import ReportTable
+from deid_assets.figures.tables import Published, ReportTable, written
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.flat.queries import generalized_records
 from deid_assets.methods.releases.linked_records import (
@@ -130,7 +121,8 @@ def people_of_records(
 
 def people_of_cohort(policy: CohortPolicy, people: Table, population: Table) -> PeopleTable:
     """The people of a cohort at the levels of its release; all of them are released. Written into the scratch schema."""
-    identified = people.query(f"SELECT record, person{_further(policy)} FROM {people.sql} ORDER BY record")
+    further = f", {attributes_sql(policy)}" if policy.attributes else ""
+    identified = people.query(f"SELECT record, person{further} FROM {people.sql} ORDER BY record")
     labels = released_labels(policy, cells_in(policy, people, population)).set_axis(identified.index)
     shown = Table(people.file, "scratch", "shown_cohort")
     write_table(shown, pd.concat([identified.rename(columns={"person": _PERSON}), labels], axis=1))
@@ -142,10 +134,6 @@ def people_of_cohort(policy: CohortPolicy, people: Table, population: Table) -> 
 
 _PERSON = "_person"
 """No released column starts with an underscore."""
-
-
-def _further(policy: CohortPolicy) -> str:
-    return f", {attributes_sql(policy)}" if policy.attributes else ""
 
 
 def linked_to_leave_out(

@@ -6,54 +6,24 @@ nothing must show no loss, and shuffled data must show it.
 """
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments import gain_kept
-from deid_assets.assessments.assessment import (
-    CANDIDATE,
-    COUNT,
-    OWNERS_DECIDE,
-    Adversary,
-    Assessed,
-    Assessment,
-    Gate,
-    Image,
-    Shown,
-    Work,
-)
-from deid_assets.assessments.compared_tables import (
-    CONFIDENCE,
-    Compared,
-    Plan,
-    Scores,
-    claims_per_member,
-    codes_of,
-    compared_tables,
-    has_order,
-    measured_scores,
-    next_year,
-    value_counts,
-)
+from deid_assets.assessments import compared_tables, gain_kept
+from deid_assets.assessments.assessment import COUNT, Adversary, Assessed, Assessment, Gate, Image, Shown, Work
 from deid_assets.assessments.evidence import Estimated, Measurement, Method
 from deid_assets.assessments.exposure import INFORMATION, LEFT_OUT
-from deid_assets.assessments.kernel_input import chosen_levels
+from deid_assets.assessments.kernel_input import CANDIDATE, Candidate
 from deid_assets.assessments.planting import planted_store
+from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.assessments.rounding import rounded, rounded_down, rounded_up
 from deid_assets.assessments.why_ledger import released_contents
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.statistics.streams import generator_of
-from deid_assets.methods.utility.distributions import (
-    associations,
-    earth_movers,
-    kolmogorov_smirnov,
-    largest_and_mean_change,
-    spread_evenly,
-    total_variation,
-)
+from deid_assets.methods.utility import distributions
 from deid_assets.methods.utility.gains import FOLDS, LEAK_AT, Gain, Target, gain_of, member_losses, resampled_losses
 from deid_assets.methods.utility.ledger import STEP_ORDER
 from deid_assets.methods.utility.prediction import Examples, folds_of
@@ -65,14 +35,14 @@ _MEMBERS = 240
 _RESAMPLES = 200
 
 
-def utility_canaries(plan: Plan, key: bytes) -> Findings:
+def utility_canaries(plan: compared_tables.Plan, key: bytes) -> Findings:
     """Whether the measuring functions find what was lost in made-up data, and nothing where nothing was."""
     generator = generator_of(key)
     with planted_store() as file:
         return _predictions(plan, generator) + _gains(generator) + _tables(file)
 
 
-def _predictions(plan: Plan, generator: np.random.Generator) -> Findings:
+def _predictions(plan: compared_tables.Plan, generator: np.random.Generator) -> Findings:
     """A feature decides about the days: as it is, and shuffled among the members."""
     member = np.arange(_MEMBERS)
     decides = member % 2
@@ -82,11 +52,11 @@ def _predictions(plan: Plan, generator: np.random.Generator) -> Findings:
     def examples(feature: np.ndarray, classes: np.ndarray) -> Examples:
         return Examples(member, feature[:, None].astype(np.float64), classes, truth)
 
-    planted = Plan(plan.model, plan.folds, _RESAMPLES, _MEMBERS)
+    planted = compared_tables.Plan(plan.model, plan.folds, _RESAMPLES, _MEMBERS)
     # Among the odd and the even alike, half have the feature: it says nothing about the days.
     shuffled, one_class = (member // 2) % 2, np.zeros_like(label)
     found = [
-        measured_scores(planted, examples(decides, label), examples(feature, classes), one_class, generator)
+        compared_tables.measured_scores(planted, examples(decides, label), examples(feature, classes), one_class, generator)
         for feature, classes in ((decides, label), (shuffled, label), (decides, one_class))
     ]
     same, lost, merged = found
@@ -133,15 +103,17 @@ def _tables(file: Path) -> Findings:
     lost = _planted(file, "lost", "1", "1")
     right = []
     for compared, distance, change in ((same, 0.0, 0.0), (shuffled, 0.0, 1.0), (lost, 0.5, 1.0)):
-        counts = value_counts(compared.claims_before, compared.claims_after, "one")
-        found = total_variation(counts["before"].to_numpy(), counts["after"].to_numpy())
-        _, (before, after), sizes = codes_of(compared)
-        largest, _ = largest_and_mean_change(associations(before, sizes), associations(after, sizes))
+        counts = compared_tables.value_counts(compared.claims_before, compared.claims_after, "one")
+        found = distributions.total_variation(counts["before"].to_numpy(), counts["after"].to_numpy())
+        _, (before, after), sizes = compared_tables.codes_of(compared)
+        largest, _ = distributions.largest_and_mean_change(
+            distributions.associations(before, sizes), distributions.associations(after, sizes)
+        )
         right += [abs(found - distance) < 1e-9, abs(largest - change) < 0.02]
     return Findings(sum(right), len(right))
 
 
-def _planted(file: Path, name: str, one: str, other: str) -> Compared:
+def _planted(file: Path, name: str, one: str, other: str) -> compared_tables.Compared:
     """Claims of which `one` and `other` are expressions of i; before, both are i % 2."""
 
     def table(of: str, sql: str) -> Table:
@@ -151,7 +123,7 @@ def _planted(file: Path, name: str, one: str, other: str) -> Compared:
 
     claims = f"SELECT i AS member, 1 AS year, ({{}})::VARCHAR AS one, ({{}})::VARCHAR AS other FROM range({_MEMBERS}) AS t(i)"
     members = table("members", f"SELECT i AS member FROM range({_MEMBERS}) AS t(i)")
-    return Compared(
+    return compared_tables.Compared(
         members, members, table("before", claims.format("i % 2", "i % 2")), table("after", claims.format(one, other)),
         (), ("one", "other"),
     )  # fmt: skip
@@ -181,17 +153,16 @@ _BITS = 10
 
 def assess(work: Work[Policy]) -> Assessed:
     """Evidence: what the release is good for, beside the delivery, and whether the why ledger adds up to the released rows."""
-    policy, tables = work.policy, work.tables
-    levels = chosen_levels(policy, tables["chosen_generalization"])
+    policy, tables, candidate = work.policy, work.tables, Candidate.of(work.policy, work.tables)
     released = tables["release_members"].count()
-    compared = compared_tables(policy, levels, tables)
+    compared = compared_tables.compared_tables(candidate)
     key = work.stream_key("utility")
     ledger = tables["why_ledger"].frame()
     measured = [
         ledger_measurement(unaccounted(ledger, released_contents(policy, tables), derived_columns(policy))),
         *_lost(policy, tables["member_profiles"], released),
-        *_predicted(work, levels, compared, released, key),
-        *_distances(policy, levels, tables, compared, released),
+        *_predicted(work, candidate, compared, released, key),
+        *_distances(candidate, compared, released),
         *_questions(tables["analyst_questions"].frame(), released),
         *ledger_measurements(ledger, released),
     ]  # fmt: skip
@@ -206,28 +177,28 @@ def _shown(measured: Iterable[Measurement]) -> Iterator[tuple[str, Shown]]:
         yield "what can still be predicted", Image(gain_kept.kept_figure(found), gain_kept.kept_in_words(found))
 
 
-def _plan(policy: Policy) -> Plan:
+def _plan(policy: Policy) -> compared_tables.Plan:
     section = policy.utility
-    return Plan(section.model or "ridge", section.folds, section.resamples, section.members_at_most)
+    return compared_tables.Plan(section.model or "ridge", section.folds, section.resamples, section.members_at_most)
 
 
 def _predicted(
-    work: Work[Policy], levels: Mapping[str, int], compared: Compared, released: int, key: bytes
+    work: Work[Policy], candidate: Candidate, compared: compared_tables.Compared, released: int, key: bytes
 ) -> Iterator[Measurement]:
     """What can be predicted of the next year; nothing if the policy names no model."""
-    policy, tables = work.policy, work.tables
+    policy = work.policy
     if policy.utility.model is None:
         return
     generator = generator_of(key)
-    found = next_year(policy, levels, tables, compared, generator)
-    scores = measured_scores(_plan(policy), found.delivered, found.released, found.demographics, generator)
+    found = compared_tables.next_year(candidate, compared, generator)
+    scores = compared_tables.measured_scores(_plan(policy), found.delivered, found.released, found.demographics, generator)
     yield from _scores(policy, scores, released, work.commitment)
-    targets = gain_kept.targets_of(found, tables["known"])
+    targets = gain_kept.targets_of(found, work.tables["known"])
     gained = gain_kept.gains(targets, found, policy.utility.resamples, generator)
     yield from gain_kept.gain_measurements(gained, released, work.commitment)
 
 
-def _scores(policy: Policy, found: Scores | None, released: int, commitment: str) -> Iterator[Measurement]:
+def _scores(policy: Policy, found: compared_tables.Scores | None, released: int, commitment: str) -> Iterator[Measurement]:
     """The scores, rounded; a limit refuses where there are too few members, or where nothing was learned from the delivery."""
     numbers = (found.delivered, found.released, found.constant, found.demographics) if found else (None,) * len(SCORES)
     method = Method("next_year", _SECTION, commitment)
@@ -238,7 +209,7 @@ def _scores(policy: Policy, found: Scores | None, released: int, commitment: str
     value = None if found is None else rounded(found.loss, released)
     # A model that predicts nothing from the delivery loses nothing, whatever the release says.
     bound = rounded_up(found.loss_at_most, released) if found is not None and found.learned else None
-    loss = Estimated(value, None if value is None or bound is None else max(value, bound), CONFIDENCE)
+    loss = Estimated(value, None if value is None or bound is None else max(value, bound), compared_tables.CONFIDENCE)
     yield method.estimated(SCORE_LOSS, _LOG_ERROR, loss, limit)
 
 
@@ -248,21 +219,20 @@ def _lost(policy: Policy, profiles: Table, released: int) -> Iterator[Measuremen
     yield Method(NAME, _SECTION).at_most(MEMBERS_LOST, LEFT_OUT, share, policy.utility.members_lost_at_most, sampled)
 
 
-def _distances(
-    policy: Policy, levels: Mapping[str, int], tables: Mapping[str, Table], compared: Compared, released: int
-) -> Iterator[Measurement]:
+def _distances(candidate: Candidate, compared: compared_tables.Compared, released: int) -> Iterator[Measurement]:
     """Of every column, of its order if it has one, of claims per member, and of the associations of the columns."""
+    policy = candidate.policy
     found = []
     for name, before, after, column in released_columns(policy, compared):
-        counts = value_counts(before, after, column)
-        distance = rounded_up(total_variation(counts["before"].to_numpy(), counts["after"].to_numpy()), released)
+        counts = compared_tables.value_counts(before, after, column)
+        distance = rounded_up(distributions.total_variation(counts["before"].to_numpy(), counts["after"].to_numpy()), released)
         found.append(distance)
         yield _DISTRIBUTIONS.at_most(f"{name}/distance", "distance", distance)
     for qi in policy.quasi_identifiers.all:
-        if has_order(policy, qi.column):
-            moved = rounded_up(displacement(policy, qi.column, levels[qi.column], tables, compared), released)
+        if compared_tables.has_order(policy, qi.column):
+            moved = rounded_up(displacement(candidate, qi.column, compared), released)
             yield _DISTRIBUTIONS.at_most(f"{qi.release_as}/{DISPLACEMENT}", "distance", moved)
-    moved = rounded_up(kolmogorov_smirnov(*claims_per_member(compared)), released)
+    moved = rounded_up(distributions.kolmogorov_smirnov(*compared_tables.claims_per_member(compared)), released)
     yield _DISTRIBUTIONS.at_most(f"{CLAIMS_PER_MEMBER}/distance", "distance", moved)
     yield _DISTRIBUTIONS.at_most(DISTANCE, "distance", max(found, default=0.0), policy.utility.distance_at_most)
     largest, mean = association_changes(compared)
@@ -271,7 +241,7 @@ def _distances(
     yield _DISTRIBUTIONS.at_most("mean_association_change", "correlation", rounded_up(mean, released))
 
 
-def released_columns(policy: Policy, compared: Compared) -> Iterator[tuple[str, Table, Table, str]]:
+def released_columns(policy: Policy, compared: compared_tables.Compared) -> Iterator[tuple[str, Table, Table, str]]:
     """Released name, tables before and after, and column in them, of every column that is compared."""
     for column in compared.member_columns:
         yield policy.quasi_identifier(column).release_as, compared.members_before, compared.members_after, column
@@ -279,24 +249,27 @@ def released_columns(policy: Policy, compared: Compared) -> Iterator[tuple[str, 
         yield name, compared.claims_before, compared.claims_after, name
 
 
-def association_changes(compared: Compared) -> tuple[float, float]:
+def association_changes(compared: compared_tables.Compared) -> tuple[float, float]:
     """Largest and mean change of Cramér's V over all pairs of columns of the claims and of their members."""
-    _, (before, after), sizes = codes_of(compared)
-    return largest_and_mean_change(associations(before, sizes), associations(after, sizes))
+    _, (before, after), sizes = compared_tables.codes_of(compared)
+    return distributions.largest_and_mean_change(
+        distributions.associations(before, sizes), distributions.associations(after, sizes)
+    )
 
 
-def displacement(policy: Policy, column: str, level: int, tables: Mapping[str, Table], compared: Compared) -> float:
+def displacement(candidate: Candidate, column: str, compared: compared_tables.Compared) -> float:
     """Earth mover's distance of the delivered values from the released classes, spread evenly over their values."""
+    tables = candidate.tables
     of_members = column in compared.member_columns
     source = tables["member_profiles"] if of_members else tables["known"]
     shown = compared.members_after if of_members else compared.claims_after
-    name = column if of_members else policy.quasi_identifier(column).release_as
+    name = column if of_members else candidate.policy.quasi_identifier(column).release_as
     values = source.query(
         "SELECT d.base_code, any_value(d.label) AS label, coalesce(sum(s.n), 0)::BIGINT AS n"
         f" FROM {tables['value_domains'].sql} AS d LEFT JOIN"
         f" (SELECT {quoted(column)}::VARCHAR AS value, count(*) AS n FROM {source.sql} GROUP BY ALL) AS s USING (value)"
         " WHERE d.quasi_identifier = ? AND d.level = ? AND d.value <> '' GROUP BY d.base_code ORDER BY d.base_code",
-        [column, level],
+        [column, candidate.levels[column]],
     )
     released = shown.query(
         f"SELECT {quoted(name)}::VARCHAR AS label, count(*) AS n FROM {shown.sql} WHERE {quoted(name)} IS NOT NULL GROUP BY ALL"
@@ -304,7 +277,7 @@ def displacement(policy: Policy, column: str, level: int, tables: Mapping[str, T
     labels, classes = np.unique(values["label"].fillna("").to_numpy(dtype=str), return_inverse=True)
     numbers = dict(zip(released["label"], released["n"], strict=True))
     counts = np.array([float(numbers.get(label, 0)) for label in labels])
-    return earth_movers(values["n"].to_numpy(), spread_evenly(counts, classes.reshape(-1)))
+    return distributions.earth_movers(values["n"].to_numpy(), distributions.spread_evenly(counts, classes.reshape(-1)))
 
 
 def _questions(found: pd.DataFrame, released: int) -> Iterator[Measurement]:

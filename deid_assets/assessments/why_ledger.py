@@ -7,6 +7,7 @@ from functools import partial
 import pandas as pd
 
 from deid_assets.assessments.candidate_rows import identified_claims
+from deid_assets.assessments.kernel_input import Candidate
 from deid_assets.methods.candidate.provider_suppression import IDENTIFIERS
 from deid_assets.methods.preparation.top_coding import TopCode, top_code
 from deid_assets.methods.utility import ledger
@@ -31,19 +32,14 @@ _FURTHER = "further_diagnoses"
 
 
 def why_ledger_of(
-    policy: Policy,
-    levels: Mapping[str, int],
-    tables: Mapping[str, Table],
-    progress: Callable[[int, int, str], None] = lambda done, of, what: None,
+    candidate: Candidate, progress: Callable[[int, int, str], None] = lambda done, of, what: None
 ) -> pd.DataFrame:
     """Account for every delivered row and value.
 
     Parameters
     ----------
-    levels
-        Level of every quasi-identifier in the release.
-    tables
-        The tables of INPUTS, `known` and `value_domains`, by their assets.
+    candidate
+        With the tables of INPUTS, `known` and `value_domains`.
     progress
         Called with (accounts made, accounts, the one that comes): one for the rows of a table, and one for each column.
 
@@ -52,17 +48,18 @@ def why_ledger_of(
     pandas.DataFrame
         Columns `ledger.COLUMNS`: per table, for its rows (source_column '') and each of its columns, every step.
     """
+    policy, tables = candidate.policy, candidate.tables
     made = LedgerTables(**{field.name: tables[INPUTS[field.name]] for field in fields(LedgerTables)})
     domains = tables["value_domains"].frame()
     followed = {
-        "members": member_columns_followed(policy, levels, made),
-        "claims": claim_columns_followed(policy, levels, made),
+        "members": member_columns_followed(candidate, made),
+        "claims": [_followed_claim(column, candidate, made) for column in made.claims.columns()],
     }
     accounts, done = sum(1 + len(columns) for columns in followed.values()), 0
     rows = []
     for table, steps, followed_rows in (
         ("members", MEMBER_STEPS, partial(_member_rows, made)),
-        ("claims", CLAIM_STEPS, partial(_claim_rows, policy, levels, made, tables)),
+        ("claims", CLAIM_STEPS, partial(_claim_rows, policy, made, tables["known"])),
     ):
         columns = followed[table]
         progress(done, accounts, f"rows of {table}")
@@ -83,8 +80,9 @@ def why_ledger_of(
     return ledger.ledger_frame(rows)
 
 
-def member_columns_followed(policy: Policy, levels: Mapping[str, int], made: LedgerTables) -> list[Followed]:
+def member_columns_followed(candidate: Candidate, made: LedgerTables) -> list[Followed]:
     """What becomes of each column of the delivered members."""
+    policy = candidate.policy
     found = [
         Followed(
             "members", "member_id", (Form("pseudonyms", "member_id", renames=True),), "MemberID", unique=True
@@ -97,17 +95,14 @@ def member_columns_followed(policy: Policy, levels: Mapping[str, int], made: Led
         if not policy.publishes(column):
             found.append(Followed("members", column))
             continue
-        forms = (_top_coded(days, f"h_{column}"),) if column in YEARS.values() else (Form("generalization", f"h_{column}"),)
-        found.append(_generalized("members", column, column, policy, levels, forms if column in YEARS.values() else ()))
+        forms = (_top_coded(days, f"h_{column}"),) if column in YEARS.values() else ()
+        found.append(_generalized(candidate, "members", column, column, forms))
     return found
 
 
-def claim_columns_followed(policy: Policy, levels: Mapping[str, int], made: LedgerTables) -> list[Followed]:
-    """What becomes of each column of the delivered claims."""
-    return [_followed_claim(column, policy, levels, made) for column in made.claims.columns()]
-
-
-def _followed_claim(column: str, policy: Policy, levels: Mapping[str, int], made: LedgerTables) -> Followed:
+def _followed_claim(column: str, candidate: Candidate, made: LedgerTables) -> Followed:
+    """What becomes of a column of the delivered claims."""
+    policy = candidate.policy
     pseudonyms = Form("pseudonyms", f"h_{column}", renames=True)
     if column == "member_id":
         return Followed("claims", column, (pseudonyms,), "MemberID")
@@ -118,8 +113,7 @@ def _followed_claim(column: str, policy: Policy, levels: Mapping[str, int], made
     if column == "year":
         return Followed("claims", column, _dated(policy, "year") or (Form("grouping", "h_year"),), "Year")
     if column == "pay_delay":
-        code = top_code(made.eligible_claims, ["pay_delay"], policy.top_coding.percentile)
-        return Followed("claims", column, (_top_coded(code, "h_pay_delay"),), "PayDelay")
+        return Followed("claims", column, (_top_coded(candidate.top_coded_delays, "h_pay_delay"),), "PayDelay")
     if column == "service_date" and policy.dates is not None:
         shown = "service_date" if policy.dates.format == "dates" else "service_day"
         return Followed(
@@ -129,11 +123,11 @@ def _followed_claim(column: str, policy: Policy, levels: Mapping[str, int], made
     if attribute is not None:
         return Followed("claims", column, (Form("grouping", f"h_{column}"),), attribute)
     if column in policy.columns.claims:
-        return _generalized("claims", column, column, policy, levels, ())
+        return _generalized(candidate, "claims", column, column, ())
     if column in GROUPED and policy.publishes(GROUPED[column]):
         of_days = CLAIMS[GROUPED[column]].limits is not None
         forms = (_dated(policy, column) if of_days else ()) or (Form("grouping", f"h_{GROUPED[column]}"),)
-        return _generalized("claims", column, GROUPED[column], policy, levels, forms)
+        return _generalized(candidate, "claims", column, GROUPED[column], forms)
     return Followed("claims", column, unique=column == "claim_id")
 
 
@@ -146,12 +140,11 @@ def _top_coded(code: TopCode | None, column: str) -> Form:
     return Form("top_coding", f"{column}::VARCHAR" if code is None else code.text(column))
 
 
-def _generalized(
-    table: str, column: str, quasi_identifier: str, policy: Policy, levels: Mapping[str, int], forms: tuple[Form, ...]
-) -> Followed:
+def _generalized(candidate: Candidate, table: str, column: str, quasi_identifier: str, forms: tuple[Form, ...]) -> Followed:
+    released = candidate.policy.quasi_identifier(quasi_identifier).release_as
     return Followed(
-        table, column, forms or (Form("grouping", f"h_{column}"),), policy.quasi_identifier(quasi_identifier).release_as,
-        domain=quasi_identifier, level=levels[quasi_identifier], missing_is_value=table == "members",
+        table, column, forms or (Form("grouping", f"h_{column}"),), released,
+        domain=quasi_identifier, level=candidate.levels[quasi_identifier], missing_is_value=table == "members",
     )  # fmt: skip
 
 
@@ -179,14 +172,14 @@ def _member_rows(made: LedgerTables) -> Table:
     return rows
 
 
-def _claim_rows(policy: Policy, levels: Mapping[str, int], made: LedgerTables, tables: Mapping[str, Table]) -> Table:
+def _claim_rows(policy: Policy, made: LedgerTables, known: Table) -> Table:
     """Delivered claims with their fate, and what the steps made of the released ones as h_<column>."""
     members = _scratch(made, "ledger_member_fates")
     released, identified, rows = (_scratch(made, f"ledger_{name}") for name in ("released", "identified", "claims"))
     # Only of released claims is it asked what the steps made of them.
     of_released = f"SELECT member_id FROM {members.sql} WHERE fate = '{ledger.RELEASED}'"
     write_table(released, f"SELECT * FROM {made.held.sql} WHERE member_id IN ({of_released})")
-    write_table(identified, identified_claims(policy, released, tables["known"]))
+    write_table(identified, identified_claims(policy, released, known))
     shown = ", ".join(_held(column, "h") for column in made.held.columns() if column != "claim_id")
     fates = ledger.claim_fates(made, members, policy.removal.newborn_days, policy.removal.non_procedure_claims)
     write_table(

@@ -8,24 +8,14 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments import kernel_input
-from deid_assets.assessments.assessment import (
-    CANDIDATE,
-    OWNERS_DECIDE,
-    Adversary,
-    Assessed,
-    Assessment,
-    Gate,
-    Image,
-    Limit,
-    Published,
-    Work,
-    written,
-)
+from deid_assets.assessments.assessment import Adversary, Assessed, Assessment, Gate, Image, Limit, Work
 from deid_assets.assessments.evidence import Estimated, Measurement, Method, made_up
+from deid_assets.assessments.kernel_input import CANDIDATE
 from deid_assets.assessments.neighbor_attack import attacked_release, mean_interval
+from deid_assets.assessments.precedents import OWNERS_DECIDE
 from deid_assets.assessments.rounding import rounded_up
 from deid_assets.cluster.executors import search_executor
-from deid_assets.figures.tables import ReportTable
+from deid_assets.figures.tables import Published, ReportTable, written
 from deid_assets.figures.worst_figures import class_shares_figure, member_flags_figure
 from deid_assets.methods.adversary.two_readings import literal_power
 from deid_assets.methods.attacks import worst_classes
@@ -61,10 +51,9 @@ def assess(work: Work[Policy]) -> Assessed:
     about 200 fresh ones, which estimate their own probability of being at high risk. Simulated neighbors know a member of each
     class, and that the member is in the release: attack 1 by class, which is reported and no gate.
     """
-    policy, tables = work.policy, work.tables
-    chosen, domains = tables["chosen_generalization"], tables["value_domains"]
-    node, levels = kernel_input.chosen_node(policy, chosen), kernel_input.chosen_levels(policy, chosen)
-    tried = work.history.try_at(levels)
+    policy, tables, candidate = work.policy, work.tables, kernel_input.Candidate.of(work.policy, work.tables)
+    node = kernel_input.chosen_node(policy, tables["chosen_generalization"])
+    tried = work.history.try_at(candidate.levels)
     confidence = confidence_of_try(policy.risk.gate.confidence, tried.number)
     whole = kernel_input.node_computation(policy, kernel_input.PopulationTables.of(tables), node)
     keep = kernel_input.kept_targets(tables["member_profiles"], tables["suppressed_members"])
@@ -78,8 +67,8 @@ def assess(work: Work[Policy]) -> Assessed:
         found = risk.measured_once(judgement) if limit is None else risk.judged(pilot, judgement, limit, confidence)
         first, fresh = (work.stream_key(purpose, tried.number) for purpose in ("members once", "members again"))
         members = worst_classes.risk_by_member(computation, node, first, fresh)
-    named = class_names(policy, levels, domains, risk.classes)
-    shown, released = attacked_release(policy, levels, tables)
+    named = class_names(policy, candidate.levels, tables["value_domains"], risk.classes)
+    shown, released = attacked_release(candidate)
     neighbors = NodeComputation(released, (), k=1)
     attacked = worst_classes.classes_of_members(neighbors, ())
     success = worst_classes.success_by_class(
@@ -309,10 +298,6 @@ def _limit(policy: Policy) -> Limit | None:
     return None if at_most is None else Limit(at_most, policy.risk.gate.confidence)
 
 
-def _noisy(policy: Policy) -> Iterator[Measurement]:
-    yield made_up(MEMBERS, "share of released members", "risk_by_member")
-
-
 _ADVERSARY = Adversary(
     "The same neighbor, who happens to know somebody of the class, or the member, found most often.",
     "An average over all members hides the few who carry most of its risk.",
@@ -330,7 +315,7 @@ WORST_CLASSES = Assessment(
     ),
     measure=assess,
     draws="judged",
-    noisy=_noisy,
+    noisy=lambda policy: [made_up(MEMBERS, "share of released members", "risk_by_member")],
     gates=(
         Gate(
             WORST,

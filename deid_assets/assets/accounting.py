@@ -2,9 +2,8 @@
 
 import pandas as pd
 
-from deid_assets.assessments.assessment import CANDIDATE
 from deid_assets.assessments.compared_tables import analyst_questions_of, compared_tables
-from deid_assets.assessments.kernel_input import chosen_levels
+from deid_assets.assessments.kernel_input import CANDIDATE, Candidate
 from deid_assets.assessments.why_ledger import INPUTS, why_ledger_of
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.assets.step import Step
@@ -26,9 +25,7 @@ def why_ledger(step: Step[Policy], **tables: Table) -> pd.DataFrame:
 
     Restricted: its counts are exact.
     """
-    policy = step.policy
-    levels = chosen_levels(policy, tables["chosen_generalization"])
-    return why_ledger_of(policy, levels, tables, StepLog(step.context, "accounts"))
+    return why_ledger_of(Candidate.of(step.policy, tables), StepLog(step.context, "accounts"))
 
 
 @stage_asset(
@@ -42,6 +39,5 @@ def analyst_questions(step: Step[Policy], **tables: Table) -> pd.DataFrame:
 
     Restricted: its counts are exact.
     """
-    policy = step.policy
-    levels = chosen_levels(policy, tables["chosen_generalization"])
-    return analyst_questions_of(policy, levels, tables["value_domains"], compared_tables(policy, levels, tables))
+    candidate = Candidate.of(step.policy, tables)
+    return analyst_questions_of(candidate, compared_tables(candidate))

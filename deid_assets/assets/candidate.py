@@ -1,9 +1,7 @@
 """Candidate: exactly the rows that would be published, generalized, with providers suppressed and pseudonyms."""
 
-from collections.abc import Mapping
-
 from deid_assets.assessments.candidate_rows import ReleasedRows, identified_claims
-from deid_assets.assessments.kernel_input import chosen_levels, released_date_columns
+from deid_assets.assessments.kernel_input import released_date_columns
 from deid_assets.assets.stage_asset import stage_asset
 from deid_assets.assets.step import Step
 from deid_assets.methods.candidate.provider_suppression import blanked_shares
@@ -46,13 +44,13 @@ _RECODED = ("member_profiles", "pseudonym_crosswalk", "value_domains", "chosen_g
 @stage_asset(policy_sections=["quasi_identifiers"], inputs=_RECODED)
 def release_members(step: Step[Policy], **tables: Table) -> str:
     """Members as they would be published: MemberID and demographics at the chosen generalization."""
-    return _rows(step, tables).members()
+    return ReleasedRows.of(step.policy, tables).members()
 
 
 @stage_asset(policy_sections=["quasi_identifiers"], inputs=_RECODED)
 def release_days_in_hospital(step: Step[Policy], **tables: Table) -> str:
     """Days in hospital as they would be published, one row per member and year of enrollment."""
-    return _rows(step, tables).days_in_hospital()
+    return ReleasedRows.of(step.policy, tables).days_in_hospital()
 
 
 @stage_asset(
@@ -64,8 +62,4 @@ def release_claims(step: Step[Policy], **tables: Table) -> str:
     truncated = tables["held"]
     shares = blanked_shares(truncated, identified_claims(step.policy, truncated, tables["known"]))
     step.tell({f"{identifier}_blanked_share": share for identifier, share in shares.items()})
-    return _rows(step, tables).claims()
-
-
-def _rows(step: Step[Policy], tables: Mapping[str, Table]) -> ReleasedRows:
-    return ReleasedRows(step.policy, chosen_levels(step.policy, tables["chosen_generalization"]), tables)
+    return ReleasedRows.of(step.policy, tables).claims()

@@ -197,7 +197,7 @@ def _judged(step: Step[FlatPolicy], tables: Tables, staged: Table) -> Judged:
     rows = population_refusals(step, population_of(policy, records))
     expected = _release_query(policy, records, left_out, domains, levels)
     rows += row_refusals("release_records", staged, release_records_contract(policy), expected)
-    leaks, leaking = record_leaks(policy, staged, records, left_out, domains, tables["record_generalization"])
+    leaks, leaking = record_leaks(policy, staged, tables)
     chosen, table = tuple(levels[qi.release_as] for qi in policy.quasi_identifiers), flat_table(policy, records, domains)
     by_level = kept_by_level(policy, table, records)
     kept = {name: float(shares[levels[name]]) for name, shares in by_level.items()}

@@ -16,6 +16,7 @@ from deid_assets.assessments.delivered_values import kept_by_level
 from deid_assets.assessments.gain_kept import Kept, compared_frame, gain_kept_at, reported_frame
 from deid_assets.assessments.kernel_input import (
     POPULATION,
+    Candidate,
     PopulationTables,
     adversary_of,
     chosen_frame,
@@ -101,7 +102,7 @@ def generalization_lattice(step: Step[Policy], **tables: Table) -> pd.DataFrame:
         if policy.lists_lattice:
             search = search_lattice(computation, loss.of_every_node(), rule, risk.search.exhaustive)
         else:
-            kept = kept_by_level(policy, computation.data, population, tables["members"], tables["eligible_claims"])
+            kept = kept_by_level(policy, computation.data, tables)
             useful = useful_dimensions(policy, computation.dimensions, kept, len(computation.data.targets))
             tops = top_node([replace(dimension, levels=max(1, dimension.levels)) for dimension in useful])
             asked = [] if (pinned := _pinned(policy, step.workplace)) is None else [pinned]
@@ -213,7 +214,7 @@ def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Ou
         confidence = confidence_of_try(risk.gate.confidence, number)
         computation = node_computation(policy, population).on(executor)
         nodes = tables["generalization_lattice"].frame().sort_values(["loss", "height", "node"])
-        kept = kept_by_level(policy, computation.data, population, tables["members"], tables["eligible_claims"])
+        kept = kept_by_level(policy, computation.data, tables)
         sampled = len(computation.data.targets)
         not_again = tries.not_tried_again(map(parse_node, nodes["node"]), partial(levels_at, policy))
         pinned = all_but_pinned(map(parse_node, nodes["node"]), _pinned(policy, step.workplace))
@@ -335,14 +336,13 @@ def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Ou
         },
     )
     ids = profiles.query(released_ids(profiles))
-    levels, made = levels_at(policy, choice.node), step.workplace.releases_made()
-    standing = ids["member_id"].isin(standing_out(policy, levels, profiles, domains, made, step.secret))
+    candidate = Candidate(policy, levels_at(policy, choice.node), tables)
+    standing = ids["member_id"].isin(standing_out(candidate, step.workplace.releases_made(), step.secret))
     left_out = choice.suppressed | standing.to_numpy()
-    with guarded(step), search_executor() as executor:
+    with guarded(step):
         flagged = flagged_in_linked_releases(
-            policy, levels, tables, ids["member_id"][left_out].tolist(),
-            step.workplace.earlier_of(step.key), step.workplace.tags_in_order,
-            partial(stream_key, step), number, executor,
+            candidate, ids["member_id"][left_out].tolist(), step.workplace.earlier_of(step.key), step.workplace.tags_in_order,
+            partial(stream_key, step), number,
         )  # fmt: skip
     yield dg.Output(ids[left_out | ids["member_id"].isin(flagged).to_numpy()].reset_index(drop=True), "suppressed_members")
 

@@ -31,7 +31,7 @@ from deid_assets.methods.preparation.eligibility import (
     opt_out_match,
     removed_members_query,
 )
-from deid_assets.methods.preparation.exclusion_tables import exclusion_tables
+from deid_assets.methods.preparation.exclusion_comparison import exclusion_tables
 from deid_assets.methods.preparation.grouping import charlson_codes, grouped_claims_query, member_profiles_query
 from deid_assets.methods.preparation.pseudonyms import distinct_identifiers, pseudonyms
 from deid_assets.methods.preparation.sampling import members_left_out, released_sample_query, sample_size

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from deid_assets.assessments.absence import absent_members, figures_by_class, table_by_class
 from deid_assets.assessments.evidence import from_frame
-from deid_assets.assessments.kernel_input import chosen_level_names, chosen_levels, chosen_node, named, original_members
+from deid_assets.assessments.kernel_input import Candidate, chosen_level_names, chosen_node, named
 from deid_assets.assets.release_report import levels_by_number
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure, lattice_figure
 from deid_assets.figures.numbers import shown
@@ -101,14 +101,7 @@ def _figures(home: Home, policy: AnyPolicy, tables: dict[str, Table]) -> Iterato
     yield from _lattice(policy, tables)
     if policy.has_events and "demographic_risk" in tables and policy.removal.removes_members:
         workplace = Workplace(str(home.root))
-        found = absent_members(
-            policy,
-            chosen_levels(policy, tables["chosen_generalization"]),
-            tables,
-            original_members(tables["pseudonym_crosswalk"], tables["release_members"]),
-            workplace.ever_released(),
-            workplace.tags_in_order,
-        )
+        found = absent_members(Candidate.of(policy, tables), workplace.ever_released(), workplace.tags_in_order)
         for number, (text, image) in enumerate(figures_by_class(policy, table_by_class(found)), start=1):
             yield ReportFigure(f"Absence by demographic class ({number})", f"{text}.", image, wide=True)
 

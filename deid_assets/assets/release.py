@@ -17,14 +17,11 @@ from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
 from deid_assets.assessments.kernel_input import (
     PopulationTables,
     adversary_of,
-    chosen_levels,
     chosen_node,
     kept_at_node,
     kept_targets,
     level_names_of_dimensions,
     node_computation,
-    original_members,
-    profiles_query,
     sampling_fraction,
 )
 from deid_assets.assessments.long_tail import bin_refusals
@@ -61,7 +58,6 @@ from deid_assets.assets.tries import delivery_tries, note_if_refused
 from deid_assets.cluster.executors import search_executor
 from deid_assets.errors import PolicyError
 from deid_assets.methods.disclosure.absence import absence_numbers, removed_for_claims
-from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.validation import check_vacuous
 from deid_assets.release.cumulative import comparable_rolls, releases_before, removal_digest, removal_list_refusals
@@ -111,7 +107,8 @@ def release(step: Step[Policy], **tables: Table) -> Made | None:
     with staged_release(step, profiles.file) as (releases, staging):
         part(0, text="writing the files, and reading them back")
         staged = stage(policy, staging, made.candidate, profiles)
-        kept = original_members(made["pseudonym_crosswalk"], staged.members)
+        candidate = made.read_back(policy, staged)
+        kept = candidate.originals
         told, not_drawn = None, []
         counts = ReleasedCounts.of(step, tables)
         if policy.dates is not None:
@@ -119,11 +116,11 @@ def release(step: Step[Policy], **tables: Table) -> Made | None:
             told, not_drawn = told_of_dates(step, services, counts.plan), date_refusals(services)
             staging.write_json("data/dates.json", told)
         part(1, text="comparing with earlier releases")
-        standing = _Standing.of(step, made, staged, kept)
+        standing = _Standing.of(step, made, staged, candidate)
         staged_counts, other_counts = counts.staged(staging, made["published_counts"])
         of_counts = counts.measured()
         part(2, text="judging what was read back")
-        refusals, evidence = _judge(step, made, staged, standing, of_counts)
+        refusals, evidence = _judge(step, made, staged, candidate, standing, of_counts)
         refusals += other_counts
         refusals += standing.earlier.refusals
         refusals += need_refusals(policy, made["members"], made["claims"], made["delivered_codes"], made["removed_members"])
@@ -141,7 +138,7 @@ def release(step: Step[Policy], **tables: Table) -> Made | None:
             others = step.workplace.releases_before(profiles, kept) if standing.before else ()
             raise refusal(naming_releases(refusals, others), standing.tries.advice(standing.tried))
         part(4, text="describing and publishing")
-        delivery, levels = step.delivery, chosen_levels(policy, made["chosen_generalization"])
+        delivery, levels = step.delivery, candidate.levels
         described = described_tables(policy, levels, staged, staged_days(policy, profiles))
         staging.write_json(DICTIONARY, dictionary(described | counts.described(staged_counts)))
         rare = rare_labels(described)
@@ -165,9 +162,7 @@ def release(step: Step[Policy], **tables: Table) -> Made | None:
             roll=standing.earlier.roll,
             removal_digest=standing.earlier.removal_digest,
             tried=standing.tried,
-            rows=parquet_of_sorted(
-                profiles, kept_rows_query(policy, levels, tables, step.workplace.tags_in_order, in_order=True)
-            ),
+            rows=parquet_of_sorted(profiles, kept_rows_query(candidate, step.workplace.tags_in_order, in_order=True)),
             generalization=level_names_of_dimensions(policy, made["chosen_generalization"]),
             not_compared=standing.earlier.not_compared,
         )
@@ -192,6 +187,10 @@ class _Made:
     def candidate(self) -> dict[str, Table]:
         """The rows that would be published."""
         return {name: self.tables[name] for name in _STAGES["candidate"]}
+
+    def read_back(self, policy: Policy, staged: judgement.Staged) -> ReleasedRows:
+        """The release, whose own rows are those that were staged and read back."""
+        return ReleasedRows.of(policy, {**self.tables, **staged.by_name()})
 
     @property
     def assessments(self) -> tuple[Table, ...]:
@@ -240,14 +239,14 @@ class _Standing:
         step: Step[Policy],
         made: _Made,
         staged: judgement.Staged,
-        kept: str,
+        candidate: ReleasedRows,
     ) -> "_Standing":
-        """Ask the registry; `kept` is a SELECT of the members about to be released, as the delivery identifies them."""
+        """Ask the registry about the members about to be released."""
         profiles = made.population.profiles
-        before = partial(step.workplace.released_before, profiles, kept)
-        earlier = _against_earlier(step, made, staged)
+        before = partial(step.workplace.released_before, profiles, candidate.originals)
+        earlier = _against_earlier(step, made, staged, candidate)
         tries = delivery_tries(step, profiles, made.population.domains)
-        tried = tries.at(chosen_levels(step.policy, made["chosen_generalization"]))
+        tried = tries.at(candidate.levels)
         return cls(before(), step.workplace.ever_released(), earlier(), tries, tried, before, earlier)
 
     def is_still(self) -> bool:
@@ -255,21 +254,15 @@ class _Standing:
         return self._before_now() == self.before and self._earlier_now() == self.earlier and self.tries.is_still(self.tried)
 
 
-def _against_earlier(step: Step[Policy], made: _Made, staged: judgement.Staged) -> Callable[[], _Earlier]:
+def _against_earlier(
+    step: Step[Policy], made: _Made, staged: judgement.Staged, candidate: ReleasedRows
+) -> Callable[[], _Earlier]:
     """Compare the staged rows with the earlier releases that exist when the result is called."""
     policy = step.policy
-    population = made.population
-    present = present_members(
-        policy,
-        chosen_levels(policy, made["chosen_generalization"]),
-        population.profiles,
-        population.domains,
-        removed_for_claims(made["removed_members"]),
-        original_members(made["pseudonym_crosswalk"], staged.members),
-        step.workplace.tags_in_order,
-    )
+    removed_now = removed_for_claims(made["removed_members"])
+    present = present_members(candidate, removed_now, candidate.originals, step.workplace.tags_in_order)
     roll, released = present.roll.to_bytes(), staged.members.count()
-    removed = made["removed_members"].query(removed_for_claims(made["removed_members"]))
+    removed = made["removed_members"].query(removed_now)
     list_now = removal_digest(removed["member_id"].tolist())
     delivery, commitment = step.delivery.digest(), step.secret.commitment()
     linking, _ = read_evidence((made["cross_release_risk"],))
@@ -296,6 +289,7 @@ def _judge(
     step: Step[Policy],
     made: _Made,
     staged: judgement.Staged,
+    candidate: ReleasedRows,
     standing: _Standing,
     of_counts: tuple[Measurement, ...],
 ) -> tuple[list[Refusal], tuple[Evidence, ...]]:
@@ -305,23 +299,19 @@ def _judge(
     """
     policy = step.policy
     tables, before, tried = made.population, standing.before, standing.tried
-    levels, node = chosen_levels(policy, made["chosen_generalization"]), chosen_node(policy, made["chosen_generalization"])
+    levels, node = candidate.levels, chosen_node(policy, made["chosen_generalization"])
     commitment = step.secret.commitment()
     digest = tables_digest(staged.by_name())
     evidence, refusals = read_evidence(made.assessments)
     refusals += standing.tries.refusals(tried)
     refusals += judgement.contract_refusals(staged.by_name(), release_contracts(policy))
     staged_profiles = Table(tables.profiles.file, SCHEMA, "staged_profiles")
-    write_table(staged_profiles, profiles_query(policy, staged.members.sql, staged.days_in_hospital.sql))
+    write_table(staged_profiles, candidate.shown_profiles)
     judged = judgement.Judged(
         policy, levels, staged, staged_profiles, tables, made["pseudonym_crosswalk"], made["suppressed_members"]
     )
     refusals += judgement.consistency_refusals(judged)
-    rows = ReleasedRows(policy, levels, made.tables)
-    expected = {
-        "release_members": rows.members(), "release_days_in_hospital": rows.days_in_hospital(), "release_claims": rows.claims(),
-    }  # fmt: skip
-    refusals += judgement.identity_refusals(staged.by_name(), expected)
+    refusals += judgement.identity_refusals(staged.by_name(), candidate.rows())
     refusals += bin_refusals(policy.long_tail, tables.known, tables.held)
     refusals += judgement.membership_refusals(
         policy, staged, made["pseudonym_crosswalk"], made["released_sample"], made["removed_members"]
@@ -346,17 +336,11 @@ def _judge(
         except PolicyError as error:
             refusals.append(Refusal("vacuous_policy", policy.name, None, None, str(error)))
 
-    risk = demographics_of(
-        policy, tables.profiles, tables.domains, levels, staged.members.sql, staged.days_in_hospital.sql,
-        {"held": tables.held, "value_domains": tables.domains, "release_claims": staged.claims},
-    )  # fmt: skip
+    risk = demographics_of(candidate)
     alone = risk.demographics
     refusals += judgement.demographic_refusals(alone, staged.members.count())
     absence = absence_numbers(made["eligible_members"], made["removed_members"], alone.released + before)
-    absent = absent_members(
-        policy, levels, made.tables, original_members(made["pseudonym_crosswalk"], staged.members), standing.ever,
-        step.workplace.tags_in_order,
-    )  # fmt: skip
+    absent = absent_members(candidate, standing.ever, step.workplace.tags_in_order)
     measured = [*demographic_measurements(policy, alone, *absence), *absence_measurements(policy, absent.by_class)]
     measured += standing.earlier.measured
     measured += measurements_with_claims(policy, risk)
@@ -374,13 +358,11 @@ def _judge(
     disagreements, cross = judgement.cross_check_refusals(judged, draws)
     refusals += disagreements
     refusals += judgement.measurement_refusals("gate", measured)
-    of_members, of_claims = made["members"], made["eligible_claims"]
-    by_level = kept_by_level(policy, computation.data, tables, of_members, of_claims, made["suppressed_members"])
+    by_level = kept_by_level(policy, computation.data, made.tables, made["suppressed_members"])
     kept = kept_at_node(policy, by_level, node)
     detail = detail_measurements(kept, policy.detail_at_least, staged.members.count(), policy.publish_however_coarse)
     refusals += detail_refusals(detail)
-    delays = top_code(made["eligible_claims"], ["pay_delay"], policy.top_coding.percentile)
-    leaks, leaking = passed_on_leaks(policy, staged.claims, tables, made["suppressed_members"], levels, delays)
+    leaks, leaking = passed_on_leaks(candidate, candidate.top_coded_delays)
     refusals += leaking
     gate_evidence = Evidence("gate", step.key, policy.hash, digest, "6", (*measured, *detail, *leaks, cross), tried.number)
     return refusals, (*evidence, gate_evidence)

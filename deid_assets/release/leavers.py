@@ -3,12 +3,13 @@
 And which delivered members would stand out beside an earlier release if they were released.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
 from deid_assets.assessments.earlier_releases import LONGITUDINAL
+from deid_assets.assessments.kernel_input import Candidate
 from deid_assets.assessments.membership_changes import Leavers, present_members
 from deid_assets.errors import PolicyError
 from deid_assets.methods.disclosure.membership_changes import REMOVED, left_for_good, rotated
@@ -16,7 +17,6 @@ from deid_assets.methods.population.encoding import nobody_of
 from deid_assets.policy.models import Policy
 from deid_assets.release.cumulative import Made, comparable_rolls, tags_in_order
 from deid_assets.release.keys import Secret
-from deid_assets.store.tables import Table
 
 _NOBODY = np.empty(0, dtype=np.uint64)
 
@@ -93,13 +93,13 @@ def _last(flags: Sequence[bool]) -> int:
     return max((place + 1 for place, flag in enumerate(flags) if flag), default=0)
 
 
-def standing_out(
-    policy: Policy, levels: Mapping[str, int], profiles: Table, domains: Table, made: Sequence[Made], secret: Secret
-) -> set[str]:
+def standing_out(candidate: Candidate, made: Sequence[Made], secret: Secret) -> set[str]:
     """Identifiers of the delivered members who would stand out beside an earlier release if they were released.
 
     Parameters
     ----------
+    candidate
+        With profiles and domains.
     made
         Every earlier release.
     secret
@@ -107,6 +107,6 @@ def standing_out(
     """
     if not made:
         return set()
-    nobody = nobody_of(profiles)
-    present = present_members(policy, levels, profiles, domains, nobody, nobody, partial(tags_in_order, secret=secret))
-    return set(present.member_ids[present.stand_out(comparable_rolls(made, secret.commitment()), policy.safe_class_size)])
+    nobody, k = nobody_of(candidate.tables["member_profiles"]), candidate.policy.safe_class_size
+    present = present_members(candidate, nobody, nobody, partial(tags_in_order, secret=secret))
+    return set(present.member_ids[present.stand_out(comparable_rolls(made, secret.commitment()), k)])

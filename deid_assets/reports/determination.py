@@ -95,20 +95,17 @@ def dossier_of(manifest: Mapping[str, Any], digest: str, expires: str | None = N
 
 
 def _identified(manifest: Mapping[str, Any], policy: Mapping[str, Any], digest: str) -> tuple[tuple[str, str], ...]:
+    told = manifest["delivery"]  # the first versions named its key
+    delivery = f"{told['key_digest']} (keyed digest of its key)" if "key_digest" in told else str(told["key"])
     return (
         ("Release", f"{manifest['policy']['name']}, number {_shown(manifest['number'])}"),
         ("Policy", f"{policy['title']} (hash of its public text {manifest['policy']['hash']})"),
-        ("Delivery", _delivery(manifest["delivery"])),
+        ("Delivery", delivery),
         ("Made", str(manifest["created"])),
         *_approval(manifest),
         ("Code", f"deid_assets {manifest['code_version']}"),
         ("Manifest", digest),
     )
-
-
-def _delivery(told: Mapping[str, Any]) -> str:
-    """How a manifest names the delivery; the first versions named its key."""
-    return f"{told['key_digest']} (keyed digest of its key)" if "key_digest" in told else str(told["key"])
 
 
 def _approval(manifest: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

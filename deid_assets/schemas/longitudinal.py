@@ -11,7 +11,7 @@ from deid_assets.methods.disclosure.absence import NO_BOUND
 from deid_assets.methods.lattice.candidate_gates import REASONS as REASONS_OF_NODES
 from deid_assets.methods.lattice.choice import HIGH_RISK, WORST_CLASS
 from deid_assets.methods.lattice.reachable_risk import GATES
-from deid_assets.methods.preparation.exclusion_tables import TABLES as COMPARISONS
+from deid_assets.methods.preparation.exclusion_comparison import TABLES as COMPARISONS
 from deid_assets.methods.utility.ledger import REASONS, STEP_ORDER, UNACCOUNTED
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS

@@ -22,11 +22,10 @@ from deid_assets.assessments.identified_files import (
 )
 from deid_assets.assessments.inference_channels import channels_of_canaries
 from deid_assets.assessments.inference_rows import LINKED, SAMPLE, inferred, rows_of
-from deid_assets.assessments.kernel_input import demographic_sizes, member_columns, smallest_safe_class
-from deid_assets.assessments.membership_disclosure import measured_presence, presence_of_canaries
+from deid_assets.assessments.kernel_input import Candidate, member_columns
+from deid_assets.assessments.membership_disclosure import presence_of_canaries
 from deid_assets.assessments.population_estimates import estimates, small_classes_of_canaries
 from deid_assets.assessments.provider_graph_attack import (
-    pattern_names,
     provider_measurements,
     providers_of_canaries,
     recognized_providers,
@@ -51,6 +50,10 @@ PLANTED = (
     "grouped_claims", "truncated_claims", "known_claims", "dated_claims", "release_members", "release_claims",
     "release_days_in_hospital", "eligible_claims", "records", "record_domains", "release_records",
 )  # fmt: skip
+NAMES = (
+    "eligible_members", "removed_members", "member_profiles", "value_domains", "suppressed_members", "pseudonym_crosswalk",
+    "known", "held", "release_members", "release_claims", "release_days_in_hospital", "eligible_claims", LINKED, SAMPLE,
+)  # fmt: skip
 COMMITMENT = "c" * 64
 KEY = b"0123456789abcdef"
 
@@ -72,82 +75,57 @@ class Canaries:
         self.tables[SAMPLE] = store.table(SAMPLE, '"MemberID" BIGINT, position BIGINT', [])
         self.listed = None if listed is None else store.table("listed_layout", listed, [])
 
-    def _of(self, *names: str) -> dict[str, Table]:
-        return {name: self.tables[asset_of(self.policy, name)] for name in names}
+    @property
+    def candidate(self) -> Candidate:
+        """A release without a row; beside a table that the adversary holds, if there is one."""
+        tables = {name: self.tables[asset_of(self.policy, name)] for name in NAMES}
+        return Candidate(self.policy, self.levels, tables | ({} if self.listed is None else {"listed": self.listed}))
 
     def demographic_risk(self) -> Findings:
-        tables = self._of(
-            "eligible_members", "removed_members", "member_profiles", "value_domains", "release_members",
-            "release_days_in_hospital", "held", "release_claims", "pseudonym_crosswalk",
-        )  # fmt: skip
         tags = partial(tags_in_order, secret=Secret(bytes(range(32)), "environment"))
         return demographics_of_canaries(
-            self.policy, self.levels, tables, smallest_safe_class(self.policy), tags,
-            lambda planted, earlier: measured_demographics(self.policy, self.levels, planted, 0, tags, earlier).measured,
-        )  # fmt: skip
+            self.candidate, tags, lambda planted, earlier: measured_demographics(planted, tags, earlier).measured
+        )
 
     def voter_list_attack(self) -> Findings:
         columns = [column for column in MEMBER_LEVEL if self.policy.publishes(column)]
-        tables = self._of("member_profiles", "value_domains", "pseudonym_crosswalk", "release_members")
-
-        def attack(planted: Mapping[str, Table]):
-            found = matched_people(self.policy, self.levels, columns, planted, planted.get("listed"), KEY)
-            return voter_list_measurements(None, *found, COMMITMENT)
-
-        return voters_of_canaries(self.policy, self.levels, tables, columns, self.listed, attack)
+        return voters_of_canaries(
+            self.candidate, columns,
+            lambda planted: voter_list_measurements(None, *matched_people(planted, columns, KEY), COMMITMENT),
+        )  # fmt: skip
 
     def inpatient_attack(self) -> Findings:
         columns = tuple(column for column in COLUMNS if column == VISITS or self.policy.publishes(column))
-        tables = self._of(
-            "member_profiles", "known", "value_domains", "pseudonym_crosswalk", "release_members", "release_claims"
-        )
 
-        def attack(planted: Mapping[str, Table]):
-            found = matched_inpatients(self.policy, self.levels, columns, planted, planted.get("listed"), KEY)
-            return found[0], inpatient_measurements(None, columns, *found, COMMITMENT)
+        def attack(planted: Candidate):
+            found = matched_inpatients(planted, columns, KEY)
+            return found.shares, inpatient_measurements(None, found, COMMITMENT)
 
-        return inpatients_of_canaries(self.policy, self.levels, tables, columns, self.listed, attack)
+        return inpatients_of_canaries(self.candidate, columns, attack)
 
     def membership_disclosure(self) -> Findings:
-        tables = self._of("member_profiles", "value_domains", "release_members", "release_days_in_hospital")
-        return presence_of_canaries(
-            self.policy, self.levels, tables,
-            lambda planted: measured_presence(
-                self.policy, demographic_sizes(self.policy, self.levels, planted), np.empty(0), COMMITMENT
-            )[1],
-        )  # fmt: skip
+        return presence_of_canaries(self.candidate, COMMITMENT)
 
     def population_estimates(self) -> Findings:
-        tables = self._of("member_profiles", "value_domains", "release_members", "release_days_in_hospital")
         return small_classes_of_canaries(
-            self.policy, self.levels, tables, smallest_safe_class(self.policy),
-            lambda planted: demographic_sizes(self.policy, self.levels, planted),
-            lambda sizes, people, alpha: estimates(self.policy, sizes, people, alpha).measurements(self.policy),
-        )  # fmt: skip
+            self.candidate, lambda sizes, people, alpha: estimates(self.policy, sizes, people, alpha).measurements(self.policy)
+        )
 
     def attribute_disclosure(self) -> Findings:
-        tables = self._of("release_members", "release_claims", "release_days_in_hospital")
         return attributes_of_canaries(
-            self.policy, tables,
-            lambda planted, column: disclosed(self.policy, column, planted),
-        )  # fmt: skip
+            self.policy, self.candidate.tables, lambda planted, column: disclosed(self.policy, column, planted)
+        )
 
     def provider_graph_attack(self) -> Findings:
-        tables = self._of("member_profiles", "known", "held", "value_domains", "suppressed_members", "release_claims")
-
-        def attack(planted: Mapping[str, Table]):
-            found = recognized_providers(self.policy, self.levels, planted, 50, lambda _: KEY)
+        def attack(planted: Candidate):
+            found = recognized_providers(planted, 50, lambda _: KEY)
             return found, provider_measurements(self.policy, found, COMMITMENT)
 
-        return providers_of_canaries(self.policy, self.levels, tables, list(pattern_names(self.policy)), attack)
+        return providers_of_canaries(self.candidate, attack)
 
     def inference_channels(self) -> Findings:
-        tables = self._of(
-            "member_profiles", "eligible_claims", "pseudonym_crosswalk", "release_members", "release_days_in_hospital", LINKED,
-            SAMPLE,
-        )  # fmt: skip
         return channels_of_canaries(
-            self.policy, tables,
+            self.policy, self.candidate.tables,
             lambda planted, people: inferred(
                 self.policy, rows_of(self.policy, planted), people, lambda purpose: np.random.default_rng(len(purpose))
             ),

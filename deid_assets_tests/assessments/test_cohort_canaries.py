@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from deid_assets.assessments import cohort_risk
+from deid_assets.assessments import cohort_demographics, cohort_risk
 from deid_assets.assessments.cohort_risk import measured_risk, people_of_canaries
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.demographics.risk import Risks
@@ -74,7 +74,7 @@ class TestBrokenMeasures:
         def blind(policy, cells, shown):
             return np.where(np.arange(cells.codes.shape[1]) == 3, 0, cells.codes)
 
-        monkeypatch.setattr(cohort_risk, "codes_of_labels", blind)
+        monkeypatch.setattr(cohort_demographics, "codes_of_labels", blind)
         assert found(store).share < 1
 
     @pytest.mark.matrix

@@ -2,7 +2,6 @@
 
 import datetime
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from deid_assets.release.staged_files import people_to_release
 from deid_assets.sources.cohort import read_cohort_delivery
 from deid_assets.sources.delivery import Delivery
 from deid_assets.store.tables import Table
-from deid_assets_tests.methods.small_tables import SmallStore, small_store
+from deid_assets_tests.methods.small_tables import SmallStore
 from deid_assets_tests.scenarios.policies import changed
 from deid_assets_tests.scenarios.test_cohort_release import (
     BORN_AND_ADMITTED,
@@ -42,12 +41,6 @@ from deid_assets_tests.scenarios.test_cohort_release import (
 )
 
 KEY = bytes(32)
-
-
-@pytest.fixture
-def store() -> Iterator[SmallStore]:
-    with small_store() as store:
-        yield store
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from deid_assets.assessments.gain_kept import (
     share_in_words,
     targets_of,
 )
+from deid_assets.assessments.kernel_input import Candidate
 from deid_assets.methods.utility.gains import Gain, Interval, Target
 from deid_assets.methods.utility.prediction import Examples
 from deid_assets.policy.loading import policy_by_name
@@ -80,7 +81,7 @@ def test_labels_become_those_of_the_coarsest_level_and_blanks_stay_blank():
         made = compared(store, [], [])
         after = store.table("after", f"member BIGINT, year INTEGER, {listed}", shown)
         found = _coarsest_claims(
-            policy, levels, store.table("domains", domain, rows),
+            Candidate(policy, levels, {"value_domains": store.table("domains", domain, rows)}),
             type(made)(made.members_before, made.members_after, made.claims_before, after, (), tuple(names.values())),
         ).frame("member")  # fmt: skip
     assert found[names["place"]].fillna("").tolist() == ["any", ""] and found["member"].tolist() == [1, 2]

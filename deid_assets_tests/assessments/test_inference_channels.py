@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from deid_assets.assessments import inference_rows
+from deid_assets.assessments import inference_rows, kernel_input
 from deid_assets.assessments.evidence import Measurement
 from deid_assets.assessments.inference_channels import (
     ALL,
@@ -402,7 +402,7 @@ def test_rows_other_than_the_released_ones_are_an_error(monkeypatch):
         columns = ", ".join(f'"{name}" {kind}' for name, kind in tables["release_claims"].columns().items())
         row = [7 if name == "MemberID" else None for name in tables["release_claims"].columns()]
         store.table("release_claims", columns, [tuple(row)])
-        monkeypatch.setattr(inference_rows, "chosen_levels", lambda *of: {})
+        monkeypatch.setattr(kernel_input, "chosen_levels", lambda *of: {})
         monkeypatch.setattr(
             inference_rows.ReleasedRows, "claims",
             lambda *of, **how: f"SELECT 'c' AS claim_id, * FROM {tables['release_claims'].sql} WHERE false",

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from deid_assets.assessments.number_of_claims import NumberedClaims, claim_bins_of, number_of_claims_risk, reference_classes
+from deid_assets.assessments.kernel_input import Candidate
+from deid_assets.assessments.number_of_claims import claim_bins_of, number_of_claims_risk, reference_classes
 from deid_assets.policy.loading import policy_from
 from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.scenarios.policies import SMALL, changed
@@ -46,7 +47,8 @@ def measured(store, released_claims, **changes):
     released = store.table("released", RELEASED, [("A", "20-39", "F", "0"), ("B", "20-39", "F", "0")])
     held = store.table("held", "member_id VARCHAR, year INTEGER", CLAIMS)
     shown = store.table("shown", '"MemberID" VARCHAR, "Year" VARCHAR', released_claims)
-    return number_of_claims_risk(policy(**changes), population, released, NumberedClaims(held, shown))
+    candidate = Candidate(policy(**changes), {}, {"held": held, "release_claims": shown})
+    return number_of_claims_risk(candidate, population, released)
 
 
 FILES = [("A", "Y1")] * 3 + [("B", "Y1")] * 2 + [("B", "Y2")] * 2

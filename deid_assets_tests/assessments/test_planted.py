@@ -30,7 +30,7 @@ from deid_assets.methods.attacks.inpatient_classes import match_table, visit_his
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.candidate.released_tables import generalized_claims
 from deid_assets.methods.disclosure import attribute_disclosure as attributes
-from deid_assets.methods.disclosure import membership
+from deid_assets.methods.disclosure import membership, ordered_services
 from deid_assets.methods.disclosure.demographic_classes import DemographicRisk
 from deid_assets.methods.flat import queries
 from deid_assets.methods.statistics.population_class_size import minimum_sample_class_size
@@ -155,9 +155,9 @@ def test_canaries_lie_in_a_file_of_their_own_that_is_gone_afterwards(canaries, m
     seen = []
     honest = demographic_risk.demographics_of
 
-    def watched(policy, profiles, *others):
-        seen.append(profiles.file)
-        return honest(policy, profiles, *others)
+    def watched(candidate):
+        seen.append(candidate.tables["member_profiles"].file)
+        return honest(candidate)
 
     monkeypatch.setattr(demographic_risk, "demographics_of", watched)
     canaries.demographic_risk()
@@ -231,14 +231,14 @@ class TestBrokenAttacks:
     )
     def test_ordered_services_of_which_something_is_overlooked(self, store, monkeypatch, part, instead):
         """Such as their order, the intervals or the claims."""
-        honest = number_of_claims.ordered_class_sizes
+        honest = ordered_services.ordered_class_sizes
 
         def broken(*of):
             found, times = re.subn(part, instead, honest(*of))
             assert times
             return found
 
-        monkeypatch.setattr(number_of_claims, "ordered_class_sizes", broken)
+        monkeypatch.setattr(ordered_services, "ordered_class_sizes", broken)
         self.broken(Canaries(store, policy("claims_dates")), "demographic_risk")
 
     def test_absence_that_counts_nobody(self, canaries, monkeypatch):

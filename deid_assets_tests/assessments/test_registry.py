@@ -3,8 +3,9 @@
 import pytest
 
 from deid_assets.assessments.absence import ABSENCE_FACTOR
-from deid_assets.assessments.assessment import CANARIES, CANDIDATE
+from deid_assets.assessments.assessment import CANARIES
 from deid_assets.assessments.cross_release_risk import NOT_COMPARED, TABLES, WITHDRAWN
+from deid_assets.assessments.kernel_input import CANDIDATE
 from deid_assets.assessments.registry import (
     ASSESSMENTS,
     COHORT,

@@ -18,6 +18,7 @@ from deid_assets.assessments.compared_tables import (
     stays_of,
 )
 from deid_assets.assessments.exposure import LEFT_OUT, exposure_of
+from deid_assets.assessments.kernel_input import Candidate
 from deid_assets.assessments.registry import required_measurements
 from deid_assets.assessments.rounding import rounded, rounded_up
 from deid_assets.assessments.utility import (
@@ -29,7 +30,7 @@ from deid_assets.assessments.utility import (
     ledger_measurements,
     unaccounted,
 )
-from deid_assets.methods.utility import gains, prediction
+from deid_assets.methods.utility import distributions, gains, prediction
 from deid_assets.methods.utility.ledger import ledger_frame, row_account
 from deid_assets.methods.utility.prediction import Examples
 from deid_assets.policy.loading import policy_by_name, policy_from
@@ -54,9 +55,9 @@ class TestCanaries:
     @pytest.mark.parametrize(
         ("module", "name", "broken"),
         [
-            (utility, "total_variation", lambda before, after: 0.0),
-            (utility, "associations", lambda codes, sizes: np.eye(len(sizes))),
-            (utility, "largest_and_mean_change", lambda before, after: (0.0, 0.0)),
+            (distributions, "total_variation", lambda before, after: 0.0),
+            (distributions, "associations", lambda codes, sizes: np.eye(len(sizes))),
+            (distributions, "largest_and_mean_change", lambda before, after: (0.0, 0.0)),
             (prediction, "out_of_fold", lambda examples, fold, model: examples.truth),
             (prediction, "resampled_differences", lambda *given: np.ones(10)),
             (prediction, "rmsle", lambda predicted, truth: 0.3),
@@ -247,7 +248,7 @@ class TestQuestions:
                 ([(n, 1, "MSC2a3") for n in range(20)] * 2, [(n, 1, "MSC2a3") for n in range(10)]),
             )
             labels = domains(store, ("0", "0"), ("1", "1+"), ("9", "1+"), ("", None))
-            found = analyst_questions_of(self.POLICY, self.LEVELS, labels, made)
+            found = analyst_questions_of(Candidate(self.POLICY, self.LEVELS, {"value_domains": labels}), made)
         rows = {(row.question, row.group): row for row in found.itertuples()}
         women = rows["hospitalized_y2", "F"]
         assert (women.delivered, women.of_delivered, women.released, women.of_released) == (50, 100, 30, 40)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.methods.candidate import released_tables
-from deid_assets.methods.population.released_population import released_profiles
+from deid_assets.methods.population.released_population import ReleasedTables, released_profiles
 from deid_assets.methods.population.value_domains import value_domain
 from deid_assets.methods.preparation.top_coding import TopCode
 from deid_assets.store.tables import Table, connect, write_table
@@ -53,22 +53,36 @@ class SmallRelease:
         """Numbers of the sampled members."""
         return [number for number, member in enumerate(self.members) if member[-1]]
 
+    @property
+    def recoding(self) -> released_tables.Recoding:
+        """The tables by which the rows of the release are made."""
+        return released_tables.Recoding(self.profiles, self.suppressed, self.crosswalk, self.domains)
+
+    def read_back(self, level: int, member_columns) -> tuple[ReleasedTables, list[int]]:
+        """The release and what may be known of it, and the numbers of its members in the order of their pseudonyms."""
+        members, claims, days = self.candidate(level, member_columns)
+        kept = f'SELECT original_id FROM {self.crosswalk.sql} WHERE pseudonym IN (SELECT "MemberID" FROM {members.sql})'
+        levels = dict.fromkeys(CLAIM_NAMES, level)
+        known = self.store.write(
+            "known_claims", released_tables.generalized_claims(self.known, self.domains, levels, members=kept)
+        )
+        order = self.store.rows(
+            f'SELECT original_id FROM {self.crosswalk.sql} JOIN {members.sql} ON pseudonym = "MemberID" ORDER BY pseudonym'
+        )
+        profiles = self.profiles_of(members, days, member_columns)
+        tables = ReleasedTables(profiles, claims, known, self.crosswalk, member_columns, CLAIM_NAMES)
+        return tables, [int(row[0][1:]) for row in order]
+
     def candidate(self, level: int, member_columns=MEMBER_COLUMNS) -> tuple[Table, Table, Table]:
         """Members, claims and days in hospital as they would be published, all columns at one level."""
         levels = dict.fromkeys(member_columns, level)
-        tables = (self.profiles, self.suppressed, self.crosswalk, self.domains)
         listed = {column: name for column, name in LISTED.items() if column in member_columns}
-        members = released_tables.members_query(*tables, dict.fromkeys(listed, level), listed)
+        members = released_tables.members_query(self.recoding, dict.fromkeys(listed, level), listed)
         beside = {"claims_truncated": "ClaimsTruncated"} if "claims_truncated" in member_columns else {}
-        days = released_tables.days_query(*tables, levels, YEARS, beside)
-        claims = released_tables.claims_query(
-            f"SELECT * FROM {self.held.sql}",
-            *tables,
-            dict.fromkeys(CLAIM_NAMES, level),
-            CLAIM_NAMES,
-            TopCode(9),
-            numbers=NUMBERS,
-        )
+        days = released_tables.days_query(self.recoding, levels, YEARS, beside)
+        published = released_tables.PublishedClaims(CLAIM_NAMES, TopCode(9), NUMBERS)
+        held = f"SELECT * FROM {self.held.sql}"
+        claims = released_tables.claims_query(self.recoding, held, dict.fromkeys(CLAIM_NAMES, level), published)
         return (
             self.store.write("release_members", members),
             self.store.write("release_claims", claims),

@@ -14,7 +14,7 @@ from deid_assets.release.gate.cross_check import Counted, CountedByQuery, Drawn,
 from deid_assets.store.tables import Table, write_view
 from deid_assets_tests.methods.cases import KEY, data_of, flat, rich_case
 from deid_assets_tests.methods.oracle import Person
-from deid_assets_tests.methods.small_tables import SmallStore, small_store
+from deid_assets_tests.methods.small_tables import SmallStore
 
 DRAWS = 400
 
@@ -91,12 +91,6 @@ class Opinions:
         """Of the reading in which exemptions are decided once."""
         counted, flags = self.counted(), self.once_flags if flags is None else flags
         return compare_fixed(counted, ~self.once.exempt, flags, self.k).disagreements
-
-
-@pytest.fixture
-def store():
-    with small_store() as made:
-        yield made
 
 
 def crowded(store, seed: int) -> Opinions:

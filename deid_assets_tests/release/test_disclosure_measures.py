@@ -8,7 +8,7 @@ from deid_assets.assessments.attribute_disclosure import CLOSENESS, DIVERSITY, H
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC
 from deid_assets.assessments.evidence import Estimated
 from deid_assets.assessments.membership_disclosure import ADVANTAGE, ADVANTAGE_CLAIMS, PRESENCE, membership_measurements
-from deid_assets.assessments.population_estimates import ESTIMATORS, SMALL_CLASSES, UNIQUES, population_measurements
+from deid_assets.assessments.population_estimates import ESTIMATORS, SMALL_CLASSES, UNIQUES, Estimates
 from deid_assets.assessments.provider_graph_attack import (
     AFTER,
     ALL_PATTERNS_SUCCESS,
@@ -55,7 +55,7 @@ def named(measured) -> dict:
 def everything(policy) -> list:
     uniqueness = population_uniqueness([1, 2, 3, 10], [40, 15, 10, 20], 1_500)
     return [
-        *population_measurements(policy, SHARES, uniqueness, 1_003, 10_007, (0.01, 3)),
+        *Estimates(SHARES, uniqueness, 1_003, 10_007, (0.01, 3)).measurements(policy),
         *attribute_measurements(policy.attribute_disclosure, {"A": MIXED, "B": EVEN}, 1_003),
         *membership_measurements(policy, membership([100, 40], [10, 20]), Estimated(0.2, 0.4, 0.99, 50), "c" * 64),
         *provider_measurements(policy, recognitions(), "c" * 64),
@@ -87,7 +87,7 @@ class TestPopulation:
     def gates_with(self, counted, small_share, uniques) -> tuple[float, float]:
         shares = SHARES | {"truncated_poisson": small_share}
         rule = Uniqueness(uniques, None, None, uniques, "zayatz", ())
-        found = named(population_measurements(STRICT, shares, rule, 100, 1_000, counted))
+        found = named(Estimates(shares, rule, 100, 1_000, counted).measurements(STRICT))
         assert all(found[name].gating for name in (SMALL_CLASSES, UNIQUES))
         return found[SMALL_CLASSES].value, found[UNIQUES].value
 
@@ -100,7 +100,7 @@ class TestPopulation:
         assert self.gates_with(None, 0.001, 2) == (0.001, 0.002)
 
     def test_what_has_no_solution_has_no_number(self):
-        found = named(population_measurements(POLICY, SHARES, Uniqueness(9, None, None, 9, "zayatz", ()), 100, 1_000, None))
+        found = named(Estimates(SHARES, Uniqueness(9, None, None, 9, "zayatz", ()), 100, 1_000, None).measurements(POLICY))
         assert found["unique_share_pitman"].value is None and found["unique_share_zayatz"].value == 0.009
         assert "counted_uniques" not in found and DEMOGRAPHIC not in found
 
@@ -235,6 +235,6 @@ class TestPublicEdition:
 
 def test_an_estimate_at_the_edge_of_its_model_goes_by_a_name_that_says_so():
     uniqueness = Uniqueness(70.0, 60.0, None, 60.0, "pitman", (), pitman_at_boundary=True)
-    found = named(population_measurements(POLICY, SHARES, uniqueness, 1_003, 10_007, None))
+    found = named(Estimates(SHARES, uniqueness, 1_003, 10_007, None).measurements(POLICY))
     assert "unique_share_pitman" not in found
     assert found["unique_share_pitman_at_boundary"].value == pytest.approx(60 / 10_007)

@@ -9,7 +9,7 @@ from deid_assets.assessments.absence import ABSENCE_FACTOR, ABSENCE_POSTERIOR, A
 from deid_assets.assessments.assessment import CANARIES, canaries_measurement
 from deid_assets.assessments.count_disclosure import CHANCE, DISCLOSED_CELLS, count_measurements
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC, demographic_measurements
-from deid_assets.assessments.identified_files import VOTER_LIST, inpatient_measurements, voter_list_measurements
+from deid_assets.assessments.identified_files import VOTER_LIST, Inpatients, inpatient_measurements, voter_list_measurements
 from deid_assets.assessments.longitudinal_risk import (
     EXPECTED,
     EXPOSURE,
@@ -263,7 +263,7 @@ class TestRequirements:
             *cross_release_risk.linked_measurements(POLICY, (), "c" * 64, 1),
             *cross_release_risk.release_measurements(POLICY, cross_release_risk.Earlier((), (), 0), ()),
             *voter_list_measurements(POLICY.voter_list_attack.at_most, None, None, "c" * 64),
-            *inpatient_measurements(POLICY.inpatient_attack.at_most, (), {}, {}, None, None, "c" * 64),
+            *inpatient_measurements(POLICY.inpatient_attack.at_most, Inpatients(()), "c" * 64),
             ledger_measurement(0),
         ]
         noisy = pd.DataFrame([("attrition", "a", "remaining", 5, None, 2.5, 1, 0, "x", "a remaining")], columns=list(COLUMNS))

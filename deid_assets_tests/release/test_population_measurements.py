@@ -11,6 +11,7 @@ from deid_assets.assessments.identified_files import (
     VOTER_LIST,
     Attempts,
     ClassSizes,
+    Inpatients,
     inpatient_measurements,
     voter_list_measurements,
 )
@@ -36,7 +37,9 @@ def voters(at_most=0.05, sizes=SIZES, attempts=ATTEMPTS):
 
 
 def inpatients(at_most=0.05, shares=SHARES, sizes=SIZES, attempts=ATTEMPTS):
-    return {m.name: m for m in inpatient_measurements(at_most, COLUMNS, shares, INPATIENTS, sizes, attempts, COMMITMENT)}
+    return {
+        m.name: m for m in inpatient_measurements(at_most, Inpatients(COLUMNS, shares, INPATIENTS, sizes, attempts), COMMITMENT)
+    }
 
 
 class TestVoterList:

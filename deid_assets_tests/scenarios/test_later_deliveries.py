@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from deid_assets.assessments.cross_release_risk import KEPT_FROM, write_kept_rows
-from deid_assets.assessments.kernel_input import chosen_levels
+from deid_assets.assessments.kernel_input import Candidate
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll
 from deid_assets.policy.loading import policy_called
@@ -17,6 +17,7 @@ from deid_assets.release.kept_file import parquet_of
 from deid_assets.release.keys import load_secret
 from deid_assets.release.registry.entries import NoiseCharge
 from deid_assets.resources import Workplace
+from deid_assets.stages import asset_of
 from deid_assets_tests.scenarios.conftest import KEY, RELEASED
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in, publish_earlier_release
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
@@ -151,9 +152,8 @@ def delivered(pipeline: Pipeline) -> dict[str, int]:
 def kept_rows_of(pipeline: Pipeline) -> bytes:
     """What the candidate shows of every member, as a release of it keeps it."""
     policy = policy_called(pipeline.policy, pipeline.home.policies)
-    levels = chosen_levels(policy, pipeline.table(KEY, "chosen_generalization"))
-    tables = {name: pipeline.table(KEY, name) for name in KEPT_FROM}
-    return parquet_of(write_kept_rows(policy, levels, tables, Workplace(root=str(pipeline.home.root)).tags_in_order))
+    tables = {name: pipeline.table(KEY, asset_of(policy, name)) for name in (*KEPT_FROM, "chosen_generalization")}
+    return parquet_of(write_kept_rows(Candidate.of(policy, tables), Workplace(root=str(pipeline.home.root)).tags_in_order))
 
 
 def sensitive(pipeline: Pipeline) -> list[str]:

@@ -3,10 +3,11 @@
 import pytest
 
 from deid_assets.assessments.attribute_leaks import passed_on_leaks
-from deid_assets.assessments.kernel_input import PopulationTables, chosen_levels
+from deid_assets.assessments.kernel_input import Candidate
 from deid_assets.methods.preparation.top_coding import TopCode
 from deid_assets.policy.loading import policy_from
 from deid_assets.policy.sections.longitudinal import PASSED_ON_COLUMNS
+from deid_assets.stages import asset_of
 from deid_assets_tests.scenarios.conftest import KEY
 from deid_assets_tests.scenarios.pipeline import copy_of
 from deid_assets_tests.scenarios.policies import SMALL, changed
@@ -24,11 +25,12 @@ def pipeline(prepared, tmp_path):
 
 def leaks(pipeline, policy):
     """Of the candidate, as if it were staged."""
-    names = ("member_profiles", "known", "held", "value_domains", "adversary_power")
-    tables = PopulationTables(*(pipeline.table(KEY, name) for name in names))
-    levels = chosen_levels(policy, pipeline.table(KEY, "chosen_generalization"))
-    staged, suppressed = pipeline.table(KEY, "release_claims"), pipeline.table(KEY, "suppressed_members")
-    measured, refusals = passed_on_leaks(policy, staged, tables, suppressed, levels, TopCode(200))
+    names = (
+        "member_profiles", "held", "value_domains", "chosen_generalization", "release_claims", "suppressed_members",
+        "pseudonym_crosswalk",
+    )  # fmt: skip
+    candidate = Candidate.of(policy, {name: pipeline.table(KEY, asset_of(policy, name)) for name in names})
+    measured, refusals = passed_on_leaks(candidate, TopCode(200))
     return {one.name: one for one in measured}, [one.text for one in refusals]
 
 

@@ -97,9 +97,10 @@ def suppress_identifiers(
         f"CASE WHEN p.{quoted(f'n_{name}')} >= {_checked(needed)} THEN c.{quoted(name)} END AS {quoted(name)}"
         for name in identifiers
     )
+    same = " AND ".join(f"c.{quoted(name)} IS NOT DISTINCT FROM p.{quoted(name)}" for name in pattern)
     return f"""
         WITH p AS MATERIALIZED ({pattern_counts(reference, pattern, identifiers)})
-        SELECT c.* REPLACE ({kept}) FROM {released.sql} c LEFT JOIN p ON {_same_pattern(pattern)}"""
+        SELECT c.* REPLACE ({kept}) FROM {released.sql} c LEFT JOIN p ON {same}"""
 
 
 def blanked_shares(claims: Table, left: str, identifiers: Sequence[str] = IDENTIFIERS) -> dict[str, float]:
@@ -113,10 +114,6 @@ def blanked_shares(claims: Table, left: str, identifiers: Sequence[str] = IDENTI
     counts = ", ".join(f"count({quoted(name)}) AS {quoted(name)}" for name in identifiers)
     before, after = (claims.query(f"SELECT {counts} FROM {source}").iloc[0] for source in (claims.sql, f"({left})"))
     return {name: float(1 - after[name] / before[name]) if before[name] else 0.0 for name in identifiers}
-
-
-def _same_pattern(pattern: Sequence[str]) -> str:
-    return " AND ".join(f"c.{quoted(name)} IS NOT DISTINCT FROM p.{quoted(name)}" for name in pattern)
 
 
 def _checked(needed: int) -> int:

@@ -4,6 +4,7 @@ Of claim columns that are published without a hierarchy: who has their values, a
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from deid_assets.methods.population.value_domains import label_joins
@@ -35,18 +36,35 @@ def generalized_claims(
     return f"SELECT c.claim_id, c.member_id, {', '.join(selects)} FROM {claims.sql} AS c {joins}{where}"
 
 
-def _kept(profiles: Table, suppressed: Table) -> str:
+def kept_members(profiles: Table, suppressed: Table) -> str:
+    """SELECT the member_id of those in the sample who are not left out."""
     return f"SELECT member_id FROM {profiles.sql} WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql})"
 
 
-def members_query(
-    profiles: Table,
-    suppressed: Table,
-    crosswalk: Table,
-    domains: Table,
-    levels: Mapping[str, int],
-    names: Mapping[str, str],
-) -> str:
+@dataclass(frozen=True)
+class Recoding:
+    """The tables of the restricted store by which released rows are recoded.
+
+    Attributes
+    ----------
+    profiles, suppressed
+        Delivered members, and those of the sample who are left out.
+    crosswalk, domains
+        Pseudonyms, and the labels of every value.
+    """
+
+    profiles: Table
+    suppressed: Table
+    crosswalk: Table
+    domains: Table
+
+    @property
+    def kept(self) -> str:
+        """SELECT the member_id of those who are released."""
+        return kept_members(self.profiles, self.suppressed)
+
+
+def members_query(of: Recoding, levels: Mapping[str, int], names: Mapping[str, str]) -> str:
     """SELECT the members table of the release: MemberID and the member-level quasi-identifiers released in it.
 
     Parameters
@@ -59,22 +77,14 @@ def members_query(
     released = ", ".join(f"m.{quoted(column)} AS {quoted(name)}" for column, name in names.items())
     return f"""
         SELECT x.pseudonym AS "MemberID", {released}
-        FROM ({generalized_members(profiles, domains, levels)}) AS m
-        JOIN ({_kept(profiles, suppressed)}) AS kept USING (member_id)
-        JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.original_id = m.member_id
+        FROM ({generalized_members(of.profiles, of.domains, levels)}) AS m
+        JOIN ({of.kept}) AS kept USING (member_id)
+        JOIN {of.crosswalk.sql} AS x ON x.kind = 'member' AND x.original_id = m.member_id
         ORDER BY x.pseudonym
     """
 
 
-def days_query(
-    profiles: Table,
-    suppressed: Table,
-    crosswalk: Table,
-    domains: Table,
-    levels: Mapping[str, int],
-    years: Mapping[str, str],
-    beside: Mapping[str, str],
-) -> str:
+def days_query(of: Recoding, levels: Mapping[str, int], years: Mapping[str, str], beside: Mapping[str, str]) -> str:
     """SELECT Year, MemberID, ClaimsTruncated, DaysInHospital: one row per member and year of enrolment.
 
     A row shows in which year a member was enrolled, and ClaimsTruncated shows who had many claims. Both are among the
@@ -95,13 +105,13 @@ def days_query(
     parts = [
         f"""SELECT '{year}' AS "Year", x.pseudonym AS "MemberID", {others}m.{quoted(column)} AS "DaysInHospital"
             FROM generalized AS m JOIN kept USING (member_id)
-            JOIN {crosswalk.sql} AS x ON x.kind = 'member' AND x.original_id = m.member_id
+            JOIN {of.crosswalk.sql} AS x ON x.kind = 'member' AND x.original_id = m.member_id
             WHERE m.{quoted(column)} IS NOT NULL"""
         for year, column in years.items()
     ]
     return f"""
-        WITH generalized AS ({generalized_members(profiles, domains, levels)}),
-             kept AS ({_kept(profiles, suppressed)})
+        WITH generalized AS ({generalized_members(of.profiles, of.domains, levels)}),
+             kept AS ({of.kept})
         {" UNION ALL ".join(parts)} ORDER BY 1, 2
     """
 
@@ -152,20 +162,33 @@ def with_connected_dates(
     return f"SELECT r.*{''.join(shown)} FROM ({claims}) AS r ORDER BY ALL" if shown else claims
 
 
+@dataclass(frozen=True)
+class PublishedClaims:
+    """How the columns of claims are published.
+
+    Attributes
+    ----------
+    names
+        Released name of every claim-level quasi-identifier.
+    pay_delay
+        Top code of payment delays; None if no claim has one.
+    numbers
+        The columns that contain whole numbers; columns that are not among the quasi-identifiers do no harm.
+    dates
+        Columns of released dates and their released names; they follow the year.
+    attributes
+        Released name of each declared attribute, and its column.
+    """
+
+    names: Mapping[str, str]
+    pay_delay: TopCode | None
+    numbers: Collection[str]
+    dates: Mapping[str, str] = MappingProxyType({})
+    attributes: Mapping[str, str] = MappingProxyType({})
+
+
 def claims_query(
-    claims: str,
-    profiles: Table,
-    suppressed: Table,
-    crosswalk: Table,
-    domains: Table,
-    levels: Mapping[str, int],
-    names: Mapping[str, str],
-    pay_delay: TopCode | None,
-    dates: Mapping[str, str] = MappingProxyType({}),
-    with_claim_id: bool = False,
-    *,
-    numbers: Collection[str],
-    attributes: Mapping[str, str] = MappingProxyType({}),
+    of: Recoding, claims: str, levels: Mapping[str, int], published: PublishedClaims, with_claim_id: bool = False
 ) -> str:
     """SELECT the claims table of the release, in the columns and formats of the Heritage files.
 
@@ -176,20 +199,14 @@ def claims_query(
     ----------
     claims
         A SELECT of truncated claims with base values, whose provider, vendor and PCP are already suppressed.
-    levels, names
-        Level and released name of every claim-level quasi-identifier.
-    dates
-        Columns of released dates and their released names; they follow the year.
+    levels
+        Level of every claim-level quasi-identifier.
     with_claim_id
         Whether each row begins with its claim_id. It identifies the claim, and is for the restricted store only.
-    numbers
-        The columns that contain whole numbers; columns that are not in `levels` do no harm.
-    attributes
-        Released name of each declared attribute, and its column.
     """
 
     def pseudonym(kind: str, column: str, released: str) -> tuple[str, str]:
-        join = f"LEFT JOIN {crosswalk.sql} AS {kind} ON {kind}.kind = '{kind}' AND {kind}.original_id = c.{column}"
+        join = f"LEFT JOIN {of.crosswalk.sql} AS {kind} ON {kind}.kind = '{kind}' AND {kind}.original_id = c.{column}"
         return f'{kind}.pseudonym AS "{released}"', join
 
     ids = [
@@ -197,19 +214,21 @@ def claims_query(
         pseudonym("vendor", "vendor_id", "Vendor"),
         pseudonym("pcp", "pcp_id", "PCP"),
     ]
-    types = {column: "INTEGER" if column in numbers else "VARCHAR" for column in levels}
-    found, label_join = label_joins(domains, levels, types, "c", missing_is_value=False)
-    labels = [f"{label} AS {quoted(names[column])}" for label, column in zip(found, levels, strict=True)]
+    types = {column: "INTEGER" if column in published.numbers else "VARCHAR" for column in levels}
+    found, label_join = label_joins(of.domains, levels, types, "c", missing_is_value=False)
+    labels = [f"{label} AS {quoted(published.names[column])}" for label, column in zip(found, levels, strict=True)]
     joins = [*(join for _, join in ids), label_join]
-    shown_dates = [f"c.{quoted(column)} AS {quoted(name)}" for column, name in dates.items()]
-    passed = [f"{expression} AS {quoted(name)}" for name, expression in passed_on(pay_delay, attributes).items()]
+    shown_dates = [f"c.{quoted(column)} AS {quoted(name)}" for column, name in published.dates.items()]
+    passed = [
+        f"{expression} AS {quoted(name)}" for name, expression in passed_on(published.pay_delay, published.attributes).items()
+    ]
     year, *others = passed
     return f"""
         SELECT {"c.claim_id, " if with_claim_id else ""}member.pseudonym AS "MemberID",
                {", ".join(select for select, _ in ids)}, {", ".join([year, *shown_dates, *labels, *others])}
         FROM ({claims}) AS c
-        JOIN ({_kept(profiles, suppressed)}) AS kept USING (member_id)
-        JOIN {crosswalk.sql} AS member ON member.kind = 'member' AND member.original_id = c.member_id
+        JOIN ({of.kept}) AS kept USING (member_id)
+        JOIN {of.crosswalk.sql} AS member ON member.kind = 'member' AND member.original_id = c.member_id
         {" ".join(joins)}
         ORDER BY ALL
     """
@@ -243,13 +262,7 @@ def members_by_value(staged: Table, held: Table, expressions: Mapping[str, str])
 
 
 def released_with_codes(
-    profiles: Table,
-    suppressed: Table,
-    held: Table,
-    domains: Table,
-    members: Sequence[str],
-    claims: Sequence[str],
-    expressions: Mapping[str, str],
+    of: Recoding, held: Table, members: Sequence[str], claims: Sequence[str], expressions: Mapping[str, str]
 ) -> str:
     """SELECT the released claims: member_number, q0, q1 ... (value numbers of the quasi-identifiers), and other columns.
 
@@ -260,10 +273,9 @@ def released_with_codes(
     expressions
         The other columns: released name, and how it is made of `held`, called c.
     """
-    kept = f"""(SELECT * FROM {profiles.sql}
-        WHERE released AND member_id NOT IN (SELECT member_id FROM {suppressed.sql}))"""
-    of_members, member_joins = label_joins(domains, dict.fromkeys(members, 0), profiles.columns(), "p", True, "base_code")
-    of_claims, claim_joins = label_joins(domains, dict.fromkeys(claims, 0), held.columns(), "c", False, "base_code")
+    kept = f"(SELECT * FROM {of.profiles.sql} WHERE member_id IN ({of.kept}))"
+    of_members, member_joins = label_joins(of.domains, dict.fromkeys(members, 0), of.profiles.columns(), "p", True, "base_code")
+    of_claims, claim_joins = label_joins(of.domains, dict.fromkeys(claims, 0), held.columns(), "c", False, "base_code")
     own = ", ".join(f"{code} AS q{number}" for number, code in enumerate(of_members))
     theirs = ", ".join(f"{code} AS q{len(members) + number}" for number, code in enumerate(of_claims))
     passed = ", ".join(f"{expression} AS {quoted(name)}" for name, expression in expressions.items())

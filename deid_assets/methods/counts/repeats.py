@@ -62,11 +62,8 @@ def chance_of_exact_mean(sds: Sequence[float]) -> float:
     """
     # Rounding matters only to narrow noise; leaving out wide draws is one of the adversary's choices.
     narrow = Counter(sd for sd in sds if sd <= _ROUNDING_MATTERS)
-    return max(_unrounded_mean(sds), _rounded_mean(narrow) if narrow else 0.0)
-
-
-def _unrounded_mean(sds: Sequence[float]) -> float:
-    return float(special.erf(0.5 * np.sqrt(sum(1 / sd**2 for sd in sds) / 2)))
+    unrounded = float(special.erf(0.5 * np.sqrt(sum(1 / sd**2 for sd in sds) / 2)))
+    return max(unrounded, _rounded_mean(narrow) if narrow else 0.0)
 
 
 def _rounded_mean(draws: Mapping[float, int]) -> float:

@@ -15,16 +15,9 @@ from functools import partial
 import numpy as np
 
 from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice import longitudinal_search
 from deid_assets.methods.lattice.best_first import best_passing_nodes
 from deid_assets.methods.lattice.information_loss import LatticeLoss
-from deid_assets.methods.lattice.longitudinal_search import (
-    STRONGEST_FIRST,
-    LatticeSearch,
-    Measurements,
-    NodeDecision,
-    NodeResult,
-    SearchRule,
-)
 from deid_assets.methods.lattice.predictive_tagging import Node, lowest_of, node_of_axis
 from deid_assets.methods.statistics.confidence import wilson_interval
 from deid_assets.methods.statistics.sequential_decision import rule_of_number
@@ -36,17 +29,17 @@ MEASURED_AT_MOST = 1_000
 """Number of nodes that are measured in the order of their loss before the search ends without the best candidate."""
 
 
-class _Search(Measurements):
+class _Search(longitudinal_search.Measurements):
     """The measurements of one search, and what they imply for any node."""
 
     _levels: tuple[np.ndarray, np.ndarray] | None = None
 
-    def implied(self, node: Node) -> tuple[NodeDecision, Node | None]:
+    def implied(self, node: Node) -> tuple[longitudinal_search.NodeDecision, Node | None]:
         """The decision of a node, and the first measured node that implies it."""
         if node in self.measured:
             return self.measured[node].decision, None
         levels, decisions = self._measured_levels()
-        for decision in STRONGEST_FIRST:
+        for decision in longitudinal_search.STRONGEST_FIRST:
             related = (levels <= np.array(node)) if decision == "candidate" else (levels >= np.array(node))
             sources = np.flatnonzero(related.all(axis=1) & (decisions == decision))
             if len(sources):
@@ -60,7 +53,7 @@ class _Search(Measurements):
             self._levels = np.array([one.node for one in found]), np.array([one.decision for one in found])
         return self._levels
 
-    def results(self, nodes: Sequence[Node], loss: LatticeLoss) -> dict[Node, NodeResult]:
+    def results(self, nodes: Sequence[Node], loss: LatticeLoss) -> dict[Node, longitudinal_search.NodeResult]:
         """The results of some nodes, in lexicographic order."""
         drawn = [*self.measured, *self.looked_at]
         levels = np.array(drawn)
@@ -78,10 +71,10 @@ class _Search(Measurements):
 def search_large_lattice(
     computation: NodeComputation,
     loss: LatticeLoss,
-    rule: SearchRule,
+    rule: longitudinal_search.SearchRule,
     tops: Sequence[int],
     asked: Sequence[Node] = (),
-) -> LatticeSearch:
+) -> longitudinal_search.LatticeSearch:
     """Find candidates of least loss, and what is known of every node that was looked at.
 
     Parameters

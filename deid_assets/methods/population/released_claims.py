@@ -1,11 +1,15 @@
 """Read the released rows, and what may be known about them, claim by claim from the store (methods#sensitivity)."""
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
 from deid_assets.methods.population.claim_records import MISSING, ClaimRecords, EvaluationRecords
-from deid_assets.methods.population.released_population import member_codes, own_positions, positions, value_numbers
+from deid_assets.methods.population.released_population import (
+    ReleasedTables,
+    member_codes,
+    own_positions,
+    positions,
+    value_numbers,
+)
 from deid_assets.reference.known_columns import DAYS_OF_SERVICE
 from deid_assets.store.tables import Table, quoted
 
@@ -13,40 +17,24 @@ from deid_assets.store.tables import Table, quoted
 
 
 def released_records(
-    profiles: Table,
-    claims: Table,
-    known: Table,
-    original: Table,
-    crosswalk: Table,
-    domains: Table,
-    member_columns: Sequence[str],
-    claim_names: Mapping[str, str],
-    day_level: int | None,
-    released_date: str | None = None,
+    tables: ReleasedTables, original: Table, domains: Table, day_level: int | None, released_date: str | None = None
 ) -> EvaluationRecords:
     """Return the release (D2) and its members' claims before truncation of the long tail (D1), at one generalization.
 
     Parameters
     ----------
-    profiles
-        Result of `released_population.released_profiles`.
-    claims
-        Released claims.
-    known
-        claim_id, member_id and the claim-level quasi-identifiers of the released members at the same generalization.
     original
-        claim_id, year and days_since_first_claim of the same claims as delivered: an order is known to the day.
-    crosswalk, domains
-        Pseudonyms, and value_domains.
-    claim_names
-        Released name of each claim-level quasi-identifier.
+        claim_id, year and days_since_first_claim of the known claims as delivered: an order is known to the day.
+    domains
+        value_domains.
     day_level
         Level at which days since the first claim are released; None if they are not released.
     released_date
         Released column with dates of service, or with days since the first one; it gives the order whatever `day_level`
         is. Without either, claims of one year have no order.
     """
-    members, coded = member_codes(profiles, member_columns)
+    profiles, claims, known, claim_names = tables.profiles, tables.claims, tables.known, tables.claim_names
+    members, coded = member_codes(profiles, tables.member_columns)
     sizes, held, own = [], [], []
     joins_held, joins_known = [], []
     for number, (column, released) in enumerate(claim_names.items()):
@@ -73,7 +61,7 @@ def released_records(
         {", ".join(held)} FROM {claims.sql} AS c JOIN {positions(profiles)} AS p USING ("MemberID")
         {" ".join(joins_held)} ORDER BY ALL"""
     of_members = f"""SELECT p.position, {own_year}::SMALLINT AS year, {own_day}::SMALLINT AS day,
-        {", ".join(own)} FROM {known.sql} AS c JOIN {own_positions(profiles, crosswalk)} AS p USING (member_id)
+        {", ".join(own)} FROM {known.sql} AS c JOIN {own_positions(profiles, tables.crosswalk)} AS p USING (member_id)
         JOIN {original.sql} AS o ON o.claim_id = c.claim_id {" ".join(joins_known)} ORDER BY ALL"""
     return EvaluationRecords(
         np.stack([codes for codes, _ in coded], axis=1) if coded else np.zeros((members, 0), dtype=np.int32),

@@ -1,6 +1,7 @@
 """The rows to be published, as an adversary sees them: joined by MemberID, and as the kernel's arrays."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -36,41 +37,54 @@ def released_profiles(members: str, days: str, names: Mapping[str, str], columns
     return f'SELECT m."MemberID", {", ".join(selects)} FROM {members} AS m {joined if wide else ""}'
 
 
-def released_data(
-    profiles: Table,
-    claims: Table,
-    known: Table,
-    crosswalk: Table,
-    power: Table,
-    member_columns: Sequence[str],
-    claim_names: Mapping[str, str],
-) -> LongitudinalData:
-    """Return the release as its own population, and what an adversary may know about each released member.
+@dataclass(frozen=True)
+class ReleasedTables:
+    """A release, and what may be known of its members, both at the levels of the release.
 
-    Parameters
+    Attributes
     ----------
     profiles
         Result of `released_profiles`.
     claims
         Released claims: D2.
     known
-        member_id and the claim-level quasi-identifiers of the released members at the same generalization, before the
-        long tail is truncated: D1.
-    crosswalk, power
-        Pseudonyms, and the adversary's power by member_id.
+        claim_id, member_id and the claim-level quasi-identifiers of the released members, before the long tail is
+        truncated: D1.
+    crosswalk
+        Pseudonyms.
+    member_columns
+        The member-level quasi-identifiers.
     claim_names
         Released name of each claim-level quasi-identifier.
+    """
+
+    profiles: Table
+    claims: Table
+    known: Table
+    crosswalk: Table
+    member_columns: Sequence[str]
+    claim_names: Mapping[str, str]
+
+
+def released_data(tables: ReleasedTables, power: Table) -> LongitudinalData:
+    """Return the release as its own population, and what an adversary may know about each released member.
+
+    Parameters
+    ----------
+    power
+        The adversary's power by member_id.
 
     Returns
     -------
     LongitudinalData
         Has domains of one level, because values are already generalized.
     """
-    members, coded = member_codes(profiles, member_columns)
+    profiles, claims, known = tables.profiles, tables.claims, tables.known
+    members, coded = member_codes(profiles, tables.member_columns)
     demographics = np.stack([codes for codes, _ in coded], axis=1)
-    position, own = positions(profiles), own_positions(profiles, crosswalk)
+    position, own = positions(profiles), own_positions(profiles, tables.crosswalk)
     held, knowns, domains, powers = [], [], [], []
-    for column, released in claim_names.items():
+    for column, released in tables.claim_names.items():
         values = value_numbers(known, column, claims, released)
         size = int(known.query(f"SELECT count(*) AS n FROM {values}")["n"].iloc[0])
         domains.append(Domain((np.arange(size),)))

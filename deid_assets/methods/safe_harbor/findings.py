@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from deid_assets.methods.safe_harbor.identifiers import ELEMENT_OF, FREE, LINK, require_roles
 from deid_assets.methods.safe_harbor.rules import NO_AREA, OLDEST, TOP, plain_text, years
-from deid_assets.methods.safe_harbor.scan import Found, scan
+from deid_assets.methods.safe_harbor.scan import scan
 from deid_assets.reference.geography import states
 from deid_assets.store.tables import Table, literal, quoted
 
@@ -101,12 +101,11 @@ def findings(table: Table, roles: Mapping[str, str], reference: datetime.date, k
             for (column, rule, _), number in zip(checks, records, strict=True)
             if number
         ]
-    found += [_of_scan(one) for one in scan(table, [column for column in columns if roles[column] == FREE])]
+    found += [
+        Finding(one.letter, one.column, f"values like {one.kind}", one.records, one.certain)
+        for one in scan(table, [column for column in columns if roles[column] == FREE])
+    ]
     return tuple(sorted(found, key=lambda one: (one.letter, columns.index(one.column), one.rule)))
-
-
-def _of_scan(one: Found) -> Finding:
-    return Finding(one.letter, one.column, f"values like {one.kind}", one.records, one.certain)
 
 
 def _conditions(text: str, role: str, reference: datetime.date, kept: Collection[str]) -> dict[str, str]:

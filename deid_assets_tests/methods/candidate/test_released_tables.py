@@ -14,15 +14,8 @@ from deid_assets_tests.assets.small_release import (
     random_rows,
     small_release,
 )
-from deid_assets_tests.methods.small_tables import small_store
 
 LEVELS = (0, 1)
-
-
-@pytest.fixture
-def store():
-    with small_store() as made:
-        yield made
 
 
 def pseudonym(number: int) -> int:
@@ -100,29 +93,26 @@ def test_claims_of_the_release(store, level):
     assert sorted(store.rows(f"SELECT * FROM {released.sql}"), key=str) == sorted(expected, key=str)
 
 
+def claims_sql(made, replaced: str) -> str:
+    """SELECT the released claims with other values in some columns of the store."""
+    held = f"SELECT * REPLACE ({replaced}) FROM {made.held.sql}"
+    published = released_tables.PublishedClaims(CLAIM_NAMES, None, NUMBERS)
+    return released_tables.claims_query(made.recoding, held, dict.fromkeys(CLAIM_NAMES, 0), published)
+
+
 def test_the_order_of_the_rows_tells_nothing_of_the_order_of_the_delivery(store):
     people, claims = random_rows(7)
     found = []
     for order in (claims, claims[::-1]):
         rows = small_release(store, people, [(*claim[:3], True) for claim in order])
-        sql = released_tables.claims_query(
-            f"SELECT * REPLACE (1 AS year, 5 AS pay_delay) FROM {rows.held.sql}",
-            rows.profiles, rows.suppressed, rows.crosswalk, rows.domains,
-            dict.fromkeys(CLAIM_NAMES, 0), CLAIM_NAMES, None, numbers=NUMBERS,
-        )  # fmt: skip
-        found.append(store.rows(sql))
+        found.append(store.rows(claims_sql(rows, "1 AS year, 5 AS pay_delay")))
     assert found[0] == found[1]
 
 
 def test_a_blanked_provider_is_blank_and_its_claim_stays(store):
     made = small_release(store, *random_rows(8))
-    sql = released_tables.claims_query(
-        f"SELECT * REPLACE (NULL::VARCHAR AS provider_id, NULL::VARCHAR AS pcp_id, NULL::INTEGER AS pay_delay)"
-        f" FROM {made.held.sql}",
-        made.profiles, made.suppressed, made.crosswalk, made.domains, dict.fromkeys(CLAIM_NAMES, 0), CLAIM_NAMES, None,
-        numbers=NUMBERS,
-    )  # fmt: skip
-    rows = store.rows(sql)
+    blank = "NULL::VARCHAR AS provider_id, NULL::VARCHAR AS pcp_id, NULL::INTEGER AS pay_delay"
+    rows = store.rows(claims_sql(made, blank))
     assert len(rows) == sum(claim[3] and made.members[claim[0]][5] for claim in made.claims)
     assert {row[1:4] for row in rows} == {(None, None, None)}
     assert {row[7] for row in rows} == {None}
@@ -131,9 +121,4 @@ def test_a_blanked_provider_is_blank_and_its_claim_stays(store):
 def test_an_identifier_is_looked_up_under_its_own_kind(store):
     """A vendor and a PCP of the same name have pseudonyms of their own."""
     made = small_release(store, *random_rows(9))
-    sql = released_tables.claims_query(
-        f"SELECT * REPLACE ('pcp' AS vendor_id) FROM {made.held.sql}",
-        made.profiles, made.suppressed, made.crosswalk, made.domains, dict.fromkeys(CLAIM_NAMES, 0), CLAIM_NAMES, None,
-        numbers=NUMBERS,
-    )  # fmt: skip
-    assert {row[2:4] for row in store.rows(sql)} == {(4 * 10**14, 3 * 10**14)}
+    assert {row[2:4] for row in store.rows(claims_sql(made, "'pcp' AS vendor_id"))} == {(4 * 10**14, 3 * 10**14)}

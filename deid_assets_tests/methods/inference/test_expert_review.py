@@ -4,13 +4,6 @@ import pytest
 
 from deid_assets.methods.inference.expert_review import Condition, conditions, profile_rows, scores
 from deid_assets.reference.chapters import CHAPTERS, category, chapter
-from deid_assets_tests.methods.small_tables import small_store
-
-
-@pytest.fixture
-def store():
-    with small_store() as made:
-        yield made
 
 
 def test_the_condition_is_the_most_frequent_group_and_within_it_the_most_frequent_code(store):

@@ -16,15 +16,8 @@ from deid_assets.methods.inference.rows import (
     released_profiles_of,
     unlinked_rows,
 )
-from deid_assets_tests.methods.small_tables import small_store
 
 RELEASED = '"MemberID" BIGINT, "ProviderID" BIGINT, "Place" VARCHAR, "Served" DATE, "Day" INTEGER'
-
-
-@pytest.fixture
-def store():
-    with small_store() as made:
-        yield made
 
 
 def tables(store):

@@ -1,32 +1,22 @@
 """Released claims as records: the same values as the kernel's histories, with the year and the place in the year."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from deid_assets.methods.candidate.released_tables import generalized_claims
 from deid_assets.methods.population.claim_records import MISSING, claim_values
 from deid_assets.methods.population.released_claims import delivered_days, released_records
-from deid_assets.methods.population.released_population import released_data
+from deid_assets.methods.population.released_population import ReleasedTables, released_data
 from deid_assets_tests.assets.small_release import CLAIM_NAMES, random_rows, small_release
-from deid_assets_tests.methods.small_tables import small_store
 
 COLUMNS = ("age", "sex", "days_in_hospital_y2", "days_in_hospital_y3")
 
 
-@pytest.fixture
-def store():
-    with small_store() as made:
-        yield made
-
-
 def read_back(made, level, day=None):
     """The records and the kernel's data of one candidate; `day` is a column of days to order claims by."""
-    members, claims, days = made.candidate(level, COLUMNS)
-    profiles = made.profiles_of(members, days, COLUMNS)
-    kept = f'SELECT original_id FROM {made.crosswalk.sql} WHERE pseudonym IN (SELECT "MemberID" FROM {members.sql})'
-    known = made.store.write(
-        "known_claims", generalized_claims(made.known, made.domains, dict.fromkeys(CLAIM_NAMES, level), members=kept)
-    )
+    tables, order = made.read_back(level, COLUMNS)
     # The small delivery has no days since the first claim; lengths of stay stand for them.
     original = made.store.write(
         "original", f"SELECT claim_id, year, length_of_stay AS days_since_first_claim FROM {made.known.sql}"
@@ -36,17 +26,14 @@ def read_back(made, level, day=None):
         f"SELECT * REPLACE (replace(quasi_identifier, 'length_of_stay', 'days_since_first_claim') AS quasi_identifier)"
         f" FROM {made.domains.sql}",
     )
-    names = CLAIM_NAMES if day is None else {"days_since_first_claim": "LengthOfStay"}
     if day is not None:
-        known = made.store.write("known_days", f"SELECT * RENAME (length_of_stay AS days_since_first_claim) FROM {known.sql}")
-    records = released_records(profiles, claims, known, original, made.crosswalk, domains, COLUMNS, names, day)
-    data = None
-    if day is None:
-        data = released_data(profiles, claims, known, made.crosswalk, made.power, COLUMNS, names)
-    order = made.store.rows(
-        f'SELECT original_id FROM {made.crosswalk.sql} JOIN {members.sql} ON pseudonym = "MemberID" ORDER BY pseudonym'
-    )
-    return records, data, [int(row[0][1:]) for row in order]
+        known = made.store.write(
+            "known_days", f"SELECT * RENAME (length_of_stay AS days_since_first_claim) FROM {tables.known.sql}"
+        )
+        tables = replace(tables, known=known, claim_names={"days_since_first_claim": "LengthOfStay"})
+    records = released_records(tables, original, domains, day)
+    data = released_data(tables, made.power) if day is None else None
+    return records, data, order
 
 
 @pytest.mark.parametrize(("seed", "level"), [(0, 0), (1, 1), (2, 1)])
@@ -104,8 +91,7 @@ def test_released_dates_tell_the_order_where_days_of_the_year_are_not_released(s
     )
     known = store.write("known_claims", generalized_claims(made.known, made.domains, dict.fromkeys(CLAIM_NAMES, 0)))
     original = store.write("original", delivered_days(made.known, delivered))
-    records = released_records(
-        profiles, dated, known, original, made.crosswalk, made.domains, COLUMNS, CLAIM_NAMES, None, "ServiceDate"
-    )
+    tables = ReleasedTables(profiles, dated, known, made.crosswalk, COLUMNS, CLAIM_NAMES)
+    records = released_records(tables, original, made.domains, None, "ServiceDate")
     assert np.diff(np.sort(records.held.day)).tolist() == [7, 7]
     assert np.diff(np.sort(records.known.day)).tolist() == [3, 3]

@@ -5,33 +5,17 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from deid_assets.methods.candidate.released_tables import generalized_claims, generalized_members
+from deid_assets.methods.candidate.released_tables import generalized_members
 from deid_assets.methods.population.released_population import released_data
 from deid_assets_tests.assets.small_release import CLAIM_NAMES, MEMBER_COLUMNS, label, random_rows, small_release
-from deid_assets_tests.methods.small_tables import small_store
 
 WITHOUT_FLAG = tuple(column for column in MEMBER_COLUMNS if column != "claims_truncated")
 
 
-@pytest.fixture
-def store():
-    with small_store() as made:
-        yield made
-
-
 def read_back(made, level, member_columns=WITHOUT_FLAG):
     """The release as `LongitudinalData`, and the numbers of its members in the order of their pseudonyms."""
-    members, claims, days = made.candidate(level, member_columns)
-    profiles = made.profiles_of(members, days, member_columns)
-    kept = f'SELECT original_id FROM {made.crosswalk.sql} WHERE pseudonym IN (SELECT "MemberID" FROM {members.sql})'
-    known = made.store.write(
-        "known_claims", generalized_claims(made.known, made.domains, dict.fromkeys(CLAIM_NAMES, level), members=kept)
-    )
-    data = released_data(profiles, claims, known, made.crosswalk, made.power, member_columns, CLAIM_NAMES)
-    order = made.store.rows(
-        f'SELECT original_id FROM {made.crosswalk.sql} JOIN {members.sql} ON pseudonym = "MemberID" ORDER BY pseudonym'
-    )
-    return data, [int(row[0][1:]) for row in order]
+    tables, order = made.read_back(level, member_columns)
+    return released_data(tables, made.power), order
 
 
 @pytest.mark.parametrize(("seed", "level"), [(0, 0), (1, 1), (2, 1)])

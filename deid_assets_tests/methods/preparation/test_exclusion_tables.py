@@ -2,7 +2,7 @@
 
 import pytest
 
-from deid_assets.methods.preparation.exclusion_tables import exclusion_tables
+from deid_assets.methods.preparation.exclusion_comparison import exclusion_tables
 from deid_assets_tests.methods.small_tables import small_store
 
 MEMBERS = [("a", "F", 5), ("b", "F", 15), ("c", "M", 85), ("d", None, None), ("e", "M", 12)]

@@ -1,9 +1,6 @@
 """Codes to groups, and the member-level quasi-identifiers of the whole population."""
 
-import pytest
-
 from deid_assets.methods.preparation.grouping import grouped_claims_query, member_profiles_query
-from deid_assets_tests.methods.small_tables import small_store
 
 CLAIM = (
     "claim_id VARCHAR, member_id VARCHAR, provider_id VARCHAR, vendor_id VARCHAR, pcp_id VARCHAR, year INTEGER,"
@@ -16,12 +13,6 @@ BOOK = [
 ]  # fmt: skip
 NO_BANDS = "SELECT NULL::VARCHAR AS claim_id, NULL::VARCHAR AS charlson WHERE false"
 NOTHING = (None,) * 7
-
-
-@pytest.fixture
-def store():
-    with small_store() as made:
-        yield made
 
 
 def grouped(store, rows, bands=NO_BANDS, top_code=None, unreadable=0) -> dict[str, dict]:

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -176,12 +175,6 @@ def test_one_more_person_with_a_rare_list_of_records_stands_out():
     for among_released in (True, False):
         assert chosen(after, added_standing_out(people(after), people(before), 4, among_released)) == {12}
         assert chosen(after, missed_standing_out(people(after), people(before), 4, among_released)) == {12}
-
-
-@pytest.fixture
-def store():
-    with small_store() as store:
-        yield store
 
 
 def kept(store, name: str, records: list[tuple], left_out: list[int], costs: dict[str, str] | None = None) -> Table:
