@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.assessments import kernel_input, number_of_claims, planting
+from deid_assets.assessments import kernel_input, membership_changes, number_of_claims, planting
 from deid_assets.assessments.absence import (
     ABSENCE_FACTOR,
     ABSENCE_POSTERIOR,
@@ -23,26 +23,6 @@ from deid_assets.assessments.earlier_releases import BECAUSE, EverReleased, Tags
 from deid_assets.assessments.evidence import Measurement, Method, made_up
 from deid_assets.assessments.exposure import OF_THE_ABSENT
 from deid_assets.assessments.kernel_input import CANDIDATE, Candidate
-from deid_assets.assessments.membership_changes import (
-    APPEARED,
-    CAME,
-    DISAPPEARANCE_FACTOR,
-    DISAPPEARED,
-    NEWLY_SENSITIVE,
-    ROTATION_POSTERIOR,
-    Change,
-    Leavers,
-    NewlySensitive,
-    change_refusals,
-    changes_measured,
-    changes_since,
-    disappearance_at_most,
-    needed,
-    newly_sensitive,
-    present_members,
-    rotation_measurements,
-    rotation_refusals,
-)
 from deid_assets.assessments.precedents import HERITAGE, OWNERS_DECIDE
 from deid_assets.figures.figures import class_size_figure
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
@@ -79,10 +59,12 @@ def assess(work: Work[Policy]) -> Assessed:
         shown |= _shown_of_absence(policy, found.absent)
     if before:
         shown[BECAUSE] = because_of(history.releases_before(profiles, own))
-    enough = needed(policy, found.newly_sensitive)
+    enough = membership_changes.needed(policy, found.newly_sensitive)
     if enough is not None:
         shown["rotation_needed"] = enough
-    refused = change_refusals(policy, found.changes) + rotation_refusals(policy, found.newly_sensitive, found.returned)
+    refused = membership_changes.change_refusals(policy, found.changes) + membership_changes.rotation_refusals(
+        policy, found.newly_sensitive, found.returned
+    )
     if refused:
         shown["reasons"] = [refusal.text for refusal in refused]
     return Assessed(found.measured, canaries, shown=shown)
@@ -116,7 +98,7 @@ class Before:
     members: int
     rolls: Rolls
     ever: EverReleased
-    leavers: Leavers
+    leavers: membership_changes.Leavers
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,9 +123,9 @@ class MeasuredDemographics:
 
     risk: DemographicRisk
     measured: tuple[Measurement, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[membership_changes.Change, ...]
     absent: AbsentMembers
-    newly_sensitive: NewlySensitive
+    newly_sensitive: membership_changes.NewlySensitive
     returned: bool
 
 
@@ -160,15 +142,15 @@ def measured_demographics(candidate: Candidate, tags: Tags, earlier: Before) -> 
     alone = risk.demographics
     absence = absence_numbers(candidate.tables["eligible_members"], removed, alone.released + earlier.members)
     absent = absent_members(candidate, earlier.ever, tags)
-    present = present_members(candidate, removed_for_claims(removed), candidate.originals, tags)
-    changes = changes_since(earlier.rolls, present, policy.safe_class_size)
-    newly = newly_sensitive(policy, earlier.leavers, present.roll)
+    present = membership_changes.present_members(candidate, removed_for_claims(removed), candidate.originals, tags)
+    changes = membership_changes.changes_since(earlier.rolls, present, policy.safe_class_size)
+    newly = membership_changes.newly_sensitive(policy, earlier.leavers, present.roll)
     measured = (
         *demographic_measurements(policy, alone, *absence),
         *absence_measurements(policy, absent.by_class),
         *measurements_with_claims(policy, risk),
-        *changes_measured(policy, changes, alone.released),
-        *rotation_measurements(policy, newly),
+        *membership_changes.changes_measured(policy, changes, alone.released),
+        *membership_changes.rotation_measurements(policy, newly),
     )
     returned = bool(earlier.leavers.contain(present.released_tags).any())
     return MeasuredDemographics(alone, measured, changes, absent, newly, returned)
@@ -273,7 +255,7 @@ def demographics_of_canaries(
         someone = [{"member_id": name} for name in (*plain, *pairs, *others)]
         ever = EverReleased(np.unique(tags([f"canary {number}" for number in (2, 4)])))
         staying, leaving = (np.unique(tags(names)) for names in (["removed 0", "canary 0", "left 1"], ["canary 2"]))
-        leavers = Leavers(np.unique(tags(["left 2"])), staying, leaving)
+        leavers = membership_changes.Leavers(np.unique(tags(["left 2"])), staying, leaving)
         gone = [(number, reason, reason != "age") for number in range(removed) for reason in ("code", "drug")]
         rows = [dict(zip(("member_id", "reason", "sensitive"), (f"removed {n}", *why), strict=True)) for n, *why in gone]
         rows.append({"member_id": "removed for age", "reason": "age", "sensitive": False})
@@ -291,16 +273,16 @@ def demographics_of_canaries(
             number_of_claims.NUMBERED: ((sizes < enough) | apart).mean(),
             # In one class, one of the two who are gone was removed; of the two new ones, one was removed, one is
             # new and unique.
-            DISAPPEARED: 1 / 2,
-            APPEARED: 1 / 2,
-            CAME: 1 / len(sizes),
+            membership_changes.DISAPPEARED: 1 / 2,
+            membership_changes.APPEARED: 1 / 2,
+            membership_changes.CAME: 1 / len(sizes),
         }
         if policy.rotation is not None:
             of_three = clopper_pearson_upper_bound(1, 3, policy.risk.gate.confidence)
             certain |= {
-                NEWLY_SENSITIVE: 1 / 3,
-                ROTATION_POSTERIOR: of_three / (of_three + (1 - of_three) * policy.rotation),
-                DISAPPEARANCE_FACTOR: 1 / policy.rotation,
+                membership_changes.NEWLY_SENSITIVE: 1 / 3,
+                membership_changes.ROTATION_POSTERIOR: of_three / (of_three + (1 - of_three) * policy.rotation),
+                membership_changes.DISAPPEARANCE_FACTOR: 1 / policy.rotation,
             }
         before = Before(0, earlier_rolls(planting.members_of(groups), tags), ever, leavers)
         found = planting.as_certain(certain, attack(planted.on({**planted.tables, **beside}), before))
@@ -431,17 +413,17 @@ DEMOGRAPHIC_RISK = Assessment(
             precedent=OWNERS_DECIDE,
         ),
         Gate(
-            DISAPPEARED,
+            membership_changes.DISAPPEARED,
             "disappearance_posterior_within_threshold",
             "Being in an earlier release and absent from this one discloses a sensitive condition with at most the allowed "
             "probability.",
             "Probability that a member of an earlier release who is gone from this one has such a condition.",
-            disappearance_at_most,
+            membership_changes.disappearance_at_most,
             disclosed=1.0,  # everybody in only one of two releases has a sensitive condition
             precedent=OWNERS_DECIDE,
         ),
         Gate(
-            ROTATION_POSTERIOR,
+            membership_changes.ROTATION_POSTERIOR,
             "rotation_posterior_within_threshold",
             "Being in an earlier release and absent from this one discloses a new sensitive condition with at most the allowed "
             "probability, even of somebody who is known not to have left the population.",
@@ -454,7 +436,7 @@ DEMOGRAPHIC_RISK = Assessment(
             precedent=OWNERS_DECIDE,
         ),
         Gate(
-            APPEARED,
+            membership_changes.APPEARED,
             "appearance_posterior_within_threshold",
             "Being in this release and absent from an earlier one discloses a condition that removed the member from the "
             "earlier one with at most the allowed probability.",
@@ -465,7 +447,7 @@ DEMOGRAPHIC_RISK = Assessment(
             precedent=OWNERS_DECIDE,
         ),
         Gate(
-            CAME,
+            membership_changes.CAME,
             "newly_released_within_threshold",
             "Every member who is not in an earlier release shares their demographics with enough others who are not in it, and "
             "every newcomer with enough newcomers.",

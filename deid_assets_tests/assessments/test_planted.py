@@ -279,7 +279,7 @@ class TestBrokenAttacks:
         self.broken(canaries, "demographic_risk")
 
     def test_earlier_releases_that_are_overlooked(self, canaries, monkeypatch):
-        monkeypatch.setattr(demographic_risk, "changes_since", constant(()))
+        monkeypatch.setattr(membership_changes, "changes_since", constant(()))
         self.broken(canaries, "demographic_risk")
 
     def test_members_gone_or_come_who_tell_nothing(self, canaries, monkeypatch):
