@@ -20,6 +20,8 @@ from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.counts.published_tables import EarlierTables
 from deid_assets.methods.disclosure.membership_changes import Roll
 from deid_assets.policy.base import ReleasePolicy
+from deid_assets.policy.sections.disclosure import InferenceGate
+from deid_assets.policy.sections.longitudinal import AttackGate
 from deid_assets.store.tables import Table
 
 CANARIES = "canaries_found"
@@ -68,6 +70,11 @@ class Limit:
 
     threshold: float
     confidence: float | None = None
+
+    @classmethod
+    def of(cls, gate: AttackGate | InferenceGate | None, confidence: float) -> "Limit | None":
+        """The limit of a policy's gate; None if it has none."""
+        return None if gate is None else cls(gate.at_most, confidence)
 
 
 @dataclass(frozen=True)

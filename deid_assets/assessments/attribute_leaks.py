@@ -54,8 +54,7 @@ MEANINGS: Mapping[str, str] = {
     leak_limits.SURE: "Of what would be guessed wrongly of a quasi-identifier, the share that the column discloses with near "
     "certainty.",
     leak_limits.MADE_OF: "How much better the column can be guessed by an adversary who knows a quasi-identifier at a finer "
-    "level than it "
-    "is released at.",
+    "level than it is released at.",
     leak_limits.IDENTIFIERS: "Records whose value looks like a direct identifier: social security or telephone number, "
     "e-mail, date ...",
     leak_limits.FORMATS: "Records whose value has the form of a ZIP code or of a person's number, which other numbers may "
@@ -331,9 +330,8 @@ def leak_refusals(
             named = [name for name in found if name not in reviews.columns]
             text = (
                 f"columns {', '.join(named)}: together they single out more than {leak_limits.ALL_SINGLED_OUT_AT_MOST:.0%} of "
-                "the records, "
-                f"so that whoever knows these values of a person finds their record. {instead.several}, or list them under "
-                "reviewed_attributes, each with a reason"
+                f"the records, so that whoever knows these values of a person finds their record. {instead.several}, or list "
+                "them under reviewed_attributes, each with a reason"
             )
         elif column in found:
             why = "; ".join(_why(one, found[column].patterns) for one in broken)

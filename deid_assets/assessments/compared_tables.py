@@ -420,9 +420,8 @@ def _rows(tables: Mapping[str, Table], people: Table, compared: Compared) -> dic
             f" JOIN {released.sql} AS a ON a.member = p.pseudonym WHERE f.{quoted(column)} IS NOT NULL"
         )
     return people.arrays(
-        f"SELECT member::BIGINT AS member, year::BIGINT AS year, days, age, sex,"
-        " dense_rank() OVER (ORDER BY shown) - 1 AS label"
-        f" FROM ({' UNION ALL '.join(parts)}) ORDER BY member, year"
+        "SELECT member::BIGINT AS member, year::BIGINT AS year, days, age, sex, dense_rank() OVER (ORDER BY shown) - 1 AS "
+        f"label FROM ({' UNION ALL '.join(parts)}) ORDER BY member, year"
     )
 
 
@@ -438,11 +437,10 @@ def _coarsest_claims(candidate: Candidate, compared: Compared) -> Table:
     tops, replaced, joins = coarsest_levels(policy), [], []
     for number, (column, name) in enumerate(policy.claim_names.items()):
         joins.append(
-            "LEFT JOIN (SELECT coalesce(fine.label, '') AS label, min(coarse.label) AS top"
-            f" FROM {domains.sql} AS fine JOIN {domains.sql} AS coarse USING (quasi_identifier, base_code)"
-            f" WHERE quasi_identifier = '{column}' AND fine.level = {int(levels[column])}"
-            f" AND coarse.level = {tops[column]} GROUP BY ALL) AS t{number}"
-            f" ON t{number}.label = coalesce(c.{quoted(name)}, '')"
+            f"LEFT JOIN (SELECT coalesce(fine.label, '') AS label, min(coarse.label) AS top FROM {domains.sql} AS fine JOIN "
+            f"{domains.sql} AS coarse USING (quasi_identifier, base_code) WHERE quasi_identifier = '{column}' AND fine.level = "
+            f"{int(levels[column])} AND coarse.level = {tops[column]} GROUP BY ALL) AS t{number} ON t{number}.label = "
+            f"coalesce(c.{quoted(name)}, '')"
         )
         replaced.append(f"t{number}.top AS {quoted(name)}")
     shown = f" REPLACE ({', '.join(replaced)})" if replaced else ""
@@ -610,10 +608,9 @@ def _by_demographics(side: _Side, days: str, columns: list[str], stays: Stays) -
 
 def _by_condition(side: _Side, days: str, condition: str, year: int, stays: Stays) -> pd.DataFrame:
     return side.members.query(
-        f"SELECT grp, sum(stayed)::BIGINT AS x, count(*) AS n"
-        f" FROM (SELECT c.grp, {_stayed(days)} AS stayed"
-        f" FROM (SELECT DISTINCT member, {quoted(condition)} AS grp FROM {side.claims.sql} WHERE year = ?) AS c"
-        f" JOIN {side.members.sql} AS m USING (member) WHERE c.grp IS NOT NULL) WHERE stayed IS NOT NULL GROUP BY ALL",
+        f"SELECT grp, sum(stayed)::BIGINT AS x, count(*) AS n FROM (SELECT c.grp, {_stayed(days)} AS stayed FROM (SELECT "
+        f"DISTINCT member, {quoted(condition)} AS grp FROM {side.claims.sql} WHERE year = ?) AS c JOIN {side.members.sql} AS m "
+        "USING (member) WHERE c.grp IS NOT NULL) WHERE stayed IS NOT NULL GROUP BY ALL",
         [list(stays.some), list(stays.none), year],
     )
 

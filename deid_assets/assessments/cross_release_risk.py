@@ -30,8 +30,8 @@ from deid_assets.assessments.kernel_input import (
     class_size_needed,
     sampling_fraction,
 )
-from deid_assets.assessments.longitudinal_risk import high_risk_measurements
-from deid_assets.assessments.neighbor_attack import attack_confidence, attack_limit, mean_interval
+from deid_assets.assessments.longitudinal_risk import high_risk_measurements, max_sup
+from deid_assets.assessments.neighbor_attack import attack_confidence, mean_interval
 from deid_assets.assessments.planting import planted_store
 from deid_assets.assessments.precedents import HERITAGE
 from deid_assets.cluster.executors import search_executor
@@ -552,20 +552,14 @@ _COARSER = "use coarser levels of demographics, or a sample without the people o
 _PINNED = "use the levels of the earlier release (releases.generalization: pinned), or coarser ones"
 
 
-def _limit(policy: Policy) -> Limit:
-    return Limit(policy.risk.max_high_risk_share, policy.risk.gate.confidence)
-
-
-_ADVERSARY = Adversary(
-    "The same neighbor, who has earlier releases of the same people too, and knows which of their records belong together.",
-    "Long histories are nearly unique in their released form, so records of one person can be linked from one release to "
-    "the next.",
-    f"{HERITAGE}: accepts a MaxSup of .008 for one release; the product holds several releases together to the same",
-)
-
 CROSS_RELEASE_RISK = Assessment(
     NAME,
-    adversary=_ADVERSARY,
+    adversary=Adversary(
+        "The same neighbor, who has earlier releases of the same people too, and knows which of their records belong together.",
+        "Long histories are nearly unique in their released form, so records of one person can be linked from one release to "
+        "the next.",
+        f"{HERITAGE}: accepts a MaxSup of .008 for one release; the product holds several releases together to the same",
+    ),
     version="3",
     policy_sections=("releases", "risk", "adversary", "neighbor_attack"),
     inputs=(*KEPT_FROM, "chosen_generalization", *CANDIDATE),
@@ -579,7 +573,7 @@ CROSS_RELEASE_RISK = Assessment(
             "At most MaxSup of the adversaries who link this release with earlier ones find a class of too few members.",
             "Share at high risk in linked releases: how often what a neighbor may know, as precisely as any release shows it, "
             "matches too few members of all deliveries.",
-            _limit,
+            max_sup,
             remedy=_PINNED,
         ),
         Gate(
@@ -587,7 +581,7 @@ CROSS_RELEASE_RISK = Assessment(
             "literal_linked_high_risk_share_within_threshold",
             "The same, with power and exemption computed on the generalized values.",
             "The share at high risk in linked releases, with exemptions and power computed from the generalized data.",
-            _limit,
+            max_sup,
         ),
         Gate(
             NEIGHBOR,
@@ -596,7 +590,7 @@ CROSS_RELEASE_RISK = Assessment(
             "the probability that is allowed in one release (attack 1).",
             "Probability that a simulated neighbor picks the right linked record, knowing that the target is in each of the "
             "linked releases.",
-            lambda policy: attack_limit(policy, policy.neighbor_attack.given_membership),
+            lambda policy: Limit.of(policy.neighbor_attack.given_membership, attack_confidence(policy)),
             remedy=_PINNED,
         ),
         none_allowed(

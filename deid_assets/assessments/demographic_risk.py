@@ -330,15 +330,13 @@ def _noisy(policy: Policy) -> Iterator[Measurement]:
         yield made_up("counted_uniques", "members", "demographic_risk")
 
 
-_ADVERSARY = Adversary(
-    "Anybody who knows demographics alone; and anybody who notices that a person is absent from a release, or new in it.",
-    "Demographics are the most available knowledge; absence may disclose a condition for which members are removed.",
-    f"{HERITAGE}: accepts a MaxSup of .008 for all that a neighbor may know",
-)
-
 DEMOGRAPHIC_RISK = Assessment(
     NAME,
-    adversary=_ADVERSARY,
+    adversary=Adversary(
+        "Anybody who knows demographics alone; and anybody who notices that a person is absent from a release, or new in it.",
+        "Demographics are the most available knowledge; absence may disclose a condition for which members are removed.",
+        f"{HERITAGE}: accepts a MaxSup of .008 for all that a neighbor may know",
+    ),
     version="9",
     policy_sections=("demographics", "removal", "number_of_claims", "rotation", "dates"),
     inputs=(

@@ -31,10 +31,9 @@ def why_no_node_passes(policy: FlatPolicy, least_share: float, records: int, noi
     if policy.detail_required:
         node, less = ("the coarsest node that keeps what detail_at_least requires", ", require less detail")
     return (
-        f"even at {node} {_about(least_share, risk.max_suppressed, records)} in classes of "
-        f"fewer than {risk.k}, and at most {risk.max_suppressed:g} may be suppressed: list fewer "
-        f"quasi-identifiers, add a coarser level to a hierarchy{less}, or allow more "
-        f"suppression{_of_blanks(policy, noisy_blanks)}"
+        f"even at {node} {_about(least_share, risk.max_suppressed, records)} in classes of fewer than {risk.k}, and at most "
+        f"{risk.max_suppressed:g} may be suppressed: list fewer quasi-identifiers, add a coarser level to a hierarchy{less}, "
+        f"or allow more suppression{_of_blanks(policy, noisy_blanks)}"
     )
 
 

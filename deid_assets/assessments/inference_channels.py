@@ -446,20 +446,13 @@ def _trials_told(found: Published, name: str) -> str:
     return "" if number is None else f"{number:,}"
 
 
-def _limit(policy: Policy) -> Limit | None:
-    gate = policy.inference.gain
-    return None if gate is None else Limit(gate.at_most, joint_confidence(policy))
-
-
-_ADVERSARY = Adversary(
-    "Somebody who has claims of other people in full detail, and predicts from them what the release withholds.",
-    "Competitors and researchers have such data; correlated columns may undo what generalization and suppression hide.",
-    "El Emam K, Arbuckle L. Anonymizing Health Data. O'Reilly 2013, chapter 5, predicts diagnosis codes. " + OWNERS_DECIDE,
-)
-
 INFERENCE_CHANNELS = Assessment(
     NAME,
-    adversary=_ADVERSARY,
+    adversary=Adversary(
+        "Somebody who has claims of other people in full detail, and predicts from them what the release withholds.",
+        "Competitors and researchers have such data; correlated columns may undo what generalization and suppression hide.",
+        "El Emam K, Arbuckle L. Anonymizing Health Data. O'Reilly 2013, chapter 5, predicts diagnosis codes. " + OWNERS_DECIDE,
+    ),
     version="2",
     policy_sections=("inference", "provider_suppression", "top_coding", "dates"),
     inputs=(
@@ -478,7 +471,7 @@ INFERENCE_CHANNELS = Assessment(
             "How much more often withheld values, such as exact diagnosis codes, are guessed from released ones than by naming "
             "the most frequent value; the worst group.",
             # Half is of many codes, none of which is frequent; of two equally frequent, .25: see the range of the margin.
-            _limit,
+            lambda policy: Limit.of(policy.inference.gain, joint_confidence(policy)),
             range=DIFFERENCE,
         ),
     ),

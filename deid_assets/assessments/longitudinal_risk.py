@@ -125,21 +125,20 @@ def exposure_measurements(policy: Policy, at_high_risk: Sequence[Measurement]) -
     )
 
 
-def _limit(policy: Policy) -> Limit:
+def max_sup(policy: Policy) -> Limit:
+    """The limit of a share at high risk."""
     return Limit(policy.risk.max_high_risk_share, policy.risk.gate.confidence)
 
 
-_ADVERSARY = Adversary(
-    "A nosey neighbor who knows all demographics of one person and some values of each claim-level quasi-identifier, and "
-    "looks for them in the release.",
-    "Acquaintances know age, sex and some visits of a person; nobody needs access to another database for that.",
-    f"{HERITAGE}: accepts a probability of re-identification of .05, and a share of members above it (MaxSup) of .008, "
-    "which exposes as much as Safe Harbor does",
-)
-
 LONGITUDINAL_RISK = Assessment(
     NAME,
-    adversary=_ADVERSARY,
+    adversary=Adversary(
+        "A nosey neighbor who knows all demographics of one person and some values of each claim-level quasi-identifier, and "
+        "looks for them in the release.",
+        "Acquaintances know age, sex and some visits of a person; nobody needs access to another database for that.",
+        f"{HERITAGE}: accepts a probability of re-identification of .05, and a share of members above it (MaxSup) of .008, "
+        "which exposes as much as Safe Harbor does",
+    ),
     version="6",
     policy_sections=("risk", "adversary"),
     inputs=(
@@ -154,7 +153,7 @@ LONGITUDINAL_RISK = Assessment(
             "high_risk_share_within_threshold",
             "At most MaxSup of the simulated adversaries find a class of fewer than k members of the population.",
             "Share at high risk: how often what a neighbor may know about a member matches too few members of the population.",
-            _limit,
+            max_sup,
         ),
         Gate(
             LITERAL,
@@ -162,7 +161,7 @@ LONGITUDINAL_RISK = Assessment(
             "At most MaxSup of the simulated adversaries find a small class, with power and exemption computed literally as in "
             "the appendix, on the generalized data.",
             "The share at high risk, with exemptions and adversary power computed from the generalized data.",
-            _limit,
+            max_sup,
         ),
     ),
 )  # fmt: skip

@@ -127,15 +127,14 @@ def presence_of_canaries(like: kernel_input.Candidate, commitment: str) -> Findi
     return planting.as_certain({PRESENCE: 1.0, ADVANTAGE: 1.0, "least_presence": 0.0}, found)
 
 
-_ADVERSARY = Adversary(
-    "Somebody who wants to know whether a person is in the release.",
-    "Presence may itself be sensitive.",
-    "Nergiz ME, Atzori M, Clifton C. Hiding the presence of individuals from shared databases. SIGMOD 2007. " + OWNERS_DECIDE,
-)
-
 MEMBERSHIP_DISCLOSURE = Assessment(
     NAME,
-    adversary=_ADVERSARY,
+    adversary=Adversary(
+        "Somebody who wants to know whether a person is in the release.",
+        "Presence may itself be sensitive.",
+        "Nergiz ME, Atzori M, Clifton C. Hiding the presence of individuals from shared databases. SIGMOD 2007. "
+        + OWNERS_DECIDE,
+    ),
     version="3",
     policy_sections=("membership",),
     inputs=(

@@ -139,20 +139,13 @@ def mean_interval(confidence: float) -> MeanInterval:
     return interval
 
 
-def attack_limit(policy: Policy, gate: AttackGate | None) -> Limit | None:
-    """The limit of one of attack 1's gates; None if the policy has no such gate."""
-    return None if gate is None else Limit(gate.at_most, attack_confidence(policy))
-
-
-_ADVERSARY = Adversary(
-    "The same neighbor, who picks a record that fits: without knowing that the person is in the release, and knowing it.",
-    "The attack that the article simulates; knowing that a person is in the release is the worst case for that person.",
-    f"{HERITAGE}, attack 1: accepts .05",
-)
-
 NEIGHBOR_ATTACK = Assessment(
     NAME,
-    adversary=_ADVERSARY,
+    adversary=Adversary(
+        "The same neighbor, who picks a record that fits: without knowing that the person is in the release, and knowing it.",
+        "The attack that the article simulates; knowing that a person is in the release is the worst case for that person.",
+        f"{HERITAGE}, attack 1: accepts .05",
+    ),
     version="3",
     policy_sections=("neighbor_attack",),
     inputs=(
@@ -167,7 +160,7 @@ NEIGHBOR_ATTACK = Assessment(
             "neighbor_attack_risk_within_threshold",
             "A simulated nosey neighbor of any member succeeds with at most the allowed probability (attack 1).",
             "Probability that a simulated neighbor picks the right record, without knowing that it is in the release.",
-            lambda policy: attack_limit(policy, policy.neighbor_attack.unconditional),
+            lambda policy: Limit.of(policy.neighbor_attack.unconditional, attack_confidence(policy)),
             disclosed=None,
         ),
         Gate(
@@ -177,7 +170,7 @@ NEIGHBOR_ATTACK = Assessment(
             "probability (attack 1).",
             "Probability that a simulated neighbor picks the right record, knowing that it is in the release (prosecutor "
             "risk).",
-            lambda policy: attack_limit(policy, policy.neighbor_attack.given_membership),
+            lambda policy: Limit.of(policy.neighbor_attack.given_membership, attack_confidence(policy)),
         ),
     ),
 )  # fmt: skip
@@ -188,7 +181,7 @@ WORST = {"unconditional": "worst_sensitivity", "given_membership": "worst_sensit
 """Names of the gating measurements, by figure."""
 WITH_VALUES = "number_of_claims_known_with_values"
 """Measurement of a neighbor who knows values and the number of claims to within the policy's bin."""
-FIGURES = ("unconditional", "given_membership")
+FIGURES = tuple(WORST)
 
 
 @dataclass(frozen=True)
@@ -304,12 +297,7 @@ def number_known(width: int) -> str:
 
 def rows_of(policy: Policy) -> tuple[str, ...]:
     """Names of the rows of the analysis, in order."""
-    section = policy.attack_sensitivity
-    return (
-        *section.variants,
-        *(wrong_values(share) for share in section.wrong_shares),
-        *(number_known(width) for width in section.number_of_claims_widths),
-    )
+    return tuple(variant.name for variant in variants_of(policy))
 
 
 def cell_name(variant: str, power: int, figure: str) -> str:
@@ -414,7 +402,7 @@ def sensitivity_table(policy: Policy, measured: Sequence[Measurement]) -> pd.Dat
 def figure_limits(policy: Policy) -> tuple[float | None, float | None]:
     """The thresholds shown in the figure: unconditional, and given membership."""
     gates = policy.attack_sensitivity.gates
-    one, other = (gates[figure].at_most if figure in gates else None for figure in ("unconditional", "given_membership"))
+    one, other = (gates[figure].at_most if figure in gates else None for figure in FIGURES)
     return one, other
 
 
@@ -448,20 +436,14 @@ class _Power:
         ]
 
 
-def _limit(policy: Policy, gate: AttackGate | None) -> Limit | None:
-    return None if gate is None else Limit(gate.at_most, joint_confidence(policy))
-
-
-_SENSITIVITY_ADVERSARY = Adversary(
-    "Stronger and weaker neighbors: they know more values, which values belong to one claim, their order, the year, the "
-    "number of claims; or they are mistaken.",
-    "Assumptions about knowledge are uncertain; the dossier must say what happens when they do not hold.",
-    f"{HERITAGE}, Table 7, reports such attacks without a threshold",
-)
-
 ATTACK_SENSITIVITY = Assessment(
     SENSITIVITY,
-    adversary=_SENSITIVITY_ADVERSARY,
+    adversary=Adversary(
+        "Stronger and weaker neighbors: they know more values, which values belong to one claim, their order, the year, the "
+        "number of claims; or they are mistaken.",
+        "Assumptions about knowledge are uncertain; the dossier must say what happens when they do not hold.",
+        f"{HERITAGE}, Table 7, reports such attacks without a threshold",
+    ),
     version="7",
     policy_sections=("attack_sensitivity", "adversary", "dates", "number_of_claims"),
     inputs=(
@@ -476,7 +458,7 @@ ATTACK_SENSITIVITY = Assessment(
             "worst_sensitivity_within_threshold",
             "Under the worst plausible assumption, a neighbor of any member succeeds with at most the allowed probability.",
             "Probability that a neighbor succeeds under the worst plausible assumption.",
-            lambda policy: _limit(policy, policy.attack_sensitivity.gates.get("unconditional")),
+            lambda policy: Limit.of(policy.attack_sensitivity.gates.get("unconditional"), joint_confidence(policy)),
             disclosed=None,
         ),
         Gate(
@@ -486,7 +468,7 @@ ATTACK_SENSITIVITY = Assessment(
             "most the allowed probability.",
             "Probability that a neighbor succeeds under the worst plausible assumption, knowing that the record is in the "
             "release.",
-            lambda policy: _limit(policy, policy.attack_sensitivity.gates.get("given_membership")),
+            lambda policy: Limit.of(policy.attack_sensitivity.gates.get("given_membership"), joint_confidence(policy)),
         ),
         Gate(
             WITH_VALUES,
@@ -495,7 +477,7 @@ ATTACK_SENSITIVITY = Assessment(
             "release succeeds with at most the allowed probability.",
             "Probability that a neighbor succeeds who knows values, the number of claims to within a bin, and that the record "
             "is in the release.",
-            lambda policy: _limit(policy, policy.measured_number_of_claims.with_values),
+            lambda policy: Limit.of(policy.measured_number_of_claims.with_values, joint_confidence(policy)),
         ),
     ),
 )  # fmt: skip

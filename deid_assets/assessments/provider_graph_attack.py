@@ -257,15 +257,13 @@ def _noisy(policy: Policy) -> Iterator[Measurement]:
         yield made_up(f"{kind}_{AFTER}/small_share_all_patterns", "share of released providers", "provider_graph")
 
 
-_ADVERSARY = Adversary(
-    "Somebody who knows patterns of care of a provider, or how providers share patients.",
-    "A provider who is recognized narrows who the patients are.",
-    "Hay M et al. Resisting structural re-identification in anonymized social networks. PVLDB 2008;1(1). " + OWNERS_DECIDE,
-)
-
 PROVIDER_GRAPH_ATTACK = Assessment(
     NAME,
-    adversary=_ADVERSARY,
+    adversary=Adversary(
+        "Somebody who knows patterns of care of a provider, or how providers share patients.",
+        "A provider who is recognized narrows who the patients are.",
+        "Hay M et al. Resisting structural re-identification in anonymized social networks. PVLDB 2008;1(1). " + OWNERS_DECIDE,
+    ),
     version="5",
     policy_sections=("provider_graph", "provider_suppression"),
     inputs=(

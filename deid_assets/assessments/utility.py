@@ -368,16 +368,14 @@ _VALUE_STEPS = STEPS[STEPS.index("withheld") :]
 """Those that change values, after those that leave out rows."""
 
 
-_ADVERSARY = Adversary(
-    "Nobody: it measures what the release is good for, and that the why ledger accounts for every row and value.",
-    "A release without use discloses nothing, and passes every other gate.",
-    "Brickell J, Shmatikov V. The cost of privacy: destruction of data-mining utility in anonymized data publishing. KDD "
-    "2008. " + OWNERS_DECIDE,
-)
-
 UTILITY = Assessment(
     NAME,
-    adversary=_ADVERSARY,
+    adversary=Adversary(
+        "Nobody: it measures what the release is good for, and that the why ledger accounts for every row and value.",
+        "A release without use discloses nothing, and passes every other gate.",
+        "Brickell J, Shmatikov V. The cost of privacy: destruction of data-mining utility in anonymized data publishing. KDD "
+        "2008. " + OWNERS_DECIDE,
+    ),
     version="5",
     policy_sections=("utility", "top_coding"),
     inputs=(

@@ -298,15 +298,13 @@ def _limit(policy: Policy) -> Limit | None:
     return None if at_most is None else Limit(at_most, policy.risk.gate.confidence)
 
 
-_ADVERSARY = Adversary(
-    "The same neighbor, who happens to know somebody of the class, or the member, found most often.",
-    "An average over all members hides the few who carry most of its risk.",
-    "No source gives a threshold by class; MaxSup (El Emam et al. 2012) bounds the average. " + OWNERS_DECIDE,
-)
-
 WORST_CLASSES = Assessment(
     NAME,
-    adversary=_ADVERSARY,
+    adversary=Adversary(
+        "The same neighbor, who happens to know somebody of the class, or the member, found most often.",
+        "An average over all members hides the few who carry most of its risk.",
+        "No source gives a threshold by class; MaxSup (El Emam et al. 2012) bounds the average. " + OWNERS_DECIDE,
+    ),
     version="2",
     policy_sections=("risk", "adversary"),
     inputs=(

@@ -29,9 +29,8 @@ def notes_of(told: dict[str, Any]) -> tuple[str, ...]:
             "day.",
             "A member's sequence was not shifted as a whole either, because a shift keeps every interval: "
             f"{_per_cent(other[SHIFTED]['unique_intervals_share'])} of the released members with several services have a "
-            "sequence of intervals that no other member has. An adversary who knows whole sequences of bins in order, which "
-            f"no gate assumes, finds {_per_cent(other[GENERALIZED]['unique_intervals_share'])} of them alone "
-            "in the release.",
+            "sequence of intervals that no other member has. An adversary who knows whole sequences of bins in order, which no "
+            f"gate assumes, finds {_per_cent(other[GENERALIZED]['unique_intervals_share'])} of them alone in the release.",
         ]
     found.append("The machine-readable form is data/dates.json.")
     return tuple(found)

@@ -295,10 +295,9 @@ def _signature(manifest: Mapping[str, Any], digest: str) -> DossierSection:
                 "judged the above, and signed."
             ),
             Passage(
-                "I determine that the risk is very small that the information of release "
-                f"{manifest['policy']['name']}, number {_shown(manifest['number'])}, could be used, alone or in combination "
-                "with other reasonably available information, by an anticipated recipient to identify an individual who is a "
-                "subject of the information."
+                f"I determine that the risk is very small that the information of release {manifest['policy']['name']}, number "
+                f"{_shown(manifest['number'])}, could be used, alone or in combination with other reasonably available "
+                "information, by an anticipated recipient to identify an individual who is a subject of the information."
             ),
             Passage(f"SHA-256 of its manifest: {digest}", source=True),
             Passage(f"Reasons and conditions: {OPEN}"),

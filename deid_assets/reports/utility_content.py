@@ -112,8 +112,7 @@ def utility_figures(manifest: Mapping[str, Any]) -> tuple[ReportFigure, ...]:
             ReportFigure(
                 "Each column, before and after",
                 "Bits of a value: the entropy of the values of a column, as delivered and as released. A column without bits "
-                "is "
-                "withheld, or has the same value everywhere.",
+                "is withheld, or has the same value everywhere.",
                 before_and_after_figure(rows, "entropy [bits of a value]"),
                 alt="; ".join(f"{name}: {plain(before)} delivered, {plain(after)} released" for name, before, after in rows),
             )
@@ -275,8 +274,7 @@ def _others(found: Published) -> ReportTable:
         "distributions",
         "Distributions, associations and answers",
         "How far the release is from the delivery that it was made from. An error of 1 standard error is what chance alone "
-        "does "
-        "to an answer from a random sample of this size; of 20 such answers, one is off by more than 2.",
+        "does to an answer from a random sample of this size; of 20 such answers, one is off by more than 2.",
         (("Measurement", "name"), ("Measured", "number")),
         tuple((label, _value(found, name)) for name, label in _OTHERS if found.get(name, {}).get("value") is not None),
     )
@@ -333,10 +331,9 @@ def _steps(found: Published) -> ReportTable:
         "ledger",
         "Why something is missing",
         "Every delivered row and value that is not in the release ended at one of these steps. The shares are of the "
-        "information "
-        "in all columns (bits), up to the random sample of what was delivered, and from there on of what the sample has; they "
-        "are "
-        "rounded down. The exact number of rows and values of each step is in the table why_ledger of the restricted store.",
+        "information in all columns (bits), up to the random sample of what was delivered, and from there on of what the "
+        "sample has; they are rounded down. The exact number of rows and values of each step is in the table why_ledger of the "
+        "restricted store.",
         (("Step", "name"), ("What it leaves out or changes", "name"), ("Left of the delivery", "number"),
          ("Left of the sample", "number")),
         tuple(rows),

@@ -19,7 +19,7 @@ def class_sizes(rows: str, columns: Sequence[str]) -> str:
     return f"""
         SELECT coalesce(sum(weight) FILTER (NOT released), 0)::BIGINT AS population_size,
                count(*) FILTER (released)::BIGINT AS released_size
-        FROM {rows} GROUP BY {_names(columns)} ORDER BY {_names(columns)}"""
+        FROM {rows} GROUP BY {_listed(columns)} ORDER BY {_listed(columns)}"""
 
 
 def class_numbers(rows: str, columns: Sequence[str]) -> str:
@@ -31,11 +31,11 @@ def class_numbers(rows: str, columns: Sequence[str]) -> str:
         As for `class_sizes`, with person BIGINT: the same number for a record and for the person it belongs to.
     """
     return f"""
-        SELECT released, person, dense_rank() OVER (ORDER BY {_names(columns)})::BIGINT AS class
+        SELECT released, person, dense_rank() OVER (ORDER BY {_listed(columns)})::BIGINT AS class
         FROM {rows} ORDER BY released, person"""
 
 
-def _names(columns: Sequence[str]) -> str:
+def _listed(columns: Sequence[str]) -> str:
     if not columns:
         raise ValueError("name at least one column on which records and people are compared")
     return ", ".join(quoted(column) for column in columns)

@@ -76,9 +76,8 @@ def histories(
     rank = "row_number() OVER (ORDER BY member_number) - 1" if released_only else "member_number"
     where = "WHERE released" if released_only else ""
     arrays = claims.arrays(
-        f"WITH positions AS (SELECT member_id, ({rank})::INTEGER AS position FROM {profiles.sql} {where})"
-        f" SELECT position, {', '.join(selects)} FROM {claims.sql} AS c"
-        f" JOIN positions USING (member_id) {joins}"
+        f"WITH positions AS (SELECT member_id, ({rank})::INTEGER AS position FROM {profiles.sql} {where}) SELECT position, "
+        f"{', '.join(selects)} FROM {claims.sql} AS c JOIN positions USING (member_id) {joins}"
     )
     position = np.asarray(arrays["position"]).astype(np.int64)
     found = []

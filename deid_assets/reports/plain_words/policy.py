@@ -591,9 +591,8 @@ def _absence(policy: Policy) -> Iterator[str]:
     factor, posterior = removal.factor_at_most, removal.absence_posterior_at_most
     if factor is not None:
         yield (
-            "absence from all releases multiplies the odds of a sensitive condition of a known member by at most "
-            f"{factor:g} in every demographic class: at most {_share(1 - 1 / factor)} of its eligible members may ever be "
-            "released"
+            f"absence from all releases multiplies the odds of a sensitive condition of a known member by at most {factor:g} "
+            f"in every demographic class: at most {_share(1 - 1 / factor)} of its eligible members may ever be released"
         )
     else:
         yield "the factor by which absence multiplies the odds of a sensitive condition is measured and reported, but not gated"
@@ -630,8 +629,7 @@ def _number_of_claims(policy: Policy) -> Iterator[str]:
     levels = ", ".join(f"{name}: {level}" for name, level in section.reference.items())
     yield (
         f"if the adversary also knows {number} the same limit applies; claims are cut until every bin of {known.width} is "
-        "empty or contains "
-        f"{size} members of every class of the delivery" + (f" ({levels})" if levels else "")
+        f"empty or contains {size} members of every class of the delivery" + (f" ({levels})" if levels else "")
     )
     if section.with_values is None:
         yield "an adversary who knows that number and values of claims is measured and reported, but not gated"
