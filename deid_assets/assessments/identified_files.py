@@ -33,8 +33,9 @@ from deid_assets.assessments.precedents import HERITAGE, MARKETER
 from deid_assets.errors import DeliveryError
 from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.figures.population_figures import inpatient_figure
-from deid_assets.methods.attacks.file_classes import class_numbers, class_sizes
 from deid_assets.methods.attacks.identified_file import (
+    class_numbers,
+    class_sizes,
     compared,
     delivered_people,
     delivered_visits,

@@ -6,7 +6,6 @@ import pandas as pd
 
 from deid_assets.assessments.attribute_leaks import record_leaks
 from deid_assets.assessments.detail import detail_measurements, detail_refusals
-from deid_assets.assessments.flat_refusal import why_no_node_passes, why_pinned_fails
 from deid_assets.assessments.flat_table import (
     LOSS_LABELS,
     blanks_in_small_classes,
@@ -20,6 +19,7 @@ from deid_assets.assessments.flat_table import (
     population_of,
     search,
 )
+from deid_assets.assessments.no_choice import why_no_node_passes, why_pinned_fails
 from deid_assets.assessments.record_cross_release_risk import linked_to_leave_out, people_of_records
 from deid_assets.assessments.record_risk import levels_of, measured_risk
 from deid_assets.assessments.registry import FLAT
@@ -50,7 +50,7 @@ from deid_assets.release.manifest.optimality import flat_certificate
 from deid_assets.release.public_cells import shape
 from deid_assets.release.published_tables import RECORDS as RECORDS_FILE
 from deid_assets.release.registry.noise_charges import NoisyPublication
-from deid_assets.reports.flat_report import flat_report
+from deid_assets.reports.one_table_report import flat_report
 from deid_assets.schemas.flat import release_records_contract
 from deid_assets.sources.flat import QUARANTINED, RECORDS
 from deid_assets.store.tables import Table

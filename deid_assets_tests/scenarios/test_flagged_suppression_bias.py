@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from deid_assets.methods.kernel.node_computation import NodeComputation
-from deid_assets.methods.lattice.flagged_members import members_to_suppress
+from deid_assets.methods.lattice.choice import members_to_suppress
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 
 TAU, MAX_SUP, K = 0.05, 0.008, 20

@@ -4,7 +4,7 @@ Of claim columns that are published without a hierarchy: who has their values, a
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from deid_assets.methods.population.value_domains import label_joins
@@ -183,8 +183,8 @@ class PublishedClaims:
     names: Mapping[str, str]
     pay_delay: TopCode | None
     numbers: Collection[str]
-    dates: Mapping[str, str] = MappingProxyType({})
-    attributes: Mapping[str, str] = MappingProxyType({})
+    dates: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 def claims_query(

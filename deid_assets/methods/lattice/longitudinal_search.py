@@ -18,7 +18,7 @@ import pandas as pd
 
 from deid_assets.methods.kernel.knowledge import DRAWS_PER_BLOCK
 from deid_assets.methods.kernel.node_computation import NodeComputation
-from deid_assets.methods.lattice.flagged_members import DRAWS_A_MEMBER, fewest_to_suppress
+from deid_assets.methods.lattice.choice import DRAWS_A_MEMBER, fewest_to_suppress
 from deid_assets.methods.lattice.predictive_tagging import (
     Node,
     all_nodes,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.attacks.file_classes import class_numbers, class_sizes
+from deid_assets.methods.attacks.identified_file import class_numbers, class_sizes
 from deid_assets.methods.attacks.inpatient_classes import (
     ALL_YEARS,
     COLUMNS,

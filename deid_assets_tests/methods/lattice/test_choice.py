@@ -20,9 +20,11 @@ from deid_assets.methods.lattice.choice import (
     Failed,
     Judge,
     choose_generalization,
+    fewest_to_suppress,
+    members_of_classes_to_suppress,
+    members_to_suppress,
     suppress_flagged,
 )
-from deid_assets.methods.lattice.flagged_members import fewest_to_suppress, members_of_classes_to_suppress, members_to_suppress
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 
 MAX_SHARE, CONFIDENCE, DRAWS = 0.05, 0.99, 20_000

@@ -9,7 +9,7 @@ import pytest
 
 from deid_assets.methods.kernel.node_computation import Measurement, NodeComputation
 from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate, failed_antichain
-from deid_assets.methods.lattice.flagged_members import fewest_to_suppress
+from deid_assets.methods.lattice.choice import fewest_to_suppress
 from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, SearchRule, Suppression, search_lattice
 from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal, lower_neighbors, sums_of_losses

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll, posterior_of_the_missing
-from deid_assets.methods.releases.comparison import compared, withdrawn_standing_out
-from deid_assets.methods.releases.linkability import linkable_share
+from deid_assets.methods.releases.comparison import compared, linkable_share, withdrawn_standing_out
 from deid_assets_tests import examples
 from deid_assets_tests.methods.releases.rows import Shown, SmallRelease
 from deid_assets_tests.methods.releases.test_meet import VALUES, releases
