@@ -22,7 +22,7 @@ from deid_assets.assessments.assessment import (
     Work,
     none_allowed,
 )
-from deid_assets.assessments.earlier_releases import LONGITUDINAL, EarlierRelease, Tags, people_beside, rows_of
+from deid_assets.assessments.earlier_releases import LONGITUDINAL, Earlier, EarlierRelease, Tags, people_beside, rows_of
 from deid_assets.assessments.evidence import RELEASED_MEANWHILE, Estimated, Evidence, Measurement, Method, Refusal
 from deid_assets.assessments.kernel_input import (
     CANDIDATE,
@@ -101,48 +101,6 @@ _BY_WITHDRAWN = Method("withdrawn_standing_out", "methods#disappearance")
 ALL = "all together"
 
 
-@dataclass(frozen=True)
-class Earlier:
-    """Earlier releases with members, by what they mean for the release about to be made.
-
-    Attributes
-    ----------
-    linked
-        Those with members of this release, and with rows to compare.
-    unknown
-        Those that may contain members of this release, and cannot be compared.
-    number
-        All of them.
-    tables
-        Flat tables and cohorts with members of this release, and with rows to compare.
-    stated
-        Those without known members of this release, of which the policy states that their people are others.
-    others
-        Those without members of this release, by their identifiers.
-    apart
-        Flat tables in which nothing identifies people.
-    """
-
-    linked: tuple[EarlierRelease, ...]
-    unknown: tuple[EarlierRelease, ...]
-    number: int
-    tables: tuple[EarlierRelease, ...] = ()
-    stated: tuple[EarlierRelease, ...] = ()
-    others: tuple[EarlierRelease, ...] = ()
-    apart: tuple[EarlierRelease, ...] = ()
-
-    @property
-    def of_others(self) -> tuple[str, ...]:
-        """Those whose members are others by a statement or by their identifiers, as policy/number."""
-        return tuple(one.name for one in (*self.stated, *self.others))
-
-    def not_compared(self, policy: Policy) -> dict[str, str]:
-        """Each release that this one was not compared with, as policy/number, and why."""
-        stated = {one.name: stated_of(policy.releases, one.name) for one in self.stated}
-        nobody = {one.name: NOBODY for one in self.others if one.kind != LONGITUDINAL}
-        return stated | nobody | {one.name: NO_PERSON for one in self.apart}
-
-
 NO_PERSON = "it is of another kind, and no column identifies people here or there, so nobody knows whether they are the same"
 
 NOBODY = (
@@ -164,20 +122,26 @@ def earlier_of(policy: Policy, releases: Sequence[EarlierRelease], released: np.
     released
         (n,) uint64: tags of the members about to be released.
     """
-    found: dict[str, list[EarlierRelease]] = {name: [] for name in ("linked", "tables", "stated", "unknown", "others", "apart")}
-    for one in releases:
-        common = one.tags is not None and len(np.intersect1d(one.tags, released)) > 0
+
+    def meaning(one: EarlierRelease) -> str:
         of_claims = one.kind == LONGITUDINAL
-        if common:
+        if one.tags is not None and len(np.intersect1d(one.tags, released)) > 0:
             # Known common members contradict any statement about other people.
-            found["unknown" if one.file is None else "linked" if of_claims else "tables"].append(one)
-        elif one.person is None:
-            found["apart"] += [] if of_claims else [one]
-        elif policy.releases.are_others(one.name):
-            found["stated"].append(one)
-        else:
-            found["unknown" if one.tags is None else "others"].append(one)
-    return Earlier(**{name: tuple(ones) for name, ones in found.items()}, number=len(releases))
+            return "unknown" if one.file is None else "linked" if of_claims else "tables"
+        if one.person is None:
+            return "aside" if of_claims else "apart"
+        if policy.releases.are_others(one.name):
+            return "stated"
+        return "unknown" if one.tags is None else "others"
+
+    return Earlier.sorted_by(releases, meaning)
+
+
+def why_not_compared(policy: Policy, earlier: Earlier) -> dict[str, str]:
+    """Each release that this one was not compared with, as policy/number, and why."""
+    stated = {one.name: stated_of(policy.releases, one.name) for one in earlier.stated}
+    nobody = {one.name: NOBODY for one in earlier.others if one.kind != LONGITUDINAL}
+    return stated | nobody | {one.name: NO_PERSON for one in earlier.apart}
 
 
 def assess(work: Work[Policy]) -> Assessed:
@@ -329,12 +293,13 @@ def release_measurements(
     """
     standing_out = sum(not one.withdrawn <= policy.risk.max_high_risk_share for one in found)
     singling_out = sum(not share <= policy.risk.max_high_risk_share for share in by_tables)
+    number = len(earlier.every)
     return (
-        _METHOD.at_most(EARLIER, "releases", earlier.number),
-        _METHOD.at_most(NOT_COMPARED, "releases", len(earlier.unknown), 0.0, earlier.number),
+        _METHOD.at_most(EARLIER, "releases", number),
+        _METHOD.at_most(NOT_COMPARED, "releases", len(earlier.unknown), 0.0, number),
         replace(_BY_TABLES, name=NAME).at_most(APART, "releases", len(earlier.apart)),
-        _BY_TABLES.at_most(TABLES, "releases", singling_out, 0.0, earlier.number),
-        _BY_WITHDRAWN.at_most(WITHDRAWN, "releases", standing_out, 0.0, earlier.number),
+        _BY_TABLES.at_most(TABLES, "releases", singling_out, 0.0, number),
+        _BY_WITHDRAWN.at_most(WITHDRAWN, "releases", standing_out, 0.0, number),
     )
 
 

@@ -1,7 +1,7 @@
 """Earlier releases as assessments see them, and what is said of numbers that count their members."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +63,59 @@ class EarlierRelease:
     kind: str = LONGITUDINAL
     same_secret: bool = True
     keeps_values: bool = True
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """Earlier releases, by what they mean for the release about to be made.
+
+    Attributes
+    ----------
+    linked
+        Those with people of this release, and with rows to compare; beside members and claims, those of members and claims.
+    unknown
+        Those that may have people of this release, and cannot be compared.
+    tables
+        Beside members and claims: flat tables and cohorts with members of this release, and with rows to compare.
+    stated
+        Those without known people of this release, of which the policy states that their people are others.
+    same
+        Beside a table: others that were made of the same delivery, which `same_delivery` compares.
+    others
+        Those that have nobody of this release, by their identifiers.
+    apart
+        Those of another kind, of which nobody knows whether they have people of this release, because nothing identifies people
+        here or there.
+    aside
+        Beside members and claims: those of members and claims in which nothing identifies members.
+    """
+
+    linked: tuple[EarlierRelease, ...] = ()
+    unknown: tuple[EarlierRelease, ...] = ()
+    tables: tuple[EarlierRelease, ...] = ()
+    stated: tuple[EarlierRelease, ...] = ()
+    same: tuple[EarlierRelease, ...] = ()
+    others: tuple[EarlierRelease, ...] = ()
+    apart: tuple[EarlierRelease, ...] = ()
+    aside: tuple[EarlierRelease, ...] = ()
+
+    @classmethod
+    def sorted_by(cls, releases: Sequence[EarlierRelease], meaning: Callable[[EarlierRelease], str]) -> "Earlier":
+        """Sort releases by the attribute to which each belongs."""
+        found: dict[str, list[EarlierRelease]] = {}
+        for one in releases:
+            found.setdefault(meaning(one), []).append(one)
+        return cls(**{name: tuple(ones) for name, ones in found.items()})
+
+    @property
+    def every(self) -> tuple[EarlierRelease, ...]:
+        """All of them."""
+        return tuple(one for kept in fields(self) for one in getattr(self, kept.name))
+
+    @property
+    def of_others(self) -> tuple[str, ...]:
+        """Those whose people are others by a statement or by their identifiers, as policy/number."""
+        return tuple(one.name for one in (*self.stated, *self.others))
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,14 @@ import pandas as pd
 from deid_assets.assessments.assessment import Adversary, Assessed, Assessment, Gate, Work, none_allowed
 from deid_assets.assessments.cohort_demographics import attributes_sql, cells_in, released_labels
 from deid_assets.assessments.cross_release_risk import ALL, NO_PERSON, NOBODY, planted_kept_rows, stale_refusals, stated_of
-from deid_assets.assessments.earlier_releases import EarlierRelease, Tags, of_same_rows, people_beside, with_common_people
+from deid_assets.assessments.earlier_releases import (
+    Earlier,
+    EarlierRelease,
+    Tags,
+    of_same_rows,
+    people_beside,
+    with_common_people,
+)
 from deid_assets.assessments.evidence import Evidence, Measurement, Method, Refusal
 from deid_assets.assessments.planting import planted_store
 from deid_assets.assessments.precedents import OWNERS_DECIDE
@@ -196,45 +203,6 @@ PeoplePolicy = FlatPolicy | CohortPolicy
 """A policy of one table of people."""
 
 
-@dataclass(frozen=True)
-class Earlier:
-    """Earlier releases, by what they mean for the release about to be made.
-
-    Attributes
-    ----------
-    linked
-        Those with people of this release.
-    stated
-        Others of which the policy states that their people are others.
-    same
-        Others that were made of the same delivery, which `same_delivery` compares.
-    unknown
-        Those that may have people of this release, and cannot be linked.
-    others
-        Releases of another kind that have nobody of this one, by their identifiers.
-    apart
-        Releases of another kind, of which nobody knows whether they have people of this one, because nothing identifies people
-        here or there.
-    """
-
-    linked: tuple[EarlierRelease, ...] = ()
-    stated: tuple[EarlierRelease, ...] = ()
-    same: tuple[EarlierRelease, ...] = ()
-    unknown: tuple[EarlierRelease, ...] = ()
-    others: tuple[EarlierRelease, ...] = ()
-    apart: tuple[EarlierRelease, ...] = ()
-
-    @property
-    def every(self) -> tuple[EarlierRelease, ...]:
-        """All of them."""
-        return (*self.linked, *self.stated, *self.same, *self.unknown, *self.others, *self.apart)
-
-    @property
-    def of_others(self) -> tuple[str, ...]:
-        """Those whose people are others by a statement or by their identifiers, as policy/number."""
-        return tuple(one.name for one in (*self.stated, *self.others))
-
-
 def earlier_of(policy: PeoplePolicy, releases: Sequence[EarlierRelease], released: np.ndarray | None) -> Earlier:
     """Sort earlier releases.
 
@@ -247,10 +215,7 @@ def earlier_of(policy: PeoplePolicy, releases: Sequence[EarlierRelease], release
         (n,) uint64: tags of the people about to be released; None if nothing identifies them.
     """
     common = [] if released is None else with_common_people(releases, released)
-    found: dict[str, list[EarlierRelease]] = {}
-    for one in releases:
-        found.setdefault(_meaning(policy, one, one in common, released is not None), []).append(one)
-    return Earlier(**{meaning: tuple(ones) for meaning, ones in found.items()})
+    return Earlier.sorted_by(releases, lambda one: _meaning(policy, one, one in common, released is not None))
 
 
 def _meaning(policy: PeoplePolicy, one: EarlierRelease, common: bool, identified: bool) -> str:

@@ -7,7 +7,7 @@ from functools import partial
 from deid_assets.assessments.absence import absence_measurements, absent_members
 from deid_assets.assessments.attribute_leaks import passed_on_leaks
 from deid_assets.assessments.candidate_rows import ReleasedRows
-from deid_assets.assessments.cross_release_risk import cross_release_refusals, earlier_of, kept_rows_query
+from deid_assets.assessments.cross_release_risk import cross_release_refusals, earlier_of, kept_rows_query, why_not_compared
 from deid_assets.assessments.dates import date_refusals, released_dates
 from deid_assets.assessments.delivered_values import kept_by_level
 from deid_assets.assessments.demographic_risk import demographic_measurements, demographics_of, measurements_with_claims
@@ -278,7 +278,7 @@ def _against_earlier(
         refusals += cross_release_refusals(policy, linking, before, present.released_tags, same)
         sorted_out = earlier_of(policy, before, present.released_tags)
         refusals += recurring_refusals(policy.releases, staged.claims, step.home.releases, sorted_out.of_others, None)
-        apart = sorted_out.not_compared(policy)
+        apart = why_not_compared(policy, sorted_out)
         measured = (*changes_measured(policy, changes, released), *rotation_measurements(policy, newly))
         return _Earlier(measured, refusals, roll, list_now, apart)
 

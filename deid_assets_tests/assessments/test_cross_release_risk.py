@@ -25,6 +25,7 @@ from deid_assets.assessments.cross_release_risk import (
     planted_rows,
     release_measurements,
     rows_of,
+    why_not_compared,
 )
 from deid_assets.assessments.earlier_releases import EarlierRelease
 from deid_assets.assessments.evidence import Evidence
@@ -54,7 +55,7 @@ OWN = np.array([1, 2, 3], dtype=np.uint64)
 class TestEarlierReleases:
     def test_with_common_members_are_linked_and_others_need_not_be(self):
         found = earlier_of(POLICY, [release("a/0001", [3, 4]), release("a/0002", [5]), release("a/0003", [6], kept=False)], OWN)
-        assert [one.name for one in found.linked] == ["a/0001"] and found.unknown == () and found.number == 3
+        assert [one.name for one in found.linked] == ["a/0001"] and found.unknown == () and len(found.every) == 3
 
     def test_that_may_have_common_members_and_cannot_be_compared_are_unknown(self):
         unknown = [
@@ -76,7 +77,7 @@ class TestEarlierReleases:
         table = replace(release("b/0001", [8], kept=False), kind="flat", person="id")
         found = earlier_of(policy, [release("a/0001", [9]), release("a/0002", [9]), table], OWN)
         assert found.of_others == ("a/0001", "a/0002", "b/0001")
-        told = found.not_compared(policy)
+        told = why_not_compared(policy, found)
         assert "another country" in told["a/0001"] and "identifiers are spelled otherwise" in told["b/0001"]
         assert set(told) == {"a/0001", "b/0001"}
 
@@ -90,7 +91,7 @@ def readings(fixed, literal, draws=100_000):
 
 
 def measured(*found, earlier=None, number=1):
-    earlier = earlier or Earlier((release("a/0001", [3]),), (), 1)
+    earlier = earlier or Earlier((release("a/0001", [3]),))
     return {
         one.name: one
         for one in (*linked_measurements(POLICY, found, "c" * 64, number), *release_measurements(POLICY, earlier, found))
@@ -114,7 +115,7 @@ class TestMeasurements:
         assert worst.bound == limit * 1.01 and not worst.passed
 
     def test_nothing_is_at_risk_where_nothing_is_linked(self):
-        found = measured(earlier=Earlier((), (), 0))
+        found = measured(earlier=Earlier())
         nothing = (LINKED, LINKED_LITERAL, NEIGHBOR, EARLIER, NOT_COMPARED, WITHDRAWN)
         assert [found[name].value for name in nothing] == [0] * 6
         assert found[LINKED].sample_size == 0 and all(one.passed for one in found.values() if one.gating)
@@ -124,7 +125,7 @@ class TestMeasurements:
         assert measured(one, number=2)[LINKED].bound > measured(one)[LINKED].bound
 
     def test_releases_that_cannot_be_compared_and_members_who_are_missed_do_not_pass(self):
-        unknown = Earlier((), (release("a/0001", known=False),), 1)
+        unknown = Earlier((), (release("a/0001", known=False),))
         assert not measured(earlier=unknown)[NOT_COMPARED].passed
         at_most = POLICY.risk.max_high_risk_share
         assert measured(Linked("a/0001", None, at_most))[WITHDRAWN].passed
@@ -155,7 +156,7 @@ class TestGate:
 
     def test_the_same_release_made_again_may_be_younger_than_the_measurement_but_no_other(self):
         own, other = release("a/0001", [3]), release("a/0002", [3])
-        before = measured(earlier=Earlier((), (), 0))
+        before = measured(earlier=Earlier())
         assert cross_release_refusals(POLICY, evidence(*before.values()), [own], OWN, same="a/0001") == []
         for releases, same in (([own], "a/0002"), ([own, other], "a/0001")):
             found = cross_release_refusals(POLICY, evidence(*before.values()), releases, OWN, same)

@@ -261,7 +261,7 @@ class TestRequirements:
             *membership_changes.changes_measured(POLICY, (), 9),
             *rotation_measurements(POLICY, NewlySensitive(0, 0, 0.99)),
             *cross_release_risk.linked_measurements(POLICY, (), "c" * 64, 1),
-            *cross_release_risk.release_measurements(POLICY, cross_release_risk.Earlier((), (), 0), ()),
+            *cross_release_risk.release_measurements(POLICY, cross_release_risk.Earlier(), ()),
             *voter_list_measurements(POLICY.voter_list_attack.at_most, None, None, "c" * 64),
             *inpatient_measurements(POLICY.inpatient_attack.at_most, Inpatients(()), "c" * 64),
             ledger_measurement(0),
