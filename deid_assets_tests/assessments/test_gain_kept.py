@@ -6,18 +6,6 @@ import pytest
 from deid_assets.assessments import gain_kept
 from deid_assets.assessments.compared_tables import NextYear, _coarsest_claims, coarsest_levels
 from deid_assets.assessments.exposure import exposure_of
-from deid_assets.assessments.gain_kept import (
-    FEWEST,
-    Predicted,
-    condition_group_targets,
-    gain_measurements,
-    gains,
-    kept_figure,
-    kept_in_words,
-    predicted_targets,
-    share_in_words,
-    targets_of,
-)
 from deid_assets.assessments.kernel_input import Candidate
 from deid_assets.methods.utility.gains import Gain, Interval, Target
 from deid_assets.methods.utility.prediction import Examples
@@ -48,7 +36,7 @@ class TestTargets:
     def test_groups_are_chosen_by_their_share_of_member_years(self, shares, chosen):
         with small_store() as store:
             table = store.table("claims", CLAIMS, claims(*shares) + [("1", 1, "Z")] * 40)
-            assert tuple(condition_group_targets(table).values()) == chosen
+            assert tuple(gain_kept.condition_group_targets(table).values()) == chosen
 
     def test_an_event_is_a_claim_of_the_group_in_the_year_after(self):
         with small_store() as store:
@@ -57,7 +45,7 @@ class TestTargets:
             member, year = np.array([7, 7, 8, 8, 9]), np.array([1, 2, 1, 2, 1])
             days = Examples(member, np.zeros((5, 1)), np.zeros(5, dtype=np.int64), np.log1p(np.arange(5.0)))
             nothing = np.zeros((5, 1))
-            found = targets_of(NextYear(people, year, days, days, nothing, nothing, member), grouped)
+            found = gain_kept.targets_of(NextYear(people, year, days, days, nothing, nothing, member), grouped)
         assert [(one.name, one.event) for one in found] == [
             ("days_in_hospital", False), ("common_condition_group_H", True), ("middling_condition_group_G", True),
         ]  # fmt: skip
@@ -98,18 +86,18 @@ def next_year_of(rows: int, label: np.ndarray) -> NextYear:
 
 class TestGains:
     def test_too_few_members_have_none(self):
-        few = FEWEST - 1
+        few = gain_kept.FEWEST - 1
         target = Target("event", np.zeros(few), event=True)
-        assert gains([target], next_year_of(few, np.zeros(few)), 200, np.random.default_rng(0)) == {"event": None}
+        assert gain_kept.gains([target], next_year_of(few, np.zeros(few)), 200, np.random.default_rng(0)) == {"event": None}
 
     def test_a_label_made_from_the_event_is_a_leak_of_labels_and_one_by_chance_is_none(self):
         generator = np.random.default_rng(2)
         event = generator.integers(2, size=1_000).astype(float)
         made_from = np.where(generator.random(1_000) < 0.2, event, 2.0)
         for label, leaks in ((made_from, True), (generator.permutation(made_from), False)):
-            found = gains([Target("event", event, event=True)], next_year_of(1_000, label), 200, np.random.default_rng(3))[
-                "event"
-            ]
+            found = gain_kept.gains(
+                [Target("event", event, event=True)], next_year_of(1_000, label), 200, np.random.default_rng(3)
+            )["event"]
             assert (found.gain.leak >= 3) == leaks
             assert found.leak_of_labels is None if not leaks else found.leak_of_labels >= 3
 
@@ -120,7 +108,7 @@ class TestGains:
         cut = np.where(generator.random(1_000) < 0.2, event, 2.0)
         made = next_year_of(1_000, cut)
         made = NextYear(made.people, made.year, made.delivered, made.released, cut[:, None], made.with_classes, made.year)
-        found = gains([Target("event", event, event=True)], made, 200, np.random.default_rng(3))["event"]
+        found = gain_kept.gains([Target("event", event, event=True)], made, 200, np.random.default_rng(3))["event"]
         assert found.gain.leak >= 3 and found.leak_of_labels < 3
 
     def test_of_many_members_a_sample_is_predicted(self, monkeypatch):
@@ -132,7 +120,9 @@ class TestGains:
 
         monkeypatch.setattr(gain_kept, "member_losses", losses)
         monkeypatch.setattr(gain_kept, "MEMBERS", 60)
-        gains([Target("event", np.zeros(900), event=True)], next_year_of(900, np.zeros(900)), 200, np.random.default_rng(0))
+        gain_kept.gains(
+            [Target("event", np.zeros(900), event=True)], next_year_of(900, np.zeros(900)), 200, np.random.default_rng(0)
+        )
         assert set(seen) == {(60,) * 6}
 
 
@@ -145,8 +135,8 @@ def gain(**changes) -> Gain:
 
 
 def told(one: Gain | None, of_labels: float | None = None, released: int = 20_000) -> dict:
-    found = None if one is None else Predicted(one, of_labels)
-    return {one.name: one for one in gain_measurements({"days_in_hospital": found}, released, "c" * 64)}
+    found = None if one is None else gain_kept.Predicted(one, of_labels)
+    return {one.name: one for one in gain_kept.gain_measurements({"days_in_hospital": found}, released, "c" * 64)}
 
 
 class TestMeasurements:
@@ -173,10 +163,13 @@ class TestMeasurements:
     )
     def test_silence_is_told_in_words(self, one, released, kept, of_labels):
         found = {name: own.to_json() for name, own in told(one, released=released).items()}
-        assert predicted_targets(found) == ("days_in_hospital",)
-        assert share_in_words(found, "days_in_hospital", "share_of_gain_kept") == kept
-        assert share_in_words(found, "days_in_hospital", "share_of_label_gain_kept") == of_labels
-        assert f"days in hospital: kept of the gain: {kept}, of what labels of claims add: {of_labels}" == kept_in_words(found)
-        assert b"days in hospital" in kept_figure(found)
+        assert gain_kept.predicted_targets(found) == ("days_in_hospital",)
+        assert gain_kept.share_in_words(found, "days_in_hospital", "share_of_gain_kept") == kept
+        assert gain_kept.share_in_words(found, "days_in_hospital", "share_of_label_gain_kept") == of_labels
+        assert (
+            f"days in hospital: kept of the gain: {kept}, of what labels of claims add: {of_labels}"
+            == gain_kept.kept_in_words(found)
+        )
+        assert b"days in hospital" in gain_kept.kept_figure(found)
         if not kept[0].isdigit():
-            assert kept.encode() in kept_figure(found)
+            assert kept.encode() in gain_kept.kept_figure(found)

@@ -2,15 +2,7 @@
 
 import pytest
 
-from deid_assets.assessments.kernel_input import (
-    PopulationTables,
-    claim_columns,
-    class_size_needed,
-    encoded_data,
-    lattice_dimensions,
-    member_columns,
-    sampling_fraction,
-)
+from deid_assets.assessments import kernel_input
 from deid_assets.methods.lattice.predictive_tagging import node_text, parse_node
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets_tests.assets.small_release import random_rows, small_release
@@ -21,24 +13,24 @@ COUNTED, ESTIMATED = policy_by_name("heritage_public"), policy_by_name("desynpuf
 
 
 def test_dimensions_move_the_columns_that_the_policy_says():
-    members, claims = member_columns(COUNTED), claim_columns(COUNTED)
-    dimensions = {dimension.name: dimension for dimension in lattice_dimensions(COUNTED)}
+    members, claims = kernel_input.member_columns(COUNTED), kernel_input.claim_columns(COUNTED)
+    dimensions = {dimension.name: dimension for dimension in kernel_input.lattice_dimensions(COUNTED)}
     days = dimensions["days_in_hospital"]
     assert [members[i] for i in days.demographics] == ["days_in_hospital_y2", "days_in_hospital_y3"]
     assert days.histories == ()
     assert [claims[i] for i in dimensions["length_of_stay"].histories] == ["length_of_stay"]
-    assert [dimension.levels for dimension in lattice_dimensions(COUNTED)] == list(COUNTED.dimension_levels)
+    assert [dimension.levels for dimension in kernel_input.lattice_dimensions(COUNTED)] == list(COUNTED.dimension_levels)
 
 
 def test_alpha_is_of_the_delivery_where_classes_are_counted_and_of_the_stated_population_where_not():
-    assert sampling_fraction(COUNTED, 20_000, 200_000) == 0.1
+    assert kernel_input.sampling_fraction(COUNTED, 20_000, 200_000) == 0.1
     stated = ESTIMATED.risk.population_size
-    assert sampling_fraction(ESTIMATED, 1_000, 5) == 1_000 / stated
+    assert kernel_input.sampling_fraction(ESTIMATED, 1_000, 5) == 1_000 / stated
 
 
 def test_the_class_size_does_not_depend_on_alpha_where_classes_are_counted():
     """methods#population: the release fraction is no lever."""
-    assert {class_size_needed(COUNTED, alpha) for alpha in (0.02, 0.1, 1.0)} == {20}
+    assert {kernel_input.class_size_needed(COUNTED, alpha) for alpha in (0.02, 0.1, 1.0)} == {20}
 
 
 @pytest.mark.parametrize("node", [(0,), (2, 1, 2, 3), (10, 0)])
@@ -46,8 +38,8 @@ def test_a_node_is_read_from_its_text(node):
     assert parse_node(node_text(node)) == node
 
 
-def tables_of(made) -> PopulationTables:
-    return PopulationTables(made.profiles, made.known, made.held, made.domains, made.power)
+def tables_of(made) -> kernel_input.PopulationTables:
+    return kernel_input.PopulationTables(made.profiles, made.known, made.held, made.domains, made.power)
 
 
 def policy(**changes):
@@ -73,7 +65,7 @@ def policy(**changes):
 def test_the_population_is_every_delivered_member_and_targets_are_the_released_ones():
     with small_store() as store:
         made = small_release(store, *random_rows(1))
-        data = encoded_data(policy(), tables_of(made))
+        data = kernel_input.encoded_data(policy(), tables_of(made))
     assert data.members == len(made.members)
     assert data.targets.tolist() == made.released
     assert len(data.held) == len(data.known) == 1 and data.demographics.shape[1] == 3
@@ -86,5 +78,5 @@ def test_where_classes_are_estimated_the_population_is_the_release():
     )  # fmt: skip
     with small_store() as store:
         made = small_release(store, *random_rows(1))
-        data = encoded_data(estimated, tables_of(made))
+        data = kernel_input.encoded_data(estimated, tables_of(made))
     assert data.members == len(data.targets) == len(made.released)

@@ -6,30 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deid_assets.assessments import utility
+from deid_assets.assessments import compared_tables, utility
 from deid_assets.assessments.assessment import CANARIES, canaries_measurement
-from deid_assets.assessments.compared_tables import (
-    HAS_CONDITION,
-    Compared,
-    Plan,
-    Scores,
-    analyst_questions_of,
-    measured_scores,
-    stays_of,
-)
 from deid_assets.assessments.exposure import LEFT_OUT, exposure_of
 from deid_assets.assessments.kernel_input import Candidate
 from deid_assets.assessments.registry import required_measurements
 from deid_assets.assessments.rounding import rounded, rounded_up
-from deid_assets.assessments.utility import (
-    ASSOCIATIONS,
-    DISTANCE,
-    MEMBERS_LOST,
-    SCORE_LOSS,
-    UNACCOUNTED,
-    ledger_measurements,
-    unaccounted,
-)
 from deid_assets.methods.utility import distributions, gains, prediction
 from deid_assets.methods.utility.ledger import ledger_frame, row_account
 from deid_assets.methods.utility.prediction import Examples
@@ -41,7 +23,7 @@ from deid_assets_tests.scenarios.policies import SMALL, changed
 from deid_assets_tests.scenarios.test_flat_release import FLAT
 
 KEY = b"0123456789abcdef"
-PLAN = Plan("ridge", 5, 200, 1_000)
+PLAN = compared_tables.Plan("ridge", 5, 200, 1_000)
 FLOORS = {"score_loss_at_most": 0.1, "distance_at_most": 0.2, "association_change_at_most": 0.3, "members_lost_at_most": 0.05}
 
 
@@ -93,7 +75,7 @@ CONTENTS = [("claims", "", 3, 0.0), ("claims", "PlaceSvc", 3, 1.5), ("claims", "
 
 class TestLedgersEnd:
     def test_of_the_released_rows_nothing_disagrees(self):
-        assert unaccounted(ledger(), CONTENTS, {"CharlsonIndex"}) == 0
+        assert utility.unaccounted(ledger(), CONTENTS, {"CharlsonIndex"}) == 0
 
     @pytest.mark.parametrize(
         ("made", "contents"),
@@ -108,11 +90,11 @@ class TestLedgersEnd:
         ids=["a row more", "a value less", "other values", "no such column", "a column of nothing", "no rule"],
     )
     def test_each_difference_counts(self, made, contents):
-        assert unaccounted(made, contents, {"CharlsonIndex"}) > 0
+        assert utility.unaccounted(made, contents, {"CharlsonIndex"}) > 0
 
     def test_information_left_is_that_of_the_columns_together(self):
         """15 bits are delivered, 5 times 2 + 1; 11 are sampled, and of these 4.5 are released."""
-        found = {one.name: one.value for one in ledger_measurements(ledger(), 25_000)}
+        found = {one.name: one.value for one in utility.ledger_measurements(ledger(), 25_000)}
         assert found["of_delivered/sample"] == pytest.approx(11 / 15, abs=0.001)
         assert found["of_sampled/withheld"] == pytest.approx(6 / 11, abs=0.001)
         assert found["of_sampled/grouping"] == pytest.approx(4.5 / 11, abs=0.001)
@@ -123,9 +105,9 @@ class TestLedgersEnd:
 class TestNumbers:
     def test_none_tells_less_than_25_members_apart(self):
         """Every number is a multiple of the step that 25 members make, or derived from noisy counts."""
-        scores = Scores(0.412345, 0.456789, 0.5, 0.49, 0.0444, 0.0512, True, 900, 1_700)
+        scores = compared_tables.Scores(0.412345, 0.456789, 0.5, 0.49, 0.0444, 0.0512, True, 900, 1_700)
         policy = policy_from(public_values())
-        measured = [*utility._scores(policy, scores, 20_000, "c" * 64), *ledger_measurements(ledger(), 20_000)]
+        measured = [*utility._scores(policy, scores, 20_000, "c" * 64), *utility.ledger_measurements(ledger(), 20_000)]
         for one in measured:
             step = 0.02 if one.unit == "bits" else 0.002
             for number in (one.value, one.bound):
@@ -144,19 +126,19 @@ class TestNumbers:
 
     def test_a_loss_never_looks_smaller_than_it_is(self):
         assert rounded_up(0.0444, 20_000) == 0.046 and rounded(0.0444, 20_000) == 0.044
-        scores = Scores(0, 0, 0, 0, 0.0459, 0.0459, True, 9, 9)
+        scores = compared_tables.Scores(0, 0, 0, 0, 0.0459, 0.0459, True, 9, 9)
         found = {one.name: one for one in utility._scores(policy_from(public_values()), scores, 20_000, "c" * 64)}
-        assert found[SCORE_LOSS].bound >= found[SCORE_LOSS].value >= 0.0459 - 0.001
+        assert found[utility.SCORE_LOSS].bound >= found[utility.SCORE_LOSS].value >= 0.0459 - 0.001
 
     def test_where_nothing_could_be_predicted_a_limit_refuses(self):
         policy = policy_from(changed(SMALL, utility={"score_loss_at_most": 0.5}))
-        (loss,) = [one for one in utility._scores(policy, None, 600, "c" * 64) if one.name == SCORE_LOSS]
+        (loss,) = [one for one in utility._scores(policy, None, 600, "c" * 64) if one.name == utility.SCORE_LOSS]
         assert loss.gating and loss.value is None and not loss.passed
 
     def test_where_the_delivery_teaches_nothing_a_limit_refuses_however_small_the_loss(self):
         policy = policy_from(changed(SMALL, utility={"score_loss_at_most": 0.5}))
-        scores = Scores(0.4, 0.4, 0.4, 0.4, 0.0, 0.0, False, 40, 40)
-        (loss,) = [one for one in utility._scores(policy, scores, 600, "c" * 64) if one.name == SCORE_LOSS]
+        scores = compared_tables.Scores(0.4, 0.4, 0.4, 0.4, 0.0, 0.0, False, 40, 40)
+        (loss,) = [one for one in utility._scores(policy, scores, 600, "c" * 64) if one.name == utility.SCORE_LOSS]
         assert loss.gating and loss.value == 0 and loss.bound is None and not loss.passed
 
     @pytest.mark.parametrize("members", [12, 60])
@@ -166,7 +148,7 @@ class TestNumbers:
         truth, member = np.log1p(np.arange(members) % 4), np.arange(members)
         delivered = Examples(member, generator.normal(size=(members, 8)), member % 4, truth)
         shown = Examples(member, np.zeros((members, 1)), np.zeros(members, dtype=np.int64), truth)
-        found = measured_scores(PLAN, delivered, shown, np.zeros(members, dtype=np.int64), generator)
+        found = compared_tables.measured_scores(PLAN, delivered, shown, np.zeros(members, dtype=np.int64), generator)
         assert found is not None and not found.learned and found.loss < 0.05
 
 
@@ -174,19 +156,19 @@ class TestFloors:
     def test_by_default_only_the_ledger_and_the_canaries_gate(self):
         for policy in (policy_by_name("heritage_public"), policy_from(SMALL)):
             required = {one.measurement for one in required_measurements(policy) if one.asset == "utility"}
-            assert required == {CANARIES, UNACCOUNTED}
+            assert required == {CANARIES, utility.UNACCOUNTED}
 
     def test_every_floor_of_the_policy_is_required(self):
         policy = policy_from(changed(SMALL, utility=FLOORS))
         required = {one.measurement: one.threshold for one in required_measurements(policy) if one.asset == "utility"}
-        floors = {SCORE_LOSS: 0.1, DISTANCE: 0.2, ASSOCIATIONS: 0.3, MEMBERS_LOST: 0.05}
-        assert required == {CANARIES: 1.0, UNACCOUNTED: 0.0} | floors
+        floors = {utility.SCORE_LOSS: 0.1, utility.DISTANCE: 0.2, utility.ASSOCIATIONS: 0.3, utility.MEMBERS_LOST: 0.05}
+        assert required == {CANARIES: 1.0, utility.UNACCOUNTED: 0.0} | floors
 
     @pytest.mark.parametrize(("loss", "bound", "passed"), [(0.05, 0.09, True), (0.05, 0.11, False), (0.2, 0.3, False)])
     def test_the_bound_of_the_loss_decides(self, loss, bound, passed):
         policy = policy_from(changed(SMALL, utility=FLOORS))
-        scores = Scores(0.4, 0.4 + loss, 0.5, 0.5, loss, bound, True, 9_000, 9_000)
-        (found,) = [one for one in utility._scores(policy, scores, 50_000, "c" * 64) if one.name == SCORE_LOSS]
+        scores = compared_tables.Scores(0.4, 0.4 + loss, 0.5, 0.5, loss, bound, True, 9_000, 9_000)
+        (found,) = [one for one in utility._scores(policy, scores, 50_000, "c" * 64) if one.name == utility.SCORE_LOSS]
         assert found.gating and found.passed == passed
 
     def test_the_share_of_members_lost_is_public_as_the_attrition_shows_it(self):
@@ -207,10 +189,10 @@ class TestFloors:
         assert "from the delivery (limit 0.1)" in said and "is left out of the release (limit 0.05)" in said
 
 
-def compared(store, before: list[tuple], after: list[tuple], conditions=((), ())) -> Compared:
+def compared(store, before: list[tuple], after: list[tuple], conditions=((), ())) -> compared_tables.Compared:
     members = "member BIGINT, sex VARCHAR, days_in_hospital_y2 VARCHAR"
     claims = 'member BIGINT, year INTEGER, "PrimaryConditionGroup" VARCHAR'
-    return Compared(
+    return compared_tables.Compared(
         store.table("members_before", members, before), store.table("members_after", members, after),
         store.table("claims_before", claims, conditions[0]), store.table("claims_after", claims, conditions[1]),
         ("sex", "days_in_hospital_y2"), ("PrimaryConditionGroup",),
@@ -248,13 +230,13 @@ class TestQuestions:
                 ([(n, 1, "MSC2a3") for n in range(20)] * 2, [(n, 1, "MSC2a3") for n in range(10)]),
             )
             labels = domains(store, ("0", "0"), ("1", "1+"), ("9", "1+"), ("", None))
-            found = analyst_questions_of(Candidate(self.POLICY, self.LEVELS, {"value_domains": labels}), made)
+            found = compared_tables.analyst_questions_of(Candidate(self.POLICY, self.LEVELS, {"value_domains": labels}), made)
         rows = {(row.question, row.group): row for row in found.itertuples()}
         women = rows["hospitalized_y2", "F"]
         assert (women.delivered, women.of_delivered, women.released, women.of_released) == (50, 100, 30, 40)
         assert women.standard_errors == pytest.approx(0.25 / np.sqrt(0.25 / 40), rel=1e-3)
         assert ("hospitalized_y2", "M") not in rows, "nobody knows about them"
-        condition = rows[HAS_CONDITION, "MSC2a3"]
+        condition = rows[compared_tables.HAS_CONDITION, "MSC2a3"]
         assert (condition.delivered, condition.of_delivered, condition.released, condition.of_released) == (20, 101, 10, 40)
         stays = rows["hospitalized_by_condition_y2", "MSC2a3"]
         assert (stays.delivered, stays.of_delivered, stays.released) == (20, 20, 10)
@@ -265,4 +247,4 @@ class TestQuestions:
     )  # fmt: skip
     def test_classes_that_mean_both_answer_nothing(self, rows):
         with small_store() as store:
-            assert stays_of(self.POLICY, self.LEVELS, domains(store, *rows), "days_in_hospital_y2") is None
+            assert compared_tables.stays_of(self.POLICY, self.LEVELS, domains(store, *rows), "days_in_hospital_y2") is None

@@ -11,24 +11,6 @@ from deid_assets.assessments import worst_classes
 from deid_assets.assessments.evidence import Context, Evidence, judge
 from deid_assets.assessments.kernel_input import member_columns
 from deid_assets.assessments.registry import passes, required_measurements
-from deid_assets.assessments.worst_classes import (
-    ATTACK_OF_CLASS,
-    FLAGS,
-    MEMBERS,
-    OF_CLASS,
-    WORST,
-    WORST_ATTACK,
-    WORST_CLASSES,
-    attack_figure,
-    attack_measurements,
-    class_figure,
-    member_figure,
-    released_class_names,
-    report_table,
-    without_labels,
-    worst_class_text,
-    worst_measurements,
-)
 from deid_assets.methods.attacks import worst_classes as method
 from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
 from deid_assets.methods.attacks.worst_classes import ClassShares, MemberClasses, RiskByMember
@@ -38,11 +20,7 @@ from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.choice import WorstClass
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets.methods.population.released_population import member_codes
-from deid_assets.methods.statistics.confidence import (
-    clopper_pearson_upper_bound,
-    confidence_of_try,
-    empirical_bernstein_upper_bound,
-)
+from deid_assets.methods.statistics import confidence
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.manifest.public_numbers import PublicNumbers
 from deid_assets.reports.plain_words.policy import explain
@@ -60,7 +38,7 @@ def policy(limit: float | None = 0.05):
 
 def measured(flagged, limit=0.05, number=1, draws=20_000):
     found = ClassShares(np.full(len(flagged), draws), np.array(flagged))
-    return worst_measurements(policy(limit), found, NAMED, MEMBERS_OF_THREE, "c" * 64, number)
+    return worst_classes.worst_measurements(policy(limit), found, NAMED, MEMBERS_OF_THREE, "c" * 64, number)
 
 
 def by_name(measurements):
@@ -68,9 +46,9 @@ def by_name(measurements):
 
 
 def judged(measurements, limit=0.05, number=1):
-    evidence = Evidence(worst_classes.NAME, "d", "p", "0" * 64, WORST_CLASSES.version, measurements, number)
-    required = [one for one in WORST_CLASSES.required(policy(limit)) if one.measurement == WORST]
-    context = Context("d", "p", {worst_classes.NAME: "0" * 64}, {worst_classes.NAME: WORST_CLASSES.version},
+    evidence = Evidence(worst_classes.NAME, "d", "p", "0" * 64, worst_classes.WORST_CLASSES.version, measurements, number)
+    required = [one for one in worst_classes.WORST_CLASSES.required(policy(limit)) if one.measurement == worst_classes.WORST]
+    context = Context("d", "p", {worst_classes.NAME: "0" * 64}, {worst_classes.NAME: worst_classes.WORST_CLASSES.version},
                       {worst_classes.NAME: number})  # fmt: skip
     return [(one.rule, one.name) for one in judge([evidence], required, context)]
 
@@ -78,17 +56,17 @@ def judged(measurements, limit=0.05, number=1):
 class TestGate:
     def test_compares_the_largest_joint_bound(self):
         for number in (1, 2):
-            one = by_name(measured([100, 800], number=number))[WORST]
-            each = confidence_of_each(confidence_of_try(0.99, number), 2)
-            assert one.value == 0.04 and one.bound == clopper_pearson_upper_bound(800, 20_000, each)
+            one = by_name(measured([100, 800], number=number))[worst_classes.WORST]
+            each = confidence_of_each(confidence.confidence_of_try(0.99, number), 2)
+            assert one.value == 0.04 and one.bound == confidence.clopper_pearson_upper_bound(800, 20_000, each)
             assert one.statistic == "upper_bound" and one.gating and one.passed
             assert not judged(measured([100, 800], number=number), number=number)
 
     def test_refuses_a_class_over_its_limit_although_the_others_are_not(self):
-        assert judged(measured([0, 1_200])) == [("failed_measurement", f"worst_classes/{WORST}")]
+        assert judged(measured([0, 1_200])) == [("failed_measurement", f"worst_classes/{worst_classes.WORST}")]
 
     def test_refuses_a_class_of_which_only_the_bound_is_over(self):
-        one = by_name(measured([0, 960]))[WORST]
+        one = by_name(measured([0, 960]))[worst_classes.WORST]
         assert one.value < 0.05 < one.bound and one.failed_by_chance
         assert judged(measured([0, 960]))
 
@@ -96,18 +74,20 @@ class TestGate:
         for wrong, rule in (
             (measured([0, 0], limit=None), "not_gating"),
             (measured([0, 0], limit=0.2), "another_threshold"),
-            (tuple(one for one in measured([0, 0]) if one.name != WORST), "absent_measurement"),
+            (tuple(one for one in measured([0, 0]) if one.name != worst_classes.WORST), "absent_measurement"),
         ):
-            assert judged(wrong) == [(rule, f"worst_classes/{WORST}")]
-        assert judged(measured([0, 0], number=1), number=2) == [("laxer_confidence", f"worst_classes/{WORST}")]
+            assert judged(wrong) == [(rule, f"worst_classes/{worst_classes.WORST}")]
+        assert judged(measured([0, 0], number=1), number=2) == [("laxer_confidence", f"worst_classes/{worst_classes.WORST}")]
 
     def test_would_refuse_a_release_that_discloses_half_of_its_members(self):
-        assert not passes(by_name(measured([0, 0], limit=1 / 3))[WORST], WORST_CLASSES.gates[0].disclosed)
+        assert not passes(
+            by_name(measured([0, 0], limit=1 / 3))[worst_classes.WORST], worst_classes.WORST_CLASSES.gates[0].disclosed
+        )
 
     def test_is_optional(self):
-        one = by_name(measured([0, 9_000], limit=None))[WORST]
+        one = by_name(measured([0, 9_000], limit=None))[worst_classes.WORST]
         assert not one.gating and one.threshold is None and one.value == 0.45
-        assert WORST not in {found.measurement for found in required_measurements(policy(None))}
+        assert worst_classes.WORST not in {found.measurement for found in required_measurements(policy(None))}
 
 
 class TestPolicy:
@@ -130,42 +110,48 @@ class TestToldInPublic:
         return numbers.evidence(evidence, "delivery", ())["measurements"]
 
     def test_the_restricted_edition_names_the_classes_the_worst_first(self):
-        told = [one.name for one in measured([100, 800]) if one.name.startswith(OF_CLASS)]
-        assert told == [f"{OF_CLASS}{NAMED[1]}", f"{OF_CLASS}{NAMED[0]}"]
+        told = [one.name for one in measured([100, 800]) if one.name.startswith(worst_classes.OF_CLASS)]
+        assert told == [f"{worst_classes.OF_CLASS}{NAMED[1]}", f"{worst_classes.OF_CLASS}{NAMED[0]}"]
 
     def test_the_public_edition_ranks_them(self):
         text = json.dumps(self.public())
-        assert "AgeAtFirstClaim" not in text and f'"{OF_CLASS}1"' in text and f'"{OF_CLASS}2"' in text
-        assert len(list(without_labels(measured([100, 800])))) == len(measured([100, 800]))
+        assert (
+            "AgeAtFirstClaim" not in text and f'"{worst_classes.OF_CLASS}1"' in text and f'"{worst_classes.OF_CLASS}2"' in text
+        )
+        assert len(list(worst_classes.without_labels(measured([100, 800])))) == len(measured([100, 800]))
 
     def test_both_measurements_stand_in_it(self):
         told = {one["name"]: one for one in self.public()}
-        assert told[WORST]["value"] == 0.04 and told[WORST]["passed"]
-        assert told[MEMBERS]["protected"] is True and told[MEMBERS]["threshold"] is None
+        assert told[worst_classes.WORST]["value"] == 0.04 and told[worst_classes.WORST]["passed"]
+        assert told[worst_classes.MEMBERS]["protected"] is True and told[worst_classes.MEMBERS]["threshold"] is None
 
     def test_a_share_of_members_is_protected_and_that_of_their_flags_counts_nobody(self):
         found = by_name(measured([100, 800]))
-        assert found[MEMBERS].value == pytest.approx(1 / 3) and found[MEMBERS].exposure.counts_people
-        assert found[FLAGS].value == 0.75 and not found[FLAGS].exposure.counts_people
+        assert (
+            found[worst_classes.MEMBERS].value == pytest.approx(1 / 3) and found[worst_classes.MEMBERS].exposure.counts_people
+        )
+        assert found[worst_classes.FLAGS].value == 0.75 and not found[worst_classes.FLAGS].exposure.counts_people
 
     def test_the_report_has_a_table_and_both_figures(self):
         told = {one["name"]: one for one in self.public()}
-        assert report_table(told).rows[0][1].startswith("4 % (up to 4.")
-        assert class_figure(measured([100, 800])).startswith(b"<?xml") and member_figure(measured([0, 0])).startswith(b"<?xml")
+        assert worst_classes.report_table(told).rows[0][1].startswith("4 % (up to 4.")
+        assert worst_classes.class_figure(measured([100, 800])).startswith(b"<?xml") and worst_classes.member_figure(
+            measured([0, 0])
+        ).startswith(b"<?xml")
 
 
 class TestAttackByClass:
     success = np.array([[0.5, 0.0] * 2_000, [0.2, 0.2] * 2_000])
 
     def measured(self, number=1):
-        return attack_measurements(policy(), self.success, NAMED, "c" * 64, number)
+        return worst_classes.attack_measurements(policy(), self.success, NAMED, "c" * 64, number)
 
     def test_the_worst_class_is_told_with_a_joint_bound_and_gates_nothing(self):
         worst, first, second = self.measured()
-        each = confidence_of_each(confidence_of_try(0.99, 1), 2)
-        assert (worst.name, worst.value, worst.unit) == (WORST_ATTACK, 0.25, "probability")
-        assert worst.bound == first.bound == empirical_bernstein_upper_bound(self.success[0], 1.0, each)
-        assert (first.name, second.name) == tuple(f"{ATTACK_OF_CLASS}{name}" for name in NAMED)
+        each = confidence_of_each(confidence.confidence_of_try(0.99, 1), 2)
+        assert (worst.name, worst.value, worst.unit) == (worst_classes.WORST_ATTACK, 0.25, "probability")
+        assert worst.bound == first.bound == confidence.empirical_bernstein_upper_bound(self.success[0], 1.0, each)
+        assert (first.name, second.name) == tuple(f"{worst_classes.ATTACK_OF_CLASS}{name}" for name in NAMED)
         assert second.value == pytest.approx(0.2) and first.sample_size == 4_000 and worst.sample_size == 8_000
         assert not any(one.gating for one in self.measured()) and self.measured(2)[0].bound > worst.bound
 
@@ -175,10 +161,12 @@ class TestAttackByClass:
         evidence = Evidence(worst_classes.NAME, "d", "p", "0" * 64, "2", both, 1)
         told = {one["name"]: one for one in numbers.evidence(evidence, "delivery", ())["measurements"]}
         assert not any(name in json.dumps(told) for name in NAMED)
-        assert told[f"{ATTACK_OF_CLASS}1"]["value"] == 0.25 and told[f"{OF_CLASS}1"]["value"] == 0.04
-        assert told[WORST_ATTACK]["value"] == 0.25
-        (row,) = [row for row in report_table(told).rows if "neighbor" in row[0]]
-        assert row[1].startswith("25 % (up to ") and attack_figure(self.measured()).startswith(b"<?xml")
+        assert (
+            told[f"{worst_classes.ATTACK_OF_CLASS}1"]["value"] == 0.25 and told[f"{worst_classes.OF_CLASS}1"]["value"] == 0.04
+        )
+        assert told[worst_classes.WORST_ATTACK]["value"] == 0.25
+        (row,) = [row for row in worst_classes.report_table(told).rows if "neighbor" in row[0]]
+        assert row[1].startswith("25 % (up to ") and worst_classes.attack_figure(self.measured()).startswith(b"<?xml")
 
     def test_classes_are_named_by_their_released_labels(self):
         own = policy()
@@ -191,7 +179,7 @@ class TestAttackByClass:
             shown = store.table("shown", f'"MemberID" BIGINT, {names}', rows)
             _, coded = member_codes(shown, columns)
             codes = np.stack([own_codes for own_codes, _ in coded], axis=1)
-            named = released_class_names(own, shown, MemberClasses(np.arange(2), codes.astype(np.int64)))
+            named = worst_classes.released_class_names(own, shown, MemberClasses(np.arange(2), codes.astype(np.int64)))
         released = [own.quasi_identifier(column).release_as for column in columns]
         rest = "".join(f", {name} blank" for name in released[1:])
         assert named == [f"{released[0]} {label}{rest}" for label in ("b", "a")]
@@ -216,8 +204,8 @@ class TestAttackByClass:
         with small_store() as store:
             columns = "quasi_identifier VARCHAR, level INTEGER, level_code BIGINT, label VARCHAR"
             domains = store.table("domains", columns, rows)
-            text = worst_class_text(policy(), computation, WorstClass((1, 0), (0, 1, 0), 0.1413), domains)
-            every = worst_class_text(policy(), computation, WorstClass((1, 0), (0, 1, 0), 0.99), domains)
+            text = worst_classes.worst_class_text(policy(), computation, WorstClass((1, 0), (0, 1, 0), 0.1413), domains)
+            every = worst_classes.worst_class_text(policy(), computation, WorstClass((1, 0), (0, 1, 0), 0.99), domains)
         assert named in text and text.endswith("risk.worst_class_share_at_most is 0.05.")
         assert ": 100 % of the draws" in every, "rounded up, but no share is above 1"
 

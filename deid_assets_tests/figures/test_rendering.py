@@ -7,40 +7,30 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from deid_assets.figures.rendering import (
-    LARGEST,
-    data_uri,
-    markdown_image,
-    media_type,
-    new_figure,
-    percent,
-    plain,
-    rendered,
-    styled,
-)
+from deid_assets.figures import rendering
 
 
-@styled()
+@rendering.styled()
 def drawing(points: int, title: str = "") -> bytes:
-    figure, axes = new_figure(5, 4)
+    figure, axes = rendering.new_figure(5, 4)
     random = np.random.default_rng(0)
     axes.scatter(random.random(points), random.random(points), c=random.random(points), marker="o")
     axes.set_title(title)
-    return rendered(figure)
+    return rendering.rendered(figure)
 
 
 @pytest.mark.matrix
 def test_a_small_figure_is_svg_and_a_large_one_png_that_fits() -> None:
     small, large = drawing(10), drawing(3_000)
-    assert (media_type(small), media_type(large)) == ("image/svg+xml", "image/png")
-    assert len(markdown_image(large, "many points")) < LARGEST
+    assert (rendering.media_type(small), rendering.media_type(large)) == ("image/svg+xml", "image/png")
+    assert len(rendering.markdown_image(large, "many points")) < rendering.LARGEST
 
 
 def test_what_fits_in_no_form_is_an_error() -> None:
-    with styled():
-        figure, _ = new_figure(5, 4)
+    with rendering.styled():
+        figure, _ = rendering.new_figure(5, 4)
         with pytest.raises(ValueError, match="does not fit"):
-            rendered(figure, largest=600)
+            rendering.rendered(figure, largest=600)
 
 
 @pytest.mark.matrix
@@ -87,7 +77,7 @@ def test_figures_need_nothing_from_elsewhere() -> None:
 
 @pytest.mark.parametrize("alt", ["](javascript:alert(1))", "a\n\n# b", "<img src=x onerror=y>", "`**x**`", "![x](y)"])
 def test_alternative_text_cannot_end_the_image(alt: str) -> None:
-    text = markdown_image(b"<svg/>", alt)
+    text = rendering.markdown_image(b"<svg/>", alt)
     label, _, rest = text.removeprefix("![").rpartition("](data:image/svg+xml;base64,")
     assert base64.b64decode(rest.removesuffix(")")) == b"<svg/>"
     unescaped = label.replace("\\\\", "")
@@ -97,9 +87,9 @@ def test_alternative_text_cannot_end_the_image(alt: str) -> None:
 
 def test_what_is_no_image_or_too_large_is_refused() -> None:
     with pytest.raises(ValueError, match="neither PNG nor SVG"):
-        data_uri(b"GIF89a")
+        rendering.data_uri(b"GIF89a")
     with pytest.raises(ValueError, match="more than 50,000"):
-        markdown_image(b"<svg/>" + b" " * 40_000, "blank")
+        rendering.markdown_image(b"<svg/>" + b" " * 40_000, "blank")
 
 
 @pytest.mark.parametrize(
@@ -107,8 +97,8 @@ def test_what_is_no_image_or_too_large_is_refused() -> None:
     [(0.00084, "0.00084"), (1e-9, "0.000000001"), (0.0, "0"), (1234.5, "1,230"), (0.99999, "1"), (-2.5, "-2.5")],
 )
 def test_numbers_have_significant_digits_and_no_exponent(number: float, text: str) -> None:
-    assert plain(number) == text
+    assert rendering.plain(number) == text
 
 
 def test_shares_show_in_per_cent() -> None:
-    assert [percent(share) for share in (0.008, 0.00412, 1, 0)] == ["0.8 %", "0.412 %", "100 %", "0 %"]
+    assert [rendering.percent(share) for share in (0.008, 0.00412, 1, 0)] == ["0.8 %", "0.412 %", "100 %", "0 %"]

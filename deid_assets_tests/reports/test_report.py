@@ -20,20 +20,8 @@ from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasu
 from deid_assets.policy.loading import policy_by_name
 from deid_assets.release.manifest.editions import Editions, ReleasedFile, Slot, editions
 from deid_assets.release.manifest.public_numbers import AttritionStep
+from deid_assets.reports import report
 from deid_assets.reports.manifest_content import content_from_manifest
-from deid_assets.reports.report import (
-    NEAREST,
-    AdversaryRow,
-    AttritionRow,
-    CertificateRow,
-    FileRow,
-    Gate,
-    GeneralizationRow,
-    ReportContent,
-    ReportFigure,
-    nearest_gates,
-    render_report,
-)
 from deid_assets_tests.release import making
 from deid_assets_tests.release.test_manifest import SLOT
 
@@ -51,9 +39,9 @@ HOSTILE = (
 IMAGE = neighbor_attack_figure([("neighbor_success", 0.0031, 0.0042, 0.05)])
 
 
-def content(text: str = "text", **changed) -> ReportContent:
+def content(text: str = "text", **changed) -> report.ReportContent:
     """A report whose every text is the given one."""
-    whole = ReportContent(
+    whole = report.ReportContent(
         title=text,
         release_number=7,
         policy_name=text,
@@ -65,20 +53,23 @@ def content(text: str = "text", **changed) -> ReportContent:
         verdict="published",
         summary=text,
         gates=(
-            Gate(text, text, 0.00412, 0.0043401, 0.008, True, "share of draws"),
-            Gate(text, text, 0.0, None, 0, True, "disagreements"),
-            Gate(text, text, "T", None, 20, True, "members", "at_least"),
+            report.Gate(text, text, 0.00412, 0.0043401, 0.008, True, "share of draws"),
+            report.Gate(text, text, 0.0, None, 0, True, "disagreements"),
+            report.Gate(text, text, "T", None, 20, True, "members", "at_least"),
         ),
-        generalization=(GeneralizationRow(text, text),),
-        attrition=(AttritionRow(text, "members", None, 200_003), AttritionRow(text, "members", 200_003, -2, text)),
-        figures=(ReportFigure(text, text, IMAGE, text),),
+        generalization=(report.GeneralizationRow(text, text),),
+        attrition=(
+            report.AttritionRow(text, "members", None, 200_003),
+            report.AttritionRow(text, "members", 200_003, -2, text),
+        ),
+        figures=(report.ReportFigure(text, text, IMAGE, text),),
         certificate=(
-            CertificateRow("1,2", 0.0071, 0.0069, 0.0073, "candidate", chosen=True),
-            CertificateRow("0,2", 0.0102, 0.0099, 0.0105, "not_candidate"),
+            report.CertificateRow("1,2", 0.0071, 0.0069, 0.0073, "candidate", chosen=True),
+            report.CertificateRow("0,2", 0.0102, 0.0099, 0.0105, "not_candidate"),
         ),
         comparison=heritage_comparison(0.003, 0.008, 0.0576),
         disclosure=(ReportTable("table", text, text, (("What", "name"), ("Share", "number")), ((text, text),)),),
-        files=(FileRow(text, "ab" * 32, 123_456, 19_998),),
+        files=(report.FileRow(text, "ab" * 32, 123_456, 19_998),),
     )
     return dataclasses.replace(whole, **changed)
 
@@ -112,7 +103,7 @@ class Page(HTMLParser):
 
 
 def test_every_section_is_told() -> None:
-    texts = Page(render_report(content())).texts
+    texts = Page(report.render_report(content())).texts
     for expected in (
         "0.412 %", "0.435 %", "at most 0.8 %", "at least 20", "T", "✓ yes", "200,003", "1,2",
         "0.71 %", "0.69 % to 0.73 %", "too risky", "0.84 %", "5.8 %",
@@ -126,7 +117,7 @@ def test_every_section_is_told() -> None:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_texts_of_a_policy_are_only_texts(text: str) -> None:
     """The page has the same elements and attributes whatever the policy's texts say, and shows them as they are."""
-    harmless, page = Page(render_report(content())), Page(render_report(content(text)))
+    harmless, page = Page(report.render_report(content())), Page(report.render_report(content(text)))
     told = text.replace("\ud800", "?")
     assert [name for name, _ in page.tags] == [name for name, _ in harmless.tags]
     assert [set(attributes) for _, attributes in page.tags] == [set(attributes) for _, attributes in harmless.tags]
@@ -135,7 +126,7 @@ def test_texts_of_a_policy_are_only_texts(text: str) -> None:
 
 
 def test_the_file_needs_nothing_else_and_runs_nothing() -> None:
-    html = render_report(content())
+    html = report.render_report(content())
     page = Page(html)
     assert not {"script", "link", "iframe", "object", "form", "base", "a"} & {name for name, _ in page.tags}
     assert all(image["src"].startswith("data:image/") for image in page.named("img"))
@@ -146,7 +137,7 @@ def test_the_file_needs_nothing_else_and_runs_nothing() -> None:
 
 
 def test_it_is_accessible_without_sight_colour_or_a_wide_screen() -> None:
-    html = render_report(content())
+    html = report.render_report(content())
     page = Page(html)
     assert page.named("html") == [{"lang": "en"}]
     assert all(image["alt"] for image in page.named("img"))
@@ -162,7 +153,7 @@ def test_it_is_accessible_without_sight_colour_or_a_wide_screen() -> None:
 
 
 def test_a_figure_without_alternative_text_is_told_by_its_title() -> None:
-    page = Page(render_report(content(figures=(ReportFigure("Attack 1", "", IMAGE),))))
+    page = Page(report.render_report(content(figures=(report.ReportFigure("Attack 1", "", IMAGE),))))
     assert page.named("img")[0]["alt"] == "Attack 1"
 
 
@@ -170,43 +161,45 @@ def test_sections_without_rows_are_left_out() -> None:
     empty = content(
         generalization=(), attrition=(), figures=(), certificate=(), comparison=(), disclosure=(), files=(), limits=()
     )
-    headings = [name for name, _ in Page(render_report(empty)).tags if name == "h2"]
+    headings = [name for name, _ in Page(report.render_report(empty)).tags if name == "h2"]
     assert len(headings) == 3  # about this release, gates, how to verify
 
 
 @pytest.mark.parametrize(("decision", "told"), [("candidate", False), ("not_candidate", True)])
 def test_a_node_that_holds_only_without_flagged_members_is_told_as_such(decision: str, told: bool) -> None:
-    chosen = CertificateRow("1,2", 0.0189, 0.0161, 0.0222, decision, chosen=True)
-    html = render_report(content(certificate=(chosen,))).decode()
+    chosen = report.CertificateRow("1,2", 0.0189, 0.0161, 0.0222, decision, chosen=True)
+    html = report.render_report(content(certificate=(chosen,))).decode()
     assert ("members who were flagged most often" in html) is told
 
 
 def test_same_content_same_bytes() -> None:
-    assert render_report(content()) == render_report(content())
+    assert report.render_report(content()) == report.render_report(content())
 
 
 def test_a_refusal_says_which_gate_failed() -> None:
-    gate = Gate("high risk share", "", 0.012, 0.0125, 0.008, False, "share of draws")
-    page = Page(render_report(content(verdict="refused", release_number=None, gates=(gate,))))
+    gate = report.Gate("high risk share", "", 0.012, 0.0125, 0.008, False, "share of draws")
+    page = Page(report.render_report(content(verdict="refused", release_number=None, gates=(gate,))))
     assert "refused" in page.texts and "✗ no" in page.texts
 
 
 def test_gates_of_many_alike_are_one_row_where_all_passed_and_each_its_own_where_one_failed() -> None:
-    alike = tuple(Gate(f"canaries {n}", "planted", 1.0, None, 1.0, True, "ratio", "at_least", "canaries") for n in range(3))
-    texts = Page(render_report(content(gates=alike))).texts
+    alike = tuple(
+        report.Gate(f"canaries {n}", "planted", 1.0, None, 1.0, True, "ratio", "at_least", "canaries") for n in range(3)
+    )
+    texts = Page(report.render_report(content(gates=alike))).texts
     assert "canaries found" in texts and "✓ all 3" in texts and "canaries 1" not in texts
     failed = (*alike[:2], dataclasses.replace(alike[2], passed=False))
-    texts = Page(render_report(content(gates=failed, verdict="refused", release_number=None))).texts
+    texts = Page(report.render_report(content(gates=failed, verdict="refused", release_number=None))).texts
     assert {"canaries 0", "canaries 1", "canaries 2", "✗ no"} <= set(texts)
 
 
 def test_what_is_not_shown_is_explained_where_it_stands() -> None:
     gates = (
-        Gate("absence", "How surely.", None, None, 0.3, True, "share of members"),
-        Gate("few", "Some.", "T", None, 0.3, True),
+        report.Gate("absence", "How surely.", None, None, 0.3, True, "share of members"),
+        report.Gate("few", "Some.", "T", None, 0.3, True),
     )
-    claims = AttritionRow("eligible_claims", "claims", None, None, "newborns")
-    texts = Page(render_report(content(gates=gates, attrition=(claims,)))).texts
+    claims = report.AttritionRow("eligible_claims", "claims", None, None, "newborns")
+    texts = Page(report.render_report(content(gates=gates, attrition=(claims,)))).texts
     assert "How surely. The number is not shown, because it would disclose exactly how many people there are." in texts
     assert "Some. T: a share among fewer than 11 people." in texts
     assert "newborns; not shown: noise that hides one person does not hide all of their claims" in texts
@@ -217,7 +210,7 @@ def test_a_refusal_says_why_and_is_no_release() -> None:
         verdict="refused", release_number=None, reasons=("no node holds",),
         diagnosis=ReportTable("diagnosis", "Where the risk comes from", "x", (("Change", "name"),), (("without sex",),)),
     )  # fmt: skip
-    texts = Page(render_report(refused)).texts
+    texts = Page(report.render_report(refused)).texts
     assert {"Why it was refused", "no node holds", "Where the risk comes from", "without sex"} <= set(texts)
     assert "How to verify" not in texts and not any("release 7" in text for text in texts)
     with pytest.raises(ReleaseError, match="and a refused one has none"):
@@ -225,9 +218,11 @@ def test_a_refusal_says_why_and_is_no_release() -> None:
 
 
 def test_what_is_left_of_each_column_stands_beside_the_verdict() -> None:
-    row = GeneralizationRow("DSFS", "months", "12 of 367", "34.4 %", "4 weeks")
+    row = report.GeneralizationRow("DSFS", "months", "12 of 367", "34.4 %", "4 weeks")
     page = Page(
-        render_report(content(generalization=(row,), notes=("The 2 columns keep 31 % of their information on average.",)))
+        report.render_report(
+            content(generalization=(row,), notes=("The 2 columns keep 31 % of their information on average.",))
+        )
     )
     assert {
         "12 of 367",
@@ -250,7 +245,7 @@ def test_a_match_that_no_gate_holds_down_stands_beside_the_verdict() -> None:
     assert "66 % of the released inpatients correctly by all of their visits; no gate of the policy limits this." in note
 
 
-@pytest.mark.parametrize("gates", [(), (Gate("a", "", 1.0, None, 0.5, False),)])
+@pytest.mark.parametrize("gates", [(), (report.Gate("a", "", 1.0, None, 0.5, False),)])
 def test_published_without_passed_gates_is_a_contradiction(gates: tuple) -> None:
     with pytest.raises(ReleaseError, match="a gate did not pass or there are no gates"):
         content(gates=gates)
@@ -259,7 +254,7 @@ def test_published_without_passed_gates_is_a_contradiction(gates: tuple) -> None
 @pytest.mark.parametrize("count", [11.5, True, "about 20"])
 def test_counts_that_cannot_be_protected_are_refused_without_being_told(count: object) -> None:
     with pytest.raises(ReleaseError, match="a count is not protected") as refused:
-        AttritionRow("eligible_members", "members", 20_000, count)
+        report.AttritionRow("eligible_members", "members", 20_000, count)
     assert not re.search(rf"(?<!\w){re.escape(str(count))}(?!\w)", str(refused.value))
 
 
@@ -348,13 +343,13 @@ def test_the_public_manifest_fills_the_report(both_editions: Editions) -> None:
     ]
     assert filled.summary.startswith("All 3 measurements")
     assert filled.attrition[1].rows_in == filled.attrition[0].rows_out and filled.attrition[2].rows_out is None
-    texts = Page(render_report(filled)).texts
+    texts = Page(report.render_report(filled)).texts
     assert {"0.47 %", "data/Claims.csv", "60", "opted out", "no attempt to identify"} <= set(texts)
 
 
 def test_the_report_holds_no_exact_count_of_people(both_editions: Editions) -> None:
     """Only what the public edition tells: not the exact attrition, nor the exact share of members."""
-    page = Page(render_report(content_from_manifest(both_editions.public, "Release report", "Heritage, public")))
+    page = Page(report.render_report(content_from_manifest(both_editions.public, "Release report", "Heritage, public")))
     assert b"20011" in both_editions.restricted and b"20011" not in both_editions.public
     assert b"81234" in both_editions.restricted and b"81234" not in both_editions.public
     assert not {"20,011", "3", "81,234"} & set(page.texts) and "not shown" in page.texts
@@ -371,13 +366,13 @@ class TestOneScreenToDecideOn:
     """What is seen before anything is opened: remarks, and the worst numbers as bars; everything else is folded."""
 
     ROWS = tuple(
-        AdversaryRow(f"attack {place}", "Somebody.", "success", f"{90 - place} %", "none", "nobody", 0.9 - place / 100,
+        report.AdversaryRow(f"attack {place}", "Somebody.", "success", f"{90 - place} %", "none", "nobody", 0.9 - place / 100,
                      None if place else 0.95)
         for place in range(7)
     )  # fmt: skip
 
     def page(self, **changed) -> str:
-        return render_report(content(adversaries=self.ROWS, **changed)).decode()
+        return report.render_report(content(adversaries=self.ROWS, **changed)).decode()
 
     def test_remarks_stand_before_the_sentence_about_the_gates(self):
         page = self.page(remarks=("A person overruled: all.",), summary="The other 2 are within.")
@@ -400,13 +395,13 @@ class TestOneScreenToDecideOn:
 
 def test_gates_nearest_to_their_limits_come_first_and_many_are_left_to_the_table():
     gates = [
-        *(Gate(f"gate {place}", "", place / 100, None, 1.0, True) for place in range(1, 20)),
-        Gate("by its bound", "", 0.1, 0.97, 1.0, True),
-        Gate("at least", "", 40, None, 20, True, "members", "at_least"),
-        Gate("nothing", "", 0.0, None, 1.0, True),
-        Gate("hidden", "", "T", None, 20, True),
-        Gate("canaries", "", 1.0, None, 1.0, True, comparison="at_least", group="canaries"),
+        *(report.Gate(f"gate {place}", "", place / 100, None, 1.0, True) for place in range(1, 20)),
+        report.Gate("by its bound", "", 0.1, 0.97, 1.0, True),
+        report.Gate("at least", "", 40, None, 20, True, "members", "at_least"),
+        report.Gate("nothing", "", 0.0, None, 1.0, True),
+        report.Gate("hidden", "", "T", None, 20, True),
+        report.Gate("canaries", "", 1.0, None, 1.0, True, comparison="at_least", group="canaries"),
     ]
-    found = nearest_gates(gates)
-    assert len(found) == NEAREST and [gate.name for gate, _ in found[:3]] == ["by its bound", "at least", "gate 19"]
+    found = report.nearest_gates(gates)
+    assert len(found) == report.NEAREST and [gate.name for gate, _ in found[:3]] == ["by its bound", "at least", "gate 19"]
     assert [used for _, used in found[:3]] == [0.97, 0.5, 0.19]

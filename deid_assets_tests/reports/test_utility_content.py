@@ -15,16 +15,7 @@ from deid_assets.figures.rendering import markdown_image
 from deid_assets.figures.utility_figures import before_and_after_figure, gain_figure, waterfall_figure
 from deid_assets.methods.utility.gains import Gain, Interval
 from deid_assets.release.manifest.editions import editions
-from deid_assets.reports.utility_content import (
-    in_words,
-    kept_columns,
-    leaks,
-    measured_use,
-    nodes_figures,
-    nodes_table,
-    utility_figures,
-    utility_tables,
-)
+from deid_assets.reports import utility_content
 from deid_assets_tests.assessments.test_utility import ledger
 from deid_assets_tests.release import making
 from deid_assets_tests.release.test_manifest import SLOT
@@ -56,7 +47,7 @@ def manifest(asset: str = "utility", gain: Predicted | None = None) -> dict:
 
 
 def tables() -> dict:
-    return {table.name: table for table in utility_tables(manifest())}
+    return {table.name: table for table in utility_content.utility_tables(manifest())}
 
 
 def test_every_table_is_filled_and_every_row_has_its_columns():
@@ -73,26 +64,28 @@ def test_scores_stand_beside_what_knows_nothing():
 
 
 def test_numbers_of_the_public_manifest_are_shown_and_none_is_protected_away():
-    assert {one["name"]: one["value"] for one in measured_use(manifest()).values()}["score_loss"] == 0.03
+    assert {one["name"]: one["value"] for one in utility_content.measured_use(manifest()).values()}["score_loss"] == 0.03
     assert ("largest change of the association of two columns (Cramér's V)", "0.25") in tables()["distributions"].rows
 
 
 def test_what_can_be_predicted_is_a_row_for_each_target_and_a_figure():
     told = manifest(gain=Predicted(GAIN, None))
-    assert utility_tables(told)[0].rows == (
+    assert utility_content.utility_tables(told)[0].rows == (
         ("rare group AMI", "12.2 %", "77 % (73 to 82)", "labels add nothing", "0.5"),
     )  # fmt: skip
-    figure = utility_figures(told)[0]
+    figure = utility_content.utility_figures(told)[0]
     assert figure.alt == "rare group AMI: kept of the gain: 77 % (73 to 82), of what labels of claims add: labels add nothing"
     assert b"rare group" in figure.image and b"AMI" in figure.image and b"labels add nothing" in figure.image
-    assert leaks(told) == ()
+    assert utility_content.leaks(told) == ()
 
 
 @pytest.mark.parametrize(("of_labels", "notes"), [(1.2, 0), (4.1, 1)])
 def test_a_leak_of_labels_stands_beside_the_verdict_and_one_of_the_cut_in_the_table(of_labels, notes):
     told = manifest(gain=Predicted(replace(GAIN, leak=5.4), of_labels))
-    assert utility_tables(told)[0].rows[0][-1] == f"5.4 (labels {of_labels})"
-    assert len(leaks(told)) == notes and all("rare group AMI" in note and "4.1 standard errors" in note for note in leaks(told))
+    assert utility_content.utility_tables(told)[0].rows[0][-1] == f"5.4 (labels {of_labels})"
+    assert len(utility_content.leaks(told)) == notes and all(
+        "rare group AMI" in note and "4.1 standard errors" in note for note in utility_content.leaks(told)
+    )
 
 
 def test_compared_nodes_are_a_table_and_a_figure_that_marks_the_published_one():
@@ -101,15 +94,15 @@ def test_compared_nodes_are_a_table_and_a_figure_that_marks_the_published_one():
     compared = compared_frame(nodes, kept, {(0, 2): 0.2, (1, 1): 0.4}, 1)
     item = making.evidence(*node_measurements(compared, 20_000, "c" * 64), asset="utility")
     told = json.loads(editions(making.manifest(SLOT, evidence=(item,)), making.protect).public)
-    table = nodes_table(told, lambda node: f"levels {node}")
+    table = utility_content.nodes_table(told, lambda node: f"levels {node}")
     assert table.rows == (
         ("levels (0, 2)", "0.2", "50 % (40 to 60)", ""), ("levels (1, 1)", "0.4", "75 % (70 to 80)", "published"),
     )  # fmt: skip
     assert "2 were compared" in table.text
-    (figure,) = nodes_figures(told, "Levels.")
+    (figure,) = utility_content.nodes_figures(told, "Levels.")
     assert figure.alt == "0,2: loss 0.2, 50 % (40 to 60); 1,1 (published): loss 0.4, 75 % (70 to 80)"
     assert b"1,1" in figure.image
-    assert nodes_table(manifest(), str).rows == () and nodes_figures(manifest(), "") == ()
+    assert utility_content.nodes_table(manifest(), str).rows == () and utility_content.nodes_figures(manifest(), "") == ()
 
 
 def test_each_step_says_why_and_what_is_left():
@@ -120,13 +113,13 @@ def test_each_step_says_why_and_what_is_left():
 
 
 def test_columns_that_are_withheld_come_last():
-    place, cpt = kept_columns(measured_use(manifest()))
+    place, cpt = utility_content.kept_columns(utility_content.measured_use(manifest()))
     assert (place.name, place.before, place.after, place.distance, place.displacement) == ("PlaceSvc", 2, 1.5, 0.12, None)
     assert (cpt.name, cpt.before, cpt.after) == ("cpt", 1, 0)
 
 
 def test_figures_say_in_words_what_they_show():
-    figures = {figure.title: figure for figure in utility_figures(manifest())}
+    figures = {figure.title: figure for figure in utility_content.utility_figures(manifest())}
     assert list(figures) == [
         "From the delivery to the sample",
         "From the sample to the release",
@@ -138,7 +131,7 @@ def test_figures_say_in_words_what_they_show():
 
 def test_a_policy_without_the_assessment_has_no_section():
     other = manifest("record_risk")
-    assert utility_tables(other) == () and utility_figures(other) == ()
+    assert utility_content.utility_tables(other) == () and utility_content.utility_figures(other) == ()
     with pytest.raises(ReleaseError, match="no measurements of what is kept"):
         kept_rows(other, {"tables": {}})
 
@@ -175,7 +168,7 @@ def test_flat_tables_tell_what_their_columns_keep_too():
 def test_pseudonyms_are_called_pseudonyms():
     described = {"tables": {"Claims": {"columns": [{"name": "PlaceSvc", "role": "pseudonym"}]}}}
     assert kept_rows(manifest(), described)[0][1] == "pseudonym"
-    assert in_words("ProviderID") == "ProviderID (pseudonym)"
+    assert utility_content.in_words("ProviderID") == "ProviderID (pseudonym)"
 
 
 class TestFigures:

@@ -7,13 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from deid_assets.methods.attacks.claim_knowledge import (
-    OrderedPairs,
-    ordered_pairs,
-    sample_claims,
-    sample_values,
-    with_wrong_values,
-)
+from deid_assets.methods.attacks import claim_knowledge
 from deid_assets.methods.attacks.known_facts import PossibleOrders
 from deid_assets.methods.population.claim_records import ClaimRecords, claim_values
 
@@ -27,8 +21,8 @@ TARGETS = np.zeros(DRAWS, dtype=np.int64)
 
 def sampled(power: int, with_claim: bool, seed: int = 1):
     generator = np.random.default_rng(seed)
-    claim = sample_claims(generator, RECORDS, TARGETS) if with_claim else None
-    return generator, sample_values(generator, VALUES, np.array([power, power]), TARGETS, claim), claim
+    claim = claim_knowledge.sample_claims(generator, RECORDS, TARGETS) if with_claim else None
+    return generator, claim_knowledge.sample_values(generator, VALUES, np.array([power, power]), TARGETS, claim), claim
 
 
 @pytest.mark.parametrize("with_claim", [False, True])
@@ -57,16 +51,16 @@ def test_values_are_those_of_their_claims_and_no_more_than_there_are():
 def test_nothing_is_known_of_who_has_no_claim():
     nobody = np.ones(10, dtype=np.int64)
     generator = np.random.default_rng(1)
-    claim = sample_claims(generator, RECORDS, nobody)
-    found = sample_values(generator, VALUES, np.array([3, 3]), nobody, claim)
+    claim = claim_knowledge.sample_claims(generator, RECORDS, nobody)
+    found = claim_knowledge.sample_values(generator, VALUES, np.array([3, 3]), nobody, claim)
     assert (claim == -1).all() and (found.sizes == 0).all() and found.codes.shape == (0, 10)
-    assert len(ordered_pairs(generator, found, RECORDS).draws) == 0
+    assert len(claim_knowledge.ordered_pairs(generator, found, RECORDS).draws) == 0
 
 
 def test_orders_are_true_and_every_pair_is_as_likely():
     """Claims 0 and 1 are of one day: a tie, known either way. Claims 3 and 4 have no known order; 1 and 4 one value."""
     generator, found, _ = sampled(4, with_claim=False)
-    pairs = ordered_pairs(generator, found, RECORDS)
+    pairs = claim_knowledge.ordered_pairs(generator, found, RECORDS)
     told = Counter(zip(pairs.first.tolist(), pairs.then.tolist(), strict=True))
     # Of six pairs two tell nothing; 0 and 4 too say that a 0 came before a 1, as half of the tied pairs do.
     expected = {(0, 1): 1.5 / 6, (1, 0): 0.5 / 6, (0, 2): 1 / 6, (1, 2): 1 / 6}
@@ -74,7 +68,7 @@ def test_orders_are_true_and_every_pair_is_as_likely():
     for pair, share in expected.items():
         assert told[pair] / DRAWS == pytest.approx(share, abs=0.01)
     one, _, _ = sampled(1, with_claim=False)
-    assert len(ordered_pairs(one, sampled(1, False)[1], RECORDS).draws) == 0, "one value has no order"
+    assert len(claim_knowledge.ordered_pairs(one, sampled(1, False)[1], RECORDS).draws) == 0, "one value has no order"
 
 
 def test_days_that_go_on_through_all_years_tell_the_order_alone():
@@ -82,11 +76,13 @@ def test_days_that_go_on_through_all_years_tell_the_order_alone():
     records = replace(ClaimRecords.of([[((0,), 2, 30), ((1,), 1, 31), ((2,), 1, None)]], 1), days_across_years=True)
     generator = np.random.default_rng(1)
     values = claim_values(records, records.codes[0])
-    found = sample_values(generator, values, np.array([3]), TARGETS, None)
-    pairs = ordered_pairs(generator, found, records)
+    found = claim_knowledge.sample_values(generator, values, np.array([3]), TARGETS, None)
+    pairs = claim_knowledge.ordered_pairs(generator, found, records)
     assert set(zip(pairs.first.tolist(), pairs.then.tolist(), strict=True)) == {(0, 1)}
     orders = np.array([(0, 1), (1, 0), (2, 0), (0, 2)])
-    facts = PossibleOrders(records, 3, records.codes[0]).facts(OrderedPairs(np.arange(4), orders[:, 0], orders[:, 1]))
+    facts = PossibleOrders(records, 3, records.codes[0]).facts(
+        claim_knowledge.OrderedPairs(np.arange(4), orders[:, 0], orders[:, 1])
+    )
     possible = list(facts.members)
     assert [len(possible[number]) for number in facts.numbers] == [1, 0, 1, 1]
 
@@ -96,7 +92,7 @@ def test_wrong_values_are_other_values_as_frequent_as_they_are(share):
     frequency = np.array([6, 0, 3, 1])
     codes = np.zeros((1, DRAWS), dtype=np.int32)
     codes[0, ::2] = 2
-    found = with_wrong_values(np.random.default_rng(2), codes, share, frequency)
+    found = claim_knowledge.with_wrong_values(np.random.default_rng(2), codes, share, frequency)
     wrong = found != codes
     assert wrong.mean() == pytest.approx(share, abs=0.01)
     assert (codes[0, ::2] == 2).all(), "what was known rightly is not changed in place"
@@ -107,4 +103,4 @@ def test_wrong_values_are_other_values_as_frequent_as_they_are(share):
 
 def test_the_only_value_stays_right_and_nothing_is_no_value():
     codes = np.array([[0, -1], [0, -1]])
-    assert with_wrong_values(np.random.default_rng(1), codes, 1.0, np.array([7])).tolist() == codes.tolist()
+    assert claim_knowledge.with_wrong_values(np.random.default_rng(1), codes, 1.0, np.array([7])).tolist() == codes.tolist()

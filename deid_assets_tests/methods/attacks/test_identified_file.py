@@ -2,15 +2,7 @@
 
 import pytest
 
-from deid_assets.methods.attacks.identified_file import (
-    compared,
-    delivered_people,
-    delivered_visits,
-    listed_people,
-    listed_visits,
-    released_people,
-    released_visits,
-)
+from deid_assets.methods.attacks import identified_file
 from deid_assets.store.tables import Query
 from deid_assets_tests.assets.small_release import LISTED, random_rows, small_release
 from deid_assets_tests.methods.small_tables import SmallStore
@@ -26,9 +18,9 @@ def store(tmp_path) -> SmallStore:
 def test_a_released_member_and_the_delivered_one_have_one_number_and_tell_the_same(store, seed, level):
     release = small_release(store, *random_rows(seed), suppressed=(0,))
     members, _, _ = release.candidate(level)
-    people = delivered_people(release.profiles, release.domains, dict.fromkeys(LISTED, level))
-    released = released_people(members, release.crosswalk, release.profiles, LISTED)
-    rows = store.rows(compared(people, released, list(LISTED)))
+    people = identified_file.delivered_people(release.profiles, release.domains, dict.fromkeys(LISTED, level))
+    released = identified_file.released_people(members, release.crosswalk, release.profiles, LISTED)
+    rows = store.rows(identified_file.compared(people, released, list(LISTED)))
     delivered = {row[1]: row[3:] for row in rows if not row[0]}
     own = {row[1]: row[3:] for row in rows if row[0]}
     assert set(delivered) == set(range(len(release.members))), "removed and suppressed ones included"
@@ -40,7 +32,7 @@ def test_a_released_member_and_the_delivered_one_have_one_number_and_tell_the_sa
 
 def test_members_without_age_and_sex_are_still_people(store):
     release = small_release(store, *random_rows(1))
-    assert len(store.rows(delivered_people(release.profiles, release.domains, {}))) == len(release.members)
+    assert len(store.rows(identified_file.delivered_people(release.profiles, release.domains, {}))) == len(release.members)
 
 
 def test_only_inpatient_claims_are_visits_and_the_long_tail_is_in_the_file_only(store):
@@ -63,11 +55,11 @@ def test_only_inpatient_claims_are_visits_and_the_long_tail_is_in_the_file_only(
     members = store.table("m", '"MemberID" BIGINT, "Age" VARCHAR', [(77, "80+")])
     shown = store.table("r", '"MemberID" BIGINT, "Year" VARCHAR, "Place" VARCHAR, "Stay" VARCHAR',
                         [(77, "Y1", "Inpatient Hospital", "3 days"), (77, "Y1", "Office", "3 days")])  # fmt: skip
-    visits = delivered_visits(claims, profiles, domains, {"stay": 0, "place": 0}, {"age": 0})
-    people = released_people(members, crosswalk, profiles, {"age": "Age"})
-    released = released_visits(shown, people, {"stay": "Stay", "place": "Place"}, ["age"])
+    visits = identified_file.delivered_visits(claims, profiles, domains, {"stay": 0, "place": 0}, {"age": 0})
+    people = identified_file.released_people(members, crosswalk, profiles, {"age": "Age"})
+    released = identified_file.released_visits(shown, people, {"stay": "Stay", "place": "Place"}, ["age"])
     label = ["Inpatient Hospital"]
-    rows = store.rows(Query(compared(visits, released, ["age", "stay"], ["year"]), (label, label)))
+    rows = store.rows(Query(identified_file.compared(visits, released, ["age", "stay"], ["year"]), (label, label)))
     assert sorted(rows) == [
         (False, 0, 1, 1, "80+", "3 days"), (False, 0, 1, 2, "80+", ""), (False, 1, 1, 3, "", "3 days"),
         (True, 0, 1, 1, "80+", "3 days"),
@@ -80,10 +72,10 @@ class TestListed:
     def test_age_is_that_of_the_persons_first_row(self, store):
         rows = [(2, 1, 1, "2", "80+", "b"), (1, 1, 1, "1", "70-79", "a"), (3, 2, 5, "3", "0-9", "a")]
         table = store.table("listed", self.COLUMNS, rows)
-        found = sorted(store.rows(listed_visits(table, ["stay"], ["age"])))
+        found = sorted(store.rows(identified_file.listed_visits(table, ["stay"], ["age"])))
         assert found == [(1, 1, 1, "a", "70-79"), (1, 1, 2, "b", "70-79"), (2, 5, 3, "a", "0-9")]
-        assert sorted(store.rows(listed_people(table, ["age"])))[-1] == (2, 5, "0-9")
+        assert sorted(store.rows(identified_file.listed_people(table, ["age"])))[-1] == (2, 5, "0-9")
 
     def test_without_a_year_all_visits_are_of_the_first(self, store):
         table = store.table("listed", "row_key BIGINT, person BIGINT, weight BIGINT, stay VARCHAR", [(1, 1, 1, "a")])
-        assert store.rows(listed_visits(table, ["stay"], [])) == [(1, 1, 1, "a")]
+        assert store.rows(identified_file.listed_visits(table, ["stay"], [])) == [(1, 1, 1, "a")]

@@ -5,15 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deid_assets.methods.attacks.neighbor_attack import (
-    class_size_needed,
-    expected_reidentified_share,
-    high_risk_share,
-    max_sup_like_safe_harbor,
-    neighbor_attack,
-    record_risk,
-    risk_exposure,
-)
+from deid_assets.methods.attacks import neighbor_attack
 
 WORKED = np.repeat([1, 2, 5, 10, 40], [3, 2, 4, 8, 20])  # 3 classes of 1, 2 of 2, 4 of 5, 8 of 10, 20 of 40
 
@@ -32,7 +24,7 @@ def attack(matched, sizes, alpha, seed=1, **draws):
     rng = np.random.default_rng(seed)
     membership = draws.get("membership", rng.random(len(matched)))
     pick = draws.get("pick", rng.random(len(matched)))
-    return neighbor_attack(matched, sizes, alpha, membership, pick, mean_interval, share_interval)
+    return neighbor_attack.neighbor_attack(matched, sizes, alpha, membership, pick, mean_interval, share_interval)
 
 
 @given(trials, st.floats(0.01, 1))
@@ -89,16 +81,16 @@ def test_wrong_input_is_refused(matched, sizes, alpha, message):
 
 
 def test_equations_1_and_2():
-    assert record_risk([1, 20, 50]).tolist() == [1, 0.05, 0.02]
+    assert neighbor_attack.record_risk([1, 20, 50]).tolist() == [1, 0.05, 0.02]
 
 
 @pytest.mark.parametrize(("alpha", "k"), [(1, 20), (0.2, 4), (0.15, 3), (0.1, 2), (0.05, 1), (0.01, 1), (0.11, 3)])
 def test_equation_3_k_is_20_alpha(alpha, k):
-    assert class_size_needed(alpha) == k
+    assert neighbor_attack.class_size_needed(alpha) == k
 
 
 def test_worked_classes_have_7_of_907_records_above_the_threshold():
-    share = high_risk_share(WORKED, WORKED / 0.2)
+    share = neighbor_attack.high_risk_share(WORKED, WORKED / 0.2)
     assert WORKED.sum() == 907
     assert share == 7 / 907
     assert share == pytest.approx(0.00772, abs=5e-6)
@@ -107,23 +99,23 @@ def test_worked_classes_have_7_of_907_records_above_the_threshold():
 
 @pytest.mark.parametrize("alpha", [0.05, 0.1, 0.15, 0.2, 0.3, 0.35, 0.7, 1])
 def test_a_class_of_exactly_20_is_safe_whatever_the_rounding(alpha):
-    k = class_size_needed(alpha)
-    assert high_risk_share([k], [k / alpha]) == 0
-    assert k == 1 or high_risk_share([k - 1], [(k - 1) / alpha]) == 1
+    k = neighbor_attack.class_size_needed(alpha)
+    assert neighbor_attack.high_risk_share([k], [k / alpha]) == 0
+    assert k == 1 or neighbor_attack.high_risk_share([k - 1], [(k - 1) / alpha]) == 1
 
 
 def test_equation_4_counts_in_the_population():
-    assert high_risk_share([10, 30], [19, 20]) == 0.25
+    assert neighbor_attack.high_risk_share([10, 30], [19, 20]) == 0.25
     with pytest.raises(ValueError, match="no released records"):
-        high_risk_share([0], [20])
+        neighbor_attack.high_risk_share([0], [20])
 
 
 def test_at_most_5_76_per_cent_can_be_expected_to_be_reidentified():
-    assert expected_reidentified_share(0.008, 0.05) == pytest.approx(0.0576)
+    assert neighbor_attack.expected_reidentified_share(0.008, 0.05) == pytest.approx(0.0576)
 
 
 def test_safe_harbor_exposure_is_0004_and_gives_max_sup_008():
-    assert risk_exposure(0.0004, 1) == pytest.approx(0.0004)
-    assert max_sup_like_safe_harbor(0.0004, 0.05) == pytest.approx(0.008)
+    assert neighbor_attack.risk_exposure(0.0004, 1) == pytest.approx(0.0004)
+    assert neighbor_attack.max_sup_like_safe_harbor(0.0004, 0.05) == pytest.approx(0.008)
     # With the printed .004 MaxSup would have to be .08.
-    assert max_sup_like_safe_harbor(0.004, 0.05) == pytest.approx(0.08)
+    assert neighbor_attack.max_sup_like_safe_harbor(0.004, 0.05) == pytest.approx(0.08)

@@ -9,21 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from deid_assets.methods.attacks import worst_classes
 from deid_assets.methods.attacks.attack_sensitivity import confidence_of_each
 from deid_assets.methods.attacks.neighbor_attack import success_given_membership
-from deid_assets.methods.attacks.worst_classes import (
-    FEWEST_DRAWS,
-    MOST_DRAWS,
-    PILOT_DRAWS,
-    ClassShares,
-    RiskByClass,
-    RiskByMember,
-    classes_of_members,
-    draws_for_power,
-    flagged_by_class,
-    risk_by_member,
-    success_by_class,
-)
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound
 from deid_assets_tests.methods import oracle
@@ -68,11 +56,11 @@ class TestBounds:
     @pytest.mark.parametrize(("flagged", "draws", "bound"), [(49, 440, 0.1716), (52, 468, 0.1692)])
     def test_of_36_classes_hold_together(self, flagged, draws, bound):
         assert clopper_pearson_upper_bound(flagged, draws, JOINT) == pytest.approx(bound, abs=5e-5)
-        of_all = ClassShares(np.full(36, draws), np.full(36, flagged)).bounds(0.99)
+        of_all = worst_classes.ClassShares(np.full(36, draws), np.full(36, flagged)).bounds(0.99)
         assert of_all == pytest.approx([bound] * 36, abs=5e-5)
 
     def test_a_class_alone_has_the_confidence_of_all(self):
-        alone = ClassShares(np.array([440]), np.array([49])).bounds(0.99)
+        alone = worst_classes.ClassShares(np.array([440]), np.array([49])).bounds(0.99)
         assert alone.tolist() == [clopper_pearson_upper_bound(49, 440, 0.99)]
 
     def test_looking_again_until_the_bound_holds_breaks_it(self):
@@ -100,13 +88,13 @@ class TestDrawsForPower:
         ("truth", "limit", "about"), [(0.105, 0.15, 1_230), (0.08, 0.10, 4_739), (0.035, 0.05, 4_221), (0.042, 0.05, 15_756)]
     )
     def test_are_those_of_the_methods(self, truth, limit, about):
-        assert draws_for_power(truth, limit, JOINT) == pytest.approx(about, rel=0.02)
+        assert worst_classes.draws_for_power(truth, limit, JOINT) == pytest.approx(about, rel=0.02)
 
     @settings(max_examples=30)
     @given(st.floats(0.01, 0.3), st.floats(0, 0.85), st.sampled_from([0.99, JOINT]))
     def test_no_fewer_draws_have_the_power(self, limit, part, confidence):
         truth = part * limit
-        draws = int(draws_for_power(truth, limit, confidence))
+        draws = int(worst_classes.draws_for_power(truth, limit, confidence))
 
         def power(of: int) -> float:
             hits = stats.binom.ppf(1 - confidence, of, limit)
@@ -118,12 +106,12 @@ class TestDrawsForPower:
         assert all(power(of) < 0.9 for of in fewer)
 
     def test_at_the_limit_none_suffice(self):
-        assert draws_for_power(0.05, 0.05, 0.99) == draws_for_power(0.2, 0.05, 0.99) == float("inf")
+        assert worst_classes.draws_for_power(0.05, 0.05, 0.99) == worst_classes.draws_for_power(0.2, 0.05, 0.99) == float("inf")
 
     @pytest.mark.parametrize("wrong", [{"truth": -0.1}, {"limit": 1.0}, {"confidence": 1.0}, {"power": 0.0}])
     def test_numbers_that_are_no_probabilities_are_refused(self, wrong):
         with pytest.raises(ValueError, match="between 0 and 1"):
-            draws_for_power(**{"truth": 0.01, "limit": 0.05, "confidence": 0.99} | wrong)
+            worst_classes.draws_for_power(**{"truth": 0.01, "limit": 0.05, "confidence": 0.99} | wrong)
 
 
 class TestClasses:
@@ -139,7 +127,7 @@ class TestClasses:
             for person in people
             if person.released
         ]
-        classes = classes_of_members(computation, node)
+        classes = worst_classes.classes_of_members(computation, node)
         assert [tuple(classes.values[own].tolist()) for own in classes.of_target] == labels
         assert len(classes) == len(set(labels))
 
@@ -148,9 +136,9 @@ class TestClasses:
     @pytest.mark.parametrize("exemption", ["once", "literal"])
     def test_share_is_the_mean_of_the_members_exact_probabilities(self, seed, level, exemption):
         computation, node, exact = exact_case(rich_case(seed), level)
-        classes = classes_of_members(computation, node)
+        classes = worst_classes.classes_of_members(computation, node)
         draws = np.full(len(classes), 20_000)
-        found = flagged_by_class(computation, node, classes, draws, KEY, exemption) / draws
+        found = worst_classes.flagged_by_class(computation, node, classes, draws, KEY, exemption) / draws
         for number in range(len(classes)):
             truth = float(exact[exemption][classes.of_target == number].mean())
             assert found[number] == pytest.approx(truth, abs=5 * np.sqrt(0.25 / 20_000) * (0 < truth < 1) + 1e-12)
@@ -158,21 +146,21 @@ class TestClasses:
     def test_the_mean_over_classes_is_the_share_of_all_draws(self):
         data, dimensions = middling_case()
         computation = NodeComputation(data, dimensions, k=20)
-        classes = classes_of_members(computation, (0, 0))
+        classes = worst_classes.classes_of_members(computation, (0, 0))
         draws = np.full(len(classes), 40_000)
-        shares = flagged_by_class(computation, (0, 0), classes, draws, KEY) / draws
+        shares = worst_classes.flagged_by_class(computation, (0, 0), classes, draws, KEY) / draws
         weights = np.bincount(classes.of_target) / len(classes.of_target)
         assert float(weights @ shares) == pytest.approx(computation.measure((0, 0), OTHER_KEY, 40_000).share, abs=0.01)
 
     @each_engine
     def test_do_not_depend_on_the_engine_nor_on_workers(self, name):
         data, dimensions = middling_case()
-        classes = classes_of_members(NodeComputation(data, dimensions, k=20), (0, 0))
+        classes = worst_classes.classes_of_members(NodeComputation(data, dimensions, k=20), (0, 0))
         draws = np.full(len(classes), 20_000)
-        expected = flagged_by_class(NodeComputation(data, dimensions, k=20), (0, 0), classes, draws, KEY)
+        expected = worst_classes.flagged_by_class(NodeComputation(data, dimensions, k=20), (0, 0), classes, draws, KEY)
         with running_on(name), ThreadPoolExecutor(3) as executor:
             computation = NodeComputation(data, dimensions, k=20).on(executor)
-            found = flagged_by_class(computation, (0, 0), classes, draws, KEY)
+            found = worst_classes.flagged_by_class(computation, (0, 0), classes, draws, KEY)
         assert found.tolist() == expected.tolist()
 
     @pytest.mark.parametrize("seed", range(6))
@@ -193,8 +181,8 @@ class TestClasses:
             sizes = [oracle.class_size(people, target, known, demographic_maps, history_maps) for known in kept]
             return float(sum(Fraction(1, size) for size in sizes) / len(every))
 
-        classes = classes_of_members(computation, node)
-        found = success_by_class(computation, node, classes, 20_000, KEY)
+        classes = worst_classes.classes_of_members(computation, node)
+        found = worst_classes.success_by_class(computation, node, classes, 20_000, KEY)
         own = np.array([exact(person) for person in people])
         for number in range(len(classes)):
             assert found[number].mean() == pytest.approx(own[classes.of_target == number].mean(), abs=0.02)
@@ -202,8 +190,8 @@ class TestClasses:
     def test_the_mean_over_classes_is_attack_1_given_membership(self):
         data, dimensions = middling_case()
         computation = NodeComputation(data.released_only(), dimensions, k=1)
-        classes = classes_of_members(computation, (0, 0))
-        success = success_by_class(computation, (0, 0), classes, 20_000, KEY).mean(axis=1)
+        classes = worst_classes.classes_of_members(computation, (0, 0))
+        success = worst_classes.success_by_class(computation, (0, 0), classes, 20_000, KEY).mean(axis=1)
         drawn = computation.drawn_classes((0, 0), OTHER_KEY, 60_000)
         weights = np.bincount(classes.of_target) / len(classes.of_target)
         whole = success_given_membership(~drawn.exempt, drawn.sizes).mean()
@@ -212,7 +200,7 @@ class TestClasses:
     def test_without_demographics_are_one(self):
         data, dimensions = middling_case()
         computation = NodeComputation(data, dimensions, k=20)
-        everybody = classes_of_members(computation, computation.generalization((0, 0), without_demographics=(0,)))
+        everybody = worst_classes.classes_of_members(computation, computation.generalization((0, 0), without_demographics=(0,)))
         assert len(everybody) == 1 and not everybody.of_target.any()
 
 
@@ -222,10 +210,10 @@ class TestJudgement:
         """Draws and streams of each look, if the pilot finds this share in every class."""
         looks = []
 
-        class Recorded(RiskByClass):
+        class Recorded(worst_classes.RiskByClass):
             def measured(self, draws, stream_key):
                 looks.append((draws.tolist(), stream_key))
-                return ClassShares(draws, (share * draws).astype(np.int64))
+                return worst_classes.ClassShares(draws, (share * draws).astype(np.int64))
 
         data, dimensions = middling_case()
         computation = NodeComputation(data, dimensions, k=20)
@@ -239,17 +227,19 @@ class TestJudgement:
     def test_has_as_many_draws_as_the_pilot_asks_for(self):
         looks = [[draws[0] for draws, _ in self.asked(share)] for share in (0.001, 0.042, 0.2)]
         pilots, judged = zip(*looks, strict=True)
-        assert pilots == (PILOT_DRAWS,) * 3
-        assert judged[0] == FEWEST_DRAWS < judged[1] < judged[2] == MOST_DRAWS, "one that is refused is judged all the same"
+        assert pilots == (worst_classes.PILOT_DRAWS,) * 3
+        assert judged[0] == worst_classes.FEWEST_DRAWS < judged[1] < judged[2] == worst_classes.MOST_DRAWS, (
+            "one that is refused is judged all the same"
+        )
 
     def test_the_larger_reading_counts(self):
         computation, node, exact = exact_case(rich_case(3))
         other = computation.with_power([np.full_like(own, 3) for own in computation.data.power])
-        risk = RiskByClass(computation, other, node)
+        risk = worst_classes.RiskByClass(computation, other, node)
         draws = np.full(len(risk.classes), 2_000)
         found = risk.measured(draws, KEY).flagged
-        own = flagged_by_class(computation, node, risk.classes, draws, KEY, "once")
-        stronger = flagged_by_class(other, node, risk.classes, draws, KEY, "literal")
+        own = worst_classes.flagged_by_class(computation, node, risk.classes, draws, KEY, "once")
+        stronger = worst_classes.flagged_by_class(other, node, risk.classes, draws, KEY, "literal")
         assert found.tolist() == np.maximum(own, stronger).tolist()
 
 
@@ -257,21 +247,21 @@ class TestMembers:
     @pytest.mark.parametrize("seed", range(6))
     def test_probabilities_are_those_of_brute_force(self, seed):
         computation, node, exact = exact_case(rich_case(seed))
-        found = risk_by_member(computation, node, KEY, OTHER_KEY)
+        found = worst_classes.risk_by_member(computation, node, KEY, OTHER_KEY)
         truth = exact["once"]
         assert found.share == pytest.approx(truth, abs=0.2)
         assert set(np.flatnonzero(found.share == 0)) >= set(np.flatnonzero(truth == 0))
         assert (found.share[truth == 1] == 1).all()
 
     def test_members_above_one_half_hold_their_part_of_the_flags(self):
-        members = RiskByMember(np.array([1.0, 0.5, 0.6, 0.0]), np.array([20, 10, 12, 0]))
+        members = worst_classes.RiskByMember(np.array([1.0, 0.5, 0.6, 0.0]), np.array([20, 10, 12, 0]))
         assert members.above(0.5) == (0.5, 32 / 42)
-        assert RiskByMember(np.zeros(3), np.zeros(3, np.int64)).above(0.5) == (0.0, 0.0)
+        assert worst_classes.RiskByMember(np.zeros(3), np.zeros(3, np.int64)).above(0.5) == (0.0, 0.0)
 
     def test_flags_do_not_decide_the_probability(self):
         """Who is flagged by chance in the first draws is drawn again."""
         data, dimensions = middling_case()
         computation = NodeComputation(data, dimensions, k=200)
-        one = risk_by_member(computation, (0, 0), KEY, OTHER_KEY)
-        other = risk_by_member(computation, (0, 0), KEY, bytes(16))
+        one = worst_classes.risk_by_member(computation, (0, 0), KEY, OTHER_KEY)
+        other = worst_classes.risk_by_member(computation, (0, 0), KEY, bytes(16))
         assert one.flags.tolist() == other.flags.tolist() and one.share.tolist() != other.share.tolist()

@@ -11,12 +11,6 @@ from deid_assets.assessments.membership_disclosure import gains_knowing_claims
 from deid_assets.methods.attacks import attack_sensitivity, known_facts
 from deid_assets.methods.attacks.attack_sensitivity import KNOWS
 from deid_assets.methods.canaries import checks, planting
-from deid_assets.methods.canaries.checks import (
-    flags_of_canaries,
-    gains_of_canaries,
-    neighbors_of_canaries,
-    sensitivity_of_canaries,
-)
 from deid_assets.methods.canaries.planting import Findings, certain_success, compare, plant_in_data, plant_in_records
 from deid_assets.methods.disclosure import membership
 from deid_assets.methods.kernel import class_size, drawn_blocks
@@ -68,7 +62,7 @@ def test_with_few_quasi_identifiers_they_are_still_certain(columns, histories):
         held=replace(records.held, codes=records.held.codes[[0, 1, 2, 0, 1, 2][:histories]]),
         known=replace(records.known, codes=records.known.codes[[0, 1, 2, 0, 1, 2][:histories]]),
     )  # fmt: skip
-    assert sensitivity_of_canaries(fewer, KNOWS, KEY, 300).share == 1
+    assert checks.sensitivity_of_canaries(fewer, KNOWS, KEY, 300).share == 1
 
 
 def test_where_days_are_counted_across_years_canaries_are_in_order_too():
@@ -77,7 +71,7 @@ def test_where_days_are_counted_across_years_canaries_are_in_order_too():
     dated = replace(
         records, held=replace(records.held, days_across_years=True), known=replace(records.known, days_across_years=True)
     )
-    assert sensitivity_of_canaries(dated, KNOWS, KEY, 300).share == 1
+    assert checks.sensitivity_of_canaries(dated, KNOWS, KEY, 300).share == 1
 
 
 def gains(data, key, draws):
@@ -90,17 +84,17 @@ class TestPresence:
     DATA, LEVELS = middling_case()[0], Generalization((0,), (0, 0))
 
     def test_gains_are_certain(self):
-        assert gains_of_canaries(self.DATA, self.LEVELS, KEY, gains, 500) == Findings(500, 500)
+        assert checks.gains_of_canaries(self.DATA, self.LEVELS, KEY, gains, 500) == Findings(500, 500)
 
     @pytest.mark.parametrize("nothing", [0.0, 1.0])
     def test_not_so_where_everybody_gains_the_same(self, nothing):
-        found = gains_of_canaries(self.DATA, self.LEVELS, KEY, lambda *of: np.full(of[-1], nothing), 500)
+        found = checks.gains_of_canaries(self.DATA, self.LEVELS, KEY, lambda *of: np.full(of[-1], nothing), 500)
         assert found.share < 1
 
     def test_not_so_where_one_count_is_taken_for_the_other(self, monkeypatch):
         honest = membership.shortfalls
         monkeypatch.setattr(membership, "shortfalls", lambda released, population, alpha: honest(population, population, alpha))
-        assert gains_of_canaries(self.DATA, self.LEVELS, KEY, gains, 500).share < 1
+        assert checks.gains_of_canaries(self.DATA, self.LEVELS, KEY, gains, 500).share < 1
 
 
 @settings(deadline=None)
@@ -112,20 +106,20 @@ def test_the_kernel_finds_them_in_any_data(seed):
         tuple(seed % (domain.height + 1) for domain in demographic_domains),
         tuple(seed % (domain.height + 1) for domain in history_domains),
     )
-    assert flags_of_canaries(data, levels, k, KEY, 200) == Findings(200, 200)
+    assert checks.flags_of_canaries(data, levels, k, KEY, 200) == Findings(200, 200)
     generalized, sizes = plant_in_data(data, levels)
     assert len(generalized.targets) == len(sizes) and generalized.members == data.members + len(sizes)
     if len(history_domains) and len(data.targets):
-        assert neighbors_of_canaries(data.released_only(), KEY, 200).share == 1
+        assert checks.neighbors_of_canaries(data.released_only(), KEY, 200).share == 1
 
 
 def test_nothing_is_planted_in_the_data_that_are_judged():
     data, _ = middling_case()
     before = [data.demographics.copy(), *[held.codes.copy() for held in data.held]]
-    flags_of_canaries(data, Generalization((0,), (0, 0)), K, KEY)
+    checks.flags_of_canaries(data, Generalization((0,), (0, 0)), K, KEY)
     records = many(members=50)
     kept = records.held.codes.copy()
-    sensitivity_of_canaries(records, KNOWS, KEY, 100)
+    checks.sensitivity_of_canaries(records, KNOWS, KEY, 100)
     after = [data.demographics, *[held.codes for held in data.held]]
     assert all(np.array_equal(one, other) for one, other in zip(before, after, strict=True))
     assert np.array_equal(kept, records.held.codes) and records.members == 50
@@ -138,7 +132,7 @@ def test_a_large_population_is_copied_in_part_only(monkeypatch):
     assert planted.members == 30 + len(sizes)
     records, targets, _ = plant_in_records(many(members=100))
     assert targets[0] == 30 and records.members == 30 + len(targets)
-    assert flags_of_canaries(data, Generalization((0,), (0, 0)), K, KEY).share == 1
+    assert checks.flags_of_canaries(data, Generalization((0,), (0, 0)), K, KEY).share == 1
 
 
 class TestCompare:
@@ -198,25 +192,25 @@ class TestBrokenAttacks:
     def test_kernel(self, monkeypatch, broken):
         data, _ = middling_case()
         with_kernel(monkeypatch, **broken)
-        assert neighbors_of_canaries(data.released_only(), KEY).share < 1
+        assert checks.neighbors_of_canaries(data.released_only(), KEY).share < 1
         if broken.get("matching_members") is not no_demographics:  # which needs a whole member index
-            assert sensitivity_of_canaries(many(), ["values"], KEY).share < 1
+            assert checks.sensitivity_of_canaries(many(), ["values"], KEY).share < 1
 
     def test_flags(self, monkeypatch):
         data, _ = middling_case()
         levels = Generalization((0,), (0, 0))
-        assert flags_of_canaries(data, levels, K, KEY).share == 1
+        assert checks.flags_of_canaries(data, levels, K, KEY).share == 1
         for broken in ({"matching_members": too_large}, {"rows_for_knowledge": once_is_enough}):
             with monkeypatch.context() as patch:
                 with_kernel(patch, **broken)
-                assert flags_of_canaries(data, levels, 2, KEY).share < 1
+                assert checks.flags_of_canaries(data, levels, 2, KEY).share < 1
 
     def test_flags_nobody_or_everybody(self, monkeypatch):
         data, _ = middling_case()
         honest = NodeComputation.measure
         for flags in (np.zeros(1000, bool), np.ones(1000, bool)):
             monkeypatch.setattr(NodeComputation, "measure", lambda *a, flags=flags, **k: replace(honest(*a, **k), flags=flags))
-            assert flags_of_canaries(data, Generalization((0,), (0, 0)), K, KEY).share < 1
+            assert checks.flags_of_canaries(data, Generalization((0,), (0, 0)), K, KEY).share < 1
 
     def test_everybody_exempt(self, monkeypatch):
         """A neighbor who never matches anything has no success: so would the release's risk be nought."""
@@ -227,13 +221,13 @@ class TestBrokenAttacks:
             return DrawnClasses(found.targets, np.zeros_like(found.sizes), np.ones_like(found.exempt))
 
         monkeypatch.setattr(NodeComputation, "drawn_classes", exempt)
-        found = neighbors_of_canaries(middling_case()[0].released_only(), KEY)
+        found = checks.neighbors_of_canaries(middling_case()[0].released_only(), KEY)
         assert 0 < found.share < 0.3, "only those whom truncation hides are right"
 
     def test_truncation_overlooked(self, monkeypatch):
         data, _ = middling_case()
         monkeypatch.setattr(drawn_blocks.DrawnBlocks, "_lost_of_history", lambda self, known, *_: np.zeros(len(known), bool))
-        assert neighbors_of_canaries(data.released_only(), KEY).share < 1
+        assert checks.neighbors_of_canaries(data.released_only(), KEY).share < 1
 
     def test_picks_that_never_succeed(self, monkeypatch):
         honest = checks.neighbor_attack
@@ -243,7 +237,7 @@ class TestBrokenAttacks:
             return replace(found, literal=replace(found.literal, value=0.0))
 
         monkeypatch.setattr(checks, "neighbor_attack", never)
-        assert neighbors_of_canaries(middling_case()[0].released_only(), KEY).share < 1
+        assert checks.neighbors_of_canaries(middling_case()[0].released_only(), KEY).share < 1
 
     @pytest.mark.parametrize(
         ("knows", "module", "name", "broken"),
@@ -258,9 +252,9 @@ class TestBrokenAttacks:
     )
     def test_what_is_known_beyond_values(self, monkeypatch, knows, module, name, broken):
         records = many()
-        assert sensitivity_of_canaries(records, [knows], KEY).share == 1
+        assert checks.sensitivity_of_canaries(records, [knows], KEY).share == 1
         monkeypatch.setattr(module, name, broken)
-        assert sensitivity_of_canaries(records, [knows], KEY).share < 1
+        assert checks.sensitivity_of_canaries(records, [knows], KEY).share < 1
 
     def test_orders_read_backwards(self, monkeypatch):
         honest = known_facts.PossibleOrders.facts
@@ -269,4 +263,4 @@ class TestBrokenAttacks:
             return honest(self, replace(pairs, first=pairs.then, then=pairs.first))
 
         monkeypatch.setattr(known_facts.PossibleOrders, "facts", backwards)
-        assert sensitivity_of_canaries(many(), ["order"], KEY).share < 1
+        assert checks.sensitivity_of_canaries(many(), ["order"], KEY).share < 1

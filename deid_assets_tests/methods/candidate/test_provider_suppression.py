@@ -5,13 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.errors import StoreError
-from deid_assets.methods.candidate.provider_suppression import (
-    IDENTIFIERS,
-    blanked_shares,
-    pattern_counts,
-    providers_needed,
-    suppress_identifiers,
-)
+from deid_assets.methods.candidate import provider_suppression
 from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store
 
@@ -43,11 +37,11 @@ def test_identifiers_go_where_too_few_show_the_pattern_in_the_reference(released
     expected = by_definition(released, reference, needed)
     with small_store() as store:
         tables = store.table("released", COLUMNS, released), store.table("reference", COLUMNS, reference)
-        found = store.write("found", suppress_identifiers(*tables, needed))
+        found = store.write("found", provider_suppression.suppress_identifiers(*tables, needed))
         assert sorted(store.rows(f"SELECT * FROM {found.sql}")) == expected
         assert list(found.columns()) == list(tables[0].columns())
-        shares = blanked_shares(tables[0], suppress_identifiers(*tables, needed))
-    for place, name in zip((5, 6, 7), IDENTIFIERS, strict=True):
+        shares = provider_suppression.blanked_shares(tables[0], provider_suppression.suppress_identifiers(*tables, needed))
+    for place, name in zip((5, 6, 7), provider_suppression.IDENTIFIERS, strict=True):
         before, after = (sum(row[place] is not None for row in rows) for rows in (released, expected))
         assert shares[name] == pytest.approx((before - after) / before if before else 0)
 
@@ -56,7 +50,7 @@ def test_each_identifier_is_judged_on_its_own():
     rows = [(i, "11", "Internal", "EM", "CHF", f"p{i}", f"v{i % 19}", "pcp") for i in range(20)]
     with small_store() as store:
         table = store.table("claims", COLUMNS, rows)
-        found = store.rows(suppress_identifiers(table, table, needed=20))
+        found = store.rows(provider_suppression.suppress_identifiers(table, table, needed=20))
     assert len(found) == 20
     assert {row[5] for row in found} == {f"p{i}" for i in range(20)}
     assert {row[6:] for row in found} == {(None, None)}
@@ -66,31 +60,31 @@ def test_19_providers_are_too_few():
     rows = [(i, None, "Internal", "EM", None, f"p{i % 19}", None, None) for i in range(200)]
     with small_store() as store:
         table = store.table("claims", COLUMNS, rows)
-        assert {row[5] for row in store.rows(suppress_identifiers(table, table, needed=20))} == {None}
+        assert {row[5] for row in store.rows(provider_suppression.suppress_identifiers(table, table, needed=20))} == {None}
 
 
 def test_missing_values_of_a_pattern_are_a_value_of_their_own():
     rows = [(0, None, "a", "g", "c", "p", None, None), (1, "11", "a", "g", "c", "q", None, None)]
     with small_store() as store:
         table = store.table("claims", COLUMNS, rows)
-        counts = store.rows(pattern_counts(table))
+        counts = store.rows(provider_suppression.pattern_counts(table))
     assert sorted(counts, key=str) == [("c", "g", "11", "a", 1, 0, 0), ("c", "g", None, "a", 1, 0, 0)]
 
 
 def test_providers_needed():
-    assert providers_needed() == 20
-    assert providers_needed(20, "large_sample", 0.2) == 4  # f = 4 -> 20
-    assert providers_needed(20, "truncated_poisson", 0.2) == 5  # f = 4 -> 19.6, f = 5 -> 24.8
+    assert provider_suppression.providers_needed() == 20
+    assert provider_suppression.providers_needed(20, "large_sample", 0.2) == 4  # f = 4 -> 20
+    assert provider_suppression.providers_needed(20, "truncated_poisson", 0.2) == 5  # f = 4 -> 19.6, f = 5 -> 24.8
     with pytest.raises(ValueError, match="alpha is 1"):
-        providers_needed(20, "counted", 0.2)
+        provider_suppression.providers_needed(20, "counted", 0.2)
 
 
 def test_wrong_parameters_are_refused():
     with small_store() as store:
         table = store.table("claims", COLUMNS, [])
         with pytest.raises(ValueError, match="at least 1"):
-            suppress_identifiers(table, table, 0)
+            provider_suppression.suppress_identifiers(table, table, 0)
         with pytest.raises(ValueError, match="at least one"):
-            suppress_identifiers(table, table, 20, pattern=())
+            provider_suppression.suppress_identifiers(table, table, 20, pattern=())
         with pytest.raises(StoreError):
-            suppress_identifiers(table, table, 20, identifiers=("provider_id, 1",))
+            provider_suppression.suppress_identifiers(table, table, 20, identifiers=("provider_id, 1",))

@@ -8,14 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.disclosure.absence import (
-    AbsenceByClass,
-    absence_by_class,
-    absence_factor,
-    absence_posterior,
-    posterior_by_factor,
-    releasable,
-)
+from deid_assets.methods.disclosure import absence
 from deid_assets_tests import examples
 
 shares = st.floats(0, 1)
@@ -23,48 +16,50 @@ shares = st.floats(0, 1)
 
 @pytest.mark.parametrize(("alpha", "expected"), [(0.1, 0.11), (0.776, 0.33), (1, 1)])
 def test_worked_posteriors(alpha, expected):
-    assert absence_posterior(0.1, alpha) == pytest.approx(expected, abs=0.005)
+    assert absence.absence_posterior(0.1, alpha) == pytest.approx(expected, abs=0.005)
 
 
 @given(shares, shares)
 def test_absence_never_makes_the_condition_less_likely(share, alpha):
-    assert share - 1e-12 <= absence_posterior(share, alpha) <= 1
+    assert share - 1e-12 <= absence.absence_posterior(share, alpha) <= 1
 
 
 def test_simulated_absentees_have_the_condition_that_often():
     rng = np.random.default_rng(7)
     removed = rng.random(400_000) < 0.1
     released = ~removed & (rng.random(removed.size) < 0.5)
-    assert removed[~released].mean() == pytest.approx(absence_posterior(0.1, 0.5), abs=0.005)
+    assert removed[~released].mean() == pytest.approx(absence.absence_posterior(0.1, 0.5), abs=0.005)
 
 
 def test_nobody_removed_tells_nothing():
-    assert absence_posterior(0, 1) == 0
+    assert absence.absence_posterior(0, 1) == 0
 
 
 @pytest.mark.parametrize(("share", "alpha"), [(-0.1, 0.5), (0.1, 1.1), (float("nan"), 0.5)])
 def test_shares_outside_0_and_1_are_refused(share, alpha):
     with pytest.raises(ValueError, match="between 0 and 1"):
-        absence_posterior(share, alpha)
+        absence.absence_posterior(share, alpha)
     with pytest.raises(ValueError, match="between 0 and 1"):
-        absence_factor(alpha if not 0 <= alpha <= 1 else share)
+        absence.absence_factor(alpha if not 0 <= alpha <= 1 else share)
 
 
 @pytest.mark.parametrize(("alpha", "factor"), [(0, 1), (0.1, 1.1111), (0.02, 1.0204), (0.5, 2), (1, math.inf)])
 def test_worked_factors(alpha, factor):
-    assert absence_factor(alpha) == pytest.approx(factor, abs=5e-5)
+    assert absence.absence_factor(alpha) == pytest.approx(factor, abs=5e-5)
 
 
 def test_the_worked_release():
     """Prior .13213 and alpha .11623 give a factor of 1.1315 and a posterior of .14696."""
-    factor = absence_factor(0.11623)
+    factor = absence.absence_factor(0.11623)
     assert factor == pytest.approx(1.1315, abs=5e-5)
-    assert posterior_by_factor(0.13213, factor) == pytest.approx(0.14696, abs=1e-5)
+    assert absence.posterior_by_factor(0.13213, factor) == pytest.approx(0.14696, abs=1e-5)
 
 
 @given(shares, shares)
 def test_both_ways_to_the_posterior_agree(prior, alpha):
-    assert posterior_by_factor(prior, absence_factor(alpha)) == pytest.approx(absence_posterior(prior, alpha), abs=1e-9)
+    assert absence.posterior_by_factor(prior, absence.absence_factor(alpha)) == pytest.approx(
+        absence.absence_posterior(prior, alpha), abs=1e-9
+    )
 
 
 @settings(max_examples=examples.of(100), deadline=None)
@@ -81,7 +76,7 @@ def test_the_factor_of_each_class_is_what_bayes_rule_gives_over_all_releases(dat
     )
     releases = data.draw(st.lists(st.sets(st.integers(0, members - 1)), min_size=1, max_size=3))
     ever = [any(member in release for release in releases) for member in range(members)]
-    found = absence_by_class(class_of, [one == "eligible" for one in state], ever, [one == "removed" for one in state])
+    found = absence.absence_by_class(class_of, [one == "eligible" for one in state], ever, [one == "removed" for one in state])
     factors = []
     for number in range(max(class_of) + 1):
         own = [member for member in range(members) if class_of[member] == number]
@@ -106,27 +101,27 @@ def test_the_factor_of_each_class_is_what_bayes_rule_gives_over_all_releases(dat
 
 
 def test_a_class_that_was_released_whole_has_no_bound():
-    found = absence_by_class([0, 0, 1], [True] * 3, [True, False, True], [False] * 3)
+    found = absence.absence_by_class([0, 0, 1], [True] * 3, [True, False, True], [False] * 3)
     assert found.factors.tolist() == [2, math.inf] and found.worst == 1
     assert found.posteriors.tolist() == [0, 0], "nobody of these classes was removed"
-    assert absence_by_class([0, 0], [True, False], [True, False], [False, True]).posteriors.tolist() == [1]
+    assert absence.absence_by_class([0, 0], [True, False], [True, False], [False, True]).posteriors.tolist() == [1]
 
 
 def test_members_who_cannot_be_compared_may_all_be_in_every_class():
-    found = absence_by_class([0] * 4 + [1] * 2, [True] * 6, [True] + [False] * 5, [False] * 6, of_others=2)
+    found = absence.absence_by_class([0] * 4 + [1] * 2, [True] * 6, [True] + [False] * 5, [False] * 6, of_others=2)
     assert found.released.tolist() == [3, 2] and found.factors.tolist() == [4, math.inf]
 
 
 def test_nobody_at_all():
-    found = absence_by_class([], [], [], [])
+    found = absence.absence_by_class([], [], [], [])
     assert (found.largest, found.worst, found.prior) == (1, -1, 0)
 
 
 @given(st.integers(0, 500), st.sampled_from([1.01, 1.1, 1.25, 4 / 3, 1.5, 1.7, 2.0]))
 def test_one_more_than_may_be_released_is_too_many(eligible, at_most):
     def largest(released: int) -> float:
-        return AbsenceByClass(np.array([eligible]), np.array([released]), np.array([0])).largest
+        return absence.AbsenceByClass(np.array([eligible]), np.array([released]), np.array([0])).largest
 
-    most = int(releasable(np.array([eligible]), at_most)[0])
+    most = int(absence.releasable(np.array([eligible]), at_most)[0])
     assert 0 <= most <= eligible and largest(most) <= at_most
     assert most == eligible or largest(most + 1) > at_most

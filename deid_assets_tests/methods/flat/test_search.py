@@ -10,16 +10,6 @@ from hypothesis import strategies as st
 
 from deid_assets.methods.flat import search
 from deid_assets.methods.flat.classes import FlatTable
-from deid_assets.methods.flat.search import (
-    FlatResult,
-    _ranks,
-    average_class_size,
-    entropy_losses,
-    pinned_result,
-    precision_losses,
-    search_flat_table,
-    search_flat_table_by_classes,
-)
 from deid_assets.methods.lattice import certificate as certificates
 from deid_assets.methods.lattice.certificate import (
     Criterion,
@@ -59,7 +49,7 @@ class TestWorkedExample:
         table = worked_example()
         classes = table.classes_at(node)
         assert classes.below(3) / table.records == small
-        assert sum(own[level] for own, level in zip(entropy_losses(table), node, strict=True)) == pytest.approx(
+        assert sum(own[level] for own, level in zip(search.entropy_losses(table), node, strict=True)) == pytest.approx(
             entropy, abs=5e-5
         )
         assert monotone_discernibility(classes.released) == dm_star
@@ -67,13 +57,13 @@ class TestWorkedExample:
     @pytest.mark.parametrize(("max_suppressed", "node"), [(0.0, (2, 0)), (0.2, (2, 0)), (0.4, (1, 0))])
     def test_the_answer(self, max_suppressed, node):
         table = worked_example()
-        assert search_flat_table(table, 3, max_suppressed, entropy_losses(table)).node == node
+        assert search.search_flat_table(table, 3, max_suppressed, search.entropy_losses(table)).node == node
 
     def test_where_even_the_top_fails_there_is_none(self):
         table = worked_example()
-        found = search_flat_table(table, 11, 0.0, entropy_losses(table))
+        found = search.search_flat_table(table, 11, 0.0, search.entropy_losses(table))
         assert (found.node, found.loss) == (None, math.inf)
-        assert search_flat_table_by_classes(table, 11, 0.0, average_class_size).node is None
+        assert search.search_flat_table_by_classes(table, 11, 0.0, search.average_class_size).node is None
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +86,7 @@ class TestAdult:
     )
     def test_the_published_optimum(self, adult, k, max_suppressed, loss, levels):
         names, table = adult
-        found = search_flat_table(table, k, max_suppressed, entropy_losses(table))
+        found = search.search_flat_table(table, k, max_suppressed, search.entropy_losses(table))
         order = [
             "sex",
             "age",
@@ -115,8 +105,8 @@ class TestAdult:
     def test_nodes_that_failed_prove_it(self, adult):
         """Every node of less loss lies below one that was looked at and failed."""
         _, table = adult
-        losses = entropy_losses(table)
-        found = search_flat_table(table, 5, 0.04, losses)
+        losses = search.entropy_losses(table)
+        found = search.search_flat_table(table, 5, 0.04, losses)
         failed = np.array([node for node, below in found.evaluated.items() if below > found.allowed])
         levels = np.indices([height + 1 for height in table.heights]).reshape(len(losses), -1).T
         loss = sum(own[levels[:, i]] for i, own in enumerate(losses))
@@ -141,7 +131,7 @@ class TestAdult:
             for k, max_suppressed in asked:
                 below = np.array([own.below(k) for own in classes])
                 fresh = FlatTable(table.codes, table.domains)
-                found = search_flat_table_by_classes(fresh, k, max_suppressed, loss)
+                found = search.search_flat_table_by_classes(fresh, k, max_suppressed, loss)
                 assert len(found.evaluated) < 3_500
                 assert found.loss == every[below <= found.allowed].min()
                 assert certificate(table, found, max_suppressed).problems() == []
@@ -198,9 +188,9 @@ def test_records_below_k_are_those_counted_one_by_one_in_whatever_order_nodes_ar
 
 @given(st.one_of(tables(), tables(population=True)), st.integers(1, 6), st.sampled_from([0.0, 0.1, 0.3, 0.5]))
 def test_the_optimum_is_that_of_exhaustive_search(table, k, max_suppressed):
-    for losses in (entropy_losses(table), precision_losses(table)):
+    for losses in (search.entropy_losses(table), search.precision_losses(table)):
         passing = [node for node in nodes_of(table) if below_k(table, node, k) <= max_suppressed * table.records + 1e-9]
-        found = search_flat_table(table, k, max_suppressed, losses)
+        found = search.search_flat_table(table, k, max_suppressed, losses)
 
         def loss_of(node, losses=losses):
             return sum(own[level] for own, level in zip(losses, node, strict=True))
@@ -215,7 +205,7 @@ def test_the_optimum_is_that_of_exhaustive_search(table, k, max_suppressed):
             assert found.evaluated[found.node] == below_k(table, found.node, k)
 
 
-CLASS_LOSSES = [average_class_size, lambda classes: monotone_discernibility(classes.released)]
+CLASS_LOSSES = [search.average_class_size, lambda classes: monotone_discernibility(classes.released)]
 
 
 @settings(max_examples=examples.of(300), deadline=None)
@@ -226,13 +216,13 @@ CLASS_LOSSES = [average_class_size, lambda classes: monotone_discernibility(clas
     st.sampled_from([1, 2, 99]),
 )
 def test_of_a_lattice_that_is_not_listed_the_optimum_is_found_or_bounded(table, k, max_suppressed, evaluated):
-    losses, tops = precision_losses(table), table.heights
-    listed = search_flat_table(table, k, max_suppressed, losses)
+    losses, tops = search.precision_losses(table), table.heights
+    listed = search.search_flat_table(table, k, max_suppressed, losses)
     with pytest.MonkeyPatch.context() as patched:
         for module in (search, certificates):
             patched.setattr(module, "LISTED_AT_MOST", 0)
         patched.setattr(search, "EVALUATED_AT_MOST", evaluated)
-        found = search_flat_table(table, k, max_suppressed, losses, tops)
+        found = search.search_flat_table(table, k, max_suppressed, losses, tops)
         assert (found.node is None) == (listed.node is None)
         assert found.evaluated == {node: below_k(table, node, k) for node in found.evaluated}
         if found.node is None or listed.node is None:
@@ -258,7 +248,7 @@ def test_of_a_lattice_that_is_not_listed_the_optimum_is_found_or_bounded(table, 
 @given(st.one_of(tables(), tables(population=True)), st.integers(1, 6), st.sampled_from([0.0, 0.1, 0.2, 0.5]))
 def test_losses_of_classes_too(table, k, max_suppressed):
     for loss in CLASS_LOSSES:
-        found = search_flat_table_by_classes(table, k, max_suppressed, loss)
+        found = search.search_flat_table_by_classes(table, k, max_suppressed, loss)
         passing = [node for node in nodes_of(table) if below_k(table, node, k) <= max_suppressed * table.records + 1e-9]
         if not passing:
             assert found.node is None
@@ -276,22 +266,22 @@ def test_of_the_levels_that_may_be_chosen_the_optimum_is_that_of_exhaustive_sear
     tops = tuple(data.draw(st.integers(0, height)) for height in table.heights)
     useful = [node for node in nodes_of(table) if all(level <= top for level, top in zip(node, tops, strict=True))]
     passing = [node for node in useful if below_k(table, node, k) <= max_suppressed * table.records + 1e-9]
-    losses = entropy_losses(table)
-    by_levels = search_flat_table(table, k, max_suppressed, losses, tops)
-    by_classes = search_flat_table_by_classes(table, k, max_suppressed, average_class_size, tops)
+    losses = search.entropy_losses(table)
+    by_levels = search.search_flat_table(table, k, max_suppressed, losses, tops)
+    by_classes = search.search_flat_table_by_classes(table, k, max_suppressed, search.average_class_size, tops)
     for found in (by_levels, by_classes):
         assert set(found.evaluated) <= set(useful) and (found.node is None) is not bool(passing)
     if passing:
         least = min(sum(own[level] for own, level in zip(losses, node, strict=True)) for node in passing)
         assert by_levels.node in passing and by_levels.loss == pytest.approx(least)
-        assert by_classes.loss == min(average_class_size(table.classes_at(node)) for node in passing)
+        assert by_classes.loss == min(search.average_class_size(table.classes_at(node)) for node in passing)
 
 
 @settings(max_examples=examples.of(200), deadline=None)
 @given(st.one_of(tables(), tables(population=True)), st.integers(1, 6), st.sampled_from([0.0, 0.1, 0.2, 0.5]))
 def test_what_was_looked_at_proves_the_optimum(table, k, max_suppressed):
     for loss in CLASS_LOSSES:
-        found = search_flat_table_by_classes(table, k, max_suppressed, loss)
+        found = search.search_flat_table_by_classes(table, k, max_suppressed, loss)
         if found.node is not None:
             assert certificate(table, found, max_suppressed).problems() == []
 
@@ -300,16 +290,18 @@ def test_what_was_looked_at_proves_the_optimum(table, k, max_suppressed):
 @given(st.one_of(tables(), tables(population=True)), st.integers(1, 6), st.sampled_from([0.0, 0.2, 0.5]), st.data())
 def test_a_pinned_node_is_chosen_if_it_passes_whatever_others_lose(table, k, max_suppressed, data):
     node = data.draw(st.sampled_from(list(nodes_of(table))))
-    searched = search_flat_table_by_classes(table, k, max_suppressed, average_class_size)
-    found = pinned_result(searched, table, k, node, lambda _, classes: average_class_size(classes))
+    searched = search.search_flat_table_by_classes(table, k, max_suppressed, search.average_class_size)
+    found = search.pinned_result(searched, table, k, node, lambda _, classes: search.average_class_size(classes))
     passes = below_k(table, node, k) <= max_suppressed * table.records + 1e-9
-    assert (found.node, found.loss) == ((node, average_class_size(table.classes_at(node))) if passes else (None, math.inf))
+    assert (found.node, found.loss) == (
+        (node, search.average_class_size(table.classes_at(node))) if passes else (None, math.inf)
+    )
     assert set(found.evaluated) == {*searched.evaluated, node, *lower_neighbors(node)}
     assert found.evaluated == {own: below_k(table, own, k) for own in found.evaluated}
-    assert found.losses == {own: average_class_size(table.classes_at(own)) for own in found.evaluated}
+    assert found.losses == {own: search.average_class_size(table.classes_at(own)) for own in found.evaluated}
 
 
-def certificate(table: FlatTable, found: FlatResult, max_suppressed: float) -> OptimalityCertificate:
+def certificate(table: FlatTable, found: search.FlatResult, max_suppressed: float) -> OptimalityCertificate:
     measured = {
         node: MeasuredNode(node, below / table.records, below, table.records) for node, below in found.evaluated.items()
     }
@@ -333,11 +325,11 @@ def test_sums_that_differ_by_rounding_only_are_ties_and_go_to_the_lower_node():
     levels = [np.arange(8), np.arange(8) // 2, np.arange(8) // 4, np.zeros(8, int)]
     domains = tuple(Domain((np.arange(8), *levels[4 - height :])) for height in (1, 2, 4))
     table = FlatTable(np.zeros((1, 3), int), domains)
-    losses = precision_losses(table)
+    losses = search.precision_losses(table)
     wanted = {(0, 2, 3), (1, 1, 1)}
     sums = [sum(own[level] for own, level in zip(losses, node, strict=True)) for node in sorted(wanted)]
     assert sums[0] < sums[1] and math.isclose(*sums)
-    ranks = _ranks(sums_of_losses(losses))
+    ranks = search._ranks(sums_of_losses(losses))
     assert ranks[0, 2, 3] == ranks[1, 1, 1] and ranks[1, 1, 1] < ranks[1, 2, 1]
 
 
@@ -354,6 +346,6 @@ def test_what_does_not_fit_is_refused():
         FlatTable(np.zeros((2, 2), int), (Domain((np.arange(1),)),))
     table = worked_example()
     with pytest.raises(ValueError, match="one number for each level"):
-        search_flat_table(table, 2, 0.0, [np.zeros(2), np.zeros(2)])
+        search.search_flat_table(table, 2, 0.0, [np.zeros(2), np.zeros(2)])
     with pytest.raises(ValueError, match="must not fall"):
-        search_flat_table(table, 2, 0.0, [np.array([0, 1, 0.5]), np.zeros(2)])
+        search.search_flat_table(table, 2, 0.0, [np.array([0, 1, 0.5]), np.zeros(2)])

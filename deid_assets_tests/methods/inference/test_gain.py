@@ -3,18 +3,8 @@
 import numpy as np
 import pytest
 
+from deid_assets.methods.inference import gain
 from deid_assets.methods.inference.cases import OTHER, groups_of
-from deid_assets.methods.inference.gain import (
-    Outcome,
-    confidence_of_each,
-    folds_of,
-    gain_of,
-    joined,
-    predictions,
-    resampled,
-    surest_tenth,
-    trials,
-)
 from deid_assets.methods.inference.naive_bayes import naive_bayes
 from deid_assets_tests.methods.inference.test_naive_bayes import cases_of
 
@@ -52,7 +42,7 @@ class TestPredictions:
         """Each member has a field value and a code of their own: only somebody who saw the member could guess it."""
         members = np.repeat(np.arange(40), 5)
         cases = cases_of(members[:, None], members, members=members)
-        found = predictions(cases, folds_of(40, 4, rng()), MODELS)["naive_bayes"]
+        found = gain.predictions(cases, gain.folds_of(40, 4, rng()), MODELS)["naive_bayes"]
         assert not found.right.any()
         assert (naive_bayes(cases, cases.asked(members >= 0)).codes == cases.codes).all(), (
             "which the same model does, if it saw them"
@@ -62,8 +52,8 @@ class TestPredictions:
         generator = rng(5)
         members = generator.integers(0, 30, 200)
         cases = cases_of(generator.integers(0, 3, (200, 2)), generator.integers(0, 4, 200), members=members)
-        folds = folds_of(30, 3, generator)
-        found = predictions(cases, folds, MODELS)["naive_bayes"]
+        folds = gain.folds_of(30, 3, generator)
+        found = gain.predictions(cases, folds, MODELS)["naive_bayes"]
         for fold in range(3):
             asked = folds[members] == fold
             train = cases.take(~asked)
@@ -74,7 +64,7 @@ class TestPredictions:
 
     def test_values_without_a_code_are_never_right(self):
         cases = cases_of([[0]] * 8, [0, 0, 0, 0, OTHER, OTHER, OTHER, 1])
-        found = predictions(cases, folds_of(8, 2, rng()), MODELS)["naive_bayes"]
+        found = gain.predictions(cases, gain.folds_of(8, 2, rng()), MODELS)["naive_bayes"]
         assert not found.right[4:7].any() and not found.right_by_majority[4:7].any()
 
     def test_no_member_is_in_two_folds(self):
@@ -90,14 +80,14 @@ class TestPredictions:
             times.append(set(asked.members))
             return naive_bayes(train, asked)
 
-        predictions(cases, folds_of(50, 5, generator), {"watched": watched})
+        gain.predictions(cases, gain.folds_of(50, 5, generator), {"watched": watched})
         assert sorted(asked_of) == sorted(members) and sum(map(len, times)) == len(set(members))
 
     def test_folds_are_of_equal_size(self):
-        assert sorted(np.bincount(folds_of(11, 5, rng())).tolist()) == [2, 2, 2, 2, 3]
+        assert sorted(np.bincount(gain.folds_of(11, 5, rng())).tolist()) == [2, 2, 2, 2, 3]
 
 
-def outcome(members: int, per_member: int, right: float, by_majority: float, generator) -> Outcome:
+def outcome(members: int, per_member: int, right: float, by_majority: float, generator) -> gain.Outcome:
     """Cases of a member are all alike, so that they are worth one."""
     one = generator.random(members)
     return plain(
@@ -105,90 +95,90 @@ def outcome(members: int, per_member: int, right: float, by_majority: float, gen
     )
 
 
-def plain(members, right, right_by_majority) -> Outcome:
+def plain(members, right, right_by_majority) -> gain.Outcome:
     """An outcome whose guesses are all equally sure."""
-    return Outcome(members, right, right_by_majority, np.ones(len(members)))
+    return gain.Outcome(members, right, right_by_majority, np.ones(len(members)))
 
 
 class TestBounds:
     def test_accuracy_is_weighted_by_cases(self):
-        found = gain_of(
+        found = gain.gain_of(
             plain(np.array([0, 0, 0, 1]), np.array([1, 1, 0, 1], bool), np.array([0, 1, 0, 0], bool)),
-            resampled(2, rng()),
+            gain.resampled(2, rng()),
             0.9,
         )
         assert (found.accuracy, found.majority, found.gain, found.members, found.cases) == (0.75, 0.25, 0.5, 2, 4)
 
     def test_spread_is_that_of_members_and_not_of_claims(self):
-        drawn = resampled(2_000, rng())
-        found = gain_of(outcome(2_000, 30, 0.7, 0.4, rng(1)), drawn, 0.975)
+        drawn = gain.resampled(2_000, rng())
+        found = gain.gain_of(outcome(2_000, 30, 0.7, 0.4, rng(1)), drawn, 0.975)
         assert found.high - found.gain == pytest.approx(1.96 * np.sqrt(0.3 * 0.7 / 2_000), rel=0.1)
         assert found.gain - found.low == pytest.approx(found.high - found.gain)
 
     def test_nobody_who_shows_a_difference_is_no_proof_that_there_is_none(self):
         same = plain(np.arange(20), np.ones(20, bool), np.ones(20, bool))
-        found = gain_of(same, resampled(20, rng()), 0.995)
+        found = gain.gain_of(same, gain.resampled(20, rng()), 0.995)
         z = 2.5758
         assert found.gain == 0 and found.high == pytest.approx(z**2 / 20, abs=1e-4) and found.low == -found.high
 
     def test_one_member_with_many_claims_is_one_member(self):
         members = np.concatenate([np.zeros(1_000, dtype=int), np.arange(1, 11)])
         same = plain(members, np.ones(1_010, bool), np.zeros(1_010, bool))
-        assert gain_of(same, resampled(11, rng()), 0.99).low < 0.2
+        assert gain.gain_of(same, gain.resampled(11, rng()), 0.99).low < 0.2
 
     @pytest.mark.parametrize("true", [0.0, 0.01, 0.02, 0.2])
     def test_they_hold_as_often_as_they_say(self, true):
-        generator, drawn = rng(7), resampled(300, rng())
-        found = [gain_of(outcome(300, 3, 0.5 + true, 0.5, generator), drawn, 0.95) for _ in range(150)]
+        generator, drawn = rng(7), gain.resampled(300, rng())
+        found = [gain.gain_of(outcome(300, 3, 0.5 + true, 0.5, generator), drawn, 0.95) for _ in range(150)]
         assert np.mean([one.high >= true for one in found]) > 0.91
         assert np.mean([one.low <= true for one in found]) > 0.91
 
     def test_many_hold_together(self):
-        assert confidence_of_each(0.99, 45) == pytest.approx(1 - 0.01 / 45)
-        assert confidence_of_each(0.99, 0) == 0.99
+        assert gain.confidence_of_each(0.99, 45) == pytest.approx(1 - 0.01 / 45)
+        assert gain.confidence_of_each(0.99, 0) == 0.99
 
     def test_without_cases_there_is_no_gain(self):
         nothing = np.empty(0, dtype=bool)
         with pytest.raises(ValueError, match="needs cases"):
-            gain_of(plain(np.empty(0, dtype=int), nothing, nothing), resampled(3, rng()), 0.9)
+            gain.gain_of(plain(np.empty(0, dtype=int), nothing, nothing), gain.resampled(3, rng()), 0.9)
 
 
 def test_groups_taken_together_keep_every_case():
     one, other = outcome(3, 2, 1.0, 0.0, rng()), outcome(4, 1, 0.0, 1.0, rng())
-    both = joined([one, other])
+    both = gain.joined([one, other])
     assert len(both.members) == 10 and both.right.sum() == 6 and both.right_by_majority.sum() == 4 and both.people == 4
 
 
 def test_trials_guess_the_same_drawn_cases():
     one = plain(np.arange(1_000), np.arange(1_000) < 700, np.arange(1_000) < 400)
-    by_majority, right = trials([one], 500, rng())
+    by_majority, right = gain.trials([one], 500, rng())
     assert abs(right - 0.7) < 0.07 and abs(by_majority - 0.4) < 0.07 and (right * 500).is_integer()
     assert right != 0.7 or by_majority != 0.4, "not the exact shares"
-    assert trials([one, one], 500, rng()) == (by_majority, right, right)
+    assert gain.trials([one, one], 500, rng()) == (by_majority, right, right)
 
 
 class TestSurestTenth:
     @pytest.mark.parametrize("cases", [1, 10, 11, 95, 400])
     def test_equals_sorting_by_hand(self, cases):
         generator = rng(cases)
-        own = Outcome(
+        own = gain.Outcome(
             generator.integers(0, 30, cases), generator.random(cases) < 0.4, generator.random(cases) < 0.2,
             generator.permutation(cases) / cases,
         )  # fmt: skip
         by_hand = sorted(zip(own.sureness.tolist(), own.right.tolist(), own.members.tolist(), strict=True), reverse=True)
         by_hand = by_hand[: (cases + 9) // 10]
-        found = surest_tenth(own, rng())
+        found = gain.surest_tenth(own, rng())
         assert sorted(zip(found.sureness, found.right, found.members, strict=True), reverse=True) == by_hand
 
     def test_equally_sure_ones_are_drawn_at_random(self):
         """Their order in the tables, such as that of members, must not choose."""
-        own = Outcome(np.arange(1_000), np.arange(1_000) < 100, np.zeros(1_000, bool), np.full(1_000, 0.5))
-        shares = [surest_tenth(own, rng(seed)).right.mean() for seed in range(50)]
+        own = gain.Outcome(np.arange(1_000), np.arange(1_000) < 100, np.zeros(1_000, bool), np.full(1_000, 0.5))
+        shares = [gain.surest_tenth(own, rng(seed)).right.mean() for seed in range(50)]
         assert np.mean(shares) == pytest.approx(0.1, abs=0.02)
 
     def test_a_model_that_knows_when_it_is_right(self):
         generator = rng(2)
         sure = generator.random(20_000)
         right = generator.random(20_000) < sure
-        found = surest_tenth(Outcome(np.arange(20_000), right, right, sure), rng())
+        found = gain.surest_tenth(gain.Outcome(np.arange(20_000), right, right, sure), rng())
         assert found.right.mean() == pytest.approx(0.95, abs=0.02) and right.mean() == pytest.approx(0.5, abs=0.02)

@@ -17,16 +17,7 @@ from deid_assets.methods.kernel.sorted_draws import SortedTargets
 from deid_assets.methods.lattice.predictive_tagging import all_nodes
 from deid_assets.methods.population.longitudinal_data import Domain, Histories, LongitudinalData
 from deid_assets_tests import examples
-from deid_assets_tests.methods.cases import (
-    KEY,
-    OTHER_KEY,
-    cases,
-    data_of,
-    domains,
-    middling_case,
-    rich_case,
-    short_blocks,
-)
+from deid_assets_tests.methods import cases
 from deid_assets_tests.methods.engines import needs_numba, running_on
 
 
@@ -108,24 +99,24 @@ def everything_of(data, dimensions, k, node, draws, executor=None):
     results = []
     for levels in (computation.generalization(node), computation.generalization(node, (), (0,))):
         for exemption in ("once", "literal"):
-            measured = computation.on(executor).measure(levels, KEY, draws, exemption, keep_flags=True)
-            classes = computation.on(executor).drawn_classes(levels, OTHER_KEY, draws, exemption)
-            flags = computation.on(executor).flagged_targets(levels, KEY, draws, exemption)
+            measured = computation.on(executor).measure(levels, cases.KEY, draws, exemption, keep_flags=True)
+            classes = computation.on(executor).drawn_classes(levels, cases.OTHER_KEY, draws, exemption)
+            flags = computation.on(executor).flagged_targets(levels, cases.KEY, draws, exemption)
             results += [measured.flags, np.array([measured.flagged, measured.exempt])]
             results += [classes.targets, classes.sizes, classes.exempt, flags.drawn, flags.flagged]
-    results.append(np.array(list(computation.on(executor).running_counts(node, KEY, 6))))
+    results.append(np.array(list(computation.on(executor).running_counts(node, cases.KEY, 6))))
     return results
 
 
 @needs_numba
-@given(case=st.one_of(cases(), st.integers(0, 2**32 - 1).map(rich_case)), pick=st.randoms(use_true_random=False))
+@given(case=st.one_of(cases.cases(), st.integers(0, 2**32 - 1).map(cases.rich_case)), pick=st.randoms(use_true_random=False))
 @settings(max_examples=examples.of(150), deadline=None)
 def test_flags_sizes_and_exemptions_are_equal(case, pick):
     people, demographic_domains, history_domains, dimensions, k = case
     node = pick.choice(all_nodes([dimension.levels - 1 for dimension in dimensions]))
-    with short_blocks():
+    with cases.short_blocks():
         # Several batches of several blocks, the last cut short.
-        on_both(lambda: everything_of(data_of(people, demographic_domains, history_domains), dimensions, k, node, 1100))
+        on_both(lambda: everything_of(cases.data_of(people, demographic_domains, history_domains), dimensions, k, node, 1100))
 
 
 @pytest.mark.matrix
@@ -133,7 +124,7 @@ def test_flags_sizes_and_exemptions_are_equal(case, pick):
 @pytest.mark.parametrize("k", [2, 100])
 @pytest.mark.parametrize("node", [(0, 0), (1, 1)])
 def test_threads_and_classes_over_many_blocks_of_bits(k, node):
-    data, dimensions = middling_case()
+    data, dimensions = cases.middling_case()
     with ThreadPoolExecutor(3) as executor:
         together = on_both(lambda: everything_of(data, dimensions, k, node, 80_000, executor))
     with running_on("numba"):
@@ -144,13 +135,13 @@ def test_threads_and_classes_over_many_blocks_of_bits(k, node):
 @needs_numba
 def test_a_computation_goes_on_on_the_other_engine():
     """What one process made may be measured by another, where another engine runs."""
-    data, dimensions = middling_case()
+    data, dimensions = cases.middling_case()
     with running_on("numpy"):
         computation = NodeComputation(data, dimensions, 100)
-        flags = computation.measure((0, 0), KEY, 20_000, keep_flags=True).flags
+        flags = computation.measure((0, 0), cases.KEY, 20_000, keep_flags=True).flags
     with running_on("numba"):
         copy = pickle.loads(pickle.dumps(computation))
-        assert np.array_equal(copy.measure((0, 0), KEY, 20_000, keep_flags=True).flags, flags)
+        assert np.array_equal(copy.measure((0, 0), cases.KEY, 20_000, keep_flags=True).flags, flags)
 
 
 @needs_numba
@@ -177,13 +168,13 @@ def test_equal_draws_in_equal_order(sizes, seed, values, blocks, streams):
     first = int(generator.integers(0, 1000))
 
     def draw():
-        order, known_values = engine.chosen().draw_in_order(targets, KEY, range(first, first + blocks))
+        order, known_values = engine.chosen().draw_in_order(targets, cases.KEY, range(first, first + blocks))
         assert np.all(np.diff(targets.rank[known_values.targets]) >= 0)
         return [order, known_values.targets, *(codes.astype(np.int64) for codes in known_values.codes)]
 
-    with short_blocks():
+    with cases.short_blocks():
         order, drawn, *codes = on_both(draw)
-        in_order = joined([knowledge.draw_knowledge(data, KEY, block) for block in range(first, first + blocks)])
+        in_order = joined([knowledge.draw_knowledge(data, cases.KEY, block) for block in range(first, first + blocks)])
     assert np.array_equal(in_order.targets[order], drawn)
     assert all(np.array_equal(own[:, order], sorted_) for own, sorted_ in zip(in_order.codes, codes, strict=True))
 
@@ -197,7 +188,7 @@ def test_more_is_sampled_only_where_there_is_more():
 
 
 @needs_numba
-@given(domains(), st.integers(0, 2**32 - 1), st.integers(0, 4))
+@given(cases.domains(), st.integers(0, 2**32 - 1), st.integers(0, 4))
 @settings(max_examples=examples.of(100), deadline=None)
 def test_equal_knowledge_asks_for_equal_rows(domain, seed, slots):
     generator = np.random.default_rng(seed)

@@ -15,22 +15,11 @@ from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, generalization_at, top_node
 from deid_assets_tests import examples
-from deid_assets_tests.methods import oracle
-from deid_assets_tests.methods.cases import (
-    KEY,
-    OTHER_KEY,
-    cases,
-    data_of,
-    flat,
-    middling_case,
-    rich_case,
-    short_blocks,
-    toy_people,
-)  # fmt: skip
+from deid_assets_tests.methods import cases, oracle
 from deid_assets_tests.methods.engines import each_engine, running_on
 from deid_assets_tests.methods.oracle import Person
 
-TOY_DOMAINS = (flat(2),), (flat(3), flat(3))
+TOY_DOMAINS = (cases.flat(2),), (cases.flat(3), cases.flat(3))
 
 
 def maps(domains, levels):
@@ -41,19 +30,19 @@ def draws_of(data, people, count):
     """The first draws of the test's stream as (person, knowledge) for the oracle."""
     released = [person for person in people if person.released]
     for start in range(0, count, knowledge.DRAWS_PER_BLOCK):
-        block = draw_knowledge(data, KEY, start // knowledge.DRAWS_PER_BLOCK)
+        block = draw_knowledge(data, cases.KEY, start // knowledge.DRAWS_PER_BLOCK)
         for draw in range(min(len(block), count - start)):
             sampled = tuple(tuple(code for code in codes[:, draw].tolist() if code >= 0) for codes in block.codes)
             yield released[block.targets[draw]], sampled
 
 
 @each_engine
-@given(case=st.one_of(cases(), st.integers(0, 2**32 - 1).map(rich_case)), pick=st.randoms(use_true_random=False))
+@given(case=st.one_of(cases.cases(), st.integers(0, 2**32 - 1).map(cases.rich_case)), pick=st.randoms(use_true_random=False))
 @settings(max_examples=examples.of(400), deadline=None)
 def test_kernel_agrees_with_brute_force_draw_for_draw(name, case, pick):
     people, demographic_domains, history_domains, dimensions, k = case
-    data = data_of(people, demographic_domains, history_domains)
-    with short_blocks(), running_on(name):
+    data = cases.data_of(people, demographic_domains, history_domains)
+    with cases.short_blocks(), running_on(name):
         computation = NodeComputation(data, dimensions, k)
         count = 40
         draws = list(draws_of(data, people, count))
@@ -68,7 +57,7 @@ def test_kernel_agrees_with_brute_force_draw_for_draw(name, case, pick):
             history_maps = maps(history_domains, levels.histories)
             tops = [None if here is None else top for here, top in zip(levels.histories, top.histories, strict=True)]
             for exemption, exemption_maps in (("once", maps(history_domains, tops)), ("literal", history_maps)):
-                measured = computation.measure(levels, KEY, count, exemption, keep_flags=True)
+                measured = computation.measure(levels, cases.KEY, count, exemption, keep_flags=True)
                 wanted = [
                     oracle.flagged(people, who, what, demographic_maps, history_maps, exemption_maps, k) for who, what in draws
                 ]
@@ -76,7 +65,7 @@ def test_kernel_agrees_with_brute_force_draw_for_draw(name, case, pick):
                 exempt = [oracle.exempt(who, what, exemption_maps) for who, what in draws]
                 assert measured.exempt == sum(exempt)
 
-                classes = computation.drawn_classes(levels, KEY, count, exemption)
+                classes = computation.drawn_classes(levels, cases.KEY, count, exemption)
                 sizes = [
                     0 if gone else oracle.class_size(people, who, what, demographic_maps, history_maps)
                     for (who, what), gone in zip(draws, exempt, strict=True)
@@ -85,15 +74,15 @@ def test_kernel_agrees_with_brute_force_draw_for_draw(name, case, pick):
                 assert classes.exempt.tolist() == exempt
 
 
-@given(case=st.one_of(cases(), st.integers(0, 2**32 - 1).map(rich_case)))
+@given(case=st.one_of(cases.cases(), st.integers(0, 2**32 - 1).map(cases.rich_case)))
 @settings(max_examples=examples.of(120), deadline=None)
 def test_flags_never_appear_on_the_way_up(case):
     people, demographic_domains, history_domains, dimensions, k = case
-    data = data_of(people, demographic_domains, history_domains)
-    with short_blocks():
+    data = cases.data_of(people, demographic_domains, history_domains)
+    with cases.short_blocks():
         computation = NodeComputation(data, dimensions, k)
         flags = {
-            node: computation.measure(node, KEY, 64, keep_flags=True).flags
+            node: computation.measure(node, cases.KEY, 64, keep_flags=True).flags
             for node in all_nodes([dimension.levels - 1 for dimension in dimensions])
         }
     for lower, upper in ((a, b) for a in flags for b in flags if below_or_equal(a, b)):
@@ -101,7 +90,7 @@ def test_flags_never_appear_on_the_way_up(case):
 
 
 def test_toy_flag_probabilities_by_enumeration():
-    people = toy_people()
+    people = cases.toy_people()
     demographic_maps, history_maps = [[0, 1]], [[0, 1, 2], [0, 1, 2]]
     found = [oracle.flag_probability(people, person, demographic_maps, history_maps, history_maps, k=2) for person in people]
     assert found == [Fraction(1, 9), 0, Fraction(2, 3), 1]
@@ -109,23 +98,23 @@ def test_toy_flag_probabilities_by_enumeration():
 
 
 def test_toy_flag_probabilities_by_draws():
-    computation = NodeComputation(data_of(toy_people(), *TOY_DOMAINS), [], k=2)
-    flags = computation.flagged_targets((), KEY, 200_000)
+    computation = NodeComputation(cases.data_of(cases.toy_people(), *TOY_DOMAINS), [], k=2)
+    flags = computation.flagged_targets((), cases.KEY, 200_000)
     assert flags.flagged / flags.drawn == pytest.approx([1 / 9, 0, 2 / 3, 1], abs=0.008)
     # 4/9 (methods#node-risk), with a standard error of .0011.
-    measured = computation.measure((), KEY, 200_000)
+    measured = computation.measure((), cases.KEY, 200_000)
     assert measured.share == pytest.approx(4 / 9, abs=0.005)
     assert measured.flagged == flags.flagged.sum()
     assert flags.drawn.sum() == 200_000
 
 
 def test_class_of_two_equal_values_is_counted_as_a_multiset():
-    people = toy_people()
+    people = cases.toy_people()
     # {A, A} among the women of 40: two hold A twice; all three hold A.
     assert oracle.class_size(people, people[0], ((0, 0), ()), [[0, 1]], [[0, 1, 2]] * 2) == 2
-    computation = NodeComputation(data_of(people, *TOY_DOMAINS), [], k=2)
-    classes = computation.drawn_classes((), KEY, 2000)
-    block = draw_knowledge(computation.data, KEY, 0)
+    computation = NodeComputation(cases.data_of(people, *TOY_DOMAINS), [], k=2)
+    classes = computation.drawn_classes((), cases.KEY, 2000)
+    block = draw_knowledge(computation.data, cases.KEY, 0)
     two_a = np.all(block.codes[0][:2] == 0, axis=0)[:2000] & (classes.targets != 3)
     los_one = (block.codes[1][0] == 1)[:2000]
     assert set(classes.sizes[two_a & los_one]) == {2}
@@ -136,13 +125,13 @@ def test_power_recomputed_on_generalized_data_is_not_monotone():
     domain = Domain((np.arange(4), np.zeros(4, int)))
     histories = [(0, 1, 2, 3), (0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)]
     people = [Person((), (values,), (values,), (3,), number == 0) for number, values in enumerate(histories)]
-    computation = NodeComputation(data_of(people, (), (domain,)), [Dimension("diagnosis", (), (0,), 2)], k=2)
-    at_base = computation.measure((0,), KEY, 1000).share
+    computation = NodeComputation(cases.data_of(people, (), (domain,)), [Dimension("diagnosis", (), (0,), 2)], k=2)
+    at_base = computation.measure((0,), cases.KEY, 1000).share
     assert at_base == 0
-    assert computation.measure((1,), KEY, 1000).share == 0
+    assert computation.measure((1,), cases.KEY, 1000).share == 0
     recomputed = computation.with_power([np.array([5], dtype=np.int8)])
-    assert recomputed.measure((1,), KEY, 1000).share == 1
-    assert computation.measure((1,), KEY, 1000).share == 0
+    assert recomputed.measure((1,), cases.KEY, 1000).share == 1
+    assert computation.measure((1,), cases.KEY, 1000).share == 0
 
 
 def test_value_level_exemption_is_not_monotone_and_the_fixed_one_is():
@@ -150,15 +139,15 @@ def test_value_level_exemption_is_not_monotone_and_the_fixed_one_is():
     domain = Domain((np.arange(3), np.array([0, 0, 1])))
     a1, a2, b = 0, 1, 2
     people = [Person((), ((a1, a2),), ((a1,),), (1,), True), Person((), ((b,),), ((b,),), (1,), False)]
-    data = data_of(people, (), (domain,))
+    data = cases.data_of(people, (), (domain,))
     computation = NodeComputation(data, [Dimension("diagnosis", (), (0,), 2)], k=2)
-    sampled_a2 = draw_knowledge(data, KEY, 0).codes[0][0, :1000] == a2
-    literal = computation.measure((0,), KEY, 1000, "literal", keep_flags=True)
+    sampled_a2 = draw_knowledge(data, cases.KEY, 0).codes[0][0, :1000] == a2
+    literal = computation.measure((0,), cases.KEY, 1000, "literal", keep_flags=True)
     assert not literal.flags[sampled_a2].any()
-    assert computation.measure((1,), KEY, 1000, "literal").share == 1
+    assert computation.measure((1,), cases.KEY, 1000, "literal").share == 1
     # Decided at the top, no draw is exempt; at the fine node the target counts itself, alone.
-    assert computation.measure((0,), KEY, 1000, "once").share == 1
-    assert computation.measure((1,), KEY, 1000, "once").share == 1
+    assert computation.measure((0,), cases.KEY, 1000, "once").share == 1
+    assert computation.measure((1,), cases.KEY, 1000, "once").share == 1
 
 
 def test_a_target_that_lacks_its_own_knowledge_counts_itself():
@@ -166,17 +155,17 @@ def test_a_target_that_lacks_its_own_knowledge_counts_itself():
     domain = Domain((np.arange(2), np.zeros(2, int)))
     a1, a2 = 0, 1
     people = [Person((), ((a1, a2),), ((a1,),), (1,)), Person((), ((a2,),), ((a2,),), (1,), False)]
-    data = data_of(people, (), (domain,))
+    data = cases.data_of(people, (), (domain,))
     dimensions = [Dimension("diagnosis", (), (0,), 2)]
-    sampled_a2 = draw_knowledge(data, KEY, 0).codes[0][0, :1000] == a2
-    assert set(NodeComputation(data, dimensions, 2).drawn_classes((0,), KEY, 1000, "once").sizes[sampled_a2]) == {2}
+    sampled_a2 = draw_knowledge(data, cases.KEY, 0).codes[0][0, :1000] == a2
+    assert set(NodeComputation(data, dimensions, 2).drawn_classes((0,), cases.KEY, 1000, "once").sizes[sampled_a2]) == {2}
     for k, flagged in ((2, False), (3, True)):
-        measured = NodeComputation(data, dimensions, k).measure((0,), KEY, 1000, keep_flags=True)
+        measured = NodeComputation(data, dimensions, k).measure((0,), cases.KEY, 1000, keep_flags=True)
         assert set(measured.flags[sampled_a2]) == {flagged}
 
 
 def middling_computation(k=100):
-    data, dimensions = middling_case()
+    data, dimensions = cases.middling_case()
     return NodeComputation(data, dimensions, k)
 
 
@@ -187,8 +176,8 @@ def test_stopping_at_k_flags_what_the_full_count_flags(name, k, exemption):
     computation = middling_computation(k)
     for node in [(0, 0), (1, 0), (0, 1), (1, 1)]:
         with running_on(name):
-            measured = computation.measure(node, KEY, 8192, exemption, keep_flags=True)
-            classes = computation.drawn_classes(node, KEY, 8192, exemption)
+            measured = computation.measure(node, cases.KEY, 8192, exemption, keep_flags=True)
+            classes = computation.drawn_classes(node, cases.KEY, 8192, exemption)
         assert np.array_equal(measured.flags, ~classes.exempt & (classes.sizes < k))
     assert 0 < measured.exempt < measured.draws
 
@@ -196,67 +185,67 @@ def test_stopping_at_k_flags_what_the_full_count_flags(name, k, exemption):
 def test_results_do_not_depend_on_the_executor():
     computation = middling_computation()
     draws = 5 * knowledge.DRAWS_PER_BLOCK + 17
-    alone = computation.measure((0, 0), KEY, draws, keep_flags=True)
+    alone = computation.measure((0, 0), cases.KEY, draws, keep_flags=True)
     with ThreadPoolExecutor(3) as executor:
-        together = computation.on(executor).measure((0, 0), KEY, draws, keep_flags=True)
-        running = list(computation.on(executor).running_counts((0, 0), KEY, 5))
-        targets = computation.on(executor).flagged_targets((0, 0), KEY, draws)
+        together = computation.on(executor).measure((0, 0), cases.KEY, draws, keep_flags=True)
+        running = list(computation.on(executor).running_counts((0, 0), cases.KEY, 5))
+        targets = computation.on(executor).flagged_targets((0, 0), cases.KEY, draws)
     assert np.array_equal(alone.flags, together.flags)
-    assert running == list(computation.running_counts((0, 0), KEY, 5))
-    assert np.array_equal(targets.flagged, computation.flagged_targets((0, 0), KEY, draws).flagged)
+    assert running == list(computation.running_counts((0, 0), cases.KEY, 5))
+    assert np.array_equal(targets.flagged, computation.flagged_targets((0, 0), cases.KEY, draws).flagged)
 
 
 def test_blocks_beyond_those_kept_are_the_same(monkeypatch):
-    kept = middling_computation().measure((0, 0), KEY, 20_000, keep_flags=True)
+    kept = middling_computation().measure((0, 0), cases.KEY, 20_000, keep_flags=True)
     monkeypatch.setattr(drawn_blocks, "BLOCKS_KEPT", 0)
-    assert np.array_equal(middling_computation().measure((0, 0), KEY, 20_000, keep_flags=True).flags, kept.flags)
+    assert np.array_equal(middling_computation().measure((0, 0), cases.KEY, 20_000, keep_flags=True).flags, kept.flags)
 
 
 @pytest.mark.parametrize("together", [1, 3])
 def test_results_do_not_depend_on_how_many_blocks_are_measured_together(monkeypatch, together):
-    eight = middling_computation().measure((0, 0), KEY, 60_000, keep_flags=True)
+    eight = middling_computation().measure((0, 0), cases.KEY, 60_000, keep_flags=True)
     monkeypatch.setattr(node_computation, "BLOCKS_AT_ONCE", together)
-    other = middling_computation().measure((0, 0), KEY, 60_000, keep_flags=True)
+    other = middling_computation().measure((0, 0), cases.KEY, 60_000, keep_flags=True)
     assert np.array_equal(eight.flags, other.flags)
     assert eight.exempt == other.exempt
 
 
 def test_first_draws_of_a_longer_measurement_are_the_shorter_one():
     computation = middling_computation()
-    longer = computation.measure((0, 0), KEY, 9000, keep_flags=True)
-    shorter = computation.measure((0, 0), KEY, 700, keep_flags=True)
+    longer = computation.measure((0, 0), cases.KEY, 9000, keep_flags=True)
+    shorter = computation.measure((0, 0), cases.KEY, 700, keep_flags=True)
     assert np.array_equal(longer.flags[:700], shorter.flags)
 
 
 def test_streams_are_different_draws():
     computation = middling_computation()
-    one = computation.measure((0, 0), KEY, 8192, keep_flags=True).flags
-    assert not np.array_equal(one, computation.measure((0, 0), OTHER_KEY, 8192, keep_flags=True).flags)
+    one = computation.measure((0, 0), cases.KEY, 8192, keep_flags=True).flags
+    assert not np.array_equal(one, computation.measure((0, 0), cases.OTHER_KEY, 8192, keep_flags=True).flags)
 
 
 def test_a_computation_travels_to_another_process():
     computation = middling_computation()
-    before = computation.measure((0, 0), KEY, 8192).flagged
-    assert pickle.loads(pickle.dumps(computation)).measure((0, 0), KEY, 8192).flagged == before
+    before = computation.measure((0, 0), cases.KEY, 8192).flagged
+    assert pickle.loads(pickle.dumps(computation)).measure((0, 0), cases.KEY, 8192).flagged == before
 
 
 def test_suppressed_members_leave_the_release_but_not_the_population():
     computation = middling_computation()
-    before = computation.measure((0, 0), OTHER_KEY, 50_000).share
-    flags = computation.flagged_targets((0, 0), KEY, 8192)
+    before = computation.measure((0, 0), cases.OTHER_KEY, 50_000).share
+    flags = computation.flagged_targets((0, 0), cases.KEY, 8192)
     remaining = computation.keeping(flags.flagged == 0)
     assert remaining.index is computation.index
     assert remaining.data.members == computation.data.members
     assert len(remaining.data.targets) == np.count_nonzero(flags.flagged == 0)
     # None of the draws that chose them would be flagged any more; fresh draws tell the truth (methods#suppression).
-    assert 0 < remaining.measure((0, 0), OTHER_KEY, 50_000).share < before
+    assert 0 < remaining.measure((0, 0), cases.OTHER_KEY, 50_000).share < before
 
 
 def test_released_members_as_the_population():
     computation = middling_computation()
     released = NodeComputation(computation.data.released_only(), computation.dimensions, 20)
-    inner = released.drawn_classes((0, 0), KEY, 5000)
-    outer = computation.drawn_classes((0, 0), KEY, 5000)
+    inner = released.drawn_classes((0, 0), cases.KEY, 5000)
+    outer = computation.drawn_classes((0, 0), cases.KEY, 5000)
     assert np.array_equal(inner.targets, outer.targets)
     assert np.all(inner.sizes <= outer.sizes)
 
@@ -264,9 +253,9 @@ def test_released_members_as_the_population():
 @pytest.mark.parametrize("k", [0, -1])
 def test_k_must_be_positive(k):
     with pytest.raises(ValueError, match="k must be at least 1"):
-        NodeComputation(data_of(toy_people(), *TOY_DOMAINS), [], k)
+        NodeComputation(cases.data_of(cases.toy_people(), *TOY_DOMAINS), [], k)
 
 
 def test_unknown_exemption_is_refused():
     with pytest.raises(ValueError, match="'once' or 'literal'"):
-        NodeComputation(data_of(toy_people(), *TOY_DOMAINS), [], 2).measure((), KEY, 10, "both")
+        NodeComputation(cases.data_of(cases.toy_people(), *TOY_DOMAINS), [], 2).measure((), cases.KEY, 10, "both")

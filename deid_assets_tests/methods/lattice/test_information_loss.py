@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from deid_assets.methods.lattice.information_loss import (
-    LatticeLoss,
-    entropy_loss,
-    information_kept,
-    monotone_discernibility,
-)
+from deid_assets.methods.lattice import information_loss
 from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal, minimal_passing_nodes
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain
 from deid_assets_tests.methods.cases import cases, data_of
@@ -39,7 +34,7 @@ def class_sizes(node):
 
 def entropy(node):
     return sum(
-        entropy_loss(np.bincount(CODES[:, column], minlength=len(domain.levels[0])), domain)[node[column]]
+        information_loss.entropy_loss(np.bincount(CODES[:, column], minlength=len(domain.levels[0])), domain)[node[column]]
         for column, domain in enumerate((AGE, SEX))
     )
 
@@ -50,7 +45,7 @@ def test_worked_losses(node):
     sizes = class_sizes(node)
     assert sizes[sizes < 3].sum() / 10 == pytest.approx(small)
     assert entropy(node) == pytest.approx(bits, abs=5e-5)
-    assert monotone_discernibility(sizes) == dm_star
+    assert information_loss.monotone_discernibility(sizes) == dm_star
 
 
 @pytest.mark.parametrize(
@@ -74,13 +69,13 @@ def worked_data():
 
 def test_lattice_loss_in_bits_is_the_worked_example():
     dimensions = [Dimension("age", (0,), (), 3), Dimension("sex", (1,), (), 2)]
-    loss = LatticeLoss(worked_data(), dimensions, "raw")
+    loss = information_loss.LatticeLoss(worked_data(), dimensions, "raw")
     assert [loss(node) for node in WORKED] == pytest.approx([bits for _, bits, _ in WORKED.values()], abs=5e-5)
 
 
 def test_normalised_loss_is_the_average_of_shares():
     dimensions = [Dimension("age", (0,), (), 3), Dimension("sex", (1,), (), 2)]
-    loss = LatticeLoss(worked_data(), dimensions)
+    loss = information_loss.LatticeLoss(worked_data(), dimensions)
     assert loss((0, 0)) == 0
     assert loss((2, 1)) == 1
     assert loss((1, 0)) == pytest.approx(21.5098 / 31.2193 / 2, abs=1e-5)
@@ -93,17 +88,17 @@ def test_claims_count_as_often_as_released_members_hold_them_after_truncation():
         Person((), ((0,),), ((0,),), (1,)),
         Person((), ((1,) * 9,), ((1,) * 9,), (1,), released=False),
     ]
-    loss = LatticeLoss(data_of(people, (), (domain,)), [Dimension("pcg", (), (0,), 2)], "raw")
+    loss = information_loss.LatticeLoss(data_of(people, (), (domain,)), [Dimension("pcg", (), (0,), 2)], "raw")
     assert loss((1,)) == pytest.approx(2 * np.log2(3 / 2) + np.log2(3))
 
 
 def test_quasi_identifiers_in_no_dimension_lose_nothing():
-    assert LatticeLoss(worked_data(), [])(()) == 0
+    assert information_loss.LatticeLoss(worked_data(), [])(()) == 0
 
 
 def test_unknown_scale_is_refused():
     with pytest.raises(ValueError, match="'raw' or 'normalised'"):
-        LatticeLoss(worked_data(), [], "bits")
+        information_loss.LatticeLoss(worked_data(), [], "bits")
 
 
 @given(cases())
@@ -111,7 +106,7 @@ def test_loss_never_falls_on_the_way_up(case):
     people, demographic_domains, history_domains, dimensions, _ = case
     data = data_of(people, demographic_domains, history_domains)
     for scale in ("raw", "normalised"):
-        loss = LatticeLoss(data, dimensions, scale)
+        loss = information_loss.LatticeLoss(data, dimensions, scale)
         found = {node: loss(node) for node in all_nodes([d.levels - 1 for d in dimensions])}
         assert all(found[low] <= found[high] + 1e-9 for low in found for high in found if below_or_equal(low, high))
 
@@ -121,7 +116,7 @@ def test_everything_lost_is_exactly_1_whatever_the_number_of_attributes(attribut
     """Nine ninths, added up one by one, are more than 1."""
     person = Person((), ((0, 1),) * attributes, ((0, 1),) * attributes, (1,) * attributes, True)
     dimensions = [Dimension(f"column {h}", (), (h,), 2) for h in range(attributes)]
-    losses = LatticeLoss(data_of([person], (), (SEX,) * attributes), dimensions).of_every_node()
+    losses = information_loss.LatticeLoss(data_of([person], (), (SEX,) * attributes), dimensions).of_every_node()
     assert losses.max() == losses.flat[-1] == 1.0 and losses.min() == 0.0
 
 
@@ -138,7 +133,7 @@ def test_what_is_kept_is_the_entropy_of_the_classes_over_that_of_the_values(seed
     counts[0] = 1
     middle = np.sort(random.integers(0, 4, 12))
     domain = Domain((np.arange(12), np.unique(middle, return_inverse=True)[1], np.zeros(12, int)))
-    kept = information_kept(counts, domain)
+    kept = information_loss.information_kept(counts, domain)
     classes = [counts[middle == value].sum() for value in np.unique(middle)]
     if np.count_nonzero(counts) > 1:
         assert kept == pytest.approx([1, shannon(classes) / shannon(counts), 0])
@@ -147,14 +142,14 @@ def test_what_is_kept_is_the_entropy_of_the_classes_over_that_of_the_values(seed
 def test_groups_and_top_codes_lose_what_the_delivery_had_before_them():
     """Sixteen codes of which four groups were made, and two levels above them."""
     groups = Domain((np.arange(4), np.array([0, 0, 1, 1]), np.zeros(4, int)))
-    assert information_kept(np.array([4, 4, 4, 4]), groups, delivered_bits=4.0).tolist() == [0.5, 0.25, 0.0]
+    assert information_loss.information_kept(np.array([4, 4, 4, 4]), groups, delivered_bits=4.0).tolist() == [0.5, 0.25, 0.0]
     single = Domain((np.arange(1),))
-    assert information_kept(np.array([16]), single, delivered_bits=4.0).tolist() == [0.0]
-    assert information_kept(np.array([16]), single, delivered_bits=0.0).tolist() == [1.0]
+    assert information_loss.information_kept(np.array([16]), single, delivered_bits=4.0).tolist() == [0.0]
+    assert information_loss.information_kept(np.array([16]), single, delivered_bits=0.0).tolist() == [1.0]
 
 
 def test_a_top_with_several_classes_keeps_something_and_a_single_value_has_nothing_to_lose():
     """Relative to the top, 40-year classes would have lost everything."""
     ages = Domain((np.arange(4), np.array([0, 0, 1, 1])))
-    assert information_kept(np.array([5, 5, 5, 5]), ages).tolist() == [1.0, 0.5]
-    assert information_kept(np.array([0, 7, 0, 0]), ages).tolist() == [1.0, 1.0]
+    assert information_loss.information_kept(np.array([5, 5, 5, 5]), ages).tolist() == [1.0, 0.5]
+    assert information_loss.information_kept(np.array([0, 7, 0, 0]), ages).tolist() == [1.0, 1.0]

@@ -9,15 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.methods.kernel.node_computation import NodeComputation
+from deid_assets.methods.lattice import reachable_risk
 from deid_assets.methods.lattice.candidate_gates import ATTACK, FACTOR, Absence, OtherGates
-from deid_assets.methods.lattice.reachable_risk import (
-    least_without,
-    reach_of_absence,
-    reach_of_attack,
-    reach_of_demographics,
-    reach_of_factor,
-    reach_of_high_risk,
-)
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets_tests import examples
 
@@ -52,7 +45,7 @@ def gates_of(data: LongitudinalData, least: int = 8) -> OtherGates:
 @given(st.lists(st.floats(0, 1), min_size=3, max_size=8), st.data())
 def test_no_choice_of_whom_to_leave_out_has_a_lower_mean(values, data):
     left_out = data.draw(st.integers(0, len(values) - 1))
-    least = least_without(sum(values), len(values), left_out)
+    least = reachable_risk.least_without(sum(values), len(values), left_out)
     for leaving in range(left_out + 1):
         for gone in combinations(range(len(values)), leaving):
             rest = [value for number, value in enumerate(values) if number not in gone]
@@ -63,7 +56,7 @@ def test_no_choice_of_whom_to_leave_out_has_a_lower_mean(values, data):
 def test_no_node_and_no_suppression_has_fewer_members_in_small_demographic_classes(seed):
     gates = gates_of(population(seed))
     for left_out in (0, 2):
-        reach = reach_of_demographics(gates, left_out)
+        reach = reachable_risk.reach_of_demographics(gates, left_out)
         assert reach.proven and reach.least <= reach.measured
         found = []
         for node, gone in product(NODES, combinations(range(20), left_out)):
@@ -77,11 +70,11 @@ def test_no_node_and_no_suppression_has_fewer_members_in_small_demographic_class
 @pytest.mark.parametrize("seed", range(4))
 def test_no_node_has_a_smaller_share_at_high_risk(seed):
     computation = NodeComputation(population(seed), DIMENSIONS, k=12)
-    reach = reach_of_high_risk(computation, KEY, 0, 0.05, draws=16_384)
+    reach = reachable_risk.reach_of_high_risk(computation, KEY, 0, 0.05, draws=16_384)
     shares = [computation.measure(node, KEY, 16_384).share for node in NODES]
     assert reach.measured == min(shares), "on the same draws the share does not rise on the way up"
     assert reach.least <= reach.measured and not reach.proven
-    few = reach_of_high_risk(computation, KEY, 3, 0.05, draws=16_384)
+    few = reachable_risk.reach_of_high_risk(computation, KEY, 3, 0.05, draws=16_384)
     fresh = computation.flagged_targets((2, 2), OTHER, 40_000)
     worst = np.argsort(-fresh.flagged / np.maximum(fresh.drawn, 1))[:3]
     rest = computation.keeping(~np.isin(np.arange(20), worst)).measure((2, 2), OTHER, 40_000)
@@ -97,23 +90,26 @@ def test_no_neighbor_is_surer_to_fail_than_is_said(seed):
     for node in NODES:
         classes = gates._release(ATTACK, nobody).drawn_classes(node, KEY, 2_048)
         assert (surest <= np.where(classes.exempt, 0, 1 / np.maximum(classes.sizes, 1)) + 1e-12).all()
-    reach = reach_of_attack(gates, KEY, 0, 0.01)
+    reach = reachable_risk.reach_of_attack(gates, KEY, 0, 0.01)
     assert reach.ruled_out and not reach.proven and reach.least <= reach.measured
 
 
 def test_a_population_smaller_than_a_safe_class_can_not_pass():
     data = population(1, members=30, released=10)
-    assert reach_of_demographics(gates_of(data, least=31), left_out=2).ruled_out
+    assert reachable_risk.reach_of_demographics(gates_of(data, least=31), left_out=2).ruled_out
     computation = NodeComputation(data, DIMENSIONS, k=31)
-    reach = reach_of_high_risk(computation, KEY, 0, 0.008)
+    reach = reachable_risk.reach_of_high_risk(computation, KEY, 0, 0.008)
     assert reach.ruled_out and reach.measured == pytest.approx(1 - computation.measure((2, 2), KEY, 131_072).exempt / 131_072)
 
 
 def test_what_absence_tells_falls_with_those_left_out_only():
-    none, some = (reach_of_absence(100, 900, 90, left_out, 0.1).least for left_out in (0, 20))
+    none, some = (reachable_risk.reach_of_absence(100, 900, 90, left_out, 0.1).least for left_out in (0, 20))
     assert some < none == pytest.approx(0.1 / (0.1 + 0.9 * 0.9))
-    assert reach_of_absence(0, 900, 900, 0, 0.1).least == 0
-    assert reach_of_absence(100, 900, 90, 20, 0.1).ruled_out and not reach_of_absence(100, 900, 90, 20, 0.11).ruled_out
+    assert reachable_risk.reach_of_absence(0, 900, 900, 0, 0.1).least == 0
+    assert (
+        reachable_risk.reach_of_absence(100, 900, 90, 20, 0.1).ruled_out
+        and not reachable_risk.reach_of_absence(100, 900, 90, 20, 0.11).ruled_out
+    )
 
 
 def gates_with_absence(seed: int, factor_at_most: float) -> OtherGates:
@@ -129,7 +125,7 @@ def gates_with_absence(seed: int, factor_at_most: float) -> OtherGates:
 def test_no_node_and_no_suppression_has_a_smaller_factor_of_absence(seed):
     gates = gates_with_absence(seed, 1.5)
     for left_out in (0, 2):
-        reach = reach_of_factor(gates, left_out)
+        reach = reachable_risk.reach_of_factor(gates, left_out)
         assert reach.proven and reach.gate == FACTOR and reach.least <= reach.measured
         largest = {
             (node, gone): min(gates.absent(node, np.isin(np.arange(20), gone)).largest, 1e9)

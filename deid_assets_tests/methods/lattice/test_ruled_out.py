@@ -11,15 +11,6 @@ from deid_assets.methods.adversary.two_readings import Adversary
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice import choice
 from deid_assets.methods.lattice.candidate_gates import ATTACK, COARSER, DEMOGRAPHICS, FACTOR, Absence, OtherGates
-from deid_assets.methods.lattice.choice import (
-    HIGH_RISK,
-    WORST_CLASS,
-    Demands,
-    Failed,
-    Judge,
-    choose_generalization,
-    suppress_flagged,
-)
 from deid_assets.methods.lattice.predictive_tagging import below_or_equal
 from deid_assets_tests.methods.cases import data_of, flat, rich_case, short_blocks
 
@@ -64,16 +55,16 @@ class Case:
         return next(iter(found), None), passed_over, worst
 
     def holding(self, nodes, most: int = 1, candidates=(), prefer_detail: bool = False):
-        return choose_generalization(self.judge, candidates, nodes, prefer_detail, most)
+        return choice.choose_generalization(self.judge, candidates, nodes, prefer_detail, most)
 
     @property
-    def judge(self) -> Judge:
-        demands = Demands(self.share, 512, 0.9, self.suppressed, 0.95, self.worst)
-        return Judge(self.computation, self.adversary, self.key, demands, self.gates)
+    def judge(self) -> choice.Judge:
+        demands = choice.Demands(self.share, 512, 0.9, self.suppressed, 0.95, self.worst)
+        return choice.Judge(self.computation, self.adversary, self.key, demands, self.gates)
 
-    def failing_however_suppressed(self, node) -> Failed | None:
+    def failing_however_suppressed(self, node) -> choice.Failed | None:
         gate = self.gates.failing_however_suppressed(node, self.suppressed, and_below=True)
-        return Failed(gate) if gate else choice._failing_however_suppressed(self.judge, node)
+        return choice.Failed(gate) if gate else choice._failing_however_suppressed(self.judge, node)
 
 
 @pytest.fixture(autouse=True)
@@ -174,7 +165,7 @@ def test_only_so_many_further_nodes_are_tried(monkeypatch):
 
 def test_what_fails_however_suppressed_fails_at_every_finer_node():
     """Whichever gate it is."""
-    gates = dict.fromkeys((HIGH_RISK, WORST_CLASS, DEMOGRAPHICS, FACTOR, ATTACK), 0)
+    gates = dict.fromkeys((choice.HIGH_RISK, choice.WORST_CLASS, DEMOGRAPHICS, FACTOR, ATTACK), 0)
     for seed in range(2 * CASES):
         case = Case(seed)
         failing = {node: case.failing_however_suppressed(node) for node in case.nodes}
@@ -197,6 +188,6 @@ def test_what_fails_however_suppressed_is_not_saved_by_suppression(monkeypatch):
             if failed is None:
                 continue
             seen += 1
-            found = suppress_flagged(case.judge, node)
-            assert isinstance(found, Failed), (seed, node)
+            found = choice.suppress_flagged(case.judge, node)
+            assert isinstance(found, choice.Failed), (seed, node)
     assert seen >= CASES

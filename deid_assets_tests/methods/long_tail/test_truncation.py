@@ -7,13 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.errors import DeliveryError, StoreError
-from deid_assets.methods.long_tail.truncation import (
-    CutOrder,
-    claim_support_scores_query,
-    claims_cap,
-    claims_truncated,
-    truncate_claims,
-)
+from deid_assets.methods.long_tail import truncation
 from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store
 
@@ -54,7 +48,7 @@ def scores_by_definition(rows: list[tuple]) -> dict[str, float]:
 def test_scores_are_one_minus_the_least_support_over_the_members(drawn):
     rows = rows_of(drawn)
     with small_store() as store:
-        found = dict(store.rows(claim_support_scores_query(store.table("claims", COLUMNS, rows), ["a", "b"])))
+        found = dict(store.rows(truncation.claim_support_scores_query(store.table("claims", COLUMNS, rows), ["a", "b"])))
     assert found == pytest.approx(scores_by_definition(rows))
 
 
@@ -62,7 +56,7 @@ def test_worked_scores():
     # 1000 members; value r of column a is shared by 4 of them (3 others), "common" of b by 901; one value by nobody.
     rows = [(f"c{i}", f"m{i}", 1, "r" if i < 4 else "alone" if i == 999 else "s", 1 if i <= 900 else 2) for i in range(1000)]
     with small_store() as store:
-        found = dict(store.rows(claim_support_scores_query(store.table("claims", COLUMNS, rows), ["a", "b"])))
+        found = dict(store.rows(truncation.claim_support_scores_query(store.table("claims", COLUMNS, rows), ["a", "b"])))
     assert found["c0"] == pytest.approx(0.997)
     assert found["c999"] == 1
     assert found["c500"] == pytest.approx(1 - 900 / 1000)
@@ -71,7 +65,7 @@ def test_worked_scores():
 def test_a_claim_without_any_value_has_the_least_score():
     rows = [("c0", "m0", 1, None, None), ("c1", "m1", 1, "x", None)]
     with small_store() as store:
-        found = dict(store.rows(claim_support_scores_query(store.table("claims", COLUMNS, rows), ["a", "b"])))
+        found = dict(store.rows(truncation.claim_support_scores_query(store.table("claims", COLUMNS, rows), ["a", "b"])))
     assert found == {"c0": 0.5, "c1": 1.0}
 
 
@@ -80,12 +74,12 @@ def test_cap_is_the_nearest_rank_percentile_of_the_unit(unit, percentile, cap):
     # Members with 1..20 claims, ten of them at most in a year.
     rows = [(f"c{n}-{i}", f"m{n}", 1 + i // 10, "x", 1) for n in range(1, 21) for i in range(n)]
     with small_store() as store:
-        assert claims_cap(store.table("claims", COLUMNS, rows), percentile, unit) == cap
+        assert truncation.claims_cap(store.table("claims", COLUMNS, rows), percentile, unit) == cap
 
 
 def test_no_claims_are_an_error_that_says_so():
     with small_store() as store, pytest.raises(DeliveryError, match="no claims"):
-        claims_cap(store.table("claims", COLUMNS, []), 95, "member")
+        truncation.claims_cap(store.table("claims", COLUMNS, []), 95, "member")
 
 
 @settings(deadline=None, max_examples=examples.of(25))
@@ -94,11 +88,11 @@ def test_members_keep_their_best_supported_claims(drawn, cap, unit):
     rows = rows_of(drawn)
     with small_store() as store:
         claims = store.table("claims", COLUMNS, rows)
-        scores = store.write("scores", claim_support_scores_query(claims, ["a", "b"]))
-        kept = store.write("kept", truncate_claims(claims, scores, cap, CutOrder(unit, KEY)))
+        scores = store.write("scores", truncation.claim_support_scores_query(claims, ["a", "b"]))
+        kept = store.write("kept", truncation.truncate_claims(claims, scores, cap, truncation.CutOrder(unit, KEY)))
         kept_rows = store.rows(f"SELECT * FROM {kept.sql}")
         members = store.write("members", f"SELECT DISTINCT member_id FROM {claims.sql}")
-        flags = dict(store.rows(claims_truncated(members, claims, kept)))
+        flags = dict(store.rows(truncation.claims_truncated(members, claims, kept)))
     assert set(kept_rows) <= set(rows)
     score, kept_ids, of_unit = scores_by_definition(rows), {row[0] for row in kept_rows}, defaultdict(list)
     for row in rows:
@@ -115,8 +109,8 @@ def test_members_keep_their_best_supported_claims(drawn, cap, unit):
 def tied(order: list[int], key: bytes, store) -> set[str]:
     rows = [(f"c{i}", "m", 1, "x", 1) for i in order]
     claims = store.table("claims", COLUMNS, rows)
-    scores = store.write("scores", claim_support_scores_query(claims, ["a"]))
-    return {row[0] for row in store.rows(truncate_claims(claims, scores, 5, CutOrder("member", key)))}
+    scores = store.write("scores", truncation.claim_support_scores_query(claims, ["a"]))
+    return {row[0] for row in store.rows(truncation.truncate_claims(claims, scores, 5, truncation.CutOrder("member", key)))}
 
 
 def test_ties_depend_on_the_key_and_not_on_the_order_of_the_file():
@@ -131,7 +125,7 @@ def test_ties_depend_on_the_key_and_not_on_the_order_of_the_file():
 def test_the_key_is_bound_and_never_in_the_text():
     with small_store() as store:
         claims = store.table("claims", COLUMNS, [])
-        query = truncate_claims(claims, claims, 5, CutOrder("member", KEY))
+        query = truncation.truncate_claims(claims, claims, 5, truncation.CutOrder("member", KEY))
     assert KEY.hex() not in query.sql and KEY.decode() not in query.sql
     assert query.parameters == (KEY.hex(),)
 
@@ -141,7 +135,7 @@ def test_a_member_without_claims_is_not_truncated():
         claims = store.table("claims", COLUMNS, [("c0", "m0", 1, "x", 1), ("c1", "m0", 1, "x", 1)])
         kept = store.table("kept", COLUMNS, [("c0", "m0", 1, "x", 1)])
         members = store.table("members", "member_id VARCHAR", [("m0",), ("m1",)])
-        assert dict(store.rows(claims_truncated(members, claims, kept))) == {"m0": 1, "m1": 0}
+        assert dict(store.rows(truncation.claims_truncated(members, claims, kept))) == {"m0": 1, "m1": 0}
 
 
 def test_wrong_parameters_are_refused():
@@ -149,6 +143,6 @@ def test_wrong_parameters_are_refused():
         claims = store.table("claims", COLUMNS, [])
         for cap, *order in ((0, "member", KEY), (5, "claim", KEY), (5, "member", b"")):
             with pytest.raises(ValueError, match="cap|unit|key"):
-                truncate_claims(claims, claims, cap, CutOrder(*order))
+                truncation.truncate_claims(claims, claims, cap, truncation.CutOrder(*order))
         with pytest.raises(StoreError):
-            claim_support_scores_query(claims, ["a; DROP TABLE x"])
+            truncation.claim_support_scores_query(claims, ["a; DROP TABLE x"])

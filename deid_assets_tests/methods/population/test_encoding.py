@@ -12,16 +12,10 @@ import deid_assets.store.tables
 from deid_assets.methods.population.encoding import demographic_codes, domains_of, histories, powers, released_members
 from deid_assets.store.tables import connect
 from deid_assets_tests import examples
-from deid_assets_tests.assets.small_release import (
-    CLAIM_NAMES,
-    GROUPS,
-    MEMBER_COLUMNS,
-    random_rows,
-    small_release,
-)
+from deid_assets_tests.assets import small_release
 from deid_assets_tests.methods.small_tables import small_store
 
-COLUMNS = tuple(CLAIM_NAMES)
+COLUMNS = tuple(small_release.CLAIM_NAMES)
 # A delivery holds at least one value of every column; elsewhere anything may be missing.
 members = st.lists(
     st.tuples(
@@ -38,7 +32,7 @@ def deliveries(draw):
     claim = st.tuples(
         st.integers(0, len(people) - 1),
         st.sampled_from([1, 2, 40, None]),
-        st.sampled_from([*GROUPS, None]),
+        st.sampled_from([*small_release.GROUPS, None]),
         st.booleans(),
     )
     return people, [(0, 1, "AMI", True), *draw(st.lists(claim, max_size=25))]
@@ -61,7 +55,7 @@ def expected(claims, numbers, place, only_held) -> list[Counter]:
 def test_histories_are_those_of_brute_force(delivery):
     people, claims = delivery
     with small_store() as store:
-        made = small_release(store, people, claims)
+        made = small_release.small_release(store, people, claims)
         everyone = histories(made.held, made.profiles, made.domains, COLUMNS, len(people))
         released = histories(made.known, made.profiles, made.domains, COLUMNS, len(made.released), released_only=True)
         for place, name in enumerate(COLUMNS, start=1):
@@ -75,11 +69,11 @@ def test_histories_are_those_of_brute_force(delivery):
 def test_demographics_are_numbered_and_a_missing_value_is_the_last_number(delivery):
     people, claims = delivery
     with small_store() as store:
-        made = small_release(store, people, claims)
+        made = small_release.small_release(store, people, claims)
         people = made.members
-        codes = demographic_codes(made.profiles, made.domains, MEMBER_COLUMNS)
+        codes = demographic_codes(made.profiles, made.domains, small_release.MEMBER_COLUMNS)
         targets = released_members(made.profiles)
-    for place in range(len(MEMBER_COLUMNS)):
+    for place in range(len(small_release.MEMBER_COLUMNS)):
         values = sorted({person[place] for person in people if person[place] is not None})
         assert codes[:, place].tolist() == [
             len(values) if person[place] is None else values.index(person[place]) for person in people
@@ -90,7 +84,7 @@ def test_demographics_are_numbered_and_a_missing_value_is_the_last_number(delive
 
 def test_powers_stand_in_the_order_of_the_released_members():
     with small_store() as store:
-        made = small_release(store, *random_rows(3))
+        made = small_release.small_release(store, *small_release.random_rows(3))
         found = powers(made.power, made.profiles, COLUMNS)
         table = {(member, name): power for member, name, power in store.rows(f"SELECT * FROM {made.power.sql}")}
     for name, values in zip(COLUMNS, found, strict=True):
@@ -98,15 +92,15 @@ def test_powers_stand_in_the_order_of_the_released_members():
 
 
 def test_the_order_of_claims_and_members_in_their_tables_plays_no_part():
-    people, claims = random_rows(4)
+    people, claims = small_release.random_rows(4)
     shuffled = [claims[i] for i in np.random.default_rng(5).permutation(len(claims))]
     found = []
     for order in (claims, shuffled):
         with small_store() as store:
-            made = small_release(store, people, order)
+            made = small_release.small_release(store, people, order)
             backwards = store.write("backwards", f"SELECT * FROM {made.profiles.sql} ORDER BY member_number DESC")
             for profiles in (made.profiles, backwards):
-                arrays = [demographic_codes(profiles, made.domains, MEMBER_COLUMNS), released_members(profiles)]
+                arrays = [demographic_codes(profiles, made.domains, small_release.MEMBER_COLUMNS), released_members(profiles)]
                 for table, count, only in ((made.held, len(people), False), (made.known, len(made.released), True)):
                     for one in histories(table, profiles, made.domains, COLUMNS, count, only):
                         arrays += [one.offsets, one.codes]
@@ -118,7 +112,7 @@ def test_the_number_of_threads_plays_no_part(monkeypatch):
     """Several row groups, so that DuckDB does return rows in another order."""
     found = []
     with small_store() as store:
-        made = small_release(store, *random_rows(6))
+        made = small_release.small_release(store, *small_release.random_rows(6))
         many = store.write(
             "many",
             f"""SELECT 'm' || lpad((i * 7919 % {len(made.members)})::VARCHAR, 3, '0') AS member_id,
@@ -146,7 +140,7 @@ class TestDomainsOfAnotherDelivery:
 
     def test_claim_values(self):
         with small_store() as store:
-            made = small_release(store, *random_rows(7))
+            made = small_release.small_release(store, *small_release.random_rows(7))
             later = store.table(
                 "later", "member_id VARCHAR, length_of_stay INTEGER, condition_group VARCHAR",
                 [("m000", 4711, "AMI"), ("m000", None, "AMI"), ("m001", 4711, None)],
@@ -157,15 +151,15 @@ class TestDomainsOfAnotherDelivery:
 
     def test_demographics(self):
         with small_store() as store:
-            made = small_release(store, *random_rows(7))
+            made = small_release.small_release(store, *small_release.random_rows(7))
             other = store.write("other", f"SELECT * REPLACE (97 AS age) FROM {made.profiles.sql}")
             with pytest.raises(ValueError, match=f"{len(made.members)} values have no class") as caught:
-                demographic_codes(other, made.domains, MEMBER_COLUMNS)
+                demographic_codes(other, made.domains, small_release.MEMBER_COLUMNS)
         assert "97" not in str(caught.value).replace(str(len(made.members)), "")
 
     def test_claims_of_members_who_were_not_delivered_are_nobodys(self):
         with small_store() as store:
-            made = small_release(store, *random_rows(8))
+            made = small_release.small_release(store, *small_release.random_rows(8))
             strangers = store.write("strangers", f"SELECT * REPLACE ('nobody' AS member_id) FROM {made.held.sql}")
             found = histories(strangers, made.profiles, made.domains, COLUMNS, len(made.members))
         assert all(len(one.codes) == 0 and len(one) == len(made.members) for one in found)
@@ -173,8 +167,10 @@ class TestDomainsOfAnotherDelivery:
 
 def test_the_domains_are_those_of_the_table():
     with small_store() as store:
-        made = small_release(store, [(30, "F", 0, None, 0, True), (31, None, 1, None, 0, True)], [(0, 1, "AMI", True)])
-        age, sex, _, year_3, _ = domains_of(made.domains, MEMBER_COLUMNS)
+        made = small_release.small_release(
+            store, [(30, "F", 0, None, 0, True), (31, None, 1, None, 0, True)], [(0, 1, "AMI", True)]
+        )
+        age, sex, _, year_3, _ = domains_of(made.domains, small_release.MEMBER_COLUMNS)
     assert [level.tolist() for level in age.levels] == [[0, 1, 2], [0, 0, 1]]
     assert sex.sizes == (2, 2)
     assert year_3.sizes == (1, 1), "a column that is missing throughout has one class"

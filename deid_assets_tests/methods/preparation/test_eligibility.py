@@ -4,13 +4,7 @@ import datetime
 
 import pytest
 
-from deid_assets.methods.preparation.eligibility import (
-    codes_of_claims,
-    distinct_codes,
-    eligible_claims_query,
-    eligible_members_query,
-    removed_members_query,
-)
+from deid_assets.methods.preparation import eligibility
 from deid_assets.reference.groups import code_book_of
 from deid_assets.reference.known_columns import UNREADABLE
 from deid_assets.reference.sensitive import sensitive_codes
@@ -48,7 +42,7 @@ class Delivery:
         self.claims = store.table("claims", CLAIM, claims)
         names = sorted({row[1] for row in claims})
         self.members = store.table("members", MEMBER, members or [(name, None, 40) for name in names])
-        codes = self.claims.query(distinct_codes(self.claims))
+        codes = self.claims.query(eligibility.distinct_codes(self.claims))
         frame = code_book_of(codes, code_list, rare_visible)
         rows = frame.astype(object).where(frame.notna(), None).itertuples(index=False)
         self.book = store.table(
@@ -57,13 +51,13 @@ class Delivery:
 
     def query(self, opted_out=(), quarantined=(), kinds=tuple(UNREADABLE)):
         rows = self.store.table("quarantined", "source_table VARCHAR, raw_row VARCHAR", quarantined)
-        return removed_members_query(self.members, self.claims, rows, self.book, opted_out, kinds)
+        return eligibility.removed_members_query(self.members, self.claims, rows, self.book, opted_out, kinds)
 
     def removed(self, opted_out=(), quarantined=(), kinds=tuple(UNREADABLE)):
         return self.store.rows(self.query(opted_out, quarantined, kinds))
 
     def kept_claims(self, newborn_days=28, drop_non_procedures=True):
-        query = eligible_claims_query(self.members, self.claims, self.book, newborn_days, drop_non_procedures)
+        query = eligibility.eligible_claims_query(self.members, self.claims, self.book, newborn_days, drop_non_procedures)
         return {row[0] for row in self.store.rows(query)}
 
 
@@ -77,7 +71,7 @@ def test_every_code_of_every_claim_is_found_once_with_its_place_on_the_claim():
     with small_store() as store:
         row = claim("c1", "m", place="21", cpt="99213", diagnosis_1="4280", diagnosis_3="V501", further_diagnoses="25000 042")
         claims = store.table("claims", CLAIM, [row, claim("c2", "m")])
-        found = sorted(store.rows(codes_of_claims(claims)))
+        found = sorted(store.rows(eligibility.codes_of_claims(claims)))
     assert found == sorted(
         [
             ("c1", "m", "diagnosis", 1, "4280"),
@@ -94,7 +88,7 @@ def test_distinct_codes_are_in_order_and_one_code_may_be_of_two_kinds():
     with small_store() as store:
         rows = [claim("c1", "m", cpt="897", diagnosis_1="897", specialty="x"), claim("c2", "m", cpt="897")]
         rows.append(claim("c3", "m", further_diagnoses="897 042"))
-        found = store.rows(distinct_codes(store.table("claims", CLAIM, rows)))
+        found = store.rows(eligibility.distinct_codes(store.table("claims", CLAIM, rows)))
     assert found == [("diagnosis", "042"), ("diagnosis", "897"), ("procedure", "897"), ("specialty", "x")]
 
 
@@ -154,7 +148,7 @@ class TestRemovedMembers:
 
     def test_who_stays_removed_is_removed_for_what_claims_disclosed(self, delivery):
         made = delivery([claim("c1", "m1"), claim("c2", "m2", diagnosis_1="042"), claim("c3", "m3")])
-        query = removed_members_query(
+        query = eligibility.removed_members_query(
             made.members, made.claims, made.store.table("none", "source_table VARCHAR, raw_row VARCHAR", []), made.book,
             (), tuple(UNREADABLE), removed_before=["m1", "m2", "not delivered"],
         )  # fmt: skip
@@ -261,7 +255,7 @@ class TestEligibleClaims:
 
     def test_every_column_of_a_claim_is_kept(self, delivery):
         made = delivery([claim("c1", "m1", cpt="99213", diagnosis_2="4280")])
-        query = eligible_claims_query(made.members, made.claims, made.book, 28, True)
+        query = eligibility.eligible_claims_query(made.members, made.claims, made.book, 28, True)
         assert made.store.rows(query) == made.store.rows(f"SELECT * FROM {made.claims.sql}")
 
 
@@ -271,13 +265,13 @@ class TestEligibleMembers:
             members = store.table("members", MEMBER, [(name, None, 40) for name in ("d", "a", "b", "c")])
             removed = store.table("removed", "member_id VARCHAR, reason VARCHAR", [("b", "one"), ("b", "two")])
             claims = store.table("claims", "member_id VARCHAR", [("a",), ("a",), ("b",), ("d",)])
-            assert store.rows(eligible_members_query(members, removed, claims)) == [("a",), ("d",)]
+            assert store.rows(eligibility.eligible_members_query(members, removed, claims)) == [("a",), ("d",)]
 
     def test_nobody_is_removed_when_the_list_is_empty(self):
         with small_store() as store:
             members = store.table("members", MEMBER, [("a", None, 40)])
             removed = store.table("removed", "member_id VARCHAR, reason VARCHAR", [])
-            assert store.rows(eligible_members_query(members, removed, members)) == [("a",)]
+            assert store.rows(eligibility.eligible_members_query(members, removed, members)) == [("a",)]
 
 
 @pytest.mark.parametrize("written", ["m1", "m1  ", " M1", "'m1'", "0m1", "m1\\t"])
@@ -301,7 +295,7 @@ class TestCodesOfDeclaredColumns:
         made = Delivery(store, [claim(f"c{number}", member) for number, (member, *_) in enumerate(rows)])
         written = [(*claim(f"c{number}", member), codes, unread) for number, (member, codes, unread) in enumerate(rows)]
         made.claims = store.table("coded_claims", self.COLUMNS, written)
-        frame = code_book_of(made.claims.query(distinct_codes(made.claims)), "extended", True, ("substance_use",))
+        frame = code_book_of(made.claims.query(eligibility.distinct_codes(made.claims)), "extended", True, ("substance_use",))
         values = frame.astype(object).where(frame.notna(), None).itertuples(index=False)
         made.book = store.table(
             "declared_book",

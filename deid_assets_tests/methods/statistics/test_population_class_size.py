@@ -6,15 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from deid_assets.methods.statistics.population_class_size import (
-    estimated_class_size,
-    large_sample,
-    minimum_sample_class_size,
-    posterior_risk,
-    truncated_binomial,
-    truncated_poisson,
-    truncated_poisson_mean,
-)
+from deid_assets.methods.statistics import population_class_size
 
 fractions = st.floats(0.005, 0.995)
 
@@ -32,18 +24,18 @@ MINIMA = {
 
 
 def test_truncated_poisson_means():
-    found = truncated_poisson_mean([1, 2, 3, 4, 5, 6])
+    found = population_class_size.truncated_poisson_mean([1, 2, 3, 4, 5, 6])
     assert found == pytest.approx([0, 1.593624, 2.821439, 3.920690, 4.965114, 5.984901], abs=5e-7)
 
 
 @given(st.integers(2, 500))
 def test_truncated_poisson_mean_solves_its_equation(f):
-    mean = truncated_poisson_mean(f)
+    mean = population_class_size.truncated_poisson_mean(f)
     assert mean / -np.expm1(-mean) == pytest.approx(f)
 
 
 def test_truncated_binomial_sizes():
-    assert truncated_binomial([1, 2, 3, 4, 5, 6], 0.2).tolist() == [1, 8, 14, 19, 24, 29]
+    assert population_class_size.truncated_binomial([1, 2, 3, 4, 5, 6], 0.2).tolist() == [1, 8, 14, 19, 24, 29]
 
 
 @given(st.integers(1, 30), fractions)
@@ -55,15 +47,15 @@ def test_truncated_binomial_is_the_maximum_of_its_likelihood(f, alpha):
         + sizes * np.log1p(-alpha)
         - np.log(-np.expm1(sizes * np.log1p(-alpha)))
     )
-    found = int(truncated_binomial(f, alpha))
+    found = int(population_class_size.truncated_binomial(f, alpha))
     assert likelihood[found - f] == pytest.approx(likelihood.max(), abs=1e-7)
 
 
 @given(st.integers(1, 200))
 def test_where_the_sample_is_the_population_every_estimator_gives_f(f):
-    assert truncated_binomial(f, 1.0) == large_sample(f, 1.0) == f
-    assert truncated_poisson(f, 1.0) == pytest.approx(f)
-    assert posterior_risk(f, 1.0) == pytest.approx(1 / f)
+    assert population_class_size.truncated_binomial(f, 1.0) == population_class_size.large_sample(f, 1.0) == f
+    assert population_class_size.truncated_poisson(f, 1.0) == pytest.approx(f)
+    assert population_class_size.posterior_risk(f, 1.0) == pytest.approx(1 / f)
 
 
 @pytest.mark.parametrize(
@@ -71,72 +63,74 @@ def test_where_the_sample_is_the_population_every_estimator_gives_f(f):
     [(1, 0.1, 0.255843), (2, 0.1, 0.082684), (3, 0.1, 0.046368), (1, 0.5, 0.693147), (2, 0.5, 0.306853)],
 )
 def test_posterior_risks(f, alpha, expected):
-    assert posterior_risk(f, alpha) == pytest.approx(expected, abs=5e-7)
+    assert population_class_size.posterior_risk(f, alpha) == pytest.approx(expected, abs=5e-7)
 
 
 @given(fractions)
 def test_posterior_risk_has_the_closed_forms_of_small_classes(alpha):
     log = np.log(alpha)
-    assert posterior_risk(1, alpha) == pytest.approx(-alpha * log / (1 - alpha), rel=1e-6)
-    assert posterior_risk(2, alpha) == pytest.approx(alpha * (alpha * log + 1 - alpha) / (1 - alpha) ** 2, rel=1e-4)
+    assert population_class_size.posterior_risk(1, alpha) == pytest.approx(-alpha * log / (1 - alpha), rel=1e-6)
+    assert population_class_size.posterior_risk(2, alpha) == pytest.approx(
+        alpha * (alpha * log + 1 - alpha) / (1 - alpha) ** 2, rel=1e-4
+    )
 
 
 @pytest.mark.parametrize(("f", "alpha"), [(1, 0.3), (4, 0.1), (25, 0.6)])
 def test_posterior_risk_is_the_mean_over_the_negative_binomial(f, alpha):
     unseen = np.arange(20_000)
     expected = (stats.nbinom.pmf(unseen, f, alpha) / (f + unseen)).sum()
-    assert posterior_risk(f, alpha) == pytest.approx(expected)
+    assert population_class_size.posterior_risk(f, alpha) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("alpha", MINIMA)
 def test_minimum_class_sizes(alpha):
     estimators = ("large_sample", "truncated_poisson", "test")
-    assert tuple(minimum_sample_class_size(alpha, estimator) for estimator in estimators) == MINIMA[alpha]
+    assert tuple(population_class_size.minimum_sample_class_size(alpha, estimator) for estimator in estimators) == MINIMA[alpha]
 
 
 def test_without_its_tolerance_the_poisson_form_needs_one_more():
-    assert 19.99 < truncated_poisson(10, 0.5) < 20
-    assert 19.99 < truncated_poisson(16, 0.8) < 20
+    assert 19.99 < population_class_size.truncated_poisson(10, 0.5) < 20
+    assert 19.99 < population_class_size.truncated_poisson(16, 0.8) < 20
 
 
 @pytest.mark.parametrize("estimator", ["large_sample", "truncated_poisson", "truncated_binomial", "posterior", "test"])
 def test_where_the_sample_is_the_population_20_are_20(estimator):
-    assert minimum_sample_class_size(1.0, estimator) == 20
+    assert population_class_size.minimum_sample_class_size(1.0, estimator) == 20
 
 
 @given(fractions, st.sampled_from(["large_sample", "truncated_poisson", "truncated_binomial", "posterior"]))
 def test_the_minimum_is_the_first_that_counts(alpha, estimator):
-    smallest = minimum_sample_class_size(alpha, estimator)
+    smallest = population_class_size.minimum_sample_class_size(alpha, estimator)
     slack = 0.01 if estimator == "truncated_poisson" else 1e-6
-    assert estimated_class_size(smallest, alpha, estimator) >= 20 - slack
-    assert smallest == 1 or estimated_class_size(smallest - 1, alpha, estimator) < 20
+    assert population_class_size.estimated_class_size(smallest, alpha, estimator) >= 20 - slack
+    assert smallest == 1 or population_class_size.estimated_class_size(smallest - 1, alpha, estimator) < 20
 
 
 @given(fractions)
 def test_the_test_form_bounds_the_share_of_small_classes_that_pass(alpha):
-    smallest = minimum_sample_class_size(alpha, "test")
+    smallest = population_class_size.minimum_sample_class_size(alpha, "test")
     size = stats.poisson(19 * alpha)
     assert size.sf(smallest - 1) / size.sf(0) <= 0.1 + 1e-12
     assert smallest == 1 or size.sf(smallest - 2) / size.sf(0) > 0.1
 
 
 def test_provider_example():
-    assert truncated_poisson([3, 4, 5], 0.2) == pytest.approx([14.1, 19.6, 24.8], abs=0.05)
-    assert large_sample(4, 0.2) == pytest.approx(20)
+    assert population_class_size.truncated_poisson([3, 4, 5], 0.2) == pytest.approx([14.1, 19.6, 24.8], abs=0.05)
+    assert population_class_size.large_sample(4, 0.2) == pytest.approx(20)
 
 
 def test_large_sample_lets_everything_pass_at_small_fractions():
-    assert minimum_sample_class_size(0.05, "large_sample") == 1
+    assert population_class_size.minimum_sample_class_size(0.05, "large_sample") == 1
 
 
 def test_wrong_input_is_refused():
     for f, alpha in ((0, 0.5), (1.5, 0.5), (3, 0), (3, 1.1)):
         with pytest.raises(ValueError, match="class size|fraction"):
-            large_sample(f, alpha)
+            population_class_size.large_sample(f, alpha)
     with pytest.raises(ValueError, match="estimator"):
-        estimated_class_size(3, 0.5, "test")
+        population_class_size.estimated_class_size(3, 0.5, "test")
     with pytest.raises(ValueError, match="at least 1"):
-        minimum_sample_class_size(0.5, "large_sample", F=0)
+        population_class_size.minimum_sample_class_size(0.5, "large_sample", F=0)
 
 
 # Share of sampled members of small classes (F < 20) who pass for members of large ones: methods#class-size.
@@ -158,7 +152,7 @@ def test_how_often_a_small_class_passes(alpha):
     sampled = generator.binomial(small, alpha)
     members = sampled.sum()
     for estimator, expected in WRONGLY_PASSED[alpha].items():
-        passed = sampled[sampled >= minimum_sample_class_size(alpha, estimator)].sum() / members
+        passed = sampled[sampled >= population_class_size.minimum_sample_class_size(alpha, estimator)].sum() / members
         error = 4 * np.sqrt(20 * expected * (1 - expected) / members)  # at most 19 members pass together
         assert passed == pytest.approx(expected, abs=max(0.1 * expected, 0.0015) + error), estimator
 
@@ -167,6 +161,7 @@ def test_the_order_of_caution_holds_at_every_fraction():
     """What passes by the test passes by the zero-truncated Poisson, and what passes there by the large sample."""
     for alpha in np.linspace(0.01, 0.99, 99):
         large, poisson, test = (
-            minimum_sample_class_size(alpha, name) for name in ("large_sample", "truncated_poisson", "test")
+            population_class_size.minimum_sample_class_size(alpha, name)
+            for name in ("large_sample", "truncated_poisson", "test")
         )
         assert large <= poisson <= test

@@ -6,20 +6,6 @@ import numpy as np
 import pytest
 
 from deid_assets.methods.utility import gains
-from deid_assets.methods.utility.gains import (
-    FOLDS,
-    REPEATS,
-    SOURCES,
-    Gain,
-    Target,
-    can_split,
-    gain_of,
-    mean_losses,
-    member_losses,
-    resampled,
-    share_kept,
-    shares_of_all_gains,
-)
 from deid_assets.methods.utility.prediction import folds_of
 
 ROWS = 2_000
@@ -27,16 +13,18 @@ ROWS = 2_000
 
 def folds(members: np.ndarray, seed: int = 3) -> np.ndarray:
     generator = np.random.default_rng(seed)
-    return np.stack([folds_of(members, FOLDS, generator) for _ in range(REPEATS)])
+    return np.stack([folds_of(members, gains.FOLDS, generator) for _ in range(gains.REPEATS)])
 
 
-def measured(truth: np.ndarray, coarsest, released, delivered, event: bool = True) -> Gain:
+def measured(truth: np.ndarray, coarsest, released, delivered, event: bool = True) -> gains.Gain:
     """One row for each member."""
-    member, target = np.arange(len(truth)), Target("target", truth, event)
+    member, target = np.arange(len(truth)), gains.Target("target", truth, event)
     features = (coarsest, released, delivered, np.hstack([delivered, released]))
-    sums, rows = member_losses(target, features, member, folds(member)), np.ones(len(truth))
-    drawn = resampled(np.column_stack([sums, rows]), 400, np.random.default_rng(4))
-    return gain_of(mean_losses(target, sums.sum(axis=0), rows.sum()), mean_losses(target, drawn[:, :5], drawn[:, 5]))
+    sums, rows = gains.member_losses(target, features, member, folds(member)), np.ones(len(truth))
+    drawn = gains.resampled(np.column_stack([sums, rows]), 400, np.random.default_rng(4))
+    return gains.gain_of(
+        gains.mean_losses(target, sums.sum(axis=0), rows.sum()), gains.mean_losses(target, drawn[:, :5], drawn[:, 5])
+    )
 
 
 def planted(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -49,14 +37,14 @@ def planted(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 class TestShares:
     def test_a_worked_example(self):
-        assert share_kept(np.array([0.5882]), np.array([0.5792]), np.array([0.5762])) == pytest.approx(0.75, abs=1e-9)
+        assert gains.share_kept(np.array([0.5882]), np.array([0.5792]), np.array([0.5762])) == pytest.approx(0.75, abs=1e-9)
 
     def test_of_given_losses_every_number_is_that_of_a_calculation_by_hand(self):
         """Constant .6, coarsest .58, released .55, delivered .5, both .49; the draws vary around them."""
         losses = np.array([0.6, 0.58, 0.55, 0.5, 0.49])
         noise = np.random.default_rng(1).normal(0, 0.004, size=(999, 5))
         drawn = losses + noise
-        found = gain_of(losses, drawn)
+        found = gains.gain_of(losses, drawn)
         assert found.gain.value == pytest.approx(0.1 / 0.6) and found.label_gain.value == pytest.approx(0.08 / 0.6)
         assert found.kept.value == pytest.approx(0.5) and found.label_kept.value == pytest.approx(0.375)
         shares = sorted((one[0] - one[2]) / (one[0] - one[3]) for one in drawn)
@@ -79,7 +67,7 @@ class TestShares:
     )
     def test_silent_where_the_whole_is_not_above_0_by_its_interval(self, losses, silent):
         noise = np.random.default_rng(2).normal(0, 0.004, size=(999, 5))
-        found = gain_of(np.array(losses), np.array(losses) + noise)
+        found = gains.gain_of(np.array(losses), np.array(losses) + noise)
         assert [name for name in ("kept", "label_kept") if getattr(found, name) is None] == list(silent)
 
 
@@ -98,9 +86,9 @@ class TestLosses:
         for event in (True, False):
             truth = generator.integers(2, size=40).astype(float)
             fold = folds(member)
-            found = member_losses(Target("target", truth, event), features, member, fold)
+            found = gains.member_losses(gains.Target("target", truth, event), features, member, fold)
             wanted = np.zeros((20, 5))
-            for repeat in range(REPEATS):
+            for repeat in range(gains.REPEATS):
                 for row in range(40):
                     train = [other for other in range(40) if fold[repeat, other] != fold[repeat, row]]
                     sure = 0.5 / len(train)
@@ -113,7 +101,7 @@ class TestLosses:
                         mean = sum(alike) / len(alike)
                         right = mean if truth[row] else 1 - mean
                         loss = -math.log(min(max(right, sure), 1 - sure)) if event else (mean - truth[row]) ** 2
-                        wanted[member[row], place] += loss / REPEATS
+                        wanted[member[row], place] += loss / gains.REPEATS
             assert found == pytest.approx(wanted)
 
     def test_all_sources_are_fitted_on_the_same_rows(self, monkeypatch):
@@ -125,8 +113,8 @@ class TestLosses:
 
         monkeypatch.setattr(gains, "_fitted", fitted)
         member = np.repeat(np.arange(30), 2)
-        member_losses(Target("target", np.ones(60), event=True), [np.zeros((60, 1))] * 4, member, folds(member))
-        assert len(seen) == 4 * REPEATS * FOLDS
+        gains.member_losses(gains.Target("target", np.ones(60), event=True), [np.zeros((60, 1))] * 4, member, folds(member))
+        assert len(seen) == 4 * gains.REPEATS * gains.FOLDS
         for place in range(0, len(seen), 4):
             assert all(one == seen[place] for one in seen[place : place + 4])
             train, asked = seen[place]
@@ -134,11 +122,11 @@ class TestLosses:
 
     def test_of_days_the_loss_is_the_root_of_the_mean_square_and_of_an_event_the_mean(self):
         sums, rows = np.array([[8.0] * 5, [2.0] * 5]), np.array([2.0, 2.0])
-        assert mean_losses(Target("days", np.zeros(1), event=False), sums, rows)[:, 0].tolist() == [2.0, 1.0]
-        assert mean_losses(Target("event", np.zeros(1), event=True), sums, rows)[:, 0].tolist() == [4.0, 1.0]
+        assert gains.mean_losses(gains.Target("days", np.zeros(1), event=False), sums, rows)[:, 0].tolist() == [2.0, 1.0]
+        assert gains.mean_losses(gains.Target("event", np.zeros(1), event=True), sums, rows)[:, 0].tolist() == [4.0, 1.0]
 
     def test_a_model_of_few_rows_is_never_certain(self):
-        target = Target("event", np.array([1.0, 0.0]), event=True)
+        target = gains.Target("event", np.array([1.0, 0.0]), event=True)
         found = gains._loss(np.array([0.0, 1.0]), target, np.array([0, 1]), 100)
         assert found == pytest.approx([-math.log(0.005)] * 2)
 
@@ -147,15 +135,17 @@ class TestLosses:
         few = (np.arange(ROWS) < 49).astype(float)[:, None]
         enough = (np.arange(ROWS) < 50).astype(float)[:, None]
         wide = np.hstack([few, features, enough, np.ones((ROWS, 1))])
-        assert can_split(wide).tolist() == np.hstack([features, enough]).tolist()
-        train, asked, target = np.arange(0, ROWS, 2), np.arange(1, ROWS, 2), Target("event", truth, event=True)
-        assert gains._fitted(wide, target, train, asked) == pytest.approx(gains._fitted(can_split(wide), target, train, asked))
+        assert gains.can_split(wide).tolist() == np.hstack([features, enough]).tolist()
+        train, asked, target = np.arange(0, ROWS, 2), np.arange(1, ROWS, 2), gains.Target("event", truth, event=True)
+        assert gains._fitted(wide, target, train, asked) == pytest.approx(
+            gains._fitted(gains.can_split(wide), target, train, asked)
+        )
 
     @pytest.mark.parametrize(("truth", "wide"), [(np.zeros(100), 1), (np.arange(100.0) % 2, 0)])
     def test_without_two_outcomes_or_a_feature_the_constant_is_predicted(self, truth, wide):
         found = gains._fitted(
             np.random.default_rng(0).normal(size=(100, wide)),
-            Target("event", truth, event=True),
+            gains.Target("event", truth, event=True),
             np.arange(50),
             np.arange(50, 100),
         )
@@ -165,12 +155,12 @@ class TestLosses:
 class TestDraws:
     def test_are_of_whole_members_and_the_same_for_every_column(self):
         sums = np.column_stack([np.arange(7.0), 2 * np.arange(7.0), np.ones(7)])
-        found = resampled(sums, 130, np.random.default_rng(0))
+        found = gains.resampled(sums, 130, np.random.default_rng(0))
         assert found.shape == (130, 3) and (found[:, 2] == 7).all() and (found[:, 1] == 2 * found[:, 0]).all()
 
     def test_their_spread_is_that_of_the_mean(self):
         values = np.random.default_rng(1).normal(size=500)
-        found = resampled(values[:, None], 4_000, np.random.default_rng(2))[:, 0] / 500
+        found = gains.resampled(values[:, None], 4_000, np.random.default_rng(2))[:, 0] / 500
         assert found.mean() == pytest.approx(values.mean(), abs=0.005)
         assert found.std() == pytest.approx(values.std() / math.sqrt(500), rel=0.05)
 
@@ -228,7 +218,7 @@ class TestLeak:
 
 
 def test_the_sources_are_told_apart_by_their_place():
-    assert SOURCES == ("constant", "coarsest", "released", "delivered", "both")
+    assert gains.SOURCES == ("constant", "coarsest", "released", "delivered", "both")
 
 
 class TestSharesOfAllGains:
@@ -257,11 +247,11 @@ class TestSharesOfAllGains:
         def share(of, place: int) -> float:
             return sum((one[0] - one[2 + place]) / one[0] for one in of) / sum((one[0] - one[1]) / one[0] for one in of)
 
-        found = shares_of_all_gains(told)
+        found = gains.shares_of_all_gains(told)
         for place, one in enumerate(found):
             drawn = sorted(share([drawn[number] for _, drawn in predicted], place) for number in range(199))
             assert one.value == pytest.approx(share([losses for losses, _ in predicted], place))
             assert one.low == pytest.approx(drawn[4], abs=1e-9) and one.high == pytest.approx(drawn[194], abs=1e-9)
 
     def test_there_is_none_where_nothing_is_predicted(self):
-        assert shares_of_all_gains(self.losses(0)[2:]) == ()
+        assert gains.shares_of_all_gains(self.losses(0)[2:]) == ()
