@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments import kernel_input
 from deid_assets.assessments.assessment import (
     Adversary,
     Assessed,
@@ -24,12 +25,6 @@ from deid_assets.assessments.assessment import (
 )
 from deid_assets.assessments.earlier_releases import LONGITUDINAL, Earlier, EarlierRelease, Tags, people_beside, rows_of
 from deid_assets.assessments.evidence import RELEASED_MEANWHILE, Estimated, Evidence, Measurement, Method, Refusal
-from deid_assets.assessments.kernel_input import (
-    CANDIDATE,
-    Candidate,
-    class_size_needed,
-    sampling_fraction,
-)
 from deid_assets.assessments.longitudinal_risk import high_risk_measurements, max_sup
 from deid_assets.assessments.neighbor_attack import attack_confidence, mean_interval
 from deid_assets.assessments.planting import planted_store
@@ -72,14 +67,14 @@ def released_tags(tables: Mapping[str, Table], tags: Tags) -> np.ndarray:
     return np.unique(tags(found["member_id"].tolist()).astype(np.uint64))
 
 
-def write_kept_rows(candidate: Candidate, tags: Tags) -> Table:
+def write_kept_rows(candidate: kernel_input.Candidate, tags: Tags) -> Table:
     """Write the kept rows of the release about to be made into the scratch schema of its store."""
     kept = candidate.scratch("kept_rows")
     write_table(kept, kept_rows_query(candidate, tags))
     return kept
 
 
-def kept_rows_query(candidate: Candidate, tags: Tags, in_order: bool = False) -> str:
+def kept_rows_query(candidate: kernel_input.Candidate, tags: Tags, in_order: bool = False) -> str:
     """SELECT the same rows, in the order of a file if asked for; writes the members' tags into the scratch schema."""
     policy, of = candidate.policy, MemberTables(*(candidate.tables[name] for name in KEPT_FROM))
     ids = of.profiles.query(f"SELECT member_id FROM {of.profiles.sql} ORDER BY member_id")["member_id"]
@@ -151,12 +146,14 @@ def assess(work: Work[Policy]) -> Assessed:
     of the generalizations, and classes are counted among members of all deliveries.
     """
     policy, tables = work.policy, work.tables
-    candidate = Candidate.of(policy, tables)
+    candidate = kernel_input.Candidate.of(policy, tables)
     tried = work.history.try_at(candidate.levels)
     file = tables["member_profiles"].file
     released = released_tags(tables, work.history.tags_in_order)
     earlier = earlier_of(policy, work.history.earlier_releases(), released)
-    k = class_size_needed(policy, sampling_fraction(policy, len(released), tables["member_profiles"].count()))
+    k = kernel_input.class_size_needed(
+        policy, kernel_input.sampling_fraction(policy, len(released), tables["member_profiles"].count())
+    )
     found: list[Linked] = []
     by_tables: list[float] = []
     if earlier.linked or earlier.tables:
@@ -526,7 +523,7 @@ CROSS_RELEASE_RISK = Assessment(
     ),
     version="3",
     policy_sections=("releases", "risk", "adversary", "neighbor_attack"),
-    inputs=(*KEPT_FROM, "chosen_generalization", *CANDIDATE),
+    inputs=(*KEPT_FROM, "chosen_generalization", *kernel_input.CANDIDATE),
     measure=assess,
     draws="judged",
     report_table=report_table,
@@ -587,7 +584,7 @@ def _keys(stream_key: StreamKey, place: int, number: int) -> StreamKeys:
 
 
 def flagged_in_linked_releases(
-    candidate: Candidate,
+    candidate: kernel_input.Candidate,
     suppressed: Sequence[str],
     releases: Sequence[EarlierRelease],
     tags: Tags,
@@ -622,7 +619,7 @@ def flagged_in_linked_releases(
         rows = rows_of(linked, own)
         groups = [[one] for one in rows] + ([rows] if len(rows) > 1 else [])
         sampled = len(released) + len(suppressed)
-        k = class_size_needed(policy, sampling_fraction(policy, len(released), profiles.count()))
+        k = kernel_input.class_size_needed(policy, kernel_input.sampling_fraction(policy, len(released), profiles.count()))
         left_out = np.empty(0, dtype=np.uint64)
         with search_executor() as executor:
             for place, group in enumerate(groups):

@@ -14,14 +14,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
+from deid_assets.assessments import compared_tables
 from deid_assets.assessments.candidate_rows import ReleasedRows
-from deid_assets.assessments.compared_tables import (
-    NextYear,
-    compared_tables,
-    next_year,
-    released_features,
-    with_another_release,
-)
 from deid_assets.assessments.evidence import Estimated, Measurement, Method
 from deid_assets.assessments.exposure import PART_OF_GAIN, PART_OF_LOSS
 from deid_assets.assessments.kernel_input import CANDIDATE, levels_at, named
@@ -87,7 +81,7 @@ def condition_group_targets(grouped: Table) -> dict[str, str]:
     return chosen
 
 
-def targets_of(found: NextYear, grouped: Table) -> tuple[Target, ...]:
+def targets_of(found: compared_tables.NextYear, grouped: Table) -> tuple[Target, ...]:
     """Days in hospital of the next year, and whether it has a claim of each chosen condition group, as delivered."""
     member, year = found.delivered.member, found.year
     targets = [Target(DAYS_IN_HOSPITAL, found.delivered.truth, event=False)]
@@ -120,7 +114,7 @@ class Predicted:
 
 
 def gains(
-    targets: Sequence[Target], found: NextYear, resamples: int, generator: np.random.Generator
+    targets: Sequence[Target], found: compared_tables.NextYear, resamples: int, generator: np.random.Generator
 ) -> dict[str, Predicted | None]:
     """What was found of each target, by its name; None of all if there are fewer than `FEWEST` members.
 
@@ -292,15 +286,15 @@ def gain_kept_at(
     write_table(others, ids.drop(index=ids.index[chosen]).reset_index(drop=True))
     of = {**tables, "suppressed_members": others}
     first = _released_at(policy, passing[0].node, of)
-    compared = compared_tables(first)
-    found = next_year(first, compared, generator)
+    compared = compared_tables.compared_tables(first)
+    found = compared_tables.next_year(first, compared, generator)
     members, row_member = np.unique(found.delivered.member, return_inverse=True)
     if len(members) < FEWEST:
         return Kept()
     releases = [found.released.features]
     for one in passing[1:]:
         other = _released_at(policy, one.node, of)
-        releases.append(released_features(other, with_another_release(compared, other), found))
+        releases.append(compared_tables.released_features(other, compared_tables.with_another_release(compared, other), found))
     return compared_on_folds(targets_of(found, tables["known"]), found.with_classes, releases, row_member, generator)
 
 

@@ -33,17 +33,7 @@ from deid_assets.assessments.precedents import HERITAGE, MARKETER
 from deid_assets.errors import DeliveryError
 from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.figures.population_figures import inpatient_figure
-from deid_assets.methods.attacks.identified_file import (
-    class_numbers,
-    class_sizes,
-    compared,
-    delivered_people,
-    delivered_visits,
-    listed_people,
-    listed_visits,
-    released_people,
-    released_visits,
-)
+from deid_assets.methods.attacks import identified_file, marketer_risk
 from deid_assets.methods.attacks.inpatient_classes import (
     ALL_YEARS,
     COLUMNS,
@@ -57,12 +47,6 @@ from deid_assets.methods.attacks.inpatient_classes import (
     visit_histories,
 )
 from deid_assets.methods.attacks.linkage import Linkage, attempt_summary, simulate_linkage
-from deid_assets.methods.attacks.marketer_risk import (
-    expected_marketer_risk,
-    matched_share,
-    missing_records,
-    published_marketer_risk,
-)
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.population_labels import table_labels
@@ -143,10 +127,10 @@ def formulas(prefix: str, sizes: ClassSizes | None, method: Method) -> Iterable[
     records = sizes.records if sizes else 0
     expected = published = missing = None
     if sizes is not None and records:
-        missing = missing_records(sizes.released, sizes.population) / records
+        missing = marketer_risk.missing_records(sizes.released, sizes.population) / records
         if sizes.people > 0:
-            expected = expected_marketer_risk(sizes.population)
-            published = published_marketer_risk(sizes.population, records) if records <= sizes.people else None
+            expected = marketer_risk.expected_marketer_risk(sizes.population)
+            published = marketer_risk.published_marketer_risk(sizes.population, records) if records <= sizes.people else None
     # A sample size would be an exact number of members beside a probability, which the public edition shows.
     yield method.at_most(f"{prefix}_expected", "probability", expected)
     biased = "methods#marketer-risk; El Emam et al. 2012, Multimedia Appendix 1, equation 2 (biased low)"
@@ -271,8 +255,8 @@ def matched_classes(rows: Table, sql: str, columns: Sequence[str], key: bytes | 
     sql
         What to put after FROM.
     """
-    sizes = sizes_of(rows, class_sizes(sql, columns))
-    return sizes, None if key is None else linked(rows, class_numbers(sql, columns), key)
+    sizes = sizes_of(rows, identified_file.class_sizes(sql, columns))
+    return sizes, None if key is None else linked(rows, identified_file.class_numbers(sql, columns), key)
 
 
 def matched_people(candidate: Candidate, columns: Sequence[str], key: bytes) -> tuple[ClassSizes | None, Attempts | None]:
@@ -282,13 +266,13 @@ def matched_people(candidate: Candidate, columns: Sequence[str], key: bytes) -> 
     tables, listed = candidate.tables, candidate.tables.get(LISTED)
     profiles = tables["member_profiles"]
     if listed is None:
-        people = delivered_people(profiles, tables["value_domains"], {c: candidate.levels[c] for c in columns})
+        people = identified_file.delivered_people(profiles, tables["value_domains"], {c: candidate.levels[c] for c in columns})
     else:
-        people = listed_people(listed, columns)
+        people = identified_file.listed_people(listed, columns)
     names = released_names(candidate.policy, columns)
-    released = released_people(tables["release_members"], tables["pseudonym_crosswalk"], profiles, names)
+    released = identified_file.released_people(tables["release_members"], tables["pseudonym_crosswalk"], profiles, names)
     rows = candidate.scratch("voter_list_rows")
-    write_table(rows, compared(people, released, columns))
+    write_table(rows, identified_file.compared(people, released, columns))
     return matched_classes(rows, rows.sql, columns, key if listed is None else None)
 
 
@@ -306,7 +290,7 @@ def voter_list_measurements(
     attempts
         None if true matches are unknown.
     """
-    share = matched_share(sizes.released, sizes.population) if sizes and sizes.records else None
+    share = marketer_risk.matched_share(sizes.released, sizes.population) if sizes and sizes.records else None
     method = Method("marketer_risk", "methods#voter-list; El Emam et al. 2012")
     return (
         method.at_most(VOTER_LIST, "probability", share, at_most),
@@ -435,18 +419,18 @@ def matched_inpatients(candidate: Candidate, columns: tuple[str, ...], key: byte
     of_visit = [c for c in columns if c in VISIT_LEVEL]
     with_place = [*of_visit, *INPATIENT_VISIT]
     if listed is None:
-        visits = delivered_visits(
+        visits = identified_file.delivered_visits(
             tables["known"], profiles, domains,
             {c: levels[c] for c in with_place}, {c: levels[c] for c in of_member},
         )  # fmt: skip
     else:
-        visits = listed_visits(listed, of_visit, of_member)
+        visits = identified_file.listed_visits(listed, of_visit, of_member)
     names = released_names(policy, of_member)
-    people = released_people(tables["release_members"], tables["pseudonym_crosswalk"], profiles, names)
-    released = released_visits(tables["release_claims"], people, released_names(policy, with_place), of_member)
+    people = identified_file.released_people(tables["release_members"], tables["pseudonym_crosswalk"], profiles, names)
+    released = identified_file.released_visits(tables["release_claims"], people, released_names(policy, with_place), of_member)
     rows, histories = candidate.scratch("inpatient_rows"), candidate.scratch("inpatient_histories")
     bound = (places, places) if listed is None else (places,)
-    write_table(rows, Query(compared(visits, released, [*of_member, *of_visit], ["year"]), bound))
+    write_table(rows, Query(identified_file.compared(visits, released, [*of_member, *of_visit], ["year"]), bound))
     write_table(histories, visit_histories(rows, columns))
     of_all = matched_classes(histories, of_period(histories, ALL_YEARS), key_columns(columns), key if listed is None else None)
     inpatients = histories.query(f"SELECT period, count(*) AS n FROM {histories.sql} WHERE released GROUP BY period ORDER BY 1")

@@ -24,8 +24,7 @@ from deid_assets.assessments.earlier_releases import EverReleased
 from deid_assets.assessments.identified_files import matched_shares
 from deid_assets.assessments.planting import as_certain, plant, planted_store
 from deid_assets.assessments.population_estimates import ESTIMATORS, SMALL_CLASSES, UNIQUES, Estimates
-from deid_assets.methods.attacks import linkage, provider_graph
-from deid_assets.methods.attacks.identified_file import listed_people
+from deid_assets.methods.attacks import identified_file, linkage, marketer_risk, provider_graph
 from deid_assets.methods.attacks.inpatient_classes import match_table, visit_histories
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.candidate.released_tables import generalized_claims
@@ -302,23 +301,21 @@ class TestBrokenAttacks:
 
     @pytest.mark.parametrize("column", ["age", "sex"])
     def test_a_voter_list_that_overlooks_a_column(self, canaries, monkeypatch, column):
-        honest = identified_files.class_sizes
-        monkeypatch.setattr(
-            identified_files, "class_sizes", lambda rows, names: honest(rows, [n for n in names if n != column])
-        )
+        honest = identified_file.class_sizes
+        monkeypatch.setattr(identified_file, "class_sizes", lambda rows, names: honest(rows, [n for n in names if n != column]))
         self.broken(canaries, "voter_list_attack")
 
     def test_a_voter_list_whose_people_do_not_count(self, store, monkeypatch):
         own = Canaries(store, policy("heritage"), listed="person BIGINT, weight BIGINT, age VARCHAR, sex VARCHAR")
-        honest = listed_people
+        honest = identified_file.listed_people
         monkeypatch.setattr(
-            identified_files, "listed_people", lambda *of: f"SELECT * REPLACE (1 AS weight) FROM ({honest(*of)})"
+            identified_file, "listed_people", lambda *of: f"SELECT * REPLACE (1 AS weight) FROM ({honest(*of)})"
         )
         self.broken(own, "voter_list_attack")
 
     @pytest.mark.parametrize("attack", ["voter_list_attack", "inpatient_attack"])
     def test_attacks_that_match_nobody(self, canaries, monkeypatch, attack):
-        monkeypatch.setattr(identified_files, "matched_share", constant(0.0))
+        monkeypatch.setattr(marketer_risk, "matched_share", constant(0.0))
         honest = matched_shares
         monkeypatch.setattr(identified_files, "matched_shares", lambda *of: dict.fromkeys(honest(*of), 0.0))
         self.broken(canaries, attack)

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from deid_assets.assessments import identified_files
 from deid_assets.assessments import neighbor_attack as assessed_sensitivity
 from deid_assets.assessments.assessment import CANARIES
 from deid_assets.assessments.evidence import from_frame
 from deid_assets.errors import ERROR, REFUSED
-from deid_assets.methods.attacks import attack_sensitivity, provider_graph
+from deid_assets.methods.attacks import attack_sensitivity, identified_file, provider_graph
 from deid_assets.methods.kernel import engine
 from deid_assets.methods.kernel.node_computation import DrawnClasses, NodeComputation
 from deid_assets.store.tables import Query
@@ -96,10 +95,10 @@ def test_an_analysis_that_did_not_read_what_may_be_known_makes_no_evidence(pipel
 
 
 def test_a_list_of_people_that_overlooks_their_sex_is_refused(pipeline, monkeypatch):
-    honest = identified_files.class_sizes
+    honest = identified_file.class_sizes
     reported = measured(pipeline, "voter_list_attack")["voter_list_match"].value
     with monkeypatch.context() as patch:
-        patch.setattr(identified_files, "class_sizes", lambda rows, columns: honest(rows, [c for c in columns if c != "sex"]))
+        patch.setattr(identified_file, "class_sizes", lambda rows, columns: honest(rows, [c for c in columns if c != "sex"]))
         pipeline.run(KEY, ["voter_list_attack"])
         assert measured(pipeline, "voter_list_attack")["voter_list_match"].value < reported
         refused_for(pipeline, "voter_list_attack")
