@@ -190,10 +190,9 @@ class TestCanaries:
         assert canaries_at_the_meet(POLICY, 20, WORK).share < 1
 
     @pytest.mark.parametrize("of", [(0,), (1,)])
-    def test_stand_out_only_under_the_meet(self, of):
-        with small_store() as store:
-            rows = [cross.planted_kept_rows(store.file, f"release_{number}", planted_rows(5, number)) for number in of]
-            linked = linked_members(rows, 1, "nearest")
+    def test_stand_out_only_under_the_meet(self, of, store):
+        rows = [cross.planted_kept_rows(store.file, f"release_{number}", planted_rows(5, number)) for number in of]
+        linked = linked_members(rows, 1, "nearest")
         flags = linked.computation(5).measure(linked.node, b"0123456789abcdef", 2_000, keep_flags=True).kept_flags
         assert not flags.any()
         assert sum(group.people for group in planted_groups(5)[:STANDING_OUT]) == STANDING_OUT * 4

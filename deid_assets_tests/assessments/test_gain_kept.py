@@ -33,19 +33,17 @@ class TestTargets:
         ],
         ids=["nearest by ratio", "ties by name, each once", "fewer groups than kinds", "no group"],
     )
-    def test_groups_are_chosen_by_their_share_of_member_years(self, shares, chosen):
-        with small_store() as store:
-            table = store.table("claims", CLAIMS, claims(*shares) + [("1", 1, "Z")] * 40)
-            assert tuple(gain_kept.condition_group_targets(table).values()) == chosen
+    def test_groups_are_chosen_by_their_share_of_member_years(self, shares, chosen, store):
+        table = store.table("claims", CLAIMS, claims(*shares) + [("1", 1, "Z")] * 40)
+        assert tuple(gain_kept.condition_group_targets(table).values()) == chosen
 
-    def test_an_event_is_a_claim_of_the_group_in_the_year_after(self):
-        with small_store() as store:
-            grouped = store.table("claims", CLAIMS, [("a", 2, "G"), ("b", 3, "G"), ("b", 1, "G"), ("c", 2, "H"), ("d", 2, "G")])
-            people = store.table("people", "number BIGINT, member_id VARCHAR", [(7, "a"), (8, "b"), (9, "c")])
-            member, year = np.array([7, 7, 8, 8, 9]), np.array([1, 2, 1, 2, 1])
-            days = Examples(member, np.zeros((5, 1)), np.zeros(5, dtype=np.int64), np.log1p(np.arange(5.0)))
-            nothing = np.zeros((5, 1))
-            found = gain_kept.targets_of(NextYear(people, year, days, days, nothing, nothing, member), grouped)
+    def test_an_event_is_a_claim_of_the_group_in_the_year_after(self, store):
+        grouped = store.table("claims", CLAIMS, [("a", 2, "G"), ("b", 3, "G"), ("b", 1, "G"), ("c", 2, "H"), ("d", 2, "G")])
+        people = store.table("people", "number BIGINT, member_id VARCHAR", [(7, "a"), (8, "b"), (9, "c")])
+        member, year = np.array([7, 7, 8, 8, 9]), np.array([1, 2, 1, 2, 1])
+        days = Examples(member, np.zeros((5, 1)), np.zeros(5, dtype=np.int64), np.log1p(np.arange(5.0)))
+        nothing = np.zeros((5, 1))
+        found = gain_kept.targets_of(NextYear(people, year, days, days, nothing, nothing, member), grouped)
         assert [(one.name, one.event) for one in found] == [
             ("days_in_hospital", False), ("common_condition_group_H", True), ("middling_condition_group_G", True),
         ]  # fmt: skip

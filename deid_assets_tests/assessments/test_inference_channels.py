@@ -344,10 +344,9 @@ class TestCanaries:
         assert found.share == 1 and found.draws == 88
 
     @pytest.mark.matrix
-    def test_gradient_boosting_finds_them_too(self):
-        with small_store() as store:
-            own = policy_from(public_values(inference={"columns": EVERY, "models": ["naive_bayes", "gradient_boosting"]}))
-            assert Canaries(store, own).inference_channels().share == 1
+    def test_gradient_boosting_finds_them_too(self, store):
+        own = policy_from(public_values(inference={"columns": EVERY, "models": ["naive_bayes", "gradient_boosting"]}))
+        assert Canaries(store, own).inference_channels().share == 1
 
     @pytest.mark.parametrize("field", range(6))
     def test_a_model_that_overlooks_a_field(self, canaries, monkeypatch, field):
@@ -393,20 +392,19 @@ class TestCanaries:
         assert canaries.inference_channels().share < 1
 
 
-def test_rows_other_than_the_released_ones_are_an_error(monkeypatch):
+def test_rows_other_than_the_released_ones_are_an_error(monkeypatch, store):
     """The released claims of the store were changed since they were made."""
-    with small_store() as store:
-        own = policy()
-        tables = Canaries(store, own).tables
-        store.table("release_members", '"MemberID" BIGINT', [(7,)])
-        columns = ", ".join(f'"{name}" {kind}' for name, kind in tables["release_claims"].columns().items())
-        row = [7 if name == "MemberID" else None for name in tables["release_claims"].columns()]
-        store.table("release_claims", columns, [tuple(row)])
-        monkeypatch.setattr(kernel_input, "chosen_levels", lambda *of: {})
-        monkeypatch.setattr(
-            inference_rows.ReleasedRows, "claims",
-            lambda *of, **how: f"SELECT 'c' AS claim_id, * FROM {tables['release_claims'].sql} WHERE false",
-        )  # fmt: skip
-        named = {**tables, "chosen_generalization": None, "suppressed_members": None}
-        with pytest.raises(inference_rows.StoreError, match="1 rows of release_claims differ"):
-            inference_rows.linked_tables(own, named, stream("members"))
+    own = policy()
+    tables = Canaries(store, own).tables
+    store.table("release_members", '"MemberID" BIGINT', [(7,)])
+    columns = ", ".join(f'"{name}" {kind}' for name, kind in tables["release_claims"].columns().items())
+    row = [7 if name == "MemberID" else None for name in tables["release_claims"].columns()]
+    store.table("release_claims", columns, [tuple(row)])
+    monkeypatch.setattr(kernel_input, "chosen_levels", lambda *of: {})
+    monkeypatch.setattr(
+        inference_rows.ReleasedRows, "claims",
+        lambda *of, **how: f"SELECT 'c' AS claim_id, * FROM {tables['release_claims'].sql} WHERE false",
+    )  # fmt: skip
+    named = {**tables, "chosen_generalization": None, "suppressed_members": None}
+    with pytest.raises(inference_rows.StoreError, match="1 rows of release_claims differ"):
+        inference_rows.linked_tables(own, named, stream("members"))

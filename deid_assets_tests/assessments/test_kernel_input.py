@@ -62,10 +62,9 @@ def policy(**changes):
     return policy_from(changed(values, **changes))
 
 
-def test_the_population_is_every_delivered_member_and_targets_are_the_released_ones():
-    with small_store() as store:
-        made = small_release(store, *random_rows(1))
-        data = kernel_input.encoded_data(policy(), tables_of(made))
+def test_the_population_is_every_delivered_member_and_targets_are_the_released_ones(store):
+    made = small_release(store, *random_rows(1))
+    data = kernel_input.encoded_data(policy(), tables_of(made))
     assert data.members == len(made.members)
     assert data.targets.tolist() == made.released
     assert len(data.held) == len(data.known) == 1 and data.demographics.shape[1] == 3

@@ -102,16 +102,15 @@ def test_the_gate_counts_in_bins_as_wide_as_they_were_made_and_in_each_year():
     assert refused(section, counts, counts, years)[0].measured == 5
 
 
-def test_members_without_claims_left_are_not_released():
-    with small_store() as store:
-        sample = store.table("sample", "member_id VARCHAR", [("a",), ("b",)])
-        truncated = store.table("truncated", "member_id VARCHAR", [("b",)])
-        dropping, widening = (members_left(tail(lowest_bin=how), None, sample, truncated) for how in ("drop", "widen"))
-        assert store.rows(dropping) == [("b",)] and len(store.rows(widening)) == 2
-        for per, left in (("member", 2), ("member_year", 1)):
-            numbers = NumberOfClaims(per=per, width=5, reference={})
-            found = members_left(tail(lowest_bin="widen"), numbers, sample, truncated)
-            assert len(store.rows(found)) == left, "whole years may go, and with them all claims of a member"
+def test_members_without_claims_left_are_not_released(store):
+    sample = store.table("sample", "member_id VARCHAR", [("a",), ("b",)])
+    truncated = store.table("truncated", "member_id VARCHAR", [("b",)])
+    dropping, widening = (members_left(tail(lowest_bin=how), None, sample, truncated) for how in ("drop", "widen"))
+    assert store.rows(dropping) == [("b",)] and len(store.rows(widening)) == 2
+    for per, left in (("member", 2), ("member_year", 1)):
+        numbers = NumberOfClaims(per=per, width=5, reference={})
+        found = members_left(tail(lowest_bin="widen"), numbers, sample, truncated)
+        assert len(store.rows(found)) == left, "whole years may go, and with them all claims of a member"
 
 
 def cut_twice(section: LongTail, counts, classes, width: int) -> np.ndarray:

@@ -67,17 +67,15 @@ FILES = [("A", "Y1")] * 3 + [("B", "Y1")] * 2 + [("B", "Y2")] * 2
         ({}, [*FILES, *[("B", "Y2")] * 3], 1),
     ],
 )
-def test_what_the_files_show_is_counted_in_the_population(changes, files, smallest):
-    with small_store() as store:
-        risk = measured(store, files, **changes)
+def test_what_the_files_show_is_counted_in_the_population(changes, files, smallest, store):
+    risk = measured(store, files, **changes)
     assert risk.released == 2 and risk.smallest == smallest and risk.share_below_k == 1
 
 
-def test_bins_are_in_the_order_of_the_members():
-    with small_store() as store:
-        profiles = store.table("profiles", "member_id VARCHAR, member_number INTEGER", [("c", 0), ("b", 1), ("e", 2)])
-        held = store.table("held", "member_id VARCHAR, year INTEGER", CLAIMS)
-        assert claim_bins_of(policy(), profiles, held).tolist() == [[2], [1], [0]]
-        assert claim_bins_of(policy(per="member_year"), profiles, held).tolist() == [[0, 2], [1, 1], [0, 0]]
-        assert claim_bins_of(policy_from(SMALL), profiles, held) is None
-        assert claim_bins_of(policy(), profiles, held).dtype == np.int64
+def test_bins_are_in_the_order_of_the_members(store):
+    profiles = store.table("profiles", "member_id VARCHAR, member_number INTEGER", [("c", 0), ("b", 1), ("e", 2)])
+    held = store.table("held", "member_id VARCHAR, year INTEGER", CLAIMS)
+    assert claim_bins_of(policy(), profiles, held).tolist() == [[2], [1], [0]]
+    assert claim_bins_of(policy(per="member_year"), profiles, held).tolist() == [[0, 2], [1, 1], [0, 0]]
+    assert claim_bins_of(policy_from(SMALL), profiles, held) is None
+    assert claim_bins_of(policy(), profiles, held).dtype == np.int64

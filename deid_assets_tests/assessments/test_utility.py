@@ -17,7 +17,6 @@ from deid_assets.methods.utility.ledger import ledger_frame, row_account
 from deid_assets.methods.utility.prediction import Examples
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.reports.plain_words.policy import explain
-from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.policy.policy_texts import public_values, refusal
 from deid_assets_tests.scenarios.policies import SMALL, changed
 from deid_assets_tests.scenarios.test_flat_release import FLAT
@@ -171,10 +170,9 @@ class TestFloors:
         (found,) = [one for one in utility._scores(policy, scores, 50_000, "c" * 64) if one.name == utility.SCORE_LOSS]
         assert found.gating and found.passed == passed
 
-    def test_the_share_of_members_lost_is_public_as_the_attrition_shows_it(self):
-        with small_store() as store:
-            profiles = store.table("profiles", "member_id VARCHAR, released BOOLEAN", [(str(n), n < 20) for n in range(40)])
-            (lost,) = utility._lost(policy_from(changed(SMALL, utility=FLOORS)), profiles, 18)
+    def test_the_share_of_members_lost_is_public_as_the_attrition_shows_it(self, store):
+        profiles = store.table("profiles", "member_id VARCHAR, released BOOLEAN", [(str(n), n < 20) for n in range(40)])
+        (lost,) = utility._lost(policy_from(changed(SMALL, utility=FLOORS)), profiles, 18)
         assert lost.value == 0.1 and lost.unit == LEFT_OUT and lost.gating and not lost.passed
 
     def test_a_limit_on_what_is_not_predicted_is_refused(self):
@@ -220,17 +218,16 @@ class TestQuestions:
     )  # fmt: skip
     LEVELS = {"sex": 0, "days_in_hospital_y2": 0, "condition_group": 0}
 
-    def test_worked_rates(self):
+    def test_worked_rates(self, store):
         """Of 100 women delivered, 50 were in hospital; of 40 released, 30."""
-        with small_store() as store:
-            made = compared(
-                store,
-                [(n, "F", "1+" if n < 50 else "0") for n in range(100)] + [(200, "M", None)],
-                [(n, "F", "1+" if n < 30 else "0") for n in range(40)],
-                ([(n, 1, "MSC2a3") for n in range(20)] * 2, [(n, 1, "MSC2a3") for n in range(10)]),
-            )
-            labels = domains(store, ("0", "0"), ("1", "1+"), ("9", "1+"), ("", None))
-            found = compared_tables.analyst_questions_of(Candidate(self.POLICY, self.LEVELS, {"value_domains": labels}), made)
+        made = compared(
+            store,
+            [(n, "F", "1+" if n < 50 else "0") for n in range(100)] + [(200, "M", None)],
+            [(n, "F", "1+" if n < 30 else "0") for n in range(40)],
+            ([(n, 1, "MSC2a3") for n in range(20)] * 2, [(n, 1, "MSC2a3") for n in range(10)]),
+        )
+        labels = domains(store, ("0", "0"), ("1", "1+"), ("9", "1+"), ("", None))
+        found = compared_tables.analyst_questions_of(Candidate(self.POLICY, self.LEVELS, {"value_domains": labels}), made)
         rows = {(row.question, row.group): row for row in found.itertuples()}
         women = rows["hospitalized_y2", "F"]
         assert (women.delivered, women.of_delivered, women.released, women.of_released) == (50, 100, 30, 40)
@@ -245,6 +242,5 @@ class TestQuestions:
         "rows", [[("0", "any"), ("1", "any")], [("0", "0"), ("1", "1+"), ("", "0")], [("", None)]],
         ids=["one class", "blanks among those without", "no value"],
     )  # fmt: skip
-    def test_classes_that_mean_both_answer_nothing(self, rows):
-        with small_store() as store:
-            assert compared_tables.stays_of(self.POLICY, self.LEVELS, domains(store, *rows), "days_in_hospital_y2") is None
+    def test_classes_that_mean_both_answer_nothing(self, rows, store):
+        assert compared_tables.stays_of(self.POLICY, self.LEVELS, domains(store, *rows), "days_in_hospital_y2") is None

@@ -56,11 +56,10 @@ def test_columns_of_one_hierarchy_are_judged_by_the_one_where_a_label_is_rarer()
     assert yaml.safe_load(text)["hierarchies"]["days_in_hospital"]["levels"][0]["starts"] != [0, 1, 8, 15]
 
 
-def test_where_no_label_is_rare_nothing_is_advised():
-    with small_store() as store:
-        table = store.table("claims", '"MemberID" BIGINT, "LengthOfStay" VARCHAR', [(m, "1 day") for m in range(40)])
-        described = DescribedTable(table, release_contracts(POLICY)["release_claims"], {"LengthOfStay": (STAY, 2)}, {})
-        assert rare_labels({"Claims": described}) == (None, "")
+def test_where_no_label_is_rare_nothing_is_advised(store):
+    table = store.table("claims", '"MemberID" BIGINT, "LengthOfStay" VARCHAR', [(m, "1 day") for m in range(40)])
+    described = DescribedTable(table, release_contracts(POLICY)["release_claims"], {"LengthOfStay": (STAY, 2)}, {})
+    assert rare_labels({"Claims": described}) == (None, "")
 
 
 @settings(deadline=None, max_examples=examples.of(25))  # each reads a whole policy

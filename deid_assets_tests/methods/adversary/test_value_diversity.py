@@ -78,18 +78,16 @@ def test_counting_in_blocks_changes_nothing(members):
     assert np.array_equal(whole.every, blocked.every)
 
 
-def test_only_wanted_members_are_measured_and_those_without_claims_are_there():
-    with small_store() as store:
-        claims, members = store_with(store, [[1, 2], [1, 1], []], wanted=[1, 2])
-        rows = store.rows(value_diversity.value_diversity_query(claims, members, ["code"]))
+def test_only_wanted_members_are_measured_and_those_without_claims_are_there(store):
+    claims, members = store_with(store, [[1, 2], [1, 1], []], wanted=[1, 2])
+    rows = store.rows(value_diversity.value_diversity_query(claims, members, ["code"]))
     assert sorted(rows) == [("m1", "code", 2, 0, 0.0), ("m2", "code", 0, 0, 0.0)]
 
 
-def test_correlation_table_is_symmetric_over_all_members():
-    with small_store() as store:
-        claims, members = store_with(store, [[1, 2], [1, 1], [1, 1, 2], []])
-        long = store.write("long", value_diversity.value_diversity_query(claims, members, ["code", "name"]))
-        wide = long.query(value_diversity.diversity_by_member(long, ["code", "name"]))
+def test_correlation_table_is_symmetric_over_all_members(store):
+    claims, members = store_with(store, [[1, 2], [1, 1], [1, 1, 2], []])
+    long = store.write("long", value_diversity.value_diversity_query(claims, members, ["code", "name"]))
+    wide = long.query(value_diversity.diversity_by_member(long, ["code", "name"]))
     assert wide["member_id"].tolist() == ["m0", "m1", "m2", "m3"]
     assert wide["code"].tolist() == pytest.approx([1, 0, 2 / 3, 0])
     table = value_diversity.correlation_of(wide)
@@ -103,13 +101,12 @@ def test_a_constant_diversity_has_no_correlation():
     assert table[["b"]].isna().all().all()
 
 
-def test_names_are_validated_before_they_become_sql():
-    with small_store() as store:
-        claims, members = store_with(store, [[1]])
-        with pytest.raises(StoreError):
-            value_diversity.value_diversity_query(claims, members, ["code', 'x"])
-        with pytest.raises(ValueError, match="at least one"):
-            value_diversity.value_diversity_query(claims, members, [])
+def test_names_are_validated_before_they_become_sql(store):
+    claims, members = store_with(store, [[1]])
+    with pytest.raises(StoreError):
+        value_diversity.value_diversity_query(claims, members, ["code', 'x"])
+    with pytest.raises(ValueError, match="at least one"):
+        value_diversity.value_diversity_query(claims, members, [])
 
 
 @pytest.mark.parametrize(

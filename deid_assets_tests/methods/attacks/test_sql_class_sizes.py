@@ -141,17 +141,16 @@ def test_values_known_in_two_rows_are_known_twice():
         assert store.rows(query) == [(0, 1)]
 
 
-def test_a_missing_value_as_knowledge_matches_nobody():
-    with small_store() as store:
-        population = [(F40, [(None, None)])]
-        tables = tables_of(store, population, [(F40, {})])
-        tables["knowledge"] = store.table(
-            "knowledge",
-            "draw_id INTEGER, quasi_identifier VARCHAR, value VARCHAR, times INTEGER",
-            [(0, "place", None, 1)],
-        )
-        query = class_sizes(**tables, held=held_of(store, population))
-        assert store.rows(query) == [(0, 0)]
+def test_a_missing_value_as_knowledge_matches_nobody(store):
+    population = [(F40, [(None, None)])]
+    tables = tables_of(store, population, [(F40, {})])
+    tables["knowledge"] = store.table(
+        "knowledge",
+        "draw_id INTEGER, quasi_identifier VARCHAR, value VARCHAR, times INTEGER",
+        [(0, "place", None, 1)],
+    )
+    query = class_sizes(**tables, held=held_of(store, population))
+    assert store.rows(query) == [(0, 0)]
 
 
 def test_the_query_shares_no_code_with_the_kernel():
@@ -161,13 +160,12 @@ def test_the_query_shares_no_code_with_the_kernel():
     assert not any("numpy" in str(name) or "deid_assets.methods." in str(name) for name in names - {module.__name__})
 
 
-def test_names_are_validated():
-    with small_store() as store:
-        tables = tables_of(store, [(F40, [])], [])
-        claims = claims_of(store, [])
-        with pytest.raises(StoreError):
-            held_values(claims, ["place' OR '1"])
-        with pytest.raises(ValueError, match="quasi-identifier"):
-            held_values(claims, [])
-        with pytest.raises(ValueError, match="demographic"):
-            class_sizes(**{**tables, "demographics": ()}, held=claims)
+def test_names_are_validated(store):
+    tables = tables_of(store, [(F40, [])], [])
+    claims = claims_of(store, [])
+    with pytest.raises(StoreError):
+        held_values(claims, ["place' OR '1"])
+    with pytest.raises(ValueError, match="quasi-identifier"):
+        held_values(claims, [])
+    with pytest.raises(ValueError, match="demographic"):
+        class_sizes(**{**tables, "demographics": ()}, held=claims)

@@ -173,28 +173,24 @@ class TestEvents:
         query = events(made.members, made.held, made.dates, discharges)
         return [(m, d - WINDOW[0], bool(s)) for m, d, s in store.rows(query)]
 
-    def test_birth_is_the_anchor_and_discharges_have_a_place(self):
-        with small_store() as store:
-            claims = [(0, 1, 3, True), (0, 4, None, True), (1, 9, 2, True)]
-            found = self.rows(store, (datetime.date(2008, 1, 1), None, None), claims)
+    def test_birth_is_the_anchor_and_discharges_have_a_place(self, store):
+        claims = [(0, 1, 3, True), (0, 4, None, True), (1, 9, 2, True)]
+        found = self.rows(store, (datetime.date(2008, 1, 1), None, None), claims)
         assert found == [(0, 0, False), (0, 1, True), (0, 4, True), (1, 9, True), (1, 11, False)]
 
-    def test_a_birth_after_the_first_service_is_no_anchor(self):
-        with small_store() as store:
-            found = self.rows(store, (datetime.date(2009, 1, 1), None, None), [(0, 5, None, True)])
+    def test_a_birth_after_the_first_service_is_no_anchor(self, store):
+        found = self.rows(store, (datetime.date(2009, 1, 1), None, None), [(0, 5, None, True)])
         assert found == [(0, 5, True)]
 
-    def test_a_death_is_the_end(self):
-        with small_store() as store:
-            claims = [(0, 5, 3, True), (1, 9, None, True), (2, 9, None, True)]
-            found = self.rows(store, (None,) * 3, claims, deaths=(date_of(8), date_of(20), date_of(9)))
+    def test_a_death_is_the_end(self, store):
+        claims = [(0, 5, 3, True), (1, 9, None, True), (2, 9, None, True)]
+        found = self.rows(store, (None,) * 3, claims, deaths=(date_of(8), date_of(20), date_of(9)))
         assert found == [(0, 5, True), (0, 8, False), (1, 9, True), (1, 20, False), (2, 9, True)]
 
-    def test_a_death_before_the_last_event_is_no_end(self):
-        with small_store() as store:
-            claims, deaths = [(0, 5, 3, True), (1, 9, None, True)], (date_of(7), date_of(8))
-            with_discharges = self.rows(store, (None, None), claims, deaths=deaths)
-            without = self.rows(store, (None, None), claims, discharges=False, deaths=deaths)
+    def test_a_death_before_the_last_event_is_no_end(self, store):
+        claims, deaths = [(0, 5, 3, True), (1, 9, None, True)], (date_of(7), date_of(8))
+        with_discharges = self.rows(store, (None, None), claims, deaths=deaths)
+        without = self.rows(store, (None, None), claims, discharges=False, deaths=deaths)
         assert with_discharges == [(0, 5, True), (0, 8, False), (1, 9, True)]
         assert without == [(0, 5, True), (0, 7, False), (1, 9, True)]
 
@@ -205,30 +201,24 @@ class TestEvents:
             counted = [store.rows(misplaced(made.members, made.held, made.dates, stays)) for stays in (True, False)]
         assert counted == [[(1, 2)], [(1, 0)]]
 
-    def test_where_neither_births_nor_deaths_are_delivered_none_are_misplaced(self):
+    def test_where_neither_births_nor_deaths_are_delivered_none_are_misplaced(self, store):
         """count_if of nothing but NULL is NULL, and stopped every release of dates without them."""
-        with small_store() as store:
-            made = Made(store, [(0, 5, 3, True)], births=(None,), deaths=(None,))
-            assert store.rows(misplaced(made.members, made.held, made.dates, True)) == [(0, 0)]
+        made = Made(store, [(0, 5, 3, True)], births=(None,), deaths=(None,))
+        assert store.rows(misplaced(made.members, made.held, made.dates, True)) == [(0, 0)]
 
-    def test_without_discharges(self):
-        with small_store() as store:
-            assert self.rows(store, (None,), [(0, 5, 3, True)], discharges=False) == [(0, 5, True)]
+    def test_without_discharges(self, store):
+        assert self.rows(store, (None,), [(0, 5, 3, True)], discharges=False) == [(0, 5, True)]
 
-    def test_a_newborn_is_not_served_before_birth(self):
-        with small_store() as store:
-            made = Made(store, [(0, 100, None, True), (0, 101, None, True)], births=(date_of(100), None))
+    def test_a_newborn_is_not_served_before_birth(self, store):
+        made = Made(store, [(0, 100, None, True), (0, 101, None, True)], births=(date_of(100), None))
         assert [d - WINDOW[0] for d in made.events.day] == [100, 101] and made.events.service.tolist() == [True, True]
 
 
-def test_dropped_columns_are_blank():
-    with small_store() as store:
-        made = Made(store, [(0, 10, 3, True), (0, 40, None, False)], DateColumns(7, "quarter", False, "drop", 2008))
-        for table in (made.dated, made.known):
-            assert set(store.rows(f"SELECT length_of_stay, days_since_first_claim, pay_delay FROM {table.sql}")) == {
-                (None,) * 3
-            }
-        assert {row[7] for row in made.rows.values()} == {"2008-Q1"}
+def test_dropped_columns_are_blank(store):
+    made = Made(store, [(0, 10, 3, True), (0, 40, None, False)], DateColumns(7, "quarter", False, "drop", 2008))
+    for table in (made.dated, made.known):
+        assert set(store.rows(f"SELECT length_of_stay, days_since_first_claim, pay_delay FROM {table.sql}")) == {(None,) * 3}
+    assert {row[7] for row in made.rows.values()} == {"2008-Q1"}
 
 
 def test_days_since_the_first_service_are_of_the_members_own_years():
@@ -242,17 +232,15 @@ def test_days_since_the_first_service_are_of_the_members_own_years():
 @pytest.mark.parametrize(
     ("period", "name"), [("month", "2009-02"), ("quarter", "2009-Q1"), ("half_year", "2009-H1"), ("year", "2009")]
 )
-def test_periods_have_names(period, name):
-    with small_store() as store:
-        made = Made(store, [(1, 400, None, False)], DateColumns(7, period, False, "recompute", 2008))
-        assert store.rows(f"SELECT service_period FROM {made.known.sql}") == [(name,)]
+def test_periods_have_names(period, name, store):
+    made = Made(store, [(1, 400, None, False)], DateColumns(7, period, False, "recompute", 2008))
+    assert store.rows(f"SELECT service_period FROM {made.known.sql}") == [(name,)]
 
 
-def test_classes_for_local_recoding_share_sex_and_ten_years_of_age():
-    with small_store() as store:
-        rows = [(name, None, None, sex, age) for name, sex, age in zip("abcde", "FFFMF", (30, 39, 40, 30, 31), strict=True)]
-        members = store.table("members", MEMBERS, rows)
-        assert [n for _, n in store.rows(class_sizes_of(members))] == [3, 3, 1, 1, 3]
+def test_classes_for_local_recoding_share_sex_and_ten_years_of_age(store):
+    rows = [(name, None, None, sex, age) for name, sex, age in zip("abcde", "FFFMF", (30, 39, 40, 30, 31), strict=True)]
+    members = store.table("members", MEMBERS, rows)
+    assert [n for _, n in store.rows(class_sizes_of(members))] == [3, 3, 1, 1, 3]
 
 
 def binned(gap: int, width: int) -> str:

@@ -61,11 +61,10 @@ def test_a_release_without_members_has_no_smallest_class():
     assert (risk.smallest, risk.share_below_k) == (None, 0)
 
 
-def test_wrong_input_is_refused():
-    with small_store() as store:
-        table = store.table("t", "age VARCHAR", [])
-        for columns, released in (([], None), (["age"], ["age", "sex"])):
-            with pytest.raises(ValueError, match="demographic column"):
-                demographic_class_sizes(table, table, columns, released)
+def test_wrong_input_is_refused(store):
+    table = store.table("t", "age VARCHAR", [])
+    for columns, released in (([], None), (["age"], ["age", "sex"])):
+        with pytest.raises(ValueError, match="demographic column"):
+            demographic_class_sizes(table, table, columns, released)
     with pytest.raises(ValueError, match="one length"):
         demographic_risk([1], [1, 2], 20)

@@ -94,16 +94,14 @@ def test_rare_numbers_of_persons_do_not_vanish_among_fillers():
         ([None, "", "n/a"], 0),
     ],
 )
-def test_values_of_one_person_are_counted_whatever_their_form_but_dates(values, unique):
-    with small_store() as store:
-        table = store.table("t", "value VARCHAR", [(value,) for value in values])
-        assert unique_values(table, "value")[0] == unique
+def test_values_of_one_person_are_counted_whatever_their_form_but_dates(values, unique, store):
+    table = store.table("t", "value VARCHAR", [(value,) for value in values])
+    assert unique_values(table, "value")[0] == unique
 
 
-def test_a_value_on_both_records_of_a_person_is_that_of_one_person():
-    with small_store() as store:
-        table = store.table("t", "value VARCHAR", [("Ann Lee",), ("Ann Lee",), ("tea",), ("tea",), ("tea",)])
-        assert [unique_values(table, "value", records)[0] for records in (1, 2)] == [0, 2]
+def test_a_value_on_both_records_of_a_person_is_that_of_one_person(store):
+    table = store.table("t", "value VARCHAR", [("Ann Lee",), ("Ann Lee",), ("tea",), ("tea",), ("tea",)])
+    assert [unique_values(table, "value", records)[0] for records in (1, 2)] == [0, 2]
 
 
 def test_a_column_of_blanks_has_nothing():

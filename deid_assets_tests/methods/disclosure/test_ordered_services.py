@@ -92,13 +92,12 @@ def test_who_knows_the_order_finds_whom_the_set_hides():
         assert measured(store, people, same, ["a", "b"], k=2) == [(2, 0.0, 0.0)] * 2
 
 
-def test_a_member_of_the_files_whom_the_population_lacks_is_at_risk():
-    with small_store() as store:
-        empty = store.table("none", "who VARCHAR, sex VARCHAR", [])
-        someone = store.table("one", "who VARCHAR, sex VARCHAR", [("x", "F")])
-        claims = store.table("claims", CLAIMS, [])
-        of = [shown_services(table, claims.sql, "who", ["sex"], "day", "gap", []) for table in (empty, someone)]
-        assert store.rows(ordered_class_sizes(*of, 1, 0, 2)) == [(0, 1.0, 1.0)]
+def test_a_member_of_the_files_whom_the_population_lacks_is_at_risk(store):
+    empty = store.table("none", "who VARCHAR, sex VARCHAR", [])
+    someone = store.table("one", "who VARCHAR, sex VARCHAR", [("x", "F")])
+    claims = store.table("claims", CLAIMS, [])
+    of = [shown_services(table, claims.sql, "who", ["sex"], "day", "gap", []) for table in (empty, someone)]
+    assert store.rows(ordered_class_sizes(*of, 1, 0, 2)) == [(0, 1.0, 1.0)]
 
 
 def test_a_release_of_nobody_measures_nothing():

@@ -82,14 +82,13 @@ def test_each_listed_unit_keeps_its_number_and_the_lowest_scores_go_first(drawn,
         assert not stay or not cut or min(score[i] for i in stay) >= max(score[i] for i in cut) - 1e-9
 
 
-def test_wrong_parameters_are_refused():
-    with small_store() as store:
-        claims = store.table("claims", COLUMNS, [])
-        with pytest.raises(ValueError, match="at least one"):
-            claim_balanced_scores(claims, [])
-        with pytest.raises(ValueError, match="largest"):
-            claim_balanced_scores(claims, ["a"], "some")
-        with pytest.raises(ValueError, match="key"):
-            CutOrder("member", b"")
-        with pytest.raises(ValueError, match="highest score"):
-            CutOrder("member", KEY, "first")
+def test_wrong_parameters_are_refused(store):
+    claims = store.table("claims", COLUMNS, [])
+    with pytest.raises(ValueError, match="at least one"):
+        claim_balanced_scores(claims, [])
+    with pytest.raises(ValueError, match="largest"):
+        claim_balanced_scores(claims, ["a"], "some")
+    with pytest.raises(ValueError, match="key"):
+        CutOrder("member", b"")
+    with pytest.raises(ValueError, match="highest score"):
+        CutOrder("member", KEY, "first")

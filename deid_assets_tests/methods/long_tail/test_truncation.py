@@ -113,36 +113,32 @@ def tied(order: list[int], key: bytes, store) -> set[str]:
     return {row[0] for row in store.rows(truncation.truncate_claims(claims, scores, 5, truncation.CutOrder("member", key)))}
 
 
-def test_ties_depend_on_the_key_and_not_on_the_order_of_the_file():
-    with small_store() as store:
-        forwards, backwards = tied(list(range(40)), KEY, store), tied(list(range(40))[::-1], KEY, store)
-        other_key = tied(list(range(40)), b"another key", store)
+def test_ties_depend_on_the_key_and_not_on_the_order_of_the_file(store):
+    forwards, backwards = tied(list(range(40)), KEY, store), tied(list(range(40))[::-1], KEY, store)
+    other_key = tied(list(range(40)), b"another key", store)
     assert forwards == backwards
     assert forwards != other_key
     assert forwards != {f"c{i}" for i in range(5)}
 
 
-def test_the_key_is_bound_and_never_in_the_text():
-    with small_store() as store:
-        claims = store.table("claims", COLUMNS, [])
-        query = truncation.truncate_claims(claims, claims, 5, truncation.CutOrder("member", KEY))
+def test_the_key_is_bound_and_never_in_the_text(store):
+    claims = store.table("claims", COLUMNS, [])
+    query = truncation.truncate_claims(claims, claims, 5, truncation.CutOrder("member", KEY))
     assert KEY.hex() not in query.sql and KEY.decode() not in query.sql
     assert query.parameters == (KEY.hex(),)
 
 
-def test_a_member_without_claims_is_not_truncated():
-    with small_store() as store:
-        claims = store.table("claims", COLUMNS, [("c0", "m0", 1, "x", 1), ("c1", "m0", 1, "x", 1)])
-        kept = store.table("kept", COLUMNS, [("c0", "m0", 1, "x", 1)])
-        members = store.table("members", "member_id VARCHAR", [("m0",), ("m1",)])
-        assert dict(store.rows(truncation.claims_truncated(members, claims, kept))) == {"m0": 1, "m1": 0}
+def test_a_member_without_claims_is_not_truncated(store):
+    claims = store.table("claims", COLUMNS, [("c0", "m0", 1, "x", 1), ("c1", "m0", 1, "x", 1)])
+    kept = store.table("kept", COLUMNS, [("c0", "m0", 1, "x", 1)])
+    members = store.table("members", "member_id VARCHAR", [("m0",), ("m1",)])
+    assert dict(store.rows(truncation.claims_truncated(members, claims, kept))) == {"m0": 1, "m1": 0}
 
 
-def test_wrong_parameters_are_refused():
-    with small_store() as store:
-        claims = store.table("claims", COLUMNS, [])
-        for cap, *order in ((0, "member", KEY), (5, "claim", KEY), (5, "member", b"")):
-            with pytest.raises(ValueError, match="cap|unit|key"):
-                truncation.truncate_claims(claims, claims, cap, truncation.CutOrder(*order))
-        with pytest.raises(StoreError):
-            truncation.claim_support_scores_query(claims, ["a; DROP TABLE x"])
+def test_wrong_parameters_are_refused(store):
+    claims = store.table("claims", COLUMNS, [])
+    for cap, *order in ((0, "member", KEY), (5, "claim", KEY), (5, "member", b"")):
+        with pytest.raises(ValueError, match="cap|unit|key"):
+            truncation.truncate_claims(claims, claims, cap, truncation.CutOrder(*order))
+    with pytest.raises(StoreError):
+        truncation.claim_support_scores_query(claims, ["a; DROP TABLE x"])

@@ -82,11 +82,10 @@ def test_demographics_are_numbered_and_a_missing_value_is_the_last_number(delive
     assert targets.tolist() == made.released
 
 
-def test_powers_stand_in_the_order_of_the_released_members():
-    with small_store() as store:
-        made = small_release.small_release(store, *small_release.random_rows(3))
-        found = powers(made.power, made.profiles, COLUMNS)
-        table = {(member, name): power for member, name, power in store.rows(f"SELECT * FROM {made.power.sql}")}
+def test_powers_stand_in_the_order_of_the_released_members(store):
+    made = small_release.small_release(store, *small_release.random_rows(3))
+    found = powers(made.power, made.profiles, COLUMNS)
+    table = {(member, name): power for member, name, power in store.rows(f"SELECT * FROM {made.power.sql}")}
     for name, values in zip(COLUMNS, found, strict=True):
         assert values.tolist() == [table[f"m{i:03}", name] for i in made.released]
 
@@ -138,39 +137,35 @@ def test_the_number_of_threads_plays_no_part(monkeypatch):
 class TestDomainsOfAnotherDelivery:
     """A value without a number is refused: it would silently count as no knowledge. The message shows no value."""
 
-    def test_claim_values(self):
-        with small_store() as store:
-            made = small_release.small_release(store, *small_release.random_rows(7))
-            later = store.table(
-                "later", "member_id VARCHAR, length_of_stay INTEGER, condition_group VARCHAR",
-                [("m000", 4711, "AMI"), ("m000", None, "AMI"), ("m001", 4711, None)],
-            )  # fmt: skip
-            with pytest.raises(ValueError, match="2 values of length_of_stay have no class") as caught:
-                histories(later, made.profiles, made.domains, COLUMNS, len(made.members))
+    def test_claim_values(self, store):
+        made = small_release.small_release(store, *small_release.random_rows(7))
+        later = store.table(
+            "later", "member_id VARCHAR, length_of_stay INTEGER, condition_group VARCHAR",
+            [("m000", 4711, "AMI"), ("m000", None, "AMI"), ("m001", 4711, None)],
+        )  # fmt: skip
+        with pytest.raises(ValueError, match="2 values of length_of_stay have no class") as caught:
+            histories(later, made.profiles, made.domains, COLUMNS, len(made.members))
         assert "4711" not in str(caught.value)
 
-    def test_demographics(self):
-        with small_store() as store:
-            made = small_release.small_release(store, *small_release.random_rows(7))
-            other = store.write("other", f"SELECT * REPLACE (97 AS age) FROM {made.profiles.sql}")
-            with pytest.raises(ValueError, match=f"{len(made.members)} values have no class") as caught:
-                demographic_codes(other, made.domains, small_release.MEMBER_COLUMNS)
+    def test_demographics(self, store):
+        made = small_release.small_release(store, *small_release.random_rows(7))
+        other = store.write("other", f"SELECT * REPLACE (97 AS age) FROM {made.profiles.sql}")
+        with pytest.raises(ValueError, match=f"{len(made.members)} values have no class") as caught:
+            demographic_codes(other, made.domains, small_release.MEMBER_COLUMNS)
         assert "97" not in str(caught.value).replace(str(len(made.members)), "")
 
-    def test_claims_of_members_who_were_not_delivered_are_nobodys(self):
-        with small_store() as store:
-            made = small_release.small_release(store, *small_release.random_rows(8))
-            strangers = store.write("strangers", f"SELECT * REPLACE ('nobody' AS member_id) FROM {made.held.sql}")
-            found = histories(strangers, made.profiles, made.domains, COLUMNS, len(made.members))
+    def test_claims_of_members_who_were_not_delivered_are_nobodys(self, store):
+        made = small_release.small_release(store, *small_release.random_rows(8))
+        strangers = store.write("strangers", f"SELECT * REPLACE ('nobody' AS member_id) FROM {made.held.sql}")
+        found = histories(strangers, made.profiles, made.domains, COLUMNS, len(made.members))
         assert all(len(one.codes) == 0 and len(one) == len(made.members) for one in found)
 
 
-def test_the_domains_are_those_of_the_table():
-    with small_store() as store:
-        made = small_release.small_release(
-            store, [(30, "F", 0, None, 0, True), (31, None, 1, None, 0, True)], [(0, 1, "AMI", True)]
-        )
-        age, sex, _, year_3, _ = domains_of(made.domains, small_release.MEMBER_COLUMNS)
+def test_the_domains_are_those_of_the_table(store):
+    made = small_release.small_release(
+        store, [(30, "F", 0, None, 0, True), (31, None, 1, None, 0, True)], [(0, 1, "AMI", True)]
+    )
+    age, sex, _, year_3, _ = domains_of(made.domains, small_release.MEMBER_COLUMNS)
     assert [level.tolist() for level in age.levels] == [[0, 1, 2], [0, 0, 1]]
     assert sex.sizes == (2, 2)
     assert year_3.sizes == (1, 1), "a column that is missing throughout has one class"

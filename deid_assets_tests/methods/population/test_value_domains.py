@@ -129,11 +129,10 @@ def test_labels_and_codes_say_the_same(values, width, with_missing, joins):
 
 
 class TestInTheStore:
-    def test_distinct_values_ascend_and_missing_ones_are_left_out(self):
-        with small_store() as store:
-            table = store.table("t", "a INTEGER, b VARCHAR", [(10, "x"), (9, None), (None, None), (10, "B")])
-            assert distinct_values(table, "a") == [9, 10]
-            assert distinct_values(table, "b") == ["B", "x"]
+    def test_distinct_values_ascend_and_missing_ones_are_left_out(self, store):
+        table = store.table("t", "a INTEGER, b VARCHAR", [(10, "x"), (9, None), (None, None), (10, "B")])
+        assert distinct_values(table, "a") == [9, 10]
+        assert distinct_values(table, "b") == ["B", "x"]
 
     def test_labels_come_in_the_type_of_the_column_and_missing_as_null(self):
         frame = domain([9, 10], [["9", "10"], ["9-10", "9-10"]])
@@ -143,10 +142,9 @@ class TestInTheStore:
             found = store.rows(labels_query(table, "q", 1, "INTEGER") + " ORDER BY base_code")
             assert found == [(9, "9-10", 0, 0), (10, "9-10", 1, 0), (None, None, 2, 1)]
 
-    def test_a_domain_of_missing_values_only_keeps_its_types(self):
-        with small_store() as store:
-            table = Table(store.file, "tests", "domains")
-            write_table(table, domain([], [[]]))
-            kinds = table.columns()
+    def test_a_domain_of_missing_values_only_keeps_its_types(self, store):
+        table = Table(store.file, "tests", "domains")
+        write_table(table, domain([], [[]]))
+        kinds = table.columns()
         assert kinds["label"] == kinds["value"] == kinds["quasi_identifier"] == "VARCHAR"
         assert kinds["base_code"] == kinds["level"] == kinds["level_code"] == "INTEGER"

@@ -67,11 +67,10 @@ def delivery():
         yield lambda claims, **options: Delivery(store, claims, **options)
 
 
-def test_every_code_of_every_claim_is_found_once_with_its_place_on_the_claim():
-    with small_store() as store:
-        row = claim("c1", "m", place="21", cpt="99213", diagnosis_1="4280", diagnosis_3="V501", further_diagnoses="25000 042")
-        claims = store.table("claims", CLAIM, [row, claim("c2", "m")])
-        found = sorted(store.rows(eligibility.codes_of_claims(claims)))
+def test_every_code_of_every_claim_is_found_once_with_its_place_on_the_claim(store):
+    row = claim("c1", "m", place="21", cpt="99213", diagnosis_1="4280", diagnosis_3="V501", further_diagnoses="25000 042")
+    claims = store.table("claims", CLAIM, [row, claim("c2", "m")])
+    found = sorted(store.rows(eligibility.codes_of_claims(claims)))
     assert found == sorted(
         [
             ("c1", "m", "diagnosis", 1, "4280"),
@@ -84,11 +83,10 @@ def test_every_code_of_every_claim_is_found_once_with_its_place_on_the_claim():
     )
 
 
-def test_distinct_codes_are_in_order_and_one_code_may_be_of_two_kinds():
-    with small_store() as store:
-        rows = [claim("c1", "m", cpt="897", diagnosis_1="897", specialty="x"), claim("c2", "m", cpt="897")]
-        rows.append(claim("c3", "m", further_diagnoses="897 042"))
-        found = store.rows(eligibility.distinct_codes(store.table("claims", CLAIM, rows)))
+def test_distinct_codes_are_in_order_and_one_code_may_be_of_two_kinds(store):
+    rows = [claim("c1", "m", cpt="897", diagnosis_1="897", specialty="x"), claim("c2", "m", cpt="897")]
+    rows.append(claim("c3", "m", further_diagnoses="897 042"))
+    found = store.rows(eligibility.distinct_codes(store.table("claims", CLAIM, rows)))
     assert found == [("diagnosis", "042"), ("diagnosis", "897"), ("procedure", "897"), ("specialty", "x")]
 
 
@@ -260,18 +258,16 @@ class TestEligibleClaims:
 
 
 class TestEligibleMembers:
-    def test_not_removed_and_with_an_eligible_claim(self):
-        with small_store() as store:
-            members = store.table("members", MEMBER, [(name, None, 40) for name in ("d", "a", "b", "c")])
-            removed = store.table("removed", "member_id VARCHAR, reason VARCHAR", [("b", "one"), ("b", "two")])
-            claims = store.table("claims", "member_id VARCHAR", [("a",), ("a",), ("b",), ("d",)])
-            assert store.rows(eligibility.eligible_members_query(members, removed, claims)) == [("a",), ("d",)]
+    def test_not_removed_and_with_an_eligible_claim(self, store):
+        members = store.table("members", MEMBER, [(name, None, 40) for name in ("d", "a", "b", "c")])
+        removed = store.table("removed", "member_id VARCHAR, reason VARCHAR", [("b", "one"), ("b", "two")])
+        claims = store.table("claims", "member_id VARCHAR", [("a",), ("a",), ("b",), ("d",)])
+        assert store.rows(eligibility.eligible_members_query(members, removed, claims)) == [("a",), ("d",)]
 
-    def test_nobody_is_removed_when_the_list_is_empty(self):
-        with small_store() as store:
-            members = store.table("members", MEMBER, [("a", None, 40)])
-            removed = store.table("removed", "member_id VARCHAR, reason VARCHAR", [])
-            assert store.rows(eligibility.eligible_members_query(members, removed, members)) == [("a",)]
+    def test_nobody_is_removed_when_the_list_is_empty(self, store):
+        members = store.table("members", MEMBER, [("a", None, 40)])
+        removed = store.table("removed", "member_id VARCHAR, reason VARCHAR", [])
+        assert store.rows(eligibility.eligible_members_query(members, removed, members)) == [("a",)]
 
 
 @pytest.mark.parametrize("written", ["m1", "m1  ", " M1", "'m1'", "0m1", "m1\\t"])
@@ -304,14 +300,13 @@ class TestCodesOfDeclaredColumns:
         )
         return made
 
-    def test_removes_the_member(self):
-        with small_store() as store:
-            made = self.delivered(
-                store, ("drug", "drug:abacavir / lamivudine", 0), ("rev", "drug:metformin;procedure:0944", 0),
-                ("clinic", "taxonomy:261QM2800X", 0), ("h", "procedure:H0020", 0), ("well", "drug:metformin;procedure:0450", 0),
-                ("none", None, 0),
-            )  # fmt: skip
-            removed = {member: (reason, sensitive) for member, reason, sensitive in made.removed()}
+    def test_removes_the_member(self, store):
+        made = self.delivered(
+            store, ("drug", "drug:abacavir / lamivudine", 0), ("rev", "drug:metformin;procedure:0944", 0),
+            ("clinic", "taxonomy:261QM2800X", 0), ("h", "procedure:H0020", 0), ("well", "drug:metformin;procedure:0450", 0),
+            ("none", None, 0),
+        )  # fmt: skip
+        removed = {member: (reason, sensitive) for member, reason, sensitive in made.removed()}
         assert removed == {
             "drug": ("human immunodeficiency virus (HIV) infection", True),
             "rev": ("substance use", True),
@@ -320,7 +315,6 @@ class TestCodesOfDeclaredColumns:
         }
 
     @pytest.mark.parametrize(("kinds", "who"), [(tuple(UNREADABLE), {"unread"}), (("diagnosis",), set()), ((), set())])
-    def test_one_that_cannot_be_read_removes_the_member_where_lists_have_more_than_diagnoses(self, kinds, who):
-        with small_store() as store:
-            made = self.delivered(store, ("unread", "drug:metformin", 1), ("well", "drug:metformin", 0))
-            assert {row[0] for row in made.removed(kinds=kinds)} == who
+    def test_one_that_cannot_be_read_removes_the_member_where_lists_have_more_than_diagnoses(self, kinds, who, store):
+        made = self.delivered(store, ("unread", "drug:metformin", 1), ("well", "drug:metformin", 0))
+        assert {row[0] for row in made.removed(kinds=kinds)} == who

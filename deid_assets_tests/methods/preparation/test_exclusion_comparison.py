@@ -10,7 +10,6 @@ from scipy import stats
 
 from deid_assets.methods.preparation import exclusion_comparison
 from deid_assets_tests import examples
-from deid_assets_tests.methods.small_tables import small_store
 
 MEMBERS = [("m0", "F", 5), ("m1", "M", 95), ("m2", "M", None), ("m3", None, 30), ("m4", "F", 31)]
 REMOVED = [("m1", "hiv"), ("m1", "abuse"), ("m3", "hiv")]
@@ -41,23 +40,20 @@ def clustered(rng: np.random.Generator, members: int, removed: bool, claims: int
     return [(removed, [int(rng.integers(0, 20)) + shift] * claims) for _ in range(members)]
 
 
-def test_counts_by_text_counts_each_member_once_whatever_the_reasons():
-    with small_store() as store:
-        rows = store.rows(exclusion_comparison.counts_by_text(**tables_of(store), column="sex"))
+def test_counts_by_text_counts_each_member_once_whatever_the_reasons(store):
+    rows = store.rows(exclusion_comparison.counts_by_text(**tables_of(store), column="sex"))
     assert sorted(rows, key=str) == [("F", 0, 2), ("M", 1, 1), (None, 1, 0)]
 
 
-def test_member_values_are_known_values_of_numbered_members():
-    with small_store() as store:
-        rows = store.rows(exclusion_comparison.member_values(**tables_of(store), column="age"))
+def test_member_values_are_known_values_of_numbered_members(store):
+    rows = store.rows(exclusion_comparison.member_values(**tables_of(store), column="age"))
     assert rows == [(0, False, 5, 1), (1, True, 95, 1), (3, True, 30, 1), (4, False, 31, 1)]
 
 
-def test_claim_values_count_claims_and_medians_take_members_with_claims():
-    with small_store() as store:
-        claims = store.table("claims", "member_id VARCHAR, day INTEGER", CLAIMS)
-        rows = store.rows(exclusion_comparison.claim_values(claims, **tables_of(store), column="day"))
-        medians = store.rows(exclusion_comparison.median_claims(claims, **tables_of(store)))
+def test_claim_values_count_claims_and_medians_take_members_with_claims(store):
+    claims = store.table("claims", "member_id VARCHAR, day INTEGER", CLAIMS)
+    rows = store.rows(exclusion_comparison.claim_values(claims, **tables_of(store), column="day"))
+    medians = store.rows(exclusion_comparison.median_claims(claims, **tables_of(store)))
     assert rows == [(0, False, 0, 2), (0, False, 40, 1), (1, True, 3, 1), (3, True, 1, 2), (3, True, 400, 1)]
     assert medians == [(False, 2, 2.0), (True, 2, 2.5)]
 

@@ -44,14 +44,12 @@ def test_a_larger_sample_holds_the_smaller_one():
 
 
 @pytest.mark.parametrize(("size", "found"), [(0, 0), (3, 3), (5, 5), (9, 5)])
-def test_all_are_drawn_where_fewer_are_eligible(size, found):
-    with small_store() as store:
-        assert len(drawn(store, "abcde", size)) == found
+def test_all_are_drawn_where_fewer_are_eligible(size, found, store):
+    assert len(drawn(store, "abcde", size)) == found
 
 
-def test_the_key_is_bound_and_never_in_the_text():
-    with small_store() as store:
-        query = released_sample_query(store.table("eligible", "member_id VARCHAR", []), 3, KEY)
+def test_the_key_is_bound_and_never_in_the_text(store):
+    query = released_sample_query(store.table("eligible", "member_id VARCHAR", []), 3, KEY)
     assert KEY.hex() not in query.sql
 
 
@@ -101,21 +99,18 @@ def released(store, members, size, left_out, key=b"n" * 32) -> set[str]:
 class TestLeftOut:
     members = [f"member {number}" for number in range(120)]
 
-    def test_a_sample_of_the_size_asked_for_lacks_some_of_those_who_come_first(self):
-        with small_store() as store:
-            first, found = set(drawn(store, self.members, 60)), released(store, self.members, 50, 10)
+    def test_a_sample_of_the_size_asked_for_lacks_some_of_those_who_come_first(self, store):
+        first, found = set(drawn(store, self.members, 60)), released(store, self.members, 50, 10)
         assert len(found) == 50 and found < first
 
-    def test_others_are_left_out_for_another_policy_or_delivery(self):
-        with small_store() as store:
-            one, other = (released(store, self.members, 50, 10, key) for key in (b"n" * 32, b"o" * 32))
+    def test_others_are_left_out_for_another_policy_or_delivery(self, store):
+        one, other = (released(store, self.members, 50, 10, key) for key in (b"n" * 32, b"o" * 32))
         assert one != other and len(one & other) >= 40
 
-    def test_who_comes_or_goes_moves_nobody_else_but_for_their_places(self):
-        with small_store() as store:
-            before = released(store, self.members, 50, 0)
-            fewer = released(store, self.members[10:], 50, 0)
-            more = released(store, [*self.members, *(f"new {number}" for number in range(10))], 50, 0)
+    def test_who_comes_or_goes_moves_nobody_else_but_for_their_places(self, store):
+        before = released(store, self.members, 50, 0)
+        fewer = released(store, self.members[10:], 50, 0)
+        more = released(store, [*self.members, *(f"new {number}" for number in range(10))], 50, 0)
         assert before - fewer == before & set(self.members[:10]), "only those who are gone are missing"
         assert all(member.startswith("new") for member in more - before), "only newcomers take a place"
 

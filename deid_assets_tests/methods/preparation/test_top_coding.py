@@ -53,21 +53,18 @@ def test_pay_delay_gets_the_label_162_plus_from_its_99th_percentile_on():
     assert coded[None] == (None, None)
 
 
-def test_columns_of_one_scale_share_a_code():
-    with small_store() as store:
-        members = store.table("members", "y2 INTEGER, y3 INTEGER", [(i, None) for i in range(50)] + [(None, 99)] * 50)
-        assert top_code(members, ["y2", "y3"], 50) == TopCode(49)
+def test_columns_of_one_scale_share_a_code(store):
+    members = store.table("members", "y2 INTEGER, y3 INTEGER", [(i, None) for i in range(50)] + [(None, 99)] * 50)
+    assert top_code(members, ["y2", "y3"], 50) == TopCode(49)
 
 
-def test_a_percentile_of_0_leaves_none_apart_from_any():
-    with small_store() as store:
-        members = store.table("members", "days INTEGER", [(0,)] * 995 + [(3,)] * 5)
-        assert top_code(members, ["days"], 99).label == "1+"
+def test_a_percentile_of_0_leaves_none_apart_from_any(store):
+    members = store.table("members", "days INTEGER", [(0,)] * 995 + [(3,)] * 5)
+    assert top_code(members, ["days"], 99).label == "1+"
 
 
-def test_nothing_to_code_when_all_values_are_missing():
-    with small_store() as store:
-        assert top_code(store.table("members", "days INTEGER", [(None,)]), ["days"]) is None
+def test_nothing_to_code_when_all_values_are_missing(store):
+    assert top_code(store.table("members", "days INTEGER", [(None,)]), ["days"]) is None
 
 
 @settings(deadline=None, max_examples=examples.of(20))

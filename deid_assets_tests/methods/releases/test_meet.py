@@ -209,11 +209,10 @@ def test_only_members_of_both_deliveries_hide_each_other():
     assert flagged_share([first, unreleased]) == 0, "the others are not released, but could be meant"
 
 
-def test_without_a_common_member_there_is_nothing_to_link():
-    with small_store() as store:
-        first, second = alike({"xu": 3})
-        others = SmallRelease({tag + 10: shown for tag, shown in second.members.items()})
-        assert linked_members([first.table(store, "a"), others.table(store, "b")], 2, "nearest") is None
+def test_without_a_common_member_there_is_nothing_to_link(store):
+    first, second = alike({"xu": 3})
+    others = SmallRelease({tag + 10: shown for tag, shown in second.members.items()})
+    assert linked_members([first.table(store, "a"), others.table(store, "b")], 2, "nearest") is None
 
 
 def test_knowledge_is_of_the_claims_of_either_delivery():

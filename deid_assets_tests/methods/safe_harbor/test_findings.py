@@ -133,12 +133,11 @@ def test_free_columns_are_scanned():
     assert (finding.letter, finding.certain) == ("B", False)
 
 
-def test_counts_by_column_and_element():
-    with small_store() as store:
-        columns = "who VARCHAR, age INTEGER, born VARCHAR, code VARCHAR"
-        table = store.table("t", columns, [("Ann", 95, "1915", "99213"), ("Bob", 20, "1915", "4280")])
-        roles = {"who": "name", "age": "age", "born": "birth_year", "code": "free"}
-        found = findings(table, roles, DAY, kept_prefixes())
+def test_counts_by_column_and_element(store):
+    columns = "who VARCHAR, age INTEGER, born VARCHAR, code VARCHAR"
+    table = store.table("t", columns, [("Ann", 95, "1915", "99213"), ("Bob", 20, "1915", "4280")])
+    roles = {"who": "name", "age": "age", "born": "birth_year", "code": "free"}
+    found = findings(table, roles, DAY, kept_prefixes())
     assert [(one.letter, one.column, one.records) for one in found] == [
         ("A", "who", 2), ("B", "code", 1), ("C", "age", 1), ("C", "born", 2),
     ]  # fmt: skip

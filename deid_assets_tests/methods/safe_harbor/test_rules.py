@@ -103,14 +103,13 @@ class TestZip:
 
 
 class TestTable:
-    def test_identifiers_are_removed_and_the_rest_keeps_its_order(self):
-        with small_store() as store:
-            columns = "who VARCHAR, age INTEGER, county VARCHAR, st VARCHAR, zip VARCHAR, note VARCHAR"
-            table = store.table("t", columns, [("Ann", 90, "Cook", "IL", "60601", "tea")])
-            roles = {"who": "name", "age": "age", "county": "county", "st": "state", "zip": "zip", "note": "free"}
-            query = safe_harbor(table, roles, DAY, kept_prefixes())
-            assert list(store.write("left", query).columns()) == ["age", "st", "zip", "note"]
-            assert store.rows(query) == [("90+", "IL", "606", "tea")]
+    def test_identifiers_are_removed_and_the_rest_keeps_its_order(self, store):
+        columns = "who VARCHAR, age INTEGER, county VARCHAR, st VARCHAR, zip VARCHAR, note VARCHAR"
+        table = store.table("t", columns, [("Ann", 90, "Cook", "IL", "60601", "tea")])
+        roles = {"who": "name", "age": "age", "county": "county", "st": "state", "zip": "zip", "note": "free"}
+        query = safe_harbor(table, roles, DAY, kept_prefixes())
+        assert list(store.write("left", query).columns()) == ["age", "st", "zip", "note"]
+        assert store.rows(query) == [("90+", "IL", "606", "tea")]
 
     @pytest.mark.parametrize(
         ("roles", "message"),
@@ -121,11 +120,10 @@ class TestTable:
             ({"value": "name"}, "leaves no column"),
         ],
     )
-    def test_roles_that_do_not_fit_are_refused(self, roles, message):
-        with small_store() as store:
-            table = store.table("t", "value VARCHAR", [("x",)])
-            with pytest.raises(PolicyError, match=message):
-                safe_harbor(table, roles, DAY, kept_prefixes())
+    def test_roles_that_do_not_fit_are_refused(self, roles, message, store):
+        table = store.table("t", "value VARCHAR", [("x",)])
+        with pytest.raises(PolicyError, match=message):
+            safe_harbor(table, roles, DAY, kept_prefixes())
 
     @pytest.mark.parametrize("prefix", ["1", "12a", "１２３", "1' OR 1"])
     def test_prefixes_are_three_digits(self, prefix):

@@ -119,10 +119,9 @@ def test_all_diagnosis_codes_of_icd9_and_icd10_have_no_certain_kind():
     assert [one for one in scanned(codes) if one.certain] == []
 
 
-def test_several_columns_of_any_type():
-    with small_store() as store:
-        table = store.table("t", "day DATE, n INTEGER, text VARCHAR", [("2001-03-09", 123456789, "a@b.org"), (None, 7, "x")])
-        found = scan(table, ["text", "day", "n"])
+def test_several_columns_of_any_type(store):
+    table = store.table("t", "day DATE, n INTEGER, text VARCHAR", [("2001-03-09", 123456789, "a@b.org"), (None, 7, "x")])
+    found = scan(table, ["text", "day", "n"])
     assert [(one.column, one.kind, one.records) for one in found] == [
         ("text", "e-mail addresses", 1), ("day", "dates", 1), ("n", "ZIP codes (by form alone)", 1),
         ("n", "numbers of nine or ten digits (by form alone)", 1),

@@ -20,7 +20,7 @@ from deid_assets.methods.utility.ledger import (
     row_account,
     value_account,
 )
-from deid_assets_tests.methods.small_tables import SmallStore, small_store
+from deid_assets_tests.methods.small_tables import SmallStore
 
 MEMBERS = ("opted", "withdrew", "sensitive", "unread", "quarantine", "nobody", "undrawn", "cut", "flagged", "kept")
 """One member for each fate."""
@@ -68,9 +68,8 @@ def claims_of(store: SmallStore, made: LedgerTables) -> dict[str, str]:
 
 
 class TestFates:
-    def test_every_member_has_the_first_that_applies(self):
-        with small_store() as store:
-            found = dict(store.rows(ledger.member_fates(tables(store))))
+    def test_every_member_has_the_first_that_applies(self, store):
+        found = dict(store.rows(ledger.member_fates(tables(store))))
         assert found == dict(
             zip(
                 MEMBERS,
@@ -81,9 +80,8 @@ class TestFates:
         )  # fmt: skip
         assert {*found.values()} == {*MEMBER_STEPS, RELEASED}
 
-    def test_every_claim_too(self):
-        with small_store() as store:
-            found = claims_of(store, tables(store))
+    def test_every_claim_too(self, store):
+        found = claims_of(store, tables(store))
         assert found == {
             "of opted": "opted_out", "of withdrew": "withdrew", "of sensitive": "sensitive",
             "of unread": "unread_code", "of quarantine": "claim_in_quarantine", "of nobody": "newborn",
@@ -92,23 +90,21 @@ class TestFates:
         }  # fmt: skip
         assert {*found.values()} == {*CLAIM_STEPS, RELEASED}
 
-    def test_what_no_rule_explains_is_unaccounted(self):
-        with small_store() as store:
-            lost = tables(store, eligible_members=("member_id VARCHAR", [(m,) for m in ("undrawn", "cut", "flagged")]))
-            assert dict(store.rows(ledger.member_fates(lost)))["kept"] == UNACCOUNTED
-            assert claims_of(store, lost)["of kept"] == UNACCOUNTED
-            dropped = [("of flagged", "flagged"), ("of cut", "cut"), ("of undrawn", "undrawn")]
-            gone = tables(store, eligible_claims=("claim_id VARCHAR, member_id VARCHAR", dropped))
-            assert claims_of(store, gone)["of kept"] == UNACCOUNTED, "an old member's claim of a procedure"
-            held = [("of cut", "cut"), ("of kept", "kept")]
-            kept = tables(store, held=("claim_id VARCHAR, member_id VARCHAR", held))
-            assert dict(store.rows(ledger.member_fates(kept)))["cut"] == UNACCOUNTED, "they still have a claim"
+    def test_what_no_rule_explains_is_unaccounted(self, store):
+        lost = tables(store, eligible_members=("member_id VARCHAR", [(m,) for m in ("undrawn", "cut", "flagged")]))
+        assert dict(store.rows(ledger.member_fates(lost)))["kept"] == UNACCOUNTED
+        assert claims_of(store, lost)["of kept"] == UNACCOUNTED
+        dropped = [("of flagged", "flagged"), ("of cut", "cut"), ("of undrawn", "undrawn")]
+        gone = tables(store, eligible_claims=("claim_id VARCHAR, member_id VARCHAR", dropped))
+        assert claims_of(store, gone)["of kept"] == UNACCOUNTED, "an old member's claim of a procedure"
+        held = [("of cut", "cut"), ("of kept", "kept")]
+        kept = tables(store, held=("claim_id VARCHAR, member_id VARCHAR", held))
+        assert dict(store.rows(ledger.member_fates(kept)))["cut"] == UNACCOUNTED, "they still have a claim"
 
-    def test_a_rule_that_the_policy_does_not_have_explains_nothing(self):
-        with small_store() as store:
-            made = tables(store)
-            members = store.write("member_fates", ledger.member_fates(made))
-            found = {row[0]: row[-1] for row in store.rows(ledger.claim_fates(made, members, None, False))}
+    def test_a_rule_that_the_policy_does_not_have_explains_nothing(self, store):
+        made = tables(store)
+        members = store.write("member_fates", ledger.member_fates(made))
+        found = {row[0]: row[-1] for row in store.rows(ledger.claim_fates(made, members, None, False))}
         assert found["of nobody"] == found["no procedure"] == UNACCOUNTED
 
 
