@@ -11,7 +11,6 @@ from deid_assets.methods.utility.gains import Gain, Interval, Target
 from deid_assets.methods.utility.prediction import Examples
 from deid_assets.policy.loading import policy_by_name
 from deid_assets_tests.assessments.test_utility import compared
-from deid_assets_tests.methods.small_tables import small_store
 
 CLAIMS = "member_id VARCHAR, year INTEGER, condition_group VARCHAR"
 
@@ -51,7 +50,7 @@ class TestTargets:
         assert found[1].truth.tolist() == [0, 0, 0, 0, 1] and found[2].truth.tolist() == [1, 0, 0, 1, 0]
 
 
-def test_labels_become_those_of_the_coarsest_level_and_blanks_stay_blank():
+def test_labels_become_those_of_the_coarsest_level_and_blanks_stay_blank(store):
     policy = policy_by_name("heritage_public")
     levels = dict.fromkeys(coarsest_levels(policy), 0)
     names = policy.claim_names
@@ -62,14 +61,13 @@ def test_labels_become_those_of_the_coarsest_level_and_blanks_stay_blank():
             for code, value in enumerate(("Office", "Home"))
             for level, label in ((0, value), (top, "any"))]  # fmt: skip
     listed = ", ".join(f'"{name}" VARCHAR' for name in names.values())
-    with small_store() as store:
-        shown = [(1, 1, *("Home" if column == "place" else None for column in names)), (2, 1, *(None for _ in names))]
-        made = compared(store, [], [])
-        after = store.table("after", f"member BIGINT, year INTEGER, {listed}", shown)
-        found = _coarsest_claims(
-            Candidate(policy, levels, {"value_domains": store.table("domains", domain, rows)}),
-            type(made)(made.members_before, made.members_after, made.claims_before, after, (), tuple(names.values())),
-        ).frame("member")  # fmt: skip
+    shown = [(1, 1, *("Home" if column == "place" else None for column in names)), (2, 1, *(None for _ in names))]
+    made = compared(store, [], [])
+    after = store.table("after", f"member BIGINT, year INTEGER, {listed}", shown)
+    found = _coarsest_claims(
+        Candidate(policy, levels, {"value_domains": store.table("domains", domain, rows)}),
+        type(made)(made.members_before, made.members_after, made.claims_before, after, (), tuple(names.values())),
+    ).frame("member")  # fmt: skip
     assert found[names["place"]].fillna("").tolist() == ["any", ""] and found["member"].tolist() == [1, 2]
 
 

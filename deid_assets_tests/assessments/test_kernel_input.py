@@ -6,7 +6,6 @@ from deid_assets.assessments import kernel_input
 from deid_assets.methods.lattice.predictive_tagging import node_text, parse_node
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets_tests.assets.small_release import random_rows, small_release
-from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.scenarios.policies import SMALL, changed
 
 COUNTED, ESTIMATED = policy_by_name("heritage_public"), policy_by_name("desynpuf")
@@ -70,12 +69,11 @@ def test_the_population_is_every_delivered_member_and_targets_are_the_released_o
     assert len(data.held) == len(data.known) == 1 and data.demographics.shape[1] == 3
 
 
-def test_where_classes_are_estimated_the_population_is_the_release():
+def test_where_classes_are_estimated_the_population_is_the_release(store):
     estimated = policy(
         risk__class_size="large_sample", risk__population_size=1_000, sample={"members": 600},
         removal__absence_posterior_at_most=0.5,
     )  # fmt: skip
-    with small_store() as store:
-        made = small_release(store, *random_rows(1))
-        data = kernel_input.encoded_data(estimated, tables_of(made))
+    made = small_release(store, *random_rows(1))
+    data = kernel_input.encoded_data(estimated, tables_of(made))
     assert data.members == len(data.targets) == len(made.released)

@@ -135,17 +135,16 @@ def cut_twice(section: LongTail, counts, classes, width: int) -> np.ndarray:
     ],
     ids=["a class of too few members", "an open bin that begins within another"],
 )
-def test_bins_that_the_second_cut_empties_are_told_before_the_search(section, counts, classes):
+def test_bins_that_the_second_cut_empties_are_told_before_the_search(section, counts, classes, store):
     left = cut_twice(section, counts, classes, 5)
     assert len(refused(section, counts, left.tolist())) == 1, "the gate would refuse, whatever is materialized again"
-    with small_store() as store:
-        rows = [(f"m{i:03}", 1) for i, n in enumerate(counts) for _ in range(n)]
-        claims = store.table("grouped_claims", "member_id VARCHAR, year INTEGER", rows)
-        with pytest.raises(
-            DeliveryError,
-            match=r"fewer than the 10 that risk 0[.]1 requires; .* {method: percentile, .*unit: member, .*reference",
-        ):
-            require_bins(section, claims, units(left))
-        require_bins(LongTail(method="percentile", percentile=95, unit="member", score="support"), claims, units(left))
-        once, _ = kept(section, counts)
-        require_bins(section, claims, units(once))
+    rows = [(f"m{i:03}", 1) for i, n in enumerate(counts) for _ in range(n)]
+    claims = store.table("grouped_claims", "member_id VARCHAR, year INTEGER", rows)
+    with pytest.raises(
+        DeliveryError,
+        match=r"fewer than the 10 that risk 0[.]1 requires; .* {method: percentile, .*unit: member, .*reference",
+    ):
+        require_bins(section, claims, units(left))
+    require_bins(LongTail(method="percentile", percentile=95, unit="member", score="support"), claims, units(left))
+    once, _ = kept(section, counts)
+    require_bins(section, claims, units(once))

@@ -6,7 +6,6 @@ import pytest
 from deid_assets.assessments.kernel_input import Candidate
 from deid_assets.assessments.number_of_claims import claim_bins_of, number_of_claims_risk, reference_classes
 from deid_assets.policy.loading import policy_from
-from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.scenarios.policies import SMALL, changed
 
 SECTION = {"per": "member", "width": 5, "reference": {"age": "20 years", "days_in_hospital": "none or any"}}
@@ -18,21 +17,19 @@ def policy(**changes):
     return policy_from(changed(SMALL, number_of_claims=SECTION | changes))
 
 
-def test_who_was_not_enrolled_is_in_no_class_of_those_who_stayed():
+def test_who_was_not_enrolled_is_in_no_class_of_those_who_stayed(store):
     """Top-coding must leave a missing number of days missing, although the least of it and a number is the number."""
     days = [None, None, *range(100)]
-    with small_store() as store:
-        rows = [(f"m{number:03}", 30, "F", own, None) for number, own in enumerate(days)]
-        ids, classes = reference_classes(policy(), store.table("members", MEMBER, rows))
+    rows = [(f"m{number:03}", 30, "F", own, None) for number, own in enumerate(days)]
+    ids, classes = reference_classes(policy(), store.table("members", MEMBER, rows))
     assert ids == sorted(ids) and len(set(classes[:2])) == 1
     assert len(set(classes)) == 3, "not enrolled; no day; any"
     assert classes[0] not in classes[2:] and len(set(classes[3:])) == 1
 
 
-def test_classes_are_those_of_the_reference_and_no_finer():
+def test_classes_are_those_of_the_reference_and_no_finer(store):
     rows = [("a", 20, "F", 1, None), ("b", 39, "F", 5, None), ("c", 40, "F", 1, None), ("d", 20, "M", 1, None)]
-    with small_store() as store:
-        _, classes = reference_classes(policy(), store.table("members", MEMBER, rows))
+    _, classes = reference_classes(policy(), store.table("members", MEMBER, rows))
     assert classes[0] == classes[1] and len(set(classes)) == 3
 
 

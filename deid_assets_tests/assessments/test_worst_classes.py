@@ -25,7 +25,6 @@ from deid_assets.policy.loading import policy_from
 from deid_assets.release.manifest.public_numbers import PublicNumbers
 from deid_assets.reports.plain_words.policy import explain
 from deid_assets_tests.methods.cases import KEY, middling_case
-from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.scenarios.policies import SMALL, changed
 
 NAMED = ["AgeAtFirstClaim 0-19, Sex F", "AgeAtFirstClaim 80+, Sex blank"]
@@ -168,18 +167,15 @@ class TestAttackByClass:
         (row,) = [row for row in worst_classes.report_table(told).rows if "neighbor" in row[0]]
         assert row[1].startswith("25 % (up to ") and worst_classes.attack_figure(self.measured()).startswith(b"<?xml")
 
-    def test_classes_are_named_by_their_released_labels(self):
+    def test_classes_are_named_by_their_released_labels(self, store):
         own = policy()
-        with small_store() as store:
-            columns = member_columns(own)
-            names = ", ".join(f'"{column}" VARCHAR' for column in columns)
-            rows = [
-                (n, *(label if place == 0 else None for place in range(len(columns)))) for n, label in enumerate(["b", "a"])
-            ]
-            shown = store.table("shown", f'"MemberID" BIGINT, {names}', rows)
-            _, coded = member_codes(shown, columns)
-            codes = np.stack([own_codes for own_codes, _ in coded], axis=1)
-            named = worst_classes.released_class_names(own, shown, MemberClasses(np.arange(2), codes.astype(np.int64)))
+        columns = member_columns(own)
+        names = ", ".join(f'"{column}" VARCHAR' for column in columns)
+        rows = [(n, *(label if place == 0 else None for place in range(len(columns)))) for n, label in enumerate(["b", "a"])]
+        shown = store.table("shown", f'"MemberID" BIGINT, {names}', rows)
+        _, coded = member_codes(shown, columns)
+        codes = np.stack([own_codes for own_codes, _ in coded], axis=1)
+        named = worst_classes.released_class_names(own, shown, MemberClasses(np.arange(2), codes.astype(np.int64)))
         released = [own.quasi_identifier(column).release_as for column in columns]
         rest = "".join(f", {name} blank" for name in released[1:])
         assert named == [f"{released[0]} {label}{rest}" for label in ("b", "a")]
@@ -188,7 +184,7 @@ class TestAttackByClass:
         (20, "is AgeAtFirstClaim 20-39, Sex F, DaysInHospital_Y2 blank: 20.9 % of"),
         (19, "is one of fewer than 20 members of the population: 20.9 % of"),
     ])  # fmt: skip
-    def test_a_refusal_names_the_class_unless_it_is_small_in_the_population(self, members, named):
+    def test_a_refusal_names_the_class_unless_it_is_small_in_the_population(self, members, named, store):
         """In the second column, codes are of sex; the first is coarser at level 1, where ages 25 and 30 are one class."""
         age = Domain((np.arange(3), np.array([0, 0, 1])))
         codes = np.array([[n % 2, 1, 0] for n in range(members)] + [[2, 1, 0]] * (100 - members) + [[0, 0, 0]] * 20)
@@ -201,11 +197,10 @@ class TestAttackByClass:
         computation = NodeComputation(data, [Dimension("age", (0,), (), 2), Dimension("days", (2,), (), 2)], k=20)
         labels = {("age", 1): ["20-39", "40+"], ("sex", 0): ["M", "F"], ("days_in_hospital_y2", 0): [None, "0"]}
         rows = [(*key, code, label) for key, own in labels.items() for code, label in enumerate(own)]
-        with small_store() as store:
-            columns = "quasi_identifier VARCHAR, level INTEGER, level_code BIGINT, label VARCHAR"
-            domains = store.table("domains", columns, rows)
-            text = worst_classes.worst_class_text(policy(), computation, WorstClass((1, 0), (0, 1, 0), 0.1413), domains)
-            every = worst_classes.worst_class_text(policy(), computation, WorstClass((1, 0), (0, 1, 0), 0.99), domains)
+        columns = "quasi_identifier VARCHAR, level INTEGER, level_code BIGINT, label VARCHAR"
+        domains = store.table("domains", columns, rows)
+        text = worst_classes.worst_class_text(policy(), computation, WorstClass((1, 0), (0, 1, 0), 0.1413), domains)
+        every = worst_classes.worst_class_text(policy(), computation, WorstClass((1, 0), (0, 1, 0), 0.99), domains)
         assert named in text and text.endswith("risk.worst_class_share_at_most is 0.05.")
         assert ": 100 % of the draws" in every, "rounded up, but no share is above 1"
 

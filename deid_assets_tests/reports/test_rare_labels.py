@@ -12,7 +12,6 @@ from deid_assets.release.manifest.dictionary import DescribedTable
 from deid_assets.reports.retained import joined_levels, rare_labels
 from deid_assets.schemas.candidate import release_contracts
 from deid_assets_tests import examples
-from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.policy.policy_texts import example_policy, public_values
 
 POLICY = example_policy()
@@ -28,13 +27,12 @@ def applied(levels: list[dict], hierarchy: str = "length_of_stay"):
     return policy_from(values).hierarchy(hierarchy)
 
 
-def test_a_rare_label_is_named_with_its_numbers_and_joined_with_its_smaller_neighbor():
+def test_a_rare_label_is_named_with_its_numbers_and_joined_with_its_smaller_neighbor(store):
     claims = [(member, "1 day") for member in range(40)] + [(1, "8-12 weeks"), (2, "8-12 weeks")]
     claims += [(member, "4- 8 weeks") for member in range(30)] + [(member, "12-26 weeks") for member in range(25)]
-    with small_store() as store:
-        table = store.table("claims", '"MemberID" BIGINT, "LengthOfStay" VARCHAR', claims)
-        described = DescribedTable(table, release_contracts(POLICY)["release_claims"], {"LengthOfStay": (STAY, 2)}, {})
-        found, text = rare_labels({"Claims": described})
+    table = store.table("claims", '"MemberID" BIGINT, "LengthOfStay" VARCHAR', claims)
+    described = DescribedTable(table, release_contracts(POLICY)["release_claims"], {"LengthOfStay": (STAY, 2)}, {})
+    found, text = rare_labels({"Claims": described})
     assert found.rows == (("Claims: LengthOfStay", "8-12 weeks", "2", "2"),)
     levels = yaml.safe_load(text)["hierarchies"]["length_of_stay"]["levels"]
     assert [level["name"] for level in levels] == list(STAY.level_names[2:])
@@ -44,14 +42,13 @@ def test_a_rare_label_is_named_with_its_numbers_and_joined_with_its_smaller_neig
     assert merged.labels([3], 2)[0] == "3 days", "other labels stay"
 
 
-def test_columns_of_one_hierarchy_are_judged_by_the_one_where_a_label_is_rarer():
+def test_columns_of_one_hierarchy_are_judged_by_the_one_where_a_label_is_rarer(store):
     days, columns = POLICY.hierarchy_of("days_in_hospital_y2"), '"MemberID" BIGINT, "DaysInHospital" VARCHAR'
     contract = release_contracts(POLICY)["release_days_in_hospital"]
-    with small_store() as store:
-        often = [(m, label) for m in range(30) for label in ("0", "1-7", "8-14")]
-        one = DescribedTable(store.table("y2", columns, often), contract, {"DaysInHospital": (days, 3)}, {})
-        other = DescribedTable(store.table("y3", columns, often[:61]), contract, {"DaysInHospital": (days, 3)}, {})
-        found, text = rare_labels({"DaysInHospital_Y2": one, "DaysInHospital_Y3": other}, few=21)
+    often = [(m, label) for m in range(30) for label in ("0", "1-7", "8-14")]
+    one = DescribedTable(store.table("y2", columns, often), contract, {"DaysInHospital": (days, 3)}, {})
+    other = DescribedTable(store.table("y3", columns, often[:61]), contract, {"DaysInHospital": (days, 3)}, {})
+    found, text = rare_labels({"DaysInHospital_Y2": one, "DaysInHospital_Y3": other}, few=21)
     assert {row[0] for row in found.rows} == {"DaysInHospital_Y3: DaysInHospital"}
     assert yaml.safe_load(text)["hierarchies"]["days_in_hospital"]["levels"][0]["starts"] != [0, 1, 8, 15]
 

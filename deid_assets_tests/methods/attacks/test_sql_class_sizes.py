@@ -128,17 +128,16 @@ def test_a_draw_without_knowledge_matches_its_cell_and_one_without_a_cell_nobody
     assert sizes(population, draws) == [2, 1, 0, 0]
 
 
-def test_values_known_in_two_rows_are_known_twice():
+def test_values_known_in_two_rows_are_known_twice(store):
     population = [(F40, [("A", None)]), (F40, [("A", None), ("A", None)])]
-    with small_store() as store:
-        tables = tables_of(store, population, [(F40, {})])
-        tables["knowledge"] = store.table(
-            "knowledge",
-            "draw_id INTEGER, quasi_identifier VARCHAR, value VARCHAR, times INTEGER",
-            [(0, "place", "A", 1), (0, "place", "A", 1)],
-        )
-        query = class_sizes(**tables, held=held_of(store, population))
-        assert store.rows(query) == [(0, 1)]
+    tables = tables_of(store, population, [(F40, {})])
+    tables["knowledge"] = store.table(
+        "knowledge",
+        "draw_id INTEGER, quasi_identifier VARCHAR, value VARCHAR, times INTEGER",
+        [(0, "place", "A", 1), (0, "place", "A", 1)],
+    )
+    query = class_sizes(**tables, held=held_of(store, population))
+    assert store.rows(query) == [(0, 1)]
 
 
 def test_a_missing_value_as_knowledge_matches_nobody(store):

@@ -8,7 +8,6 @@ import pytest
 from deid_assets.assessments.candidate_rows import days_of_labels
 from deid_assets.methods.candidate.released_tables import with_connected_dates
 from deid_assets.policy.loading import policy_by_name
-from deid_assets_tests.methods.small_tables import small_store
 
 COLUMNS = '"MemberID" BIGINT, "ServiceDate" DATE, "LengthOfStay" VARCHAR, "PayDelay" VARCHAR'
 LABELS = {"1 day": (1, 1), "it's 2": (2, 2), "3-30": (3, 30)}
@@ -21,7 +20,7 @@ def connected(store, rows, columns=COLUMNS):
 
 
 @pytest.mark.matrix
-def test_the_distance_is_within_the_released_one_and_no_other_column_changes():
+def test_the_distance_is_within_the_released_one_and_no_other_column_changes(store):
     generator = np.random.default_rng(1)
     start = datetime.date(2008, 1, 1)
     stays = [*LABELS, "31+", None]
@@ -34,8 +33,7 @@ def test_the_distance_is_within_the_released_one_and_no_other_column_changes():
         )
         for number in range(3_000)
     ]
-    with small_store() as store:
-        found = connected(store, rows)
+    found = connected(store, rows)
     assert sorted(map(str, rows)) == sorted(str(row[:4]) for row in found)
     drawn: dict[str, list[int]] = {label: [] for label in LABELS}
     for _, service, stay, delay, discharge, paid in found:
@@ -51,14 +49,13 @@ def test_the_distance_is_within_the_released_one_and_no_other_column_changes():
     assert abs(np.mean(drawn["3-30"]) - 16.5) < 1.5
 
 
-def test_rows_that_show_the_same_show_the_same_date_whatever_was_delivered():
+def test_rows_that_show_the_same_show_the_same_date_whatever_was_delivered(store):
     """One stay of several claims has one discharge, and no draw tells claims apart."""
     row = (7, datetime.date(2008, 5, 6), "3-30", None)
-    with small_store() as store:
-        one, other = connected(store, [row, row])
-        assert one == other
-        days = connected(store, [(7, 40, "it's 2", "3")], COLUMNS.replace("DATE", "INTEGER"))
-        assert days == [(7, 40, "it's 2", "3", 42, 43)]
+    one, other = connected(store, [row, row])
+    assert one == other
+    days = connected(store, [(7, 40, "it's 2", "3")], COLUMNS.replace("DATE", "INTEGER"))
+    assert days == [(7, 40, "it's 2", "3", 42, 43)]
 
 
 @pytest.mark.parametrize(

@@ -46,28 +46,25 @@ def test_identifiers_go_where_too_few_show_the_pattern_in_the_reference(released
         assert shares[name] == pytest.approx((before - after) / before if before else 0)
 
 
-def test_each_identifier_is_judged_on_its_own():
+def test_each_identifier_is_judged_on_its_own(store):
     rows = [(i, "11", "Internal", "EM", "CHF", f"p{i}", f"v{i % 19}", "pcp") for i in range(20)]
-    with small_store() as store:
-        table = store.table("claims", COLUMNS, rows)
-        found = store.rows(provider_suppression.suppress_identifiers(table, table, needed=20))
+    table = store.table("claims", COLUMNS, rows)
+    found = store.rows(provider_suppression.suppress_identifiers(table, table, needed=20))
     assert len(found) == 20
     assert {row[5] for row in found} == {f"p{i}" for i in range(20)}
     assert {row[6:] for row in found} == {(None, None)}
 
 
-def test_19_providers_are_too_few():
+def test_19_providers_are_too_few(store):
     rows = [(i, None, "Internal", "EM", None, f"p{i % 19}", None, None) for i in range(200)]
-    with small_store() as store:
-        table = store.table("claims", COLUMNS, rows)
-        assert {row[5] for row in store.rows(provider_suppression.suppress_identifiers(table, table, needed=20))} == {None}
+    table = store.table("claims", COLUMNS, rows)
+    assert {row[5] for row in store.rows(provider_suppression.suppress_identifiers(table, table, needed=20))} == {None}
 
 
-def test_missing_values_of_a_pattern_are_a_value_of_their_own():
+def test_missing_values_of_a_pattern_are_a_value_of_their_own(store):
     rows = [(0, None, "a", "g", "c", "p", None, None), (1, "11", "a", "g", "c", "q", None, None)]
-    with small_store() as store:
-        table = store.table("claims", COLUMNS, rows)
-        counts = store.rows(provider_suppression.pattern_counts(table))
+    table = store.table("claims", COLUMNS, rows)
+    counts = store.rows(provider_suppression.pattern_counts(table))
     assert sorted(counts, key=str) == [("c", "g", "11", "a", 1, 0, 0), ("c", "g", None, "a", 1, 0, 0)]
 
 

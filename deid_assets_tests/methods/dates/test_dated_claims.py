@@ -148,20 +148,18 @@ def test_no_service_is_drawn_before_birth_or_after_death(drawn, later):
         assert made.moved[own[0]] <= services.min() and services.max() <= made.moved[own[-1]]
 
 
-def test_delivered_intervals_and_released_ones_are_of_one_bin():
+def test_delivered_intervals_and_released_ones_are_of_one_bin(store):
     claims = [(0, day, None, True) for day in (3, 4, 20, 150, 600)]
-    with small_store() as store:
-        made = Made(store, claims)
+    made = Made(store, claims)
     assert [made.rows[f"c{i}"][6] for i in range(5)] == [None, "1", "15-21", "127-133", "449-455"]
 
 
-def test_of_released_claims_the_adversary_knows_what_is_released_and_of_cut_ones_the_truth():
+def test_of_released_claims_the_adversary_knows_what_is_released_and_of_cut_ones_the_truth(store):
     claims = [(1, 10, None, True), (1, 30, 9, False), (1, 500, 2, True)]
-    with small_store() as store:
-        made = Made(store, claims)
-        columns = "claim_id, service_date, year, length_of_stay, service_interval, service_period"
-        known = {row[0]: row for row in store.rows(f"SELECT {columns} FROM {made.known.sql}")}
-        dated = {row[0]: row for row in store.rows(f"SELECT {columns} FROM {made.dated.sql}")}
+    made = Made(store, claims)
+    columns = "claim_id, service_date, year, length_of_stay, service_interval, service_period"
+    known = {row[0]: row for row in store.rows(f"SELECT {columns} FROM {made.known.sql}")}
+    dated = {row[0]: row for row in store.rows(f"SELECT {columns} FROM {made.dated.sql}")}
     assert set(known) == {"c0", "c1", "c2"} and {name: known[name] for name in dated} == dated
     assert known["c1"][1:] == (date_of(30), 1, 9, "15-21", "2008-01")
     assert dated["c2"][4] == "484-490", "since the service before that is released"
@@ -194,11 +192,10 @@ class TestEvents:
         assert with_discharges == [(0, 5, True), (0, 8, False), (1, 9, True)]
         assert without == [(0, 5, True), (0, 7, False), (1, 9, True)]
 
-    def test_births_and_deaths_that_cannot_be_are_counted(self):
+    def test_births_and_deaths_that_cannot_be_are_counted(self, store):
         births, deaths = (date_of(6), date_of(1), None), (date_of(7), date_of(9), date_of(8))
-        with small_store() as store:
-            made = Made(store, [(0, 5, 3, True), (1, 9, 1, True), (2, 9, None, False)], births=births, deaths=deaths)
-            counted = [store.rows(misplaced(made.members, made.held, made.dates, stays)) for stays in (True, False)]
+        made = Made(store, [(0, 5, 3, True), (1, 9, 1, True), (2, 9, None, False)], births=births, deaths=deaths)
+        counted = [store.rows(misplaced(made.members, made.held, made.dates, stays)) for stays in (True, False)]
         assert counted == [[(1, 2)], [(1, 0)]]
 
     def test_where_neither_births_nor_deaths_are_delivered_none_are_misplaced(self, store):
@@ -221,10 +218,9 @@ def test_dropped_columns_are_blank(store):
     assert {row[7] for row in made.rows.values()} == {"2008-Q1"}
 
 
-def test_days_since_the_first_service_are_of_the_members_own_years():
+def test_days_since_the_first_service_are_of_the_members_own_years(store):
     claims = [(1, 700, None, True), (1, 1090, None, True), (1, None, None, True)]
-    with small_store() as store:
-        made = Made(store, claims, DateColumns(7, "month", True, "drop", 2008))
+    made = Made(store, claims, DateColumns(7, "month", True, "drop", 2008))
     years, days = ([made.rows[f"c{i}"][n] for i in range(3)] for n in (2, 8))
     assert years == [1, 2, None] and days[0] == 0 and 386 <= days[1] <= 392 and days[2] is None
 
@@ -266,21 +262,20 @@ def test_the_order_is_that_of_the_two_intervals_before_a_service(claims, width):
 
 
 @pytest.mark.parametrize(("known", "size"), [("service_interval", 2), ("service_order", 1)])
-def test_only_who_knows_the_order_tells_members_of_the_same_intervals_apart(known, size):
+def test_only_who_knows_the_order_tells_members_of_the_same_intervals_apart(known, size, store):
     """One gets better, one gets worse: their intervals are the same set, which is what is known where order is not."""
     columns = DateColumns(7, "month", False, "drop", 2008, in_order=True)
     steps = {"better": [10, 20, 30, 40], "worse": [40, 30, 20, 10]}
     claims = [(who, day) for who, own in steps.items() for day in np.cumsum([0, *own]).tolist()]
-    with small_store() as store:
-        grouped = store.table("grouped", CLAIMS, [(f"c{i}", who, 1, None, 0, 0) for i, (who, _) in enumerate(claims)])
-        days = [(f"c{i}", date_of(day)) for i, (_, day) in enumerate(claims)]
-        dates = store.table("eligible", "claim_id VARCHAR, service_date DATE", days)
-        shown = store.write("shown", delivered_dates(grouped, dates, columns))
-        people = store.table("people", "member_id VARCHAR, sex VARCHAR", [(who, "F") for who in steps])
-        draws = store.table("draws", "draw_id INTEGER, sex VARCHAR", [(0, "F")])
-        told = f"SELECT 0 AS draw_id, '{known}' AS quasi_identifier, {known} AS value, count(*) AS times"
-        knowledge = store.write(
-            "knowledge", f"{told} FROM {shown.sql} WHERE member_id = 'better' AND {known} IS NOT NULL GROUP BY ALL"
-        )
-        held = store.write("held", held_values(shown, [known]))
-        assert store.rows(class_sizes(draws, knowledge, people, held, ["sex"], 2)) == [(0, size)]
+    grouped = store.table("grouped", CLAIMS, [(f"c{i}", who, 1, None, 0, 0) for i, (who, _) in enumerate(claims)])
+    days = [(f"c{i}", date_of(day)) for i, (_, day) in enumerate(claims)]
+    dates = store.table("eligible", "claim_id VARCHAR, service_date DATE", days)
+    shown = store.write("shown", delivered_dates(grouped, dates, columns))
+    people = store.table("people", "member_id VARCHAR, sex VARCHAR", [(who, "F") for who in steps])
+    draws = store.table("draws", "draw_id INTEGER, sex VARCHAR", [(0, "F")])
+    told = f"SELECT 0 AS draw_id, '{known}' AS quasi_identifier, {known} AS value, count(*) AS times"
+    knowledge = store.write(
+        "knowledge", f"{told} FROM {shown.sql} WHERE member_id = 'better' AND {known} IS NOT NULL GROUP BY ALL"
+    )
+    held = store.write("held", held_values(shown, [known]))
+    assert store.rows(class_sizes(draws, knowledge, people, held, ["sex"], 2)) == [(0, size)]

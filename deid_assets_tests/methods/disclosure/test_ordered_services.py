@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from deid_assets.methods.disclosure.ordered_services import OrderedRisk, ordered_class_sizes, ordered_risk, shown_services
-from deid_assets_tests.methods.small_tables import small_store
 
 CLAIMS = "who VARCHAR, day INTEGER, gap VARCHAR, kind VARCHAR, period VARCHAR"
 
@@ -69,27 +68,25 @@ def random_claims(generator, people):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_all_windows_of_all_members_agree_with_brute_force(seed):
+def test_all_windows_of_all_members_agree_with_brute_force(seed, store):
     generator = np.random.default_rng(seed)
     people = {f"m{number}": (str(generator.choice(["F", "M"])), "any" if number % 3 else None) for number in range(40)}
     claims = random_claims(generator, people)
     released = sorted(people)[:15]
-    with small_store() as store:
-        found = measured(store, people, claims, released, k=3)
+    found = measured(store, people, claims, released, k=3)
     expected = by_hand(people, claims, released, k=3)
     assert np.allclose(np.array(found, dtype=float), np.array(expected, dtype=float))
     assert len({row[0] for row in found}) > 1 and any(0 < row[1] < 1 for row in found)
 
 
-def test_who_knows_the_order_finds_whom_the_set_hides():
+def test_who_knows_the_order_finds_whom_the_set_hides(store):
     """Both have the same claims and the same intervals: only their order differs."""
     people = dict.fromkeys("ab", ("F", "any"))
     one, other = ("1", "2-7"), ("2-7", "1")
     claims = [(who, day, gap, "A", "2001") for who, gaps in (("a", one), ("b", other)) for day, gap in enumerate((None, *gaps))]
-    with small_store() as store:
-        assert measured(store, people, claims, ["a", "b"], k=2) == [(1, 1.0, 1.0)] * 2
-        same = [(who, day, None if gap is None else "1-7", *rest) for who, day, gap, *rest in claims]
-        assert measured(store, people, same, ["a", "b"], k=2) == [(2, 0.0, 0.0)] * 2
+    assert measured(store, people, claims, ["a", "b"], k=2) == [(1, 1.0, 1.0)] * 2
+    same = [(who, day, None if gap is None else "1-7", *rest) for who, day, gap, *rest in claims]
+    assert measured(store, people, same, ["a", "b"], k=2) == [(2, 0.0, 0.0)] * 2
 
 
 def test_a_member_of_the_files_whom_the_population_lacks_is_at_risk(store):

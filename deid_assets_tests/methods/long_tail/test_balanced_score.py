@@ -52,11 +52,10 @@ def test_scores_of_claims_are_those_of_the_definition(drawn):
 
 
 @pytest.mark.parametrize(("largest", "score"), [("largest", 1.0), ("members", 0.5)])
-def test_the_largest_support_is_that_of_a_value_or_the_number_of_members(largest, score):
+def test_the_largest_support_is_that_of_a_value_or_the_number_of_members(largest, score, store):
     rows = [(f"c{i}", f"m{i}", 1, "xxyz"[i], None) for i in range(3)]
-    with small_store() as store:
-        claims = store.table("claims", COLUMNS, rows)
-        found = dict(store.rows(claim_balanced_scores(claims, ["a", "b"], largest)))
+    claims = store.table("claims", COLUMNS, rows)
+    found = dict(store.rows(claim_balanced_scores(claims, ["a", "b"], largest)))
     assert found == pytest.approx({"c0": score, "c1": score, "c2": 0.0})
 
 

@@ -52,29 +52,26 @@ def test_scores_are_one_minus_the_least_support_over_the_members(drawn):
     assert found == pytest.approx(scores_by_definition(rows))
 
 
-def test_worked_scores():
+def test_worked_scores(store):
     # 1000 members; value r of column a is shared by 4 of them (3 others), "common" of b by 901; one value by nobody.
     rows = [(f"c{i}", f"m{i}", 1, "r" if i < 4 else "alone" if i == 999 else "s", 1 if i <= 900 else 2) for i in range(1000)]
-    with small_store() as store:
-        found = dict(store.rows(truncation.claim_support_scores_query(store.table("claims", COLUMNS, rows), ["a", "b"])))
+    found = dict(store.rows(truncation.claim_support_scores_query(store.table("claims", COLUMNS, rows), ["a", "b"])))
     assert found["c0"] == pytest.approx(0.997)
     assert found["c999"] == 1
     assert found["c500"] == pytest.approx(1 - 900 / 1000)
 
 
-def test_a_claim_without_any_value_has_the_least_score():
+def test_a_claim_without_any_value_has_the_least_score(store):
     rows = [("c0", "m0", 1, None, None), ("c1", "m1", 1, "x", None)]
-    with small_store() as store:
-        found = dict(store.rows(truncation.claim_support_scores_query(store.table("claims", COLUMNS, rows), ["a", "b"])))
+    found = dict(store.rows(truncation.claim_support_scores_query(store.table("claims", COLUMNS, rows), ["a", "b"])))
     assert found == {"c0": 0.5, "c1": 1.0}
 
 
 @pytest.mark.parametrize(("unit", "percentile", "cap"), [("member", 95, 19), ("member_year", 95, 10), ("member", 100, 20)])
-def test_cap_is_the_nearest_rank_percentile_of_the_unit(unit, percentile, cap):
+def test_cap_is_the_nearest_rank_percentile_of_the_unit(unit, percentile, cap, store):
     # Members with 1..20 claims, ten of them at most in a year.
     rows = [(f"c{n}-{i}", f"m{n}", 1 + i // 10, "x", 1) for n in range(1, 21) for i in range(n)]
-    with small_store() as store:
-        assert truncation.claims_cap(store.table("claims", COLUMNS, rows), percentile, unit) == cap
+    assert truncation.claims_cap(store.table("claims", COLUMNS, rows), percentile, unit) == cap
 
 
 def test_no_claims_are_an_error_that_says_so():

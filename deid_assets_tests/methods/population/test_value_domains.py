@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from deid_assets.methods.population.longitudinal_data import Domain
 from deid_assets.methods.population.value_domains import COLUMNS, distinct_values, labels_query, level_maps, value_domain
 from deid_assets.store.tables import Table, write_table
-from deid_assets_tests.methods.small_tables import small_store
 
 
 def domain(values, levels, with_missing=True, top_code=None, missing_labels=()) -> pd.DataFrame:
@@ -134,13 +133,12 @@ class TestInTheStore:
         assert distinct_values(table, "a") == [9, 10]
         assert distinct_values(table, "b") == ["B", "x"]
 
-    def test_labels_come_in_the_type_of_the_column_and_missing_as_null(self):
+    def test_labels_come_in_the_type_of_the_column_and_missing_as_null(self, store):
         frame = domain([9, 10], [["9", "10"], ["9-10", "9-10"]])
-        with small_store() as store:
-            table = Table(store.file, "tests", "domains")
-            write_table(table, frame)
-            found = store.rows(labels_query(table, "q", 1, "INTEGER") + " ORDER BY base_code")
-            assert found == [(9, "9-10", 0, 0), (10, "9-10", 1, 0), (None, None, 2, 1)]
+        table = Table(store.file, "tests", "domains")
+        write_table(table, frame)
+        found = store.rows(labels_query(table, "q", 1, "INTEGER") + " ORDER BY base_code")
+        assert found == [(9, "9-10", 0, 0), (10, "9-10", 1, 0), (None, None, 2, 1)]
 
     def test_a_domain_of_missing_values_only_keeps_its_types(self, store):
         table = Table(store.file, "tests", "domains")

@@ -11,7 +11,6 @@ from scipy import stats
 
 from deid_assets.methods.preparation.sampling import members_left_out, released_sample_query, sample_size
 from deid_assets_tests import examples
-from deid_assets_tests.methods.small_tables import small_store
 
 KEY = b"k" * 32
 
@@ -21,26 +20,23 @@ def drawn(store, members, size, key=KEY) -> list[str]:
     return [row[0] for row in store.rows(released_sample_query(table, size, key))]
 
 
-def test_the_sample_is_the_members_whose_keyed_hash_comes_first():
+def test_the_sample_is_the_members_whose_keyed_hash_comes_first(store):
     members = [f"member {number}" for number in range(50)]
     keyed = sorted(members, key=lambda m: hashlib.sha256(f"{KEY.hex()}|{m}".encode()).hexdigest())
-    with small_store() as store:
-        assert drawn(store, members, 7) == sorted(keyed[:7])
+    assert drawn(store, members, 7) == sorted(keyed[:7])
 
 
-def test_the_order_of_the_delivery_plays_no_part_and_the_key_does():
+def test_the_order_of_the_delivery_plays_no_part_and_the_key_does(store):
     members = [f"member {number}" for number in range(200)]
     shuffled = random.Random(1).sample(members, len(members))
-    with small_store() as store:
-        first = drawn(store, members, 20)
-        assert drawn(store, shuffled, 20) == first
-        assert drawn(store, members, 20, b"l" * 32) != first
+    first = drawn(store, members, 20)
+    assert drawn(store, shuffled, 20) == first
+    assert drawn(store, members, 20, b"l" * 32) != first
 
 
-def test_a_larger_sample_holds_the_smaller_one():
+def test_a_larger_sample_holds_the_smaller_one(store):
     members = [f"member {number}" for number in range(60)]
-    with small_store() as store:
-        assert set(drawn(store, members, 10)) < set(drawn(store, members, 30))
+    assert set(drawn(store, members, 10)) < set(drawn(store, members, 30))
 
 
 @pytest.mark.parametrize(("size", "found"), [(0, 0), (3, 3), (5, 5), (9, 5)])
@@ -53,11 +49,10 @@ def test_the_key_is_bound_and_never_in_the_text(store):
     assert KEY.hex() not in query.sql
 
 
-def test_members_of_any_part_of_the_delivery_are_as_likely_as_those_of_another():
+def test_members_of_any_part_of_the_delivery_are_as_likely_as_those_of_another(store):
     members = [f"{number:05}" for number in range(10_000)]
-    with small_store() as store:
-        table = store.write("eligible", "SELECT lpad(i::VARCHAR, 5, '0') AS member_id FROM range(10000) AS r(i)")
-        found = [row[0] for row in store.rows(released_sample_query(table, 2_000, KEY))]
+    table = store.write("eligible", "SELECT lpad(i::VARCHAR, 5, '0') AS member_id FROM range(10000) AS r(i)")
+    found = [row[0] for row in store.rows(released_sample_query(table, 2_000, KEY))]
     assert set(found) <= set(members)
     tenths = [0] * 10
     for member in found:

@@ -39,14 +39,13 @@ def test_percentiles_outside_are_refused(percentile):
         nearest_rank(np.array([1]), np.array([1]), percentile)
 
 
-def test_pay_delay_gets_the_label_162_plus_from_its_99th_percentile_on():
+def test_pay_delay_gets_the_label_162_plus_from_its_99th_percentile_on(store):
     delays = [*range(1, 163), 200, *[None] * 50]
-    with small_store() as store:
-        claims = store.table("claims", "pay_delay INTEGER", [(delay,) for delay in delays])
-        found = top_code(claims, ["pay_delay"], 99)
-        assert found == TopCode(162)
-        assert found.label == "162+"
-        rows = store.rows(f"SELECT pay_delay, {found.number('pay_delay')}, {found.text('pay_delay')} FROM {claims.sql}")
+    claims = store.table("claims", "pay_delay INTEGER", [(delay,) for delay in delays])
+    found = top_code(claims, ["pay_delay"], 99)
+    assert found == TopCode(162)
+    assert found.label == "162+"
+    rows = store.rows(f"SELECT pay_delay, {found.number('pay_delay')}, {found.text('pay_delay')} FROM {claims.sql}")
     coded = {delay: (number, text) for delay, number, text in rows}
     assert coded[161] == (161, "161")
     assert coded[162] == coded[200] == (162, "162+")

@@ -215,12 +215,11 @@ def test_without_a_common_member_there_is_nothing_to_link(store):
     assert linked_members([first.table(store, "a"), others.table(store, "b")], 2, "nearest") is None
 
 
-def test_knowledge_is_of_the_claims_of_either_delivery():
+def test_knowledge_is_of_the_claims_of_either_delivery(store):
     """A claim of one day counts once, whichever delivery has it; another day is another claim."""
     one = SmallRelease({1: Shown({"age": "x"}, (("place", 1, "v", 1, 1),))})
     two = SmallRelease({1: Shown({"age": "x"}, (("place", 1, "v", 1, 1), ("place", 2, "v", 1, 0)))})
-    with small_store() as store:
-        linked = linked_members([one.table(store, "a"), two.table(store, "b")], 2, "nearest")
+    linked = linked_members([one.table(store, "a"), two.table(store, "b")], 2, "nearest")
     assert linked.data.known[0].counts.tolist() == [2] and linked.data.held[0].counts.tolist() == [1]
     assert np.array_equal(linked.adversary.claims, [2])
 

@@ -63,13 +63,12 @@ PLANTED = [
 
 
 @pytest.mark.matrix
-def test_planted_values_are_counted_by_column_and_kind():
+def test_planted_values_are_counted_by_column_and_kind(store):
     """One column for each planted value, which two of its records hold."""
     names = [f"c{at}" for at in range(len(PLANTED))]
     planted = [value for _, value in PLANTED]
     rows = [["tea"] * len(names)] * 20 + [planted, planted, [None] * len(names), [""] * len(names), ["n/a"] * len(names)]
-    with small_store() as store:
-        found = scan(store.table("t", ", ".join(f"{name} VARCHAR" for name in names), rows), names)
+    found = scan(store.table("t", ", ".join(f"{name} VARCHAR" for name in names), rows), names)
     counted = {(one.column, one.kind): (one.records, one.values) for one in found}
     expected = [(name, kind) for name, (kind, _) in zip(names, PLANTED, strict=True)]
     assert {key: counted.get(key) for key in expected} == dict.fromkeys(expected, (2, 1))
