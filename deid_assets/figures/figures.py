@@ -23,6 +23,7 @@ from deid_assets.figures.rendering import (
     ORANGE,
     THRESHOLD,
     VERMILION,
+    beside,
     new_figure,
     plain,
     rendered,
@@ -71,10 +72,7 @@ def claims_per_member_figure(counts_before: ArrayLike, counts_after: ArrayLike, 
     axes.set_yscale("log")
     if cap is not None:
         axes.axvline(cap, color=GREY, linewidth=1, linestyle=":")
-        axes.annotate(
-            f"cut at {plain(cap, 6)}", (cap, 1), xycoords=("data", "axes fraction"), xytext=(3, -2),
-            textcoords="offset points", va="top", fontsize=8,
-        )  # fmt: skip
+        beside(axes, f"cut at {plain(cap, 6)}", (cap, 1), (3, -2), xycoords=("data", "axes fraction"), va="top")
     drawn = np.concatenate([share for _, share in curves])
     if not drawn.size:
         axes.text(0.5, 0.5, f"fewer than {SMALLEST} members", transform=axes.transAxes, ha="center")
@@ -124,11 +122,11 @@ def class_size_figure(edges_and_members: Sequence[tuple[int, int]], k: int) -> b
         )  # fmt: skip
         few = "none" if count == 0 else f"fewer than {SMALLEST} members"
         text = f"{plain(shown, 2)} %" if count >= SMALLEST else few
-        axes.annotate(text, (shown, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
+        beside(axes, text, (shown, place), (4, 0), va="center")
     axes.axhline(safe_from - 0.5, color=BLACK, linewidth=1.2, linestyle=(0, (5, 2)))
-    axes.annotate(
-        f"at high risk below k = {k}", (1, safe_from - 0.5), xycoords=("axes fraction", "data"), xytext=(0, 3),
-        textcoords="offset points", ha="right", fontsize=9, fontweight="bold",
+    beside(
+        axes, f"at high risk below k = {k}", (1, safe_from - 0.5), (0, 3), xycoords=("axes fraction", "data"),
+        ha="right", fontsize=9, fontweight="bold",
     )  # fmt: skip
     axes.set_yticks(range(len(bars)), [_range_text(low, high) for low, high, _ in bars])
     axes.set_ylim(len(bars) - 0.4, -0.9)
@@ -183,12 +181,9 @@ def _gate(axes: Axes, place: int, value: float | None, bound: float | None, thre
     color = BLUE if passed else VERMILION
     if threshold is not None:
         axes.plot([threshold] * 2, [place - 0.3, place + 0.14], color=THRESHOLD, linewidth=2.2, solid_capstyle="butt")
-        axes.annotate(
-            f"at most {plain(threshold)}", (threshold, place - 0.3), xytext=(0, 1), textcoords="offset points",
-            ha="center", va="bottom", fontsize=8,
-        )  # fmt: skip
+        beside(axes, f"at most {plain(threshold)}", (threshold, place - 0.3), (0, 1), ha="center", va="bottom")
     if value is None:
-        axes.annotate("not measured", (0, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
+        beside(axes, "not measured", (0, place), (4, 0), va="center")
         return
     if bound is not None:
         axes.plot([value, bound], [place] * 2, color=color, linewidth=2)
@@ -198,7 +193,7 @@ def _gate(axes: Axes, place: int, value: float | None, bound: float | None, thre
         clip_on=False, zorder=4,
     )  # fmt: skip
     text = plain(value) + ("" if bound is None else f" (up to {plain(bound)})") + ("" if passed else ": fails")
-    axes.annotate(text, (value, place + 0.16), xytext=(0, -2), textcoords="offset points", va="top", fontsize=8)
+    beside(axes, text, (value, place + 0.16), (0, -2), va="top")
 
 
 def _survival(counts: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -275,9 +270,7 @@ def date_error_figure(errors: ArrayLike) -> bytes:
     for share, name in ((0.5, "median"), (0.95, "95 %")):
         days = 7 * np.ceil(found[int(np.ceil(share * len(found))) - 1] / 7)
         axes.axvline(days, color=BLACK, linewidth=1, linestyle=":")
-        axes.annotate(
-            f"{name}: {plain(days, 4)} days", (days, 3), xytext=(3, 0), textcoords="offset points", fontsize=8, rotation=90,
-        )  # fmt: skip
+        beside(axes, f"{name}: {plain(days, 4)} days", (days, 3), (3, 0), rotation=90)
     axes.set_ylim(0, 104)
     axes.set_xlim(left=0)
     axes.set_xlabel("days between delivered and released date, at most")
@@ -320,10 +313,7 @@ def truncation_figure(compared: pd.DataFrame, needed: int) -> bytes:
             f"{plain(100 * row.claims_removed_share, 2)} % of claims, of {plain(100 * row.members_touched_share, 2)} % of "
             f"members; smallest bin {row.smallest_bin}"
         )
-        axes.annotate(
-            text if safe else f"{text}: too small", (100 * _LEAST, place + 0.14), xytext=(4, -2),
-            textcoords="offset points", va="top", fontsize=8, color=BLACK,
-        )  # fmt: skip
+        beside(axes, text if safe else f"{text}: too small", (100 * _LEAST, place + 0.14), (4, -2), va="top", color=BLACK)
     axes.set_xscale("log")
     axes.set_xlim(100 * _LEAST, 100)
     axes.xaxis.set_major_formatter(lambda value, _: plain(value, 6))

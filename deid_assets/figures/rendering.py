@@ -86,6 +86,11 @@ def name_rows(axes: Axes, names: Sequence[str], **look: Any) -> None:
     axes.tick_params(axis="y", length=0, **look)
 
 
+def beside(axes: Axes, text: str, at: tuple[Any, Any], points: tuple[float, float], **look: Any) -> None:
+    """Write a text so many points beside a place; `look` is what else it looks like."""
+    axes.annotate(text, at, xytext=points, textcoords="offset points", **{"fontsize": 8, **look})
+
+
 def rendered(figure: Figure, largest: int = LARGEST) -> bytes:
     """Draw the figure as SVG; as PNG, at the highest resolution that fits, where the SVG would be too large.
 

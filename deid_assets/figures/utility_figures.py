@@ -5,7 +5,7 @@ from typing import Any
 
 from matplotlib.patches import Patch
 
-from deid_assets.figures.rendering import BLACK, BLUE, GREY, ORANGE, name_rows, new_figure, plain, rendered, styled
+from deid_assets.figures.rendering import BLACK, BLUE, GREY, ORANGE, beside, name_rows, new_figure, plain, rendered, styled
 
 _HATCHED: dict[str, Any] = {"facecolor": "white", "edgecolor": ORANGE, "hatch": "////"}
 
@@ -40,9 +40,7 @@ def waterfall_figure(rows: Sequence[tuple[str, float]], axis: str) -> bytes:
         axes.barh(place, 100 * left, height=0.62, color=BLUE)
         axes.barh(place, 100 * lost, left=100 * left, height=0.62, color="white", edgecolor=ORANGE, hatch="////")
         text = f"{plain(100 * left)} %" + (f", less {plain(100 * lost)}" if lost > 0 else "")
-        axes.annotate(
-            text, (100 * max(before, left), place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
-        )
+        beside(axes, text, (100 * max(before, left), place), (4, 0), va="center")
         before = left
     axes.set_yticks(range(len(rows)), [name for name, _ in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
@@ -122,7 +120,7 @@ def gain_figure(rows: Sequence[tuple[str, Sequence[tuple[float, float, float] | 
     for place, (_, shares) in enumerate(rows):
         for share, look, shift in zip(shares, kinds.values(), (-0.2, 0.2), strict=True):
             if isinstance(share, str):
-                axes.annotate(share, (0, place + shift), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
+                beside(axes, share, (0, place + shift), (4, 0), va="center")
                 continue
             value, low, high = (100 * number for number in share)
             axes.barh(place + shift, value, height=0.34, **look)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.ticker import MaxNLocator
 
-from deid_assets.figures.rendering import BLUE, GREY, THRESHOLD, VERMILION, new_figure, plain, rendered, styled
+from deid_assets.figures.rendering import BLUE, GREY, THRESHOLD, VERMILION, beside, new_figure, plain, rendered, styled
 
 _WIDTH, _HEIGHT = 4.4, 2.9
 """Inches: narrow, so that the text stays legible on a phone, where a figure is scaled to the screen."""
@@ -47,8 +47,7 @@ def class_shares_figure(classes: Sequence[tuple[float | None, float | None]], li
                   markerfacecolor="white" if failed else color, zorder=4)  # fmt: skip
     if limit is not None:
         axes.axhline(100 * limit, color=THRESHOLD, linewidth=1.2, linestyle=(0, (4, 2)))
-        axes.annotate(f"at most {plain(100 * limit)}", (1, 100 * limit), xycoords=("axes fraction", "data"), xytext=(0, 3),
-                      textcoords="offset points", ha="right", fontsize=8)  # fmt: skip
+        beside(axes, f"at most {plain(100 * limit)}", (1, 100 * limit), (0, 3), xycoords=("axes fraction", "data"), ha="right")
     axes.set_ylim(bottom=0)
     axes.set_xlim(0.3, len(classes) + 0.7)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -83,7 +82,7 @@ def member_flags_figure(rows: Sequence[tuple[float, float | None]]) -> bytes:
     drawn = [(100 * own, 100 * share) for own, share in rows if share is not None]
     axes.plot([own for own, _ in drawn], [share for _, share in drawn], "o-", color=BLUE, linewidth=1.6, markersize=4.5)
     for own, share in drawn:
-        axes.annotate(plain(share, 2), (own, share), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8)
+        beside(axes, plain(share, 2), (own, share), (0, 6), ha="center")
     axes.axvline(50, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
     axes.set_ylim(0, 108)
     axes.set_xlim(0, 100)
