@@ -50,7 +50,7 @@ from deid_assets.release.manifest.optimality import flat_certificate
 from deid_assets.release.public_cells import shape
 from deid_assets.release.published_tables import RECORDS as RECORDS_FILE
 from deid_assets.release.registry.noise_charges import NoisyPublication
-from deid_assets.reports.one_table_report import flat_report
+from deid_assets.reports.flat_report import flat_report
 from deid_assets.schemas.flat import release_records_contract
 from deid_assets.sources.flat import QUARANTINED, RECORDS
 from deid_assets.store.tables import Table
