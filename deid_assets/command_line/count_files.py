@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from deid_assets.errors import CountsError, ReleaseError
 from deid_assets.methods.counts.tables import HIDDEN, LARGEST_COUNT, SMALL, CellName, Sum
@@ -55,7 +55,7 @@ def read_counts(path: Path, sums_path: Path | None = None, marks: bool = False, 
         With file, column and rows of what is wrong.
     """
     rows = _rows(path, (*_NAME, "count"), ("contribution", "sd", "sums"))
-    cells = _names(path, rows)
+    cells = _names(rows)
 
     def count(text: str) -> int | str:
         if marks and text in (SMALL, HIDDEN):
@@ -66,20 +66,22 @@ def read_counts(path: Path, sums_path: Path | None = None, marks: bool = False, 
         return found
 
     what = "a whole number" + (", T or H" if marks else "") + ("" if negative else ", not negative")
-    shown = _column(path, rows, "count", count, what)
-    contribution = _column(path, rows, "contribution", _at_least_1, "a whole number of at least 1", "1")
-    sd = _column(path, rows, "sd", _width, "a number of at least 0", _MASKED) if "sd" in rows[0][1] else None
+    shown = _column(rows, "count", count, what)
+    contribution = _column(rows, "contribution", _at_least_1, "a whole number of at least 1", "1")
+    sd = _column(rows, "sd", _width, "a number of at least 0", _MASKED) if "sd" in rows.numbered[0][1] else None
     if sd and (
-        wrong := [str(row[0]) for row, width, one in zip(rows, sd, shown, strict=True) if (width == inf) != (one == HIDDEN)]
+        wrong := [
+            str(row[0]) for row, width, one in zip(rows.numbered, sd, shown, strict=True) if (width == inf) != (one == HIDDEN)
+        ]
     ):
         raise CountsError(f"{path}: column 'sd': {_rows_said(wrong)}: a count needs one, and {HIDDEN} has none")
-    stated = [(path, number, name, row.get("sums", "")) for (number, row), name in zip(rows, cells, strict=True)]
+    stated = [(path, number, name, row.get("sums", "")) for (number, row), name in zip(rows.numbered, cells, strict=True)]
     if sums_path is not None:
         more = _rows(sums_path, (*_NAME, "sums"), ())
-        names = _names(sums_path, more)
-        if missing := [str(number) for (number, _), name in zip(more, names, strict=True) if name not in set(cells)]:
+        names = _names(more)
+        if missing := [str(number) for (number, _), name in zip(more.numbered, names, strict=True) if name not in set(cells)]:
             raise CountsError(f"{sums_path}: {_rows_said(missing)}: no such cell in {path.name}")
-        stated += [(sums_path, number, name, row["sums"]) for (number, row), name in zip(more, names, strict=True)]
+        stated += [(sums_path, number, name, row["sums"]) for (number, row), name in zip(more.numbered, names, strict=True)]
     return CountFile(path, cells, shown, contribution, sd, _sums(stated))
 
 
@@ -112,8 +114,14 @@ def table_csv(cells: Sequence[CellName], columns: dict[str, Iterable[object]]) -
     return text.getvalue().encode()
 
 
-def _rows(path: Path, needed: tuple[str, ...], allowed: tuple[str, ...]) -> list[tuple[int, dict[str, str]]]:
+class _Rows(NamedTuple):
     """The rows of a file by column, with their line numbers."""
+
+    path: Path
+    numbered: list[tuple[int, dict[str, str]]]
+
+
+def _rows(path: Path, needed: tuple[str, ...], allowed: tuple[str, ...]) -> _Rows:
     try:
         text = regular_bytes(path, TEXT_AT_MOST).decode("utf-8-sig")
     except ReleaseError as error:
@@ -137,40 +145,33 @@ def _rows(path: Path, needed: tuple[str, ...], allowed: tuple[str, ...]) -> list
         raise CountsError(f"{path}: {_rows_said(uneven)}: not as many values as the header has columns ({len(header)})")
     if len(lines) == 1:
         raise CountsError(f"{path}: it has no rows")
-    return [(number, dict(zip(header, values, strict=True))) for number, values in lines[1:]]
+    return _Rows(path, [(number, dict(zip(header, values, strict=True))) for number, values in lines[1:]])
 
 
-def _names(path: Path, rows: Sequence[tuple[int, dict[str, str]]]) -> tuple[CellName, ...]:
+def _names(rows: _Rows) -> tuple[CellName, ...]:
     for part in _NAME:
-        if empty := [str(number) for number, row in rows if not row[part]]:
-            raise CountsError(f"{path}: column {part!r}: {_rows_said(empty)}: it is empty")
+        if empty := [str(number) for number, row in rows.numbered if not row[part]]:
+            raise CountsError(f"{rows.path}: column {part!r}: {_rows_said(empty)}: it is empty")
     first: dict[CellName, int] = {}
     again = []
-    for number, row in rows:
+    for number, row in rows.numbered:
         name = CellName(*(row[part] for part in _NAME))
         if first.setdefault(name, number) != number:
             again.append(f"{number} (as {first[name]})")
     if again:
-        raise CountsError(f"{path}: {_rows_said(again)}: a cell that is there already; every cell has one row")
+        raise CountsError(f"{rows.path}: {_rows_said(again)}: a cell that is there already; every cell has one row")
     return tuple(first)
 
 
-def _column(
-    path: Path,
-    rows: Sequence[tuple[int, dict[str, str]]],
-    name: str,
-    read: Callable[[str], _Value],
-    what: str,
-    default: str | None = None,
-) -> tuple[_Value, ...]:
+def _column(rows: _Rows, name: str, read: Callable[[str], _Value], what: str, default: str | None = None) -> tuple[_Value, ...]:
     found, wrong = [], []
-    for number, row in rows:
+    for number, row in rows.numbered:
         try:
             found.append(read(row.get(name, "") or default or ""))
         except ValueError:
             wrong.append(str(number))
     if wrong:
-        raise CountsError(f"{path}: column {name!r}: {_rows_said(wrong)}: not {what}")
+        raise CountsError(f"{rows.path}: column {name!r}: {_rows_said(wrong)}: not {what}")
     return tuple(found)
 
 

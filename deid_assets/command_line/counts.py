@@ -29,6 +29,14 @@ _ABOVE_0 = click.FloatRange(min=0, min_open=True)
 _GROUPS_AT_MOST = 4
 
 
+@dataclass(frozen=True)
+class _Written:
+    """Where it is said what came of the work."""
+
+    as_json: bool
+    output: Path | None
+
+
 @click.command("combine")
 @click.argument("files", nargs=-1, required=True, metavar="SITE.csv...", type=FILE)
 @click.option("--true-counts", is_flag=True, help="The files hold true counts: say what noise or masking would make of them.")
@@ -36,11 +44,10 @@ _GROUPS_AT_MOST = 4
 @click.option(
     "--threshold", type=click.IntRange(min=2), default=11, show_default=True, help="True counts: 1 to one less are masked."
 )
-@click.option("--out", type=FILE, help="New folder for the report (HTML), tables (CSV) and document (JSON).")
+@click.option("--out", "output", type=FILE, help="New folder for the report (HTML), tables (CSV) and document (JSON).")
 @click.option("--json", "as_json", is_flag=True, help="Print the document as JSON.")
-def combine_command(
-    files: tuple[Path, ...], true_counts: bool, sd: float, threshold: int, out: Path | None, as_json: bool
-) -> None:
+@gathering("written", _Written)
+def combine_command(files: tuple[Path, ...], true_counts: bool, sd: float, threshold: int, written: _Written) -> None:
     """Add up the noisy counts of several sites, each a file with the same cells and a column sd.
 
     Says the standard deviation of every sum, and whether noise or masking serves better. With --true-counts, also which share
@@ -51,13 +58,13 @@ def combine_command(
     from deid_assets.command_line.count_files import read_counts
     from deid_assets.command_line.demographics_document import write_folder
 
-    with errors_as_json(as_json):
-        require_new(out)
+    with errors_as_json(written.as_json):
+        require_new(written.output)
         read = [read_counts(file, marks=not true_counts, negative=not true_counts) for file in files]
         document = sites_document(read, sd if true_counts else None, threshold)
-        if out is not None:
-            write_folder(out, _files(document))
-    click.echo(json.dumps(document, indent=1, allow_nan=False) if as_json else _printed(document))
+        if written.output is not None:
+            write_folder(written.output, _files(document))
+    click.echo(json.dumps(document, indent=1, allow_nan=False) if written.as_json else _printed(document))
 
 
 def sites_document(read: "Sequence[CountFile]", sd_of_true: float | None, threshold: int) -> dict[str, Any]:
@@ -252,14 +259,6 @@ class _Stated:
     threshold: int
     values: int
     zeros: str | None
-
-
-@dataclass(frozen=True)
-class _Written:
-    """Where it is said what came of the work."""
-
-    as_json: bool
-    output: Path | None
 
 
 @click.group()
