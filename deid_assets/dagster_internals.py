@@ -1,7 +1,9 @@
 """Everything that this product uses of Dagster beyond its public interface.
 
-A new version of Dagster may move or change these names; this is the one place to look at then.
+A new version of Dagster may move or change these names; this is the one place to look at then. Others take the names from here.
 """
+
+# ruff: noqa: F401
 
 from dagster._core.definitions.data_version import DATA_VERSION_TAG, compute_logical_data_version
 from dagster._core.definitions.executor_definition import multi_or_in_process_executor
@@ -44,54 +46,4 @@ from dagster._core.utils import make_new_run_id
 from dagster._serdes import serialize_value
 from dagster._utils.interrupts import capture_interrupts
 from dagster._utils.schedules import is_valid_cron_string
-
-__all__ = [
-    "AUTOMATION_CONDITION_TAG",
-    "BACKFILL_ID_TAG",
-    "DATA_VERSION_TAG",
-    "PARTITION_NAME_TAG",
-    "RETRY_ON_ASSET_OR_OP_FAILURE_TAG",
-    "RUN_KEY_TAG",
-    "SCHEDULE_NAME_TAG",
-    "SENSOR_NAME_TAG",
-    "SQLITE_BUSY_TIMEOUT_SECONDS",
-    "AssetCheckExecutionRecord",
-    "AssetCheckExecutionRecordStatus",
-    "BulkActionStatus",
-    "DagsterSqliteStorage",
-    "DagsterUnknownPartitionError",
-    "ExecutionPlan",
-    "InProcessExecutor",
-    "InitExecutorContext",
-    "InputAssetVersionInfo",
-    "InstanceRef",
-    "KeyValueStoreTable",
-    "LoadableTargetOrigin",
-    "ManagedGrpcPythonEnvCodeLocationOrigin",
-    "PartitionKeyFilter",
-    "PlanOrchestrationContext",
-    "ReconstructableJob",
-    "ReconstructableRepository",
-    "RemoteJobOrigin",
-    "RemoteRepositoryOrigin",
-    "RetryMode",
-    "SqliteEventLogStorage",
-    "SqliteRunStorage",
-    "StepDependencyConfig",
-    "StepEventStatus",
-    "StepExecutionContext",
-    "StepMaterializationData",
-    "UnresolvedAssetJobDefinition",
-    "_build_data_version_tags",
-    "_event_logs_directory",
-    "_get_input_provenance_data",
-    "_runs_directory",
-    "capture_interrupts",
-    "compute_logical_data_version",
-    "execute_run_iterator",
-    "is_valid_cron_string",
-    "make_new_run_id",
-    "multi_or_in_process_executor",
-    "partition_loading_context",
-    "serialize_value",
-]
+from dagster_shared.error import SerializableErrorInfo

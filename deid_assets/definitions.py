@@ -21,25 +21,19 @@ from deid_assets.assets import (
     assessment,
     candidate,
     cohort,
-    cohort_intake,
     counts,
     dates,
     flat,
-    flat_intake,
     generalization,
     intake,
     preparation,
-    reachable_risk,
     release,
-    rule_needs,
 )
-from deid_assets.assets.stage_asset import StageAsset, made_from
+from deid_assets.assets.step import StageAsset, made_from
 from deid_assets.assets.whole_stage import whole_stages
-from deid_assets.automation.deliveries import Watched, delivery_sensor
+from deid_assets.automation.deliveries import Watched, delivery_sensor, freshness_of, freshness_policy, release_schedule
 from deid_assets.automation.ended_runs import canceled_sensor, repeat_sensor, report_sensor
-from deid_assets.automation.freshness import freshness_of, freshness_policy
 from deid_assets.automation.in_use import Use, policies_in_use, uses_in
-from deid_assets.automation.rereleases import release_schedule
 from deid_assets.checks.contracts import contract_checks
 from deid_assets.checks.risk import risk_checks
 from deid_assets.dagster_internals import UnresolvedAssetJobDefinition
@@ -50,7 +44,7 @@ from deid_assets.policy.loading import policies_in
 from deid_assets.release.published_tables import published_tables
 from deid_assets.resources import POLICY_TAG, PUBLISHED, STORE_TAG, Keys, RestrictedStore, Workplace, column_schema, job_name
 from deid_assets.schemas import contracts_of
-from deid_assets.stages import RELEASE, STAGE_OF, asset_of
+from deid_assets.stages import RELEASE, asset_of
 from deid_assets.store.home import Home
 
 _LOG = logging.getLogger(__name__)
@@ -61,21 +55,9 @@ warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 warnings.filterwarnings("ignore", category=dg.BetaWarning, message=".*data_version.*")
 
 MODULES: Mapping[Kind, tuple[ModuleType, ...]] = {
-    "longitudinal": (
-        intake,
-        preparation,
-        rule_needs,
-        adversary,
-        reachable_risk,
-        generalization,
-        candidate,
-        accounting,
-        counts,
-        assessment,
-        release,
-    ),
-    "flat": (flat_intake, flat),
-    "cohort": (cohort_intake, cohort),
+    "longitudinal": (intake, preparation, adversary, generalization, candidate, accounting, counts, assessment, release),
+    "flat": (flat,),
+    "cohort": (cohort,),
 }
 """The assets of each kind of policy; `dates` has further ones for policies that release dates."""
 
@@ -160,7 +142,6 @@ class PolicyParts:
         partitions_def: dg.PartitionsDefinition | None = None,
         fresh_days: int | None = None,
         declared: Sequence[StageAsset] | None = None,
-        delivered: Mapping[str, dg.AssetIn] | None = None,
     ) -> "PolicyParts":
         """Make them.
 
@@ -172,16 +153,11 @@ class PolicyParts:
             Days after which the newest release counts as overdue; None: never.
         declared
             The assets, instead of those that the modules of the policy's kind declare.
-        delivered
-            Inputs of the intake that are no assets of the policy.
         """
         partitions_def = partitions_def or deliveries_of(policy.name)
         made = [
-            (_release_of(policy, one) if RELEASE in one.outs else one).made(
-                keys,
-                type(policy),
-                partial(asset_of, policy),
-                delivered if any(STAGE_OF[name] == "intake" for name in one.outs) else None,
+            (replace(one, published=published_tables(policy)) if RELEASE in one.outs else one).made(
+                keys, type(policy), partial(asset_of, policy)
             )
             for one in (stage_assets_of(policy) if declared is None else declared)
         ]
@@ -211,24 +187,19 @@ class PolicyParts:
                 partitions_def=self.partitions_def,
                 run_config_for_partition_key_fn=lambda key: {},
                 # The instance allows one run at a time for each value of this tag.
-                tags_for_partition_key_fn=partial(_store_tag, self.policy.name),
+                tags_for_partition_key_fn=lambda key: {STORE_TAG: f"{self.policy.name}/{key}"},
             ),
             executor_def=dg.in_process_executor,
         )
 
 
 def stage_assets_of(policy: AnyPolicy) -> list[StageAsset]:
-    """The assets of a policy's kind, as its modules declare them."""
+    """The assets of a policy's kind, as its modules declare them; a release has the tables that the policy publishes."""
     found = []
     for module in (*MODULES[policy.kind], *((dates,) if policy.dates else ())):
         for value in vars(module).values():
             found += [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, StageAsset)]
-    return found
-
-
-def _release_of(policy: AnyPolicy, release: StageAsset) -> StageAsset:
-    """The release with what depends on the policy: the tables that it publishes."""
-    return replace(release, published=published_tables(policy))
+    return [replace(one, published=published_tables(policy)) if RELEASE in one.outs else one for one in found]
 
 
 @dataclass(frozen=True)
@@ -262,10 +233,6 @@ def automation_of(workplace: Workplace, part: PolicyParts, use: Use, job: Unreso
         fresh = freshness_of(home, part.keys.asset("release"), partitions, use.fresh_days)
         made += Automated(schedules=(fresh.schedule,), checks=(fresh.check,), jobs=(fresh.job,))
     return made
-
-
-def _store_tag(policy: str, delivery: str) -> dict[str, str]:
-    return {STORE_TAG: f"{policy}/{delivery}"}
 
 
 def specialize(

@@ -26,27 +26,17 @@ from deid_assets.policy.base import ReleasePolicy
 from deid_assets.policy.kinds import AnyPolicy, require_runnable
 from deid_assets.policy.loading import applying_opt_outs, policy_called
 from deid_assets.policy.models import Policy
-from deid_assets.release.cumulative import (
-    EarlierReleases,
-    Made,
-    earlier_releases,
-    member_tags,
-    releases_before,
-    releases_made,
-    tags_in_order,
-)
+from deid_assets.release import cumulative
 from deid_assets.release.event_log import current_materialization
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import Secret, SigningKey
-from deid_assets.release.leavers import leavers, removed_before
 from deid_assets.release.registry.chain import Registry
 from deid_assets.sources.delivery import Delivery, SourceOptions
 from deid_assets.sources.registration import registered_delivery
 from deid_assets.sources.upstream import Copies
 from deid_assets.stages import RELEASE, STAGE_OF
 from deid_assets.store.guard import without_values
-from deid_assets.store.home import Home, plain_key
-from deid_assets.store.lock import StoreLock
+from deid_assets.store.home import Home, StoreLock, plain_key
 from deid_assets.store.tables import Query, Table, fingerprint, held_open, require_plain_tables, write_table
 
 SMALL_STORE = 64_000_000
@@ -179,8 +169,8 @@ _readings: dict[tuple[str, str], set[str]] = {}
 
 
 @dataclass(frozen=True)
-class Policies:
-    """The policies of this code location.
+class Workplace:
+    """The home folder, and what assets may use in it: policies, secret, signing key, deliveries.
 
     Attributes
     ----------
@@ -189,12 +179,15 @@ class Policies:
     given
         Policies by name that are used as they are, whatever policies the home contains. Its list of members who opted out
         applies to them, too.
+    copies
+        If deliveries are tables of another project: where their copies are.
     """
 
     root: str
     given: Mapping[str, AnyPolicy] = field(default_factory=dict, repr=False, hash=False)
+    copies: Copies | None = None
 
-    def of(self, context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, kind: type[Kind]) -> Kind:
+    def policy_of(self, context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, kind: type[Kind]) -> Kind:
         """The policy of the running asset or of the running check's asset.
 
         Parameters
@@ -219,32 +212,8 @@ class Policies:
 
     def named(self, name: str) -> AnyPolicy:
         """The policy of this name."""
-        folder = Home(Path(self.root)).policies
+        folder = self.home.policies
         return applying_opt_outs(self.given[name], folder) if name in self.given else policy_called(name, folder)
-
-
-@dataclass(frozen=True)
-class Workplace:
-    """The home folder, and what assets may use in it: policies, secret, signing key, deliveries.
-
-    Attributes
-    ----------
-    root
-        The home.
-    given
-        As in `Policies`.
-    copies
-        If deliveries are tables of another project: where their copies are.
-    """
-
-    root: str
-    given: Mapping[str, AnyPolicy] = field(default_factory=dict, repr=False, hash=False)
-    copies: Copies | None = None
-
-    @property
-    def policies(self) -> Policies:
-        """The policies."""
-        return Policies(self.root, self.given)
 
     def table(self, key: dg.AssetKey, delivery: str) -> Table:
         """The handle on the table of one asset and delivery, whether or not it exists."""
@@ -291,29 +260,29 @@ class Workplace:
 
     def leavers(self, policy: Policy, delivery: str) -> Leavers:
         """Members of earlier releases who may not be in a release of this delivery, from earlier releases alone."""
-        return leavers(policy, self.releases_made(), self.secret(), self.delivery(delivery).digest())
+        return cumulative.leavers(policy, self.releases_made(), self.secret(), self.delivery(delivery).digest())
 
     def removed_before(self, policy: Policy) -> np.ndarray:
         """(n,) uint64: tags of members who stay removed, because an earlier release removed them; see `leavers`."""
-        return removed_before(policy, self.releases_made(), self.secret())
+        return cumulative.removed_before(policy, self.releases_made(), self.secret())
 
     def releases_before(self, population: Table, own: str) -> tuple[str, ...]:
         """The earlier releases with members that `released_before` counts, as policy/number."""
         return self._earlier_releases().holding_others(*self._population_and_own(population, own))
 
-    def _earlier_releases(self) -> EarlierReleases:
-        return earlier_releases(self.releases_made(), self.secret().commitment())
+    def _earlier_releases(self) -> cumulative.EarlierReleases:
+        return cumulative.earlier_releases(self.releases_made(), self.secret().commitment())
 
     def _population_and_own(self, population: Table, own: str) -> tuple[np.ndarray, np.ndarray]:
         return self.member_tags(population, f"SELECT member_id FROM {population.sql}"), self.member_tags(population, own)
 
-    def releases_made(self) -> tuple[Made, ...]:
+    def releases_made(self) -> tuple[cumulative.Made, ...]:
         """Every earlier release in the restricted store, checked against what was published."""
-        return tuple(releases_made(self.restricted_manifests, Registry(self.home.releases / "registry.jsonl")))
+        return tuple(cumulative.releases_made(self.restricted_manifests, Registry(self.home.releases / "registry.jsonl")))
 
     def earlier_of(self, delivery: str) -> tuple[EarlierRelease, ...]:
         """Every earlier release, as one of this delivery is compared with it."""
-        return releases_before(self.releases_made(), self.secret().commitment(), self.delivery(delivery).digest())
+        return cumulative.releases_before(self.releases_made(), self.secret().commitment(), self.delivery(delivery).digest())
 
     def stores_of_releases(self) -> dict[str, Path]:
         """Name of each release, as policy/number, to the store of its delivery, whether it is still there or not."""
@@ -321,11 +290,11 @@ class Workplace:
 
     def tags_in_order(self, member_ids: Iterable[str]) -> np.ndarray:
         """(n,) uint64: the tag of each member, in the order given."""
-        return tags_in_order(member_ids, self.secret())
+        return cumulative.tags_in_order(member_ids, self.secret())
 
     def member_tags(self, population: Table, members: str) -> np.ndarray:
         """(n,) uint64: tags of the members that a SELECT of member_id returns from the file of a table."""
-        return member_tags(population.query(members).iloc[:, 0].tolist(), self.secret())
+        return cumulative.member_tags(population.query(members).iloc[:, 0].tolist(), self.secret())
 
     def delivery(self, key: str) -> Delivery:
         """The delivery that was registered under this key, or copied from another project's tables."""
@@ -523,7 +492,7 @@ class RestrictedStore(dg.IOManager):
         read = _readings.get((context.run_id, context.step_key), set())
         if "policy_sections" not in stated:
             return {}
-        policy = self.workplace.policies.named(policy_name(context.asset_key))
+        policy = self.workplace.named(policy_name(context.asset_key))
         if not read <= {policy.reading}:
             raise PolicyError(
                 f"policy {policy.name}: its text, or a file that it names, changed while {context.asset_key.path[-1]} was "

@@ -16,7 +16,6 @@ from deid_assets.partitions import deliveries_of
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.release.keys import Secret
 from deid_assets.resources import (
-    Policies,
     RestrictedStore,
     Workplace,
     column_schema,
@@ -25,8 +24,7 @@ from deid_assets.resources import (
     observed_schema,
 )
 from deid_assets.schemas import contracts_of
-from deid_assets.store.home import Home
-from deid_assets.store.lock import StoreLock
+from deid_assets.store.home import Home, StoreLock
 from deid_assets.store.tables import Query, Table, connect, write_table
 from deid_assets_tests.policy.policy_texts import public_values
 
@@ -424,12 +422,12 @@ class TestWorkplace:
     def test_a_policy_that_is_given_is_used_as_it_is(self, home):
         """Also where the home, or the product, has another of its name."""
         own = policy_from(public_values(policy=POLICY, title="A title of our own"))
-        policies = Workplace(str(home.root), {POLICY: own}).policies
+        policies = Workplace(str(home.root), {POLICY: own})
         assert policies.named(POLICY) is own
         assert policies.named("heritage").name == "heritage"
 
     def test_policies_are_those_that_ship_and_those_of_the_home(self, home):
-        assert Policies(root=str(home.root)).named("heritage_public").name == "heritage_public"
+        assert Workplace(root=str(home.root)).named("heritage_public").name == "heritage_public"
 
 
 def test_no_resource_shows_where_the_secret_is(home):

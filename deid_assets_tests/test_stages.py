@@ -7,7 +7,7 @@ import pytest
 
 from deid_assets.assessments.registry import gates_of
 from deid_assets.assets.publishing import gating_checks
-from deid_assets.assets.stage_asset import StageAsset
+from deid_assets.assets.step import StageAsset
 from deid_assets.assets.whole_stage import upstream
 from deid_assets.definitions import build_definitions
 from deid_assets.errors import ReleaseError

@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from deid_assets.automation.ended_runs import CANCELED
 from deid_assets.automation.in_use import state_use
 from deid_assets.automation.instance import dagster_instance, workspace_file
-from deid_assets.automation.outcomes import CANCELED
 from deid_assets.resources import OUTCOME_TAG, ended_in
 from deid_assets.sources.synthetic.delivery import write_delivery
-from deid_assets.store.home import Home
-from deid_assets.store.lock import StoreLock
+from deid_assets.store.home import Home, StoreLock
 from deid_assets_tests.processes import wait_for
 from deid_assets_tests.scenarios.command_line import ERROR, deid_here
 from deid_assets_tests.scenarios.policies import SMALL, write_policy

@@ -5,9 +5,7 @@ import pandas as pd
 from deid_assets.assessments.compared_tables import analyst_questions_of, compared_tables
 from deid_assets.assessments.kernel_input import CANDIDATE, Candidate
 from deid_assets.assessments.why_ledger import INPUTS, why_ledger_of
-from deid_assets.assets.stage_asset import stage_asset
-from deid_assets.assets.step import Step
-from deid_assets.assets.step_log import StepLog
+from deid_assets.assets.step import Step, StepLog, stage_asset
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table
 

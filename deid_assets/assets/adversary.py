@@ -2,8 +2,7 @@
 
 import pandas as pd
 
-from deid_assets.assets.stage_asset import stage_asset
-from deid_assets.assets.step import Step
+from deid_assets.assets.step import Step, stage_asset
 from deid_assets.methods.adversary.adversary_power import power_by_quasi_identifier, values_of_members
 from deid_assets.methods.adversary.value_diversity import correlation_of, diversity_by_member, value_diversity_query
 from deid_assets.policy.models import Policy

@@ -20,10 +20,8 @@ from deid_assets.assessments.evidence import Evidence, Measurement, to_frame
 from deid_assets.assessments.membership_changes import Leavers
 from deid_assets.assessments.registry import LONGITUDINAL, noise_plan
 from deid_assets.assets.counts import earlier_noise, earlier_tables
-from deid_assets.assets.random_streams import stream_key
-from deid_assets.assets.stage_asset import StageAsset, image, markdown_table, stage_asset
-from deid_assets.assets.step import Step
-from deid_assets.assets.tries import delivery_tries, note_if_refused
+from deid_assets.assets.random_streams import delivery_tries, note_if_refused, stream_key
+from deid_assets.assets.step import StageAsset, Step, image, markdown_table, stage_asset
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.counts.published_tables import EarlierTables
 from deid_assets.methods.disclosure.membership_changes import Roll
@@ -168,22 +166,11 @@ class _History:
         return earlier_noise(self.step, published.frame())
 
 
-def _metadata(fact: Shown) -> dg.MetadataValue:
-    """A fact as Dagster shows it."""
-    match fact:
-        case Image():
-            return image(fact.image, fact.alt)
-        case pd.DataFrame():
-            return markdown_table(fact)
-        case list():
-            return dg.MetadataValue.json(fact)
-        case str():
-            return dg.MetadataValue.text(fact)
-        case int():
-            return dg.MetadataValue.int(fact)
-        case float():
-            return dg.MetadataValue.float(fact)
-    raise TypeError("a fact is text, a number, a list, a table or an image")
+def _metadata(fact: Shown) -> dg.MetadataValue | str | float | list[str]:
+    """A fact as metadata of an asset; Dagster knows text, numbers and lists."""
+    if isinstance(fact, Image):
+        return image(fact.image, fact.alt)
+    return markdown_table(fact) if isinstance(fact, pd.DataFrame) else fact
 
 
 def measured_metadata(measured: Sequence[Measurement]) -> dict[str, dg.MetadataValue]:

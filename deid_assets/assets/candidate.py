@@ -2,8 +2,7 @@
 
 from deid_assets.assessments.candidate_rows import ReleasedRows, identified_claims
 from deid_assets.assessments.kernel_input import released_date_columns
-from deid_assets.assets.stage_asset import stage_asset
-from deid_assets.assets.step import Step
+from deid_assets.assets.step import Step, stage_asset
 from deid_assets.methods.candidate.provider_suppression import blanked_shares
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import YEARS

@@ -1,52 +1,63 @@
 """A cohort from its delivery to the gated release: no riskier than Safe Harbor (methods#demographics-risk)."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 
-from deid_assets.assessments.cohort_demographics import (
-    attribute_leaks,
-    cells_in,
-    finding_refusals,
-    findings_taken_in,
-    notes_of,
-    published,
-    question_of,
-)
+from deid_assets.assessments import cohort_demographics as demographics
+from deid_assets.assessments import demographic_verdicts as of_policies
 from deid_assets.assessments.cohort_risk import measured_risk
-from deid_assets.assessments.demographic_verdicts import (
-    REFERENCE,
-    alternatives,
-    frontier,
-    frontier_rows,
-    judge,
-    tables_in_the_paper,
-)
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.assessments.record_cross_release_risk import people_of_cohort
 from deid_assets.assessments.registry import COHORT
 from deid_assets.assets.assessment import assessment_asset
 from deid_assets.assets.counts import count_assets
 from deid_assets.assets.one_table import Judged, OneTable, Tables, release_asset
-from deid_assets.assets.stage_asset import image, markdown_table, stage_asset
-from deid_assets.assets.step import Step
+from deid_assets.assets.step import Step, image, markdown_table, stage_asset
+from deid_assets.assets.taking_in import Read, intake_assets, require_known_opt_outs
 from deid_assets.figures.demographics_figure import risk_and_detail_figure
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.release.counts.kinds import COHORT as COUNTING
-from deid_assets.release.derived_keys import pseudonym_key
+from deid_assets.release.keys import pseudonym_key
 from deid_assets.release.manifest.dictionary import described_people
 from deid_assets.release.manifest.optimality import stated_levels_certificate
 from deid_assets.release.published_tables import PEOPLE as PEOPLE_FILE
 from deid_assets.release.same_delivery import other_cohort_refusals
 from deid_assets.release.staged_files import people_refusals, people_to_release
 from deid_assets.reports.cohort_report import cohort_report
-from deid_assets.sources.cohort import PEOPLE, POPULATION, QUARANTINED
-from deid_assets.store.tables import Table
+from deid_assets.sources.cohort import PEOPLE, POPULATION, QUARANTINED, read_cohort_delivery
+from deid_assets.store.tables import Table, write_table
+
+_DESCRIPTIONS = {
+    PEOPLE: "The people of the cohort with their demographics and attributes, numbered in the order of the file.",
+    QUARANTINED: "Rows that could not be used, with the rules that they break; restricted.",
+    POPULATION: "The table of the population: people by place, sex, race and ages.",
+}
+
+
+@intake_assets(_DESCRIPTIONS, ["source", "intake", "columns", "population", "attributes", "opt_outs"], "1")
+def cohort_intake(step: Step[CohortPolicy], tables: Mapping[str, Table]) -> Read:
+    """Read the delivered cohort, and the population's table that the policy names."""
+    policy, store = step.policy, tables[PEOPLE].file.parent
+    read = read_cohort_delivery(step.delivery, policy.layout, policy.population.below(Path()), store, policy.opt_outs.people)
+    days = {name: read.cohort.people[name].dt.date for name in policy.layout.dates}
+    write_table(tables[PEOPLE], read.cohort.people.assign(**days))
+    write_table(tables[QUARANTINED], read.cohort.unusable)
+    write_table(tables[POPULATION], read.population.people.assign(note="; ".join(read.population.warnings)))
+    require_known_opt_outs(step, read.cohort.left_out)
+    return read.digest, {
+        PEOPLE: read.cohort.report.metadata(),
+        QUARANTINED: {"rows": len(read.cohort.unusable)},
+        POPULATION: {"people": read.population.total(), "warnings": list(read.population.warnings)},
+    }
 
 
 @stage_asset(policy_sections=["columns", "attributes"])
 def safe_harbor_findings(step: Step[CohortPolicy], cohort_people: Table) -> pd.DataFrame:
     """Which of Safe Harbor's eighteen identifiers fails in which column as it was taken in; counts, never values."""
-    found = findings_taken_in(step.policy, cohort_people)
+    found = demographics.findings_taken_in(step.policy, cohort_people)
     broken = found[found["source_column"].notna()]
     step.tell(
         {
@@ -61,10 +72,10 @@ def safe_harbor_findings(step: Step[CohortPolicy], cohort_people: Table) -> pd.D
 def policy_risks(step: Step[CohortPolicy], cohort_people: Table, population_cells: Table) -> pd.DataFrame:
     """Risk of Safe Harbor, of the published alternatives and of this policy, in the whole cohort and in every state."""
     policy = step.policy
-    found = judge(cells_in(policy, cohort_people, population_cells), question_of(policy))
+    found = of_policies.judge(demographics.cells_in(policy, cohort_people, population_cells), demographics.question_of(policy))
     step.tell(
-        {name: markdown_table(table) for name, table in tables_in_the_paper(found).items()}
-        | {"notes": list(notes_of(policy, cohort_people, population_cells))}
+        {name: markdown_table(table) for name, table in of_policies.tables_in_the_paper(found).items()}
+        | {"notes": list(demographics.notes_of(policy, cohort_people, population_cells))}
     )
     return found.rows
 
@@ -73,11 +84,11 @@ def policy_risks(step: Step[CohortPolicy], cohort_people: Table, population_cell
 def policy_frontier(step: Step[CohortPolicy], cohort_people: Table, population_cells: Table) -> pd.DataFrame:
     """The finest policies that are no riskier than Safe Harbor in any state: what may be published instead."""
     policy = step.policy
-    cells, question = cells_in(policy, cohort_people, population_cells), question_of(policy)
-    found = alternatives(cells, question)
-    verdicts = judge(cells, question, found.alternatives)
+    cells, question = demographics.cells_in(policy, cohort_people, population_cells), demographics.question_of(policy)
+    found = of_policies.alternatives(cells, question)
+    verdicts = of_policies.judge(cells, question, found.alternatives)
     kept = frozenset(one.name for one in verdicts.policies if verdicts.no_riskier(one.name))
-    figure = risk_and_detail_figure(frontier(cells, verdicts.policies), REFERENCE, kept)
+    figure = risk_and_detail_figure(of_policies.frontier(cells, verdicts.policies), of_policies.REFERENCE, kept)
     step.tell(
         {
             "policies": found.policies,
@@ -85,7 +96,7 @@ def policy_frontier(step: Step[CohortPolicy], cohort_people: Table, population_c
             "frontier": image(figure, "every policy by risk and detail"),
         }
     )
-    return frontier_rows(found)
+    return of_policies.frontier_rows(found)
 
 
 @stage_asset(policy_sections=["columns", "demographics", "attributes", "risk"])
@@ -102,7 +113,7 @@ ASSESSMENTS = [assessment_asset(one, "cohort") for one in COHORT]
 
 def _judged(step: Step[CohortPolicy], tables: Tables, staged: Table) -> Judged:
     policy, people, population = step.policy, tables[PEOPLE], tables[POPULATION]
-    leaks, leaking = attribute_leaks(policy, staged, people, population)
+    leaks, leaking = demographics.attribute_leaks(policy, staged, people, population)
 
     def others(delivery_digest: str, released: np.ndarray | None) -> list[Refusal]:
         made, commitment = step.workplace.releases_made(), step.secret.commitment()
@@ -110,7 +121,7 @@ def _judged(step: Step[CohortPolicy], tables: Tables, staged: Table) -> Judged:
 
     return Judged(
         rows=people_refusals(policy, staged, people_to_release(policy, people, population, _key(step))),
-        further=[*finding_refusals(policy, staged), *leaking],
+        further=[*demographics.finding_refusals(policy, staged), *leaking],
         risk=measured_risk(policy, staged, people, population),
         beside=tuple(leaks),
         proof=stated_levels_certificate(policy),
@@ -118,8 +129,10 @@ def _judged(step: Step[CohortPolicy], tables: Tables, staged: Table) -> Judged:
         levels={},
         level_names=None,
         others=others,
-        described=lambda: described_people(policy, published(policy, cells_in(policy, people, population)), staged),
-        report=lambda public: cohort_report(policy, public, notes_of(policy, people, population)),
+        described=lambda: described_people(
+            policy, demographics.published(policy, demographics.cells_in(policy, people, population)), staged
+        ),
+        report=lambda public: cohort_report(policy, public, demographics.notes_of(policy, people, population)),
     )
 
 

@@ -9,8 +9,7 @@ import pandas as pd
 from deid_assets.assessments.count_disclosure import count_measurements
 from deid_assets.assessments.evidence import Measurement, Refusal
 from deid_assets.assessments.registry import noise_plan
-from deid_assets.assets.stage_asset import StageAsset, shapes_of, stage_asset
-from deid_assets.assets.step import Step
+from deid_assets.assets.step import StageAsset, Step, shapes_of, stage_asset
 from deid_assets.errors import CountsError, RefusedError
 from deid_assets.methods.counts.budget import NoisyCell
 from deid_assets.methods.counts.published_tables import EarlierTables
@@ -24,13 +23,13 @@ from deid_assets.release.counts.noise import DeliveryNoise, Plan
 from deid_assets.release.counts.published import file_tables, later_steps, planned_cells, planned_sums
 from deid_assets.release.counts.published import published_counts as protected
 from deid_assets.release.cumulative import tables_made
-from deid_assets.release.derived_keys import date_keys
 from deid_assets.release.gate.judgement import count_refusals
+from deid_assets.release.keys import date_keys
 from deid_assets.release.manifest.described_dates import described_dates
 from deid_assets.release.manifest.dictionary import DescribedTable, described_counts
 from deid_assets.release.manifest.public_numbers import AttritionStep, PublicNumbers
 from deid_assets.release.publication.publish import Staging
-from deid_assets.release.publication.recovery import REGISTRY
+from deid_assets.release.publication.waiting import REGISTRY
 from deid_assets.release.registry.chain import Chain, Registry
 from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of
 from deid_assets.release.staged_files import stage_counts

@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.dates import date_columns, redrawing, widths_of
-from deid_assets.assets.stage_asset import image, markdown_table, stage_asset
-from deid_assets.assets.step import Step
+from deid_assets.assets.step import Step, image, markdown_table, stage_asset
 from deid_assets.errors import DeliveryError
 from deid_assets.figures.figures import date_error_figure
 from deid_assets.methods.dates import dated_claims as dated
@@ -16,7 +15,7 @@ from deid_assets.methods.dates.alternatives import compared_ways
 from deid_assets.methods.dates.errors import released_errors
 from deid_assets.methods.dates.intervals import Events, redraw
 from deid_assets.policy.models import Policy
-from deid_assets.release.derived_keys import date_keys
+from deid_assets.release.keys import date_keys
 from deid_assets.store.tables import Table, write_table
 
 
@@ -29,11 +28,7 @@ from deid_assets.store.tables import Table, write_table
     },
 )
 def dated_claims(
-    step: Step[Policy],
-    members: Table,
-    eligible_claims: Table,
-    truncated_claims: Table,
-    released_sample: Table,
+    step: Step[Policy], members: Table, eligible_claims: Table, truncated_claims: Table, released_sample: Table
 ) -> str:
     """Claims after the long tail is cut, with redrawn dates and with the columns derived from them computed again."""
     policy = step.policy
@@ -74,12 +69,7 @@ def dated_claims(
 
 
 @stage_asset(policy_sections=["dates"])
-def known_claims(
-    step: Step[Policy],
-    eligible_claims: Table,
-    grouped_claims: Table,
-    dated_claims: Table,
-) -> str:
+def known_claims(step: Step[Policy], eligible_claims: Table, grouped_claims: Table, dated_claims: Table) -> str:
     """All eligible claims, with what an adversary may know of their dates: for released claims, what the release says."""
     columns = date_columns(step.policy, eligible_claims)
     return dated.known_claims_query(grouped_claims, eligible_claims, dated_claims, columns)

@@ -21,6 +21,7 @@ from deid_assets.assessments.kernel_input import (
     adversary_of,
     chosen_frame,
     claim_columns,
+    lattice_dimensions,
     levels_at,
     member_columns,
     node_computation,
@@ -29,14 +30,21 @@ from deid_assets.assessments.kernel_input import (
 from deid_assets.assessments.no_choice import failed_gates, why_no_choice
 from deid_assets.assessments.nodes_to_try import all_but_pinned, nodes_to_try, pinned_node, useful_dimensions
 from deid_assets.assessments.number_of_claims import claim_bins_of
-from deid_assets.assessments.reachable_risk import GO_ON_TAG, other_gates, require_reachable
+from deid_assets.assessments.reachable_risk import GO_ON_TAG, notice, other_gates, reached_frame, reaches, require_reachable
 from deid_assets.assessments.worst_classes import worst_class_text
 from deid_assets.assets.publishing import last_levels
-from deid_assets.assets.random_streams import stream_key
-from deid_assets.assets.stage_asset import SENTENCE, asset_metadata, guarded, image, markdown_table, stage_asset, stage_assets
-from deid_assets.assets.step import Step
-from deid_assets.assets.step_log import StepLog
-from deid_assets.assets.tries import delivery_tries
+from deid_assets.assets.random_streams import delivery_tries, stream_key
+from deid_assets.assets.step import (
+    SENTENCE,
+    Step,
+    StepLog,
+    asset_metadata,
+    guarded,
+    image,
+    markdown_table,
+    stage_asset,
+    stage_assets,
+)
 from deid_assets.cluster.executors import search_executor
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure, lattice_figure
 from deid_assets.methods.disclosure.absence import removed_and_eligible
@@ -47,6 +55,7 @@ from deid_assets.methods.lattice.diagnosis import COLUMNS, Columns, diagnose
 from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.large_lattice import search_large_lattice
 from deid_assets.methods.lattice.longitudinal_search import SearchRule, Suppression, nodes_frame, search_lattice
+from deid_assets.methods.lattice.members_needed import members_needed
 from deid_assets.methods.lattice.predictive_tagging import Node, node_text, parse_node
 from deid_assets.methods.population.encoding import released_ids
 from deid_assets.methods.population.longitudinal_data import top_node, without_coarser_levels
@@ -55,9 +64,50 @@ from deid_assets.methods.statistics.streams import generator_of
 from deid_assets.policy.changes import changed_sections, leaving_together
 from deid_assets.policy.domains import value_domains_of
 from deid_assets.policy.models import Policy
-from deid_assets.release.leavers import standing_out
+from deid_assets.release.cumulative import standing_out
 from deid_assets.resources import Workplace
 from deid_assets.store.tables import Table, drop_schema
+
+_SECTIONS = ["dimensions", "risk", "adversary", "neighbor_attack", "demographics", "number_of_claims", "removal"]
+
+
+@stage_asset(
+    policy_sections=_SECTIONS,
+    version="5",
+    kinds=("duckdb", "numpy"),
+    inputs=("eligible_members", "removed_members", *POPULATION),
+)
+def reachable_risk(step: Step[Policy], **tables: Table) -> pd.DataFrame:
+    """Lowest value that any node can reach, for gates that can be predicted.
+
+    Where it is above a limit, the search refuses before it begins, unless the run is tagged to go on.
+    """
+    policy = step.policy
+    population, eligible = PopulationTables.of(tables), tables["eligible_members"]
+    # Nothing is measured at any other node, so nothing else is indexed.
+    computation = node_computation(policy, population, top_node(lattice_dimensions(policy)))
+    before = step.workplace.released_before(population.profiles, released_ids(population.profiles))
+    gates = other_gates(
+        policy,
+        population,
+        computation,
+        released_before=before,
+        number=1,
+        stream_key=stream_key(step, "other gates"),
+        claim_bins=claim_bins_of(policy, population.profiles, population.held),
+        absence=absence_in_search(
+            policy, population.profiles, eligible, step.workplace.ever_released(), step.workplace.tags_in_order
+        ),
+    )
+    absent = removed_and_eligible(eligible, tables["removed_members"])
+    keys = partial(stream_key, step)
+    found = reaches(policy, computation, gates, absent, before, keys)
+    limits = policy.risk.suppression.at_most, policy.risk.max_high_risk_share
+    reached = reached_frame(policy, found, absent, before, lambda: members_needed(computation, keys, *limits))
+    if said := notice(reached):
+        step.tell({"notice": said})
+    return reached
+
 
 _DIAGNOSIS_DRAWS = 100_000
 

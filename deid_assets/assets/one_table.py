@@ -8,20 +8,10 @@ import numpy as np
 
 from deid_assets.assessments.evidence import Evidence, Measurement, Refusal
 from deid_assets.assessments.record_cross_release_risk import PeopleTable, earlier_of, linked_refusals, not_compared
+from deid_assets.assets import publishing
 from deid_assets.assets.counts import ReleasedCounts
 from deid_assets.assets.published_tables import Made
-from deid_assets.assets.publishing import (
-    Passed,
-    common_refusals,
-    made_of_the_same_inputs,
-    publish,
-    read_evidence,
-    refusal,
-    repeat_if_overtaken,
-    staged_release,
-)
-from deid_assets.assets.stage_asset import StageAsset, shapes_of, stage_asset
-from deid_assets.assets.step import Step
+from deid_assets.assets.step import StageAsset, Step, shapes_of, stage_asset
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.lattice.certificate import OptimalityCertificate
 from deid_assets.policy.kinds import Kind
@@ -30,9 +20,10 @@ from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.kept_file import parquet_of
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.dictionary import DescribedTable, dictionary
+from deid_assets.release.manifest.editions import Kept
 from deid_assets.release.manifest.optimality import certificate_refusals
 from deid_assets.release.publication.publish import Staging
-from deid_assets.release.recurring_rows import Delivered, recurring_refusals
+from deid_assets.release.recurring_rows import DeliveredRows, recurring_refusals
 from deid_assets.release.same_delivery import other_release_refusals
 from deid_assets.resources import ended_in
 from deid_assets.stages import before_release, stages_of_kind
@@ -125,13 +116,13 @@ def release_asset(
         stages=before_release(stages),
     )
     def release(step: Step[Any], **tables: Table) -> Made | None:
-        with staged_release(step, tables[one.taken_in].file) as (releases, staging):
-            return publish(step, releases, staging, _judged(step, one, staging, tables))
+        with publishing.staged_release(step, tables[one.taken_in].file) as (releases, staging):
+            return publishing.publish(step, releases, staging, _judged(step, one, staging, tables))
 
     return release
 
 
-def _judged(step: Step[Any], one: OneTable, staging: Staging, tables: Tables) -> Passed:
+def _judged(step: Step[Any], one: OneTable, staging: Staging, tables: Tables) -> publishing.Passed:
     """Stage the table, judge what is read back, and describe it; a refusal has every reason."""
     policy, workplace, rows = step.policy, step.workplace, tables[one.taken_in]
     staged = _stage_table(staging, one.file, tables[one.candidate], one.columns(policy))
@@ -139,9 +130,9 @@ def _judged(step: Step[Any], one: OneTable, staging: Staging, tables: Tables) ->
     counts = ReleasedCounts.of(step, tables)
     staged_counts, refusals_of_counts = counts.staged(staging, tables["published_counts"])
     of_counts = counts.measured()
-    evidence, refusals = read_evidence([tables[name] for name in stages_of_kind(policy.kind)["assessment"]])
+    evidence, refusals = publishing.read_evidence([tables[name] for name in stages_of_kind(policy.kind)["assessment"]])
     refusals += refusals_of_counts
-    refusals += common_refusals(step, evidence)
+    refusals += publishing.common_refusals(step, evidence)
     found = one.judge(step, tables, staged)
     refusals += found.rows
     refusals += judgement.evidence_refusals(policy, step.key, evidence, digest)
@@ -158,21 +149,21 @@ def _judged(step: Step[Any], one: OneTable, staging: Staging, tables: Tables) ->
             step.home.releases,
             earlier_of(policy, known, released).of_others,
             one.pseudonym(policy),
-            Delivered(rows, workplace.stores_of_releases(), step.context.run.run_id, ended_in(step.instance)),
+            DeliveredRows(rows, workplace.stores_of_releases(), step.context.run.run_id, ended_in(step.instance)),
         )
         return [
             *other_release_refusals(policy, delivery_digest, made),
             *found.others(delivery_digest, released),
-            *linked_refusals(policy, evidence, known, released, made_of_the_same_inputs(step, delivery_digest)),
+            *linked_refusals(policy, evidence, known, released, publishing.made_of_the_same_inputs(step, delivery_digest)),
             *recurring,
         ]
 
     refusals += [*certificate_refusals(found.proof), *beside_earlier_releases(), *staging.refusals()]
     if refusals:
-        repeat_if_overtaken(step, refusals)
-        raise refusal(refusals)
+        publishing.repeat_if_overtaken(step, refusals)
+        raise publishing.refusal(refusals)
     staging.write_json(DICTIONARY, dictionary({**found.described(), **counts.described(staged_counts)}))
-    return Passed(
+    return publishing.Passed(
         (*evidence, Evidence("gate", step.key, policy.hash, digest, one.version, (*measured, *found.beside))),
         counts,
         found.proof,
@@ -181,13 +172,12 @@ def _judged(step: Step[Any], one: OneTable, staging: Staging, tables: Tables) ->
         report=found.report,
         still_so=lambda: not beside_earlier_releases() and counts.measured() == of_counts,
         # Nothing is kept of people whom nothing identifies.
-        member_tags=b"" if released is None else released.tobytes(),
-        rows=b"" if released is None else parquet_of(found.people.write_kept(workplace.tags_in_order)),
-        roll=b"",
-        removal_digest="",
-        tried=None,
-        generalization=found.level_names,
-        not_compared=not_compared(policy, workplace.earlier_of(step.key), released),
+        kept=Kept(
+            b"" if released is None else released.tobytes(),
+            rows=b"" if released is None else parquet_of(found.people.write_kept(workplace.tags_in_order)),
+            generalization=found.level_names,
+            not_compared=not_compared(policy, workplace.earlier_of(step.key), released),
+        ),
     )
 
 

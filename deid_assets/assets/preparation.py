@@ -12,37 +12,31 @@ import pandas as pd
 
 from deid_assets.assessments.dates import date_columns
 from deid_assets.assessments.kernel_input import claim_columns
-from deid_assets.assessments.long_tail import first_cut_of, members_left
+from deid_assets.assessments.long_tail import first_cut_of, members_left, methods_compared, units_kept
 from deid_assets.assessments.membership_changes import Leavers
 from deid_assets.assessments.number_of_claims import safe_bins
-from deid_assets.assets.long_tail_cut import cut_long_tail
-from deid_assets.assets.stage_asset import stage_asset
-from deid_assets.assets.step import Step
+from deid_assets.assessments.rule_needs import needs_frame, needs_in
+from deid_assets.assets.step import Step, image, markdown_table, stage_asset
 from deid_assets.assets.taking_in import require_known_opt_outs
+from deid_assets.errors import RefusedError
+from deid_assets.figures.figures import claims_per_member_figure, truncation_figure
 from deid_assets.methods.dates.dated_claims import delivered_dates
-from deid_assets.methods.long_tail.truncation import CutOrder, claim_balanced_scores, claim_support_scores_query, keep_claims
-from deid_assets.methods.long_tail.truncation import claims_truncated as claims_truncated_query
-from deid_assets.methods.preparation.eligibility import (
-    LeftOut,
-    diagnosis_codes,
-    distinct_codes,
-    eligible_claims_query,
-    eligible_members_query,
-    opt_out_match,
-    removed_members_query,
-)
+from deid_assets.methods.long_tail import truncation
+from deid_assets.methods.long_tail.bins import Bins
+from deid_assets.methods.long_tail.number_tables import members_by_claims, units_that_lose_claims
+from deid_assets.methods.preparation import eligibility
 from deid_assets.methods.preparation.exclusion_comparison import exclusion_tables
 from deid_assets.methods.preparation.grouping import charlson_codes, grouped_claims_query, member_profiles_query
 from deid_assets.methods.preparation.pseudonyms import distinct_identifiers, pseudonyms
 from deid_assets.methods.preparation.sampling import members_left_out, released_sample_query, sample_size
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.kinds import AnyPolicy
-from deid_assets.policy.models import Policy
-from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS
+from deid_assets.policy.models import Policy, smallest_at_least
+from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS, LongTail
 from deid_assets.reference.charlson import charlson_bands_query, charlson_conditions
 from deid_assets.reference.groups import code_book_of
 from deid_assets.reference.known_columns import BESIDE_DAYS, CODE_COLUMNS, DIAGNOSES, GROUPED, YEARS
-from deid_assets.release.derived_keys import pseudonym_key, sample_key
+from deid_assets.release.keys import pseudonym_key, sample_key
 from deid_assets.resources import Workplace
 from deid_assets.store.tables import Query, Table, write_table
 
@@ -51,14 +45,14 @@ from deid_assets.store.tables import Query, Table, write_table
 def code_book(step: Step[Policy], claims: Table) -> pd.DataFrame:
     """Every distinct code of the delivery: its group, whether it is a medical procedure, and whether it removes a member."""
     removal = step.policy.removal
-    codes = claims.query(distinct_codes(claims))
+    codes = claims.query(eligibility.distinct_codes(claims))
     return code_book_of(codes, removal.code_list, removal.rare_visible_diseases, removal.sets)
 
 
 @stage_asset(policy_sections=["grouping"])
 def comorbidity_codes(step: Step[Policy], code_book: Table) -> pd.DataFrame:
     """The Charlson conditions of every distinct diagnosis code."""
-    codes = code_book.query(diagnosis_codes(code_book))
+    codes = code_book.query(eligibility.diagnosis_codes(code_book))
     return charlson_conditions(codes["code"].tolist(), step.policy.grouping.charlson)
 
 
@@ -93,13 +87,7 @@ def _of_identifiers(members: Table, listed: Sequence[str]) -> tuple[str, ...]:
     version="4",
     derived_columns={"reason": ["code_book.removal_reason"]},
 )
-def removed_members(
-    step: Step[Policy],
-    members: Table,
-    claims: Table,
-    quarantined_rows: Table,
-    code_book: Table,
-) -> Query:
+def removed_members(step: Step[Policy], members: Table, claims: Table, quarantined_rows: Table, code_book: Table) -> Query:
     """Members who must not be released, with every reason.
 
     Reasons are a sensitive code, a code that cannot be read, a claim in quarantine, and an opt-out.
@@ -107,12 +95,12 @@ def removed_members(
     """
     policy = step.policy
     opt_outs = policy.opt_outs
-    problems = opt_outs.people.problems(partial(opt_out_match, members))
+    problems = opt_outs.people.problems(partial(eligibility.opt_out_match, members))
     people = _of_identifiers(members, [*opt_outs.all_members, *opt_outs.withdrawn])
-    require_known_opt_outs(step, LeftOut(people, problems))
+    require_known_opt_outs(step, eligibility.LeftOut(people, problems))
     before = _of_tags(members, step.workplace.removed_before(policy), step.workplace)
     kinds = policy.removal.listed_kinds
-    return removed_members_query(
+    return eligibility.removed_members_query(
         members, claims, quarantined_rows, code_book, opt_outs.all_members, kinds, opt_outs.withdrawn, before
     )
 
@@ -129,13 +117,13 @@ def _of_tags(members: Table, tags: np.ndarray, workplace: Workplace) -> list[str
 def eligible_claims(step: Step[Policy], members: Table, claims: Table, code_book: Table) -> Query:
     """Claims of all delivered members that pass the claim-level rules. The population is counted in them."""
     removal = step.policy.removal
-    return eligible_claims_query(members, claims, code_book, removal.newborn_days, removal.non_procedure_claims)
+    return eligibility.eligible_claims_query(members, claims, code_book, removal.newborn_days, removal.non_procedure_claims)
 
 
 @stage_asset()
 def eligible_members(step: Step[AnyPolicy], members: Table, removed_members: Table, eligible_claims: Table) -> str:
     """Members who may be released: not removed, and with at least one eligible claim."""
-    return eligible_members_query(members, removed_members, eligible_claims)
+    return eligibility.eligible_members_query(members, removed_members, eligible_claims)
 
 
 @stage_asset()
@@ -149,12 +137,7 @@ def exclusion_comparison(step: Step[AnyPolicy], members: Table, claims: Table, r
 
 
 @stage_asset(policy_sections=["sample", "rotation", "releases"], version="4")
-def released_sample(
-    step: Step[Policy],
-    members: Table,
-    eligible_members: Table,
-    rule_needs: Table,
-) -> Query:
+def released_sample(step: Step[Policy], members: Table, eligible_members: Table, rule_needs: Table) -> Query:
     """The random sample of eligible members that is released. Nobody is drawn if a rule cannot apply.
 
     It is keyed by member, unless the policy says otherwise: deliveries and policies then share as many members as
@@ -205,12 +188,7 @@ def _without_leavers(eligible: Table, leavers: Leavers, workplace: Workplace) ->
         "charlson": [f"eligible_claims.{column}" for column in (*DIAGNOSES, "further_diagnoses")],
     },
 )
-def grouped_claims(
-    step: Step[Policy],
-    eligible_claims: Table,
-    code_book: Table,
-    comorbidity_codes: Table,
-) -> Query:
+def grouped_claims(step: Step[Policy], eligible_claims: Table, code_book: Table, comorbidity_codes: Table) -> Query:
     """Claims with codes replaced by the released groups, and with top-coded payment delay."""
     policy = step.policy
     with_condition = charlson_codes(eligible_claims, comorbidity_codes, policy.grouping.charlson_diagnoses != "all")
@@ -240,7 +218,7 @@ def claim_support_scores(step: Step[Policy], grouped_claims: Table, eligible_cla
     if policy.dates is not None:
         claims = Table(grouped_claims.file, "scratch", "scored_claims")
         write_table(claims, delivered_dates(grouped_claims, eligible_claims, date_columns(policy, eligible_claims)))
-    scores = claim_balanced_scores if policy.long_tail.score == "balanced" else claim_support_scores_query
+    scores = truncation.claim_balanced_scores if policy.long_tail.score == "balanced" else truncation.claim_support_scores_query
     return scores(claims, claim_columns(policy))
 
 
@@ -250,12 +228,7 @@ def claim_support_scores(step: Step[Policy], grouped_claims: Table, eligible_cla
     ],
     version="2",
 )  # fmt: skip
-def truncated_claims(
-    step: Step[Policy],
-    members: Table,
-    grouped_claims: Table,
-    claim_support_scores: Table,
-) -> Query:
+def truncated_claims(step: Step[Policy], members: Table, grouped_claims: Table, claim_support_scores: Table) -> Query:
     """Claims after the long tail is cut, and after numbers of claims that too few members share are reduced."""
     policy = step.policy
     left = cut_long_tail(step, grouped_claims, claim_support_scores)
@@ -276,7 +249,9 @@ def truncated_claims(
         }
     )
     ties = secret.derive("truncation ties", *place)
-    return keep_claims(of_tail, claim_support_scores, plan, CutOrder(section.per, ties, first_cut_of(policy.long_tail)))
+    return truncation.keep_claims(
+        of_tail, claim_support_scores, plan, truncation.CutOrder(section.per, ties, first_cut_of(policy.long_tail))
+    )
 
 
 @stage_asset(
@@ -284,16 +259,80 @@ def truncated_claims(
     derived_columns={column: ["truncated_claims.claim_id"] for column in BESIDE_DAYS},
 )
 def member_profiles(
-    step: Step[Policy],
-    members: Table,
-    released_sample: Table,
-    grouped_claims: Table,
-    truncated_claims: Table,
+    step: Step[Policy], members: Table, released_sample: Table, grouped_claims: Table, truncated_claims: Table
 ) -> Query:
     """Member-level quasi-identifiers of the whole delivered population, with top-coded days in hospital."""
     policy = step.policy
     days = top_code(members, list(YEARS.values()), policy.top_coding.percentile)
-    truncated = claims_truncated_query(members, grouped_claims, truncated_claims)
+    truncated = truncation.claims_truncated(members, grouped_claims, truncated_claims)
     sample = members_left(policy.long_tail, policy.number_of_claims, released_sample, truncated_claims)
     code = days.code if days else None
     return member_profiles_query(members, sample, grouped_claims, truncated, code, sorted(policy.columns.members))
+
+
+def cut_long_tail(step: Step[Policy], claims: Table, scores: Table) -> Query:
+    """SELECT the claims to keep; the metadata compares the three methods.
+
+    Raises
+    ------
+    DeliveryError
+        If there are no claims, or fewer members with claims than a bin must contain.
+    """
+    tail, key = step.policy.long_tail, step.secret.derive("truncation ties", *step.names)
+    order = truncation.CutOrder(tail.unit, key, first_cut_of(tail))
+    if tail.percentile is not None:
+        cap = truncation.claims_cap(claims, tail.percentile, tail.unit)
+        _describe(step, tail, truncation.claims_histogram(claims), truncation.claims_histogram(claims, (cap, tail.unit)), cap)
+        return truncation.truncate_claims(claims, scores, cap, order)
+    seed = step.secret.derive("truncation to bins", *step.names)[:16]
+    units = truncation.claims_of_units(claims, tail.unit)
+    counts = np.asarray(units["claims"], dtype=np.int64)
+    kept, bins = units_kept(tail, units, counts, seed)
+    _compare(step, tail, methods_compared(tail, claims, units, kept, bins, seed), bins)
+    _describe(step, tail, members_by_claims(units, counts), members_by_claims(units, kept), None)
+    plan = Table(claims.file, "scratch", "claims_kept")
+    write_table(plan, units_that_lose_claims(units, counts, kept))
+    return truncation.keep_claims(claims, scores, plan, order)
+
+
+def _compare(step: Step[Policy], tail: LongTail, compared: pd.DataFrame, bins: Bins) -> None:
+    """Show the three methods in a table and a figure."""
+    needed = smallest_at_least(1 / tail.risk)
+    figure = image(truncation_figure(compared, needed), "claims removed and smallest bin of each way to cut the long tail")
+    step.tell(
+        {
+            "width_of_bins": bins.width,
+            "members_in_a_bin_at_least": needed,
+            "ways_to_cut": markdown_table(compared),
+            "ways_to_cut_figure": figure,
+        }
+    )
+
+
+def _describe(step: Step[Policy], tail: LongTail, before: np.ndarray, after: np.ndarray, cap: int | None) -> None:
+    figure = claims_per_member_figure(before, after, cap if tail.unit == "member" else None)
+    text = "members by number of claims, before and after the long tail is cut"
+    found = {"unit": tail.unit, "claims_per_member": image(figure, text)}
+    step.tell(found if cap is None else {"claims_kept_at_most": cap} | found)
+
+
+SECTIONS = ["diagnosis_codes", "removal", "dates"]
+"""Sections whose rules are judged before the draw; the gate judges the needs of all sections."""
+
+
+@stage_asset(policy_sections=SECTIONS)
+def rule_needs(
+    step: Step[Policy], members: Table, claims: Table, delivered_codes: Table, removed_members: Table
+) -> pd.DataFrame:
+    """What each rule of the policy needs from the delivery, and what it has; an unmet need refuses the delivery."""
+    judged = [
+        one
+        for one in needs_in(step.policy, members, claims, delivered_codes, removed_members)
+        if one.need.rule.split(".")[0] in SECTIONS
+    ]
+    unmet = [one for one in judged if not one.met]
+    if unmet:
+        reasons = f"{len(unmet)} reason{'s' * (len(unmet) != 1)}"
+        texts = "; ".join(one.text for one in unmet)
+        raise RefusedError(f"refused: rules of the policy cannot apply to this delivery, for {reasons}: {texts}")
+    return needs_frame(judged)

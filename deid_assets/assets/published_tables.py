@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 
 import dagster as dg
 
-from deid_assets.assets.stage_asset import published_output
-from deid_assets.assets.step import Step
+from deid_assets.assets.step import Step, published_output
 from deid_assets.assets.whole_stage import upstream
 from deid_assets.errors import ReleaseError
 from deid_assets.policy.kinds import AnyPolicy
@@ -21,8 +20,7 @@ from deid_assets.release.publication.verification import MANIFEST
 from deid_assets.release.published_tables import published_tables
 from deid_assets.resources import sibling
 from deid_assets.stages import STAGE_OF
-from deid_assets.store.digests import Json
-from deid_assets.store.reading import regular_bytes
+from deid_assets.store.digests import Json, regular_bytes
 
 Made: TypeAlias = tuple[dg.Output[Any], ...]
 """What a release returns: its files, and every published table."""

@@ -6,7 +6,7 @@ The gate of each kind of release adds its own measurements on the staged files.
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,45 +15,29 @@ import duckdb
 import pandas as pd
 
 import deid_assets
+from deid_assets import dagster_internals as internals
+from deid_assets import resources
 from deid_assets.assessments.evidence import RELEASED_MEANWHILE, Evidence, Refusal, from_frame
 from deid_assets.assessments.exposure import exposure_of
 from deid_assets.assessments.registry import METHOD_VERSIONS, gates_of, vacuity_refusals
 from deid_assets.assets.counts import ReleasedCounts
 from deid_assets.assets.published_tables import Made, PublishedTables
-from deid_assets.assets.stage_asset import made_from, markdown_table
-from deid_assets.assets.step import Step
+from deid_assets.assets.step import Step, made_from, markdown_table
 from deid_assets.assets.waiting_release import tell_waiting, terms_of, waiting_already
 from deid_assets.assets.whole_stage import stages_before, upstream
 from deid_assets.checks.contracts import contract_check_name
-from deid_assets.dagster_internals import (
-    AUTOMATION_CONDITION_TAG,
-    BACKFILL_ID_TAG,
-    PARTITION_NAME_TAG,
-    SCHEDULE_NAME_TAG,
-    SENSOR_NAME_TAG,
-)
 from deid_assets.errors import CountsError, DeidError, PolicyError, RefusedError, ReleaseError
 from deid_assets.home_identity import public_name
 from deid_assets.methods.counts.budget import Budget
 from deid_assets.methods.lattice.certificate import OptimalityCertificate
 from deid_assets.policy.kinds import AnyPolicy
+from deid_assets.release import event_log
 from deid_assets.release.adversaries import acceptance_refusals
 from deid_assets.release.counts.statement import CountStatement
 from deid_assets.release.cumulative import last_generalization
-from deid_assets.release.event_log import (
-    current_lineage,
-    data_versions,
-    edited_evidence,
-    edited_tables,
-    measured_under_another_text,
-    require_journal,
-    stale_inputs,
-    stale_stages,
-    witness,
-)
 from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.home_rules import require_allowed
-from deid_assets.release.journal.comparison import JOURNAL_HEAD
+from deid_assets.release.journal.chain import JOURNAL_HEAD
 from deid_assets.release.keyring import require_secret_of_releases
 from deid_assets.release.keys import Secret
 from deid_assets.release.lineage.columns import derived_columns
@@ -61,54 +45,40 @@ from deid_assets.release.lineage.openlineage import SENT, TOLD, endpoint_is_set,
 from deid_assets.release.lineage.published import published_release
 from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
 from deid_assets.release.manifest.certificate import certificate_editions
-from deid_assets.release.manifest.editions import (
-    Editions,
-    Manifest,
-    PolicyText,
-    Slot,
-    editions,
-    package_versions,
-)
+from deid_assets.release.manifest.editions import Editions, Kept, Manifest, PolicyText, Slot, editions, package_versions
 from deid_assets.release.publication.copies import copy_published
 from deid_assets.release.publication.publish import Releases, Staging
-from deid_assets.release.publication.recovery import REGISTRY
+from deid_assets.release.publication.waiting import REGISTRY
 from deid_assets.release.registry import clock
-from deid_assets.release.registry.chain import Registry
-from deid_assets.release.registry.entries import Entry
+from deid_assets.release.registry.chain import Entry, Registry
 from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of, require_charges
-from deid_assets.release.registry.tries import Tried
-from deid_assets.resources import (
-    OUTCOME_TAG,
-    RELEASED,
-    REPETITION_TAG,
-    REQUESTED_TAG,
-    Workplace,
-    content_key,
-    made_under,
-    overtaken,
-    policy_name,
-    policy_reading,
-    sibling,
-)
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.report import delivery_version
 from deid_assets.stages import RELEASE, stages_of
 from deid_assets.store.tables import Table, drop_schema, fingerprint
 from deid_assets.version import BASE
 
-REQUESTED_BY = frozenset({BACKFILL_ID_TAG, SENSOR_NAME_TAG, SCHEDULE_NAME_TAG, AUTOMATION_CONDITION_TAG, REQUESTED_TAG})
+REQUESTED_BY = frozenset(
+    {
+        internals.BACKFILL_ID_TAG,
+        internals.SENSOR_NAME_TAG,
+        internals.SCHEDULE_NAME_TAG,
+        internals.AUTOMATION_CONDITION_TAG,
+        resources.REQUESTED_TAG,
+    }
+)
 """Tags of runs that Dagster's daemon started."""
 
 REPEATED_AT_MOST = 8
 """How often such a run is repeated because of other releases that came meanwhile."""
 
 
-def releases_of(workplace: Workplace) -> Releases:
+def releases_of(workplace: resources.Workplace) -> Releases:
     """The folder of releases, and what is needed to add one."""
     return Releases(workplace.home, workplace.signing_key())
 
 
-def last_levels(workplace: Workplace, policy: AnyPolicy) -> Mapping[str, str] | None:
+def last_levels(workplace: resources.Workplace, policy: AnyPolicy) -> Mapping[str, str] | None:
     """The level of each dimension in the policy's last release that was not withdrawn, by name; None if it has none yet."""
     withdrawn = releases_of(workplace).registry.chain().withdrawn
     return last_generalization(workplace.releases_made(), policy.name, withdrawn)
@@ -118,13 +88,15 @@ def common_refusals(step: Step[AnyPolicy], evidence: tuple[Evidence, ...]) -> li
     """Reasons to refuse any release, with its evidence as stored: failed checks, and anything that is not as it was made."""
     policy, instance, delivery = step.policy, step.instance, step.key
     keys = upstream(policy, step.own)
-    fingerprints = {key: content_of(step.table(key.path[-1]), step.secret) for key in keys}
+    fingerprints = [(key, content_of(step.table(key.path[-1]), step.secret)) for key in keys]
     found = vacuity_refusals(policy, evidence)
-    found += edited_evidence(instance, {item.asset: step.sibling(item.asset) for item in evidence}, evidence, delivery)
-    found += witness(instance, gating_checks(policy, step.own), delivery, step.context.run.run_id)
+    found += event_log.not_as_stated(
+        instance, delivery, event_log.EVIDENCE, [(step.sibling(item.asset), item.digest()) for item in evidence]
+    )
+    found += event_log.witness(instance, gating_checks(policy, step.own), delivery, step.context.run.run_id)
     found += _stale_inputs(step)
-    found += stale_stages(instance, stages_before(policy, step.own), delivery)
-    found += edited_tables(instance, fingerprints, delivery)
+    found += event_log.stale_stages(instance, stages_before(policy, step.own), delivery)
+    found += event_log.not_as_stated(instance, delivery, event_log.TABLE, fingerprints)
     found += _policy_refusals(step)
     found += acceptance_refusals(step.home, policy, evidence)
     return found + _delivery_refusals(step)
@@ -133,8 +105,8 @@ def common_refusals(step: Step[AnyPolicy], evidence: tuple[Evidence, ...]) -> li
 def _stale_inputs(step: Step[AnyPolicy]) -> list[Refusal]:
     policy, secret = step.policy, step.secret
     keys = upstream(policy, step.own)
-    must_be_made_under = {key: made_under(policy, secret, *made_from(policy, key.path[-1])) for key in keys}
-    return stale_inputs(step.instance, must_be_made_under, step.key)
+    must_be_made_under = {key: resources.made_under(policy, secret, *made_from(policy, key.path[-1])) for key in keys}
+    return event_log.stale_inputs(step.instance, must_be_made_under, step.key)
 
 
 @contextmanager
@@ -191,10 +163,8 @@ class Passed:
     still_so
         Called under the lock, while nobody else can publish: whether earlier releases are still those that the gate
         counted.
-    member_tags
-        `Workplace.member_tags` of the released members; empty if nothing identifies whose the records are.
-    roll, removal_digest, tried, rows, generalization, not_compared
-        As in `Manifest`; empty and None where later releases need none.
+    kept
+        What later releases are compared with.
     """
 
     evidence: tuple[Evidence, ...]
@@ -204,13 +174,7 @@ class Passed:
     shapes: Mapping[str, str]
     report: Callable[[bytes], bytes]
     still_so: Callable[[], bool]
-    member_tags: bytes
-    roll: bytes
-    removal_digest: str
-    tried: Tried | None
-    rows: bytes = b""
-    generalization: Mapping[str, str] | None = None
-    not_compared: Mapping[str, str] = field(default_factory=dict)
+    kept: Kept
 
 
 def publish(step: Step[AnyPolicy], releases: Releases, staging: Staging, passed: Passed) -> Made | None:
@@ -225,17 +189,16 @@ def publish(step: Step[AnyPolicy], releases: Releases, staging: Staging, passed:
     policy = step.policy
     secret, delivery = step.secret, step.delivery
     require_secret_of_releases(step.home, secret)
-    require_journal(step.instance, releases.journal.file.read())
+    event_log.require_journal(step.instance, releases.journal.file.read())
     tables = PublishedTables.of(step, staging)
     # Keyed: a data version is a digest of its inputs, against which a guess of who opted out could be tested.
     own = step.own
-    versions = data_versions(step.instance, [*upstream(policy, own), *stages_before(policy, own)], step.key)
+    versions = event_log.data_versions(step.instance, [*upstream(policy, own), *stages_before(policy, own)], step.key)
     lineage = {name: secret.keyed_digest("lineage", name, version) for name, version in versions.items()}
     digest = delivery.digest()
     if delivery_version(digest) not in versions.values():
         raise ReleaseError("the delivery's files changed while the release was made; take them in again")
     inputs = inputs_digest(policy, secret, delivery, digest)
-    key_digest = delivery_key_digest(secret, delivery.key)
     created = clock.now(releases.registry.chain().last_time)
 
     people = next(step.count for step in reversed(passed.counts.steps) if step.unit in ("members", "records"))
@@ -264,31 +227,15 @@ def publish(step: Step[AnyPolicy], releases: Releases, staging: Staging, passed:
             attrition=passed.counts.steps,
             secret_commitment=secret.commitment(),
             salt=secret.derive("manifest salt", policy.name, step.key, str(slot.number)),
-            member_tags=passed.member_tags,
+            kept=passed.kept,
             exact_certificate=certificate.exact,
             shapes=passed.shapes,
-            roll=passed.roll,
-            removal_digest=passed.removal_digest,
-            tried=passed.tried,
-            rows=passed.rows,
-            generalization=passed.generalization,
-            not_compared=passed.not_compared,
             counts=CountStatement(
                 policy.counts, budget, passed.counts.stated, policy.records_per_person, policy.persons_checked
             ),
         )
 
-    at_draft = Slot(
-        policy.name,
-        staging.number,
-        releases.registry.head,
-        releases.key.public.raw.hex(),
-        key_digest,
-        inputs,
-        created,
-        staging.files,
-        releases.journal.head,
-    )
+    at_draft = staging.slot(delivery_key_digest(secret, delivery.key), inputs, created)
     # What all numbers cost is known and judged before the first of them is drawn.
     told = [made.spent for made in step.workplace.releases_made()]
     chain = releases.registry.chain()  # read after the releases, whose charges precede them
@@ -332,14 +279,14 @@ def publish(step: Step[AnyPolicy], releases: Releases, staging: Staging, passed:
     if policy.approval is not None:
         waiting = waiting_already(releases, policy, inputs)
         if waiting is None:
-            subject = None if passed.tried is None else passed.tried.subject
+            subject = None if passed.kept.tried is None else passed.kept.tried.subject
             terms = terms_of(step, policy.approval, subject, noise, tables)
-            waiting = staging.wait(describe, key_digest, inputs, created, terms, noise)
+            waiting = staging.wait(describe, at_draft, terms, noise)
             tell_witnesses(releases)
         report.unlink(missing_ok=True)
         tell_waiting(step, releases, waiting)
         return None
-    published = staging.publish(describe, key_digest, inputs, created, noise=noise)
+    published = staging.publish(describe, at_draft, noise)
     report.unlink(missing_ok=True)
     _tag_released(step)
     metadata: dict[str, Any] = {
@@ -373,7 +320,7 @@ def _tell_lineage(step: Step[AnyPolicy], release: Path) -> dict[str, str]:
 
     def tell() -> None:
         own = step.own
-        lineage = current_lineage(step.instance, own, upstream(policy, own), step.key)
+        lineage = event_log.current_lineage(step.instance, own, upstream(policy, own), step.key)
         published = published_release(step.home, release)
         columns = derived_columns(lineage, published.dictionary(), policy.public_content())
         write_event(step.home, published, columns, step.context.run.run_id, public_name(step.home))
@@ -388,7 +335,7 @@ def _tell_lineage(step: Step[AnyPolicy], release: Path) -> dict[str, str]:
 
 def _tag_released(step: Step[AnyPolicy]) -> None:
     """Say so in the list of runs; the daemon tags only runs that failed."""
-    step.instance.add_run_tags(step.context.run.run_id, {OUTCOME_TAG: RELEASED})
+    step.instance.add_run_tags(step.context.run.run_id, {resources.OUTCOME_TAG: resources.RELEASED})
 
 
 def delivery_key_digest(secret: Secret, key: str) -> str:
@@ -458,7 +405,7 @@ def read_evidence(assessments: Iterable[Table]) -> tuple[tuple[Evidence, ...], l
 def content_of(table: Table, secret: Secret) -> str | None:
     """The fingerprint of a table; None if it does not exist."""
     try:
-        return fingerprint(table, content_key(secret))
+        return fingerprint(table, resources.content_key(secret))
     except duckdb.Error:
         return None
 
@@ -474,9 +421,9 @@ def _policy_refusals(step: Step[AnyPolicy]) -> list[Refusal]:
         )
         for file in policy.changed_files()
     ]  # fmt: skip
-    measured = [step.sibling(name) for name in stages_of(policy)["assessment"]]
-    expected = policy_reading(policy, step.secret)
-    found += measured_under_another_text(step.instance, measured, step.key, expected)
+    reading = resources.policy_reading(policy, step.secret)
+    measured = [(step.sibling(name), reading) for name in stages_of(policy)["assessment"]]
+    found += event_log.not_as_stated(step.instance, step.key, event_log.POLICY_TEXT, measured)
     if not _is_still(policy, step.workplace):
         found.append(Refusal("changed_policy", policy.name, None, None, f"policy {policy.name}: {_POLICY_CHANGED}"))
     return found
@@ -485,10 +432,10 @@ def _policy_refusals(step: Step[AnyPolicy]) -> list[Refusal]:
 _POLICY_CHANGED = "its text, or a file that it names, changed while the release was judged; run again"
 
 
-def _is_still(policy: AnyPolicy, workplace: Workplace) -> bool:
+def _is_still(policy: AnyPolicy, workplace: resources.Workplace) -> bool:
     """Whether the policy is still as it was read, byte by byte."""
     try:
-        return workplace.policies.named(policy.name).reading == policy.reading
+        return workplace.named(policy.name).reading == policy.reading
     except PolicyError:
         return False
 
@@ -496,7 +443,7 @@ def _is_still(policy: AnyPolicy, workplace: Workplace) -> bool:
 def _delivery_refusals(step: Step[AnyPolicy]) -> list[Refusal]:
     """Refuse if the delivery's files have changed since intake: the manifest would name data that was never judged."""
     taken_in = [step.sibling(name) for name in stages_of(step.policy)["intake"]]
-    versions = data_versions(step.instance, taken_in, step.key)
+    versions = event_log.data_versions(step.instance, taken_in, step.key)
     if set(versions.values()) == {delivery_version(step.delivery.digest())}:
         return []
     text = "the delivery's files changed after they were taken in; take them in again"
@@ -506,7 +453,7 @@ def _delivery_refusals(step: Step[AnyPolicy]) -> list[Refusal]:
 def gating_checks(policy: AnyPolicy, release: dg.AssetKey) -> list[dg.AssetCheckKey]:
     """Every blocking check of the tables before a release."""
     contracts = [dg.AssetCheckKey(key, contract_check_name(key.path[-1])) for key in upstream(policy, release)]
-    risk = [dg.AssetCheckKey(sibling(release, asset), gate.check) for asset, gate in gates_of(policy)]
+    risk = [dg.AssetCheckKey(resources.sibling(release, asset), gate.check) for asset, gate in gates_of(policy)]
     return contracts + risk
 
 
@@ -520,9 +467,11 @@ def repeat_if_requested(step: Step[AnyPolicy]) -> None:
     Of releases made side by side, each is judged beside those that exist, and the first one published counts for the others.
     """
     known = step.context.run.tags
-    requested = PARTITION_NAME_TAG in known and not REQUESTED_BY.isdisjoint(known)
-    if requested and int(known.get(REPETITION_TAG, "0")) < REPEATED_AT_MOST:
-        step.instance.add_run_tags(step.context.run.run_id, overtaken(step.context.run, policy_name(step.own)))
+    requested = internals.PARTITION_NAME_TAG in known and not REQUESTED_BY.isdisjoint(known)
+    if requested and int(known.get(resources.REPETITION_TAG, "0")) < REPEATED_AT_MOST:
+        step.instance.add_run_tags(
+            step.context.run.run_id, resources.overtaken(step.context.run, resources.policy_name(step.own))
+        )
 
 
 def repeat_if_overtaken(step: Step[AnyPolicy], refusals: list[Refusal]) -> None:

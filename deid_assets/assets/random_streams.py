@@ -1,11 +1,21 @@
-"""Keys of the random streams of a running asset; `release.derived_keys` says what they depend on."""
+"""Keys of the random streams of a running asset, and the tries of its delivery and sample that draws judge.
 
+`release.keys` says what the streams depend on.
+"""
+
+from collections.abc import Iterable
 from functools import lru_cache
 
+from deid_assets.assessments.evidence import Measurement
+from deid_assets.assets.publishing import releases_of, tell_witnesses
 from deid_assets.assets.step import Step
-from deid_assets.methods.population.encoding import sorted_released_ids
+from deid_assets.methods.population.encoding import released_members, sorted_released_ids
 from deid_assets.policy.kinds import AnyPolicy
-from deid_assets.release.derived_keys import gate_purpose, stream_key_of
+from deid_assets.policy.models import Policy
+from deid_assets.release.keys import gate_purpose, stream_key_of
+from deid_assets.release.registry.delivery_tries import DeliveryTries
+from deid_assets.release.registry.tries import SampleOfTry, Tried, ValueClasses, refused_by_draws
+from deid_assets.resources import Workplace
 from deid_assets.sources.delivery import CLAIM_COLUMNS, MEMBER_COLUMNS
 from deid_assets.store.digests import combined_digest, rows_digest
 from deid_assets.store.tables import Table, connect
@@ -52,3 +62,25 @@ def gate_stream_key(step: Step[AnyPolicy], profiles: Table, number: int) -> byte
     """The 16-byte key of the gate's own stream: of this delivery and of the members sampled from it; see `gate_purpose`."""
     sampled = profiles.query(sorted_released_ids(profiles))["member_id"].tolist()
     return stream_key(step, gate_purpose(sampled), number)
+
+
+def delivery_tries(step: Step[Policy], profiles: Table, domains: Table) -> DeliveryTries:
+    """The tries of the delivery and sample of the running asset."""
+    policy, secret = step.policy, step.secret
+    size = len(released_members(profiles))
+    return DeliveryTries(
+        step.home,
+        secret,
+        secret.keyed_digest("delivery of a try", taken_in_digest(step)),
+        SampleOfTry(policy.sample.keyed_by, size),
+        ValueClasses(domains.frame(), secret, policy.origins),
+    )
+
+
+def note_if_refused(workplace: Workplace, tried: Tried, measured: Iterable[Measurement]) -> None:
+    """Record a try that draws refuse in the registry; call it before any measurement is reported."""
+    by_chance = refused_by_draws(measured)
+    if by_chance is not None:
+        releases = releases_of(workplace)
+        releases.note_refused(tried, by_chance)
+        tell_witnesses(releases)

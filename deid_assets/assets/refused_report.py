@@ -38,9 +38,7 @@ RESTRICTED = (
 )
 
 
-def write_refused_report(
-    home: Home, policy: AnyPolicy, delivery: str, made: Sequence[str], failed_checks: Sequence[str], reasons: Sequence[str]
-) -> Path:
+def write_refused_report(home: Home, policy: AnyPolicy, delivery: str, made: Sequence[str], reasons: Sequence[str]) -> Path:
     """Write the report of a refused run, replacing that of an earlier one.
 
     Parameters
@@ -51,8 +49,8 @@ def write_refused_report(
         Key of the delivery.
     made
         Assets that the run made; tables of earlier runs are not reported.
-    failed_checks, reasons
-        As reported by `deid run`.
+    reasons
+        Why nothing was published.
 
     Returns
     -------
@@ -85,10 +83,7 @@ def write_refused_report(
         disclosure=disclosure_tables(manifest),
         limits=LIMITS[:2] if policy.has_events else FLAT_LIMITS,
         notes=(RESTRICTED, *tried(manifest), *unmatched_notes(policy, delivery, home, secret_of(home))),
-        reasons=(
-            *(f"The check failed: {text}" for text in failed_checks),
-            *(text.removeprefix("refused: ") for text in reasons),
-        ),
+        reasons=tuple(reasons),
         diagnosis=_diagnosis(tables),
     )
     path = home.refused_report(policy.name, delivery)

@@ -49,25 +49,22 @@ from deid_assets.assets.publishing import (
     repeat_if_overtaken,
     staged_release,
 )
-from deid_assets.assets.random_streams import gate_stream_key
+from deid_assets.assets.random_streams import delivery_tries, gate_stream_key, note_if_refused
 from deid_assets.assets.release_report import report_of
-from deid_assets.assets.stage_asset import shapes_of, stage_asset
-from deid_assets.assets.step import Step
-from deid_assets.assets.step_log import StepLog
-from deid_assets.assets.tries import delivery_tries, note_if_refused
+from deid_assets.assets.step import Step, StepLog, shapes_of, stage_asset
 from deid_assets.cluster.executors import search_executor
 from deid_assets.errors import PolicyError
 from deid_assets.methods.disclosure.absence import absence_numbers, removed_for_claims
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.validation import check_vacuous
-from deid_assets.release.cumulative import comparable_rolls, releases_before, removal_digest, removal_list_refusals
-from deid_assets.release.derived_keys import pseudonym_key
+from deid_assets.release.cumulative import comparable_rolls, leavers, releases_before, removal_digest, removal_list_refusals
 from deid_assets.release.gate import judgement
 from deid_assets.release.gate.cross_check import SCHEMA
 from deid_assets.release.kept_file import parquet_of_sorted
-from deid_assets.release.leavers import leavers
+from deid_assets.release.keys import pseudonym_key
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.manifest.dictionary import described_tables, dictionary
+from deid_assets.release.manifest.editions import Kept
 from deid_assets.release.manifest.optimality import (
     certificate_refusals,
     longitudinal_certificate,
@@ -158,13 +155,15 @@ def release(step: Step[Policy], **tables: Table) -> Made | None:
                 rare,
             ),
             still_so=lambda: standing.is_still() and counts.measured() == of_counts,
-            member_tags=step.workplace.member_tags(profiles, kept).tobytes(),
-            roll=standing.earlier.roll,
-            removal_digest=standing.earlier.removal_digest,
-            tried=standing.tried,
-            rows=parquet_of_sorted(profiles, kept_rows_query(candidate, step.workplace.tags_in_order, in_order=True)),
-            generalization=level_names_of_dimensions(policy, made["chosen_generalization"]),
-            not_compared=standing.earlier.not_compared,
+            kept=Kept(
+                step.workplace.member_tags(profiles, kept).tobytes(),
+                standing.earlier.roll,
+                standing.earlier.removal_digest,
+                standing.tried,
+                parquet_of_sorted(profiles, kept_rows_query(candidate, step.workplace.tags_in_order, in_order=True)),
+                level_names_of_dimensions(policy, made["chosen_generalization"]),
+                standing.earlier.not_compared,
+            ),
         )
         return publish(step, releases, staging, passed)
 

@@ -7,8 +7,7 @@ from typing import Any
 import dagster as dg
 
 from deid_assets.assets.publishing import inputs_digest
-from deid_assets.assets.stage_asset import StageAsset, asset_metadata, guarded, stage_assets
-from deid_assets.assets.step import Step
+from deid_assets.assets.step import StageAsset, Step, asset_metadata, guarded, stage_assets
 from deid_assets.errors import RefusedError
 from deid_assets.methods.preparation.eligibility import LeftOut
 from deid_assets.policy.kinds import AnyPolicy

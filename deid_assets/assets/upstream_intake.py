@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping
 import dagster as dg
 
 from deid_assets.assets.intake import intake
-from deid_assets.assets.stage_asset import StageAsset, guarded
-from deid_assets.assets.step import Step
+from deid_assets.assets.step import StageAsset, Step, guarded
 from deid_assets.errors import DeliveryError
 from deid_assets.policy.models import Policy
 from deid_assets.sources.upstream import Copies
@@ -16,34 +15,37 @@ INPUT = "upstream_"
 """Beginning of the name of an input that is an asset of another project; the table follows."""
 
 
-def intake_of(copies: Copies, mapped: Iterable[str]) -> StageAsset:
+def intake_of(copies: Copies, inputs: Mapping[str, dg.AssetIn]) -> StageAsset:
     """The intake of a policy whose deliveries are assets of another project.
 
     Parameters
     ----------
     copies
         The tables, and how they are read.
-    mapped
-        Tables whose upstream has a partition mapping.
+    inputs
+        The upstream assets by the names of inputs.
     """
-    explicit = frozenset(mapped)
 
     def intake_from_assets(step: Step[Policy], **values: object) -> Iterable[dg.Output[object]]:
         with guarded(step):
-            take_in(step.context, copies, step.home, explicit, values)
+            take_in(step.context, copies, inputs, values, step.home)
         yield from intake.function(step)  # type: ignore[misc]
 
-    return StageAsset(intake_from_assets, intake.outs, intake.op_name, ())
+    return StageAsset(intake_from_assets, intake.outs, intake.op_name, (), further=inputs)
 
 
 def take_in(
-    context: dg.AssetExecutionContext, copies: Copies, home: Home, mapped: Iterable[str], values: Mapping[str, object]
+    context: dg.AssetExecutionContext,
+    copies: Copies,
+    inputs: Mapping[str, dg.AssetIn],
+    values: Mapping[str, object],
+    home: Home,
 ) -> None:
     """Copy the upstream's tables into the home, as they are now.
 
     Parameters
     ----------
-    copies, mapped
+    copies, inputs
         As in `intake_of`.
     values
         What the project's IO manager loaded, by input.
@@ -53,8 +55,9 @@ def take_in(
     DeliveryError
         If a table is missing, cannot be read, or has no partition for this delivery.
     """
-    explicit = frozenset(mapped)
-    partitions = {name: _partitions(context, name, name in explicit) for name in copies.tables}
+    partitions = {
+        name: _partitions(context, name, inputs[f"{INPUT}{name}"].partition_mapping is not None) for name in copies.tables
+    }
     loaded = {name.removeprefix(INPUT): value for name, value in values.items()}
     copies.take(home, context.partition_key, partitions, loaded)
 

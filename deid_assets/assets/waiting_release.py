@@ -12,16 +12,8 @@ from deid_assets.dagster_internals import _build_data_version_tags, _get_input_p
 from deid_assets.errors import AWAITING_MARK, ReleaseError
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.sections.approval import Approval
+from deid_assets.release.publication import waiting as waiting_releases
 from deid_assets.release.publication.publish import Releases
-from deid_assets.release.publication.waiting import (
-    FILES,
-    Terms,
-    Waiting,
-    code_in_use,
-    read_waiting,
-    waiting_folder,
-    waiting_folders,
-)
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.noise_charges import NoisyPublication
 from deid_assets.resources import OUTCOME_TAG, asset_key_of
@@ -30,15 +22,15 @@ WAITING = "awaiting_approval"
 """Metadata of an observation: policy and number of the release that waits."""
 
 
-def waiting_already(releases: Releases, policy: AnyPolicy, inputs: str) -> Waiting | None:
+def waiting_already(releases: Releases, policy: AnyPolicy, inputs: str) -> waiting_releases.Waiting | None:
     """The release of the same inputs that waits and can still be approved; None if there is none."""
     chain = releases.registry.chain()
     now = clock.now(chain.last_time)
-    for folder in waiting_folders(releases.waiting):
+    for folder in waiting_releases.waiting_folders(releases.waiting):
         if folder.parent.name != policy.name:
             continue
         try:
-            waiting = read_waiting(folder, releases.key.public)
+            waiting = waiting_releases.read_waiting(folder, releases.key.public)
         except ReleaseError:
             continue  # `deid approvals` says why it cannot be approved; this run stages another
         if waiting.inputs_digest == inputs and not waiting.obstacles(chain, now, policy.reading):
@@ -48,7 +40,7 @@ def waiting_already(releases: Releases, policy: AnyPolicy, inputs: str) -> Waiti
 
 def terms_of(
     step: Step[AnyPolicy], approval: Approval, subject: str | None, noise: NoisyPublication, tables: PublishedTables
-) -> Terms:
+) -> waiting_releases.Terms:
     """The terms under which a release of this run waits.
 
     Parameters
@@ -60,11 +52,11 @@ def terms_of(
     tables
         Its published tables.
     """
-    return Terms(
+    return waiting_releases.Terms(
         by=approval.by,
         within_days=approval.within_days,
         reading=step.policy.reading,
-        code=code_in_use(),
+        code=waiting_releases.code_in_use(),
         subject=subject,
         cells=tuple(sorted({cell.definition for cell in noise.cells})),
         delivery_key=step.key,
@@ -87,9 +79,9 @@ def version_tags(context: dg.AssetExecutionContext) -> dict[str, str]:
     return _build_data_version_tags(version, code_version, inputs, False)
 
 
-def tell_waiting(step: Step[AnyPolicy], releases: Releases, waiting: Waiting) -> None:
+def tell_waiting(step: Step[AnyPolicy], releases: Releases, waiting: waiting_releases.Waiting) -> None:
     """Show in the catalog and in the list of runs that the release waits, until when, and who may approve it."""
-    folder = waiting_folder(releases.waiting, waiting.policy, waiting.number)
+    folder = waiting_releases.waiting_folder(releases.waiting, waiting.policy, waiting.number)
     shown = f"{AWAITING_MARK}awaiting approval"
     step.context.log_event(
         dg.AssetObservation(
@@ -100,8 +92,8 @@ def tell_waiting(step: Step[AnyPolicy], releases: Releases, waiting: Waiting) ->
                 WAITING: waiting.name,
                 "may_approve": ", ".join(waiting.terms.by),
                 "until": waiting.expires,
-                "staged_files": dg.MetadataValue.path(str(folder / FILES)),
-                "report": dg.MetadataValue.path(str(folder / FILES / "report.html")),
+                "staged_files": dg.MetadataValue.path(str(folder / waiting_releases.FILES)),
+                "report": dg.MetadataValue.path(str(folder / waiting_releases.FILES / "report.html")),
             },
         )
     )

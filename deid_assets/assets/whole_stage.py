@@ -7,7 +7,7 @@ the gate asks for every table and every check itself, and whether this asset was
 import dagster as dg
 import pandas as pd
 
-from deid_assets.assets.stage_asset import markdown_table
+from deid_assets.assets.step import markdown_table
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.release.event_log import RecordedTable, recorded_tables
 from deid_assets.resources import POLICY_TAG, Keys, note_own_input, sibling

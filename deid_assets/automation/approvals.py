@@ -7,20 +7,14 @@ from pathlib import Path
 import dagster as dg
 
 from deid_assets.assets.published_tables import PublishedTables
-from deid_assets.automation.outcomes import OUTCOMES
+from deid_assets.automation.ended_runs import OUTCOMES
 from deid_assets.dagster_internals import DATA_VERSION_TAG, StepMaterializationData
 from deid_assets.errors import PUBLISHED, DeidError, ReleaseError
 from deid_assets.release.event_log import recorded_releases, require_journal
-from deid_assets.release.journal.comparison import JOURNAL_HEAD
+from deid_assets.release.journal.chain import JOURNAL_HEAD
 from deid_assets.release.publication.approval import approve_waiting, forget_waiting, reject_waiting
 from deid_assets.release.publication.publish import Published, Releases
-from deid_assets.release.publication.waiting import (
-    Waiting,
-    read_waiting,
-    waiting_folder,
-    waiting_folders,
-    waiting_manifest,
-)
+from deid_assets.release.publication.waiting import Waiting, read_waiting, waiting_folder, waiting_folders, waiting_manifest
 from deid_assets.release.registry import clock
 from deid_assets.release.verdict import verdict_in
 from deid_assets.resources import OUTCOME_TAG, published_key

@@ -3,9 +3,13 @@
 Deliveries that arrive in the folder of another project: each becomes a partition once it is complete.
 
 What is made of it is a matter of the project's assets; `deliveries` is for deliveries that are read as they are.
+
+On a schedule, the newest delivery of a policy is released again if anything changed. Whether releases are recent is asked by a
+check of the newest delivery: Dagster's freshness policy is kept per asset, so a re-release of any delivery satisfies it.
 """
 
 import datetime
+import json
 import os
 import stat
 from collections.abc import Mapping
@@ -15,16 +19,20 @@ from typing import Any
 
 import dagster as dg
 
-from deid_assets.automation.housekeeping import REMOVED, removals
+import deid_assets
+from deid_assets.assets.publishing import inputs_digest, releases_of
+from deid_assets.assets.waiting_release import waiting_already
+from deid_assets.automation.housekeeping import REMOVED, now, removals
 from deid_assets.dagster_internals import UnresolvedAssetJobDefinition
 from deid_assets.errors import DeliveryError
 from deid_assets.policy.kinds import AnyPolicy
-from deid_assets.resources import STORE_TAG
+from deid_assets.release.keyring import secret_of
+from deid_assets.release.registry.chain import Registry
+from deid_assets.resources import INPUTS_TAG, STORE_TAG, Workplace
 from deid_assets.sources.delivery import Delivery
-from deid_assets.sources.registration import delivery_file, register_delivery, registered_delivery
+from deid_assets.sources.registration import content_read, delivery_file, register_delivery, registered_delivery
 from deid_assets.store.guard import without_values
-from deid_assets.store.home import Home, plain_key
-from deid_assets.store.lock import StoreLock
+from deid_assets.store.home import Home, StoreLock, plain_key
 
 
 def on_new_delivery() -> dg.AutomationCondition[Any]:
@@ -65,7 +73,7 @@ class Watched:
     folder: Path
     complete_when: str
 
-    def look(self) -> "Seen":
+    def look(self) -> "SeenFolders":
         """What is in it now, by name. Files, links and hidden folders are nothing.
 
         Raises
@@ -91,7 +99,7 @@ class Watched:
                 waiting += 1
             else:
                 complete[name] = marked
-        return Seen(self, complete, waiting, others)
+        return SeenFolders(self, complete, waiting, others)
 
     def _marked(self, name: str) -> int | None:
         """When a delivery became complete, in nanoseconds; None if it is not."""
@@ -103,7 +111,7 @@ class Watched:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenFolders:
     """What was in a watched folder.
 
     Attributes
@@ -215,7 +223,7 @@ def _is_left(instance: dg.DagsterInstance, home: Home, policy: str, key: str) ->
     return not runs and registered_delivery(home, key).complete_when is not None
 
 
-def _look(home: Home, policy: AnyPolicy, watched: Watched) -> tuple[list[Arrived], Seen]:
+def _look(home: Home, policy: AnyPolicy, watched: Watched) -> tuple[list[Arrived], SeenFolders]:
     """The complete deliveries that were not removed, in the order of their markers, and all that is there."""
     if not watched.folder.is_dir():
         raise DeliveryError(
@@ -232,7 +240,7 @@ def _look(home: Home, policy: AnyPolicy, watched: Watched) -> tuple[list[Arrived
     return sorted(complete, key=lambda one: (one.marked, one.delivery.key)), seen
 
 
-def _nothing_new(seen: Seen, known: int) -> str:
+def _nothing_new(seen: SeenFolders, known: int) -> str:
     text = f"{known} known {'delivery' if known == 1 else 'deliveries'} in {seen.watched.folder}"
     if seen.waiting:
         missing = seen.watched.complete_when
@@ -261,3 +269,185 @@ def arrivals_sensor(name: str, watched: Watched, partitions_def: dg.DynamicParti
         return dg.SensorResult(dynamic_partitions_requests=[partitions_def.build_add_request(new)])
 
     return arrived
+
+
+BECAUSE_TAG = "deid/because"
+"""Tag of a run that a schedule started: what changed."""
+
+
+@dataclass(frozen=True)
+class Due:
+    """Whether a delivery should be released again.
+
+    Attributes
+    ----------
+    reason
+        What changed; or why nothing is done.
+    inputs
+        Digest of the inputs of the run; None if nothing is done, or if the delivery has not been read yet.
+    """
+
+    is_due: bool
+    reason: str
+    inputs: str | None = None
+
+
+def release_schedule(
+    workplace: Workplace, name: str, job: UnresolvedAssetJobDefinition, partitions: dg.DynamicPartitionsDefinition, cron: str
+) -> dg.ScheduleDefinition:
+    """A schedule that releases the newest delivery of a policy again when something changed, and else says why not.
+
+    Parameters
+    ----------
+    workplace
+        Its policies; those that are not given are read again at every tick, so that a changed text counts.
+    name
+        The policy's.
+    cron
+        In UTC.
+    """
+    home = workplace.home
+
+    @dg.schedule(
+        name=f"rerelease_{name}",
+        job=job,
+        cron_schedule=cron,
+        execution_timezone="UTC",
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description=f"Releases the newest delivery of {name} again if its policy, its methods or the delivery changed.",
+    )
+    def rerelease(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        with without_values("the schedule of re-releases", home.store):
+            deliveries = context.instance.get_dynamic_partitions(str(partitions.name))
+            if not deliveries:
+                return dg.SkipReason(f"{name} has no delivery yet")
+            newest = deliveries[-1]
+            due = due_for(home, workplace.named(name), newest)
+            if not due.is_due:
+                return dg.SkipReason(due.reason)
+            if at_work := _at_work(context.instance, f"{name}/{newest}", due):
+                return dg.SkipReason(at_work)
+        return dg.RunRequest(partition_key=newest, tags={BECAUSE_TAG: due.reason})
+
+    return rerelease
+
+
+def due_for(home: Home, policy: AnyPolicy, key: str) -> Due:
+    """Say whether a delivery should be released again: something changed since the policy's newest release.
+
+    Parameters
+    ----------
+    key
+        Of a registered delivery.
+    """
+    delivery, content = registered_delivery(home, key), content_read(home, key)
+    if content is None:
+        return Due(True, f"the delivery {key} has not been read yet")
+    registry = Registry(home.releases / "registry.jsonl")
+    inputs = inputs_digest(policy, secret_of(home), delivery, content)
+    entries = [entry for entry in registry.chain().entries if entry.policy == policy.name]
+    if any(entry.inputs_digest == inputs for entry in entries):
+        return Due(False, f"unchanged: the delivery {key} was released under this policy and these methods before")
+    if waiting_already(releases_of(Workplace(str(home.root))), policy, inputs) is not None:
+        return Due(False, f"unchanged: the delivery {key} passed the gate before, and awaits approval")
+    if not entries:
+        return Due(True, f"nothing has been released under {policy.name} yet", inputs)
+    return Due(True, _changed(home, policy, key, entries[-1].number), inputs)
+
+
+def _changed(home: Home, policy: AnyPolicy, key: str, number: int) -> str:
+    """What differs from an earlier release, in words."""
+    try:
+        made: Mapping = json.loads((home.store / "manifests" / policy.name / f"{number:04d}.json").read_bytes())
+        before, now = json.loads(made["policy"]["text"]), json.loads(json.dumps(policy.content()))
+        of, version = made["delivery"]["key"], made["code_version"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"the inputs differ from those of release {number:04d}, whose restricted manifest cannot be read"
+    sections = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+    found = [f"the delivery {key} is newer than {of}"] * (of != key)
+    found += [f"the policy's {', '.join(sections)} changed"] * bool(sections)
+    found += [f"deid_assets {deid_assets.__version__} follows {version}"] * (version != deid_assets.__version__)
+    return "; ".join(found) or "the delivery's content or a method changed"
+
+
+def _at_work(instance: dg.DagsterInstance, store: str, due: Due) -> str | None:
+    """Why no run is started: one is at work, or one with these inputs was refused or failed before."""
+    runs = instance.get_runs(dg.RunsFilter(tags={STORE_TAG: store}), limit=100)
+    if any(not run.is_finished for run in runs):
+        return f"a run of {store} is at work"
+    tried = [run for run in runs if due.inputs and run.tags.get(INPUTS_TAG) == due.inputs[:16]]
+    if tried:
+        return f"a run with the same inputs was not published before (run {tried[0].run_id}); change something, or run it again"
+    return None
+
+
+CHECK = "newest_delivery_is_recent"
+_DAILY = "0 5 * * *"
+
+
+@dataclass(frozen=True)
+class FreshnessParts:
+    """What watches over the age of a policy's releases: a check, its job, and the schedule that starts it."""
+
+    check: dg.AssetChecksDefinition
+    job: UnresolvedAssetJobDefinition
+    schedule: dg.ScheduleDefinition
+
+
+def freshness_policy(days: int) -> dg.FreshnessPolicy:
+    """Dagster's policy for a release: it fails if no delivery at all was released within so many days."""
+    return dg.FreshnessPolicy.time_window(fail_window=datetime.timedelta(days=days))
+
+
+def freshness_of(home: Home, release: dg.AssetKey, partitions: dg.DynamicPartitionsDefinition, days: int) -> FreshnessParts:
+    """A daily check that the policy's newest delivery is at most so many days old, and was released.
+
+    It does not block: a new release is what mends it.
+
+    Parameters
+    ----------
+    release
+        Key of the release asset.
+    partitions
+        The policy's deliveries.
+    """
+    check = freshness_check(home, release, partitions, days)
+    name = f"freshness_{release.path[-2]}"
+    job = dg.define_asset_job(name, selection=dg.AssetSelection.checks(*check.check_keys), executor_def=dg.in_process_executor)
+    schedule = dg.ScheduleDefinition(
+        name=name,
+        job=job,
+        cron_schedule=_DAILY,
+        execution_timezone="UTC",
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description=f"Checks whether the newest delivery of {release.path[-2]} is at most {days} days old, and was released.",
+    )
+    return FreshnessParts(check, job, schedule)
+
+
+def freshness_check(
+    home: Home, release: dg.AssetKey, partitions: dg.DynamicPartitionsDefinition, days: int
+) -> dg.AssetChecksDefinition:
+    """The check of `freshness_of`."""
+
+    @dg.asset_check(
+        asset=release,
+        name=CHECK,
+        description=f"The newest delivery was registered within the last {days} days, and was released. An asset's "
+        "freshness is satisfied by any delivery; this check asks for the newest one.",
+    )
+    def newest_delivery_is_recent(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        with without_values(f"{release.path[-2]}/{CHECK}", home.store):
+            keys = context.instance.get_dynamic_partitions(str(partitions.name))
+            if not keys:
+                return dg.AssetCheckResult(passed=False, description="No delivery has been registered.")
+            newest = keys[-1]
+            registered = datetime.datetime.fromtimestamp(delivery_file(home, newest).stat().st_mtime, datetime.UTC)
+            age = (now() - registered).total_seconds() / 86_400
+            made = context.instance.fetch_materializations(
+                dg.AssetRecordsFilter(asset_key=release, asset_partitions=[newest]), limit=1
+            ).records
+        found = {"newest_delivery": newest, "age_in_days": round(age, 2), "threshold": float(days), "released": bool(made)}
+        return dg.AssetCheckResult(passed=bool(made) and age <= days, metadata=found)
+
+    return newest_delivery_is_recent

@@ -18,7 +18,7 @@ REMOVED, PURGED = "delivery removed", "restricted store purged"
 
 
 @dataclass(frozen=True)
-class Removal:
+class RemovalOfDelivery:
     """One removal.
 
     Attributes
@@ -52,9 +52,9 @@ def account() -> str:
         return f"user {os.getuid()}"
 
 
-def record_removal(home: Home, what: str, policy: str, delivery: str, reason: str) -> Removal:
+def record_removal(home: Home, what: str, policy: str, delivery: str, reason: str) -> RemovalOfDelivery:
     """Add a removal to the list, before anything is removed: a crash may leave a line too many, never one too few."""
-    line = Removal(what, policy, delivery, reason, now().isoformat(), account())
+    line = RemovalOfDelivery(what, policy, delivery, reason, now().isoformat(), account())
     file = _file(home)
     with durable.locked(durable.owner_only(home.store) / f".{FILE}.lock"):
         before = file.read_bytes() if file.exists() else b""
@@ -62,7 +62,7 @@ def record_removal(home: Home, what: str, policy: str, delivery: str, reason: st
     return line
 
 
-def removals(home: Home) -> Iterator[Removal]:
+def removals(home: Home) -> Iterator[RemovalOfDelivery]:
     """Yield what was removed, oldest first.
 
     Raises
@@ -73,7 +73,7 @@ def removals(home: Home) -> Iterator[Removal]:
     file = _file(home)
     for number, line in enumerate(file.read_text().splitlines() if file.exists() else (), start=1):
         try:
-            yield Removal(**json.loads(line))
+            yield RemovalOfDelivery(**json.loads(line))
         except (ValueError, TypeError):
             raise StoreError(f"{file}: line {number} is damaged; restore the file from a backup") from None
 

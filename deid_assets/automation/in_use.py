@@ -17,8 +17,7 @@ from deid_assets.policy.adoption import adopt
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.loading import SHIPPED, Policies, policies_in
 from deid_assets.release.home_rules import require_allowed
-from deid_assets.release.journal.chain import ADOPTED, PURGED, RETIRED
-from deid_assets.release.journal.comparison import Remembered
+from deid_assets.release.journal.chain import ADOPTED, PURGED, RETIRED, Remembered
 from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.publication.publish import Releases

@@ -29,8 +29,7 @@ from deid_assets.home_identity import VARIABLE, require_own_history
 from deid_assets.partitions import deliveries_of
 from deid_assets.resources import STORE_TAG, ended_in
 from deid_assets.store import durable
-from deid_assets.store.home import Home
-from deid_assets.store.lock import StoreLock
+from deid_assets.store.home import Home, StoreLock
 
 DRIVER = "postgresql+psycopg2"
 SETTINGS = "dagster.yaml"
@@ -84,7 +83,7 @@ def storage_of(home: Home) -> Storage:
 
 
 @contextlib.contextmanager
-def opened(home: Home, ref: InstanceRef) -> Iterator[dg.DagsterInstance]:
+def opened_instance(home: Home, ref: InstanceRef) -> Iterator[dg.DagsterInstance]:
     """The instance; its connections to a database are kept, and one that does not answer is named in a sentence.
 
     Raises
@@ -172,7 +171,7 @@ def dagster_instance(home: Home) -> Iterator[dg.DagsterInstance]:
     """
     try:
         ref = InstanceRef.from_dir(str(home.dagster), overrides=storage_of(home).overrides)
-        with opened(home, ref) as instance:
+        with opened_instance(home, ref) as instance:
             _move_partitions(home, instance)
             yield instance
     except (sqlite3.DatabaseError, sqlalchemy.exc.DBAPIError) as error:

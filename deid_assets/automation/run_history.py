@@ -12,14 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.pool import QueuePool
 
-from deid_assets.dagster_internals import (
-    SQLITE_BUSY_TIMEOUT_SECONDS,
-    DagsterSqliteStorage,
-    SqliteEventLogStorage,
-    SqliteRunStorage,
-    _event_logs_directory,
-    _runs_directory,
-)
+from deid_assets import dagster_internals as internals
 
 
 class Engines:
@@ -35,7 +28,7 @@ class Engines:
                 address,
                 poolclass=QueuePool,
                 # A connection serves one thread at a time, but not always the same one: Dagster's watcher reads, too.
-                connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS, "check_same_thread": False},
+                connect_args={"timeout": internals.SQLITE_BUSY_TIMEOUT_SECONDS, "check_same_thread": False},
             )
         return self._of_file[address]
 
@@ -45,7 +38,7 @@ class Engines:
             self._of_file.popitem()[1].dispose()
 
 
-class KeptEventLog(SqliteEventLogStorage):
+class KeptEventLog(internals.SqliteEventLogStorage):
     """Dagster's event log, a file for each run and one for all of them."""
 
     def __init__(self, base_dir: str, inst_data: Any = None) -> None:
@@ -86,7 +79,7 @@ class KeptEventLog(SqliteEventLogStorage):
         self._engines.close()
 
 
-class KeptRuns(SqliteRunStorage):
+class KeptRuns(internals.SqliteRunStorage):
     """Dagster's table of runs."""
 
     def __init__(self, conn_string: str, inst_data: Any = None) -> None:
@@ -105,13 +98,13 @@ class KeptRuns(SqliteRunStorage):
         self._engines.close()
 
 
-class KeptStorage(DagsterSqliteStorage):
+class KeptStorage(internals.DagsterSqliteStorage):
     """Dagster's storage with both; the same files in the same places."""
 
     def __init__(self, base_dir: str, inst_data: Any = None) -> None:
         super().__init__(base_dir, inst_data)
-        self._run_storage = KeptRuns.from_local(_runs_directory(base_dir))
-        self._event_log_storage = KeptEventLog(_event_logs_directory(base_dir))
+        self._run_storage = KeptRuns.from_local(internals._runs_directory(base_dir))
+        self._event_log_storage = KeptEventLog(internals._event_logs_directory(base_dir))
 
     @classmethod
     def from_config_value(cls, inst_data: Any, config_value: Any) -> "KeptStorage":

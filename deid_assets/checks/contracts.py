@@ -34,7 +34,7 @@ def _contract_check(asset: str, keys: Keys, partitions_def: dg.PartitionsDefinit
     def keeps_contract(context: dg.AssetCheckExecutionContext, table: Table) -> dg.AssetCheckResult:
         workplace: Workplace = getattr(context.resources, keys.resource)
         with without_values(f"{keys.policy}/{contract_check_name(asset)}", table.file.parent.parent):
-            broken = violations(table, contracts_of(workplace.policies.named(keys.policy))[asset])
+            broken = violations(table, contracts_of(workplace.named(keys.policy))[asset])
         return dg.AssetCheckResult(
             passed=not broken,
             metadata={"measured": sum(broken.values()), "threshold": 0, **broken},

@@ -30,7 +30,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from deid_assets.cluster import worker
-from deid_assets.cluster.worker import Call, Done, Failed, Missing, Stranger
+from deid_assets.cluster.worker import Call, CallFailed, Done, Missing, Stranger
 from deid_assets.errors import ExecutorError
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class ClusterExecutor(ThreadPoolExecutor):
         match answer:
             case Done(value):
                 return value
-            case Failed(description):
+            case CallFailed(description):
                 raise ExecutorError(f"a worker of the cluster at {self._address} failed: {description}")
             case Stranger(address):
                 self._fit.discard(address)
@@ -187,13 +187,13 @@ class ClusterExecutor(ThreadPoolExecutor):
 
     def _asked(
         self, call: Call, workers: Sequence[str], deadline: float, again: float, *sent: object
-    ) -> Done | Missing | Stranger | Failed:
+    ) -> Done | Missing | Stranger | CallFailed:
         """Submit a call to one of several workers and wait until it is time to repeat it or to give up."""
         future = self._client.submit(worker.answer, call, *sent, workers=workers, pure=False)
         try:
             while time.monotonic() < again:
                 try:
-                    answer: Done | Missing | Stranger | Failed = future.result(timeout=_LOOK_SECONDS)
+                    answer: Done | Missing | Stranger | CallFailed = future.result(timeout=_LOOK_SECONDS)
                     return answer
                 except TimeoutError:
                     if not self._workers().keys() & set(workers):

@@ -92,7 +92,7 @@ class Stranger:
 
 
 @dataclass(frozen=True)
-class Failed:
+class CallFailed:
     """The method raised: what and where, without values."""
 
     description: str
@@ -173,7 +173,7 @@ _store = _Store()
 
 def answer(
     call: Call, content: bytes | None = None, names: Sequence[str] = (), arrays: Sequence[np.ndarray] = ()
-) -> Done | Missing | Stranger | Failed:
+) -> Done | Missing | Stranger | CallFailed:
     """Execute a request on an object that is present or sent along.
 
     Parameters
@@ -191,7 +191,7 @@ def answer(
             return owner
         return Done(getattr(owner, call.method)(*call.args, **call.keywords))
     except Exception as error:
-        return Failed(without_values(error))
+        return CallFailed(error_without_values(error))
 
 
 def forget(sender: str) -> None:
@@ -199,7 +199,7 @@ def forget(sender: str) -> None:
     _store.drop(sender)
 
 
-def without_values(error: Exception) -> str:
+def error_without_values(error: Exception) -> str:
     """What was raised and where, innermost last; an error's text only if the error is ours, as ours contain no values."""
     if isinstance(error, DeidError):
         return str(error)

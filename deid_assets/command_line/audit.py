@@ -20,7 +20,7 @@ from deid_assets.home_identity import public_name
 from deid_assets.policy.files import RECORD
 from deid_assets.policy.loading import load_policy
 from deid_assets.release import event_log
-from deid_assets.release.journal.comparison import Remembered, unknown_to
+from deid_assets.release.journal.chain import Remembered, unknown_to
 from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.keys import PublicKey
@@ -32,14 +32,13 @@ from deid_assets.release.lineage.openlineage import SENT, endpoint_is_set, probl
 from deid_assets.release.lineage.published import PublishedRelease, published_release
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.publication.verification import MANIFEST, verify_release
-from deid_assets.release.registry.chain import read_chain
-from deid_assets.release.registry.entries import Entry
+from deid_assets.release.registry.chain import Entry, read_chain
 from deid_assets.reports.audit_report import render_audit
 from deid_assets.sources.report import delivery_version
 from deid_assets.stages import STAGE_OF
 from deid_assets.store import durable
+from deid_assets.store.digests import regular_bytes
 from deid_assets.store.home import Home
-from deid_assets.store.reading import regular_bytes
 
 
 def audited(home: Home, published: PublishedRelease, key: PublicKey | None) -> lineage_audit.Audited:

@@ -16,9 +16,9 @@ from deid_assets.command_line.plan import assets_until, made
 from deid_assets.command_line.summary import Task
 from deid_assets.errors import PUBLISHED, DeidError
 from deid_assets.policy.kinds import Kind
-from deid_assets.release.derived_keys import stream_key_of
 from deid_assets.release.keyring import secret_of
-from deid_assets.store.lock import StoreLock
+from deid_assets.release.keys import stream_key_of
+from deid_assets.store.home import StoreLock
 
 _LAST: Mapping[Kind, str] = {"longitudinal": "suppressed_members", "flat": "record_generalization"}
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 from deid_assets.errors import CountsError, ReleaseError
 from deid_assets.methods.counts.tables import HIDDEN, LARGEST_COUNT, SMALL, CellName, Sum
-from deid_assets.store.reading import TEXT_AT_MOST, regular_bytes
+from deid_assets.store.digests import TEXT_AT_MOST, regular_bytes
 
 _NAME = ("table", "row", "column")
 _SHOWN_ROWS = 5

@@ -18,8 +18,7 @@ from deid_assets.policy.kinds import require_runnable
 from deid_assets.release.registry.chain import Registry
 from deid_assets.resources import Workplace
 from deid_assets.sources.registration import delivery_file, forget_fetched, register_delivery, registered_delivery, unregister
-from deid_assets.store.home import Home
-from deid_assets.store.lock import StoreLock
+from deid_assets.store.home import Home, StoreLock
 
 
 def add_delivery(home: Home, asked: Asked) -> str:

@@ -9,9 +9,8 @@ from deid_assets.release.lineage.published import PublishedRelease
 from deid_assets.release.publication.verification import MANIFEST, verify_release
 from deid_assets.reports.determination import dossier_html, dossier_markdown, dossier_of
 from deid_assets.store import durable
-from deid_assets.store.digests import bytes_digest
+from deid_assets.store.digests import bytes_digest, regular_bytes
 from deid_assets.store.home import Home
-from deid_assets.store.reading import regular_bytes
 
 
 def write_determination(

@@ -24,8 +24,8 @@ from deid_assets.release.keyring import secret_of
 from deid_assets.sources.diagnosis_systems import NAMES, systems_of
 from deid_assets.stages import STAGE_OF, asset_of
 from deid_assets.store import durable
+from deid_assets.store.digests import regular_bytes
 from deid_assets.store.home import Home, plain_key
-from deid_assets.store.reading import regular_bytes
 from deid_assets.store.tables import Table
 
 PROFILES = 20

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-import deid_assets
 from deid_assets.command_line.deciding import incomplete_in, missing_in, releases_here, say_witnesses
 from deid_assets.command_line.options import FILE, YES
 from deid_assets.errors import ERROR, PolicyError, ReleaseError, StoreError
@@ -87,7 +86,7 @@ def backup(file: Path, recipient: str) -> None:
             heads = {one.head for one in recorded_releases(instance)}
             return all(entry.hash in heads for entry in releases.registry.chain().entries)
 
-        listing = back_up(releases, file, _text_of(recipient), deid_assets.__version__, clock.now(None), is_recorded)
+        listing = back_up(releases, file, _text_of(recipient), clock.now(None), is_recorded)
     say_witnesses(home)
     published = len(releases.registry.chain().entries)
     click.echo(f"{file} has {len(listing.files):,} files and {published:,} releases, in {file.stat().st_size:,} bytes.")
@@ -114,7 +113,7 @@ def restore(file: Path, key_file: Path, without: tuple[str, ...]) -> None:
     Refused if the backup is damaged, or older than the home in its place or than a witness of its journal.
     """
     from deid_assets.release.backup import restore_home
-    from deid_assets.release.journal.witnesses import place_of
+    from deid_assets.release.journal.home_journal import place_of
     from deid_assets.release.registry import clock
 
     home = Home.here()
@@ -170,7 +169,7 @@ def journal_head(to: str | None) -> None:
     Nothing is decided while a head that was kept this way is missing, or names lines that the journal lacks.
     """
     from deid_assets.release.journal.chain import Head
-    from deid_assets.release.journal.witnesses import outside
+    from deid_assets.release.journal.home_journal import outside
 
     releases = releases_here()
     if to is not None:
@@ -187,8 +186,8 @@ def journal_head(to: str | None) -> None:
 @click.argument("kept_at", metavar="PLACE")
 def journal_forget(kept_at: str) -> None:
     """Do without a head that was kept with `deid journal head --to PLACE`; the journal records that."""
-    from deid_assets.release.journal.comparison import WITNESSES
-    from deid_assets.release.journal.witnesses import place_of
+    from deid_assets.release.journal.chain import WITNESSES
+    from deid_assets.release.journal.home_journal import place_of
 
     releases = releases_here()
     with releases.deciding(despite=[WITNESSES]) as found:
@@ -220,9 +219,8 @@ def journal_check(head: str | None) -> None:
 
 
 def _against(home: Home, place: str) -> list[str]:
-    from deid_assets.release.journal.comparison import cut
-    from deid_assets.release.journal.home_journal import HomeJournal
-    from deid_assets.release.journal.witnesses import place_of, read_head
+    from deid_assets.release.journal.chain import cut
+    from deid_assets.release.journal.home_journal import HomeJournal, place_of, read_head
 
     known = read_head(place_of(place))
     if known is None:

@@ -14,8 +14,7 @@ from deid_assets.figures.rendering import plain
 from deid_assets.release.lineage.published import PublishedRelease
 from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
 from deid_assets.reports.utility_content import kept_columns, measured_use
-from deid_assets.store.digests import parse_json
-from deid_assets.store.reading import regular_bytes
+from deid_assets.store.digests import parse_json, regular_bytes
 
 _DAYS = "DaysInHospital"
 HEADINGS = ("column", "level", "values", "information kept", "bits delivered", "bits released", "distance")

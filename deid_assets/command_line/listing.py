@@ -6,13 +6,11 @@ from pathlib import Path
 
 from deid_assets.errors import DeidError
 from deid_assets.release.publication.verification import MANIFEST
-from deid_assets.release.registry.chain import Chain, Registry
-from deid_assets.release.registry.entries import Entry
+from deid_assets.release.registry.chain import Chain, Entry, Registry
 from deid_assets.release.verdict import verdict_in
 from deid_assets.sources.registration import registered_delivery
-from deid_assets.store.digests import parse_json
+from deid_assets.store.digests import parse_json, regular_bytes
 from deid_assets.store.home import Home
-from deid_assets.store.reading import regular_bytes
 
 _RESTRICTED_AT_MOST = 100_000_000
 

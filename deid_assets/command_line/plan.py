@@ -22,8 +22,7 @@ from deid_assets.policy.models import Policy
 from deid_assets.resources import Workplace
 from deid_assets.sources.delivery import Delivery
 from deid_assets.stages import STAGE_OF, stages_of
-from deid_assets.store.home import Home
-from deid_assets.store.lock import StoreLock
+from deid_assets.store.home import Home, StoreLock
 from deid_assets.store.tables import Table, interrupt_queries
 
 REACHABLE = "reachable_risk"

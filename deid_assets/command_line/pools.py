@@ -9,8 +9,7 @@ from deid_assets.methods.population.pools import pooled_level, siblings_of
 from deid_assets.policy.hierarchies.hierarchy import CodeTable
 from deid_assets.policy.models import Policy
 from deid_assets.stages import STAGE_OF
-from deid_assets.store.home import Home, plain_key
-from deid_assets.store.lock import StoreLock
+from deid_assets.store.home import Home, StoreLock, plain_key
 from deid_assets.store.tables import Table
 
 _POOLED = "pooled below "

@@ -139,12 +139,12 @@ def _policy_now(home: Home, policy_file: Path | None, name: str) -> "AnyPolicy":
 def _named_policy(home: Home, policy_file: Path | None, name: str) -> "AnyPolicy":
     """The policy of a name, in the home or in a file."""
     from deid_assets.policy.loading import is_in, load_policy
-    from deid_assets.resources import Policies
+    from deid_assets.resources import Workplace
 
-    own, given = Policies(str(home.root)), None if policy_file is None else load_policy(policy_file)
+    own, given = Workplace(str(home.root)), None if policy_file is None else load_policy(policy_file)
     if given is None or given.name != name:
         return own.named(name)
-    policy = Policies(str(home.root), {name: given}).named(name)
+    policy = Workplace(str(home.root), {name: given}).named(name)
     if is_in(home.policies, name) and own.named(name).reading != policy.reading:
         raise PolicyError(
             f"policy {name}: the file given with --policy is not the policy of this name that this home has; leave --policy out"
@@ -408,7 +408,7 @@ def release_copy(url: str | None) -> None:
     Only what verifies is copied, each file is read back, and a manifest is written last: a folder without one is no release.
     Then a random sample of the files of all copies is read back and compared with the releases.
     """
-    from deid_assets.release.publication.copies import VARIABLE, copy_releases, read_back
+    from deid_assets.release.publication.copies import VARIABLE, copy_releases, read_copies_back
 
     to = url or os.environ.get(VARIABLE)
     if not to:
@@ -422,6 +422,6 @@ def release_copy(url: str | None) -> None:
         click.echo(f"{one.release}  copied to {one.to}")
     if not copied:
         click.echo("Every release was there already.")
-    read, files = read_back(home, to)
+    read, files = read_copies_back(home, to)
     if read:
         click.echo(f"A random sample of {read} of {files} files of all copies was read back: each is as it was published.")

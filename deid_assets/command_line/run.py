@@ -24,12 +24,11 @@ import deid_assets
 from deid_assets import dagster_internals, interruption
 from deid_assets.assessments.reachable_risk import GO_ON_TAG
 from deid_assets.assets.publishing import inputs_digest, releases_of
-from deid_assets.assets.step_log import known_forecast
+from deid_assets.assets.step import known_forecast
 from deid_assets.assets.waiting_release import waiting_already
-from deid_assets.automation.ended_runs import report_refusal
+from deid_assets.automation.ended_runs import AWAITING, RunSummary, outcome_of, report_refusal, tag_outcome
 from deid_assets.automation.in_use import adopt_here, retired_in, state_use
 from deid_assets.automation.instance import SETTINGS, add_partition, clean_orphans, dagster_instance, prepare_dagster_home
-from deid_assets.automation.outcomes import AWAITING, RunSummary, outcome_of, tag_outcome
 from deid_assets.command_line.deciding import say_witnesses
 from deid_assets.command_line.options import Asked
 from deid_assets.command_line.progress import Detail, Progress
@@ -40,8 +39,8 @@ from deid_assets.policy.kinds import AnyPolicy, require_no_removed_mode, require
 from deid_assets.policy.loading import ENDINGS, applying_opt_outs, load_policy, policy_by_name
 from deid_assets.release.event_log import require_journal
 from deid_assets.release.home_rules import require_allowed
+from deid_assets.release.journal.home_journal import VARIABLE as WITNESS
 from deid_assets.release.journal.home_journal import HomeJournal
-from deid_assets.release.journal.witnesses import VARIABLE as WITNESS
 from deid_assets.release.keyring import require_secret_of_releases, secret_of, signing_key_of
 from deid_assets.release.keys import GENERATED, SECRET_FILE, SIGNING_KEY_VARIABLE, Secret, variables_of
 from deid_assets.release.lineage.openlineage import TOLD
@@ -49,12 +48,10 @@ from deid_assets.release.lineage.openlineage import URL as ENDPOINT
 from deid_assets.release.lineage.published import PublishedRelease
 from deid_assets.release.manifest.editions import package_versions
 from deid_assets.release.publication.copies import VARIABLE as COPIES
-from deid_assets.release.publication.recovery import release_folders
 from deid_assets.release.publication.verification import MANIFEST, verify_release
-from deid_assets.release.publication.waiting import Waiting
+from deid_assets.release.publication.waiting import Waiting, release_folders
 from deid_assets.release.registry import clock
-from deid_assets.release.registry.chain import Registry
-from deid_assets.release.registry.entries import Entry
+from deid_assets.release.registry.chain import Entry, Registry
 from deid_assets.release.reproduction import Compared, compared, differing_versions, made_again, recall, temporary_home
 from deid_assets.resources import POLICY_TAG, STORE_TAG, Workplace, ended_in, job_name
 from deid_assets.sources.delivery import Delivery
@@ -62,10 +59,9 @@ from deid_assets.sources.registration import register_delivery, registered_deliv
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.stages import STAGE_OF
 from deid_assets.store import durable
+from deid_assets.store.digests import regular_bytes
 from deid_assets.store.home import PUBLISHED as PUBLISHED_ELSEWHERE
-from deid_assets.store.home import Home
-from deid_assets.store.lock import StoreLock
-from deid_assets.store.reading import regular_bytes
+from deid_assets.store.home import Home, StoreLock
 from deid_assets.store.tables import interrupt_queries
 
 MODULE = "deid_assets.definitions"

@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 from deid_assets.assessments.assessment import CANARIES
 from deid_assets.assessments.evidence import from_frame
 from deid_assets.assessments.kernel_input import chosen_level_names
-from deid_assets.automation.outcomes import RunSummary
+from deid_assets.automation.ended_runs import RunSummary
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.errors import REFUSED
 from deid_assets.methods.lattice.diagnosis import best_change, outcome_of_change

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.store import durable
-from deid_assets.store.reading import REGISTRY_AT_MOST, regular_bytes
+from deid_assets.store.digests import REGISTRY_AT_MOST, regular_bytes
 
 FILE = "opt_outs.jsonl"
 _LOCK = ".opt_outs.lock"

@@ -25,18 +25,17 @@ from typing import BinaryIO
 import pyrage
 
 from deid_assets.errors import ReleaseError, StoreError
-from deid_assets.release.journal.comparison import WITNESSES
+from deid_assets.release.journal.chain import WITNESSES
 from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.lineage.published import published_release
 from deid_assets.release.publication.publish import Releases
-from deid_assets.release.publication.recovery import LOCK, REGISTRY
 from deid_assets.release.publication.verification import MANIFEST, TRUSTED, verify_release
-from deid_assets.release.registry.chain import Chain, Registry
-from deid_assets.release.registry.entries import Rejection
+from deid_assets.release.publication.waiting import LOCK, REGISTRY
+from deid_assets.release.registry.chain import Chain, Registry, Rejection
 from deid_assets.store import durable
-from deid_assets.store.digests import bytes_digest, canonical_json, file_digest, parse_json
+from deid_assets.store.digests import bytes_digest, canonical_json, file_digest, parse_json, regular_bytes
 from deid_assets.store.home import Home
-from deid_assets.store.reading import regular_bytes
+from deid_assets.version import version
 
 
 def incomplete(home: Home) -> Iterator[str]:
@@ -135,9 +134,7 @@ class Listing:
 # Backup
 
 
-def back_up(
-    releases: Releases, to: Path, recipient: str, version: str, created: str, is_recorded: Callable[[], bool]
-) -> Listing:
+def back_up(releases: Releases, to: Path, recipient: str, created: str, is_recorded: Callable[[], bool]) -> Listing:
     """Write an encrypted backup of a home, which must have lost nothing; runs may go on meanwhile.
 
     Parameters
@@ -165,7 +162,7 @@ def back_up(
     try:
         with _snapshot(releases, is_recorded) as folder:
             _require_whole(Home(folder), "the home is not backed up", with_witnesses=False)
-            listing = Listing(version, created, {name: file_digest(folder / name) for name in _files_below(folder)})
+            listing = Listing(version(), created, {name: file_digest(folder / name) for name in _files_below(folder)})
             durable.create(folder / LISTING, listing.to_json(), 0o600)
             with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target:
                 _pack(folder, [LISTING, *listing.files], target, encrypted_for)

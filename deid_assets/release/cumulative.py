@@ -3,12 +3,16 @@
 alpha is cumulative over all releases of one population. Every release leaves keyed tags of its members, and a roll of
 the members of its delivery, in the restricted store. With one secret, the same identifier always has the same tag,
 whatever the delivery or the policy, so common members are recognized in a refreshed delivery.
+
+From them follows who may not be released: who left a series of releases, whom rotation removes now, whom a policy leaves
+out, and who would stand out beside an earlier release.
 """
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -17,14 +21,17 @@ import numpy as np
 
 from deid_assets.assessments.earlier_releases import LONGITUDINAL, EarlierRelease
 from deid_assets.assessments.evidence import Refusal
-from deid_assets.errors import CountsError, RefusedError, ReleaseError
+from deid_assets.assessments.kernel_input import Candidate
+from deid_assets.assessments.membership_changes import Leavers, present_members
+from deid_assets.errors import CountsError, PolicyError, RefusedError, ReleaseError
 from deid_assets.methods.counts.published_tables import EarlierTables
-from deid_assets.methods.disclosure.membership_changes import Roll
+from deid_assets.methods.disclosure.membership_changes import REMOVED, Roll, left_for_good, rotated
+from deid_assets.methods.population.encoding import nobody_of
+from deid_assets.policy.models import Policy
 from deid_assets.release.counts.statement import tables_told
 from deid_assets.release.keys import Secret
 from deid_assets.release.publication.verification import MANIFEST
-from deid_assets.release.registry.chain import Registry
-from deid_assets.release.registry.entries import Entry
+from deid_assets.release.registry.chain import Entry, Registry
 from deid_assets.release.registry.tries import Tried
 from deid_assets.store.digests import bytes_digest, file_digest
 
@@ -409,3 +416,97 @@ def removal_list_refusals(earlier: Iterable[Made], delivery_digest: str, removal
         if made.kind == LONGITUDINAL
         and len(made.tags) and made.delivery_digest == delivery_digest and made.removal_digest != removal_digest
     ]  # fmt: skip
+
+
+_NOBODY = np.empty(0, dtype=np.uint64)
+
+
+def leavers(policy: Policy, earlier: Sequence[Made], secret: Secret, delivery_digest: str) -> Leavers:
+    """Find who may not be in a release of a delivery, from earlier releases alone: nothing in the delivery matters.
+
+    Releases of one policy are a series. Where one was made with rotation, nobody returns who disappeared from the series until
+    then, in releases of other policies either. Rotation has one draw for each delivery, whatever the policy: if each policy
+    drew for itself, nearly nobody would leave all of them at once, except those who were removed.
+
+    Parameters
+    ----------
+    earlier
+        `releases_made`, oldest first.
+    secret
+        Under which tags are compared; other releases tell nothing about who was in them.
+    delivery_digest
+        Digest of the delivery about to be released. Releases made before its first one count as the number of its draw, so
+        that another run of it, whatever became of the first, repeats the draw.
+
+    Raises
+    ------
+    PolicyError
+        If the policy leaves out the members of a release that this home does not have, or whose tags have no meaning here.
+    """
+    own = [made for made in earlier if made.kind == LONGITUDINAL and made.commitment == secret.commitment() and len(made.tags)]
+    left = np.union1d(left_for_good(_rotating_series(policy, own)), _left_out(policy, own))
+    if policy.rotation is None:
+        return Leavers(left, _NOBODY, _NOBODY)
+    number = next((n for n, made in enumerate(own) if made.delivery_digest == delivery_digest), len(own))
+    others = [made.tags for made in own if made.delivery_digest != delivery_digest]
+    before = np.setdiff1d(np.unique(np.concatenate([_NOBODY, *others])), left)
+    leave = rotated(before, secret.derive("rotation", str(number)), policy.rotation)
+    return Leavers(left, before[~leave], before[leave])
+
+
+def _left_out(policy: Policy, own: Sequence[Made]) -> np.ndarray:
+    """(n,) uint64: tags of the members whom the policy leaves out because an earlier release has them."""
+    stated = [made for made in own if policy.releases.leaves_out(made.name)]
+    unknown = set(policy.releases.left_out) - {name for made in stated for name in (made.name, made.policy)}
+    if unknown:
+        raise PolicyError(
+            f"releases.left_out names {', '.join(sorted(unknown))}, and this home has no such release of members and claims "
+            "that was made with its secret: take the name out, or correct it; `deid releases` lists the releases"
+        )
+    return np.unique(np.concatenate([_NOBODY, *(made.tags for made in stated)]))
+
+
+def removed_before(policy: Policy, earlier: Sequence[Made], secret: Secret) -> np.ndarray:
+    """(n,) uint64: tags of members who were removed from an earlier release for what their claims disclosed.
+
+    With rotation they stay removed, since appearing would disclose why they were absent. Empty without it.
+    """
+    if policy.rotation is None:
+        return _NOBODY
+    found = [roll.tags[roll.classes == REMOVED] for _, roll in comparable_rolls(earlier, secret.commitment())]
+    return np.unique(np.concatenate([_NOBODY, *found]))
+
+
+def _rotating_series(policy: Policy, earlier: Sequence[Made]) -> list[list[np.ndarray]]:
+    """The members of the releases of each policy, in order, up to the last that was or will be made with rotation."""
+    series = []
+    for name in sorted({made.policy for made in earlier}):
+        of_policy = sorted((made for made in earlier if made.policy == name), key=lambda made: made.number)
+        rotating = [made.policy_content().get("rotation") is not None for made in of_policy]
+        ends = len(of_policy) if name == policy.name and policy.rotation is not None else _last(rotating)
+        series.append([made.tags for made in of_policy[:ends]])
+    return series
+
+
+def _last(flags: Sequence[bool]) -> int:
+    """One more than the position of the last that is true; 0 if none is."""
+    return max((place + 1 for place, flag in enumerate(flags) if flag), default=0)
+
+
+def standing_out(candidate: Candidate, made: Sequence[Made], secret: Secret) -> set[str]:
+    """Identifiers of the delivered members who would stand out beside an earlier release if they were released.
+
+    Parameters
+    ----------
+    candidate
+        With profiles and domains.
+    made
+        Every earlier release.
+    secret
+        Under which its tags are compared.
+    """
+    if not made:
+        return set()
+    nobody, k = nobody_of(candidate.tables["member_profiles"]), candidate.policy.safe_class_size
+    present = present_members(candidate, nobody, nobody, partial(tags_in_order, secret=secret))
+    return set(present.member_ids[present.stand_out(comparable_rolls(made, secret.commitment()), k)])

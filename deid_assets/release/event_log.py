@@ -11,7 +11,7 @@ from itertools import takewhile
 
 import dagster as dg
 
-from deid_assets.assessments.evidence import Evidence, Refusal
+from deid_assets.assessments.evidence import Refusal
 from deid_assets.dagster_internals import PARTITION_NAME_TAG as PARTITION_TAG
 from deid_assets.dagster_internals import (
     AssetCheckExecutionRecord,
@@ -20,8 +20,7 @@ from deid_assets.dagster_internals import (
     serialize_value,
 )
 from deid_assets.errors import ReleaseError
-from deid_assets.release.journal.chain import Journal
-from deid_assets.release.journal.comparison import JOURNAL_HEAD, unknown_to
+from deid_assets.release.journal.chain import JOURNAL_HEAD, Journal, unknown_to
 from deid_assets.release.lineage.graph import Evaluated, Lineage, Materialized, RecordedRelease, RecordedRun, lineage_of
 
 
@@ -239,90 +238,60 @@ def recorded_tables(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], p
     return found
 
 
-def edited_tables(instance: dg.DagsterInstance, contents: Mapping[dg.AssetKey, str | None], partition: str) -> list[Refusal]:
-    """Refuse if a table of the restricted store is not the one that its asset wrote: the change was never judged.
+@dataclass(frozen=True)
+class Stated:
+    """What the materialization of an asset states, and what is wrong if it is not so.
+
+    Attributes
+    ----------
+    entry
+        Of its metadata, with a keyed fingerprint.
+    rule, problem
+        Of the refusal.
+    about
+        What is refused; None: the asset.
+    """
+
+    entry: str
+    rule: str
+    problem: str
+    about: str | None = None
+
+
+TABLE = Stated(
+    "content", "edited_table",
+    "its table is not the one that was materialized: it was changed, or written by another version of DuckDB; materialize it "
+    "again",
+)  # fmt: skip
+"""A table of the restricted store is the one that its asset wrote. Otherwise the change was never judged."""
+
+POLICY_TEXT = Stated(
+    "policy_reading", "other_policy_text",
+    "it was measured under another text of the policy, or of a file that it names; materialize it again",
+)  # fmt: skip
+"""An assessment was made under the bytes of the policy, and of the files that it names."""
+
+EVIDENCE = Stated("evidence_digest", "edited_evidence", "the stored evidence is not what was measured; materialize it again")
+"""Evidence is what its asset measured."""
+
+
+def not_as_stated(
+    instance: dg.DagsterInstance, partition: str, stated: Stated, now: Iterable[tuple[dg.AssetKey, str | None]]
+) -> list[Refusal]:
+    """Refuse assets whose current materialization is missing, or does not state what is so now.
 
     Parameters
     ----------
-    contents
-        The keyed fingerprint of every asset's table as it is now; None if there is no table.
+    now
+        Assets, and the fingerprint of each as it is now; None if there is nothing to take it of.
     """
     found = []
-    for key, content in contents.items():
-        if not _is_as_stated(instance, key, partition, "content", content):
-            text = (
-                "its table is not the one that was materialized: it was changed, or written by another version of DuckDB; "
-                "materialize it again"
-            )
-            found.append(_refused("edited_table", key.path[-1], text))
+    for key, fingerprint in now:
+        record = current_materialization(instance, key, partition)
+        told = record.asset_materialization.metadata.get(stated.entry) if record and record.asset_materialization else None
+        if told is None or fingerprint is None or told.value != fingerprint:
+            found.append(_refused(stated.rule, stated.about or key.path[-1], stated.problem))
     return found
-
-
-def edited_beside(
-    instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, entry: str, table: str, content: str | None
-) -> list[Refusal]:
-    """Refuse if a table that an asset took in beside its own has changed since.
-
-    Parameters
-    ----------
-    key
-        The asset.
-    entry
-        Metadata entry of its materialization with the fingerprint.
-    table, content
-        Name of the table, and its keyed fingerprint as it is now; None if there is no table.
-    """
-    if _is_as_stated(instance, key, partition, entry, content):
-        return []
-    text = (
-        "its table is not the one that was taken in: it was changed, or written by another version of DuckDB; materialize "
-        f"{key.path[-1]} again"
-    )
-    return [_refused("edited_table", table, text)]
-
-
-def measured_under_another_text(
-    instance: dg.DagsterInstance, assessments: Iterable[dg.AssetKey], partition: str, expected: str
-) -> list[Refusal]:
-    """Refuse if an assessment was made under other bytes of the policy, or of a file that it names.
-
-    Parameters
-    ----------
-    assessments
-        The assets that measured what the gate judges.
-    expected
-        The keyed digest of the judging policy.
-    """
-    text = "it was measured under another text of the policy, or of a file that it names; materialize it again"
-    return [
-        _refused("other_policy_text", key.path[-1], text)
-        for key in assessments
-        if not _is_as_stated(instance, key, partition, "policy_reading", expected)
-    ]
-
-
-def _is_as_stated(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, entry: str, content: str | None) -> bool:
-    """Whether the current materialization states this fingerprint; False if either is missing."""
-    record = current_materialization(instance, key, partition)
-    stated = record.asset_materialization.metadata.get(entry) if record and record.asset_materialization else None
-    return stated is not None and content is not None and stated.value == content
-
-
-def edited_evidence(
-    instance: dg.DagsterInstance, keys: Mapping[str, dg.AssetKey], evidence: Iterable[Evidence], partition: str
-) -> list[Refusal]:
-    """Refuse evidence that differs from what the event log says its asset measured.
-
-    Parameters
-    ----------
-    keys
-        The key of each asset that the evidence names.
-    """
-    return [
-        _refused("edited_evidence", item.asset, "the stored evidence is not what was measured; materialize it again")
-        for item in evidence
-        if not _is_as_stated(instance, keys[item.asset], partition, "evidence_digest", item.digest())
-    ]
 
 
 def data_versions(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey], partition: str) -> dict[str, str]:

@@ -15,17 +15,14 @@ from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.policy.kinds import AnyPolicy, Kind
 from deid_assets.policy.sections.approval import PersonName
 from deid_assets.policy.sections.longitudinal import Said, Section
-from deid_assets.release.journal.chain import RULES
-from deid_assets.release.journal.comparison import RULES_LOST, Remembered
+from deid_assets.release.journal.chain import RULES, RULES_LOST, Remembered
 from deid_assets.release.journal.home_journal import RULES_FILE, RULES_NAME
 from deid_assets.release.publication.publish import Releases
-from deid_assets.release.publication.recovery import REGISTRY
-from deid_assets.release.publication.waiting import FOLDER, numbers_of
+from deid_assets.release.publication.waiting import FOLDER, REGISTRY, waiting_numbers
 from deid_assets.release.registry.chain import Registry
 from deid_assets.store import durable
-from deid_assets.store.digests import bytes_digest
+from deid_assets.store.digests import SMALL_AT_MOST, bytes_digest, kept_bytes
 from deid_assets.store.home import Home
-from deid_assets.store.reading import SMALL_AT_MOST, kept_bytes
 
 EVERYBODY = "*"
 """In `laxest`: policies for every class of recipients."""
@@ -165,7 +162,7 @@ def require_allowed(home: Home, policy: AnyPolicy) -> None:
     chain = Registry(home.releases / REGISTRY).chain()
     waiting = [
         number
-        for number in numbers_of(home.store / "manifests" / FOLDER, policy.name)
+        for number in waiting_numbers(home.store / "manifests" / FOLDER, policy.name)
         if chain.find(policy.name, number) is None and (policy.name, number) not in chain.rejected
     ]
     if waiting and policy.approval is None:

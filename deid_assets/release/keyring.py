@@ -10,33 +10,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deid_assets.errors import ReleaseError
-from deid_assets.release.keys import (
-    GENERATED,
-    SECRET_FILE,
-    SIGNING_KEY_FILE,
-    SIGNING_KEY_VARIABLE,
-    PublicKey,
-    Secret,
-    SigningKey,
-    given_secret,
-    given_signing_key,
-    load_secret,
-)
-from deid_assets.release.publication.recovery import LOCK, REGISTRY, release_folders, signer_in_force
+from deid_assets.release import keys
 from deid_assets.release.publication.verification import MANIFEST
-from deid_assets.release.registry.chain import Chain, Registry
-from deid_assets.release.registry.entries import KeyRotation
+from deid_assets.release.publication.waiting import LOCK, REGISTRY, release_folders, signer_in_force
+from deid_assets.release.registry.chain import Chain, KeyRotation, Registry
 from deid_assets.store import durable
-from deid_assets.store.digests import parse_json
+from deid_assets.store.digests import SMALL_AT_MOST, parse_json, regular_bytes
 from deid_assets.store.home import Home
-from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
 
 NEXT_KEY_FILE = "signing_key.next.pem"
 ACCEPTED_FILE = "secret.accepted"
 """Commitment to the secret that `new_secret` made, known before anything is released under it."""
 
 
-def signing_key_of(home: Home) -> SigningKey:
+def signing_key_of(home: Home) -> keys.SigningKey:
     """The signing key in force.
 
     It comes from DEID_SIGNING_KEY, the file DEID_SIGNING_KEY_FILE or the command DEID_SIGNING_KEY_COMMAND, as PEM; else from
@@ -53,7 +40,7 @@ def signing_key_of(home: Home) -> SigningKey:
         return key_in_force(home, chain)
 
 
-def public_key_of(home: Home) -> PublicKey | None:
+def public_key_of(home: Home) -> keys.PublicKey | None:
     """The public key of the signing key that a home has, without writing or locking anything; None if it has none.
 
     It need not be the one in force, which is for those who compare it with a signature to find.
@@ -63,14 +50,14 @@ def public_key_of(home: Home) -> PublicKey | None:
     ReleaseError
         If the environment names a source of the key that fails.
     """
-    given = given_signing_key(os.environ)
+    given = keys.given_signing_key(os.environ)
     if given is not None:
         return given.public
-    kept = public_of(home, SIGNING_KEY_FILE)
-    return None if kept is None else PublicKey(bytes.fromhex(kept))
+    kept = public_of(home, keys.SIGNING_KEY_FILE)
+    return None if kept is None else keys.PublicKey(bytes.fromhex(kept))
 
 
-def secret_of(home: Home, environment: Mapping[str, str] | None = None) -> Secret:
+def secret_of(home: Home, environment: Mapping[str, str] | None = None) -> keys.Secret:
     """The secret, see `load_secret`; generated only if nothing has been released yet.
 
     Raises
@@ -78,20 +65,20 @@ def secret_of(home: Home, environment: Mapping[str, str] | None = None) -> Secre
     ReleaseError
         If there is none although something was released, or its source fails.
     """
-    given = given_secret(os.environ if environment is None else environment)
+    given = keys.given_secret(os.environ if environment is None else environment)
     if given is not None:
         return given
-    if not os.path.lexists(home.keys / SECRET_FILE) and has_released(home):
+    if not os.path.lexists(home.keys / keys.SECRET_FILE) and has_released(home):
         raise ReleaseError(
             "the secret is missing: no variable DEID_SECRET, DEID_SECRET_FILE or DEID_SECRET_COMMAND is set, and the folder "
             "keys contains none, although there are releases or refused tries. Set the variable that you used before, or "
             "restore keys/secret from a backup. With another secret, pseudonyms, noise and sample change, and everybody who "
             "was released before counts as a different person; to continue like that, make one with `deid key new-secret`"
         )
-    return load_secret(home.keys, {})
+    return keys.load_secret(home.keys, {})
 
 
-def require_secret_of_releases(home: Home, secret: Secret) -> None:
+def require_secret_of_releases(home: Home, secret: keys.Secret) -> None:
     """Refuse a generated secret that none of the existing releases used: it was replaced.
 
     Raises
@@ -99,7 +86,7 @@ def require_secret_of_releases(home: Home, secret: Secret) -> None:
     ReleaseError
         If it is neither the secret of a release nor one that `new_secret` made.
     """
-    if secret.origin != GENERATED:
+    if secret.origin != keys.GENERATED:
         return
     commitments = [_commitment_of(release) for release in reversed(release_folders(home.releases))]
     known = [one for one in commitments if one is not None]
@@ -131,7 +118,7 @@ def _commitment_of(release: Path) -> str | None:
         return None
 
 
-def new_secret(home: Home) -> Secret:
+def new_secret(home: Home) -> keys.Secret:
     """Create a secret although there are releases; an existing one is kept.
 
     Raises
@@ -139,22 +126,22 @@ def new_secret(home: Home) -> Secret:
     ReleaseError
         If there is a secret already.
     """
-    if os.path.lexists(home.keys / SECRET_FILE):
+    if os.path.lexists(home.keys / keys.SECRET_FILE):
         raise ReleaseError("there is already a generated secret in the folder keys; it is kept")
-    made = load_secret(home.keys, {})
+    made = keys.load_secret(home.keys, {})
     _accept(home, made)
     return made
 
 
 def accept_given_secret(home: Home) -> bool:
     """Accept the secret that the environment gives as the new one of a home; return whether it gives one."""
-    given = given_secret(os.environ)
+    given = keys.given_secret(os.environ)
     if given is not None:
         _accept(home, given)
     return given is not None
 
 
-def _accept(home: Home, secret: Secret) -> None:
+def _accept(home: Home, secret: keys.Secret) -> None:
     with durable.locked(durable.owner_only(home.keys) / ".lock"):
         durable.replace(home.keys / ACCEPTED_FILE, secret.commitment().encode() + b"\n", 0o600)
 
@@ -191,14 +178,14 @@ def settled(home: Home) -> Chain:
     if os.path.lexists(prepared):
         rotations = [line for line in chain.lines if isinstance(line, KeyRotation)]
         if rotations and rotations[-1].new_key == public_of(home, NEXT_KEY_FILE):
-            os.rename(prepared, home.keys / SIGNING_KEY_FILE)
+            os.rename(prepared, home.keys / keys.SIGNING_KEY_FILE)
         else:
             prepared.unlink()
         durable.sync(home.keys)
     return chain
 
 
-def key_in_force(home: Home, chain: Chain) -> SigningKey:
+def key_in_force(home: Home, chain: Chain) -> keys.SigningKey:
     """The signing key, which has to be the one in force; the caller holds `locked_keys`.
 
     Raises
@@ -206,10 +193,10 @@ def key_in_force(home: Home, chain: Chain) -> SigningKey:
     ReleaseError
         If it is missing, or another one.
     """
-    given = given_signing_key(os.environ)
+    given = keys.given_signing_key(os.environ)
     key = _kept_key(home) if given is None else given
     if signer_in_force(home.releases, chain) not in (None, key.public.raw.hex()):
-        named = f"keys/{SIGNING_KEY_FILE}" if given is None else f"the key that {SIGNING_KEY_VARIABLE} gives"
+        named = f"keys/{keys.SIGNING_KEY_FILE}" if given is None else f"the key that {keys.SIGNING_KEY_VARIABLE} gives"
         raise ReleaseError(
             f"{named} is not the signing key in force: another key signed the newest release, or the registry names another. "
             'Restore it from a backup; if there is none, record the loss: `deid key rotate --lost "REASON"`'
@@ -217,19 +204,19 @@ def key_in_force(home: Home, chain: Chain) -> SigningKey:
     return key
 
 
-def _kept_key(home: Home) -> SigningKey:
+def _kept_key(home: Home) -> keys.SigningKey:
     """The signing key in the folder keys; made there only if nothing was signed yet."""
-    if not os.path.lexists(home.keys / SIGNING_KEY_FILE) and has_signed(home):
+    if not os.path.lexists(home.keys / keys.SIGNING_KEY_FILE) and has_signed(home):
         raise ReleaseError(
-            f"the signing key keys/{SIGNING_KEY_FILE} is missing, although there are releases, refused tries or a journal; a "
-            "new one would break verification for every recipient. Restore it from a backup; if there is none, record the "
-            'loss: `deid key rotate --lost "REASON"`'
+            f"the signing key keys/{keys.SIGNING_KEY_FILE} is missing, although there are releases, refused tries or a "
+            "journal; a new one would break verification for every recipient. Restore it from a backup; if there is none, "
+            'record the loss: `deid key rotate --lost "REASON"`'
         )
-    return SigningKey.load_or_create(home.keys)
+    return keys.SigningKey.load_or_create(home.keys)
 
 
 def public_of(home: Home, name: str) -> str | None:
     """The public key of a private key in a file, in hexadecimal; None if the file has no key."""
     with contextlib.suppress(ReleaseError):
-        return SigningKey.from_pem(regular_bytes(home.keys / name, SMALL_AT_MOST)).public.raw.hex()
+        return keys.SigningKey.from_pem(regular_bytes(home.keys / name, SMALL_AT_MOST)).public.raw.hex()
     return None

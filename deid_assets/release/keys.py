@@ -1,4 +1,4 @@
-"""The signing key of the registry's owner, and the secret from which every random choice is derived.
+"""The signing key of the registry's owner, and the secret from which every random choice is derived, by a key for each purpose.
 
 Both are in files that only their owner can read, in a folder that only the owner can enter. Neither is ever part of a
 `repr`, an error or a pickle.
@@ -6,6 +6,9 @@ Both are in files that only their owner can read, in a folder that only the owne
 Secret values that the environment gives: in a variable, in a file, or as the output of a command.
 
 Nothing of a value is ever repeated in an error. Errors of a command are not either, because they may contain it.
+
+A derived key depends on exactly what may change its draws, and no draw repeats another. Names of policies, deliveries and
+files cost nothing to change, so no stream that judges a release depends on them.
 """
 
 import contextlib
@@ -15,7 +18,7 @@ import secrets
 import shlex
 import stat
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -27,8 +30,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from deid_assets.errors import ReleaseError
 from deid_assets.store import durable
-from deid_assets.store.digests import bytes_digest, canonical_json
-from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
+from deid_assets.store.digests import SMALL_AT_MOST, bytes_digest, canonical_json, regular_bytes
 
 SECONDS = 60
 """A command that takes longer fails."""
@@ -374,3 +376,53 @@ def _read_or_create(folder: Path, name: str, make: Callable[[], bytes]) -> bytes
             return regular_bytes(path, SMALL_AT_MOST)
         except ReleaseError as error:
             raise ReleaseError(f"keys/{name}: {error}; restore it from a backup") from None
+
+
+def pseudonym_key(secret: Secret, policy: str, delivery: str, kind: str, stable_members: bool = False) -> bytes:
+    """The key of the pseudonyms of one kind: of this policy and delivery, so that two releases cannot be joined.
+
+    With stable members, their pseudonyms are those of the policy, whatever the delivery.
+    """
+    if stable_members and kind == "member":
+        return secret.derive("stable pseudonym", policy, kind)
+    return secret.derive("pseudonym", policy, delivery, kind)
+
+
+def sample_key(secret: Secret, keyed_by: str, policy: str, delivery: str) -> bytes:
+    """The key of the order in which members are drawn: by member only, or also by policy and delivery."""
+    return secret.derive("sample by member") if keyed_by == "member" else secret.derive("sample", policy, delivery)
+
+
+def date_keys(secret: Secret, policy: str, delivery: str) -> tuple[bytes, bytes, bytes]:
+    """The keys of the date draws: those for the released dates, and those of the two methods compared with them."""
+    released, independent, shifted = (
+        secret.derive(purpose, policy, delivery)[:16]
+        for purpose in ("dates", "dates randomized independently", "dates shifted")
+    )
+    return released, independent, shifted
+
+
+def stream_key_of(secret: Secret, taken_in: str, purpose: str, number: int = 1) -> bytes:
+    """The 16-byte key of a random stream of a delivery.
+
+    Parameters
+    ----------
+    taken_in
+        Digest of the members and claims that were taken in.
+    purpose
+        Name of the stream.
+    number
+        Of the try: each try that draws judge has its own streams.
+    """
+    of_try = (purpose,) if number == 1 else (purpose, f"try {number}")
+    return secret.derive("stream", taken_in, *of_try)[:16]
+
+
+def gate_purpose(sampled: Sequence[str]) -> str:
+    """The name of the gate's own stream for the members sampled from a delivery, in order.
+
+    Levels, thresholds and suppressed members are deliberately excluded. Some changes of these cost almost nothing, such
+    as a class for values that nobody has, or a threshold moved by a billionth, and would give fresh draws after a
+    refusal. Another try, of which there are three, has other draws.
+    """
+    return f"gate {bytes_digest(canonical_json(list(sampled)))}"

@@ -17,11 +17,11 @@ from deid_assets.methods.preparation.eligibility import matching_query
 from deid_assets.policy.base import ReleasePolicy
 from deid_assets.release.cumulative import Made, releases_made, tags_in_order
 from deid_assets.release.keys import Secret
-from deid_assets.release.publication.recovery import REGISTRY
+from deid_assets.release.publication.waiting import REGISTRY
 from deid_assets.release.registry.chain import Registry
 from deid_assets.store import durable
+from deid_assets.store.digests import TEXT_AT_MOST, kept_bytes
 from deid_assets.store.home import Home
-from deid_assets.store.reading import TEXT_AT_MOST, kept_bytes
 from deid_assets.store.tables import connect, quoted
 
 FILE = "opt_outs_matched.txt"

@@ -5,8 +5,7 @@ person is taken off. A process that dies in between leaves them on the list.
 """
 
 from deid_assets.policy.withdrawals import OptOutLine, note, withdrawn_members
-from deid_assets.release.journal.chain import OPTED_IN
-from deid_assets.release.journal.comparison import PEOPLE, Remembered, person_digest
+from deid_assets.release.journal.chain import OPTED_IN, PEOPLE, Remembered, person_digest
 from deid_assets.release.keyring import secret_of
 from deid_assets.release.publication.publish import Releases
 

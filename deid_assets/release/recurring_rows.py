@@ -13,9 +13,8 @@ from deid_assets.policy.sections.releases import OtherPeople
 from deid_assets.release.publication.verification import MANIFEST
 from deid_assets.release.published_tables import CLAIMS, PEOPLE, RECORDS
 from deid_assets.sources.flat import PERSON
-from deid_assets.store.digests import file_digest, parse_json
-from deid_assets.store.lock import StoreLock
-from deid_assets.store.reading import regular_bytes
+from deid_assets.store.digests import file_digest, parse_json, regular_bytes
+from deid_assets.store.home import StoreLock
 from deid_assets.store.tables import Table, quoted
 
 _FEWEST = 2
@@ -26,7 +25,7 @@ _IDENTIFIERS = ("record", "person", PERSON)
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class HashedRows:
     """What rows there are, as numbers, and how often.
 
     Attributes
@@ -41,7 +40,7 @@ class Rows:
     times: np.ndarray
 
 
-def beyond_chance(own: Rows, theirs: Rows) -> float:
+def beyond_chance(own: HashedRows, theirs: HashedRows) -> float:
     """Share of the rows that occur once here and once there, beyond what is expected of other people of the same population.
 
     A row that occurs once here is expected 2 F2 / F1 times among as many other people, where F1 rows occur once here and F2
@@ -65,7 +64,7 @@ def beyond_chance(own: Rows, theirs: Rows) -> float:
 
 
 @dataclass(frozen=True)
-class Delivered:
+class DeliveredRows:
     """The rows of people as they were taken in, and where those of earlier releases were.
 
     Attributes
@@ -117,7 +116,7 @@ def recurring_refusals(
     releases: Path,
     names: Iterable[str],
     pseudonym: str | None,
-    delivered: Delivered | None = None,
+    delivered: DeliveredRows | None = None,
 ) -> list[Refusal]:
     """Refuse if people are others, by a statement or by their identifiers, and too many rows recur.
 
@@ -202,7 +201,9 @@ def _tables_of(releases: Path, name: str) -> Iterator[Path]:
         yield file
 
 
-def _rows(beside: Table, rows: str, columns: Sequence[str], every: Container[str], parameters: Sequence[object] = ()) -> Rows:
+def _rows(
+    beside: Table, rows: str, columns: Sequence[str], every: Container[str], parameters: Sequence[object] = ()
+) -> HashedRows:
     """The rows by some columns, as numbers: each row, or all rows of a member together."""
     listed = ", ".join(f"{quoted(column)}::VARCHAR" for column in columns)
     row = f"to_json([{listed}])::VARCHAR"
@@ -210,4 +211,4 @@ def _rows(beside: Table, rows: str, columns: Sequence[str], every: Container[str
     if "MemberID" in every:
         shown = f'SELECT to_json(list({row} ORDER BY {row}))::VARCHAR AS row FROM {rows} GROUP BY "MemberID"'
     found = beside.arrays(f"SELECT hash(row) AS seen, count(*) AS times FROM ({shown}) GROUP BY seen", parameters)
-    return Rows(np.asarray(found["seen"], dtype=np.uint64), np.asarray(found["times"], dtype=np.int64))
+    return HashedRows(np.asarray(found["seen"], dtype=np.uint64), np.asarray(found["times"], dtype=np.int64))

@@ -23,17 +23,15 @@ from deid_assets.errors import PolicyError, ReleaseError
 from deid_assets.policy.kinds import AnyPolicy, require_runnable
 from deid_assets.policy.loading import policy_called
 from deid_assets.policy.withdrawals import OptOutLine, note
-from deid_assets.release.journal.comparison import GONE
+from deid_assets.release.journal.chain import GONE
 from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.keyring import secret_of, signing_key_of
 from deid_assets.release.known_people import remember
 from deid_assets.release.lineage.published import PublishedRelease
 from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
-from deid_assets.release.publication.recovery import LOCK, REGISTRY
-from deid_assets.release.publication.waiting import FILES
+from deid_assets.release.publication.waiting import FILES, LOCK, REGISTRY
 from deid_assets.release.publication.waiting import FOLDER as WAITING
-from deid_assets.release.registry.chain import Chain, Registry
-from deid_assets.release.registry.entries import Entry
+from deid_assets.release.registry.chain import Chain, Entry, Registry
 from deid_assets.release.rotation import rotate
 from deid_assets.store import durable
 from deid_assets.store.digests import file_digest

@@ -10,14 +10,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from deid_assets.errors import ReleaseError
-from deid_assets.release.journal.comparison import NOT_BEGUN, OTHER_SECRET
+from deid_assets.release.journal.chain import NOT_BEGUN, OTHER_SECRET
 from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.keyring import NEXT_KEY_FILE, has_signed, key_in_force, locked_keys, public_of, settled
 from deid_assets.release.keys import SIGNING_KEY_FILE, SIGNING_KEY_VARIABLE, PublicKey, SigningKey, given_signing_key
-from deid_assets.release.publication.recovery import REGISTRY, recovered, signer_in_force
+from deid_assets.release.publication.waiting import REGISTRY, recovered, signer_in_force
 from deid_assets.release.registry import clock
-from deid_assets.release.registry.chain import Chain, Registry
-from deid_assets.release.registry.entries import ClockCorrection, KeyRotation, signed_correction, signed_rotation
+from deid_assets.release.registry.chain import Chain, ClockCorrection, KeyRotation, Registry, signed_rotation
 from deid_assets.store import durable
 from deid_assets.store.home import Home
 
@@ -96,7 +95,7 @@ def correct_clock(home: Home, reason: str) -> ClockCorrection:
     with locked_keys(home):
         chain = settled(home)
         key = key_in_force(home, chain)
-        entry = signed_correction(key, reason.strip(), chain.head, clock.now(None))
+        entry = ClockCorrection(reason.strip(), previous=chain.head, time=clock.now(None)).signed(key)
         journal = HomeJournal(home)
         journal.catch_up(key)
         Registry(home.releases / REGISTRY).append(entry)

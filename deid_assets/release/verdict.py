@@ -16,8 +16,7 @@ from deid_assets.errors import DeidError
 from deid_assets.methods.disclosure import leak_limits as leaks
 from deid_assets.policy.reference_thresholds import compared_with_reference
 from deid_assets.policy.rules.limits import limits_of_kind
-from deid_assets.store.digests import parse_json
-from deid_assets.store.reading import regular_bytes
+from deid_assets.store.digests import parse_json, regular_bytes
 
 _DISCLOSES: Mapping[str, str] = {
     leaks.SINGLED_OUT: "{value} of its values single people out by themselves",

@@ -12,9 +12,8 @@ from pathlib import Path, PurePosixPath
 from deid_assets.errors import DeliveryError, ReleaseError
 from deid_assets.sources.delivery import Delivery
 from deid_assets.store import durable
-from deid_assets.store.digests import file_digest, is_digest
+from deid_assets.store.digests import SMALL_AT_MOST, file_digest, is_digest, regular_bytes
 from deid_assets.store.home import Home, plain_key
-from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes
 from deid_assets.store.remote import RemoteFolder, Seen
 
 

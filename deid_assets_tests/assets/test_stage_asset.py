@@ -4,8 +4,7 @@ import dagster as dg
 import pandas as pd
 import pytest
 
-from deid_assets.assets.stage_asset import _MADE_FROM, asset_metadata, markdown_table, refusals_fail, stage_asset
-from deid_assets.assets.step import Step
+from deid_assets.assets.step import _MADE_FROM, Step, asset_metadata, markdown_table, refusals_fail, stage_asset
 from deid_assets.errors import PolicyError, RefusedError
 from deid_assets.policy.models import Policy
 from deid_assets.resources import Keys

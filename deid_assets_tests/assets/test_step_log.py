@@ -6,8 +6,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from deid_assets.assets import step_log
-from deid_assets.assets.step_log import announce, forecast_of, known_forecast
+from deid_assets.assets import step as of_steps
+from deid_assets.assets.step import announce, forecast_of, known_forecast
 from deid_assets.forecast import ANNOUNCED
 from deid_assets.resources import POLICY_TAG, Workplace
 from deid_assets.sources.delivery import Delivery
@@ -80,7 +80,7 @@ def test_another_policy_counts_where_the_same_has_no_run_and_a_failed_step_never
 def test_a_long_step_says_which_it_is_in_the_log_and_a_short_one_nothing(workplace, monkeypatch):
     with dg.DagsterInstance.ephemeral() as instance:
         assert announced(instance, run_of(instance, workplace, "p", "small")) == []
-        monkeypatch.setattr(step_log, "LONG", 0.0)
+        monkeypatch.setattr(of_steps, "LONG", 0.0)
         first, second = announced(instance, run_of(instance, workplace, "p", "small"))
     assert re.fullmatch(r"step 1 of 2, last time \d+ s, ends in about \d+ s", first)
     assert re.fullmatch(r"step 2 of 2, last time \d+ s, ends in about \d+ s", second)
@@ -90,7 +90,7 @@ def test_earlier_runs_are_read_once_for_the_progress_line_and_all_steps(workplac
     with dg.DagsterInstance.ephemeral() as instance:
         run_of(instance, workplace, "p", "small")
         reads: list[str] = []
-        monkeypatch.setattr(step_log, "forecast_of", lambda *args: reads.append(args[2].run_id) or forecast_of(*args))
+        monkeypatch.setattr(of_steps, "forecast_of", lambda *args: reads.append(args[2].run_id) or forecast_of(*args))
         run = run_of(instance, workplace, "p", "small")
         assert known_forecast(instance, workplace, run).before.keys() == {"p__first", "p__second"}
         assert reads == [run.run_id]

@@ -10,7 +10,7 @@ import pytest
 import deid_assets
 from deid_assets.assessments.evidence import Refusal as GateRefusal
 from deid_assets.assets.publishing import refusal
-from deid_assets.assets.stage_asset import SENTENCE, refusals_fail
+from deid_assets.assets.step import SENTENCE, refusals_fail
 from deid_assets.automation.ended_runs import Unfulfilled, UnpublishedRun, refusal_sensor
 from deid_assets.errors import PolicyError, RefusedError
 from deid_assets.resources import overtaken

@@ -5,8 +5,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from deid_assets.automation.ended_runs import canceled_sensor
-from deid_assets.automation.outcomes import CANCELED, RunSummary, tag_outcome
+from deid_assets.automation.ended_runs import CANCELED, RunSummary, canceled_sensor, tag_outcome
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets.resources import OUTCOME_TAG, RELEASED
 

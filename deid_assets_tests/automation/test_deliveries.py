@@ -16,8 +16,7 @@ from deid_assets.policy.loading import policies_in
 from deid_assets.resources import STORE_TAG
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import content_read, register_delivery, registered_delivery, require_same_content
-from deid_assets.store.home import Home
-from deid_assets.store.lock import StoreLock
+from deid_assets.store.home import Home, StoreLock
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 
 PARTITIONS = deliveries_of("small")

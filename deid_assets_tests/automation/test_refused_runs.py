@@ -9,8 +9,7 @@ from deid_assets.assessments.evidence import Refusal
 from deid_assets.assets.publishing import refusal
 from deid_assets.automation.ended_runs import newer_run, report_sensor
 from deid_assets.resources import OUTCOME_TAG, POLICY_TAG, STORE_TAG, Workplace
-from deid_assets.store.home import Home
-from deid_assets.store.lock import StoreLock
+from deid_assets.store.home import Home, StoreLock
 
 
 def test_a_refused_run_is_not_reported_once_another_of_its_delivery_came():

@@ -7,7 +7,7 @@ from deid_assets.command_line.releases import _policy_now
 from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import SHIPPED, load_policy, policy_by_name
 from deid_assets.policy.withdrawals import OptOutLine, note
-from deid_assets.resources import Policies
+from deid_assets.resources import Workplace
 from deid_assets.store.home import Home
 
 NAME = "heritage_public"
@@ -30,7 +30,7 @@ def file(tmp_path):
 
 def judging(home, file):
     """`reading` of the policy under which a release of a project is judged."""
-    return Policies(str(home.root), {"ours": load_policy(file)}).named("ours").reading
+    return Workplace(str(home.root), {"ours": load_policy(file)}).named("ours").reading
 
 
 def test_a_file_is_the_policy_that_judged_a_project_s_release(home, file):

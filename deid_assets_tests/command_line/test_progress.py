@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from deid_assets import forecast
-from deid_assets.assets.step_log import StepLog
+from deid_assets.assets.step import StepLog
 from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
 from deid_assets.command_line.progress import EVERY, Detail, Progress
 from deid_assets.forecast import Forecast

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from deid_assets.automation.outcomes import RunSummary, _failed_check
+from deid_assets.automation.ended_runs import RunSummary, _failed_check
 from deid_assets.command_line.progress import Progress
 from deid_assets.command_line.summary import Task, print_summary
 from deid_assets.errors import REFUSED

@@ -19,8 +19,7 @@ from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify_release
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.store import durable
-from deid_assets.store.home import Home
-from deid_assets.store.lock import StoreLock
+from deid_assets.store.home import Home, StoreLock
 from deid_assets_tests.matrices.table import Matrix, Outcome
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
 from deid_assets_tests.scenarios.test_flat_release import FLAT, people, write_people

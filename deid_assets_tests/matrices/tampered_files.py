@@ -14,8 +14,7 @@ from pathlib import Path
 from deid_assets.errors import ReleaseError
 from deid_assets.release.keys import PublicKey, SigningKey
 from deid_assets.release.publication.verification import verify_release
-from deid_assets.release.registry.chain import read_chain
-from deid_assets.release.registry.entries import Entry, signed_rotation
+from deid_assets.release.registry.chain import Entry, read_chain, signed_rotation
 from deid_assets.store.digests import bytes_digest, canonical_json
 
 GIGANTIC = 1 << 42

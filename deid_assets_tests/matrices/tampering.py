@@ -98,7 +98,9 @@ def publish(prepared: Path, to: Path) -> Copy:
             staging.write_file("data/Members.txt", b"")
             making.stage_certificate(staging)
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            staging.publish(making.describe, "another-delivery", making.SECRET.keyed_digest("inputs", "later"), now)
+            staging.publish(
+                making.describe, staging.slot("another-delivery", making.SECRET.keyed_digest("inputs", "later"), now)
+            )
         given = to / "given"
         given.mkdir()
         (given / "key.pem").write_bytes(old.public.pem)

@@ -12,9 +12,8 @@ from pathlib import Path
 from deid_assets.errors import ReleaseError
 from deid_assets.policy.withdrawals import OptOutLine, withdrawn_members
 from deid_assets.release.home_rules import change_rules
-from deid_assets.release.journal.chain import RETIRED
-from deid_assets.release.journal.comparison import Remembered
-from deid_assets.release.journal.witnesses import read_head
+from deid_assets.release.journal.chain import RETIRED, Remembered
+from deid_assets.release.journal.home_journal import read_head
 from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.opt_outs import enter_opt_out
 from deid_assets.release.publication.approval import approve_waiting, reject_waiting
@@ -22,7 +21,7 @@ from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify_release
 from deid_assets.release.publication.waiting import read_waiting, waiting_folder
 from deid_assets.release.registry import clock
-from deid_assets.release.registry.entries import KeyRotation
+from deid_assets.release.registry.chain import KeyRotation
 from deid_assets.release.rotation import rotate
 from deid_assets.store.home import Home
 from deid_assets_tests.release.making import APPROVERS, READING, publish, releases_in, wait

@@ -1,7 +1,8 @@
 """Small releases for the tests of this folder."""
 
+import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +16,7 @@ from deid_assets.release.counts.noise import DeliveryNoise
 from deid_assets.release.cumulative import member_tags
 from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.manifest.certificate import FILE, CertificateEditions, certificate_editions
-from deid_assets.release.manifest.editions import Editions, Manifest, PolicyText, Slot, editions
+from deid_assets.release.manifest.editions import Editions, Kept, Manifest, PolicyText, Slot, editions
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.publication.publish import Published, Releases, Staging
 from deid_assets.release.publication.waiting import Terms, Waiting, code_in_use
@@ -111,7 +112,7 @@ def judge(staging: Staging, *names: str) -> None:
 
 
 def manifest(slot: Slot, **changes) -> Manifest:
-    """A manifest for a slot; `changes` replace its fields."""
+    """A manifest for a slot; `changes` replace its fields, and those of what it keeps."""
     fields = {
         "slot": slot,
         "policy": PolicyText(slot.policy, "p" * 64, json.dumps(OF_MEMBERS), json.dumps(POLICY)),
@@ -130,13 +131,20 @@ def manifest(slot: Slot, **changes) -> Manifest:
         "secret_commitment": SECRET.commitment(),
         "salt": SECRET.derive("salt", slot.policy, str(slot.number)),
         "exact_certificate": certificate(slot.policy, slot.number).exact,
-        "member_tags": member_tags(["member 1", "member 2"], SECRET).tobytes(),
     }
-    return Manifest(**fields | changes)
+    kept = {"member_tags": member_tags(["member 1", "member 2"], SECRET).tobytes()}
+    kept |= {field.name: changes.pop(field.name) for field in dataclasses.fields(Kept) if field.name in changes}
+    return Manifest(**fields | {"kept": Kept(**kept)} | changes)
 
 
 def describe(slot: Slot) -> Editions:
     return editions(manifest(slot), protect)
+
+
+def publish_staged(staging: Staging, described: Callable[[Slot], Editions] = describe) -> Published:
+    """Add the certificate, and publish what is staged."""
+    stage_certificate(staging)
+    return staging.publish(described, staging.slot("2024", "b" * 64, "2024-01-01T00:00:00Z"))
 
 
 def releases_in(home: Path) -> Releases:
@@ -180,9 +188,7 @@ def wait(
         stage_certificate(staging)
         return staging.wait(
             lambda slot: editions(manifest(slot, policy=policy, **told), protect),
-            "2024",
-            SECRET.keyed_digest("inputs", inputs),
-            created or clock.now(None),
+            staging.slot("2024", SECRET.keyed_digest("inputs", inputs), created or clock.now(None)),
             terms(**changes),
             noise,
         )
@@ -200,6 +206,5 @@ def publish(releases: Releases, inputs: str, policy: str = "heritage", with_tabl
             staging.write_file("data/Members.txt", b"member 1")
         staging.write_file("report.html", b"<p>report</p>")
         stage_certificate(staging)
-        return staging.publish(
-            describe, "2024", SECRET.keyed_digest("inputs", inputs), f"2024-01-01T00:00:{staging.number:02d}Z"
-        )
+        digest, created = SECRET.keyed_digest("inputs", inputs), f"2024-01-01T00:00:{staging.number:02d}Z"
+        return staging.publish(describe, staging.slot("2024", digest, created))

@@ -28,8 +28,7 @@ from deid_assets.release.publication.waiting import (
     waiting_manifest,
 )
 from deid_assets.release.registry import clock
-from deid_assets.release.registry.chain import Chain
-from deid_assets.release.registry.entries import Rejection
+from deid_assets.release.registry.chain import Chain, Rejection
 from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of, is_exceeded
 from deid_assets.release.registry.tries import Tried
 from deid_assets.store.digests import bytes_digest, canonical_json, parse_json
@@ -120,7 +119,9 @@ class TestWaiting:
             staging.write_file("data/Members.txt", b"member 1")
             stage_certificate(staging)
             with pytest.raises(ReleaseError, match="describes a different release"):
-                staging.wait(lambda place: describe(replace(place, number=7)), "2024", "a" * 64, clock.now(None), None)
+                staging.wait(
+                    lambda place: describe(replace(place, number=7)), staging.slot("2024", "a" * 64, clock.now(None)), None
+                )
         assert waiting_folders(releases.waiting) == []
 
     def test_a_file_that_changed_after_it_was_staged_does_not_wait(self, releases):
@@ -134,7 +135,7 @@ class TestWaiting:
                 return describe(place)
 
             with pytest.raises(ReleaseError, match="not as it was staged: release/data/Members.txt"):
-                staging.wait(changed, "2024", "a" * 64, clock.now(None), terms())
+                staging.wait(changed, staging.slot("2024", "a" * 64, clock.now(None)), terms())
         assert waiting_folders(releases.waiting) == []
         assert list((releases.waiting / "heritage").iterdir()) != [], "half a copy is left, as a crash would leave it"
         releases.recover()
@@ -507,7 +508,7 @@ class TestVerified:
                 return replace(made, public=canonical_json(public), restricted=canonical_json(restricted))
 
             with pytest.raises(ReleaseError, match="requires a person's approval, and the manifest states none"):
-                staging.publish(round_it, "2024", SECRET.keyed_digest("inputs", "waiting"), created)
+                staging.publish(round_it, staging.slot("2024", SECRET.keyed_digest("inputs", "waiting"), created))
         assert not releases.path("heritage", 1).exists()
 
 

@@ -16,7 +16,7 @@ OWNER = pyrage.x25519.Identity.generate()
 
 
 def backed_up(releases: Releases, to: Path, is_recorded=lambda: True) -> None:
-    back_up(releases, to, str(OWNER.to_public()), "1", "2026-01-01T00:00:00+00:00", is_recorded)
+    back_up(releases, to, str(OWNER.to_public()), "2026-01-01T00:00:00+00:00", is_recorded)
 
 
 def put_back(file: Path, root: Path) -> Releases:

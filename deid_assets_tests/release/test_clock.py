@@ -11,8 +11,7 @@ from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify_release
 from deid_assets.release.registry import clock
-from deid_assets.release.registry.chain import GENESIS, Registry
-from deid_assets.release.registry.entries import Entry
+from deid_assets.release.registry.chain import GENESIS, Entry, Registry
 from deid_assets.release.rotation import correct_clock
 from deid_assets.store.home import Home
 from deid_assets_tests.release import making
@@ -33,7 +32,7 @@ def publish_at(releases, inputs, time):
     with releases.stage("heritage") as staging:
         staging.write_file("data/Members.txt", inputs.encode())
         making.stage_certificate(staging)
-        return staging.publish(making.describe, "2024", making.SECRET.keyed_digest("inputs", inputs), time)
+        return staging.publish(making.describe, staging.slot("2024", making.SECRET.keyed_digest("inputs", inputs), time))
 
 
 @pytest.mark.parametrize("shown", ["1999-12-31T23:59:59+00:00", "1970-01-01T00:00:00+00:00"])

@@ -15,7 +15,7 @@ from deid_assets.policy.withdrawals import OptOutLine
 from deid_assets.release.journal.chain import Head
 from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.opt_outs import enter_opt_out
-from deid_assets.release.publication.copies import copy_published, copy_releases, read_back
+from deid_assets.release.publication.copies import copy_published, copy_releases, read_copies_back
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify_release
 from deid_assets.release.rotation import rotate
@@ -73,14 +73,14 @@ def test_nothing_is_copied_into_the_home_itself(home, folder):
 def test_copies_are_read_back_later_and_one_that_was_changed_is_noticed(home, there, harm):
     copy(home, there.as_uri())
     files = [path for path in (there / "heritage").rglob("*") if path.is_file()]
-    assert read_back(home, there.as_uri()) == (min(20, len(files)), len(files))
-    assert read_back(home, there.as_uri(), 1) == (1, len(files))
+    assert read_copies_back(home, there.as_uri()) == (min(20, len(files)), len(files))
+    assert read_copies_back(home, there.as_uri(), 1) == (1, len(files))
     victim = next(path for path in files if path.name != "manifest.json")
     victim.unlink()
     if harm == "changed":
         victim.write_text("something else")
     with pytest.raises(ReleaseError, match="is missing or is not what was published"):
-        read_back(home, there.as_uri(), len(files))
+        read_copies_back(home, there.as_uri(), len(files))
 
 
 def test_what_is_there_is_not_copied_again_and_every_copy_is_recorded(home, there):

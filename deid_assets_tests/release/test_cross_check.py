@@ -10,7 +10,7 @@ from deid_assets.methods.kernel.knowledge import draw_knowledge
 from deid_assets.methods.kernel.node_computation import DrawnClasses, NodeComputation
 from deid_assets.methods.population.longitudinal_data import Dimension, LongitudinalData
 from deid_assets.release.gate import cross_check
-from deid_assets.release.gate.cross_check import Counted, CountedByQuery, Drawn, compare, compare_fixed, count_by_query
+from deid_assets.release.gate.cross_check import Counted, CountedByQuery, Drawn, compare_fixed, compare_literal, count_by_query
 from deid_assets.store.tables import Table, write_view
 from deid_assets_tests.methods.cases import KEY, data_of, flat, rich_case
 from deid_assets_tests.methods.oracle import Person
@@ -77,7 +77,7 @@ class Opinions:
 
     def disagreements(self, sizes=None, exempt=None, flags=None) -> int:
         """Of the kernel's literal reading, some of it changed, with the tables."""
-        agreement = compare(
+        agreement = compare_literal(
             self.counted(),
             self.literal.exempt if exempt is None else exempt,
             self.literal.sizes if sizes is None else sizes,
@@ -162,7 +162,7 @@ class TestDifferences:
             counted = opinions.counted()
             counted.sizes[draw], counted.holds_own[draw] = -1, False
             literal = opinions.literal
-            found = compare(counted, literal.exempt, literal.sizes, opinions.literal_flags, opinions.k)
+            found = compare_literal(counted, literal.exempt, literal.sizes, opinions.literal_flags, opinions.k)
             assert found.disagreements == 1
             once = compare_fixed(counted, ~opinions.once.exempt, opinions.once_flags, opinions.k)
             assert once.disagreements >= 1

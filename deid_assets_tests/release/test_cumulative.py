@@ -11,15 +11,7 @@ from hypothesis import strategies as st
 
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.disclosure.membership_changes import REMOVED, Roll
-from deid_assets.release.cumulative import (
-    EarlierReleases,
-    Made,
-    earlier_releases,
-    member_tags,
-    releases_made,
-    removal_digest,
-    tags_in_order,
-)
+from deid_assets.release import cumulative
 from deid_assets.release.keys import Secret
 from deid_assets.release.manifest.editions import editions
 from deid_assets.store.digests import bytes_digest
@@ -42,23 +34,23 @@ def publish(
                 manifest(
                     place,
                     secret_commitment=secret.commitment(),
-                    member_tags=member_tags(members, secret).tobytes(),
+                    member_tags=cumulative.member_tags(members, secret).tobytes(),
                     **told,
                 ),
                 protect,
             ),
-            delivery,
-            SECRET.keyed_digest("inputs", policy, delivery, str(staging.number)),
-            "2024-01-01T00:00:00Z",
+            staging.slot(
+                delivery, SECRET.keyed_digest("inputs", policy, delivery, str(staging.number)), "2024-01-01T00:00:00Z"
+            ),
         )
 
 
-def earlier(home: Path) -> EarlierReleases:
-    return earlier_releases(made_in(home), SECRET.commitment())
+def earlier(home: Path) -> cumulative.EarlierReleases:
+    return cumulative.earlier_releases(made_in(home), SECRET.commitment())
 
 
 def besides(home: Path, population: list[str], own: list[str]) -> int:
-    return earlier(home).members_besides(member_tags(population, SECRET), member_tags(own, SECRET))
+    return earlier(home).members_besides(cumulative.member_tags(population, SECRET), cumulative.member_tags(own, SECRET))
 
 
 def test_before_the_first_release_nobody_was_released(tmp_path):
@@ -71,10 +63,10 @@ def test_releases_that_hold_others_of_the_population_are_named(tmp_path):
     publish(tmp_path, ["z"], "2024")
     publish(tmp_path, ["c"], "2025", policy="other")
     publish(tmp_path, ["d"], "2026", secret=OTHER, policy="third")
-    tags = [member_tags(ids, SECRET) for ids in (["a", "b", "c", "d"], ["a", "b"])]
+    tags = [cumulative.member_tags(ids, SECRET) for ids in (["a", "b", "c", "d"], ["a", "b"])]
     assert earlier(tmp_path).members_besides(*tags) == 2
     assert earlier(tmp_path).holding_others(*tags) == ("other/0001", "third/0001"), "whoever is released again is no other"
-    nobody = member_tags([], SECRET)
+    nobody = cumulative.member_tags([], SECRET)
     assert earlier(tmp_path).holding_others(tags[0], nobody) == ("heritage/0001", "other/0001", "third/0001")
 
 
@@ -109,10 +101,12 @@ def test_other_members_of_the_same_place_under_another_secret_count_too(tmp_path
 
 @given(st.lists(ids, max_size=4), ids, ids)
 def test_the_count_is_that_of_sets(released, population, own):
-    tags = [member_tags(members, SECRET) for members in released] or [member_tags([], SECRET)]
-    found = EarlierReleases(np.unique(np.concatenate(tags)), 0)
+    tags = [cumulative.member_tags(members, SECRET) for members in released] or [cumulative.member_tags([], SECRET)]
+    found = cumulative.EarlierReleases(np.unique(np.concatenate(tags)), 0)
     expected = (set().union(*released) & population) - own
-    assert found.members_besides(member_tags(population, SECRET), member_tags(own, SECRET)) == len(expected)
+    assert found.members_besides(cumulative.member_tags(population, SECRET), cumulative.member_tags(own, SECRET)) == len(
+        expected
+    )
 
 
 @pytest.mark.parametrize("harm", ["missing manifest", "missing members", "other members", "no json"])
@@ -126,7 +120,7 @@ def test_a_release_whose_members_are_not_known_is_not_taken_for_nothing(tmp_path
     elif harm == "missing members":
         file.with_suffix(".members").unlink()
     else:
-        file.with_suffix(".members").write_bytes(member_tags(["a"], SECRET).tobytes())
+        file.with_suffix(".members").write_bytes(cumulative.member_tags(["a"], SECRET).tobytes())
     with pytest.raises(ReleaseError, match=r"0001\.json, or the file of its members"):
         earlier(tmp_path)
 
@@ -159,38 +153,40 @@ def test_what_no_registry_names_any_more_counts_all_the_same(tmp_path):
 
 def test_tags_do_not_tell_members_without_the_secret(tmp_path):
     publish(tmp_path, ["a", "b"], "2024")
-    assert not np.intersect1d(member_tags(["a", "b"], SECRET), member_tags(["a", "b"], OTHER)).size
+    assert not np.intersect1d(cumulative.member_tags(["a", "b"], SECRET), cumulative.member_tags(["a", "b"], OTHER)).size
     file = releases_in(tmp_path).restricted / "heritage" / "0001.members"
     assert file.stat().st_mode & 0o077 == 0
     public = json.loads((releases_in(tmp_path).path("heritage", 1) / "manifest.json").read_bytes())
     assert "members_digest" not in public
 
 
-def made_in(home: Path) -> list[Made]:
+def made_in(home: Path) -> list[cumulative.Made]:
     releases = releases_in(home)
-    return list(releases_made(releases.restricted, releases.registry))
+    return list(cumulative.releases_made(releases.restricted, releases.registry))
 
 
 def roll_of(classes: dict[str, int]) -> Roll:
-    tags = tags_in_order(list(classes), SECRET)
+    tags = cumulative.tags_in_order(list(classes), SECRET)
     order = np.argsort(tags)
     return Roll(tags[order], np.array(list(classes.values()), dtype=np.int32)[order])
 
 
 def test_the_roll_of_a_delivery_is_found_again(tmp_path):
     roll = roll_of({"a": 0, "b": 1, "c": REMOVED})
-    publish(tmp_path, ["a", "b"], "2024", roll=roll.to_bytes(), removal_digest=removal_digest(["c"]))
+    publish(tmp_path, ["a", "b"], "2024", roll=roll.to_bytes(), removal_digest=cumulative.removal_digest(["c"]))
     publish(tmp_path, ["a", "b"], "2025")
     first, second = made_in(tmp_path)
     assert (first.name, second.name) == ("heritage/0001", "heritage/0002")
-    assert first.roll().classes_of(tags_in_order(["c", "a", "b"], SECRET)).tolist() == [REMOVED, 0, 1]
-    assert first.removal_digest == removal_digest(["c", "c"]) != removal_digest([])
+    assert first.roll().classes_of(cumulative.tags_in_order(["c", "a", "b"], SECRET)).tolist() == [REMOVED, 0, 1]
+    assert first.removal_digest == cumulative.removal_digest(["c", "c"]) != cumulative.removal_digest([])
     assert second.removal_digest is None and second.roll().classes.tolist() == [0, 0], "one class, as nothing tells them apart"
 
 
 @pytest.mark.parametrize("harm", ["missing", "of others", "emptied", "no roll"])
 def test_a_roll_that_is_not_the_one_kept_is_not_taken_for_nothing(tmp_path, harm):
-    publish(tmp_path, ["a", "b"], "2024", roll=roll_of({"a": 0, "b": 0}).to_bytes(), removal_digest=removal_digest([]))
+    publish(
+        tmp_path, ["a", "b"], "2024", roll=roll_of({"a": 0, "b": 0}).to_bytes(), removal_digest=cumulative.removal_digest([])
+    )
     file = releases_in(tmp_path).restricted / "heritage" / "0001.roll"
     assert file.stat().st_mode & 0o077 == 0
     if harm == "missing":

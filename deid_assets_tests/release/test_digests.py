@@ -1,7 +1,9 @@
 """Digests tell contents apart, and nothing else."""
 
+import time
 from collections import Counter
 from hashlib import sha256
+from pathlib import Path
 
 import duckdb
 import hypothesis.strategies as st
@@ -9,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 
 from deid_assets.errors import ReleaseError
+from deid_assets.release.keys import PublicKey
+from deid_assets.release.publication.verification import verify_release
 from deid_assets.store import digests
 from deid_assets.store.digests import (
     canonical_json,
@@ -16,10 +20,14 @@ from deid_assets.store.digests import (
     combined_digest,
     file_digest,
     parse_json,
+    regular_bytes,
+    regular_digest,
     rows_digest,
 )
 from deid_assets.store.tables import Query, Table, write_table
 from deid_assets_tests import examples
+from deid_assets_tests.matrices.tampered_files import ODD
+from deid_assets_tests.processes import WAIT
 
 TEXT = st.one_of(st.none(), st.text('a:1 é,"\n', max_size=3))
 ROWS = st.lists(st.tuples(TEXT, TEXT), max_size=5)
@@ -140,3 +148,54 @@ def test_tables_are_digested_once_until_they_change(tmp_path, monkeypatch):
         write_table(table, other)
         assert digests.tables_digest_once({"members": table}) == honest({"members": table}) != first
     assert len(counted) == 4
+
+
+NOT_FILES = (
+    "removed",
+    "a symbolic link to the same bytes",
+    "a link to a device",
+    "a pipe",
+    "a folder",
+    "a socket",
+    "four terabytes",
+)
+
+
+@pytest.mark.parametrize("what", NOT_FILES)
+@pytest.mark.parametrize(
+    "name", ["registry", "manifest.json", "manifest.sig", "certificate.json", "report.html", "data/Claims.csv", "exact"]
+)
+def test_an_answer_at_once_whatever_lies_there(releases, published, tmp_path, name, what):
+    exact = tmp_path / "a" / "b" / "exact.json"
+    exact.parent.mkdir(parents=True)
+    exact.write_bytes((releases.restricted / "heritage" / "0001.certificate.json").read_bytes())
+    path = {"registry": releases.registry.path, "exact": exact}.get(name, published.folder / name)
+    assert verify_release(published.folder, releases.key.public, releases.registry.path, None, exact).ok
+    ODD[what](path)
+    began = time.monotonic()
+    assert not verify_release(published.folder, releases.key.public, releases.registry.path, None, exact).ok
+    assert time.monotonic() - began < WAIT
+
+
+@pytest.mark.parametrize("what", NOT_FILES)
+def test_the_same_for_the_public_key(releases, tmp_path, what):
+    path = tmp_path / "a" / "b" / "key.pem"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(releases.key.public.pem)
+    assert PublicKey.read(path) == releases.key.public
+    ODD[what](path)
+    with pytest.raises(ReleaseError, match="the public key key.pem: it "):
+        PublicKey.read(path)
+
+
+def test_devices_are_not_opened():
+    with pytest.raises(ReleaseError, match="a device"):
+        regular_bytes(Path("/dev/zero"))
+
+
+def test_lengths_are_compared_before_a_byte_is_read(tmp_path):
+    (tmp_path / "file").write_bytes(b"12345")
+    assert regular_bytes(tmp_path / "file", 5) == b"12345"
+    for act in (lambda: regular_bytes(tmp_path / "file", 4), lambda: regular_digest(tmp_path / "file", 4)):
+        with pytest.raises(ReleaseError, match="more than the 4 bytes|a different length"):
+            act()

@@ -7,18 +7,7 @@ import pytest
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import execute_run_iterator
 
-from deid_assets.release.event_log import (
-    current_lineage,
-    current_materialization,
-    data_versions,
-    differing_records,
-    recorded_checks,
-    recorded_lineage,
-    recorded_tables,
-    stale_inputs,
-    stale_stages,
-    witness,
-)
+from deid_assets.release import event_log
 from deid_assets.release.lineage.graph import Materialized
 
 warnings.filterwarnings("ignore", category=dg.PreviewWarning)
@@ -110,13 +99,13 @@ def log():
                 instance.report_runless_asset_event(event)
 
             def problems(self, partition="first", keys=(CHECK,), run_id="the run that asks"):
-                found = witness(instance, keys, partition, run_id)
+                found = event_log.witness(instance, keys, partition, run_id)
                 assert all(refusal.rule == "check_not_passed" for refusal in found)
                 return [refusal.text.split(": ", 1)[1] for refusal in found]
 
             def stale(self, partition="first", **made_under):
                 wanted = {key: made_under.get(key.path[-1], "this policy") for key in (CLAIMS, CANDIDATE)}
-                found = stale_inputs(instance, wanted, partition)
+                found = event_log.stale_inputs(instance, wanted, partition)
                 return [(refusal.rule, refusal.name) for refusal in found]
 
         yield Log()
@@ -289,18 +278,18 @@ class TestStaleInputs:
 
 
 def test_the_current_materialization_is_the_newest_of_the_delivery(log):
-    assert current_materialization(log.instance, CLAIMS, "first") is None
+    assert event_log.current_materialization(log.instance, CLAIMS, "first") is None
     log.run(claims)
-    older = current_materialization(log.instance, CLAIMS, "first").storage_id
+    older = event_log.current_materialization(log.instance, CLAIMS, "first").storage_id
     log.run(claims)
-    newest = current_materialization(log.instance, CLAIMS, "first").storage_id
+    newest = event_log.current_materialization(log.instance, CLAIMS, "first").storage_id
     log.run(claims, partition="second")
-    assert older < newest == current_materialization(log.instance, CLAIMS, "first").storage_id
+    assert older < newest == event_log.current_materialization(log.instance, CLAIMS, "first").storage_id
 
 
 def test_the_lineage_names_the_data_version_of_every_asset(log):
     log.run(claims)
-    found = data_versions(log.instance, [CLAIMS, CANDIDATE], "first")
+    found = event_log.data_versions(log.instance, [CLAIMS, CANDIDATE], "first")
     assert found["candidate"] == "unknown" and len(found["claims"]) > 8
 
 
@@ -312,11 +301,11 @@ def of_no_partition() -> dg.AssetCheckResult:
 
 def test_both_records_of_a_check_are_found_whether_it_belongs_to_a_delivery_or_to_none(log):
     assert log.run(claims, candidate, check(), of_no_partition).success
-    record = current_materialization(log.instance, CANDIDATE, "first")
+    record = event_log.current_materialization(log.instance, CANDIDATE, "first")
     made = Materialized(CANDIDATE.to_user_string(), record.storage_id, record.run_id, "", "first", None, None, {})
-    lineage = recorded_lineage(log.instance, made, ())
-    assert len(recorded_checks(log.instance, lineage)) == 2
-    assert differing_records(log.instance, lineage) == []
+    lineage = event_log.recorded_lineage(log.instance, made, ())
+    assert len(event_log.recorded_checks(log.instance, lineage)) == 2
+    assert event_log.differing_records(log.instance, lineage) == []
 
 
 STAGE = dg.AssetKey(["policy", "candidates"])
@@ -331,7 +320,7 @@ class TestStages:
     """A release is made from its stages, and a stage must have been made from the tables that are there."""
 
     def problems(self, log, partition="first"):
-        return [(one.rule, one.text) for one in stale_stages(log.instance, {STAGE: [CLAIMS, CANDIDATE]}, partition)]
+        return [(one.rule, one.text) for one in event_log.stale_stages(log.instance, {STAGE: [CLAIMS, CANDIDATE]}, partition)]
 
     def test_a_stage_of_the_current_tables_is_accepted(self, log):
         assert log.run(claims, candidate, stage).success
@@ -376,9 +365,9 @@ class TestStages:
             pass
 
         assert not log.run(claims, candidate, check(passed=False), stage, release).success
-        assert current_materialization(log.instance, CANDIDATE, "first") is not None
+        assert event_log.current_materialization(log.instance, CANDIDATE, "first") is not None
         for key in (STAGE, release.key):
-            assert current_materialization(log.instance, key, "first") is None
+            assert event_log.current_materialization(log.instance, key, "first") is None
 
     def test_the_log_tells_of_each_table_or_that_there_is_none(self, log):
         @dg.asset(key=CLAIMS, partitions_def=DELIVERIES)
@@ -386,15 +375,15 @@ class TestStages:
             return dg.MaterializeResult(metadata={"dagster/row_count": 7, "content": "abc"})
 
         assert log.run(counted).success
-        found, missing = recorded_tables(log.instance, [CLAIMS, CANDIDATE], "first")
+        found, missing = event_log.recorded_tables(log.instance, [CLAIMS, CANDIDATE], "first")
         assert (found.name, found.rows, found.content) == ("claims", 7, "abc") and found.event is not None
         assert (missing.name, missing.event) == ("candidate", None)
 
     def test_the_lineage_of_a_release_in_the_making_is_that_of_the_current_tables(self, log):
         assert log.run(claims, candidate).success
         assert log.run(claims, candidate).success
-        found = current_lineage(log.instance, dg.AssetKey(["policy", "release"]), [CANDIDATE], "first")
+        found = event_log.current_lineage(log.instance, dg.AssetKey(["policy", "release"]), [CANDIDATE], "first")
         events = {name: made.event for name, made in found.before.items()}
-        current = {key: current_materialization(log.instance, key, "first").storage_id for key in (CLAIMS, CANDIDATE)}
+        current = {key: event_log.current_materialization(log.instance, key, "first").storage_id for key in (CLAIMS, CANDIDATE)}
         assert events == {key.to_user_string(): event for key, event in current.items()}
         assert found.depths["policy/claims"] < found.depths["policy/candidate"] < found.depths["policy/release"]

@@ -9,9 +9,8 @@ import pytest
 
 from deid_assets.errors import ReleaseError
 from deid_assets.policy.withdrawals import OptOutLine, note
-from deid_assets.release.journal.chain import PURGED, Head, JournalFile, JournalLine
-from deid_assets.release.journal.comparison import WAITING, Remembered, person_digest
-from deid_assets.release.journal.witnesses import read_head, write_head
+from deid_assets.release.journal.chain import PURGED, WAITING, Head, JournalFile, JournalLine, Remembered, person_digest
+from deid_assets.release.journal.home_journal import read_head, write_head
 from deid_assets.release.keyring import accept_given_secret, new_secret, secret_of, signing_key_of
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.opt_outs import enter_opt_out

@@ -16,8 +16,7 @@ from deid_assets.release.keys import PublicKey, Secret, SigningKey
 from deid_assets.release.publication import publish as publication
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify_release
-from deid_assets.release.registry.chain import read_chain
-from deid_assets.release.registry.entries import KeyRotation, signed_rotation
+from deid_assets.release.registry.chain import KeyRotation, read_chain, signed_rotation
 from deid_assets.release.rotation import rotate
 from deid_assets.store.home import Home
 from deid_assets_tests.processes import WAIT
@@ -57,7 +56,7 @@ def publish_now(home: Home, inputs: str):
         staging.write_file("data/Members.txt", inputs.encode())
         making.stage_certificate(staging)
         digest = making.SECRET.keyed_digest("inputs", inputs)
-        return staging.publish(making.describe, "2024", digest, "2040-01-01T00:00:00Z")
+        return staging.publish(making.describe, staging.slot("2024", digest, "2040-01-01T00:00:00Z"))
 
 
 # What is missing
@@ -195,7 +194,7 @@ def test_a_release_signed_by_the_key_that_was_replaced_is_not_trusted(home):
     with pytest.raises(ReleaseError, match="rotated in the meantime"):
         publish(Releases(home, old), "second", with_tables=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publication, "signer_in_force", lambda *_: None)
+        patch.setattr(publication.waiting_releases, "signer_in_force", lambda *_: None)
         patch.setattr(publication, "goes_back", lambda *_: False)
         patch.setattr("deid_assets.release.registry.chain._goes_back", lambda *_: False)
         for told in ("catch_up", "record", "note"):  # the home's journal takes no line of the old key either

@@ -26,9 +26,8 @@ from deid_assets.assessments.membership_changes import (
 from deid_assets.errors import PolicyError
 from deid_assets.methods.disclosure.membership_changes import NOT_RELEASED, REMOVED, Roll, rotated
 from deid_assets.policy.loading import policy_from
-from deid_assets.release.cumulative import Made
+from deid_assets.release.cumulative import Made, leavers, removed_before
 from deid_assets.release.keys import Secret
-from deid_assets.release.leavers import leavers, removed_before
 from deid_assets.store.digests import bytes_digest
 from deid_assets_tests.policy.policy_texts import public_values, refusal
 

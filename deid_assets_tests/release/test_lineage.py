@@ -8,15 +8,7 @@ import pytest
 
 from deid_assets.assessments.evidence import Evidence
 from deid_assets.errors import ReleaseError
-from deid_assets.release.lineage.audit import (
-    check_problems,
-    delivery_problems,
-    evidence_digests,
-    evidence_in,
-    evidence_problems,
-    lineage_problems,
-    registry_problems,
-)
+from deid_assets.release.lineage import audit
 from deid_assets.release.lineage.columns import derived_columns
 from deid_assets.release.lineage.graph import Evaluated, Lineage, Materialized, RecordedRelease, lineage_of
 from deid_assets.release.lineage.published import published_release, release_folder
@@ -64,7 +56,7 @@ MANIFEST = {one.name: keyed(one.name, str(one.data_version)) for one in EVERY if
 
 
 def digests(*evidence: Evidence) -> dict[str, str]:
-    return evidence_digests({"evidence": [item.to_json() for item in evidence]})
+    return audit.evidence_digests({"evidence": [item.to_json() for item in evidence]})
 
 
 class TestGraph:
@@ -142,11 +134,11 @@ class TestColumns:
 class TestWitness:
     def test_agreement_is_silent(self):
         lineage = whole()
-        assert lineage_problems(lineage, MANIFEST, keyed) == []
-        assert delivery_problems(lineage, "2024", "version 1") == []
-        assert evidence_problems(lineage, digests(TOLD, evidence(asset="gate"))) == []
-        assert check_problems(lineage, [CHECKED], [TOLD]) == []
-        assert registry_problems([RecordedRelease(RELEASE, "h", 1, False)], ["h"]) == []
+        assert audit.lineage_problems(lineage, MANIFEST, keyed) == []
+        assert audit.delivery_problems(lineage, "2024", "version 1") == []
+        assert audit.evidence_problems(lineage, digests(TOLD, evidence(asset="gate"))) == []
+        assert audit.check_problems(lineage, [CHECKED], [TOLD]) == []
+        assert audit.registry_problems([RecordedRelease(RELEASE, "h", 1, False)], ["h"]) == []
 
     @pytest.mark.parametrize(
         ("told", "sentence"),
@@ -160,59 +152,61 @@ class TestWitness:
         ],
     )
     def test_another_lineage_in_the_manifest(self, told, sentence):
-        (found,) = lineage_problems(whole(), told, keyed)
+        (found,) = audit.lineage_problems(whole(), told, keyed)
         assert found.startswith(sentence)
 
     def test_lost_events_and_two_versions_and_another_secret(self):
         lost = lineage_of(RELEASE, fetched(GROUPED, CANDIDATE, ATTACK))
         assert "the event log has no materialization of policy/release's input policy/claims" in str(
-            lineage_problems(lost, MANIFEST, keyed)
+            audit.lineage_problems(lost, MANIFEST, keyed)
         )
         mixed = replace(whole(), differing=("policy/claims",))
-        assert "made from two versions of it" in str(lineage_problems(mixed, MANIFEST, keyed))
-        assert "another secret" in str(lineage_problems(whole(), MANIFEST, None)), "nothing is passed unseen"
+        assert "made from two versions of it" in str(audit.lineage_problems(mixed, MANIFEST, keyed))
+        assert "another secret" in str(audit.lineage_problems(whole(), MANIFEST, None)), "nothing is passed unseen"
 
     def test_an_asset_without_a_data_version_does_not_pass(self):
         bare = replace(CLAIMS, data_version=None)
         lineage = lineage_of(RELEASE, fetched(bare, GROUPED, CANDIDATE, ATTACK))
-        assert lineage_problems(lineage, MANIFEST, keyed) == [
+        assert audit.lineage_problems(lineage, MANIFEST, keyed) == [
             "claims: the manifest states another data version than the event log"
         ]
 
     def test_another_delivery(self):
-        assert len(delivery_problems(whole(), "2025", "another version")) == 2
+        assert len(audit.delivery_problems(whole(), "2025", "another version")) == 2
 
     def test_other_measurements_in_the_manifest_and_an_assessment_without_record(self):
         better = evidence(measurement(value=0.001, bound=0.002))
-        assert "states other measurements" in str(evidence_problems(whole(), digests(better)))
-        assert "no record of what it measured" in str(evidence_problems(whole(), digests(evidence(asset="other_attack"))))
+        assert "states other measurements" in str(audit.evidence_problems(whole(), digests(better)))
+        assert "no record of what it measured" in str(audit.evidence_problems(whole(), digests(evidence(asset="other_attack"))))
 
     def test_a_check_that_failed(self):
-        assert "its check within did not pass" in str(check_problems(whole(), [CHECKED, replace(CHECKED, passed=False)], []))
+        assert "its check within did not pass" in str(
+            audit.check_problems(whole(), [CHECKED, replace(CHECKED, passed=False)], [])
+        )
         on_another = replace(CHECKED, passed=False, event=99)
-        assert check_problems(whole(), [on_another], []) == [], "it judged another materialization"
+        assert audit.check_problems(whole(), [on_another], []) == [], "it judged another materialization"
         warned = replace(CHECKED, passed=False, blocking=False)
-        assert check_problems(whole(), [warned], []) == []
+        assert audit.check_problems(whole(), [warned], []) == []
 
     @pytest.mark.parametrize(
         "changes", [{"measured": 0.004}, {"threshold": 0.9}, {"measured": None}, {"gating": False}, {"event": 3}]
     )
     def test_a_gate_that_no_check_compared_alike(self, changes):
-        (found,) = check_problems(whole(), [replace(CHECKED, **changes)], [TOLD])
+        (found,) = audit.check_problems(whole(), [replace(CHECKED, **changes)], [TOLD])
         assert found.startswith("neighbor_attack/high_risk_share: no check of the event log")
 
     def test_a_registry_without_a_recorded_entry(self):
-        (found,) = registry_problems([RecordedRelease(RELEASE, "gone", 1, False)], ["h"])
+        (found,) = audit.registry_problems([RecordedRelease(RELEASE, "gone", 1, False)], ["h"])
         assert found == (
             "the registry lacks the entry that the event log recorded with policy/release 0001: it was cut off or changed"
         )
 
     def test_evidence_of_a_manifest_is_read_or_refused(self):
-        assert evidence_in({"evidence": [TOLD.to_json()]}) == (TOLD,)
-        assert isinstance(evidence_in({"evidence": [TOLD.to_json()]})[0], Evidence)
+        assert audit.evidence_in({"evidence": [TOLD.to_json()]}) == (TOLD,)
+        assert isinstance(audit.evidence_in({"evidence": [TOLD.to_json()]})[0], Evidence)
         for broken in ({}, {"evidence": 3}, {"evidence": [{}]}):
             with pytest.raises(ReleaseError, match="evidence"):
-                evidence_in(broken)
+                audit.evidence_in(broken)
 
 
 class TestPublished:

@@ -17,8 +17,7 @@ from deid_assets.release.keys import SigningKey
 from deid_assets.release.manifest.editions import editions
 from deid_assets.release.publication import publish as publication
 from deid_assets.release.publication.publish import Releases
-from deid_assets.release.registry.chain import GENESIS, Chain, read_chain
-from deid_assets.release.registry.entries import Entry, NoiseCharge, OlderNoiseCharge, signed_rotation
+from deid_assets.release.registry.chain import GENESIS, Chain, Entry, NoiseCharge, OlderNoiseCharge, read_chain, signed_rotation
 from deid_assets.release.registry.noise_charges import NoisyPublication, budget_of, require_charges
 from deid_assets_tests.release import making
 from deid_assets_tests.release.making import SECRET, releases_in
@@ -46,7 +45,7 @@ def publish(releases: Releases, inputs: str, noise: NoisyPublication | None, wit
             return editions(making.manifest(place, counts=counts), making.protect)
 
         time = f"2024-01-01T00:00:{staging.number:02d}Z"
-        return staging.publish(describe, "2024", SECRET.keyed_digest("inputs", inputs), time, noise=noise)
+        return staging.publish(describe, staging.slot("2024", SECRET.keyed_digest("inputs", inputs), time), noise=noise)
 
 
 def fail(*args: object) -> None:

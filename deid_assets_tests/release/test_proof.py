@@ -18,7 +18,7 @@ from deid_assets.release.publication import publish
 from deid_assets.release.publication.export import read_back, write_both
 from deid_assets.store.digests import bytes_digest
 from deid_assets.store.tables import Table
-from deid_assets_tests.release.making import describe, judge, stage_certificate
+from deid_assets_tests.release.making import describe, judge, publish_staged, stage_certificate
 
 ROWS = """
     SELECT 'm' || (range % 40) AS MemberID, CASE range % 3 WHEN 0 THEN NULL WHEN 1 THEN '' ELSE 'x' END AS Text,
@@ -135,9 +135,8 @@ def test_a_file_that_was_swapped_after_it_was_compared_refuses(releases, connect
             found, original = str(error), error.__context__
         assert original is None
         assert "data/T." in found and "person" not in found and "\n" not in found, found
-        stage_certificate(staging)
         with pytest.raises(ReleaseError, match="not judged, or they were refused"):
-            staging.publish(describe, "2024", "b" * 64, "2024-01-01T00:00:00Z")
+            publish_staged(staging)
     assert list(releases.folder.glob("*/0*")) == []
 
 
@@ -217,8 +216,7 @@ def test_what_is_not_tampered_with_is_proven_and_published(releases, connection)
     with releases.stage("heritage") as staging:
         staging.write_table(connection, "T", ROWS, ["MemberID"])
         judge(staging, "T")
-        stage_certificate(staging)
-        staging.publish(describe, "2024", "b" * 64, "2024-01-01T00:00:00Z")
+        publish_staged(staging)
     folder = releases.path("heritage", 1)
     assert sorted(path.name for path in (folder / "data").iterdir()) == ["T.csv", "T.parquet"]
     assert not list(folder.glob(".*"))
@@ -228,9 +226,8 @@ def test_a_table_that_nobody_judged_is_not_published(releases, connection):
     with releases.stage("heritage") as staging:
         staging.write_table(connection, "T", ROWS)
         assert [refusal.rule for refusal in staging.refusals()] == ["unjudged_file"]
-        stage_certificate(staging)
         with pytest.raises(ReleaseError, match="not judged"):
-            staging.publish(describe, "2024", "b" * 64, "2024-01-01T00:00:00Z")
+            publish_staged(staging)
 
 
 def test_a_table_staged_after_the_judgement_is_not_published(releases, connection):
@@ -238,9 +235,8 @@ def test_a_table_staged_after_the_judgement_is_not_published(releases, connectio
         staging.write_table(connection, "T", ROWS)
         judge(staging, "T")
         staging.write_table(connection, "Later", ROWS)
-        stage_certificate(staging)
         with pytest.raises(ReleaseError, match="not judged"):
-            staging.publish(describe, "2024", "b" * 64, "2024-01-01T00:00:00Z")
+            publish_staged(staging)
 
 
 def test_judged_rows_that_were_edited_since_are_not_those_of_the_files(releases, connection):
@@ -288,7 +284,7 @@ def test_what_lies_beside_the_files_is_found_at_sealing(releases, connection, od
         except OSError:
             pytest.skip("this file system has no such thing")
         with pytest.raises(ReleaseError, match="nothing is published") as raised:
-            staging.publish(describe, "2024", "b" * 64, "2024-01-01T00:00:00Z")
+            staging.publish(describe, staging.slot("2024", "b" * 64, "2024-01-01T00:00:00Z"))
     assert "person" not in str(raised.value)
     assert list(releases.folder.glob("*/0*")) == []
 
@@ -302,7 +298,7 @@ def test_a_file_that_is_no_table_is_named_by_what_was_rendered(releases):
         os.chmod(staging.folder / "report.html", 0o644)
         (staging.folder / "report.html").write_bytes(b"<p>REPORT</p>")
         with pytest.raises(ReleaseError, match="report.html is as listed"):
-            staging.publish(describe, "2024", "b" * 64, "2024-01-01T00:00:00Z")
+            staging.publish(describe, staging.slot("2024", "b" * 64, "2024-01-01T00:00:00Z"))
 
 
 def test_the_digest_of_a_file_is_of_what_was_rendered_and_not_of_what_lies_there(releases, monkeypatch):
@@ -316,9 +312,8 @@ def test_the_digest_of_a_file_is_of_what_was_rendered_and_not_of_what_lies_there
     with releases.stage("heritage") as staging:
         staging.write_file("report.html", b"<p>report</p>")
         staging.write_file("data/x.txt", b"x")
-        stage_certificate(staging)
         with pytest.raises(ReleaseError, match="report.html is as listed"):
-            staging.publish(describe, "2024", "b" * 64, "2024-01-01T00:00:00Z")
+            publish_staged(staging)
 
 
 @pytest.mark.parametrize("value", [{"a": float("nan")}, {"a": {1, 2}}, {1: "a", "1": "b"}, {2: "a", 10: "b"}])

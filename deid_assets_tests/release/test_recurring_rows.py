@@ -6,9 +6,9 @@ import pytest
 
 from deid_assets.errors import ReleaseError
 from deid_assets.policy.sections.releases import OtherPeople
-from deid_assets.release.recurring_rows import Delivered, recurring_refusals
+from deid_assets.release.recurring_rows import DeliveredRows, recurring_refusals
 from deid_assets.store.digests import canonical_json, file_digest
-from deid_assets.store.lock import StoreLock
+from deid_assets.store.home import StoreLock
 from deid_assets.store.tables import Table, connect
 from deid_assets_tests.methods.small_tables import small_store
 
@@ -76,7 +76,7 @@ def test_a_delivery_that_a_run_is_at_work_on_is_compared_later(tmp_path):
     rows = [(number, f"town {number}", str(number % 90)) for number in range(50)]
     with small_store() as store:
         own = store.table("records", TAKEN_IN, rows)
-        delivered = Delivered(own, {"theirs/0001": stored}, "this run", lambda run: True)
+        delivered = DeliveredRows(own, {"theirs/0001": stored}, "this run", lambda run: True)
 
         def refusals() -> list[str]:
             found = recurring_refusals(OtherPeople(), own, tmp_path, ["theirs/0001"], None, delivered)

@@ -6,20 +6,19 @@ import pytest
 
 from deid_assets.errors import ReleaseError
 from deid_assets.release.keys import SigningKey
-from deid_assets.release.registry.chain import GENESIS, Registry, read_chain
-from deid_assets.release.registry.entries import Entry, KeyRotation, Line, signed_correction, signed_rotation
+from deid_assets.release.registry import chain as registry_chain
 from deid_assets.store.digests import canonical_json, parse_json
 
 
-def entry(number: int, previous: str, **changes) -> Entry:
+def entry(number: int, previous: str, **changes) -> registry_chain.Entry:
     fields = {"policy": "heritage", "delivery": "2024", "inputs_digest": f"{number:064x}", "manifest_digest": "c" * 64}
-    return Entry(**{"number": number, "previous": previous, "time": "2024-01-01T00:00:00Z"} | fields | changes)
+    return registry_chain.Entry(**{"number": number, "previous": previous, "time": "2024-01-01T00:00:00Z"} | fields | changes)
 
 
 @pytest.fixture
-def registry(tmp_path) -> Registry:
+def registry(tmp_path) -> registry_chain.Registry:
     """Three entries."""
-    made = Registry(tmp_path / "registry.jsonl")
+    made = registry_chain.Registry(tmp_path / "registry.jsonl")
     for number in (1, 2, 3):
         made.append(entry(number, made.head))
     return made
@@ -30,8 +29,8 @@ def lines(registry):
 
 
 def test_a_registry_that_does_not_exist_is_empty(tmp_path):
-    registry = Registry(tmp_path / "registry.jsonl")
-    assert registry.head == GENESIS
+    registry = registry_chain.Registry(tmp_path / "registry.jsonl")
+    assert registry.head == registry_chain.GENESIS
     assert registry.chain().entries == ()
     assert registry.repair() is False
     assert not registry.path.exists()
@@ -39,7 +38,7 @@ def test_a_registry_that_does_not_exist_is_empty(tmp_path):
 
 def test_entries_are_chained_and_found(registry):
     first, second, third = registry.chain().entries
-    assert (first.previous, second.previous, third.previous) == (GENESIS, first.hash, second.hash)
+    assert (first.previous, second.previous, third.previous) == (registry_chain.GENESIS, first.hash, second.hash)
     assert registry.head == third.hash
     assert registry.already_released("heritage", f"{2:064x}") == second
     assert registry.already_released("other_policy", f"{2:064x}") is None
@@ -60,7 +59,7 @@ def test_numbers_are_used_once(registry, number):
 
 def test_an_entry_that_does_not_follow_the_head_is_refused(registry):
     with pytest.raises(ReleaseError, match="does not follow"):
-        registry.append(entry(4, GENESIS))
+        registry.append(entry(4, registry_chain.GENESIS))
 
 
 @pytest.mark.parametrize(
@@ -80,10 +79,10 @@ def test_an_entry_that_does_not_follow_the_head_is_refused(registry):
 )
 def test_a_changed_chain_is_found_at_its_line_and_stops_everything(registry, tamper, line):
     registry.path.write_bytes(b"".join(tamper(lines(registry))))
-    chain = read_chain(registry.path)
+    chain = registry_chain.read_chain(registry.path)
     assert chain.problem.startswith(f"line {line} ")
     assert len(chain.entries) == line - 1
-    for act in (registry.chain, registry.repair, lambda: registry.append(entry(9, GENESIS))):
+    for act in (registry.chain, registry.repair, lambda: registry.append(entry(9, registry_chain.GENESIS))):
         with pytest.raises(ReleaseError, match=f"line {line} "):
             act()
 
@@ -92,7 +91,7 @@ def test_a_rewritten_entry_breaks_the_chain_after_it_even_with_a_new_hash(regist
     first, second, third = lines(registry)
     forged = replace(registry.chain().entries[1], delivery="2023").line
     registry.path.write_bytes(first + forged + third)
-    assert read_chain(registry.path).problem.startswith("line 3 ")
+    assert registry_chain.read_chain(registry.path).problem.startswith("line 3 ")
 
 
 def test_a_last_line_cut_anywhere_is_repaired_and_the_rest_kept(registry):
@@ -110,7 +109,7 @@ def test_a_last_line_cut_anywhere_is_repaired_and_the_rest_kept(registry):
 
 def test_a_tail_of_another_chain_is_removed(registry):
     whole = registry.path.read_bytes()
-    registry.path.write_bytes(whole + entry(4, GENESIS).line[:-1])
+    registry.path.write_bytes(whole + entry(4, registry_chain.GENESIS).line[:-1])
     registry.repair()
     assert registry.path.read_bytes() == whole
 
@@ -127,21 +126,21 @@ def test_an_entry_says_what_the_manifest_says():
         "number": 3,
         "delivery": {"key": "2024"},
         "inputs_digest": "a" * 64,
-        "registry_previous": GENESIS,
+        "registry_previous": registry_chain.GENESIS,
         "created": "2024-01-01T00:00:00Z",
     }
-    made = Entry.from_manifest(canonical_json(value))
-    assert (made.policy, made.number, made.delivery, made.previous) == ("heritage", 3, "2024", GENESIS)
+    made = registry_chain.Entry.from_manifest(canonical_json(value))
+    assert (made.policy, made.number, made.delivery, made.previous) == ("heritage", 3, "2024", registry_chain.GENESIS)
     assert parse_json(made.line)["hash"] == made.hash
     for broken in (b"", b"[]", b"3", canonical_json(value | {"number": "3"}), canonical_json(value | {"policy": "x"})):
         with pytest.raises(ReleaseError):
-            Entry.from_manifest(broken)
+            registry_chain.Entry.from_manifest(broken)
 
 
-def problem_of(registry: Registry, *added: Line) -> str:
+def problem_of(registry: registry_chain.Registry, *added: registry_chain.Line) -> str:
     """What is wrong with a registry once somebody who can write the file has added these lines to it."""
     registry.path.write_bytes(registry.path.read_bytes() + b"".join(line.line for line in added))
-    chain = read_chain(registry.path)
+    chain = registry_chain.read_chain(registry.path)
     assert len(chain.lines) == 3 + len(added) - 1, "only the last line contradicts those before it"
     return chain.problem
 
@@ -155,30 +154,34 @@ def test_a_line_that_uses_a_number_again_breaks_the_chain(registry):
 def test_a_rotation_that_contradicts_an_earlier_one_breaks_the_chain(registry):
     first, second, third = (SigningKey.generated() for _ in range(3))
     time = "2024-01-02T00:00:00Z"
-    rotated = signed_rotation(first, second, "", registry.head, time)
+    rotated = registry_chain.signed_rotation(first, second, "", registry.head, time)
     whole = registry.path.read_bytes()
     assert "replaces a key that was not in force" in problem_of(
-        registry, rotated, signed_rotation(first, third, "", rotated.hash, time)
+        registry, rotated, registry_chain.signed_rotation(first, third, "", rotated.hash, time)
     )
     registry.path.write_bytes(whole)
     assert "brings back a key that was replaced" in problem_of(
-        registry, rotated, signed_rotation(second, first, "", rotated.hash, time)
+        registry, rotated, registry_chain.signed_rotation(second, first, "", rotated.hash, time)
     )
 
 
 def test_a_rotation_to_the_same_key_breaks_the_chain(registry):
     key = SigningKey.generated()
     assert "not which one it replaces" in problem_of(
-        registry, signed_rotation(key, key, "", registry.head, "2024-01-02T00:00:00Z")
+        registry, registry_chain.signed_rotation(key, key, "", registry.head, "2024-01-02T00:00:00Z")
     )
 
 
 @pytest.mark.parametrize("signature", ["", "00", "no hexadecimal digits"])
 def test_a_line_without_a_signature_that_can_be_read_breaks_the_chain(registry, signature):
     key = SigningKey.generated()
-    correction = signed_correction(key, "the clock was ahead", registry.head, "2024-01-01T00:00:00Z")
+    correction = registry_chain.ClockCorrection(
+        "the clock was ahead", previous=registry.head, time="2024-01-01T00:00:00Z"
+    ).signed(key)
     assert "its signature is not valid" in problem_of(registry, replace(correction, signature=signature))
-    rotated = KeyRotation("", key.public.raw.hex(), "lost", GENESIS, correction.time, "", signature)
+    rotated = registry_chain.KeyRotation(
+        "", key.public.raw.hex(), "lost", registry_chain.GENESIS, correction.time, "", signature
+    )
     with pytest.raises(ReleaseError, match="its signatures are not valid"):
         rotated.require_signed()
 

@@ -46,7 +46,7 @@ def home(tmp_path) -> Home:
             making.stage_certificate(staging)
             staging.publish(
                 lambda place: editions(making.manifest(place, policy=text), making.protect),
-                "delivery", making.SECRET.keyed_digest("inputs", inputs), f"2026-01-0{staging.number}T00:00:00Z",
+                staging.slot("delivery", making.SECRET.keyed_digest("inputs", inputs), f"2026-01-0{staging.number}T00:00:00Z"),
             )  # fmt: skip
     return home
 

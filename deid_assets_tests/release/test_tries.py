@@ -11,23 +11,24 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from deid_assets.assessments.evidence import Context, Requirement, from_frame, judge, to_frame
-from deid_assets.errors import ReleaseError
+from deid_assets.errors import RefusedError, ReleaseError
+from deid_assets.methods.lattice.candidate_gates import NOT_COARSER, REFUSED
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST, clopper_pearson_upper_bound, confidence_of_try
 from deid_assets.release.cumulative import releases_made
 from deid_assets.release.keyring import secret_of
-from deid_assets.release.keys import SigningKey
+from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.manifest.editions import editions
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify_release
-from deid_assets.release.registry.chain import GENESIS, read_chain
+from deid_assets.release.registry.chain import GENESIS, RefusedTry, read_chain, signed_rotation
 from deid_assets.release.registry.clock import parse_time
-from deid_assets.release.registry.entries import RefusedTry, signed_rotation
-from deid_assets.release.registry.tries import Partitions, Sample, Tried, refused_by_draws, tries_of, what_is_next
+from deid_assets.release.registry.delivery_tries import DeliveryTries
+from deid_assets.release.registry.tries import SampleOfTry, Tried, Tries, ValueClasses, refused_by_draws, tries_of, what_is_next
 from deid_assets.store.home import Home
 from deid_assets_tests.release import making
 
 SUBJECT = making.SECRET.keyed_digest("delivery of a try", "a" * 64)
-SAMPLE = Sample("member", 600)
+SAMPLE = SampleOfTry("member", 600)
 ALIKE = SAMPLE.alike(making.SECRET)
 
 
@@ -36,7 +37,7 @@ def node(name: str) -> str:
 
 
 def tried(name: str, number: int = 1, size: int = 600, subject: str = SUBJECT) -> Tried:
-    return Tried(subject, Sample("member", size).digest(making.SECRET), node(name), number)
+    return Tried(subject, SampleOfTry("member", size).digest(making.SECRET), node(name), number)
 
 
 def tries(releases: Releases, subject: str = SUBJECT, alike=ALIKE):
@@ -53,7 +54,7 @@ def publish(releases: Releases, of: Tried | None, inputs: str, policy: str = "he
         last = releases.registry.chain().last_time or "2026-01-01T00:00:00Z"
         staging.publish(
             lambda place: editions(making.manifest(place, tried=of), making.protect),
-            "2024", making.SECRET.keyed_digest("inputs", inputs), last,
+            staging.slot("2024", making.SECRET.keyed_digest("inputs", inputs), last),
         )  # fmt: skip
 
 
@@ -114,7 +115,7 @@ def test_tries_are_counted_over_policies_and_nearly_the_same_samples(releases):
 def test_another_delivery_and_a_sample_of_another_size_or_key_are_counted_by_themselves(releases):
     releases.note_refused(tried("a"), True)
     assert tries(releases, subject="b" * 64).counted == 0
-    for other in (Sample("member", 1_500), Sample("member", 240), Sample("delivery", 600)):
+    for other in (SampleOfTry("member", 1_500), SampleOfTry("member", 240), SampleOfTry("delivery", 600)):
         assert tries(releases, alike=other.alike(making.SECRET)).counted == 0
 
 
@@ -122,8 +123,10 @@ def test_another_delivery_and_a_sample_of_another_size_or_key_are_counted_by_the
 def test_samples_within_a_factor_of_two_are_the_same_and_beyond_two_and_a_half_never(size, times):
     other = max(1, round(size * times))
     if size <= 2 * other and other <= 2 * size:
-        assert Sample("member", other).digest(making.SECRET) in Sample("member", size).alike(making.SECRET)
-    assert Sample("member", -(-size * 5 // 2)).digest(making.SECRET) not in Sample("member", size).alike(making.SECRET)
+        assert SampleOfTry("member", other).digest(making.SECRET) in SampleOfTry("member", size).alike(making.SECRET)
+    assert SampleOfTry("member", -(-size * 5 // 2)).digest(making.SECRET) not in SampleOfTry("member", size).alike(
+        making.SECRET
+    )
 
 
 def test_the_same_generalization_is_counted_once_and_keeps_its_number(releases):
@@ -187,7 +190,7 @@ SEX = (["F", "M"], [[0, 1]], "sex ")
 
 
 def digest(levels, **columns) -> str:
-    return Partitions(domains(**columns), making.SECRET).digest(levels)
+    return ValueClasses(domains(**columns), making.SECRET).digest(levels)
 
 
 def test_a_generalization_is_what_it_does_to_values_whatever_it_is_called():
@@ -207,7 +210,7 @@ def test_another_name_of_a_declared_column_makes_no_other_generalization():
         "billed": '["claims", "bins", "B", 0]',
     }
     one, renamed, other = (
-        Partitions(domains(**{name: AGE}, sex=SEX), making.SECRET, of).digest({name: 1, "sex": 0}) for name in of
+        ValueClasses(domains(**{name: AGE}, sex=SEX), making.SECRET, of).digest({name: 1, "sex": 0}) for name in of
     )
     assert one == renamed != other
 
@@ -419,3 +422,75 @@ def test_a_stored_try_that_was_changed_is_refused(changes, message):
     assert Tried.from_json(stored) == tried("a")
     with pytest.raises(ValueError, match=message):
         Tried.from_json(stored | changes)
+
+
+SECRET = Secret(b"0123456789abcdef" * 2, "environment")
+CODES = {"age": [[0, 1, 2, 3], [0, 0, 1, 1], [0, 0, 0, 0]], "place": [[0, 1, 2, 3], [0, 0, 0, 1], [0, 0, 0, 1]]}
+DOMAINS = pd.DataFrame(
+    [
+        (column, str(value), level, code)
+        for column, levels in CODES.items()
+        for level, codes in enumerate(levels)
+        for value, code in enumerate(codes)
+    ],
+    columns=["quasi_identifier", "value", "level", "level_code"],
+)
+LATTICE = {(age, place): {"age": age, "place": place} for age in range(3) for place in range(3)}
+PARTITIONS = ValueClasses(DOMAINS, SECRET)
+
+
+class Told(DeliveryTries):
+    """Tries of which the registry tells that some nodes were refused, by chance or not."""
+
+    def read(self) -> Tries:
+        refused = {PARTITIONS.digest(LATTICE[node]): by_chance for node, by_chance in self.home.items()}
+        return Tries(dict.fromkeys(refused, 1), refused, len(refused))
+
+
+def told(refused: dict) -> DeliveryTries:
+    return Told(refused, SECRET, "a" * 64, SampleOfTry("member", 600), PARTITIONS)
+
+
+def left(refused: dict) -> set:
+    return set(LATTICE) - set(told(refused).not_tried_again(LATTICE, LATTICE.__getitem__))
+
+
+def test_all_are_tried_while_none_was_refused_by_chance():
+    assert left({}) == left({(1, 1): False}) == set(LATTICE)
+
+
+def test_only_what_is_coarser_than_all_that_were_refused_by_chance_is_tried():
+    assert left({(1, 0): True}) == {(1, 1), (1, 2), (2, 0), (2, 1), (2, 2)}
+    assert left({(1, 0): True, (2, 0): True}) == {(2, 1), (2, 2)}
+    assert told({(1, 0): True}).not_tried_again(LATTICE, LATTICE.__getitem__)[(1, 0)] == REFUSED
+    assert told({(1, 0): True}).not_tried_again(LATTICE, LATTICE.__getitem__)[(0, 2)] == NOT_COARSER
+    assert left({(2, 2): True}) == set()
+
+
+def test_a_level_that_does_the_same_to_the_values_is_the_same_generalization():
+    """Both coarser levels of place put the same values together: what was refused at one was refused at the other."""
+    assert left({(1, 1): True}) == {(2, 2)}
+    assert told({(1, 1): True}).not_tried_again(LATTICE, LATTICE.__getitem__)[(1, 2)] == REFUSED
+
+
+@pytest.mark.parametrize("by_chance", [True, False])
+def test_what_was_refused_is_not_chosen(by_chance):
+    tries = told({(1, 1): by_chance})
+    tries.require_not_refused(LATTICE[2, 2])
+    with pytest.raises(RefusedError, match="refused before"):
+        tries.require_not_refused(LATTICE[1, 2])
+
+
+def test_after_three_refused_tries_nothing_is_measured_or_chosen():
+    tries = told({(0, 0): True, (0, 1): True, (1, 0): True})
+    for attempt in (lambda: tries.at(LATTICE[2, 2]), tries.choosing):
+        with pytest.raises(RefusedError, match="refused 3 times because of what random draws measured"):
+            attempt()
+
+
+def test_the_gate_refuses_what_was_refused_before_and_nothing_else():
+    tries = told({(1, 1): False})
+    (refusal,) = tries.refusals(tries.at(LATTICE[1, 1]))
+    assert refusal.rule == "refused_before" and refusal.is_judgement
+    assert tries.refusals(tries.at(LATTICE[2, 2])) == []
+    assert not tries.is_still(tries.at(LATTICE[1, 1])) and tries.is_still(tries.at(LATTICE[2, 2]))

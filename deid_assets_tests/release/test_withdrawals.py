@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from deid_assets.assets import flat_intake
+from deid_assets.assets import flat
 from deid_assets.command_line.deciding import releases_here
 from deid_assets.command_line.main import main
 from deid_assets.command_line.options import Asked
@@ -24,8 +24,8 @@ from deid_assets.release.known_people import whereabouts
 from deid_assets.release.opt_outs import enter_opt_out
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify_release
-from deid_assets.release.registry.entries import Withdrawal, signed_correction, signed_rotation
-from deid_assets.resources import Policies
+from deid_assets.release.registry.chain import ClockCorrection, Withdrawal, signed_rotation
+from deid_assets.resources import Workplace
 from deid_assets.store.home import Home
 from deid_assets_tests.release.making import SECRET, publish
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
@@ -80,7 +80,7 @@ class TestWithdrawnReleases:
         for wrong in (replace(line.signed(releases.key), reason="y"), replace(line.signed(releases.key), reason="")):
             with pytest.raises(ReleaseError, match="its signature is not valid"):
                 wrong.require_signed()
-        releases.registry.append(signed_correction(releases.key, "fixed", entry.hash, TIME))
+        releases.registry.append(ClockCorrection("fixed", previous=entry.hash, time=TIME).signed(releases.key))
         line = replace(line, previous=releases.registry.head)
         rotation = signed_rotation(releases.key, other, "", releases.registry.head, TIME)
         releases.registry.append(rotation)
@@ -209,12 +209,12 @@ class TestOptOuts:
 
     def test_are_an_error_of_a_flat_policy_that_cannot_tell_whose_a_record_is(self, tmp_path):
         write_policy(tmp_path, FLAT)
-        assert flat_intake.persons_of(policy_called("flat_table", tmp_path)) is None
+        assert flat.persons_of(policy_called("flat_table", tmp_path)) is None
         note(tmp_path, line())
         with pytest.raises(PolicyError, match="policy flat_table: people opted out of all releases of this home, and nothing"):
-            flat_intake.persons_of(policy_called("flat_table", tmp_path))
+            flat.persons_of(policy_called("flat_table", tmp_path))
         write_policy(tmp_path, FLAT | {"source": {"kind": "flat", "file": "people.csv", "person": "name"}})
-        assert flat_intake.persons_of(policy_called("flat_table", tmp_path)).opted_out.everybody == ["m1"]
+        assert flat.persons_of(policy_called("flat_table", tmp_path)).opted_out.everybody == ["m1"]
 
     def test_are_applied_wherever_a_policy_comes_from(self, tmp_path, monkeypatch):
         """A release without them has other inputs than one with them, so that `deid run` does not take it for the same."""
@@ -222,7 +222,7 @@ class TestOptOuts:
         written = write_policy(tmp_path / "elsewhere", SMALL)
         write_policy(home.policies, SMALL)
         enter_opt_out(releases_here(home), line())
-        given = Policies(str(home.root), {"small": written})
+        given = Workplace(str(home.root), {"small": written})
         at_home = find_policy(home, str(home.policies / "small.yaml"))[0]
         for found in (given.named("small"), find_policy(home, "small")[0], at_home, policy_by_name("small", [home.policies])):
             assert found.opt_outs.withdrawn == ("m1",)

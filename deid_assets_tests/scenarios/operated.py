@@ -12,7 +12,7 @@ from pathlib import Path
 
 import duckdb
 
-from deid_assets.automation.rereleases import BECAUSE_TAG
+from deid_assets.automation.deliveries import BECAUSE_TAG
 from deid_assets.sources.synthetic.delivery import write_delivery
 from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here, unwrapped

@@ -17,8 +17,8 @@ from dagster._core.definitions.asset_selection import AssetSelection
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from deid_assets.automation.ended_runs import RunSummary, outcome_of
 from deid_assets.automation.instance import add_partition, dagster_instance, prepare_dagster_home
-from deid_assets.automation.outcomes import RunSummary, outcome_of
 from deid_assets.definitions import build_definitions
 from deid_assets.figures import rendering
 from deid_assets.release.cumulative import member_tags
@@ -26,8 +26,7 @@ from deid_assets.release.keys import SigningKey, load_secret
 from deid_assets.release.manifest.editions import editions
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.publication.publish import Releases
-from deid_assets.release.registry.chain import Registry
-from deid_assets.release.registry.entries import RefusedTry
+from deid_assets.release.registry.chain import RefusedTry, Registry
 from deid_assets.resources import job_name
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import register_delivery
@@ -209,9 +208,9 @@ def publish_earlier_release(home: Home, members: Iterable[str] = (), **told: Any
                 making.manifest(place, attrition=attrition, secret_commitment=secret.commitment(), member_tags=tags, **told),
                 making.protect,
             ),
-            "an-earlier-delivery",
-            making.SECRET.keyed_digest("inputs", str(staging.number)),
-            "2024-01-01T00:00:00Z",
+            staging.slot(
+                "an-earlier-delivery", making.SECRET.keyed_digest("inputs", str(staging.number)), "2024-01-01T00:00:00Z"
+            ),
         )
 
 

@@ -10,8 +10,8 @@ import dagster as dg
 import pytest
 
 from deid_assets.assets.waiting_release import WAITING
-from deid_assets.automation.outcomes import AWAITING
-from deid_assets.automation.rereleases import due_for
+from deid_assets.automation.deliveries import due_for
+from deid_assets.automation.ended_runs import AWAITING
 from deid_assets.definitions import build_definitions
 from deid_assets.errors import ERROR, PUBLISHED
 from deid_assets.policy.loading import policy_called

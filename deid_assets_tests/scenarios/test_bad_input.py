@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deid_assets.automation.outcomes import RunSummary
+from deid_assets.automation.ended_runs import RunSummary
 from deid_assets.errors import ERROR
 from deid_assets_tests.scenarios.pipeline import Pipeline, pipeline_in, publish_earlier_release
 from deid_assets_tests.scenarios.policies import write_policy

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from deid_assets.automation.outcomes import RunSummary
+from deid_assets.automation.ended_runs import RunSummary
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.export import write_ordered

@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from deid_assets.automation.outcomes import RunSummary
+from deid_assets.automation.ended_runs import RunSummary
 from deid_assets.errors import PUBLISHED, REFUSED, PolicyError
 from deid_assets.policy.loading import policy_from
 from deid_assets.store.home import Home

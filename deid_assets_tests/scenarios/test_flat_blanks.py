@@ -13,7 +13,7 @@ from deid_assets.methods.flat import queries
 from deid_assets.policy.domains import record_domains_of
 from deid_assets.policy.files import Folder, read_rows
 from deid_assets.policy.loading import policy_from
-from deid_assets.release.registry.entries import NoiseCharge
+from deid_assets.release.registry.chain import NoiseCharge
 from deid_assets.reports.plain_words.policy import explain
 from deid_assets.sources import flat
 from deid_assets.sources.delivery import Delivery

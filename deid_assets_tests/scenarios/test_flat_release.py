@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from deid_assets.assessments.assessment import CANARIES
-from deid_assets.automation.outcomes import RunSummary
+from deid_assets.automation.ended_runs import RunSummary
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets.methods.disclosure import attribute_disclosure
 from deid_assets.methods.flat import queries

@@ -17,7 +17,7 @@ from deid_assets.assessments.evidence import from_frame, to_frame
 from deid_assets.assessments.membership_changes import Leavers
 from deid_assets.assessments.reachable_risk import GO_ON_TAG
 from deid_assets.assets import release
-from deid_assets.automation.outcomes import RunSummary
+from deid_assets.automation.ended_runs import RunSummary
 from deid_assets.errors import ERROR, REFUSED
 from deid_assets.methods.kernel.node_computation import DrawnClasses, NodeComputation
 from deid_assets.methods.lattice.diagnosis import best_change

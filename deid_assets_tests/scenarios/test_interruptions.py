@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from deid_assets.automation.ended_runs import CANCELED
 from deid_assets.automation.instance import dagster_instance
-from deid_assets.automation.outcomes import CANCELED
 from deid_assets.resources import OUTCOME_TAG, RELEASED
 from deid_assets.store.home import Home
 from deid_assets_tests.matrices import crashes

@@ -16,11 +16,9 @@ from deid_assets.automation.instance import clean_orphans, dagster_instance, pre
 from deid_assets.command_line.options import Asked
 from deid_assets.command_line.progress import Progress
 from deid_assets.command_line.run import run_policy
-from deid_assets.release.registry.chain import Registry
-from deid_assets.release.registry.entries import Entry
+from deid_assets.release.registry.chain import Entry, Registry
 from deid_assets.resources import STORE_TAG
-from deid_assets.store.home import Home
-from deid_assets.store.lock import StoreLock
+from deid_assets.store.home import Home, StoreLock
 from deid_assets_tests.matrices import crashes
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid, unwrapped
 from deid_assets_tests.scenarios.test_flat_release import people, write_people

@@ -15,7 +15,7 @@ from deid_assets.policy.loading import policy_called
 from deid_assets.release.cumulative import removal_digest, tags_in_order
 from deid_assets.release.kept_file import parquet_of
 from deid_assets.release.keys import load_secret
-from deid_assets.release.registry.entries import NoiseCharge
+from deid_assets.release.registry.chain import NoiseCharge
 from deid_assets.resources import Workplace
 from deid_assets.stages import asset_of
 from deid_assets_tests.scenarios.conftest import KEY, RELEASED

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 
-from deid_assets.automation.outcomes import outcome_of
+from deid_assets.automation.ended_runs import outcome_of
 from deid_assets.errors import ERROR, PUBLISHED
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.verification import verify_release
 from deid_assets.resources import ended_in
-from deid_assets.store.lock import StoreLock
+from deid_assets.store.home import StoreLock
 from deid_assets_tests.scenarios.guest_project import job
 from deid_assets_tests.scenarios.pipeline import QUIET, Pipeline, pipeline_in
 from deid_assets_tests.scenarios.test_flat_release import FLAT, KEY, people, write_people

@@ -12,12 +12,11 @@ import pytest
 import yaml
 from dagster._core.definitions.partitions.context import partition_loading_context
 
-from deid_assets import whole_release
+from deid_assets import embedding
 from deid_assets.assets import intake
 from deid_assets.assets.publishing import REQUESTED_BY
-from deid_assets.automation.ended_runs import unfulfilled_in
+from deid_assets.automation.ended_runs import AWAITING, CANCELED, RunSummary, outcome_of, unfulfilled_in
 from deid_assets.automation.instance import dagster_instance, prepare_dagster_home
-from deid_assets.automation.outcomes import AWAITING, CANCELED, RunSummary, outcome_of
 from deid_assets.embedding import Upstream, build_release
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED, PolicyError
 from deid_assets.policy.loading import policy_from
@@ -172,7 +171,7 @@ def test_a_release_that_another_one_overtook_in_the_home_is_made_again_by_the_pr
     tmp_path, instance, monkeypatch, is_requested
 ):
     """If the project's daemon requested it; that the gate finds another release is tested elsewhere."""
-    executed = whole_release._executed
+    executed = embedding._executed
 
     def overtaken_in(home_instance, *arguments):
         made = executed(home_instance, *arguments)
@@ -181,7 +180,7 @@ def test_a_release_that_another_one_overtook_in_the_home_is_made_again_by_the_pr
             home_instance.add_run_tags(made.run_id, overtaken(inner, NAME))
         return made
 
-    monkeypatch.setattr(whole_release, "_executed", overtaken_in)
+    monkeypatch.setattr(embedding, "_executed", overtaken_in)
     (good_tables(tmp_path / "wh" / "2024") / "members.csv").write_text("id,sex\nperson-1,F\n")
     made = project(tmp_path / "wh", tmp_path / "deid")
     _, _, seen = run(made, instance, {"dagster/sensor_name": "ours", REPETITION_TAG: "2"} if is_requested else None)

@@ -7,7 +7,7 @@ import logging
 import pytest
 from rich.console import Console
 
-from deid_assets.automation.outcomes import outcome_of
+from deid_assets.automation.ended_runs import outcome_of
 from deid_assets.command_line.audit import tell_approved
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.run import _say

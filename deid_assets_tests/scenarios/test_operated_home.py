@@ -13,9 +13,9 @@ import dagster as dg
 import pytest
 from dagster._daemon.sensor import SensorLaunchContext
 
+from deid_assets.automation.deliveries import BECAUSE_TAG
 from deid_assets.automation.in_use import state_use
 from deid_assets.automation.instance import dagster_instance
-from deid_assets.automation.rereleases import BECAUSE_TAG
 from deid_assets.resources import OUTCOME_TAG, STORE_TAG
 from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import ERROR, PUBLISHED, deid_here, unwrapped

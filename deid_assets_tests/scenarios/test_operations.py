@@ -7,10 +7,9 @@ import dagster as dg
 import pytest
 import yaml
 
-from deid_assets.automation.freshness import freshness_check
+from deid_assets.automation.deliveries import BECAUSE_TAG, due_for, freshness_check, release_schedule
 from deid_assets.automation.housekeeping import PURGED, REMOVED, removals
 from deid_assets.automation.in_use import state_use
-from deid_assets.automation.rereleases import BECAUSE_TAG, due_for, release_schedule
 from deid_assets.command_line import deliveries
 from deid_assets.definitions import build_definitions
 from deid_assets.partitions import deliveries_of

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from deid_assets.assets import release_report
-from deid_assets.assets.stage_asset import shapes_of
+from deid_assets.assets.step import shapes_of
 from deid_assets.errors import PUBLISHED
 from deid_assets.methods.counts.consistent import ConsistentNoise
 from deid_assets.policy.loading import policy_from

@@ -108,13 +108,13 @@ def test_a_list_that_changes_before_the_release_is_published(judged, tmp_path, o
 
 def test_a_policy_that_changes_while_a_table_is_made_leaves_no_stamp(judged, tmp_path, opted_out, monkeypatch):
     """The table would be stamped with a text that it was not made by."""
-    original = preparation.removed_members_query
+    original = preparation.eligibility.removed_members_query
 
     def changing(*arguments):
         bring(judged, tmp_path / "one", opted_out[:59])
         return original(*arguments)
 
-    monkeypatch.setattr(preparation, "removed_members_query", changing)
+    monkeypatch.setattr(preparation.eligibility, "removed_members_query", changing)
     refused(judged, "changed while removed_members was made", ERROR, ["removed_members"])
 
 

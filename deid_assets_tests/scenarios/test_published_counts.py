@@ -17,7 +17,7 @@ from deid_assets.methods.counts.consistent import ConsistentNoise
 from deid_assets.methods.counts.tables import CellName
 from deid_assets.policy.sections.counts import CountNoise, NoiseBudget
 from deid_assets.release.counts import published as protection
-from deid_assets.release.registry.entries import NoiseCharge
+from deid_assets.release.registry.chain import NoiseCharge
 from deid_assets.release.registry.noise_charges import NoisyPublication
 from deid_assets_tests.release.making import releases_in
 from deid_assets_tests.scenarios.conftest import KEY

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from deid_assets.assessments.evidence import from_frame
-from deid_assets.automation.outcomes import RunSummary
+from deid_assets.automation.ended_runs import RunSummary
 from deid_assets.command_line.progress import Detail, Progress
 from deid_assets.command_line.summary import Task, print_summary, summary_json
 from deid_assets.definitions import build_definitions

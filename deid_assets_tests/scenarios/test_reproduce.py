@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deid_assets.automation.outcomes import RunSummary
+from deid_assets.automation.ended_runs import RunSummary
 from deid_assets.command_line import run as reproduce
 from deid_assets.errors import REFUSED
 from deid_assets.release.keyring import secret_of

@@ -13,14 +13,14 @@ from deid_assets.assessments.longitudinal_risk import FIXED
 from deid_assets.assessments.neighbor_attack import GIVEN_MEMBERSHIP
 from deid_assets.assets import release as release_asset
 from deid_assets.assets.publishing import releases_of
-from deid_assets.automation.outcomes import RunSummary
+from deid_assets.automation.ended_runs import RunSummary
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets.methods.attacks.neighbor_attack import Estimate
 from deid_assets.release.gate import judgement
 from deid_assets.release.keys import Secret
 from deid_assets.release.publication.publish import Releases
 from deid_assets.release.publication.verification import verify_release
-from deid_assets.release.registry.entries import RefusedTry
+from deid_assets.release.registry.chain import RefusedTry
 from deid_assets.release.registry.tries import Tried
 from deid_assets.resources import Workplace
 from deid_assets.stages import STAGE_OF

@@ -2,10 +2,10 @@
 
 import dagster as dg
 
-from deid_assets.automation.outcomes import outcome_of
+from deid_assets.automation.ended_runs import outcome_of
 from deid_assets.errors import ERROR
 from deid_assets.resources import ended_in
-from deid_assets.store.lock import StoreLock
+from deid_assets.store.home import StoreLock
 from deid_assets_tests.scenarios.conftest import KEY
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deid_assets.automation.outcomes import RunSummary
+from deid_assets.automation.ended_runs import RunSummary
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets_tests.public_data import public_data
 from deid_assets_tests.scenarios.command_line import deid_here, unwrapped

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from deid_assets.automation.outcomes import outcome_of
+from deid_assets.automation.ended_runs import outcome_of
 from deid_assets.embedding import Upstream, build_release
 from deid_assets.errors import PolicyError, StoreError
 from deid_assets.partitions import deliveries_of

@@ -8,7 +8,7 @@ import dagster as dg
 import duckdb
 import pytest
 
-from deid_assets.automation.outcomes import RunSummary
+from deid_assets.automation.ended_runs import RunSummary
 from deid_assets.policy.loading import policies_in
 from deid_assets.release.counts.published import FILES
 from deid_assets.release.lineage.columns import COUNTED

@@ -10,8 +10,7 @@ import sys
 import pytest
 
 from deid_assets.errors import StoreError
-from deid_assets.store.home import Home
-from deid_assets.store.lock import StoreLock
+from deid_assets.store.home import Home, StoreLock
 
 HOLD = """
 import fcntl, sys
@@ -156,7 +155,7 @@ def test_a_file_that_names_nobody_keeps_nobody_out(lock, content):
 STEP = """
 import sys
 from pathlib import Path
-from deid_assets.store.lock import StoreLock
+from deid_assets.store.home import StoreLock
 lock = StoreLock(Path(sys.argv[1]), sys.argv[2])
 print("begun", flush=True)
 lock.acquire()
@@ -207,7 +206,7 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(lock, tmp_path):
 FORKED = """
 import os, sys, time
 from pathlib import Path
-from deid_assets.store.lock import StoreLock
+from deid_assets.store.home import StoreLock
 lock = StoreLock(Path(sys.argv[1]))
 lock.acquire()
 if os.fork() == 0:

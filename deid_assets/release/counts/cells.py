@@ -1,7 +1,8 @@
 """The cells of a run's tables, whatever is counted: exact, restricted, and one row for each."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -45,25 +46,22 @@ def step_rows(steps: Iterable[AttritionStep], shape_of_rows: str, contribution: 
     return [(*name, at, count, contribution, 0, shapes[name.row], name.column) for at, (name, count) in enumerate(counted)]
 
 
-def class_rows(
-    variable: str,
-    classes: Mapping[str, str],
-    found: pd.DataFrame,
-    shape: str,
-    contribution: int = 1,
-    identity: str | None = None,
-) -> list[Row]:
+Classed: TypeAlias = tuple[dict[str, str], pd.DataFrame]
+"""Each class, in their order, with what it counts, whatever it is called: the values in it. And columns label, members,
+sampled: how many are counted, and how many of them readers may count in the released files."""
+
+
+def class_rows(variable: str, classed: Classed, shape: str, contribution: int = 1, identity: str | None = None) -> list[Row]:
     """The cells of a characteristic, classes without anybody included.
 
     Parameters
     ----------
-    classes
-        Each class, in their order, with what it counts, whatever it is called: the values in it.
-    found
-        Columns label, members, sampled: how many are counted, and how many of them readers may count in the released files.
+    classed
+        The classes of the characteristic.
     identity
         What the variable is, whatever it is called; None: its name.
     """
+    classes, found = classed
     of = "" if identity in (None, variable) else f"{identity}{_VALUES}"
     sums = found.groupby("label")[["members", "sampled"]].sum().reindex(list(classes), fill_value=0).astype(np.int64)
     return [
@@ -72,7 +70,7 @@ def class_rows(
     ]
 
 
-def by_level(hierarchy: Hierarchy, level: int, found: pd.DataFrame) -> tuple[dict[str, str], pd.DataFrame]:
+def by_level(hierarchy: Hierarchy, level: int, found: pd.DataFrame) -> Classed:
     """The classes of a level with the values in them, and the counts with their class.
 
     A missing value is unknown, unless the level gives it a class.
@@ -99,7 +97,7 @@ def by_level(hierarchy: Hierarchy, level: int, found: pd.DataFrame) -> tuple[dic
     return classes, labelled
 
 
-def by_values(values: Sequence[str], found: pd.DataFrame) -> tuple[dict[str, str], pd.DataFrame]:
+def by_values(values: Sequence[str], found: pd.DataFrame) -> Classed:
     """The listed values, others, and unknown; and the counts with their class.
 
     Examples

@@ -14,19 +14,7 @@ from pandera.ibis import DataFrameSchema
 from deid_assets.assessments.cohort_demographics import attributes_sql, cells_in, published_attributes
 from deid_assets.assessments.kernel_input import chosen_levels
 from deid_assets.assessments.record_risk import levels_of
-from deid_assets.methods.counts.cohort import (
-    CLAIMS,
-    NUMBER_OF_CLAIMS,
-    PEOPLE_STEP,
-    RECORDS_STEP,
-    RELEASED_PEOPLE_STEP,
-    RELEASED_RECORDS_STEP,
-    REMAINING,
-    claim_band,
-    claim_bands,
-    claims_counted,
-    values_counted,
-)
+from deid_assets.methods.counts import cohort as counted
 from deid_assets.methods.demographics.attributes import Attribute, Level
 from deid_assets.methods.flat import queries
 from deid_assets.policy.base import ReleasePolicy
@@ -146,8 +134,10 @@ def record_steps(policy: FlatPolicy, delivery: Delivery, tables: Mapping[str, Ta
         policy,
         "records",
         (usable + unusable + opted_out, usable + unusable),
-        AttritionStep(RECORDS_STEP, "records", usable, None, "rows in quarantine", shape=own),
-        AttritionStep(RELEASED_RECORDS_STEP, "records", released, RECORDS_STEP, "classes below k", "data/Records.csv"),
+        AttritionStep(counted.RECORDS_STEP, "records", usable, None, "rows in quarantine", shape=own),
+        AttritionStep(
+            counted.RELEASED_RECORDS_STEP, "records", released, counted.RECORDS_STEP, "classes below k", "data/Records.csv"
+        ),
     )
 
 
@@ -164,10 +154,10 @@ def record_counts(
     column_of = {one.release_as: one.column for one in policy.columns}
     for name, level in levels_of_records(policy).items():
         found = by_level(policy.hierarchy_of(name), level, records.query(queries.values_counted(records, suppressed, name)))
-        rows += class_rows(column_of[name], *found, shape(policy, *_OF_RECORDS), most)
+        rows += class_rows(column_of[name], found, shape(policy, *_OF_RECORDS), most)
     for name, values in level_or_values(policy.counts.characteristics or {})[1].items():
         found = by_values(values, records.query(queries.values_counted(records, suppressed, name)))
-        rows += class_rows(column_of[name], *found, shape(policy, *_OF_RECORDS), most)
+        rows += class_rows(column_of[name], found, shape(policy, *_OF_RECORDS), most)
     return counted_frame(rows)
 
 
@@ -190,8 +180,8 @@ def people_steps(policy: CohortPolicy, delivery: Delivery, tables: Mapping[str, 
         policy,
         "people",
         (usable_or_not + int(left_out["opted"]), usable_or_not),
-        AttritionStep(PEOPLE_STEP, "records", people, None, "rows in quarantine", file, shape(policy, *_OF_PEOPLE)),
-        AttritionStep(RELEASED_PEOPLE_STEP, "records", released, PEOPLE_STEP, "none are left out", file),
+        AttritionStep(counted.PEOPLE_STEP, "records", people, None, "rows in quarantine", file, shape(policy, *_OF_PEOPLE)),
+        AttritionStep(counted.RELEASED_PEOPLE_STEP, "records", released, counted.PEOPLE_STEP, "none are left out", file),
     )
 
 
@@ -219,12 +209,12 @@ def people_counts(
             continue
         people = np.bincount(level.codes[cells.codes[:, names.index(name)]], minlength=len(level.labels))
         found = pd.DataFrame({"label": list(level.labels), "members": people, "sampled": people})
-        rows += class_rows(name, {label: label for label in level.labels}, found, shape(policy, *_OF_PEOPLE))
+        rows += class_rows(name, ({label: label for label in level.labels}, found), shape(policy, *_OF_PEOPLE))
     column_of = {one.release_as: one.column for one in policy.attributes}
     for column, values in listed.items():
         found = _values_counted(policy, tables["cohort_people"], column)
         of_values = shape(policy, *_OF_PEOPLE, "attributes")
-        rows += class_rows(column_of[column], *by_values(values, found), of_values)
+        rows += class_rows(column_of[column], by_values(values, found), of_values)
     return counted_frame(rows)
 
 
@@ -270,11 +260,13 @@ def cohort_counts(
     rows = step_rows((step for step in steps if step.unit == "members"), shape_of_rows)
     profiles, cohort = tables["member_profiles"], tables["eligible_members"]
     for column, level in characteristics_of(policy).items():
-        found = by_level(policy.hierarchy_of(column), level, profiles.query(values_counted(profiles, cohort, column)))
-        rows += class_rows(column, *found, shape(policy, *COHORT_SECTIONS), identity=policy.identity(column))
-    numbers = profiles.query(values_counted(profiles, cohort, "claims"))
-    bands = numbers.assign(label=[claim_band(int(claims)) for claims in numbers["value"]])
-    rows += class_rows(NUMBER_OF_CLAIMS, {band: band for band in claim_bands()}, bands, shape(policy, *COHORT_SECTIONS))
+        found = by_level(policy.hierarchy_of(column), level, profiles.query(counted.values_counted(profiles, cohort, column)))
+        rows += class_rows(column, found, shape(policy, *COHORT_SECTIONS), identity=policy.identity(column))
+    numbers = profiles.query(counted.values_counted(profiles, cohort, "claims"))
+    bands = numbers.assign(label=[counted.claim_band(int(claims)) for claims in numbers["value"]])
+    rows += class_rows(
+        counted.NUMBER_OF_CLAIMS, ({band: band for band in counted.claim_bands()}, bands), shape(policy, *COHORT_SECTIONS)
+    )
     if policy.counts.claims_per_member is not None:
         rows += _claims(policy, policy.counts.claims_per_member, tables)
     return counted_frame(rows)
@@ -286,7 +278,7 @@ def ordered_characteristics(policy: Policy) -> set[str]:
     bands = {
         column for column in columns if isinstance(policy.hierarchies[policy.quasi_identifier(column).hierarchy], IntervalsSpec)
     }
-    return {NUMBER_OF_CLAIMS, *bands}
+    return {counted.NUMBER_OF_CLAIMS, *bands}
 
 
 def _claims(policy: Policy, per_member: int, tables: Mapping[str, Table]) -> Iterator[Row]:
@@ -295,9 +287,9 @@ def _claims(policy: Policy, per_member: int, tables: Mapping[str, Table]) -> Ite
         (("delivered_claims", "claims", ("source",)), ("eligible_claims", "eligible_claims", COHORT_SECTIONS))
     ):
         table = tables[asset]
-        number = int(table.query(claims_counted(table, per_member))["claims"].iloc[0])
+        number = int(table.query(counted.claims_counted(table, per_member))["claims"].iloc[0])
         own = shape(policy, *sections, per_member=per_member)
-        yield (CLAIMS, step, REMAINING, place, number, per_member, 0, own, REMAINING)
+        yield (counted.CLAIMS, step, counted.REMAINING, place, number, per_member, 0, own, counted.REMAINING)
 
 
 P = TypeVar("P", bound=ReleasePolicy)

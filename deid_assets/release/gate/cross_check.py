@@ -142,7 +142,7 @@ def _sizes(draws: pd.DataFrame, knowledge: pd.DataFrame, demographics: Sequence[
     return sizes
 
 
-def compare(
+def compare_literal(
     counted: CountedByQuery, kernel_exempt: np.ndarray, kernel_sizes: np.ndarray, kernel_flags: np.ndarray, k: int
 ) -> Agreement:
     """Compare the kernel's exact sizes, exemptions and flags at one node, with the literal exemption, with DuckDB's.

@@ -30,16 +30,7 @@ from deid_assets.methods.preparation.eligibility import opt_out_match
 from deid_assets.methods.preparation.pseudonyms import pseudonyms
 from deid_assets.policy.kinds import AnyPolicy
 from deid_assets.policy.models import Policy
-from deid_assets.release.gate.cross_check import (
-    CROSS_CHECK,
-    SCHEMA,
-    Counted,
-    Drawn,
-    compare,
-    compare_fixed,
-    count_by_query,
-    hold_their_own,
-)
+from deid_assets.release.gate import cross_check as by_query
 from deid_assets.schemas.contract import violations
 from deid_assets.store.tables import Table, quoted, write_table, write_view
 
@@ -252,7 +243,7 @@ def provider_refusals(
     needed = providers_needed(settings.providers_at_least, settings.estimator)
     file = staged.claims.file
     counted = write_view(
-        Table(file, SCHEMA, "reference_claims"),
+        Table(file, by_query.SCHEMA, "reference_claims"),
         generalized_claims(reference, domains, {column: levels[column] for column in pattern}, IDENTIFIERS),
     )
     shown = {"provider_id": "ProviderID", "vendor_id": "Vendor", "pcp_id": "PCP"}
@@ -305,26 +296,26 @@ def cross_check_refusals(judged: Judged, draws: Draws) -> tuple[list[Refusal], M
     labels = labels_at(domains, levels)
     first = np.arange(CROSS_CHECKED_DRAWS)
 
-    drawn = Drawn(computation.data, draw_knowledge(computation.data, stream_key, 0).take(first), ids)
-    counted = count_by_query(drawn, labels, member_columns, list(claim_names), population)
-    kept_at_top = hold_their_own(drawn, labels_at(domains, top), list(claim_names), population_at_top)
+    drawn = by_query.Drawn(computation.data, draw_knowledge(computation.data, stream_key, 0).take(first), ids)
+    counted = by_query.count_by_query(drawn, labels, member_columns, list(claim_names), population)
+    kept_at_top = by_query.hold_their_own(drawn, labels_at(domains, top), list(claim_names), population_at_top)
     flags = computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, keep_flags=True).kept_flags
-    fixed = compare_fixed(counted, kept_at_top, flags, computation.k)
+    fixed = by_query.compare_fixed(counted, kept_at_top, flags, computation.k)
 
     literal_computation = computation.with_power(literal_power(computation, node, draws.adversary))
-    drawn = Drawn(literal_computation.data, draw_knowledge(literal_computation.data, stream_key, 0).take(first), ids)
-    counted = count_by_query(drawn, labels, member_columns, list(claim_names), population)
+    drawn = by_query.Drawn(literal_computation.data, draw_knowledge(literal_computation.data, stream_key, 0).take(first), ids)
+    counted = by_query.count_by_query(drawn, labels, member_columns, list(claim_names), population)
     kernel = literal_computation.drawn_classes(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal")
     flags = literal_computation.measure(node, stream_key, CROSS_CHECKED_DRAWS, exemption="literal", keep_flags=True).kept_flags
-    literal = compare(counted, kernel.exempt, kernel.sizes, flags, computation.k)
+    literal = by_query.compare_literal(counted, kernel.exempt, kernel.sizes, flags, computation.k)
 
     measured = Method("cross_check", "methods#cross-check", draws.commitment).at_most(
-        CROSS_CHECK, "disagreements", fixed.disagreements + literal.disagreements, 0, fixed.draws + literal.draws
+        by_query.CROSS_CHECK, "disagreements", fixed.disagreements + literal.disagreements, 0, fixed.draws + literal.draws
     )
     return measurement_refusals("gate", [measured]), measured
 
 
-def _population(judged: Judged) -> Counted:
+def _population(judged: Judged) -> by_query.Counted:
     """The population in which classes are counted: released members as staged, everybody else from the store.
 
     If classes are estimated from the release there is nobody else. Members are numbered, because joins on long texts
@@ -357,7 +348,7 @@ def _population(judged: Judged) -> Counted:
 
 def _released_at_top(
     claim_names: Mapping[str, str], top: Mapping[str, int], profiles: Table, held: Table, domains: Table
-) -> Counted:
+) -> by_query.Counted:
     """Members of the sample at the coarsest node, where exemptions are decided once."""
     sample = f"(SELECT member_id, member_number FROM {profiles.sql} WHERE released)"
     claims = generalized_claims(
@@ -373,11 +364,13 @@ def _released_at_top(
     )
 
 
-def _counted(beside: Table, name: str, members: str, claims: str, columns: Iterable[str]) -> Counted:
+def _counted(beside: Table, name: str, members: str, claims: str, columns: Iterable[str]) -> by_query.Counted:
     """The population as tables, with each claim's values counted once for all draws."""
-    found = Counted(Table(beside.file, SCHEMA, name), Table(beside.file, SCHEMA, f"{name}_held"))
+    found = by_query.Counted(Table(beside.file, by_query.SCHEMA, name), Table(beside.file, by_query.SCHEMA, f"{name}_held"))
     write_table(found.members, members)
-    write_table(found.held, held_values(write_view(Table(beside.file, SCHEMA, f"{name}_claims"), claims), list(columns)))
+    write_table(
+        found.held, held_values(write_view(Table(beside.file, by_query.SCHEMA, f"{name}_claims"), claims), list(columns))
+    )
     return found
 
 
@@ -448,7 +441,7 @@ def count_refusals(
     for name, table in staged.items():
         broken = contract_refusals({name: table}, contracts)
         if not broken:
-            own = Table(table.file, SCHEMA, f"expected_{name.lower()}")
+            own = Table(table.file, by_query.SCHEMA, f"expected_{name.lower()}")
             write_table(own, expected[name])
             rows = {name: rows_either_way(table, f"SELECT * FROM {own.sql}")}
             broken = _differing("other_counts", rows, "the staged counts are not the protected counts of this delivery")

@@ -90,13 +90,13 @@ def table_refusals(data: Path, again: Path, table: StagedTable) -> list[Refusal]
 
 
 def _file_refusals(data: Path, again: Path, table: StagedTable) -> list[Refusal]:
-    with opened(data / f"{table.name}.csv") as csv, opened(data / f"{table.name}.parquet") as parquet:
+    with opened_file(data / f"{table.name}.csv") as csv, opened_file(data / f"{table.name}.parquet") as parquet:
         found = []
         for form, file in zip(FORMATS, (csv, parquet), strict=True):
             path, digest = f"data/{table.name}.{form}", opened_digest(file)
             if digest != table.digests[form]:
                 found.append(_refusal("changed_file", path, "was changed after it was written"))
-            with opened(again / f"{table.name}.{form}") as second:
+            with opened_file(again / f"{table.name}.{form}") as second:
                 if opened_digest(second) != digest:
                     text = (
                         "is not what the judged rows give, byte for byte: rows, their order, or something next to them differ"
@@ -108,7 +108,7 @@ def _file_refusals(data: Path, again: Path, table: StagedTable) -> list[Refusal]
     return found
 
 
-def opened(path: Path) -> BufferedReader:
+def opened_file(path: Path) -> BufferedReader:
     """Open a regular file; never follows a link or blocks on a pipe.
 
     Raises

@@ -1,59 +1,159 @@
 """The journal of one home: begun once, compared before every decision, and told of each.
 
 Everything here but `missing` is called under the lock of the folder of releases.
+
+Witnesses are heads of the journal, kept where whoever can write to the home cannot: small files, on another disk or in object
+storage. A witness names a line of the journal by its hash, and nobody. The journal must have that line. So an end that was cut
+off, an older home that was put back, and a second home that went on by itself are noticed as soon as somebody looks.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deid_assets.errors import DeidError, ReleaseError
 from deid_assets.policy.withdrawals import FILE as OPT_OUTS
 from deid_assets.policy.withdrawals import withdrawn_members
-from deid_assets.release.journal.chain import (
-    BEGUN,
-    COPIED,
-    HEAD_FILE,
-    NEWEST,
-    NO_JOURNAL,
-    SECRET,
-    UPGRADED,
-    WAITS,
-    WITNESS,
-    Journal,
-    JournalFile,
-)
-from deid_assets.release.journal.comparison import (
-    FOREIGN,
-    GONE,
-    JOURNAL,
-    NOT_BEGUN,
-    Found,
-    Loss,
-    Remembered,
-    beginning,
-    cut,
-    head_told,
-    losses,
-    restated,
-    unrecorded,
-)
-from deid_assets.release.journal.witnesses import against_witnesses, given_witness, read_head, told_head, write_head
+from deid_assets.release.journal import chain as journals
+from deid_assets.release.journal.chain import JOURNAL, WITNESSES, Head, Journal, Loss, cut
 from deid_assets.release.keyring import accepted_commitment, has_released, secret_of
 from deid_assets.release.keys import Secret, SigningKey
+from deid_assets.release.publication import waiting as waiting_releases
 from deid_assets.release.publication.copies import against_copies
-from deid_assets.release.publication.recovery import REGISTRY, release_folders, signer_in_force
 from deid_assets.release.publication.verification import MANIFEST
-from deid_assets.release.publication.waiting import FOLDER, RECORD, read_waiting, waiting_folders
 from deid_assets.release.registry import clock
-from deid_assets.release.registry.chain import Chain, Registry
-from deid_assets.release.registry.entries import KeyRotation
+from deid_assets.release.registry.chain import Chain, KeyRotation, Registry
 from deid_assets.store import durable
-from deid_assets.store.digests import Json, bytes_digest
+from deid_assets.store.digests import SMALL_AT_MOST, Json, bytes_digest, kept_bytes, regular_bytes
 from deid_assets.store.home import Home
-from deid_assets.store.reading import SMALL_AT_MOST, kept_bytes, regular_bytes
+from deid_assets.store.remote import RemoteFolder
 from deid_assets.version import version
+
+VARIABLE = "DEID_WITNESS"
+"""Names one more witness, a file or URL, in the environment: nobody who can only write to the home can change it."""
+
+
+def given_witness(home: Home) -> list[str]:
+    """The witness that the environment names, if it names one.
+
+    Raises
+    ------
+    ReleaseError
+        If the variable is empty, or names a place in the home, or one that depends on the current folder.
+    """
+    named = os.environ.get(VARIABLE)
+    if named is not None and not named.strip():
+        raise ReleaseError(f"{VARIABLE} is empty: set it to a file or URL, or unset it")
+    if named is not None and "://" not in named and not os.path.isabs(named):
+        raise ReleaseError(f"{VARIABLE} is {named}, which is another file in every folder: name the file by its whole path")
+    return [] if named is None else [outside(home, named)]
+
+
+def place_of(named: str) -> str:
+    """A witness as it is recorded: a URL as it is, a file by its whole path."""
+    return named if "://" in named else str(Path(named).absolute())
+
+
+def outside(home: Home, named: str) -> str:
+    """`place_of` a new witness.
+
+    Raises
+    ------
+    ReleaseError
+        If it is in the home, with which it would be put back.
+    """
+    local = Path(named) if "://" not in named else RemoteFolder.at(named).local if named.startswith("file:") else None
+    if local is not None and home.holds(local):
+        raise ReleaseError(f"{named} is in the home, whose loss it could not show: name a file or URL elsewhere")
+    return place_of(named)
+
+
+def read_head(place: str) -> Head | None:
+    """The head at a witness; None if there is none yet.
+
+    Raises
+    ------
+    ReleaseError, StoreError
+        If it cannot be read, or is something else.
+    """
+    try:
+        if "://" in place:
+            folder, name = _split(place)
+            content = RemoteFolder.at(folder).read(name)
+        else:
+            content = regular_bytes(Path(place), SMALL_AT_MOST) if os.path.lexists(place) else None
+        return None if content is None else Head.from_json(content)
+    except ReleaseError as error:
+        raise ReleaseError(f"the witness {place} cannot be read: {error}") from None
+
+
+def told_head(place: str, recorded: Collection[str]) -> Head | None:
+    """The head at a witness; None if there is none yet, which only one that the journal does not know may say.
+
+    Raises
+    ------
+    ReleaseError, StoreError
+        As `read_head`, or if it is missing although the journal knows it.
+    """
+    known = read_head(place)
+    if known is None and place in recorded:
+        raise ReleaseError(f"the witness {place} is missing")
+    return known
+
+
+def write_head(place: str, journal: Journal) -> None:
+    """Write the head of a journal to a witness, which must not know of lines that the journal lacks.
+
+    Raises
+    ------
+    ReleaseError, StoreError
+        If it does, or it cannot be read or written.
+    """
+    known = read_head(place)
+    if known is not None and not journal.reaches(known.head):
+        raise ReleaseError(cut(f"the witness {place}"))
+    content = Head.of(journal).to_json()
+    if "://" in place:
+        folder, name = _split(place)
+        RemoteFolder.at(folder).write(name, content)
+        return
+    path = Path(place)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        durable.replace(path, content, 0o644)
+    except OSError as error:
+        raise ReleaseError(f"the witness {place} cannot be written: {error.strerror}") from None
+
+
+def against_witnesses(journal: Journal, recorded: Collection[str], given: Collection[str]) -> Iterator[Loss]:
+    """What the journal lacks according to its witnesses.
+
+    Parameters
+    ----------
+    recorded
+        Witnesses that the journal knows. One that is gone, or cannot be read, is a loss, too.
+    given
+        Further ones, which need not have a head yet.
+    """
+    for place in dict.fromkeys([*recorded, *given]):
+        try:
+            known = told_head(place, recorded)
+        except DeidError as error:
+            ways = [f"`deid journal forget {place}`"] * (place in recorded) + [f"unset {VARIABLE}"] * (place in given)
+            text = f"{error}; put it back, or do without it from now on: {', and '.join(ways)}"
+            yield Loss(WITNESSES, text, place)
+            continue
+        if known is not None and not journal.reaches(known.head):
+            yield Loss(JOURNAL, cut(f"the witness {place}"))
+
+
+def _split(url: str) -> tuple[str, str]:
+    folder, _, name = url.rpartition("/")
+    if not name or folder.endswith("/"):
+        raise ReleaseError("it is no file: name one, such as s3://bucket/journal.head")
+    return folder, name
+
 
 RULES_FILE = "rules.yaml"
 RULES_NAME = f"the rules of the home (store/{RULES_FILE})"
@@ -61,7 +161,7 @@ RULES_NAME = f"the rules of the home (store/{RULES_FILE})"
 
 UPGRADE = (
     "this home has no journal of what it decided: begin one with `deid home upgrade`, which brings it from format "
-    f"{NO_JOURNAL} to {NEWEST}; if it had one, put store/journal.jsonl back from a backup"
+    f"{journals.NO_JOURNAL} to {journals.NEWEST}; if it had one, put store/journal.jsonl back from a backup"
 )
 
 
@@ -85,9 +185,9 @@ class HomeJournal:
     home: Home
 
     @property
-    def file(self) -> JournalFile:
+    def file(self) -> journals.JournalFile:
         """Where it is."""
-        return JournalFile(self.home.journal, self.home.keys / HEAD_FILE)
+        return journals.JournalFile(self.home.journal, self.home.keys / journals.HEAD_FILE)
 
     @property
     def head(self) -> str:
@@ -98,11 +198,11 @@ class HomeJournal:
     def format(self) -> int:
         """The format of the home (`chain.NEWEST`)."""
         journal = self.file.read()
-        return Remembered.of(journal).format if journal.lines else NO_JOURNAL
+        return journals.Remembered.of(journal).format if journal.lines else journals.NO_JOURNAL
 
-    def found(self) -> Found:
+    def found(self) -> journals.Found:
         """What the home has, as its files say."""
-        chain = Registry(self.home.releases / REGISTRY).chain()
+        chain = Registry(self.home.releases / waiting_releases.REGISTRY).chain()
         manifests = {
             f"{one.policy}/{one.number:04d}": self._head_in(one.policy, one.number, one.manifest_digest)
             for one in chain.entries
@@ -110,9 +210,9 @@ class HomeJournal:
         rules = self.home.store / RULES_FILE
         digest = bytes_digest(kept_bytes(rules, RULES_NAME, SMALL_AT_MOST)) if os.path.lexists(rules) else ""
         opted_out, signer = withdrawn_members([self.home.policies]), self._signer(chain)
-        return Found(chain, opted_out, dict(self._records()), manifests, digest, signer)
+        return journals.Found(chain, opted_out, dict(self._records()), manifests, digest, signer)
 
-    def missing(self, with_witnesses: bool = True) -> list[Loss]:
+    def missing(self, with_witnesses: bool = True) -> list[journals.Loss]:
         """What the home has lost since its journal was told of it; changes nothing.
 
         Parameters
@@ -129,16 +229,20 @@ class HomeJournal:
         if not journal.lines and journal.problem is None:
             named = self._named_heads()
             if named:
-                return [Loss(GONE, _gone(named))]
+                return [journals.Loss(journals.GONE, _gone(named))]
             if self.home.restoring.exists():
-                return [Loss(GONE, self._interrupted)]
+                return [journals.Loss(journals.GONE, self._interrupted)]
         if journal.problem:
-            return [Loss(JOURNAL, f"{journal.problem}; put the newest journal back from a backup")]
+            return [journals.Loss(journals.JOURNAL, f"{journal.problem}; put the newest journal back from a backup")]
         found = self.found()
         copies = against_copies(self.home, journal, found) if with_witnesses else ()
         if not journal.lines:
-            return [*copies, *([] if self._is_new() else [Loss(NOT_BEGUN, UPGRADE)])]
-        return [*self._of_journal(journal, with_witnesses), *losses(journal, found, self._secret(journal, found)), *copies]
+            return [*copies, *([] if self._is_new() else [journals.Loss(journals.NOT_BEGUN, UPGRADE)])]
+        return [
+            *self._of_journal(journal, with_witnesses),
+            *journals.losses(journal, found, self._secret(journal, found)),
+            *copies,
+        ]
 
     def settle(self, despite: Iterable[str] = ()) -> None:
         """Begin the journal of a new home, mend what a crash left of it, and tell it what it was not told.
@@ -164,7 +268,7 @@ class HomeJournal:
         self._restate(key)
         self.settle(despite)
         self.record(key)
-        recorded = Remembered.of(self.file.read()).witnesses
+        recorded = journals.Remembered.of(self.file.read()).witnesses
         for place in given_witness(self.home):
             if place not in recorded:
                 self.add_witness(place, key)
@@ -177,8 +281,8 @@ class HomeJournal:
         if not self.file.read().lines:
             self._begin(key)
         journal, found = self.file.read(), self.found()
-        for event, about in unrecorded(journal, found, self._secret(journal, found)):
-            if event != WAITS or self._was_staged(str(about["release"]), key):
+        for event, about in journals.unrecorded(journal, found, self._secret(journal, found)):
+            if event != journals.WAITS or self._was_staged(str(about["release"]), key):
                 self._append(event, about, key)
 
     def note(self, event: str, about: Mapping[str, Json], key: SigningKey) -> None:
@@ -188,7 +292,7 @@ class HomeJournal:
     def add_witness(self, place: str, key: SigningKey) -> None:
         """Keep the head at one more place from now on; nothing is recorded unless it can be written there."""
         write_head(place, self.file.read())
-        self._append(WITNESS, {"to": place, "listed": True}, key)
+        self._append(journals.WITNESS, {"to": place, "listed": True}, key)
         write_head(place, self.file.read())
 
     def forget_witness(self, place: str, key: SigningKey) -> None:
@@ -199,10 +303,10 @@ class HomeJournal:
         ReleaseError
             If the journal does not know it.
         """
-        known = Remembered.of(self.file.read()).witnesses
+        known = journals.Remembered.of(self.file.read()).witnesses
         if place not in known:
             raise ReleaseError(f"the journal has no witness {place}; its witnesses: {', '.join(known) or 'none'}")
-        self._append(WITNESS, {"to": place, "listed": False}, key)
+        self._append(journals.WITNESS, {"to": place, "listed": False}, key)
 
     def begin(self, key: SigningKey, told_elsewhere: Iterable[str]) -> None:
         """Begin the journal of a home that decided something before it had one.
@@ -223,7 +327,7 @@ class HomeJournal:
 
     def upgrade(self, key: SigningKey) -> None:
         """Bring a home whose journal has begun to the newest format."""
-        self._append(UPGRADED, {"format": NEWEST, "version": version()}, key)
+        self._append(journals.UPGRADED, {"format": journals.NEWEST, "version": version()}, key)
 
     def require_none(self, told_elsewhere: Iterable[str]) -> None:
         """Refuse what `begin` refuses."""
@@ -244,12 +348,12 @@ class HomeJournal:
 
         Who opted out is told with the first decision there, when the secret is known.
         """
-        self._append(COPIED, beginning(self.found(), None), key)
+        self._append(journals.COPIED, journals.beginning(self.found(), None), key)
 
     def tell_witnesses(self) -> dict[str, str]:
         """Write the newest head to all witnesses; return what to say where that failed. One that is missing stays so."""
         journal = self.file.read()
-        recorded = Remembered.of(journal).witnesses
+        recorded = journals.Remembered.of(journal).witnesses
         problems = []
         for place in dict.fromkeys([*recorded, *given_witness(self.home)]):
             try:
@@ -263,8 +367,8 @@ class HomeJournal:
 
     def _begin(self, key: SigningKey) -> None:
         found = self.found()
-        about = beginning(found, secret_of(self.home) if found.opted_out else None)
-        self._append(BEGUN, about | {"format": NEWEST, "version": version()}, key)
+        about = journals.beginning(found, secret_of(self.home) if found.opted_out else None)
+        self._append(journals.BEGUN, about | {"format": journals.NEWEST, "version": version()}, key)
 
     def _append(self, event: str, about: Mapping[str, Json], key: SigningKey) -> None:
         durable.owner_only(self.home.store)
@@ -276,7 +380,7 @@ class HomeJournal:
         traces = (
             has_released(self.home),
             os.path.lexists(self.home.policies / OPT_OUTS),
-            bool(waiting_folders(self._waiting)),
+            bool(waiting_releases.waiting_folders(self._waiting)),
         )
         return not any(traces)
 
@@ -285,13 +389,13 @@ class HomeJournal:
         journal, kept = self.file.read(), self.file.kept_head()
         yield from (line.hash for line in journal.lines[-1:])
         yield from () if kept is None else (kept.head,)
-        told = (_journal_head(folder) for folder in release_folders(self.home.releases))
+        told = (_journal_head(folder) for folder in waiting_releases.release_folders(self.home.releases))
         yield from (head for head in told if head)
 
     def _named_heads(self) -> list[str]:
         """Where a head of a journal is named, in words."""
-        named = [f"keys/{HEAD_FILE}"] if os.path.lexists(self.file.head_path) else []
-        folders = (folder for folder in release_folders(self.home.releases) if _journal_head(folder))
+        named = [f"keys/{journals.HEAD_FILE}"] if os.path.lexists(self.file.head_path) else []
+        folders = (folder for folder in waiting_releases.release_folders(self.home.releases) if _journal_head(folder))
         named += [f"the manifest of release {folder.parent.name}/{folder.name}" for folder in folders]
         return named + [f"the witness {place}" for place in given_witness(self.home) if read_head(place) is not None]
 
@@ -302,15 +406,17 @@ class HomeJournal:
             f"{self.home.restoring} to begin a home that remembers nothing"
         )
 
-    def _of_journal(self, journal: Journal, with_witnesses: bool) -> Iterator[Loss]:
+    def _of_journal(self, journal: journals.Journal, with_witnesses: bool) -> Iterator[journals.Loss]:
         kept = self.file.kept_head()
-        name = f"keys/{HEAD_FILE}"
+        name = f"keys/{journals.HEAD_FILE}"
         if kept is None and len(journal.lines) > 1:
-            yield Loss(JOURNAL, f"{name} is missing, which keeps the head of the home's journal: put it back from a backup")
+            yield journals.Loss(
+                journals.JOURNAL, f"{name} is missing, which keeps the head of the home's journal: put it back from a backup"
+            )
         elif kept is not None and not journal.reaches(kept.head):
-            yield Loss(JOURNAL, cut(name))
+            yield journals.Loss(journals.JOURNAL, journals.cut(name))
         if with_witnesses:
-            yield from against_witnesses(journal, Remembered.of(journal).witnesses, given_witness(self.home))
+            yield from against_witnesses(journal, journals.Remembered.of(journal).witnesses, given_witness(self.home))
 
     def _require_own(self, key: SigningKey) -> None:
         """Refuse a journal whose next line this key does not sign; of a rotation it may not have been told yet."""
@@ -318,46 +424,46 @@ class HomeJournal:
         own = key.public.raw.hex()
         if journal.problem is not None or journal.key in ("", own):
             return
-        untold = Registry(self.home.releases / REGISTRY).chain().lines[Remembered.of(journal).lines :]
+        untold = Registry(self.home.releases / waiting_releases.REGISTRY).chain().lines[journals.Remembered.of(journal).lines :]
         if not any(isinstance(line, KeyRotation) and line.new_key == own for line in untold):
-            raise ReleaseError(f"nothing is decided until this is resolved: {FOREIGN}")
+            raise ReleaseError(f"nothing is decided until this is resolved: {journals.FOREIGN}")
 
     def _signer(self, chain: Chain) -> str | None:
         """The key that was in force when the journal's newest line was written; None if nothing here tells."""
-        known = Remembered.of(self.file.read()).lines
-        return signer_in_force(self.home.releases, replace(chain, lines=chain.lines[:known]))
+        known = journals.Remembered.of(self.file.read()).lines
+        return waiting_releases.signer_in_force(self.home.releases, replace(chain, lines=chain.lines[:known]))
 
     def _restate(self, key: SigningKey) -> None:
         """Say once, after `deid key new-secret`, who opted out by digests under the new secret."""
         journal = self.file.read()
-        known = Remembered.of(journal)
+        known = journals.Remembered.of(journal)
         if not known.listed or journal.problem:
             return
         secret = secret_of(self.home)
         if secret.commitment() != known.secret and secret.commitment() == accepted_commitment(self.home):
             self.file.repair()
-            self._append(SECRET, restated(journal, withdrawn_members([self.home.policies]), secret), key)
+            self._append(journals.SECRET, journals.restated(journal, withdrawn_members([self.home.policies]), secret), key)
 
-    def _secret(self, journal: Journal, found: Found) -> Secret | None:
+    def _secret(self, journal: journals.Journal, found: journals.Found) -> Secret | None:
         """The secret, if there is anybody to compare; asking for it may run a command."""
-        return secret_of(self.home) if found.opted_out or Remembered.of(journal).listed else None
+        return secret_of(self.home) if found.opted_out or journals.Remembered.of(journal).listed else None
 
     @property
     def _waiting(self) -> Path:
-        return self.home.store / "manifests" / FOLDER
+        return self.home.store / "manifests" / waiting_releases.FOLDER
 
     def _records(self) -> Iterator[tuple[str, str]]:
         """Releases that wait, each with the digest of its record."""
-        for folder in waiting_folders(self._waiting):
+        for folder in waiting_releases.waiting_folders(self._waiting):
             try:
-                content = regular_bytes(folder / RECORD)
+                content = regular_bytes(folder / waiting_releases.RECORD)
             except ReleaseError:
                 continue  # then the journal misses it, if it knows it
             yield f"{folder.parent.name}/{folder.name}", bytes_digest(content)
 
     def _was_staged(self, release: str, key: SigningKey) -> bool:
         try:
-            return read_waiting(self._waiting / release, key.public).name == release
+            return waiting_releases.read_waiting(self._waiting / release, key.public).name == release
         except ReleaseError:
             return False
 
@@ -366,12 +472,12 @@ class HomeJournal:
             content = regular_bytes(self.home.releases / policy / f"{number:04d}" / MANIFEST)
         except ReleaseError:
             return None
-        return head_told(content) if bytes_digest(content) == manifest_digest else None
+        return journals.head_told(content) if bytes_digest(content) == manifest_digest else None
 
 
 def _journal_head(folder: Path) -> str:
     """The head of the journal that the manifest in a folder names; empty if it names none."""
     try:
-        return head_told(regular_bytes(folder / MANIFEST))
+        return journals.head_told(regular_bytes(folder / MANIFEST))
     except ReleaseError:
         return ""

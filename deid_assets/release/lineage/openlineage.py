@@ -26,7 +26,7 @@ from typing import Any
 from deid_assets.errors import DeidError, ReleaseError
 from deid_assets.release.lineage.columns import TABLES, DerivedColumn
 from deid_assets.release.lineage.published import PublishedRelease
-from deid_assets.release.registry.entries import delivery_named
+from deid_assets.release.registry.chain import delivery_named
 from deid_assets.sources.flat import RECORDS
 from deid_assets.store import durable
 from deid_assets.store.digests import Json, parse_json

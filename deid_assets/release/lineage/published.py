@@ -10,9 +10,8 @@ from deid_assets.errors import ReleaseError
 from deid_assets.release.cumulative import ROWS
 from deid_assets.release.manifest.dictionary import FILE as DICTIONARY
 from deid_assets.release.publication.verification import MANIFEST, verify_release
-from deid_assets.store.digests import bytes_digest, file_digest, parse_json
+from deid_assets.store.digests import bytes_digest, file_digest, parse_json, regular_bytes
 from deid_assets.store.home import Home
-from deid_assets.store.reading import regular_bytes
 
 _AT_MOST = 200_000_000
 

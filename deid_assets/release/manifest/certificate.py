@@ -186,12 +186,7 @@ class CertificateEditions:
 
 
 def certificate_editions(
-    proof: OptimalityCertificate,
-    policy: str,
-    number: int,
-    people: int,
-    counts_people: bool,
-    salt: bytes,
+    proof: OptimalityCertificate, policy: str, number: int, people: int, counts_people: bool, salt: bytes
 ) -> CertificateEditions:
     """Write both editions.
 

@@ -95,7 +95,7 @@ def _column(described: DescribedTable, name: str, kind: str) -> dict:
     if name not in described.hierarchies:
         return found
     hierarchy, level = described.hierarchies[name]
-    occurring = labels_of(described.table, name)
+    occurring = occurring_labels(described.table, name)
     return found | {
         "level": hierarchy.level_names[level],
         "levels_of_the_policy": list(hierarchy.level_names),
@@ -104,7 +104,7 @@ def _column(described: DescribedTable, name: str, kind: str) -> dict:
     }
 
 
-def labels_of(table: Table, column: str) -> list[str]:
+def occurring_labels(table: Table, column: str) -> list[str]:
     """The labels that occur in a column, without blanks."""
     name = quoted(column)
     found = table.query(f"SELECT DISTINCT {name} AS label FROM {table.sql} WHERE {name} IS NOT NULL ORDER BY 1")
@@ -141,10 +141,7 @@ _COUNTED = "Where all labels are numbers, the largest stands for itself and all 
 
 
 def described_tables(
-    policy: Policy,
-    levels: Mapping[str, int],
-    staged: Staged,
-    days: Mapping[str, Table],
+    policy: Policy, levels: Mapping[str, int], staged: Staged, days: Mapping[str, Table]
 ) -> dict[str, DescribedTable]:
     """The tables of a longitudinal release by their names.
 

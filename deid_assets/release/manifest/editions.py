@@ -112,6 +112,38 @@ class Slot:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """What a release keeps in the restricted store, so that later ones can be compared with it.
+
+    Parameters
+    ----------
+    member_tags
+        8 bytes of each released member, `cumulative.member_tags`; kept beside the restricted edition. Empty if nothing
+        identifies whose the records are.
+    roll, removal_digest
+        `Roll.to_bytes` of the delivery, kept beside the restricted edition, and `cumulative.removal_digest`; empty if
+        the release is none of members and claims.
+    tried
+        The generalization, its delivery and sample, and the number of the try; None if no draws judge it. Only the
+        number of the try is public.
+    rows, generalization
+        What a later release is compared with: the kept rows (`methods.releases.kept_rows`) as Parquet, kept beside the
+        restricted edition, and the chosen level of each dimension. Empty if nothing identifies whose the
+        records are; None if the policy states the levels.
+    not_compared
+        Each earlier release, as policy/number, that this one was not compared with, and why.
+    """
+
+    member_tags: bytes = b""
+    roll: bytes = b""
+    removal_digest: str = ""
+    tried: Tried | None = None
+    rows: bytes = b""
+    generalization: Mapping[str, str] | None = None
+    not_compared: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Manifest:
     """Everything a manifest says, with exact numbers.
 
@@ -141,26 +173,14 @@ class Manifest:
         `Secret.commitment()`.
     salt
         32 bytes that nobody outside can know, from `Secret.derive`; restricted edition only.
-    member_tags
-        8 bytes of each released member, `cumulative.member_tags`; kept beside the restricted edition.
-    roll, removal_digest
-        `Roll.to_bytes` of the delivery, kept beside the restricted edition, and `cumulative.removal_digest`; empty if
-        the release is none of members and claims.
+    kept
+        What later releases are compared with.
     exact_certificate
         The exact edition of the certificate of optimality; kept beside the restricted edition.
     shapes
         Parts of the policy that affect what is measured, `PublicNumbers.shapes`.
-    tried
-        The generalization, its delivery and sample, and the number of the try; None if no draws judge it. Only the
-        number of the try is public.
     counts
         How counts are protected, and what they cost; None in manifests of tests only.
-    rows, generalization
-        What a later release is compared with: the kept rows (`methods.releases.kept_rows`) as Parquet, kept beside the
-        restricted edition, and the chosen level of each dimension. Empty if nothing identifies whose the
-        records are; None if the policy states the levels.
-    not_compared
-        Each earlier release, as policy/number, that this one was not compared with, and why.
     """
 
     slot: Slot
@@ -176,16 +196,10 @@ class Manifest:
     attrition: tuple[AttritionStep, ...]
     secret_commitment: str
     salt: bytes
-    member_tags: bytes
+    kept: Kept
     exact_certificate: bytes
     shapes: Mapping[str, str] = field(default_factory=dict)
-    roll: bytes = b""
-    removal_digest: str = ""
-    tried: Tried | None = None
     counts: CountStatement | None = None
-    rows: bytes = b""
-    generalization: Mapping[str, str] | None = None
-    not_compared: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         problem = self._contradiction()
@@ -208,7 +222,7 @@ class Manifest:
                 return f"the attrition's stage {step.stage} comes from a stage that is not named before it"
             if step.file and step.count not in (file.rows for file in self.slot.files if file.path == step.file):
                 return f"the attrition's stage {step.stage} does not have as many rows as the file {step.file}"
-        if bool(self.roll) != is_digest(self.removal_digest):
+        if bool(self.kept.roll) != is_digest(self.kept.removal_digest):
             return "a roll needs the digest of its removal list"
         if len(self.salt) < 16 or not is_digest(self.secret_commitment):
             return "salt or secret commitment is missing"
@@ -235,6 +249,7 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
     protect
         Converts an exact count to a protected one, `Plan.protect`.
     """
+    kept = manifest.kept
     restricted = canonical_json(
         _common(manifest)
         | {
@@ -248,13 +263,13 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
             "evidence": [item.to_json() for item in manifest.evidence],
             "attrition": attrition_json(manifest.attrition, lambda step: step.count),
             "salt": manifest.salt.hex(),
-            "members_digest": bytes_digest(manifest.member_tags),
-            "roll_digest": bytes_digest(manifest.roll) if manifest.roll else None,
-            "removal_digest": manifest.removal_digest or None,
+            "members_digest": bytes_digest(kept.member_tags),
+            "roll_digest": bytes_digest(kept.roll) if kept.roll else None,
+            "removal_digest": kept.removal_digest or None,
         }
-        | ({"rows_digest": bytes_digest(manifest.rows)} if manifest.rows else {})
-        | ({"generalization": dict(manifest.generalization)} if manifest.generalization is not None else {})
-        | ({"try": manifest.tried.to_json()} if manifest.tried else {})
+        | ({"rows_digest": bytes_digest(kept.rows)} if kept.rows else {})
+        | ({"generalization": dict(kept.generalization)} if kept.generalization is not None else {})
+        | ({"try": kept.tried.to_json()} if kept.tried else {})
         | ({"counts": manifest.counts.restricted()} if manifest.counts else {})
     )
     shown = manifest.policy.public_text
@@ -272,10 +287,10 @@ def editions(manifest: Manifest, protect: Protect) -> Editions:
             "attrition": attrition,
             "restricted_edition": bytes_digest(restricted),
         }
-        | ({"try": {"number": manifest.tried.number, "at_most": TRIES_AT_MOST}} if manifest.tried else {})
+        | ({"try": {"number": kept.tried.number, "at_most": TRIES_AT_MOST}} if kept.tried else {})
         | ({"counts": manifest.counts.public()} if manifest.counts else {})
     )
-    return Editions(public, restricted, manifest.member_tags, manifest.roll, manifest.exact_certificate, manifest.rows)
+    return Editions(public, restricted, kept.member_tags, kept.roll, manifest.exact_certificate, kept.rows)
 
 
 def approved_editions(staged: Editions, slot: Slot, approval: Mapping[str, Json]) -> Editions:
@@ -316,7 +331,7 @@ def _common(manifest: Manifest) -> dict:
         "lineage": dict(manifest.lineage),
         "files": [file.to_json() for file in slot.files],
         "secret_commitment": manifest.secret_commitment,
-        "not_compared": dict(manifest.not_compared),
+        "not_compared": dict(manifest.kept.not_compared),
         "reference": _reference(manifest.policy),
     }
 

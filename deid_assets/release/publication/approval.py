@@ -6,15 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deid_assets.errors import ReleaseError
-from deid_assets.release.journal.chain import APPROVED
-from deid_assets.release.journal.comparison import WAITING, Remembered
+from deid_assets.release.journal.chain import APPROVED, WAITING, Remembered
 from deid_assets.release.manifest.editions import Editions, ReleasedFile, Slot, approved_editions
 from deid_assets.release.publication.publish import Published, Releases
 from deid_assets.release.publication.waiting import FILES, Waiting, read_waiting, staged_editions, waiting_folder
 from deid_assets.release.registry import clock
-from deid_assets.release.registry.entries import Rejection
+from deid_assets.release.registry.chain import Rejection
 from deid_assets.store import durable
-from deid_assets.store.digests import bytes_digest, canonical_json, parse_json
+from deid_assets.store.digests import bytes_digest, canonical_json, parse_json, printable
 
 
 def approve_waiting(releases: Releases, policy: str, number: int, by: str, reading: Callable[[], str]) -> Published:
@@ -44,8 +43,9 @@ def approve_waiting(releases: Releases, policy: str, number: int, by: str, readi
         return Published(releases.path(policy, number), entry)
     waiting = _read(releases, folder)
     if by not in waiting.terms.by:
+        whom = printable(by) or "nobody"
         raise ReleaseError(
-            f"release {waiting.name} cannot be approved by {_shown(by)}: its policy names {', '.join(waiting.terms.by)}"
+            f"release {waiting.name} cannot be approved by {whom}: its policy names {', '.join(waiting.terms.by)}"
         )
     staged = staged_editions(folder)
     manifest = parse_json(staged.public)
@@ -63,7 +63,8 @@ def approve_waiting(releases: Releases, policy: str, number: int, by: str, readi
 
     with releases.stage(policy, number) as staging:
         staging.take(folder / FILES, tuple(_released_file(file) for file in manifest["files"]))
-        return staging.publish(describe, waiting.delivery, waiting.inputs_digest, approved, charged="counts" in manifest)
+        draft = staging.slot(waiting.delivery, waiting.inputs_digest, approved)
+        return staging.publish(describe, draft, charged="counts" in manifest)
 
 
 def forget_waiting(releases: Releases, policy: str, number: int) -> None:
@@ -131,8 +132,3 @@ def _read(releases: Releases, folder: Path) -> Waiting:
 
 def _released_file(told: dict) -> ReleasedFile:
     return ReleasedFile(told["path"], told["sha256"], told["bytes"], told["rows"], told["rows_digest"])
-
-
-def _shown(text: str) -> str:
-    """A name as it was typed, without terminal control characters."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text) or "nobody"

@@ -15,18 +15,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deid_assets.errors import DeidError, ReleaseError, StoreError
-from deid_assets.release.journal.chain import Journal
-from deid_assets.release.journal.comparison import COPIES, JOURNAL, Found, Loss, cut, head_told
+from deid_assets.release.journal.chain import COPIES, JOURNAL, Found, Journal, Loss, cut, head_told
 from deid_assets.release.keys import PublicKey
-from deid_assets.release.publication.recovery import REGISTRY
 from deid_assets.release.publication.verification import MANIFEST, verify_release
+from deid_assets.release.publication.waiting import REGISTRY
 from deid_assets.release.registry import clock
-from deid_assets.release.registry.chain import Chain, Registry
-from deid_assets.release.registry.entries import Entry
+from deid_assets.release.registry.chain import Chain, Entry, Registry
 from deid_assets.store import durable
-from deid_assets.store.digests import file_digest
+from deid_assets.store.digests import file_digest, regular_bytes
 from deid_assets.store.home import Home
-from deid_assets.store.reading import regular_bytes
 from deid_assets.store.remote import RemoteFolder
 
 VARIABLE = "DEID_COPY_TO"
@@ -146,7 +143,7 @@ def _more_in(target: RemoteFolder) -> str:
     )
 
 
-def read_back(home: Home, url: str, at_most: int = SAMPLE) -> tuple[int, int]:
+def read_copies_back(home: Home, url: str, at_most: int = SAMPLE) -> tuple[int, int]:
     """Read a random sample of the files of all copies back, and compare them with the releases.
 
     Returns

@@ -41,11 +41,7 @@ def write_ordered(
 
 
 def write_both(
-    connection: duckdb.DuckDBPyConnection,
-    content: str | Query | Table,
-    folder: Path,
-    name: str,
-    order_by: Sequence[str] = (),
+    connection: duckdb.DuckDBPyConnection, content: str | Query | Table, folder: Path, name: str, order_by: Sequence[str] = ()
 ) -> None:
     """Write a table as <name>.csv, and the rows of that file as <name>.parquet.
 

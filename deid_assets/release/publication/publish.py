@@ -35,29 +35,18 @@ import duckdb
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.errors import ReleaseError
 from deid_assets.release.gate.proof import StagedTable, oddities, table_refusals
-from deid_assets.release.journal.comparison import FOLDERS
+from deid_assets.release.journal.chain import FOLDERS
 from deid_assets.release.journal.home_journal import HomeJournal
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
 from deid_assets.release.manifest.certificate import names_exact_edition
 from deid_assets.release.manifest.editions import Editions, ReleasedFile, Slot
+from deid_assets.release.publication import waiting as waiting_releases
 from deid_assets.release.publication.export import FORMATS, read_back, reader, write_both
-from deid_assets.release.publication.recovery import (
-    LOCK,
-    NUMBER,
-    POLICY,
-    REGISTRY,
-    STAGING,
-    Recovery,
-    recovered,
-    signer_in_force,
-)
 from deid_assets.release.publication.verification import MANIFEST, SIGNATURE, verify_release
-from deid_assets.release.publication.waiting import FOLDER, Terms, Waiting, copy_file, numbers_of, tidy, write_waiting
 from deid_assets.release.registry import clock
-from deid_assets.release.registry.chain import Registry
+from deid_assets.release.registry.chain import Entry, Line, Registry, Withdrawal
 from deid_assets.release.registry.clock import goes_back
-from deid_assets.release.registry.entries import Entry, Line, Withdrawal
 from deid_assets.release.registry.noise_charges import NoisyPublication
 from deid_assets.release.registry.tries import Tried, is_recorded
 from deid_assets.store import durable
@@ -113,7 +102,7 @@ class Releases:
     @property
     def registry(self) -> Registry:
         """The registry of all releases."""
-        return Registry(self.folder / REGISTRY)
+        return Registry(self.folder / waiting_releases.REGISTRY)
 
     def path(self, policy: str, number: int) -> Path:
         """Folder of a release."""
@@ -133,7 +122,7 @@ class Releases:
             self.recover_or_refuse(despite)
             yield self.journal
 
-    def recover(self) -> Recovery:
+    def recover(self) -> waiting_releases.Recovery:
         """Repair what crashes left: a cut registry line, dead staging folders, a release without its entry.
 
         Raises
@@ -159,7 +148,7 @@ class Releases:
         ReleaseError
             If an earlier crash left something that only a person can repair.
         """
-        if not POLICY.match(policy):
+        if not waiting_releases.POLICY.match(policy):
             raise ReleaseError(
                 "a policy's name consists of lower-case letters, digits and underscores, and begins with a letter"
             )
@@ -231,11 +220,11 @@ class Releases:
     @property
     def waiting(self) -> Path:
         """The folder of releases that wait for a person's approval; restricted."""
-        return self.restricted / FOLDER
+        return self.restricted / waiting_releases.FOLDER
 
     def locked(self) -> contextlib.AbstractContextManager:
         """Hold the lock of the folder of releases."""
-        return durable.locked(self.folder / LOCK)
+        return durable.locked(self.folder / waiting_releases.LOCK)
 
     def _new_staging(self, policy: str, number: int | None) -> "Staging":
         """Create the staging folder of a number, or of the next one that is free; the caller holds the lock."""
@@ -246,7 +235,7 @@ class Releases:
         number = number or 1 + max(self._numbers_in_use(policy), default=0)
         folder = parent / f".staging-{number:04d}-{secrets.token_hex(4)}"
         folder.mkdir(mode=0o700)  # what is staged has not passed the gate: it is still restricted
-        lock = durable.take_lock(folder / LOCK, wait=False)
+        lock = durable.take_lock(folder / waiting_releases.LOCK, wait=False)
         if lock is None:
             raise ReleaseError(f"another process holds the lock of {folder}, which was made just now")
         (folder / "data").mkdir(mode=0o700)
@@ -257,10 +246,10 @@ class Releases:
         chain = self.registry.chain()
         yield from (entry.number for entry in chain.entries if entry.policy == policy)
         yield from (number for of_policy, number in chain.rejected if of_policy == policy)
-        yield from numbers_of(self.waiting, policy)
+        yield from waiting_releases.waiting_numbers(self.waiting, policy)
         for path in (self.folder / policy).iterdir():
-            found = STAGING.match(path.name)
-            if found or NUMBER.match(path.name):
+            found = waiting_releases.STAGING.match(path.name)
+            if found or waiting_releases.NUMBER.match(path.name):
                 yield int(found[1] if found else path.name)
 
     def recover_or_refuse(self, despite: Iterable[str] = ()) -> None:
@@ -269,7 +258,7 @@ class Releases:
         Parameters
         ----------
         despite
-            What the home may have lost (`journal.comparison.Loss.what`): the caller is about to put it right.
+            What the home may have lost (`journal.chain.Loss.what`): the caller is about to put it right.
 
         Raises
         ------
@@ -293,16 +282,16 @@ class Releases:
                 f"nothing is released until this is resolved: {'; '.join(problems)}. Put the registry (registry.jsonl of the "
                 "releases) back from a backup, or move away the folder that is no release of this home"
             )
-        in_force = signer_in_force(self.folder, self.registry.chain())
+        in_force = waiting_releases.signer_in_force(self.folder, self.registry.chain())
         if in_force not in (None, self.key.public.raw.hex()):
             raise ReleaseError(
                 "the signing key is not the one in force: it was rotated in the meantime, or replaced by hand; run again, "
                 "and if the error persists, restore keys from a backup or see `deid key rotate`"
             )
 
-    def _recover(self) -> Recovery:
-        recovery = recovered(self.folder, self.key.public)
-        tidy(self.waiting, self.registry.chain())
+    def _recover(self) -> waiting_releases.Recovery:
+        recovery = waiting_releases.recovered(self.folder, self.key.public)
+        waiting_releases.tidy(self.waiting, self.registry.chain())
         return recovery
 
 
@@ -325,11 +314,7 @@ class Staging:
         return tuple(sorted(self._files, key=lambda file: file.path))
 
     def write_table(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        name: str,
-        content: str | Query | Table,
-        order_by: Sequence[str] = (),
+        self, connection: duckdb.DuckDBPyConnection, name: str, content: str | Query | Table, order_by: Sequence[str] = ()
     ) -> tuple[ReleasedFile, ...]:
         """Write a table as data/<name>.csv and .parquet, flush both, read them back and compare them with their source.
 
@@ -439,18 +424,26 @@ class Staging:
             As its manifest lists them.
         """
         for file in files:
-            copy_file(folder / file.path, self.folder / file.path, 0o444)
+            waiting_releases.copy_file(folder / file.path, self.folder / file.path, 0o444)
         self._files = list(files)
 
+    def slot(self, delivery: str, inputs_digest: str, created: str) -> Slot:
+        """Where the release would be placed now; under the lock, where it is placed.
+
+        Parameters
+        ----------
+        delivery
+            Keyed digest of the delivery's key.
+        inputs_digest
+            `Secret.keyed_digest` of all inputs.
+        created
+            Time in ISO 8601.
+        """
+        registry, journal, signer = self.releases.registry, self.releases.journal, self.releases.key.public.raw.hex()
+        return Slot(self.policy, self.number, registry.head, signer, delivery, inputs_digest, created, self.files, journal.head)
+
     def publish(
-        self,
-        describe: Callable[[Slot], Editions],
-        delivery: str,
-        inputs_digest: str,
-        created: str,
-        repeat: bool = False,
-        noise: NoisyPublication | None = None,
-        charged: bool = False,
+        self, describe: Callable[[Slot], Editions], draft: Slot, noise: NoisyPublication | None = None, charged: bool = False
     ) -> Published:
         """Sign, verify, publish and register the staged files.
 
@@ -459,14 +452,8 @@ class Staging:
         describe
             Writes the manifest's editions for the slot that the release gets. Called under the lock, so it must be
             brief.
-        delivery
-            Keyed digest of the delivery's key.
-        inputs_digest
-            `Secret.keyed_digest` of all inputs.
-        created
-            Time in ISO 8601.
-        repeat
-            Whether to publish even if the same inputs were released before.
+        draft
+            Of what delivery and inputs the release is made, and when: `slot` before the lock.
         noise
             The noisy numbers of the release, which are charged to the budget; None if it has none.
         charged
@@ -482,7 +469,7 @@ class Staging:
         """
         self._require_complete()
         with self.releases.locked():
-            slot = self._placed(delivery, inputs_digest, created, repeat, noise)
+            slot = self._placed(draft, noise)
             entry = self._seal(slot, describe(slot), charged or noise is not None)
             final = self.releases.path(self.policy, self.number)
             if final.exists():
@@ -501,17 +488,15 @@ class Staging:
     def wait(
         self,
         describe: Callable[[Slot], Editions],
-        delivery: str,
-        inputs_digest: str,
-        created: str,
-        terms: Terms,
+        draft: Slot,
+        terms: waiting_releases.Terms,
         noise: NoisyPublication | None = None,
-    ) -> Waiting:
+    ) -> waiting_releases.Waiting:
         """Charge the noise of the staged files, and put them where a person decides about them; nothing becomes visible.
 
         Parameters
         ----------
-        describe, delivery, inputs_digest, created, noise
+        describe, draft, noise
             As for `publish`; the manifest states no approval yet.
         terms
             Who may approve the release, and what it depends on.
@@ -523,11 +508,11 @@ class Staging:
         """
         self._require_complete()
         with self.releases.locked():
-            slot = self._placed(delivery, inputs_digest, created, False, noise)
+            slot = self._placed(draft, noise)
             made = describe(slot)
             self._require_described(slot, made, noise is not None)
             durable.owner_only(self.releases.restricted)
-            waiting = write_waiting(self.releases.waiting, self.folder, slot, made, terms, self.releases.key)
+            waiting = waiting_releases.write_waiting(self.releases.waiting, self.folder, slot, made, terms, self.releases.key)
             self.releases.journal.record(self.releases.key)
             return waiting
 
@@ -540,24 +525,22 @@ class Staging:
         if self._tables and not self._proven:
             raise ReleaseError(f"{self.policy}/{self.number:04d}: the staged tables were not judged, or they were refused")
 
-    def _placed(self, delivery: str, inputs_digest: str, created: str, repeat: bool, noise: NoisyPublication | None) -> Slot:
+    def _placed(self, draft: Slot, noise: NoisyPublication | None) -> Slot:
         """Charge the noise, and return where the release is placed; the caller holds the lock."""
         self.releases.recover_or_refuse()
         registry = self.releases.registry
-        earlier = registry.already_released(self.policy, inputs_digest)
-        if earlier and not repeat:
+        earlier = registry.already_released(self.policy, draft.inputs_digest)
+        if earlier:
             raise ReleaseError(f"the same inputs were released before, as {self.policy}/{earlier.number:04d}")
         last = registry.chain().last_time
-        if last and goes_back(created, last):
+        if last and goes_back(draft.created, last):
             raise ReleaseError(
-                f"the release was started at {created}, before the registry's newest entry of {last}: correct the clock, "
+                f"the release was started at {draft.created}, before the registry's newest entry of {last}: correct the clock, "
                 "and run again"
             )
         if noise is not None:
-            self.releases._append_charge(noise, created)
-        signer = self.releases.key.public.raw.hex()
-        head = self.releases.journal.head
-        return Slot(self.policy, self.number, registry.head, signer, delivery, inputs_digest, created, self.files, head)
+            self.releases._append_charge(noise, draft.created)
+        return self.slot(draft.delivery, draft.inputs_digest, draft.created)
 
     def _require_described(self, slot: Slot, made: Editions, with_noise: bool) -> Entry:
         """Return the entry of the release that its manifest describes.
@@ -588,16 +571,16 @@ class Staging:
         entry = self._require_described(slot, made, with_noise)
         durable.owner_only(self.releases.restricted)
         restricted = durable.owner_only(self.releases.restricted / self.policy)
-        durable.replace(restricted / f"{self.number:04d}.members", made.member_tags, 0o600)
-        durable.replace(restricted / f"{self.number:04d}.roll", made.roll, 0o600)
-        durable.replace(restricted / f"{self.number:04d}.rows.parquet", made.rows, 0o600)
-        durable.replace(restricted / f"{self.number:04d}.certificate.json", made.exact_certificate, 0o600)
-        durable.replace(restricted / f"{self.number:04d}.json", made.restricted, 0o600)
+        for name, content in (
+            ("members", made.member_tags), ("roll", made.roll), ("rows.parquet", made.rows),
+            ("certificate.json", made.exact_certificate), ("json", made.restricted),
+        ):  # fmt: skip
+            durable.replace(restricted / f"{self.number:04d}.{name}", content, 0o600)
         durable.create(self.folder / MANIFEST, made.public, 0o444)
         durable.create(self.folder / SIGNATURE, self.releases.key.sign(made.public), 0o444)
         # Its lock file is not part of a release. From here on, the lock of the folder of releases protects it from
         # removal.
-        (self.folder / LOCK).unlink()
+        (self.folder / waiting_releases.LOCK).unlink()
         for folder in (self.folder / "data", self.folder):
             os.chmod(folder, 0o755)  # noqa: S103 - a release is for others to read
             durable.sync(folder)

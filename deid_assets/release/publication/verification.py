@@ -18,20 +18,11 @@ from typing import Literal
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.lattice.candidate_gates import TOO_LITTLE
 from deid_assets.release.keys import PublicKey
-from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
-from deid_assets.release.manifest.certificate import (
-    StatedLattice,
-    certificate_problems,
-    is_by_class,
-    names_exact_edition,
-    read_certificate,
-)
+from deid_assets.release.manifest import certificate as certificates
 from deid_assets.release.manifest.editions import FORMAT
-from deid_assets.release.registry.chain import GENESIS, Chain, read_chain, trust_in
+from deid_assets.release.registry.chain import GENESIS, Chain, Entry, read_chain, trust_in
 from deid_assets.release.registry.clock import parse_time
-from deid_assets.release.registry.entries import Entry
-from deid_assets.store.digests import Json, canonical_json, is_digest, parse_json
-from deid_assets.store.reading import SMALL_AT_MOST, regular_bytes, regular_digest
+from deid_assets.store import digests
 
 _NUMBER = re.compile(r"\d{4,}\Z")
 MANIFEST = "manifest.json"
@@ -138,8 +129,8 @@ def verify_release(
     signed = _check_signature(release, content, manifest, trusted)
     files = _check_files(release, manifest)
     certified = _check_certificate(release, manifest, exact_certificate)
-    if any(check.outcome == "failed" and check.name == _as_listed(CERTIFICATE) for check in files):
-        certified = [_following(check, f"{CERTIFICATE} is not as listed") for check in certified]
+    if any(check.outcome == "failed" and check.name == _as_listed(certificates.FILE) for check in files):
+        certified = [_following(check, f"{certificates.FILE} is not as listed") for check in certified]
     told = [*_check_place(release, content, registry), *files, *certified, *_check_approval(manifest)]
     of_chain, of_release = _check_registry(release, content, chain, expected_head)
     cause = None
@@ -171,7 +162,7 @@ def _is_registered(content: bytes, chain: Chain | str | None) -> bool:
 
 
 def _as_listed(path: str) -> str:
-    return f"{_shown(path)} is as listed"
+    return f"{digests.printable(path)} is as listed"
 
 
 def _answer(name: str, problem: str | None) -> Check:
@@ -182,14 +173,14 @@ def _read_manifest(release: Path) -> tuple[bytes, Mapping, list[Check]]:
     """The manifest's bytes and value, empty if it cannot be read; and whether it is a public manifest."""
     name = "the manifest can be read"
     try:
-        content = regular_bytes(release / MANIFEST)
-        value = parse_json(content)
+        content = digests.regular_bytes(release / MANIFEST)
+        value = digests.parse_json(content)
     except ReleaseError as error:
         return b"", {}, [Check(name, "failed", f"{MANIFEST}: {error}")]
     problem = None
     if not isinstance(value, dict) or value.get("format") != FORMAT or value.get("edition") != "public":
         problem = f"it is not the public edition of a {FORMAT!r}"
-    elif canonical_json(value) != content:
+    elif digests.canonical_json(value) != content:
         problem = "its text is not the canonical one"
     return content, value if problem is None else {}, [_answer(name, problem)]
 
@@ -198,12 +189,12 @@ def _check_signature(release: Path, content: bytes, manifest: Mapping, trusted: 
     """Whether the manifest is signed by the key that it names, and whether the trusted key vouches for that key."""
     valid = "the signature is valid"
     try:
-        signature = regular_bytes(release / SIGNATURE, SMALL_AT_MOST)
+        signature = digests.regular_bytes(release / SIGNATURE, digests.SMALL_AT_MOST)
     except ReleaseError as error:
         return [Check(valid, "failed", f"{SIGNATURE}: {error}"), Check(TRUSTED, "unknown", "not judged: there is no signature")]
     try:
         named = manifest["signer"]["public_key"]
-        if not is_digest(named) or manifest["signer"].get("algorithm") != "Ed25519":
+        if not digests.is_digest(named) or manifest["signer"].get("algorithm") != "Ed25519":
             raise ValueError
     except (KeyError, TypeError, ValueError, AttributeError):
         return [Check(valid, "failed", _NO_SIGNER), Check(TRUSTED, "unknown", f"not judged: {_NO_SIGNER}")]
@@ -255,11 +246,11 @@ def _check_files(release: Path, manifest: Mapping) -> list[Check]:
         return [Check("the files are as listed", "failed", f"the folder cannot be read: {error.strerror}")]
     folders = {str(parent) for path in listed for parent in PurePosixPath(path).parents} - {"."}
     extra = sorted(path for path in found if path not in (*listed, *folders, MANIFEST, SIGNATURE))
-    named = (_shown(path) + (f" ({_SPECIAL})" if found[path] == _SPECIAL else "") for path in extra)
+    named = (digests.printable(path) + (f" ({_SPECIAL})" if found[path] == _SPECIAL else "") for path in extra)
     checks = [_answer("there is no other file", f"not listed: {', '.join(named)}" if extra else None)]
     lost = {folder for folder in folders if found.get(folder) != _FOLDER}
     checks += [
-        Check(f"the folder {_shown(folder)} is as listed", "failed", _instead(found.get(folder)))
+        Check(f"the folder {digests.printable(folder)} is as listed", "failed", _instead(found.get(folder)))
         for folder in sorted(lost)
         if not _below(folder, lost)
     ]
@@ -286,7 +277,7 @@ def _file_problem(file: Path, digest: str, size: int, kind: str | None) -> str |
     if kind != _FILE:
         return _instead(kind)
     try:
-        return None if regular_digest(file, size) == digest else "it was changed"
+        return None if digests.regular_digest(file, size) == digest else "it was changed"
     except ReleaseError as error:
         return str(error)
 
@@ -295,28 +286,28 @@ def _check_certificate(release: Path, manifest: Mapping, exact: Path | None) -> 
     """Whether the chosen generalization is proven optimal and minimal; in public, as far as losses are disclosed."""
     holds, exactly = "the certificate of optimality holds", "the exact edition of the certificate holds"
     try:
-        place = manifest["policy"]["name"], manifest["number"], StatedLattice.of(manifest["policy"]["text"])
-        public = regular_bytes(release / CERTIFICATE)
+        place = manifest["policy"]["name"], manifest["number"], certificates.StatedLattice.of(manifest["policy"]["text"])
+        public = digests.regular_bytes(release / certificates.FILE)
     except (ReleaseError, KeyError, TypeError, AttributeError):
-        missing = f"{CERTIFICATE} is missing, or the manifest does not contain its policy"
+        missing = f"{certificates.FILE} is missing, or the manifest does not contain its policy"
         unknown = [] if exact is None else [Check(exactly, "unknown", f"not judged: {missing}")]
         return [Check(holds, "failed", missing), *unknown]
-    checks = [_certificate(holds, public, "; ".join(certificate_problems(public, *place)))]
+    checks = [_certificate(holds, public, "; ".join(certificates.certificate_problems(public, *place)))]
     if exact is None:
         return checks
     try:
-        content = regular_bytes(exact)
+        content = digests.regular_bytes(exact)
     except ReleaseError as error:
         return [*checks, Check(exactly, "failed", str(error))]
-    if not names_exact_edition(public, content):
+    if not certificates.names_exact_edition(public, content):
         return [*checks, Check(exactly, "failed", "it is not the edition that the public one names")]
-    return [*checks, _certificate(exactly, content, "; ".join(certificate_problems(content, *place)))]
+    return [*checks, _certificate(exactly, content, "; ".join(certificates.certificate_problems(content, *place)))]
 
 
 def _check_approval(manifest: Mapping) -> list[Check]:
     """Whether the person approved whom the policy requires; a policy may require nobody."""
     try:
-        section = parse_json(manifest["policy"]["text"].encode()).get("approval")
+        section = digests.parse_json(manifest["policy"]["text"].encode()).get("approval")
     except (ReleaseError, KeyError, TypeError, AttributeError):
         return [Check(APPROVED, "failed", "the manifest does not contain its policy")]
     stated = manifest.get("approval")
@@ -331,10 +322,10 @@ def _check_approval(manifest: Mapping) -> list[Check]:
 
 
 def _approved_by(stated: Mapping) -> str:
-    return f"by {_shown(stated['by'])} at {_shown(stated['time'])}"
+    return f"by {digests.printable(stated['by'])} at {digests.printable(stated['time'])}"
 
 
-def _approval_problem(section: Json, stated: Json, created: Json) -> str | None:
+def _approval_problem(section: digests.Json, stated: digests.Json, created: digests.Json) -> str | None:
     """What is wrong with the approval that a manifest states, given the section `approval` of its policy."""
     try:
         staged, time = parse_time(stated["staged"]), parse_time(stated["time"])
@@ -353,7 +344,7 @@ def _certificate(name: str, content: bytes, problems: str) -> Check:
     """What an edition of the certificate proves."""
     if problems:
         return Check(name, "failed", problems)
-    proof = read_certificate(content)
+    proof = certificates.read_certificate(content)
     if proof.says_nothing:
         why = (
             "for so few people, losses are rounded too much to prove anything; ask for the exact edition"
@@ -372,7 +363,7 @@ def _certificate(name: str, content: bytes, problems: str) -> Check:
         found += f", or keeps too little in one of {useless:,} column{'s' * (useless != 1)}"
     if proof.gap:
         found += "; the lattice is too large to list, so nodes may lose less by up to that much that were never evaluated"
-    if is_by_class(content):
+    if certificates.is_by_class(content):
         found += (
             ", among nodes that are the same for all classes; the release has levels by class, which were removed: what the "
             "certificate says of them is not checked"
@@ -392,7 +383,7 @@ def _listed(manifest: Mapping) -> dict[str, tuple[str, int]] | None:
                 leads_elsewhere
                 or path in listed
                 or path in (MANIFEST, SIGNATURE)
-                or not is_digest(digest)
+                or not digests.is_digest(digest)
                 or type(size) is not int
             ):
                 return None
@@ -479,7 +470,7 @@ def _check_registry(
 def _withdrawal(chain: Chain, entry: Entry | None) -> str | None:
     """When and why a release was withdrawn; None if it was not."""
     line = None if entry is None else chain.withdrawal_of(entry.policy, entry.number)
-    return None if line is None else f"it was withdrawn at {line.time}: {_shown(line.reason)}"
+    return None if line is None else f"it was withdrawn at {line.time}: {digests.printable(line.reason)}"
 
 
 def _time_check(name: str, chain: Chain, entry: Entry | None) -> Check:
@@ -512,9 +503,4 @@ def _entry_of(content: bytes) -> Entry | None:
 
 def _name(content: bytes) -> str:
     entry = _entry_of(content)
-    return "unknown" if entry is None else f"{_shown(entry.policy)}/{entry.number:04d}"
-
-
-def _shown(text: str) -> str:
-    """A name from an untrusted release, without terminal control characters."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return "unknown" if entry is None else f"{digests.printable(entry.policy)}/{entry.number:04d}"

@@ -9,9 +9,9 @@ from deid_assets.methods.lattice.candidate_gates import NOT_COARSER, REFUSED, No
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.release.cumulative import releases_made
 from deid_assets.release.keys import Secret
-from deid_assets.release.publication.recovery import REGISTRY
+from deid_assets.release.publication.waiting import REGISTRY
 from deid_assets.release.registry.chain import Registry
-from deid_assets.release.registry.tries import Partitions, Sample, Tried, Tries, tries_of, what_is_next
+from deid_assets.release.registry.tries import SampleOfTry, Tried, Tries, ValueClasses, tries_of, what_is_next
 from deid_assets.store.home import Home
 
 AFTER_THE_LAST = (
@@ -42,8 +42,8 @@ class DeliveryTries:
     home: Home
     secret: Secret
     subject: str
-    sample: Sample
-    partitions: Partitions
+    sample: SampleOfTry
+    partitions: ValueClasses
 
     def read(self) -> Tries:
         """Read their current state from the registry."""

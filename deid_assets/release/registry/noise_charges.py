@@ -11,8 +11,7 @@ from deid_assets.errors import ReleaseError
 from deid_assets.methods.counts.budget import Budget, Charge, NoisyCell
 from deid_assets.methods.counts.tables import Sum
 from deid_assets.policy.sections.counts import CountNoise
-from deid_assets.release.registry.chain import Chain
-from deid_assets.release.registry.entries import NoiseCharge, OlderNoiseCharge
+from deid_assets.release.registry.chain import Chain, NoiseCharge, OlderNoiseCharge
 
 _BILLION, _MILLION = 10**9, 10**6
 

@@ -21,8 +21,7 @@ from deid_assets.assessments.evidence import Measurement
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.statistics.confidence import TRIES_AT_MOST
 from deid_assets.release.keys import Secret
-from deid_assets.release.registry.chain import Chain
-from deid_assets.release.registry.entries import Entry, RefusedTry
+from deid_assets.release.registry.chain import Chain, Entry, RefusedTry
 from deid_assets.store.digests import bytes_digest, canonical_json, is_digest
 
 _STEPS = 4
@@ -30,7 +29,7 @@ _STEPS = 4
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleOfTry:
     """A random sample: what decides whether another one counts as the same.
 
     Parameters
@@ -202,7 +201,7 @@ def refused_by_draws(measured: Iterable[Measurement]) -> bool | None:
     return all(one.failed_by_chance for one in failed) if failed else None
 
 
-class Partitions:
+class ValueClasses:
     """Identifies generalizations by how they group the values of a delivery, whatever they and their levels are called."""
 
     def __init__(self, domains: pd.DataFrame, secret: Secret, origins: Mapping[str, str] = MappingProxyType({})):
