@@ -32,3 +32,9 @@ def published(releases, tmp_path, made) -> Published:
     home, one = made
     shutil.copytree(home, tmp_path, dirs_exist_ok=True)
     return replace(one, folder=tmp_path / one.folder.relative_to(home))
+
+
+@pytest.fixture(autouse=True)
+def secret_of_the_home(monkeypatch) -> None:
+    """The secret is the home's own, not that of scenarios that ran before in this process."""
+    monkeypatch.delenv("DEID_SECRET", raising=False)
