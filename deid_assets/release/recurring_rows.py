@@ -51,8 +51,8 @@ def beyond_chance(own: HashedRows, theirs: HashedRows) -> float:
     Ten rows that all differ recur, or do not:
 
     >>> once = np.ones(10, dtype=np.int64)
-    >>> own = Rows(np.arange(10, dtype=np.uint64), once)
-    >>> beyond_chance(own, own), beyond_chance(own, Rows(own.seen + np.uint64(5), once))
+    >>> own = HashedRows(np.arange(10, dtype=np.uint64), once)
+    >>> beyond_chance(own, own), beyond_chance(own, HashedRows(own.seen + np.uint64(5), once))
     (1.0, 0.5)
     """
     singles, pairs = own.seen[own.times == 1], int((own.times == 2).sum())

@@ -53,8 +53,8 @@ class SampleOfTry:
         Examples
         --------
         >>> secret = Secret(bytes(range(32)), "environment")
-        >>> alike = Sample("member", 600).alike(secret)
-        >>> [Sample("member", size).digest(secret) in alike for size in (601, 300, 1200, 240, 1500)]
+        >>> alike = SampleOfTry("member", 600).alike(secret)
+        >>> [SampleOfTry("member", size).digest(secret) in alike for size in (601, 300, 1200, 240, 1500)]
         [True, True, True, False, False]
         """
         return frozenset(self._digest(secret, self._step + apart) for apart in range(-_STEPS, _STEPS + 1))
