@@ -1,6 +1,6 @@
 """What each column of a policy costs at the chosen generalization, from the tables of the restricted store."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -11,9 +11,9 @@ from deid_assets.assessments.flat_table import flat_table
 from deid_assets.assessments.kernel_input import (
     POPULATION,
     PopulationTables,
+    chosen_level_names,
     chosen_node,
     claim_columns,
-    levels_at,
     member_columns,
     node_computation,
 )
@@ -29,7 +29,9 @@ from deid_assets.store.tables import Table
 DRAWS = 65_536
 """Draws of each measurement of a longitudinal policy. Half a thousandth is the standard error of a share of .017."""
 
-Tables = Callable[[str], Table]
+OF_CLAIMS = (*POPULATION, "chosen_generalization")
+OF_RECORDS = ("records", "record_domains", "record_generalization")
+"""The assets whose tables are read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,17 +58,17 @@ class Costs:
     among: str
 
 
-def costs_of_claims(policy: Policy, table: Tables, stream_key: bytes) -> Costs:
+def costs_of_claims(policy: Policy, tables: Mapping[str, Table], stream_key: bytes) -> Costs:
     """The costs of a longitudinal policy.
 
     Parameters
     ----------
-    table
-        Returns a table of the store by its asset.
+    tables
+        Those of `OF_CLAIMS`.
     stream_key
         16 bytes. The draws judge nothing.
     """
-    node = chosen_node(policy, table("chosen_generalization"))
+    node = chosen_node(policy, tables["chosen_generalization"])
     members, claims = member_columns(policy), claim_columns(policy)
     names = {qi.column: qi.release_as for qi in policy.quasi_identifiers.all}
     axes = [
@@ -74,7 +76,7 @@ def costs_of_claims(policy: Policy, table: Tables, stream_key: bytes) -> Costs:
         for dimension, levels in zip(policy.dimensions, policy.dimension_levels, strict=True)
     ]
     with search_executor() as executor:
-        computation = node_computation(policy, PopulationTables.of({name: table(name) for name in POPULATION})).on(executor)
+        computation = node_computation(policy, PopulationTables.of(tables)).on(executor)
 
         @cache
         def risk(node: Node, gone: frozenset[str]) -> float:
@@ -83,20 +85,17 @@ def costs_of_claims(policy: Policy, table: Tables, stream_key: bytes) -> Costs:
 
         share = risk(node, frozenset())
         limit = max(policy.risk.max_high_risk_share, share)
-        tables = {"members": [names[column] for column in members], "claims": [names[column] for column in claims]}
-        frame = column_costs(risk, axes, tables, node, limit)
-    levels = {
-        names[column]: policy.hierarchy_of(column).level_names[level] for column, level in levels_at(policy, node).items()
-    }
+        columns_of = {"members": [names[column] for column in members], "claims": [names[column] for column in claims]}
+        frame = column_costs(risk, axes, columns_of, node, limit)
+    levels = dict(chosen_level_names(policy, tables))
     return Costs(frame, levels, share, limit, f"{DRAWS:,} draws about members to be released")
 
 
-def costs_of_records(policy: FlatPolicy, table: Tables) -> Costs:
-    """The costs of a flat policy: exact, of the records themselves."""
-    records = flat_table(policy, table("records"), table("record_domains"))
-    columns = [qi.release_as for qi in policy.quasi_identifiers]
-    levels = levels_of(policy, table("record_generalization"))
-    node = tuple(levels[name] for name in columns)
+def costs_of_records(policy: FlatPolicy, tables: Mapping[str, Table]) -> Costs:
+    """The costs of a flat policy: exact, of the records themselves. The tables are those of `OF_RECORDS`."""
+    records = flat_table(policy, tables["records"], tables["record_domains"])
+    levels = levels_of(policy, tables["record_generalization"])
+    columns, node = list(levels), tuple(levels.values())
     axes = [Axis(name, (name,), height + 1) for name, height in zip(columns, records.heights, strict=True)]
 
     @cache
@@ -110,7 +109,5 @@ def costs_of_records(policy: FlatPolicy, table: Tables) -> Costs:
         return left.classes_at([node[place] for place in kept]).below(policy.risk.k) / records.records
 
     share, limit = risk(node, frozenset()), policy.risk.max_suppressed
-    names = {name: policy.hierarchy_of(name).level_names[level] for name, level in levels.items()}
-    return Costs(
-        column_costs(risk, axes, {"records": columns}, node, limit), names, share, limit, f"{records.records:,} records"
-    )
+    frame = column_costs(risk, axes, {"records": columns}, node, limit)
+    return Costs(frame, dict(chosen_level_names(policy, tables)), share, limit, f"{records.records:,} records")

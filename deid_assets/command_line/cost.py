@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from deid_assets import interruption
-from deid_assets.assessments.column_costs import Costs, costs_of_claims, costs_of_records
+from deid_assets.assessments.column_costs import OF_CLAIMS, OF_RECORDS, Costs, costs_of_claims, costs_of_records
 from deid_assets.command_line.plan import assets_until, made
 from deid_assets.command_line.summary import Task
 from deid_assets.errors import PUBLISHED, DeidError
@@ -36,9 +36,10 @@ def cost(task: Task, lock: StoreLock) -> int:
         return code
     if code == PUBLISHED:
         if policy.kind == "flat":
-            costs = costs_of_records(policy, task.table)
+            costs = costs_of_records(policy, {name: task.table(name) for name in OF_RECORDS})
         else:
-            costs = costs_of_claims(policy, task.table, stream_key_of(secret_of(task.home), "", "column costs"))
+            stream_key = stream_key_of(secret_of(task.home), "", "column costs")
+            costs = costs_of_claims(policy, {name: task.table(name) for name in OF_CLAIMS}, stream_key)
         console.print(costs_table(costs))
         console.print(
             f"At the chosen generalization {costs.share:.4f} of {costs.among} are at high risk, before anybody is suppressed. "
