@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 import dagster as dg
 
-from deid_assets import resources as in_homes
+from deid_assets import resources
 from deid_assets.assets.intake import intake
 from deid_assets.assets.publishing import REQUESTED_BY, REQUIREMENTS
 from deid_assets.assets.step import published_output, refusals_fail
@@ -132,8 +132,8 @@ def build_release(
         raise PolicyError(f"policy {read.name}: a delivery has one key, so its partitions cannot have two dimensions")
     upstreams = _upstreams(members, claims)
     copies = copies_of(read, members, claims)
-    workplace = in_homes.Workplace(str(home_of(home).root), {read.name: read}, copies)
-    keys = in_homes.Keys(read.name, tuple(key_prefix), resource_key)
+    workplace = resources.Workplace(str(home_of(home).root), {read.name: read}, copies)
+    keys = resources.Keys(read.name, tuple(key_prefix), resource_key)
     partitions = partitions_def or deliveries_of(read.name)
     inputs = further_inputs({name: one.as_input() for name, one in upstreams.items()})
     if expose == "release":
@@ -148,8 +148,8 @@ def build_release(
     again = ended_runs.repeat_sensor({read.name: job}, f"overtaken_runs_{read.name}")
     canceled = ended_runs.canceled_sensor([job], f"canceled_runs_{read.name}")
     if expose == "release":  # the step itself reports refusals, from the run in the home
-        resources = {keys.resource: workplace}
-        return dg.Definitions(assets=parts.assets, jobs=[job], sensors=[again, canceled], resources=resources)
+        shared = {keys.resource: workplace}
+        return dg.Definitions(assets=parts.assets, jobs=[job], sensors=[again, canceled], resources=shared)
     return dg.Definitions(
         assets=parts.assets,
         asset_checks=parts.checks,
@@ -198,13 +198,13 @@ def home_of(home: Home | str | Path | dg.EnvVar | None) -> Home:
 
 
 def _scheduled(
-    keys: in_homes.Keys,
+    keys: resources.Keys,
     automation_condition: dg.AutomationCondition | None,
     freshness_policy: dg.FreshnessPolicy | None,
     spec: dg.AssetSpec,
 ) -> dg.AssetSpec:
     # A published table is made with its release: a condition of its own could only ask for both again.
-    own = automation_condition if in_homes.PUBLISHED not in spec.metadata else None
+    own = automation_condition if resources.PUBLISHED not in spec.metadata else None
     changed = spec if own is None else spec.replace_attributes(automation_condition=own)
     if freshness_policy is None or spec.key != keys.asset("release"):
         return changed
@@ -261,9 +261,9 @@ class HomeRun:
 
 def whole_release(
     policy: AnyPolicy,
-    keys: in_homes.Keys,
+    keys: resources.Keys,
     partitions_def: dg.PartitionsDefinition,
-    workplace: in_homes.Workplace,
+    workplace: resources.Workplace,
     inputs: Mapping[str, dg.AssetIn],
 ) -> PolicyParts:
     """The release and its published tables, which depend on the upstream assets directly.
@@ -287,12 +287,12 @@ def whole_release(
     copies = workplace.copies
     if copies is None:
         raise PolicyError(f"policy {policy.name}: its deliveries are no assets of this project")
-    parts = PolicyParts.of(policy, in_homes.Keys(policy.name))
+    parts = PolicyParts.of(policy, resources.Keys(policy.name))
     specs = {spec.key: spec for asset in parts.assets for spec in asset.specs}
     # Whatever changes an asset of the pipeline makes this one stale.
     version = combined_digest({key.path[-1]: str(spec.code_version) for key, spec in specs.items()})[:12]
     own = {RELEASE: parts.keys.asset(RELEASE)} | {
-        published_output(key.path[-1]): key for key, spec in specs.items() if in_homes.PUBLISHED in spec.metadata
+        published_output(key.path[-1]): key for key, spec in specs.items() if resources.PUBLISHED in spec.metadata
     }
     shown = {name: dg.AssetKey([*keys.prefix, *key.path]) for name, key in own.items()}
     outs = {
@@ -314,7 +314,7 @@ def whole_release(
         required_resource_keys={keys.resource},
     )
     def released(context: dg.AssetExecutionContext, **values: object):  # type: ignore[no-untyped-def]  # Dagster reads it
-        here: in_homes.Workplace = getattr(context.resources, keys.resource)
+        here: resources.Workplace = getattr(context.resources, keys.resource)
         with refusals_fail(), without_values(f"{keys.scope}/{RELEASE}", here.home.store, (dg.Failure,)):
             made = _run_in_home(context, parts, here, partial(take_in, context, copies, inputs, values))
         summary = made.summary
@@ -331,7 +331,7 @@ def whole_release(
 
 
 def _run_in_home(
-    context: dg.AssetExecutionContext, parts: PolicyParts, workplace: in_homes.Workplace, take: Callable[[Home], None]
+    context: dg.AssetExecutionContext, parts: PolicyParts, workplace: resources.Workplace, take: Callable[[Home], None]
 ) -> HomeRun:
     """Copy the upstream's tables, and run the policy's job on the copies; the lock of the store is held meanwhile.
 
@@ -350,7 +350,7 @@ def _run_in_home(
         )
     prepare_dagster_home(home)
     with dagster_instance(home) as instance:
-        lock = StoreLock.of(home, policy.name, delivery, run_id, in_homes.ended_in(instance))
+        lock = StoreLock.of(home, policy.name, delivery, run_id, resources.ended_in(instance))
         lock.acquire()
         try:
             take(home)
@@ -375,23 +375,25 @@ def _pass_on(context: dg.AssetExecutionContext, record: dg.EventLogEntry) -> Non
 
 def _requested(run: dg.DagsterRun) -> dict[str, str]:
     """What the run in the home must know of the project's: whether the daemon requested it, and how often."""
-    told = {} if REQUESTED_BY.isdisjoint(run.tags) else {in_homes.REQUESTED_TAG: "true"}
-    return told | ({in_homes.REPETITION_TAG: run.tags[in_homes.REPETITION_TAG]} if in_homes.REPETITION_TAG in run.tags else {})
+    told = {} if REQUESTED_BY.isdisjoint(run.tags) else {resources.REQUESTED_TAG: "true"}
+    return told | (
+        {resources.REPETITION_TAG: run.tags[resources.REPETITION_TAG]} if resources.REPETITION_TAG in run.tags else {}
+    )
 
 
 def _repeat_if_overtaken(context: dg.AssetExecutionContext, instance: dg.DagsterInstance, policy: str, run_id: str) -> None:
     """Mark the project's run as one to be made again, if another release overtook the run in the home."""
     inner = instance.get_run_by_id(run_id)
-    if inner is not None and policy in in_homes.overtaken_policies(inner):
-        instance.add_run_tags(run_id, {in_homes.again_tag(policy): f"by the project, after its run {context.run.run_id}"})
-        context.instance.add_run_tags(context.run.run_id, in_homes.overtaken(context.run, policy))
+    if inner is not None and policy in resources.overtaken_policies(inner):
+        instance.add_run_tags(run_id, {resources.again_tag(policy): f"by the project, after its run {context.run.run_id}"})
+        context.instance.add_run_tags(context.run.run_id, resources.overtaken(context.run, policy))
 
 
 def _executed(
     instance: dg.DagsterInstance,
     context: dg.AssetExecutionContext,
     parts: PolicyParts,
-    workplace: in_homes.Workplace,
+    workplace: resources.Workplace,
     run_id: str,
 ) -> HomeRun:
     """Execute the whole job of a policy in an instance.
@@ -407,7 +409,7 @@ def _executed(
         jobs=[parts.job()],
         resources=resources_of(workplace, [parts.keys]),
     )
-    result = defined.resolve_job_def(in_homes.job_name(parts.policy.name)).execute_in_process(
+    result = defined.resolve_job_def(resources.job_name(parts.policy.name)).execute_in_process(
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         instance=instance,
         partition_key=context.partition_key,
