@@ -382,8 +382,7 @@ def require_readable(policy: CohortPolicy, people: Table) -> None:
     DeliveryError
         With columns and numbers of rows.
     """
-    dates = {one.release_as: one.role for one in policy.attributes if one.role == "date"}
-    broken = unreadable(people, dates, policy.reference_day or _TODAY_IS_NO_MATTER)
+    broken = unreadable(people, [one.release_as for one in policy.attributes if one.role == "date"])
     if broken:
         named = {one.release_as: one.column for one in policy.attributes}
         listed = "; ".join(f"column {named[name]}: {rows:,} rows" for name, rows in broken.items())

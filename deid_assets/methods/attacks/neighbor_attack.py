@@ -19,7 +19,6 @@ There are three results:
 Bounds cover Monte Carlo error only, not the model of the adversary.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,9 +27,6 @@ from numpy.typing import ArrayLike, NDArray
 
 MeanInterval = Callable[[NDArray[np.float64]], tuple[float, float]]
 ShareInterval = Callable[[int, int], tuple[float, float]]
-
-# Class sizes are integers and thresholds decimal: F = 20 at tau = .05 must not fail by a rounding error.
-_ROUND_OFF = 1e-9
 
 
 @dataclass(frozen=True)
@@ -159,47 +155,6 @@ def success_given_membership(matched: NDArray[np.bool_], class_size: NDArray) ->
     success = np.zeros(matched.size)
     success[matched] = 1 / class_size[matched]
     return success
-
-
-def record_risk(population_size: ArrayLike) -> NDArray[np.float64]:
-    """Return theta_j = 1 / F_j, the probability of a correct match within a class (equation 1, methods#risk-equations)."""
-    return 1 / np.asarray(population_size, dtype=float)
-
-
-def class_size_needed(alpha: float, tau: float = 0.05) -> int:
-    """Return k, the smallest class in the release that the large-sample rule accepts: ceil(alpha / tau) (equation 3).
-
-    A result of 1 means that every class is accepted: the release fraction does not reduce risk (methods#population).
-
-    Examples
-    --------
-    >>> class_size_needed(0.2), class_size_needed(1), class_size_needed(0.05)
-    (4, 20, 1)
-    """
-    return max(1, math.ceil(alpha / tau * (1 - _ROUND_OFF)))
-
-
-def high_risk_share(released_size: ArrayLike, population_size: ArrayLike, tau: float = 0.05) -> float:
-    """Return the share of released records with risk 1/F above tau (equation 4, methods#risk-equations); F = 1/tau is safe.
-
-    Parameters
-    ----------
-    released_size
-        (J,) released records of each class, f_j.
-    population_size
-        (J,) members of each class in the population, F_j, counted or estimated.
-    tau
-        Risk threshold.
-
-    Raises
-    ------
-    ValueError
-        If there are no released records.
-    """
-    f, population = np.asarray(released_size, dtype=float), np.asarray(population_size, dtype=float)
-    if f.sum() <= 0:
-        raise ValueError("there are no released records to take a share of")
-    return float(f[population * tau < 1 - _ROUND_OFF].sum() / f.sum())
 
 
 SAFE_HARBOR_UNIQUE = 0.0004

@@ -96,9 +96,3 @@ def published_alternatives(**further: str) -> tuple[DemographicPolicy, ...]:
             ("10 year-GenEth", "10 years", "AA/WH/OT"),
         )
     )
-
-
-def refines(finer: DemographicPolicy, coarser: DemographicPolicy, demographics: Demographics) -> bool:
-    """Whether each level of a policy refines that of another, so that the other can only be as risky or less."""
-    nodes = zip(demographics.attributes, finer.node(demographics), coarser.node(demographics), strict=True)
-    return all(attribute.refines[low, high] for attribute, low, high in nodes)

@@ -125,22 +125,6 @@ def with_bins(members: str, member: str, claims: str, width: int, years: Sequenc
         LEFT JOIN (SELECT {quoted(member)}, {counts} FROM {claims} GROUP BY ALL) AS b USING ({quoted(member)})"""
 
 
-def small_class_share(sizes: NDArray[np.integer], released: NDArray[np.bool_], m: int) -> float:
-    """Return the share of released members in classes of fewer than m members; 1 if nobody is released.
-
-    Parameters
-    ----------
-    sizes
-        (n,) population size of each member's class.
-    released
-        (n,) bool: whether the member is released.
-    m
-        Smallest class size that is not at high risk.
-    """
-    own = np.asarray(sizes)[np.asarray(released, dtype=bool)]
-    return float((own < m).mean()) if own.size else 1.0
-
-
 def _smallest_bin(bins: Bins, own: NDArray[np.int64]) -> int:
     """Members in the smallest bin that is not empty; where it is large enough, nothing has to be removed."""
     return int(np.unique(bins.of(own), return_counts=True)[1].min())

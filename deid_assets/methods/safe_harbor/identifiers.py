@@ -91,19 +91,6 @@ disclosed. Whether that is so, no program can tell from the values."""
 ELEMENT_OF: Mapping[str, Identifier] = {role: identifier for identifier in IDENTIFIERS for role in identifier.roles}
 """Every role that belongs to an identifier."""
 ROLES: frozenset[str] = frozenset(ELEMENT_OF) | {FREE, LINK}
-RELEASED_ROLES: Mapping[str, str] = {
-    "state": "state",
-    "zip": "zip3",
-    "zip3": "zip3",
-    "age": "age",
-    "birth_date": "birth_year",
-    "birth_year": "birth_year",
-    "date": "year",
-    "year": "year",
-    FREE: FREE,
-    LINK: LINK,
-}
-"""Roles of which Safe Harbor lets something stand, with the role of what stands. Columns of other roles are removed."""
 
 
 def require_roles(columns: Collection[str], roles: Mapping[str, str]) -> None:

@@ -80,36 +80,6 @@ def test_wrong_input_is_refused(matched, sizes, alpha, message):
         attack(np.array(matched, dtype=bool), np.array(sizes), alpha)
 
 
-def test_equations_1_and_2():
-    assert neighbor_attack.record_risk([1, 20, 50]).tolist() == [1, 0.05, 0.02]
-
-
-@pytest.mark.parametrize(("alpha", "k"), [(1, 20), (0.2, 4), (0.15, 3), (0.1, 2), (0.05, 1), (0.01, 1), (0.11, 3)])
-def test_equation_3_k_is_20_alpha(alpha, k):
-    assert neighbor_attack.class_size_needed(alpha) == k
-
-
-def test_worked_classes_have_7_of_907_records_above_the_threshold():
-    share = neighbor_attack.high_risk_share(WORKED, WORKED / 0.2)
-    assert WORKED.sum() == 907
-    assert share == 7 / 907
-    assert share == pytest.approx(0.00772, abs=5e-6)
-    assert share <= 0.008
-
-
-@pytest.mark.parametrize("alpha", [0.05, 0.1, 0.15, 0.2, 0.3, 0.35, 0.7, 1])
-def test_a_class_of_exactly_20_is_safe_whatever_the_rounding(alpha):
-    k = neighbor_attack.class_size_needed(alpha)
-    assert neighbor_attack.high_risk_share([k], [k / alpha]) == 0
-    assert k == 1 or neighbor_attack.high_risk_share([k - 1], [(k - 1) / alpha]) == 1
-
-
-def test_equation_4_counts_in_the_population():
-    assert neighbor_attack.high_risk_share([10, 30], [19, 20]) == 0.25
-    with pytest.raises(ValueError, match="no released records"):
-        neighbor_attack.high_risk_share([0], [20])
-
-
 def test_at_most_5_76_per_cent_can_be_expected_to_be_reidentified():
     assert neighbor_attack.expected_reidentified_share(0.008, 0.05) == pytest.approx(0.0576)
 

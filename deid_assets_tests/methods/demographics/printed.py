@@ -13,7 +13,7 @@ import pandas as pd
 
 from deid_assets.methods.demographics.attributes import Demographics
 from deid_assets.methods.demographics.measures import Measure
-from deid_assets.methods.demographics.policies import DemographicPolicy, refines
+from deid_assets.methods.demographics.policies import DemographicPolicy
 from deid_assets.methods.demographics.risk import verdicts
 
 
@@ -144,3 +144,9 @@ def _in_per_cent(value: float, decimals: tuple[int, int, int]) -> str:
     below_ten, below_hundred, hundred = decimals
     shown = f"{value:.{hundred if value >= 99.95 else below_hundred if value >= 9.995 else below_ten}f}"
     return f"<{10**-below_ten:.{below_ten}f}" if float(shown) == 0 else shown
+
+
+def refines(finer: DemographicPolicy, coarser: DemographicPolicy, demographics: Demographics) -> bool:
+    """Whether each level of a policy refines that of another, so that the other can only be as risky or less."""
+    nodes = zip(demographics.attributes, finer.node(demographics), coarser.node(demographics), strict=True)
+    return all(attribute.refines[low, high] for attribute, low, high in nodes)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.methods.long_tail.bins import Bins
-from deid_assets.methods.long_tail.number_of_claims import small_class_share, truncate_within_classes
+from deid_assets.methods.long_tail.number_of_claims import truncate_within_classes
 
 KEY = bytes(range(16))
 
@@ -65,12 +65,6 @@ def test_truncating_again_at_a_coarser_node_is_not_monotone():
     again = truncate_within_classes(counts, one_class, 10, 20, KEY)
     assert min(classes_by_definition(one_class, fine, 10).values()) >= 20, "one truncation, read at a coarser width"
     assert min(classes_by_definition(one_class, again, 5).values()) < 20, "another truncation has other classes"
-
-
-def test_released_members_of_small_classes_are_counted():
-    sizes = np.array([2, 2, 1, 2, 2])
-    assert small_class_share(sizes, np.array([True, False, True, True, False]), 2) == pytest.approx(1 / 3)
-    assert small_class_share(sizes, np.zeros(5, dtype=bool), 2) == 1.0
 
 
 def test_who_loses_claims_does_not_depend_on_the_order():

@@ -6,8 +6,7 @@ import pytest
 
 from deid_assets.errors import PolicyError
 from deid_assets.methods.safe_harbor.findings import Finding, findings
-from deid_assets.methods.safe_harbor.identifiers import ELEMENT_OF, RELEASED_ROLES, ROLES
-from deid_assets.methods.safe_harbor.rules import safe_harbor
+from deid_assets.methods.safe_harbor.identifiers import ELEMENT_OF, ROLES
 from deid_assets.reference.geography import kept_prefixes
 from deid_assets_tests.methods.small_tables import small_store
 
@@ -142,17 +141,6 @@ def test_counts_by_column_and_element(store):
         ("A", "who", 2), ("B", "code", 1), ("C", "age", 1), ("C", "born", 2),
     ]  # fmt: skip
     assert [one.certain for one in found] == [True, False, True, True]
-
-
-def test_what_safe_harbor_leaves_passes(store):
-    """Whatever the roles: the rules and the check of their result agree."""
-    kept = {role: value for role, (value, _) in BREAKING.items() if role != "state"} | {"state": "MN"}
-    table = store.table("t", ", ".join(f"{role} VARCHAR" for role in kept), [tuple(kept.values())])
-    assert len(findings(table, {role: role for role in kept}, DAY, kept_prefixes())) == len(kept) - 1
-    written = store.write("left", safe_harbor(table, {role: role for role in kept}, DAY, kept_prefixes()))
-    roles = {role: RELEASED_ROLES[role] for role in kept if role in RELEASED_ROLES}
-    assert list(roles) == list(written.columns())
-    assert findings(written, roles, DAY, kept_prefixes()) == ()
 
 
 def test_roles_are_needed_for_all_columns():
