@@ -285,7 +285,7 @@ def _single_valued(table: Table, members: str, class_columns: list[str], column:
     """An attribute with one ordered value per member; labels begin with a number, and missing values come first."""
     counts = table.query(
         f"SELECT *, {attributes.leading_number('value')} AS number FROM "
-        f"({attributes.value_counts(members, class_columns, column)})"
+        f"({attributes.class_value_counts(members, class_columns, column)})"
     )
     ranks = ordered_ranks(counts, column)
     return attributes.single_valued(counts["class"], ranks, counts["members"], ordered=True)
@@ -364,7 +364,7 @@ def records_disclosure(policy: FlatPolicy, column: str, records: Table) -> attri
     """What equivalence classes of records disclose about one attribute."""
     classes = [qi.release_as for qi in policy.quasi_identifiers]
     ordered = column in policy.attribute_disclosure.ordered
-    sql = attributes.value_counts(records.sql, classes, column)
+    sql = attributes.class_value_counts(records.sql, classes, column)
     counts = records.query(f"SELECT *, {attributes.leading_number('value')} AS number FROM ({sql})")
     ranks = ordered_ranks(counts, column) if ordered else pd.factorize(counts["value"], use_na_sentinel=False)[0]
     return attributes.single_valued(counts["class"], ranks, counts["members"], ordered)

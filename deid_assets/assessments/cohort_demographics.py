@@ -35,7 +35,7 @@ from deid_assets.reference.geography import kept_prefixes
 from deid_assets.sources.cohort import CohortLayout
 from deid_assets.sources.demographics import cells_of_cohort
 from deid_assets.sources.files import is_plain
-from deid_assets.sources.text_tables import columns_of, read_text_table
+from deid_assets.sources.text_tables import read_text_table, text_columns
 from deid_assets.store import durable
 from deid_assets.store.tables import Table, connect, quoted
 
@@ -231,7 +231,7 @@ def cohort_findings(path: Path, layout: CohortLayout, folder: Path) -> CohortFin
     DeliveryError
         If the file cannot be read.
     """
-    kinds = columns_of(layout.of(path), folder, "cohort")
+    kinds = text_columns(layout.of(path), folder, "cohort")
     roles = _roles(layout)
     free = tuple(column for column in kinds if column not in roles)
     not_searched = tuple(column for column in free if not is_plain(kinds[column]))

@@ -97,7 +97,7 @@ class Attempts:
 
 
 def sizes_of(beside: Table, sql: str) -> ClassSizes:
-    """Run `class_sizes`."""
+    """Run `file_class_sizes`."""
     arrays = beside.arrays(sql)
     return ClassSizes(np.asarray(arrays["population_size"]), np.asarray(arrays["released_size"]))
 
@@ -255,7 +255,7 @@ def matched_classes(rows: Table, sql: str, columns: Sequence[str], key: bytes | 
     sql
         What to put after FROM.
     """
-    sizes = sizes_of(rows, identified_file.class_sizes(sql, columns))
+    sizes = sizes_of(rows, identified_file.file_class_sizes(sql, columns))
     return sizes, None if key is None else linked(rows, identified_file.class_numbers(sql, columns), key)
 
 
@@ -272,7 +272,7 @@ def matched_people(candidate: Candidate, columns: Sequence[str], key: bytes) -> 
     names = released_names(candidate.policy, columns)
     released = identified_file.released_people(tables["release_members"], tables["pseudonym_crosswalk"], profiles, names)
     rows = candidate.scratch("voter_list_rows")
-    write_table(rows, identified_file.compared(people, released, columns))
+    write_table(rows, identified_file.compared_rows(people, released, columns))
     return matched_classes(rows, rows.sql, columns, key if listed is None else None)
 
 
@@ -430,7 +430,7 @@ def matched_inpatients(candidate: Candidate, columns: tuple[str, ...], key: byte
     released = identified_file.released_visits(tables["release_claims"], people, released_names(policy, with_place), of_member)
     rows, histories = candidate.scratch("inpatient_rows"), candidate.scratch("inpatient_histories")
     bound = (places, places) if listed is None else (places,)
-    write_table(rows, Query(identified_file.compared(visits, released, [*of_member, *of_visit], ["year"]), bound))
+    write_table(rows, Query(identified_file.compared_rows(visits, released, [*of_member, *of_visit], ["year"]), bound))
     write_table(histories, visit_histories(rows, columns))
     of_all = matched_classes(histories, of_period(histories, ALL_YEARS), key_columns(columns), key if listed is None else None)
     inpatients = histories.query(f"SELECT period, count(*) AS n FROM {histories.sql} WHERE released GROUP BY period ORDER BY 1")

@@ -34,10 +34,10 @@ from deid_assets.assessments.inference_rows import (
     WITHOUT_IDENTIFIERS,
     Inferred,
     Stream,
+    channel_rows,
     channels_of,
     inferred,
     linked_tables,
-    rows_of,
     usual_columns,
 )
 from deid_assets.assessments.kernel_input import CANDIDATE, chosen_levels, member_columns
@@ -214,7 +214,7 @@ def assess(work: Work[Policy]) -> Assessed:
     tables, members = linked_tables(policy, work.tables, stream("members"))
     found = inferred(
         policy,
-        rows_of(policy, tables),
+        channel_rows(policy, tables),
         members,
         stream,
         lambda done, of, name: work.note(f"{done} of {of} channels: {name.replace('_', ' ')}"),
@@ -222,7 +222,7 @@ def assess(work: Work[Policy]) -> Assessed:
     measured = inference_measurements(policy, found, members, stream, work.commitment, tried.number)
     work.note("all channels; canaries")
     canaries = channels_of_canaries(
-        policy, tables, lambda planted, people: inferred(policy, rows_of(policy, planted), people, stream)
+        policy, tables, lambda planted, people: inferred(policy, channel_rows(policy, planted), people, stream)
     )
     return Assessed(measured, canaries, tried, inference_metadata(measured))
 

@@ -142,7 +142,7 @@ def linked_tables(policy: Policy, tables: Mapping[str, Table], rng: np.random.Ge
     return dict(tables) | {SAMPLE: sample, LINKED: linked}, len(drawn)
 
 
-def rows_of(policy: Policy, tables: Mapping[str, Table]) -> list[ChannelRows]:
+def channel_rows(policy: Policy, tables: Mapping[str, Table]) -> list[ChannelRows]:
     """The rows of every channel, from the tables of `linked_tables`."""
     linked, sample = tables[LINKED], tables[SAMPLE]
     profiles = Table(linked.file, "scratch", "inference_profiles")

@@ -295,7 +295,7 @@ def number_known(width: int) -> str:
     return "number_of_claims_known" + (f"_within_{width}" if width > 1 else "")
 
 
-def rows_of(policy: Policy) -> tuple[str, ...]:
+def analysis_rows(policy: Policy) -> tuple[str, ...]:
     """Names of the rows of the analysis, in order."""
     return tuple(variant.name for variant in variants_of(policy))
 
@@ -333,7 +333,7 @@ def sensitivity_measurements(
         cell for cell in cells
         if cell.variant in section.plausible.variants and cell.power in section.plausible.powers
     ]  # fmt: skip
-    wanted = {(row, power) for row in rows_of(policy) for power in section.powers}
+    wanted = {(row, power) for row in analysis_rows(policy) for power in section.powers}
     if {(cell.variant, cell.power) for cell in cells} != wanted:
         raise ValueError("the cells measured are not those that the policy names")
     worst, known = attack_sensitivity.worst_cell(plausible), policy.measured_number_of_claims
@@ -381,7 +381,7 @@ def table_rows(
     """(row, power, {figure: (value, bound)}) of every measured cell, in policy order."""
     by_name = {found.name: found for found in measurements}
     rows: list[tuple[str, int, Mapping[str, tuple[float | None, float | None]]]] = []
-    for row in rows_of(policy):
+    for row in analysis_rows(policy):
         for power in policy.attack_sensitivity.powers:
             named = {figure: cell_name(row, power, figure) for figure in FIGURES}
             if all(name in by_name for name in named.values()):

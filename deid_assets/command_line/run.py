@@ -52,7 +52,14 @@ from deid_assets.release.publication.verification import MANIFEST, verify_releas
 from deid_assets.release.publication.waiting import Waiting, release_folders
 from deid_assets.release.registry import clock
 from deid_assets.release.registry.chain import Entry, Registry
-from deid_assets.release.reproduction import Compared, compared, differing_versions, made_again, recall, temporary_home
+from deid_assets.release.reproduction import (
+    ComparedFile,
+    compared_files,
+    differing_versions,
+    made_again,
+    recall,
+    temporary_home,
+)
 from deid_assets.resources import POLICY_TAG, STORE_TAG, Workplace, ended_in, job_name
 from deid_assets.sources.delivery import Delivery
 from deid_assets.sources.registration import register_delivery, registered_delivery
@@ -425,7 +432,7 @@ class Reproduced:
         Why the run was refused or failed, or what else differs from the release.
     """
 
-    files: tuple[Compared, ...]
+    files: tuple[ComparedFile, ...]
     versions: tuple[str, ...]
     reasons: tuple[str, ...]
 
@@ -464,7 +471,7 @@ def reproduce_release(home: Home, published: PublishedRelease, detail: Detail) -
         ):
             summary = execute(instance, task, dagster_internals.make_new_run_id())
         made = made_again(temporary, summary.release, summary.waiting)
-        files = () if made is None else compared(published, made)
+        files = () if made is None else compared_files(published, made)
     reasons = (*summary.reasons, *summary.failed_checks)
     if inputs != published.public["inputs_digest"]:
         reasons += ("the policy, the delivery's parameters, the code or the version of a method is not that of the release",)

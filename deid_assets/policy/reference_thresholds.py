@@ -90,7 +90,7 @@ REFERENCES: Mapping[ReferenceClass, Mapping[str, tuple[Reference, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Compared:
+class ThresholdComparison:
     """How a policy compares with the reference for its recipients.
 
     Attributes
@@ -108,7 +108,7 @@ class Compared:
     laxer: tuple[str, ...]
 
 
-def compared_with_reference(policy: Mapping[str, Any]) -> Compared:
+def compared_with_reference(policy: Mapping[str, Any]) -> ThresholdComparison:
     """Compare a policy, as JSON values, with the reference for its recipients.
 
     Examples
@@ -121,7 +121,7 @@ def compared_with_reference(policy: Mapping[str, Any]) -> Compared:
     """
     chosen = (policy.get("recipients") or {}).get("reference_class")
     reference = next((one for one in REFERENCES if one == chosen), STRICTEST)
-    return Compared(reference, chosen is not None, tuple(_laxer(policy, reference)))
+    return ThresholdComparison(reference, chosen is not None, tuple(_laxer(policy, reference)))
 
 
 def _laxer(policy: Mapping[str, Any], reference: ReferenceClass) -> Iterator[str]:

@@ -46,7 +46,7 @@ Outcome = Literal["equal", "different", "missing", "not published"]
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedFile:
     """A file of the release, and whether the one that was made again has the same bytes."""
 
     path: str
@@ -207,7 +207,7 @@ def made_again(temporary: Home, release: Path | None, waiting: str | None) -> Pa
     return release if waiting is None else waiting_in(temporary) / waiting / FILES
 
 
-def compared(published: PublishedRelease, made: Path) -> tuple[Compared, ...]:
+def compared_files(published: PublishedRelease, made: Path) -> tuple[ComparedFile, ...]:
     """Compare every data file and the certificate of a release with those that were made again, byte by byte.
 
     Parameters
@@ -218,8 +218,8 @@ def compared(published: PublishedRelease, made: Path) -> tuple[Compared, ...]:
     """
     signed = {file["path"]: file["sha256"] for file in published.public["files"] if _is_compared(file["path"])}
     again = {path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file()}
-    found = [Compared(path, _outcome(digest, made / path)) for path, digest in signed.items()]
-    found += [Compared(path, "not published") for path in again if _is_compared(path) and path not in signed]
+    found = [ComparedFile(path, _outcome(digest, made / path)) for path, digest in signed.items()]
+    found += [ComparedFile(path, "not published") for path in again if _is_compared(path) and path not in signed]
     return tuple(sorted(found, key=lambda one: one.path))
 
 

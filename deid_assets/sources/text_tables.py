@@ -112,7 +112,7 @@ def read_text_table(
         return frame.apply(lambda cells: cells.str.strip()).replace("", None)
 
 
-def columns_of(file: SourceTable, folder: Path | None = None, what: str = "table") -> dict[str, str]:
+def text_columns(file: SourceTable, folder: Path | None = None, what: str = "table") -> dict[str, str]:
     """Return the columns of a file with their DuckDB types, in file order; parameters and errors as in `read_text_table`."""
     with _staged(file.path, folder, what) as staging:
         return columns_of_file(staging, file)

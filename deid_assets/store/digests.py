@@ -277,7 +277,7 @@ def as_query(content: str | Query | Table) -> Query:
     return content if isinstance(content, Query) else Query(content)
 
 
-def columns_of(connection: duckdb.DuckDBPyConnection, content: str | Query | Table) -> dict[str, str]:
+def column_types(connection: duckdb.DuckDBPyConnection, content: str | Query | Table) -> dict[str, str]:
     """Column names and DuckDB types of a SELECT, in order."""
     query = as_query(content)
     return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {query.sql}", list(query.parameters)).fetchall()}
@@ -317,7 +317,7 @@ def rows_digest(connection: duckdb.DuckDBPyConnection, content: str | Query | Ta
 
     The sort runs in DuckDB, out of core: ten million rows of fourteen columns take about seven seconds on two cores.
     """
-    columns = columns_of(connection, content)
+    columns = column_types(connection, content)
     refused = [name for name, kind in columns.items() if not _SCALAR.match(kind)]
     if refused or not columns:
         raise ReleaseError(

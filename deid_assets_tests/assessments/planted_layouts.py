@@ -21,7 +21,7 @@ from deid_assets.assessments.identified_files import (
     voters_of_canaries,
 )
 from deid_assets.assessments.inference_channels import channels_of_canaries
-from deid_assets.assessments.inference_rows import LINKED, SAMPLE, inferred, rows_of
+from deid_assets.assessments.inference_rows import LINKED, SAMPLE, channel_rows, inferred
 from deid_assets.assessments.kernel_input import Candidate, member_columns
 from deid_assets.assessments.membership_disclosure import presence_of_canaries
 from deid_assets.assessments.population_estimates import estimates, small_classes_of_canaries
@@ -127,7 +127,7 @@ class Canaries:
         return channels_of_canaries(
             self.policy, self.candidate.tables,
             lambda planted, people: inferred(
-                self.policy, rows_of(self.policy, planted), people, lambda purpose: np.random.default_rng(len(purpose))
+                self.policy, channel_rows(self.policy, planted), people, lambda purpose: np.random.default_rng(len(purpose))
             ),
         )  # fmt: skip
 

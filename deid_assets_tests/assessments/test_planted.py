@@ -301,8 +301,10 @@ class TestBrokenAttacks:
 
     @pytest.mark.parametrize("column", ["age", "sex"])
     def test_a_voter_list_that_overlooks_a_column(self, canaries, monkeypatch, column):
-        honest = identified_file.class_sizes
-        monkeypatch.setattr(identified_file, "class_sizes", lambda rows, names: honest(rows, [n for n in names if n != column]))
+        honest = identified_file.file_class_sizes
+        monkeypatch.setattr(
+            identified_file, "file_class_sizes", lambda rows, names: honest(rows, [n for n in names if n != column])
+        )
         self.broken(canaries, "voter_list_attack")
 
     def test_a_voter_list_whose_people_do_not_count(self, store, monkeypatch):
@@ -396,7 +398,7 @@ class TestBrokenAttacks:
 
     @pytest.mark.parametrize("column", ["age", "sex", "days_in_hospital_y2", "claims_truncated"])
     def test_attributes_that_overlook_a_column(self, canaries, monkeypatch, column):
-        for name, place in (("value_counts", 1), ("sets_of_values", 2), ("held_counts", 2)):
+        for name, place in (("class_value_counts", 1), ("sets_of_values", 2), ("held_counts", 2)):
             honest = getattr(attributes, name)
 
             def overlooking(*of, honest=honest, place=place):
@@ -504,9 +506,9 @@ class TestBrokenFlatAttacks:
 
     @pytest.mark.parametrize("column", ["Town", "Age", "Sex"])
     def test_attributes_in_classes_that_overlook_a_column(self, store, monkeypatch, column):
-        own, honest = FlatCanaries(store, flat()), attributes.value_counts
+        own, honest = FlatCanaries(store, flat()), attributes.class_value_counts
         monkeypatch.setattr(
-            attributes, "value_counts", lambda rows, names, value: honest(rows, [n for n in names if n != column], value)
+            attributes, "class_value_counts", lambda rows, names, value: honest(rows, [n for n in names if n != column], value)
         )
         assert own.record_attribute_disclosure().share < 1
 

@@ -10,7 +10,7 @@ from deid_assets.store.tables import Table, quoted
 
 
 def class_sizes_by_joins(draws: Table, knowledge: Table, members: Table, held: Table, demographics: Sequence[str]) -> str:
-    """SELECT the class size of every draw; parameters and result are those of `sql_class_sizes.class_sizes`."""
+    """SELECT the class size of every draw; parameters and result are those of `sql_class_sizes.draw_class_sizes`."""
     if not demographics:
         raise ValueError("name at least one demographic column")
     columns = ", ".join(quoted(name) for name in demographics)

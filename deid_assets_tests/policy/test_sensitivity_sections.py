@@ -2,7 +2,7 @@
 
 import pytest
 
-from deid_assets.assessments.neighbor_attack import rows_of
+from deid_assets.assessments.neighbor_attack import analysis_rows
 from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.policy.rules.validation import check_vacuous
@@ -41,7 +41,7 @@ def test_rows_and_cells_follow_the_policy():
             given_membership=GATE | {"confidence": 0.999}, unconditional=GATE,
         )
     )  # fmt: skip
-    assert rows_of(policy) == ("original", "year_known", "wrong_values_12_5_percent", "number_of_claims_known_within_5")
+    assert analysis_rows(policy) == ("original", "year_known", "wrong_values_12_5_percent", "number_of_claims_known_within_5")
     assert policy.attack_sensitivity.cells == 8 and policy.attack_sensitivity.confidence == 0.999
     assert set(policy.attack_sensitivity.gates) == {"unconditional", "given_membership"}
 

@@ -16,7 +16,7 @@ from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.lineage.published import published_release
 from deid_assets.release.manifest.editions import PolicyText, editions
 from deid_assets.release.opt_outs import enter_opt_out
-from deid_assets.release.reproduction import FOLDER, Compared, compared, recall, temporary_home
+from deid_assets.release.reproduction import FOLDER, ComparedFile, compared_files, recall, temporary_home
 from deid_assets.store import durable
 from deid_assets.store.home import Home
 from deid_assets_tests.release import making
@@ -178,11 +178,11 @@ def test_every_file_is_compared_byte_by_byte(home, tmp_path):
     (again / "data/Claims.csv").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     (again / "data/More.csv").write_bytes(b"")
     (again / "report.html").write_bytes(b"another time")
-    assert compared(published, again) == (
-        Compared("certificate.json", "equal"),
-        Compared("data/Claims.csv", "different"),
-        Compared("data/Claims.parquet", "missing"),
-        Compared("data/More.csv", "not published"),
+    assert compared_files(published, again) == (
+        ComparedFile("certificate.json", "equal"),
+        ComparedFile("data/Claims.csv", "different"),
+        ComparedFile("data/Claims.parquet", "missing"),
+        ComparedFile("data/More.csv", "not published"),
     )
 
 

@@ -9,7 +9,7 @@ from deid_assets.assessments.neighbor_attack import (
     SENSITIVITY,
     WITH_VALUES,
     WORST,
-    rows_of,
+    analysis_rows,
     sensitivity_measurements,
     table_rows,
 )
@@ -44,7 +44,7 @@ def canaries_required():
 def cells(policy=GATED, **given) -> list[Cell]:
     """Every cell at .01 with a bound of .02 given membership, but for those named like `original_5`."""
     made = []
-    for row in rows_of(policy):
+    for row in analysis_rows(policy):
         for power in policy.attack_sensitivity.powers:
             value = given.get(f"{row}_{power}", 0.01)
             made.append(Cell(row, power, 10_000, 9_000, Estimate(value, 0, 2 * value), Estimate(value / 10, 0, value / 5)))

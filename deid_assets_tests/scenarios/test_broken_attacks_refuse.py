@@ -95,10 +95,12 @@ def test_an_analysis_that_did_not_read_what_may_be_known_makes_no_evidence(pipel
 
 
 def test_a_list_of_people_that_overlooks_their_sex_is_refused(pipeline, monkeypatch):
-    honest = identified_file.class_sizes
+    honest = identified_file.file_class_sizes
     reported = measured(pipeline, "voter_list_attack")["voter_list_match"].value
     with monkeypatch.context() as patch:
-        patch.setattr(identified_file, "class_sizes", lambda rows, columns: honest(rows, [c for c in columns if c != "sex"]))
+        patch.setattr(
+            identified_file, "file_class_sizes", lambda rows, columns: honest(rows, [c for c in columns if c != "sex"])
+        )
         pipeline.run(KEY, ["voter_list_attack"])
         assert measured(pipeline, "voter_list_attack")["voter_list_match"].value < reported
         refused_for(pipeline, "voter_list_attack")

@@ -97,7 +97,7 @@ def listed_visits(table: Table, of_visit: Sequence[str], of_member: Sequence[str
     return f"SELECT person, weight, {year} AS year{_names(of_visit)}{first} FROM {table.sql}"
 
 
-def compared(people: str, released: str, columns: Sequence[str], others: Sequence[str] = ()) -> str:
+def compared_rows(people: str, released: str, columns: Sequence[str], others: Sequence[str] = ()) -> str:
     """SELECT the rows of the file and those of the release: released BOOLEAN | person | weight | the columns.
 
     Parameters
@@ -119,7 +119,7 @@ def _names(columns: Sequence[str] | Mapping[str, object], of: str | None = None)
     return "".join(f", {prefix}{quoted(column)}" for column in columns)
 
 
-def class_sizes(rows: str, columns: Sequence[str]) -> str:
+def file_class_sizes(rows: str, columns: Sequence[str]) -> str:
     """SELECT the size of every class in the file and in the release: population_size | released_size BIGINT.
 
     Parameters
@@ -142,7 +142,7 @@ def class_numbers(rows: str, columns: Sequence[str]) -> str:
     Parameters
     ----------
     rows
-        As for `class_sizes`, with person BIGINT: the same number for a record and for the person it belongs to.
+        As for `file_class_sizes`, with person BIGINT: the same number for a record and for the person it belongs to.
     """
     return f"""
         SELECT released, person, dense_rank() OVER (ORDER BY {_listed(columns)})::BIGINT AS class

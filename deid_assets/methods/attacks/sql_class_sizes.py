@@ -46,7 +46,7 @@ def held_values(claims: Table, quasi_identifiers: Sequence[str]) -> str:
     )
 
 
-def class_sizes(
+def draw_class_sizes(
     draws: Table, knowledge: Table, members: Table, held: Table, demographics: Sequence[str], population: int
 ) -> str:
     """SELECT the class size of every draw.

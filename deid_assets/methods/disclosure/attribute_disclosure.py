@@ -73,7 +73,7 @@ class AttributeDisclosure:
         return self.members > 0 and self.least_distinct is None
 
 
-def value_counts(members: str, class_columns: Sequence[str], value: str) -> str:
+def class_value_counts(members: str, class_columns: Sequence[str], value: str) -> str:
     """SELECT the number of members of each class with each value, for an attribute with one value per member.
 
     Parameters
@@ -101,7 +101,7 @@ def held_counts(members: str, key: str, class_columns: Sequence[str], held: str,
     Parameters
     ----------
     members, class_columns
-        As for `value_counts`.
+        As for `class_value_counts`.
     key
         Column that identifies members, in `members` and `held`.
     held
@@ -115,14 +115,14 @@ def held_counts(members: str, key: str, class_columns: Sequence[str], held: str,
 
 
 def sets_of_values(members: str, key: str, class_columns: Sequence[str], held: str, value: str) -> str:
-    """SELECT the counts of `value_counts` with each member's set of values, possibly empty, taken as one value."""
+    """SELECT the counts of `class_value_counts` with each member's set of values, possibly empty, taken as one value."""
     names = "".join(f", m.{quoted(name)}" for name in class_columns)
     joined = f"""(
         SELECT m.{quoted(key)}{names}, coalesce(h.held, '') AS held_set FROM {members} AS m
         LEFT JOIN (
             SELECT {quoted(key)}, string_agg(DISTINCT {quoted(value)}, chr(31) ORDER BY {quoted(value)}) AS held
             FROM {held} WHERE {quoted(value)} IS NOT NULL GROUP BY {quoted(key)}) AS h USING ({quoted(key)}))"""
-    return value_counts(joined, class_columns, "held_set")
+    return class_value_counts(joined, class_columns, "held_set")
 
 
 def _numbered(members: str, class_columns: Sequence[str]) -> str:

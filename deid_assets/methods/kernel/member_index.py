@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.methods.population.longitudinal_data import Domain, Histories, LongitudinalData, value_counts
+from deid_assets.methods.population.longitudinal_data import Domain, Histories, LongitudinalData, member_value_counts
 
 WORDS = 8
 BITS = 64 * WORDS
@@ -154,7 +154,7 @@ class MemberIndex:
     def _counts(self, history: int, level: int, chunk: slice) -> np.ndarray:
         """Return (values, members of the chunk) uint8: how often each member has each value, at most 255."""
         domain = self._history_domains[history]
-        counts = value_counts(self._held[history], self._order[chunk], domain, level)
+        counts = member_value_counts(self._held[history], self._order[chunk], domain, level)
         return np.minimum(counts, 255).astype(np.uint8)
 
     def _number_rows(self, wanted: list[tuple[int, int]]) -> dict[tuple[int, int], np.ndarray]:

@@ -417,12 +417,12 @@ def held_but_not_known(held: Histories, members: np.ndarray, known: Histories, d
     lacking = 0
     for first in range(0, len(members), chunk):
         rows = np.arange(first, min(first + chunk, len(members)))
-        of_held = value_counts(held, members[rows], domain, 0)
-        lacking += int(np.any(of_held > value_counts(known, rows, domain, 0), axis=0).sum())
+        of_held = member_value_counts(held, members[rows], domain, 0)
+        lacking += int(np.any(of_held > member_value_counts(known, rows, domain, 0), axis=0).sum())
     return lacking
 
 
-def value_counts(histories: Histories, members: np.ndarray, domain: Domain, level: int) -> np.ndarray:
+def member_value_counts(histories: Histories, members: np.ndarray, domain: Domain, level: int) -> np.ndarray:
     """Return (values at the level, members) int: how often each member has each value.
 
     The array is dense; callers choose how many members to process at a time.

@@ -17,7 +17,7 @@ from deid_assets.store.tables import Table, write_table
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedReleases:
     """The members and values of two releases.
 
     Attributes
@@ -45,7 +45,7 @@ class Compared:
         return (self.hidden_by_earlier + self.hidden_by_later) / max(self.values, 1)
 
 
-def compared(earlier: Table, later: Table) -> Compared:
+def compared(earlier: Table, later: Table) -> ComparedReleases:
     """Compare what two releases show.
 
     Parameters
@@ -71,7 +71,7 @@ def compared(earlier: Table, later: Table) -> Compared:
                   FROM {later.sql} WHERE released AND service_day IS NOT NULL) AS b
               USING (tag, quasi_identifier, service_day, value)"""
     ).iloc[0]
-    return Compared(
+    return ComparedReleases(
         int(members["both_of_them"]), int(members["added"]), int(members["withdrawn"]),
         int(values["shown"]), int(values["by_earlier"]), int(values["by_later"]),
     )  # fmt: skip

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from deid_assets.methods.attacks.sql_class_sizes import class_sizes
+from deid_assets.methods.attacks.sql_class_sizes import draw_class_sizes
 from deid_assets.methods.kernel.knowledge import Knowledge
 from deid_assets.methods.population.longitudinal_data import LongitudinalData
 from deid_assets.store.tables import Table, write_table
@@ -129,7 +129,7 @@ def _sizes(draws: pd.DataFrame, knowledge: pd.DataFrame, demographics: Sequence[
     sizes = np.full(len(draws), -1, dtype=np.int64)
     for first in range(0, len(draws), DRAWS_AT_ONCE):
         some = range(first, min(first + DRAWS_AT_ONCE, len(draws)))
-        query = class_sizes(
+        query = draw_class_sizes(
             _written(population.members, "draws", draws[draws["draw_id"].isin(some)]),
             _written(population.members, "knowledge", knowledge[knowledge["draw_id"].isin(some)]),
             population.members,

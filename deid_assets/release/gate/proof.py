@@ -22,7 +22,7 @@ from deid_assets.assessments.evidence import Refusal
 from deid_assets.errors import ReleaseError
 from deid_assets.methods.candidate.spreadsheet_text import broken_rules_sql
 from deid_assets.release.publication.export import FORMATS, write_both
-from deid_assets.store.digests import columns_of, opened_digest, rows_digest
+from deid_assets.store.digests import column_types, opened_digest, rows_digest
 from deid_assets.store.tables import Table, connect, quoted
 
 _ROWS = 65_536  # compared at a time
@@ -166,7 +166,7 @@ def _equal(left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch]) -> b
 def _unsafe_texts(connection: duckdb.DuckDBPyConnection, table: str, judged: Table) -> list[Refusal]:
     """Text that another program would execute or hide, by column and rule."""
     found = []
-    for name, kind in columns_of(connection, judged).items():
+    for name, kind in column_types(connection, judged).items():
         if kind != "VARCHAR":
             continue
         rules = broken_rules_sql("text")

@@ -6,7 +6,7 @@ from pathlib import Path
 import duckdb
 
 from deid_assets.errors import ReleaseError
-from deid_assets.store.digests import as_query, columns_of, rows_digest
+from deid_assets.store.digests import as_query, column_types, rows_digest
 from deid_assets.store.tables import Query, Table, quoted
 
 FORMATS = ("csv", "parquet")
@@ -28,7 +28,7 @@ def write_ordered(
         If the suffix is neither .csv nor .parquet.
     """
     query = as_query(content)
-    columns = dict.fromkeys([*order_by, *columns_of(connection, content)])
+    columns = dict.fromkeys([*order_by, *column_types(connection, content)])
     order = ", ".join(f"{quoted(column)} ASC NULLS FIRST" for column in columns)
     connection.execute("SET preserve_insertion_order = true")
     ordered = connection.sql(f"SELECT * FROM ({query.sql}) AS released ORDER BY {order}", params=list(query.parameters) or None)
@@ -50,7 +50,7 @@ def write_both(
     """
     csv = folder / f"{name}.csv"
     write_ordered(connection, content, csv, order_by)
-    write_ordered(connection, reader(csv, columns_of(connection, content)), csv.with_suffix(".parquet"), order_by)
+    write_ordered(connection, reader(csv, column_types(connection, content)), csv.with_suffix(".parquet"), order_by)
 
 
 def reader(path: Path, columns: Mapping[str, str]) -> Query:
@@ -84,7 +84,7 @@ def read_back(connection: duckdb.DuckDBPyConnection, path: Path, columns: Mappin
         If they differ, for example because the format does not support a type (HUGEINT becomes DOUBLE in Parquet).
     """
     read = reader(path, columns)
-    found = columns_of(connection, read)
+    found = column_types(connection, read)
     changed = [name for name, kind in columns.items() if found.get(name) != kind]
     if changed or rows_digest(connection, read) != digest:
         hint = f": cast {', '.join(changed)} to a type that the format preserves" if changed else ""

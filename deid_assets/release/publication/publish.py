@@ -50,7 +50,7 @@ from deid_assets.release.registry.clock import goes_back
 from deid_assets.release.registry.noise_charges import NoisyPublication
 from deid_assets.release.registry.tries import Tried, is_recorded
 from deid_assets.store import durable
-from deid_assets.store.digests import bytes_digest, canonical_json, columns_of, file_digest, parse_json, rows_digest
+from deid_assets.store.digests import bytes_digest, canonical_json, column_types, file_digest, parse_json, rows_digest
 from deid_assets.store.home import Home
 from deid_assets.store.tables import Query, Table, write_table
 
@@ -327,7 +327,7 @@ class Staging:
         """
         paths = {form: self._new_path(f"data/{name}.{form}") for form in FORMATS}
         self._proven = False
-        columns, source = columns_of(connection, content), rows_digest(connection, content)
+        columns, source = column_types(connection, content), rows_digest(connection, content)
 
         def write_and_read() -> dict[str, int]:
             write_both(connection, content, self.folder / "data", name, order_by)

@@ -20,7 +20,7 @@ def test_a_released_member_and_the_delivered_one_have_one_number_and_tell_the_sa
     members, _, _ = release.candidate(level)
     people = identified_file.delivered_people(release.profiles, release.domains, dict.fromkeys(LISTED, level))
     released = identified_file.released_people(members, release.crosswalk, release.profiles, LISTED)
-    rows = store.rows(identified_file.compared(people, released, list(LISTED)))
+    rows = store.rows(identified_file.compared_rows(people, released, list(LISTED)))
     delivered = {row[1]: row[3:] for row in rows if not row[0]}
     own = {row[1]: row[3:] for row in rows if row[0]}
     assert set(delivered) == set(range(len(release.members))), "removed and suppressed ones included"
@@ -59,7 +59,7 @@ def test_only_inpatient_claims_are_visits_and_the_long_tail_is_in_the_file_only(
     people = identified_file.released_people(members, crosswalk, profiles, {"age": "Age"})
     released = identified_file.released_visits(shown, people, {"stay": "Stay", "place": "Place"}, ["age"])
     label = ["Inpatient Hospital"]
-    rows = store.rows(Query(identified_file.compared(visits, released, ["age", "stay"], ["year"]), (label, label)))
+    rows = store.rows(Query(identified_file.compared_rows(visits, released, ["age", "stay"], ["year"]), (label, label)))
     assert sorted(rows) == [
         (False, 0, 1, 1, "80+", "3 days"), (False, 0, 1, 2, "80+", ""), (False, 1, 1, 3, "", "3 days"),
         (True, 0, 1, 1, "80+", "3 days"),

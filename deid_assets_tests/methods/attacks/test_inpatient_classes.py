@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.attacks.identified_file import class_numbers, class_sizes
+from deid_assets.methods.attacks.identified_file import class_numbers, file_class_sizes
 from deid_assets.methods.attacks.inpatient_classes import (
     ALL_YEARS,
     COLUMNS,
@@ -105,7 +105,7 @@ def visit(released, person, year=1, age="80+", sex="F", stay="1 day", condition=
 
 def sizes(store, rows, subset, period=ALL_YEARS, columns=COLUMNS) -> list[tuple[int, int]]:
     histories = store.write("histories", visit_histories(store.table("visits", VISITS, rows), columns))
-    return sorted(store.rows(class_sizes(of_period(histories, period), key_columns(subset))))
+    return sorted(store.rows(file_class_sizes(of_period(histories, period), key_columns(subset))))
 
 
 def test_all_visits_are_matched_with_how_often_each_occurs(store):
@@ -166,7 +166,7 @@ def test_a_record_and_its_person_have_one_class_exactly_if_they_are_alike(store)
 
 def test_no_columns_no_classes():
     with pytest.raises(ValueError, match="at least one column"):
-        class_sizes("rows", [])
+        file_class_sizes("rows", [])
 
 
 @pytest.mark.matrix

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.errors import StoreError
-from deid_assets.methods.attacks.sql_class_sizes import class_sizes, held_values
+from deid_assets.methods.attacks.sql_class_sizes import draw_class_sizes, held_values
 from deid_assets.store.tables import Table, write_view
 from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store
@@ -87,14 +87,14 @@ def test_class_sizes_are_those_counted_person_by_person(population, draws):
     expected = by_person(population, draws)
     with small_store() as store:
         tables = tables_of(store, population, draws)
-        from_claims = store.rows(class_sizes(**tables, held=held_of(store, population)))
-        from_counts = store.rows(class_sizes(**tables, held=counts_of(store, population)))
+        from_claims = store.rows(draw_class_sizes(**tables, held=held_of(store, population)))
+        from_counts = store.rows(draw_class_sizes(**tables, held=counts_of(store, population)))
     assert from_claims == from_counts == expected
 
 
 def sizes(population: list, draws: list) -> list[int]:
     with small_store() as store:
-        query = class_sizes(**tables_of(store, population, draws), held=held_of(store, population))
+        query = draw_class_sizes(**tables_of(store, population, draws), held=held_of(store, population))
         return [size for _, size in store.rows(query)]
 
 
@@ -136,7 +136,7 @@ def test_values_known_in_two_rows_are_known_twice(store):
         "draw_id INTEGER, quasi_identifier VARCHAR, value VARCHAR, times INTEGER",
         [(0, "place", "A", 1), (0, "place", "A", 1)],
     )
-    query = class_sizes(**tables, held=held_of(store, population))
+    query = draw_class_sizes(**tables, held=held_of(store, population))
     assert store.rows(query) == [(0, 1)]
 
 
@@ -148,7 +148,7 @@ def test_a_missing_value_as_knowledge_matches_nobody(store):
         "draw_id INTEGER, quasi_identifier VARCHAR, value VARCHAR, times INTEGER",
         [(0, "place", None, 1)],
     )
-    query = class_sizes(**tables, held=held_of(store, population))
+    query = draw_class_sizes(**tables, held=held_of(store, population))
     assert store.rows(query) == [(0, 0)]
 
 
@@ -167,4 +167,4 @@ def test_names_are_validated(store):
     with pytest.raises(ValueError, match="quasi-identifier"):
         held_values(claims, [])
     with pytest.raises(ValueError, match="demographic"):
-        class_sizes(**{**tables, "demographics": ()}, held=claims)
+        draw_class_sizes(**{**tables, "demographics": ()}, held=claims)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.attacks.sql_class_sizes import class_sizes, held_values
+from deid_assets.methods.attacks.sql_class_sizes import draw_class_sizes, held_values
 from deid_assets.methods.dates.dated_claims import (
     DateColumns,
     class_sizes_of,
@@ -278,4 +278,4 @@ def test_only_who_knows_the_order_tells_members_of_the_same_intervals_apart(know
         "knowledge", f"{told} FROM {shown.sql} WHERE member_id = 'better' AND {known} IS NOT NULL GROUP BY ALL"
     )
     held = store.write("held", held_values(shown, [known]))
-    assert store.rows(class_sizes(draws, knowledge, people, held, ["sex"], 2)) == [(0, size)]
+    assert store.rows(draw_class_sizes(draws, knowledge, people, held, ["sex"], 2)) == [(0, size)]

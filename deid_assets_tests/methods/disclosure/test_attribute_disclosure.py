@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from deid_assets.methods.disclosure import attribute_disclosure
 from deid_assets.methods.disclosure.attribute_disclosure import (
+    class_value_counts,
     held_counts,
     leading_number,
     sets_of_values,
     several_valued,
     single_valued,
-    value_counts,
 )
 from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import SmallStore, small_store
@@ -164,12 +164,12 @@ def test_classes_and_values_are_counted_with_what_is_missing(tmp_path):
     store = SmallStore(tmp_path)
     rows = [("F", None, "1+"), ("F", None, None), ("F", None, None), (None, 3, "0")]
     table = store.table("people", "sex VARCHAR, age INTEGER, days VARCHAR", rows)
-    found = sorted(store.rows(value_counts(table.sql, ["sex", "age"], "days")), key=str)
+    found = sorted(store.rows(class_value_counts(table.sql, ["sex", "age"], "days")), key=str)
     assert sorted((value, count) for _, value, count in found if value) == [("0", 1), ("1+", 1)]
     assert [count for _, value, count in found if value is None] == [2]
     assert len({group for group, *_ in found}) == 2
-    assert store.rows(value_counts(table.sql, [], "days")) and {
-        g for g, *_ in store.rows(value_counts(table.sql, [], "days"))
+    assert store.rows(class_value_counts(table.sql, [], "days")) and {
+        g for g, *_ in store.rows(class_value_counts(table.sql, [], "days"))
     } == {0}
 
 
