@@ -20,7 +20,7 @@ from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.tables import Published, ReportTable, written
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.disclosure import attribute_disclosure as attributes
-from deid_assets.methods.disclosure.attribute_disclosure import AttributeDisclosure
+from deid_assets.methods.disclosure.attribute_disclosure import ClassDisclosure
 from deid_assets.methods.disclosure.leak_limits import SINGLED_OUT
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy
@@ -90,7 +90,7 @@ def ordered_ranks(counts: pd.DataFrame, column: str) -> np.ndarray:
     return np.array([places.get(value, 0) for value in counts["value"]], dtype=np.int64)
 
 
-def attribute_metadata(found: Mapping[str, AttributeDisclosure]) -> dict[str, Shown]:
+def attribute_metadata(found: Mapping[str, ClassDisclosure]) -> dict[str, Shown]:
     """What the UI shows about attribute disclosure."""
     table = pd.DataFrame(
         [
@@ -118,7 +118,7 @@ def attribute_metadata(found: Mapping[str, AttributeDisclosure]) -> dict[str, Sh
 
 
 def attribute_measurements(
-    limits: DisclosureLimits, found: Mapping[str, AttributeDisclosure], released: int
+    limits: DisclosureLimits, found: Mapping[str, ClassDisclosure], released: int
 ) -> tuple[Measurement, ...]:
     """What classes disclose about each sensitive attribute, and about the worst of them.
 
@@ -214,7 +214,7 @@ def certain_disclosure(columns: int) -> dict[str, float]:
 
 
 def compared_with_certain(
-    limits: DisclosureLimits, found: Mapping[str, AttributeDisclosure], columns: Mapping[str, int]
+    limits: DisclosureLimits, found: Mapping[str, ClassDisclosure], columns: Mapping[str, int]
 ) -> Findings:
     """Compare the findings per attribute, and the worst one reported to the gate, with the known results.
 
@@ -255,7 +255,7 @@ def released_name(policy: Policy, column: str) -> str:
     return "CharlsonIndex" if column == "charlson" else policy.quasi_identifier(column).release_as
 
 
-def disclosed(policy: Policy, column: str, tables: Mapping[str, Table]) -> attributes.AttributeDisclosure:
+def disclosed(policy: Policy, column: str, tables: Mapping[str, Table]) -> attributes.ClassDisclosure:
     """What the release, given by the names of its tables, discloses about one attribute."""
     members, days = tables["release_members"], tables["release_days_in_hospital"]
     profiles = Table(members.file, "scratch", "disclosed_profiles")
@@ -263,7 +263,7 @@ def disclosed(policy: Policy, column: str, tables: Mapping[str, Table]) -> attri
     return members_disclosure(policy, column, profiles, tables["release_claims"])
 
 
-def members_disclosure(policy: Policy, column: str, profiles: Table, claims: Table) -> attributes.AttributeDisclosure:
+def members_disclosure(policy: Policy, column: str, profiles: Table, claims: Table) -> attributes.ClassDisclosure:
     """What classes disclose about one attribute; members of a class share all other member-level columns."""
     others = [listed for listed in member_columns(policy) if listed != column]
     if column in YEARS.values():
@@ -281,7 +281,7 @@ def members_disclosure(policy: Policy, column: str, profiles: Table, claims: Tab
     return attributes.several_valued(sizes, held["class"], pd.factorize(held["value"])[0], held["members"], of_sets)
 
 
-def _single_valued(table: Table, members: str, class_columns: list[str], column: str) -> attributes.AttributeDisclosure:
+def _single_valued(table: Table, members: str, class_columns: list[str], column: str) -> attributes.ClassDisclosure:
     """An attribute with one ordered value per member; labels begin with a number, and missing values come first."""
     counts = table.query(
         f"SELECT *, {attributes.leading_number('value')} AS number FROM "
@@ -293,7 +293,7 @@ def _single_valued(table: Table, members: str, class_columns: list[str], column:
 
 def attributes_of_canaries(
     policy: Policy, like: Mapping[str, Table],
-    attack: Callable[[Mapping[str, Table], str], attributes.AttributeDisclosure],
+    attack: Callable[[Mapping[str, Table], str], attributes.ClassDisclosure],
 ) -> Findings:  # fmt: skip
     """Whether every sensitive attribute is found to be disclosed by exactly the classes that disclose it.
 
@@ -360,7 +360,7 @@ def _assess_records(work: Work[FlatPolicy]) -> Assessed:
     return Assessed(measured, canaries, shown=attribute_metadata(found))
 
 
-def records_disclosure(policy: FlatPolicy, column: str, records: Table) -> attributes.AttributeDisclosure:
+def records_disclosure(policy: FlatPolicy, column: str, records: Table) -> attributes.ClassDisclosure:
     """What equivalence classes of records disclose about one attribute."""
     classes = [qi.release_as for qi in policy.quasi_identifiers]
     ordered = column in policy.attribute_disclosure.ordered
@@ -371,7 +371,7 @@ def records_disclosure(policy: FlatPolicy, column: str, records: Table) -> attri
 
 
 def record_attributes_of_canaries(
-    policy: FlatPolicy, like: Table, attack: Callable[[Table, str], attributes.AttributeDisclosure]
+    policy: FlatPolicy, like: Table, attack: Callable[[Table, str], attributes.ClassDisclosure]
 ) -> Findings:
     """Whether every sensitive attribute is found to be disclosed by exactly the classes that disclose it."""
     columns = [qi.release_as for qi in policy.quasi_identifiers]

@@ -23,7 +23,7 @@ from deid_assets.assessments.record_risk import levels_of
 from deid_assets.methods.candidate.released_tables import members_by_value, passed_on, released_with_codes
 from deid_assets.methods.disclosure import identifier_patterns, leak_limits
 from deid_assets.methods.disclosure.attribute_leaks import (
-    Column,
+    EncodedColumn,
     Together,
     Told,
     Withheld,
@@ -108,8 +108,8 @@ class PublishedAttributes:
         By name: how far other withheld values than these labels predict an attribute.
     """
 
-    columns: Mapping[str, Column]
-    linked: Mapping[str, Column]
+    columns: Mapping[str, EncodedColumn]
+    linked: Mapping[str, EncodedColumn]
     withheld: Sequence[Withheld]
     repeated: Mapping[str, float]
 
@@ -402,7 +402,7 @@ def passed_on_leaks(candidate: Candidate, pay_delay: TopCode | None) -> tuple[tu
         singled, of = int(row["singled"]), int(row["members"])
         found[name] = ColumnLeaks(singled, of, refines, sure, identifier_patterns.patterns_of(staged, name, k), named)
     together = [one for known, labels in withheld for one in told_together(
-        {name: Column(column.codes[known], column.blank[known]) for name, column in columns.items() if column.codes.any()},
+        {name: EncodedColumn(own.codes[known], own.blank[known]) for name, own in columns.items() if own.codes.any()},
         labels, leak_limits.TOGETHER_AT_MOST, leak_limits.LIMITS[leak_limits.REFINEMENT], k,
     )]  # fmt: skip
     reviews = Reviews(frozenset(policy.reviewed_attributes), policy.needs_second_person)
@@ -467,9 +467,9 @@ def _levels(domains: pd.DataFrame, column: str) -> Iterator[np.ndarray]:
     return (rows["level_code"].to_numpy() for _, rows in own.groupby("level"))
 
 
-def _told(column: Column, withheld: list[tuple[np.ndarray, tuple[Withheld, ...]]], k: int) -> tuple[Told, Told]:
+def _told(column: EncodedColumn, withheld: list[tuple[np.ndarray, tuple[Withheld, ...]]], k: int) -> tuple[Told, Told]:
     """The greatest fall and the greatest share of certain knowledge, over all quasi-identifiers."""
-    found = [most_told(Column(column.codes[known], column.blank[known]), labels, k) for known, labels in withheld]
+    found = [most_told(EncodedColumn(column.codes[known], column.blank[known]), labels, k) for known, labels in withheld]
     return max((one for one, _ in found), key=lambda one: one.fall), max((one for _, one in found), key=lambda one: one.sure)
 
 
@@ -503,7 +503,7 @@ def record_leaks(
     # Rows that no record produces are refused as such; only the others have labels to check.
     known = rows["record"].notna().to_numpy()
     withheld = _withheld_of_records(policy, records, domains, levels, rows["record"][known].to_numpy(np.int64))
-    linked = {name: Column(column.codes[known], column.blank[known]) for name, column in columns.items()}
+    linked = {name: EncodedColumn(column.codes[known], column.blank[known]) for name, column in columns.items()}
     return judge_attributes(policy, staged, PublishedAttributes(columns, linked, withheld, {}), k, _INSTEAD_OF_RECORDS)
 
 

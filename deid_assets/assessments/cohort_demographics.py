@@ -25,7 +25,7 @@ from deid_assets.methods.demographics.local_recoding import recode_old_ages, rec
 from deid_assets.methods.demographics.policies import DemographicPolicy, Node
 from deid_assets.methods.demographics.risk import groups_by
 from deid_assets.methods.demographics.standard_attributes import WITHHELD, YEAR
-from deid_assets.methods.disclosure.attribute_leaks import Column, Withheld, column_of, repeats_ages, withheld_labels
+from deid_assets.methods.disclosure.attribute_leaks import EncodedColumn, Withheld, column_of, repeats_ages, withheld_labels
 from deid_assets.methods.disclosure.identifier_patterns import displayed
 from deid_assets.methods.safe_harbor.findings import Finding, findings
 from deid_assets.methods.safe_harbor.identifiers import ELEMENT_OF, FREE, IDENTIFIERS, LINK
@@ -359,7 +359,7 @@ def attribute_leaks(
     return judge_attributes(policy, staged, PublishedAttributes(columns, columns, withheld, repeated), k, _INSTEAD)
 
 
-def _ages_repeated(policy: CohortPolicy, cells: Cells, people: Table, columns: Mapping[str, Column]) -> dict[str, float]:
+def _ages_repeated(policy: CohortPolicy, cells: Cells, people: Table, columns: Mapping[str, EncodedColumn]) -> dict[str, float]:
     """How far each attribute repeats the ages, where the release withholds an age of the cohort; 0 if it withholds none."""
     ages, shown = cells.codes[:, 0], released_labels(policy, cells)[policy.columns.age.release_as]
     if len(np.unique(ages)) == shown.nunique():

@@ -404,7 +404,7 @@ OTHERS = {STATE: OTHER_STATES, ETHNICITY: "other ethnicities"}
 
 
 @dataclass(frozen=True)
-class OldAges:
+class RecodedOldAges:
     """Old ages of a policy by state or ethnicity, with which it is no riskier than Safe Harbor in any state.
 
     Attributes
@@ -438,7 +438,7 @@ class OldAges:
 
 def old_ages_of(
     cells: Cells, question: Question, policy: DemographicPolicy, by: str, levels: Sequence[str] = OLD_AGES
-) -> OldAges:
+) -> RecodedOldAges:
     """Choose the old ages of a policy for each group.
 
     Raises
@@ -452,16 +452,16 @@ def old_ages_of(
     grouping = ("geography", "state") if by == STATE else (ETHNICITY, chosen)
     table = recode_old_ages(cells, policy, reference_of(cells), levels, grouping, bar_of(question)).table.set_index("group")
     if table["old_ages"].isna().any():
-        return OldAges(policy, by, {}, tuple(levels))
+        return RecodedOldAges(policy, by, {}, tuple(levels))
     joined = small_groups(table["records"])
     coarseness = table["old_ages"].map({name: at for at, name in enumerate(levels)})
     shown = {group: levels[at] for group, at in coarseness.drop(joined).items()}
     if len(joined):
         shown[OTHERS[by]] = levels[int(coarseness[joined].max())]
-    return OldAges(policy, by, shown, tuple(levels))
+    return RecodedOldAges(policy, by, shown, tuple(levels))
 
 
-def offers(cells: Cells, question: Question, policies: Sequence[DemographicPolicy]) -> tuple[OldAges, ...]:
+def offers(cells: Cells, question: Question, policies: Sequence[DemographicPolicy]) -> tuple[RecodedOldAges, ...]:
     """Return the old ages of every policy that may publish them otherwise than it does, by state and by ethnicity.
 
     A policy gains by it if some group may show more, or if it is riskier than Safe Harbor as it is.
@@ -492,7 +492,7 @@ def _applies(cells: Cells, policy: DemographicPolicy, by: str) -> bool:
     )
 
 
-def _differs(cells: Cells, policy: DemographicPolicy, offer: OldAges) -> bool:
+def _differs(cells: Cells, policy: DemographicPolicy, offer: RecodedOldAges) -> bool:
     """Whether a group's ages from 90 on are other classes than those of the policy."""
     age = cells.demographics.age
     own = age.levels[policy.node(cells.demographics)[0]]

@@ -243,7 +243,7 @@ _COLUMNS = {
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptGain:
     """What releases keep of the gain of all targets.
 
     Attributes
@@ -265,7 +265,7 @@ class Kept:
 
 def gain_kept_at(
     policy: Policy, passing: Sequence[Choice], tables: Mapping[str, Table], generator: np.random.Generator
-) -> Kept:
+) -> KeptGain:
     """Compare the releases at several nodes.
 
     All are compared on the same members, whom none of them leaves out, at most `MEMBERS`, and on the same folds. The gain is
@@ -290,7 +290,7 @@ def gain_kept_at(
     found = compared_tables.next_year(first, compared, generator)
     members, row_member = np.unique(found.delivered.member, return_inverse=True)
     if len(members) < FEWEST:
-        return Kept()
+        return KeptGain()
     releases = [found.released.features]
     for one in passing[1:]:
         other = _released_at(policy, one.node, of)
@@ -304,7 +304,7 @@ def compared_on_folds(
     releases: Sequence[np.ndarray],
     row_member: np.ndarray,
     generator: np.random.Generator,
-) -> Kept:
+) -> KeptGain:
     """The share that each release keeps on some folds, and of those that are reported on fresh ones.
 
     Parameters
@@ -326,10 +326,10 @@ def compared_on_folds(
 
     found = tuple(share.value for share in shares(range(len(releases))))
     if not found:
-        return Kept()
+        return KeptGain()
     told = _reported(found)
     # There is nothing to tell if the delivery predicts nothing on the fresh folds.
-    return Kept(found, dict(zip(told, shares(told), strict=False)))
+    return KeptGain(found, dict(zip(told, shares(told), strict=False)))
 
 
 def _reported(shares: Sequence[float]) -> list[int]:
@@ -346,7 +346,7 @@ def _released_at(policy: Policy, node: Node, tables: Mapping[str, Table]) -> Rel
     return rows.on({**tables, **made})
 
 
-def compared_frame(passing: Sequence[Choice], kept: Kept, losses: Mapping[Node, float], chosen: int) -> pd.DataFrame:
+def compared_frame(passing: Sequence[Choice], kept: KeptGain, losses: Mapping[Node, float], chosen: int) -> pd.DataFrame:
     """The table of compared nodes, that of least loss first; without a row if nothing was compared.
 
     Parameters

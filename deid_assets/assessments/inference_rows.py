@@ -17,7 +17,7 @@ from deid_assets.assessments.kernel_input import profiles_query
 from deid_assets.errors import StoreError
 from deid_assets.methods.inference import rows as inference_rows
 from deid_assets.methods.inference.boosting import gradient_boosting
-from deid_assets.methods.inference.cases import Asked, Cases, Guesses, groups_of
+from deid_assets.methods.inference.cases import Cases, CasesToGuess, Guesses, groups_of
 from deid_assets.methods.inference.gain import Model, Outcome, folds_of, joined, predictions
 from deid_assets.methods.inference.naive_bayes import naive_bayes
 from deid_assets.methods.inference.rows import CLAIM, MEMBER, Channel
@@ -285,10 +285,10 @@ def _models(names: Sequence[str], rows: ChannelRows, seed: int) -> dict[str, Mod
     return models
 
 
-def _without(places: Sequence[int], train: Cases, asked: Asked) -> Guesses:
+def _without(places: Sequence[int], train: Cases, asked: CasesToGuess) -> Guesses:
     """Naive Bayes without some of the fields."""
     kept = np.setdiff1d(np.arange(len(train.sizes)), places)
-    return naive_bayes(train.with_fields(kept), Asked(asked.features[:, kept], asked.members))
+    return naive_bayes(train.with_fields(kept), CasesToGuess(asked.features[:, kept], asked.members))
 
 
 def _predicted(

@@ -231,7 +231,7 @@ def assess_sensitivity(work: Work[Policy]) -> Assessed:
     alpha = kernel_input.sampling_fraction(policy, members + before, profiles.count())
     own = own_positions(tables.profiles, tables.crosswalk)
     power = _Power(policy, profiles, work.tables["value_diversity"], own, members)
-    attack = attack_sensitivity.AttackSensitivity(records, max(section.powers))
+    attack = attack_sensitivity.SensitivityAnalysis(records, max(section.powers))
     joint = confidence_of_try(joint_confidence(policy), tried.number)
     interval = mean_interval(attack_sensitivity.confidence_of_each(joint, section.cells))
 

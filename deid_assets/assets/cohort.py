@@ -14,7 +14,7 @@ from deid_assets.assessments.record_cross_release_risk import people_of_cohort
 from deid_assets.assessments.registry import COHORT
 from deid_assets.assets.assessment import assessment_asset
 from deid_assets.assets.counts import count_assets
-from deid_assets.assets.one_table import Judged, OneTable, Tables, release_asset
+from deid_assets.assets.one_table import GateFindings, OneTable, Tables, release_asset
 from deid_assets.assets.step import Step, image, markdown_table, stage_asset
 from deid_assets.assets.taking_in import Read, intake_assets, require_known_opt_outs
 from deid_assets.figures.demographics_figure import risk_and_detail_figure
@@ -111,7 +111,7 @@ COUNTS = count_assets(COUNTING)
 ASSESSMENTS = [assessment_asset(one, "cohort") for one in COHORT]
 
 
-def _judged(step: Step[CohortPolicy], tables: Tables, staged: Table) -> Judged:
+def _judged(step: Step[CohortPolicy], tables: Tables, staged: Table) -> GateFindings:
     policy, people, population = step.policy, tables[PEOPLE], tables[POPULATION]
     leaks, leaking = demographics.attribute_leaks(policy, staged, people, population)
 
@@ -119,7 +119,7 @@ def _judged(step: Step[CohortPolicy], tables: Tables, staged: Table) -> Judged:
         made, commitment = step.workplace.releases_made(), step.secret.commitment()
         return other_cohort_refusals(policy, delivery_digest, made, released, commitment)
 
-    return Judged(
+    return GateFindings(
         rows=people_refusals(policy, staged, people_to_release(policy, people, population, _key(step))),
         further=[*demographics.finding_refusals(policy, staged), *leaking],
         risk=measured_risk(policy, staged, people, population),

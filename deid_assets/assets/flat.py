@@ -15,7 +15,7 @@ from deid_assets.assessments.registry import FLAT
 from deid_assets.assets import publishing
 from deid_assets.assets.assessment import assessment_asset
 from deid_assets.assets.counts import count_assets, delivery_noise
-from deid_assets.assets.one_table import Judged, OneTable, Tables, release_asset
+from deid_assets.assets.one_table import GateFindings, OneTable, Tables, release_asset
 from deid_assets.assets.step import Step, guarded, image, stage_asset
 from deid_assets.assets.taking_in import Read, intake_assets, require_known_opt_outs
 from deid_assets.errors import PolicyError, RefusedError
@@ -236,7 +236,7 @@ COUNTS = count_assets(COUNTING)
 ASSESSMENTS = [assessment_asset(one, "flat") for one in FLAT]
 
 
-def _judged(step: Step[FlatPolicy], tables: Tables, staged: Table) -> Judged:
+def _judged(step: Step[FlatPolicy], tables: Tables, staged: Table) -> GateFindings:
     records, domains, left_out = (tables[name] for name in (RECORDS, "record_domains", "suppressed_records"))
     policy = step.policy
     levels = levels_of(policy, tables["record_generalization"])
@@ -250,7 +250,7 @@ def _judged(step: Step[FlatPolicy], tables: Tables, staged: Table) -> Judged:
     kept = {name: float(shares[levels[name]]) for name, shares in by_level.items()}
     detail = detail_measurements(kept, policy.detail_at_least, staged.count(), policy.publish_however_coarse)
     losses, tops = of_records.level_losses(policy, table), of_records.highest_levels(policy, table, by_level)
-    return Judged(
+    return GateFindings(
         rows=rows,
         further=[*leaking, *detail_refusals(detail)],
         risk=measured_risk(policy, staged, records, domains, levels),

@@ -13,7 +13,7 @@ import pandas as pd
 from deid_assets.assessments.absence import absence_in_search, absence_tells_too_much, what_makes_the_factor
 from deid_assets.assessments.cross_release_risk import flagged_in_linked_releases
 from deid_assets.assessments.delivered_values import kept_by_level
-from deid_assets.assessments.gain_kept import Kept, compared_frame, gain_kept_at, reported_frame
+from deid_assets.assessments.gain_kept import KeptGain, compared_frame, gain_kept_at, reported_frame
 from deid_assets.assessments.kernel_input import (
     POPULATION,
     Candidate,
@@ -301,7 +301,7 @@ def generalization_choice(step: Step[Policy], **tables: Table) -> Iterator[dg.Ou
         passing, passed_over, worst_class = choose_generalization(
             judge, to_try.as_they_are, to_try.without_flagged, policy.prefers_detail, most
         )
-        choice, compared = next(iter(passing), None), compared_frame((), Kept(), {}, 0)
+        choice, compared = next(iter(passing), None), compared_frame((), KeptGain(), {}, 0)
         if choice is not None and risk.nodes_by_gain:
             step.context.log.info(f"comparing {len(passing)} generalizations that pass by what their releases keep of the gain")
             key = stream_key(step, "nodes by gain", number)

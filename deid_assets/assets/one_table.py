@@ -35,7 +35,7 @@ Tables = Mapping[str, Table]
 
 
 @dataclass(frozen=True)
-class Judged:
+class GateFindings:
     """What the gate found in the staged rows.
 
     Attributes
@@ -97,7 +97,7 @@ class OneTable:
     columns: Callable[[Any], Sequence[str]]
     pseudonym: Callable[[Any], str | None]
     version: str
-    judge: Callable[[Step[Any], Tables, Table], Judged]
+    judge: Callable[[Step[Any], Tables, Table], GateFindings]
 
 
 def release_asset(

@@ -306,7 +306,7 @@ def _judge(
     refusals += judgement.contract_refusals(staged.by_name(), release_contracts(policy))
     staged_profiles = Table(tables.profiles.file, SCHEMA, "staged_profiles")
     write_table(staged_profiles, candidate.shown_profiles)
-    judged = judgement.Judged(
+    judged = judgement.StagedClaims(
         policy, levels, staged, staged_profiles, tables, made["pseudonym_crosswalk"], made["suppressed_members"]
     )
     refusals += judgement.consistency_refusals(judged)

@@ -15,7 +15,7 @@ from deid_assets.command_line.options import FILE, errors_as_json, require_new
 
 if TYPE_CHECKING:
     from deid_assets.assessments.demographic_verdicts import Question
-    from deid_assets.command_line.demographics_document import Asked
+    from deid_assets.command_line.demographics_document import DemographicsRequest
     from deid_assets.methods.demographics.policies import DemographicPolicy
     from deid_assets.sources.census import PopulationFiles
     from deid_assets.sources.cohort import CohortLayout
@@ -142,9 +142,9 @@ def demographics(cohort: Path, out: Path | None, write_policies: Path | None, as
     sys.exit(found.document["exit_code"])
 
 
-def _asked(context: click.Context, cohort: Path, options: Mapping[str, Any]) -> "Asked":
+def _asked(context: click.Context, cohort: Path, options: Mapping[str, Any]) -> "DemographicsRequest":
     """What is asked: by a policy file, or by options alone."""
-    from deid_assets.command_line.demographics_document import Asked, asked_by, cohort_policy
+    from deid_assets.command_line.demographics_document import DemographicsRequest, asked_by, cohort_policy
     from deid_assets.methods.demographics.standard_attributes import birthday_attribute
 
     files = [text for text in options["policies"] if text.lower().endswith((".yaml", ".yml"))]
@@ -156,7 +156,7 @@ def _asked(context: click.Context, cohort: Path, options: Mapping[str, Any]) -> 
         if gate and not further:
             raise click.UsageError("--no-riskier-than judges the policies that you name: add --policy")
         question = _question(options, further)
-        return Asked(
+        return DemographicsRequest(
             _layout(options),
             _source(options),
             question,

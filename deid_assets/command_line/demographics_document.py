@@ -18,8 +18,8 @@ import yaml
 from deid_assets.assessments.cohort_demographics import CohortFindings, cohort_findings
 from deid_assets.assessments.demographic_verdicts import (
     CONFIDENCE,
-    OldAges,
     Question,
+    RecodedOldAges,
     Verdicts,
     alternatives,
     dates_of,
@@ -52,7 +52,7 @@ from deid_assets.store.home import Home
 
 
 @dataclass(frozen=True)
-class Asked:
+class DemographicsRequest:
     """What `deid demographics` is asked, by options or by a policy file.
 
     Attributes
@@ -102,7 +102,9 @@ def cohort_policy(path: Path) -> CohortPolicy:
     return policy
 
 
-def asked_by(policy: CohortPolicy, cohort: Path, files: Mapping[str, Path], further: Iterable[DemographicPolicy]) -> Asked:
+def asked_by(
+    policy: CohortPolicy, cohort: Path, files: Mapping[str, Path], further: Iterable[DemographicPolicy]
+) -> DemographicsRequest:
     """Return what a policy file asks.
 
     Parameters
@@ -122,7 +124,7 @@ def asked_by(policy: CohortPolicy, cohort: Path, files: Mapping[str, Path], furt
         at_upper_bound=risk.compared == "upper_bound",
         exponent=risk.exponent,
     )
-    return Asked(
+    return DemographicsRequest(
         policy.layout,
         policy.population.below(cohort.parent, files),
         question,
@@ -139,7 +141,9 @@ def named_policy(policy: CohortPolicy) -> DemographicPolicy:
     return DemographicPolicy.of(policy.name, policy.demographic_policy.levels)
 
 
-def policy_files(policy: CohortPolicy, allowed: Iterable[DemographicPolicy], old_ages: Iterable[OldAges]) -> dict[str, bytes]:
+def policy_files(
+    policy: CohortPolicy, allowed: Iterable[DemographicPolicy], old_ages: Iterable[RecodedOldAges]
+) -> dict[str, bytes]:
     """Return a policy file for each policy that may be used instead, by file name; each of them was validated.
 
     Parameters
@@ -167,7 +171,7 @@ def policy_files(policy: CohortPolicy, allowed: Iterable[DemographicPolicy], old
 _PUBLISHED = {one.name: name for name, one in zip(PUBLISHED_POLICIES, (safe_harbor(), *published_alternatives()), strict=True)}
 
 
-def _written(policy: CohortPolicy, name: str, demographic: DemographicPolicy, offer: OldAges | None) -> bytes:
+def _written(policy: CohortPolicy, name: str, demographic: DemographicPolicy, offer: RecodedOldAges | None) -> bytes:
     levels = demographic.levels
     demographics: dict[str, Any] = {"levels": levels}
     if demographic.name in _PUBLISHED:
@@ -205,7 +209,7 @@ class Judged:
 
 
 def judged_document(
-    cohort: Path, asked: Asked, *, discover: bool, with_files: bool = False, with_policies: bool = False
+    cohort: Path, asked: DemographicsRequest, *, discover: bool, with_files: bool = False, with_policies: bool = False
 ) -> Judged:
     """Judge the policies of a question for a cohort.
 
@@ -270,7 +274,7 @@ def judged_document(
     return Judged(document, _files(document, cells, verdicts) if with_files else {}, written)
 
 
-def _allowed(cells: Cells, asked: Asked, verdicts: Verdicts) -> list[DemographicPolicy]:
+def _allowed(cells: Cells, asked: DemographicsRequest, verdicts: Verdicts) -> list[DemographicPolicy]:
     """Every judged policy, and every one on the frontier of risk and detail, that passes the gates of the file; each once."""
     on_frontier = judge(cells, asked.question, frontier_policies(cells))
     allowed = [policy for found in (verdicts, on_frontier) for policy in found.policies if found.no_riskier(policy.name)]
@@ -280,7 +284,7 @@ def _allowed(cells: Cells, asked: Asked, verdicts: Verdicts) -> list[Demographic
     return [policy for policy in dict.fromkeys(allowed) if named[policy.node(cells.demographics)] == policy]
 
 
-def _reasons(cells: Cells, asked: Asked, verdicts: Verdicts) -> list[str]:
+def _reasons(cells: Cells, asked: DemographicsRequest, verdicts: Verdicts) -> list[str]:
     """Why the gate refuses."""
     found = []
     own = asked.file and asked.file.demographics.old_ages

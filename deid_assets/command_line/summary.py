@@ -58,7 +58,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Gate:
+class MeasuredGate:
     """A gating measurement of an assessment, as the summary shows it."""
 
     asset: str
@@ -70,14 +70,14 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class Kept:
+class ColumnLevel:
     """How finely a column is published: the level of its hierarchy, in words."""
 
     column: str
     level: str
 
 
-def gates_of(task: Task, summary: RunSummary) -> tuple[list[Gate], int]:
+def gates_of(task: Task, summary: RunSummary) -> tuple[list[MeasuredGate], int]:
     """The gates that this run measured, and how many more measurements gate nothing."""
     gates, reported = [], 0
     for name in stages_of(task.policy)["assessment"]:
@@ -86,16 +86,16 @@ def gates_of(task: Task, summary: RunSummary) -> tuple[list[Gate], int]:
         for item in from_frame(task.table(name).frame()):
             for found in item.measurements:
                 if found.gating:
-                    gates.append(Gate(name, found.name, found.value, found.bound, found.threshold, found.passed))
+                    gates.append(MeasuredGate(name, found.name, found.value, found.bound, found.threshold, found.passed))
                 else:
                     reported += 1
     return gates, reported
 
 
-def kept_levels(task: Task, summary: RunSummary) -> list[Kept]:
+def kept_levels(task: Task, summary: RunSummary) -> list[ColumnLevel]:
     """The level of every quasi-identifier at the generalization that was chosen; empty where none was."""
     tables = {name: task.table(name) for name in summary.rows if name in STAGE_OF}
-    return [Kept(column, level) for column, level in chosen_level_names(task.policy, tables)]
+    return [ColumnLevel(column, level) for column, level in chosen_level_names(task.policy, tables)]
 
 
 def summary_json(task: Task, summary: RunSummary, seconds: float) -> dict[str, object]:
@@ -172,7 +172,7 @@ def _verdict(home: Home, summary: RunSummary) -> Verdict | None:
     return None if summary.waiting is None else verdict_in(waiting_manifest(home.store / "manifests", summary.waiting))
 
 
-def _print_gates(console: Console, gates: Sequence[Gate], reported: int, detail: Detail) -> None:
+def _print_gates(console: Console, gates: Sequence[MeasuredGate], reported: int, detail: Detail) -> None:
     if not gates:
         return
     table = RichTable(title="Gates", title_justify="left")
@@ -197,7 +197,7 @@ def _print_gates(console: Console, gates: Sequence[Gate], reported: int, detail:
         )
 
 
-def _print_kept(console: Console, kept: Sequence[Kept]) -> None:
+def _print_kept(console: Console, kept: Sequence[ColumnLevel]) -> None:
     if not kept:
         return
     table = RichTable(title="What the columns still disclose", title_justify="left", min_width=32)

@@ -6,13 +6,13 @@ from typing import Any
 import yaml
 
 from deid_assets.errors import PolicyError
-from deid_assets.methods.lattice.diagnosis import Change
+from deid_assets.methods.lattice.diagnosis import PolicyChange
 from deid_assets.policy.loading import with_sections
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS
 
 
-def changed_sections(policy: Policy, change: Change) -> str | None:
+def changed_sections(policy: Policy, change: PolicyChange) -> str | None:
     """The changed sections, complete, as YAML to replace the policy's own; None if no valid policy can have them.
 
     It contains no personal data, only names of columns, dimensions and thresholds.

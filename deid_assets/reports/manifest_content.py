@@ -205,10 +205,10 @@ def _counts(manifest: Mapping[str, Any]) -> ReportTable | None:
     )
 
 
-def gates_of(manifest: Mapping[str, Any]) -> list[report.Gate]:
+def gates_of(manifest: Mapping[str, Any]) -> list[report.ReportedGate]:
     """The gating measurements; the gate's own are marked, because an assessment measured the same before."""
     return [
-        report.Gate(
+        report.ReportedGate(
             name=f"{words(found['name'])}{_of(item['asset'], found['name'])}",
             meaning=meaning_of(found),
             measured=number_of(found["value"]),

@@ -49,7 +49,7 @@ FLAT_LIMITS = (
 
 
 @dataclass(frozen=True)
-class Gate:
+class ReportedGate:
     """One gate: what was measured, and what it had to satisfy.
 
     Attributes
@@ -256,7 +256,7 @@ class ReportContent:
     terms_of_use: str
     verdict: Literal["published", "refused"]
     summary: str
-    gates: tuple[Gate, ...]
+    gates: tuple[ReportedGate, ...]
     adversaries: tuple[AdversaryRow, ...] = ()
     generalization: tuple[GeneralizationRow, ...] = ()
     attrition: tuple[AttritionRow, ...] = ()
@@ -296,7 +296,7 @@ _FOLDED = {
 """Groups of gates that are one row each where they passed: name, and what it says."""
 
 
-def folded_gates(gates: Sequence[Gate]) -> tuple[tuple[Gate, ...], tuple[tuple[str, str, int], ...]]:
+def folded_gates(gates: Sequence[ReportedGate]) -> tuple[tuple[ReportedGate, ...], tuple[tuple[str, str, int], ...]]:
     """The gates that have a row of their own, and (name, what it says, how many) of each group of which all passed."""
     folded = {
         group: len(own)
@@ -313,7 +313,7 @@ NEAREST = 12
 """Gates that the figure shows."""
 
 
-def nearest_gates(gates: Sequence[Gate]) -> tuple[tuple[Gate, float], ...]:
+def nearest_gates(gates: Sequence[ReportedGate]) -> tuple[tuple[ReportedGate, float], ...]:
     """The gates nearest to their limits, each with the part of the limit that is used, the nearest first.
 
     The bound counts where there is one, because the gate compares it. Those that use nothing are left out.

@@ -58,7 +58,7 @@ LAST_AGE = 119
 
 
 @dataclass(frozen=True)
-class AgeColumn:
+class CensusColumn:
     """One column of a table: its number, the sex, the ages (inclusive), and whether it is the total of the sex."""
 
     number: int
@@ -68,12 +68,12 @@ class AgeColumn:
     total: bool = False
 
 
-def _of_both_sexes(bands: Sequence[tuple[int, int]]) -> tuple[AgeColumn, ...]:
+def _of_both_sexes(bands: Sequence[tuple[int, int]]) -> tuple[CensusColumn, ...]:
     """Columns in the order of all these tables: 1 is the total, then the males' total and ages, then the females'."""
     columns, number = [], 2
     for sex in ("M", "F"):
-        columns.append(AgeColumn(number, sex, bands[0][0], bands[-1][1], total=True))
-        columns += [AgeColumn(number + at, sex, first, last) for at, (first, last) in enumerate(bands, start=1)]
+        columns.append(CensusColumn(number, sex, bands[0][0], bands[-1][1], total=True))
+        columns += [CensusColumn(number + at, sex, first, last) for at, (first, last) in enumerate(bands, start=1)]
         number += len(bands) + 1
     return tuple(columns)
 
@@ -109,7 +109,7 @@ class CensusLayout:
     spelling: str = "PCT012{table}{number:03d}"
     state: str = "STATE"
     state_kind: str = "fips"
-    columns: tuple[AgeColumn, ...] = SINGLE_YEARS
+    columns: tuple[CensusColumn, ...] = SINGLE_YEARS
     label_rows: int = 0
     delimiter: str = ","
 

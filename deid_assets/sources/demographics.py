@@ -12,7 +12,7 @@ import pandas as pd
 from deid_assets.errors import DeliveryError
 from deid_assets.methods.demographics.attributes import Attribute, Demographics
 from deid_assets.methods.demographics.cells import Cells, cells_of
-from deid_assets.methods.demographics.population import EVENLY, FROM_85, OldAges, population_of
+from deid_assets.methods.demographics.population import EVENLY, FROM_85, GompertzSurvival, population_of
 from deid_assets.methods.demographics.standard_attributes import (
     CENSUS_RACES,
     WITHHELD,
@@ -201,7 +201,7 @@ def _geography(people: pd.DataFrame) -> Attribute:
     return Attribute.from_table("geography", pd.DataFrame(levels).set_axis(_places(own)))
 
 
-def _open_ages(table: pd.DataFrame) -> tuple[OldAges, tuple[str, ...]]:
+def _open_ages(table: pd.DataFrame) -> tuple[GompertzSurvival, tuple[str, ...]]:
     first = np.unique(table.loc[table["oldest"].isna(), "youngest"].astype("int64"))
     if not len(first) or (first >= _FIRST_OF_THE_OLDEST).all():
         return EVENLY, ()

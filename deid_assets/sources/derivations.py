@@ -29,7 +29,7 @@ RAW = "given_"
 
 
 @dataclass(frozen=True)
-class Cell:
+class TypedColumn:
     """A delivered column, read as one type.
 
     Attributes
@@ -52,7 +52,7 @@ class Cell:
 
         Examples
         --------
-        >>> Cell("ZIP code", "text").raw
+        >>> TypedColumn("ZIP code", "text").raw
         'given_ZIP_code_95c87fe32d58da52'
         """
         told = hashlib.sha256(self.column.encode()).hexdigest()[:16]
@@ -127,7 +127,7 @@ class Derivation:
     """
 
     table: Literal["members", "claims"]
-    cells: tuple[Cell, ...]
+    cells: tuple[TypedColumn, ...]
     value: str
     broken: Mapping[str, str]
     of_events: bool = False
@@ -148,7 +148,7 @@ def delivered_text(
     others
         Value of all that are not listed; None: another value quarantines its row.
     """
-    cell = Cell(column, "text")
+    cell = TypedColumn(column, "text")
     if not values:
         return Derivation(table, (cell,), cell.sql, {})
     listed = ", ".join(map(literal, values))
@@ -178,7 +178,7 @@ class Declared:
         """Both."""
         return {**self.members, **self.claims}
 
-    def cells(self, table: str) -> tuple[Cell, ...]:
+    def cells(self, table: str) -> tuple[TypedColumn, ...]:
         """Every cell that is read of a delivered table, once."""
         return tuple(dict.fromkeys(cell for made in self.all.values() if made.table == table for cell in made.cells))
 
@@ -252,7 +252,7 @@ def code_group(column: str, by: CodeGrouping) -> Derivation:
     >>> code_group("REV_CNTR", "revenue_group").coded.kind
     'procedure'
     """
-    cell = Cell(column, "text")
+    cell = TypedColumn(column, "text")
     kind, form = _FORMS[by]
     found = group_prefixes(by)
     lookup = Lookup(f"groups_{by}", {"prefix": [*found], "code_group": [*found.values()]})
@@ -300,7 +300,7 @@ def drug_group(column: str, rows: Sequence[tuple[str, str, str | None]]) -> Deri
     >>> drug_group("NDC", [("61958180101", "antivirals", "sofosbuvir")]).coded.kind
     'drug'
     """
-    cell = Cell(column, "text")
+    cell = TypedColumn(column, "text")
     name = f"drugs_{hashlib.sha256(repr(sorted(rows, key=lambda row: row[0])).encode()).hexdigest()[:16]}"
     code = ndc_of(cell.sql)
     codes = [ndc for ndc, _, _ in rows]

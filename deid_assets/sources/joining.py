@@ -19,7 +19,7 @@ from deid_assets.sources.delivery import (
     ENROLMENT,
     MEMBER_COLUMNS,
 )
-from deid_assets.sources.derivations import MILLIONTHS, Cell
+from deid_assets.sources.derivations import MILLIONTHS, TypedColumn
 from deid_assets.sources.diagnosis_systems import SYSTEM_COLUMN, DiagnosisCodes, is_icd10
 from deid_assets.store.tables import literal, quoted
 
@@ -65,7 +65,7 @@ class Rows:
 
     sql: str
     flags: Sequence[str]
-    cells: Sequence[Cell]
+    cells: Sequence[TypedColumn]
     others: Sequence[str]
 
 
@@ -313,7 +313,7 @@ def _places_in_lists() -> frozenset[str]:
     return frozenset(sensitive_codes(places, "place", "extended", sets=SENSITIVE_SETS)["code"])
 
 
-def _of_cell(cell: Cell) -> str:
+def _of_cell(cell: TypedColumn) -> str:
     """SQL of a cell of a declared column; text is the same in all rows of an event."""
     column = quoted(cell.name)
     if cell.kind == "decimal":

@@ -31,7 +31,7 @@ from deid_assets.sources.delivery import (
     UnknownCodes,
     Years,
 )
-from deid_assets.sources.derivations import NOTHING, Cell, Declared
+from deid_assets.sources.derivations import NOTHING, Declared, TypedColumn
 from deid_assets.sources.diagnosis_systems import (
     IN_ICD10,
     OF_OTHER_PERIOD,
@@ -90,7 +90,7 @@ class Delivered:
     claim_ids_are_rows
         True if the claim id is derived from the row and so cannot be duplicated.
     declared
-        The policy's declared columns, whose cells are in the relations under `Cell.raw`.
+        The policy's declared columns, whose cells are in the relations under `TypedColumn.raw`.
     diagnosis_codes
         What says the coding system of diagnoses.
     gaps_at_most
@@ -330,7 +330,7 @@ def _left_out(years: Years | None) -> str:
     return f"coalesce(coalesce(l.year, date_part('year', dated) - {years.first - 1}) NOT BETWEEN 1 AND {years.count}, false)"
 
 
-def _cell(cell: Cell, kind: str) -> str:
+def _cell(cell: TypedColumn, kind: str) -> str:
     """SQL of a cell of a declared column, delivered as type `kind`; NULL if it is blank or cannot be read as what it is."""
     column = quoted(cell.raw)
     text = _text(column, kind)

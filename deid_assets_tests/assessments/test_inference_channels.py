@@ -31,7 +31,7 @@ from deid_assets.assessments.inference_rows import (
     inferred,
 )
 from deid_assets.errors import PolicyError
-from deid_assets.methods.inference.cases import Asked, Cases, Guesses
+from deid_assets.methods.inference.cases import Cases, CasesToGuess, Guesses
 from deid_assets.methods.inference.gain import Outcome
 from deid_assets.methods.inference.naive_bayes import naive_bayes
 from deid_assets.methods.inference.rows import Channel
@@ -351,10 +351,10 @@ class TestCanaries:
     def test_a_model_that_overlooks_a_field(self, canaries, monkeypatch, field):
         honest = inference_rows.naive_bayes
 
-        def blind(train: Cases, asked: Asked):
+        def blind(train: Cases, asked: CasesToGuess):
             # Members have fewer fields than claims.
             kept = np.arange(len(train.sizes)) != field
-            seen = Asked(asked.features * kept, asked.members)
+            seen = CasesToGuess(asked.features * kept, asked.members)
             return honest(replace(train, features=train.features * kept), seen)
 
         monkeypatch.setattr(inference_rows, "naive_bayes", blind)

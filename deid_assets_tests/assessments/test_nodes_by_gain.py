@@ -9,7 +9,7 @@ import pytest
 from deid_assets.assessments import gain_kept
 from deid_assets.assessments.exposure import exposure_of
 from deid_assets.assessments.gain_kept import (
-    Kept,
+    KeptGain,
     compared_frame,
     compared_on_folds,
     keeping_most,
@@ -39,7 +39,7 @@ def planted() -> tuple[list[Target], np.ndarray, list[np.ndarray]]:
 
 
 @pytest.fixture(scope="module")
-def compared() -> tuple[Kept, list[np.ndarray]]:
+def compared() -> tuple[KeptGain, list[np.ndarray]]:
     """What was found, and the folds that were used, in order."""
     used: list[np.ndarray] = []
 
@@ -80,7 +80,7 @@ def test_where_nothing_is_predicted_the_node_of_least_loss_is_left(monkeypatch):
     _, delivered, releases = planted()
     coins = Target("coins", (np.random.default_rng(2).random(ROWS) < 0.5).astype(np.float64), event=True)
     found = compared_on_folds([coins], delivered, releases, MEMBER, np.random.default_rng(1))
-    assert found == Kept() and found.most == 0
+    assert found == KeptGain() and found.most == 0
 
 
 def passing(*nodes) -> list:
@@ -89,7 +89,7 @@ def passing(*nodes) -> list:
 
 NODES = ((0, 0), (1, 0), (0, 1), (1, 1), (2, 1))
 LOSSES = {node: 0.1 * (1 + place) for place, node in enumerate(NODES)}
-KEPT = Kept((0.3, 0.9, 0.1, 0.7, 0.5), {place: Interval(0.4567, 0.3333, 0.6111) for place in (0, 1, 3, 4)})
+KEPT = KeptGain((0.3, 0.9, 0.1, 0.7, 0.5), {place: Interval(0.4567, 0.3333, 0.6111) for place in (0, 1, 3, 4)})
 
 
 def test_that_of_least_loss_and_the_best_three_are_reported():
@@ -100,7 +100,7 @@ def test_that_of_least_loss_and_the_best_three_are_reported():
 
 
 def test_one_that_is_first_and_among_the_best_is_reported_once():
-    kept = Kept((0.9, 0.1), {place: Interval(0.5, 0.4, 0.6) for place in (0, 1)})
+    kept = KeptGain((0.9, 0.1), {place: Interval(0.5, 0.4, 0.6) for place in (0, 1)})
     assert keeping_most(compared_frame(passing(*NODES[:2]), kept, LOSSES, 0))["node"].tolist() == ["0,0", "1,0"]
 
 
@@ -116,7 +116,7 @@ def test_measurements_are_rounded_and_none_is_that_of_the_folds_that_chose():
 
 
 def test_a_delivery_that_predicts_nothing_has_losses_and_no_shares():
-    frame = compared_frame(passing(*NODES), Kept(), LOSSES, 0)
+    frame = compared_frame(passing(*NODES), KeptGain(), LOSSES, 0)
     told = {one.name: one.value for one in node_measurements(frame, 20_000, "c" * 64)}
     assert told == {
         "nodes_compared": 5, "published_node/0,0/loss": 0.1, "published_node/0,0/kept_of_gain": None,
@@ -125,12 +125,12 @@ def test_a_delivery_that_predicts_nothing_has_losses_and_no_shares():
 
 
 def test_a_policy_that_compares_nothing_has_no_measurement():
-    assert list(node_measurements(compared_frame((), Kept(), {}, 0), 20_000, "c" * 64)) == []
+    assert list(node_measurements(compared_frame((), KeptGain(), {}, 0), 20_000, "c" * 64)) == []
 
 
 def test_the_table_of_the_ui_has_names_of_levels_and_rounded_numbers():
     policy = policy_from(SMALL)
-    kept = Kept((0.3, 0.9), {0: Interval(0.4567, 0.3333, 0.6111), 1: Interval(0.8, 0.7, 0.9)})
+    kept = KeptGain((0.3, 0.9), {0: Interval(0.4567, 0.3333, 0.6111), 1: Interval(0.8, 0.7, 0.9)})
     shown = reported_frame(policy, compared_frame(passing((0, 1), (1, 0)), kept, {(0, 1): 0.1, (1, 0): 0.3}, 1), 20_000)
     assert isinstance(shown, pd.DataFrame)
     assert shown.iloc[0].tolist() == ["age: years; days in hospital: none or any", 0.1, 0.45, 0.33, 0.62, "no"]

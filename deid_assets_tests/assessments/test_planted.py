@@ -414,7 +414,7 @@ class TestBrokenAttacks:
 
             def nothing(*of, honest=honest, **settings):
                 found = vars(honest(*of, **settings)) | {field: 0}
-                return attributes.AttributeDisclosure(**found)
+                return attributes.ClassDisclosure(**found)
 
             monkeypatch.setattr(attributes, name, nothing)
         self.broken(canaries, "attribute_disclosure")
@@ -516,7 +516,7 @@ class TestBrokenFlatAttacks:
         own, honest = FlatCanaries(store, flat()), attributes.single_valued
 
         def nothing(*of):
-            return attributes.AttributeDisclosure(**(vars(honest(*of)) | {"homogeneous_members": 0}))
+            return attributes.ClassDisclosure(**(vars(honest(*of)) | {"homogeneous_members": 0}))
 
         monkeypatch.setattr(attributes, "single_valued", nothing)
         assert own.record_attribute_disclosure().share < 1

@@ -11,7 +11,7 @@ import numpy as np
 
 from deid_assets.methods.adversary.adversary_power import power_of
 from deid_assets.methods.adversary.value_diversity import value_pairs
-from deid_assets.methods.attacks.attack_sensitivity import KNOWS, AttackSensitivity
+from deid_assets.methods.attacks.attack_sensitivity import KNOWS, SensitivityAnalysis
 from deid_assets.methods.kernel import engine
 from deid_assets.methods.population.claim_records import MISSING, ClaimRecords, EvaluationRecords, claim_values
 from deid_assets_tests.benchmarks.heritage_size import CLAIMS, MEMBERS, heritage_size
@@ -61,7 +61,7 @@ def main() -> None:
     histories = [claim_values(release.known, codes).histories for codes in (*release.known.codes, release.known.year)]
     pairs = [value_pairs(history.offsets, history.codes) for history in histories]
     print(f"{options.members:,} members, {len(release.held.year):,} claims, engine {engine.chosen().name}")
-    attack, started = AttackSensitivity(release, max(POWERS)), time.perf_counter()
+    attack, started = SensitivityAnalysis(release, max(POWERS)), time.perf_counter()
     for knows in KNOWS:
         for most in POWERS:
             power = [power_of(claims, own, most) for own in pairs[: 6 + (knows == "year")]]

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from deid_assets.methods.lattice.diagnosis import Change
+from deid_assets.methods.lattice.diagnosis import PolicyChange
 from deid_assets.policy.changes import changed_sections, leaving_together
 from deid_assets.policy.loading import policy_by_name, policy_from, with_sections
 from deid_assets.policy.yaml_text import parse
@@ -11,7 +11,7 @@ from deid_assets_tests.policy.policy_texts import public_values, with_levels_of_
 from deid_assets_tests.scenarios.policies import SMALL, changed
 
 
-def applied(values: dict, change: Change):
+def applied(values: dict, change: PolicyChange):
     """The policy with the sections pasted in, as the product reads YAML."""
     text = changed_sections(policy_from(values), change)
     sections = parse(text)
@@ -20,7 +20,7 @@ def applied(values: dict, change: Change):
 
 
 def test_a_column_that_goes_takes_its_dimension_along():
-    policy, sections = applied(public_values(), Change(("length_of_stay", "sex")))
+    policy, sections = applied(public_values(), PolicyChange(("length_of_stay", "sex")))
     assert set(sections) == {"quasi_identifiers", "dimensions"}
     before = policy_from(public_values())
     assert {qi.column for qi in before.quasi_identifiers.all} - {qi.column for qi in policy.quasi_identifiers.all} == {
@@ -32,37 +32,37 @@ def test_a_column_that_goes_takes_its_dimension_along():
 
 
 def test_of_columns_that_move_together_the_other_stays():
-    policy, _ = applied(public_values(), Change(("days_in_hospital_y2",)))
+    policy, _ = applied(public_values(), PolicyChange(("days_in_hospital_y2",)))
     assert ("days_in_hospital_y3",) in {dimension.columns for dimension in policy.dimensions}
 
 
 def test_a_dimension_that_goes_is_no_level_in_which_claims_are_cut_any_more():
     before = policy_from(public_values())
     assert set(before.number_of_claims.reference) == {"age", "days_in_hospital"}
-    policy, sections = applied(public_values(), Change(("age",)))
+    policy, sections = applied(public_values(), PolicyChange(("age",)))
     assert set(sections) == {"quasi_identifiers", "dimensions", "number_of_claims"}
     assert policy.number_of_claims.reference == {"days_in_hospital": "none or any"}
     assert (policy.number_of_claims.per, policy.number_of_claims.width) == (
         before.number_of_claims.per,
         before.number_of_claims.width,
     )
-    policy, _ = applied(public_values(), Change(("age", "days_in_hospital_y2", "days_in_hospital_y3")))
+    policy, _ = applied(public_values(), PolicyChange(("age", "days_in_hospital_y2", "days_in_hospital_y3")))
     assert policy.number_of_claims.reference == {}
-    _, sections = applied(public_values(), Change(("days_in_hospital_y3",)))
+    _, sections = applied(public_values(), PolicyChange(("days_in_hospital_y3",)))
     assert set(sections) == {"quasi_identifiers", "dimensions"}, "the dimension stays with the other year"
 
 
 def test_what_is_left_of_a_dimension_calls_its_levels_by_the_column_that_is_first_now():
     values = with_levels_of_its_own(public_values())
-    policy, _ = applied(values, Change(("days_in_hospital_y2",)))
+    policy, _ = applied(values, PolicyChange(("days_in_hospital_y2",)))
     assert policy.number_of_claims.reference == {"age": "40 years", "days_in_hospital": "days of year 3: none or any"}
-    _, sections = applied(values, Change(("days_in_hospital_y3",)))
+    _, sections = applied(values, PolicyChange(("days_in_hospital_y3",)))
     assert "number_of_claims" not in sections
 
 
 def test_more_suppression_leaves_the_rest_of_the_section():
     values = public_values()
-    policy, sections = applied(values, Change(suppress_at_most=0.07))
+    policy, sections = applied(values, PolicyChange(suppress_at_most=0.07))
     assert set(sections) == {"risk"} and policy.risk.suppression.at_most == 0.07
     before = policy_from(values).risk
     assert policy.risk.model_copy(update={"suppression": before.suppression}) == before
@@ -70,7 +70,11 @@ def test_more_suppression_leaves_the_rest_of_the_section():
 
 @pytest.mark.parametrize(
     "change",
-    [Change(("age", "days_in_hospital_y2")), Change(("place",)), Change(("age", "sex", "days_in_hospital_y2"))],
+    [
+        PolicyChange(("age", "days_in_hospital_y2")),
+        PolicyChange(("place",)),
+        PolicyChange(("age", "sex", "days_in_hospital_y2")),
+    ],
     ids=["no dimension is left", "no claim-level column", "no member-level column"],
 )
 def test_what_no_policy_can_hold_is_said_by_none(change):
@@ -88,24 +92,24 @@ def test_columns_that_no_policy_has_alone_leave_together(name, columns):
     policy = policy_by_name(name)
     together = leaving_together(policy)
     assert {columns[0], *together[columns[0]]} == set(columns)
-    assert changed_sections(policy, Change(columns[:1])) is None
-    after = with_sections(policy, **yaml.safe_load(changed_sections(policy, Change(columns))))
+    assert changed_sections(policy, PolicyChange(columns[:1])) is None
+    after = with_sections(policy, **yaml.safe_load(changed_sections(policy, PolicyChange(columns))))
     assert not {qi.column for qi in after.quasi_identifiers.all} & set(columns)
     assert after.dates is None or policy.name != "claims_dates"
     every = [qi.column for qi in policy.quasi_identifiers.all]
     for column in every:
-        assert changed_sections(policy, Change((column, *together.get(column, ())))) is not None, column
+        assert changed_sections(policy, PolicyChange((column, *together.get(column, ())))) is not None, column
 
 
 def test_a_floor_of_a_column_goes_with_it():
     values = public_values(detail_at_least={"AgeAtFirstClaim": 0.1, "LengthOfStay": 0.1})
-    policy, sections = applied(values, Change(("age",)))
+    policy, sections = applied(values, PolicyChange(("age",)))
     assert sections["detail_at_least"] == policy.detail_at_least == {"LengthOfStay": 0.1}
-    _, sections = applied(values, Change(("sex",)))
+    _, sections = applied(values, PolicyChange(("sex",)))
     assert "detail_at_least" not in sections
 
 
 def test_nobody_who_opted_out_is_named():
     values = public_values(opt_outs={"members": ["A PERSON"]})
-    text = changed_sections(policy_from(values), Change(("sex",)))
+    text = changed_sections(policy_from(values), PolicyChange(("sex",)))
     assert "A PERSON" not in text and set(yaml.safe_load(text)) == {"quasi_identifiers", "dimensions"}

@@ -20,7 +20,7 @@ from deid_assets.assessments.provider_graph_attack import (
     provider_measurements,
 )
 from deid_assets.methods.attacks.provider_graph import Recognition
-from deid_assets.methods.disclosure.attribute_disclosure import AttributeDisclosure
+from deid_assets.methods.disclosure.attribute_disclosure import ClassDisclosure
 from deid_assets.methods.disclosure.membership import membership
 from deid_assets.methods.statistics.population_uniqueness import Uniqueness, population_uniqueness
 from deid_assets.policy.loading import policy_by_name, policy_from
@@ -33,8 +33,8 @@ from deid_assets_tests.release.test_manifest import SLOT
 POLICY = policy_by_name("heritage_public")
 STRICT = policy_from(public_values(**EVERY_LIMIT))
 SHARES = dict.fromkeys(ESTIMATORS, 0.02) | {"truncated_poisson": 0.03}
-MIXED = AttributeDisclosure(4, 1_003, 17, 2, 1.4, 0.31, 0.1)
-EVEN = AttributeDisclosure(4, 1_003, 0, 5, 4.2, 0.05, 0.02)
+MIXED = ClassDisclosure(4, 1_003, 17, 2, 1.4, 0.31, 0.1)
+EVEN = ClassDisclosure(4, 1_003, 0, 5, 4.2, 0.05, 0.02)
 NOBODY = Recognition(0, None, None)
 
 
@@ -118,7 +118,7 @@ class TestAttributes:
         assert one.value == 1.4 and not one.passed
 
     def test_what_the_whole_release_shares_refuses_nothing(self):
-        same = AttributeDisclosure(4, 1_003, 0, None, None, 0.0, 0.0)
+        same = ClassDisclosure(4, 1_003, 0, None, None, 0.0, 0.0)
         limits = STRICT.attribute_disclosure
         beside = named(attribute_measurements(limits, {"A": MIXED, "B": same}, 1_003))
         assert beside[DIVERSITY].value == 2 and beside["B/distinct_l"].value is None
@@ -127,7 +127,7 @@ class TestAttributes:
         assert named(attribute_measurements(limits, {}, 1_003))[DIVERSITY].value is None
 
     def test_without_a_number_nothing_passes(self):
-        empty = AttributeDisclosure(0, 0, 0, None, None, None, None)
+        empty = ClassDisclosure(0, 0, 0, None, None, None, None)
         found = named(attribute_measurements(STRICT.attribute_disclosure, {"A": empty, "B": EVEN}, 0))
         for name in (HOMOGENEOUS, DIVERSITY, CLOSENESS):
             assert found[name].value is None and not found[name].passed

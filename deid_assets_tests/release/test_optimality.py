@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from deid_assets.assessments.gain_kept import Kept, compared_frame
+from deid_assets.assessments.gain_kept import KeptGain, compared_frame
 from deid_assets.methods.lattice.candidate_gates import ATTACK, TOO_LITTLE
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.manifest.optimality import longitudinal_certificate
@@ -30,7 +30,12 @@ def test_nodes_of_too_little_detail_are_named_where_nothing_else_rules_them_out(
             ({"1,0": ATTACK, "1,1": TOO_LITTLE, "0,0": TOO_LITTLE}, {(1, 0): ATTACK}),
         ):
             passed = pd.DataFrame({"node": list(passed_over), "gate": list(passed_over.values())})
-            made = {"lattice": lattice, "chosen": chosen, "passed_over": passed, "compared": compared_frame((), Kept(), {}, 0)}
+            made = {
+                "lattice": lattice,
+                "chosen": chosen,
+                "passed_over": passed,
+                "compared": compared_frame((), KeptGain(), {}, 0),
+            }
             proof = longitudinal_certificate(policy, *(store.write(name, frame) for name, frame in made.items()))
             assert proof.passed_over == named and proof.problems() == []
             assert proof.rest_loss == 3.0

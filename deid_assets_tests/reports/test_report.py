@@ -53,9 +53,9 @@ def content(text: str = "text", **changed) -> report.ReportContent:
         verdict="published",
         summary=text,
         gates=(
-            report.Gate(text, text, 0.00412, 0.0043401, 0.008, True, "share of draws"),
-            report.Gate(text, text, 0.0, None, 0, True, "disagreements"),
-            report.Gate(text, text, "T", None, 20, True, "members", "at_least"),
+            report.ReportedGate(text, text, 0.00412, 0.0043401, 0.008, True, "share of draws"),
+            report.ReportedGate(text, text, 0.0, None, 0, True, "disagreements"),
+            report.ReportedGate(text, text, "T", None, 20, True, "members", "at_least"),
         ),
         generalization=(report.GeneralizationRow(text, text),),
         attrition=(
@@ -177,14 +177,14 @@ def test_same_content_same_bytes() -> None:
 
 
 def test_a_refusal_says_which_gate_failed() -> None:
-    gate = report.Gate("high risk share", "", 0.012, 0.0125, 0.008, False, "share of draws")
+    gate = report.ReportedGate("high risk share", "", 0.012, 0.0125, 0.008, False, "share of draws")
     page = Page(report.render_report(content(verdict="refused", release_number=None, gates=(gate,))))
     assert "refused" in page.texts and "✗ no" in page.texts
 
 
 def test_gates_of_many_alike_are_one_row_where_all_passed_and_each_its_own_where_one_failed() -> None:
     alike = tuple(
-        report.Gate(f"canaries {n}", "planted", 1.0, None, 1.0, True, "ratio", "at_least", "canaries") for n in range(3)
+        report.ReportedGate(f"canaries {n}", "planted", 1.0, None, 1.0, True, "ratio", "at_least", "canaries") for n in range(3)
     )
     texts = Page(report.render_report(content(gates=alike))).texts
     assert "canaries found" in texts and "✓ all 3" in texts and "canaries 1" not in texts
@@ -195,8 +195,8 @@ def test_gates_of_many_alike_are_one_row_where_all_passed_and_each_its_own_where
 
 def test_what_is_not_shown_is_explained_where_it_stands() -> None:
     gates = (
-        report.Gate("absence", "How surely.", None, None, 0.3, True, "share of members"),
-        report.Gate("few", "Some.", "T", None, 0.3, True),
+        report.ReportedGate("absence", "How surely.", None, None, 0.3, True, "share of members"),
+        report.ReportedGate("few", "Some.", "T", None, 0.3, True),
     )
     claims = report.AttritionRow("eligible_claims", "claims", None, None, "newborns")
     texts = Page(report.render_report(content(gates=gates, attrition=(claims,)))).texts
@@ -245,7 +245,7 @@ def test_a_match_that_no_gate_holds_down_stands_beside_the_verdict() -> None:
     assert "66 % of the released inpatients correctly by all of their visits; no gate of the policy limits this." in note
 
 
-@pytest.mark.parametrize("gates", [(), (report.Gate("a", "", 1.0, None, 0.5, False),)])
+@pytest.mark.parametrize("gates", [(), (report.ReportedGate("a", "", 1.0, None, 0.5, False),)])
 def test_published_without_passed_gates_is_a_contradiction(gates: tuple) -> None:
     with pytest.raises(ReleaseError, match="a gate did not pass or there are no gates"):
         content(gates=gates)
@@ -395,12 +395,12 @@ class TestOneScreenToDecideOn:
 
 def test_gates_nearest_to_their_limits_come_first_and_many_are_left_to_the_table():
     gates = [
-        *(report.Gate(f"gate {place}", "", place / 100, None, 1.0, True) for place in range(1, 20)),
-        report.Gate("by its bound", "", 0.1, 0.97, 1.0, True),
-        report.Gate("at least", "", 40, None, 20, True, "members", "at_least"),
-        report.Gate("nothing", "", 0.0, None, 1.0, True),
-        report.Gate("hidden", "", "T", None, 20, True),
-        report.Gate("canaries", "", 1.0, None, 1.0, True, comparison="at_least", group="canaries"),
+        *(report.ReportedGate(f"gate {place}", "", place / 100, None, 1.0, True) for place in range(1, 20)),
+        report.ReportedGate("by its bound", "", 0.1, 0.97, 1.0, True),
+        report.ReportedGate("at least", "", 40, None, 20, True, "members", "at_least"),
+        report.ReportedGate("nothing", "", 0.0, None, 1.0, True),
+        report.ReportedGate("hidden", "", "T", None, 20, True),
+        report.ReportedGate("canaries", "", 1.0, None, 1.0, True, comparison="at_least", group="canaries"),
     ]
     found = report.nearest_gates(gates)
     assert len(found) == report.NEAREST and [gate.name for gate, _ in found[:3]] == ["by its bound", "at least", "gate 19"]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from deid_assets.assessments.gain_kept import Kept, Predicted, compared_frame, gain_measurements, node_measurements
+from deid_assets.assessments.gain_kept import KeptGain, Predicted, compared_frame, gain_measurements, node_measurements
 from deid_assets.assessments.utility import ledger_measurements
 from deid_assets.command_line.kept import HEADINGS, kept_rows
 from deid_assets.errors import ReleaseError
@@ -90,7 +90,7 @@ def test_a_leak_of_labels_stands_beside_the_verdict_and_one_of_the_cut_in_the_ta
 
 def test_compared_nodes_are_a_table_and_a_figure_that_marks_the_published_one():
     nodes = [SimpleNamespace(node=node) for node in ((0, 2), (1, 1))]
-    kept = Kept((0.5, 0.8), {0: Interval(0.5, 0.4, 0.6), 1: Interval(0.75, 0.7, 0.8)})
+    kept = KeptGain((0.5, 0.8), {0: Interval(0.5, 0.4, 0.6), 1: Interval(0.75, 0.7, 0.8)})
     compared = compared_frame(nodes, kept, {(0, 2): 0.2, (1, 1): 0.4}, 1)
     item = making.evidence(*node_measurements(compared, 20_000, "c" * 64), asset="utility")
     told = json.loads(editions(making.manifest(SLOT, evidence=(item,)), making.protect).public)

@@ -9,7 +9,7 @@ import yaml
 
 from deid_assets.errors import PolicyError
 from deid_assets.methods.lattice.candidate_gates import PINNED
-from deid_assets.methods.lattice.diagnosis import Change
+from deid_assets.methods.lattice.diagnosis import PolicyChange
 from deid_assets.policy.changes import changed_sections
 from deid_assets.policy.loading import load_policy, with_sections
 from deid_assets.release.manifest.certificate import certificate_problems
@@ -66,7 +66,7 @@ class TestPolicy:
     def test_a_refusal_can_offer_to_leave_them_out(self, tmp_path, without):
         """The table of codes of a declaration that stays is read again."""
         policy = written(tmp_path, WIDE)
-        after = with_sections(policy, **yaml.safe_load(changed_sections(policy, Change(without))))
+        after = with_sections(policy, **yaml.safe_load(changed_sections(policy, PolicyChange(without))))
         assert not set(after.columns.all) & set(without)
         assert not {qi.column for qi in after.quasi_identifiers.all} & set(without)
 

@@ -90,7 +90,7 @@ class Trials:
         return success_given_membership(self.matched, self.sizes)
 
 
-class AttackSensitivity:
+class SensitivityAnalysis:
     """Simulate attack 1 under several assumptions on one release.
 
     Parameters
@@ -109,7 +109,7 @@ class AttackSensitivity:
     >>> claims = ClaimRecords.of(
     ...     [[((0, 0), 0, 1), ((1, 1), 0, 2)], [((0, 1), 0, 1), ((1, 0), 0, 2)]], histories=2)
     >>> release = EvaluationRecords(np.zeros((2, 0), int), (), (2, 2), claims, claims)
-    >>> attack, power = AttackSensitivity(release, most=2), [np.array([2, 2])] * 2
+    >>> attack, power = SensitivityAnalysis(release, most=2), [np.array([2, 2])] * 2
     >>> [float(attack.trials(knows, power, b"0123456789abcdef", 100).success.mean()) for knows in ("values", "claim")]
     [0.5, 1.0]
     """
@@ -117,7 +117,7 @@ class AttackSensitivity:
     def __init__(self, records: EvaluationRecords, most: int):
         self.records, self.most = records, most
         self._orders: dict[int, PossibleOrders] = {}
-        self._numbered: tuple[tuple[Knows, int], AttackSensitivity] | None = None
+        self._numbered: tuple[tuple[Knows, int], SensitivityAnalysis] | None = None
 
     def trials(
         self,
@@ -218,7 +218,7 @@ class AttackSensitivity:
         pairs = [ordered_pairs(generator, values, self.records.known) for values in sampled]
         return [self._order(number).facts(own) for number, own in enumerate(pairs)], [own.draws for own in pairs]
 
-    def _knowing_number(self, knows: Knows, width: int) -> "AttackSensitivity":
+    def _knowing_number(self, knows: Knows, width: int) -> "SensitivityAnalysis":
         """Return the attack with the bins of released claims as extra demographics; the last one is cached."""
         if self._numbered is None or self._numbered[0] != (knows, width):
             bins = claim_bins(self.records.held, width, by_year=knows == "yearly_numbers")
@@ -227,7 +227,7 @@ class AttackSensitivity:
                 demographics=np.concatenate([self.records.demographics, bins.astype(self.records.demographics.dtype)], axis=1),
                 demographic_sizes=(*self.records.demographic_sizes, *(int(own.max(initial=0)) + 1 for own in bins.T)),
             )
-            self._numbered = (knows, width), AttackSensitivity(records, self.most)
+            self._numbered = (knows, width), SensitivityAnalysis(records, self.most)
         return self._numbered[1]
 
     def _of(self, knows: Knows) -> _Indexed:

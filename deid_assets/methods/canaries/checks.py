@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from deid_assets.methods.attacks.attack_sensitivity import AttackSensitivity, Knows
+from deid_assets.methods.attacks.attack_sensitivity import Knows, SensitivityAnalysis
 from deid_assets.methods.attacks.neighbor_attack import neighbor_attack, success_given_membership
 from deid_assets.methods.attacks.worst_classes import classes_of_members, flagged_by_class, risk_by_member
 from deid_assets.methods.canaries import planting
@@ -123,7 +123,7 @@ def sensitivity_of_canaries(
 ) -> planting.Findings:
     """Check whether every kind of knowledge finds the canaries, and whether entirely wrong knowledge finds none."""
     planted, targets, sizes = planting.plant_in_records(records)
-    attack = AttackSensitivity(planted, planting.POWER)
+    attack = SensitivityAnalysis(planted, planting.POWER)
     first, total = planted.members - len(targets), planting.Findings(0, 0)
     for knows in kinds:
         power = planting.canary_power(planted, with_year=knows == "year")

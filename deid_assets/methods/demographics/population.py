@@ -3,7 +3,7 @@
 A table that cannot be right is refused. Nothing in it is skipped or filled in, because people who are not in it make a class
 look smaller, and people who are in it twice make a class look larger.
 
-`OldAges` spreads the people in an open class of ages, such as 85+ or 110+, over single years.
+`GompertzSurvival` spreads the people in an open class of ages, such as 85+ or 110+, over single years.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from deid_assets.methods.demographics.attributes import Attribute, Demographics
 
 
 @dataclass(frozen=True)
-class OldAges:
+class GompertzSurvival:
     """Survivors after the first age of the class by the law of Gompertz.
 
     The number of people i years after the first age is proportional to exp(-hazard (e^(growth i) - 1) / growth).
@@ -35,7 +35,7 @@ class OldAges:
 
     Examples
     --------
-    >>> OldAges(0, 0).shares(4).tolist()
+    >>> GompertzSurvival(0, 0).shares(4).tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
 
@@ -54,10 +54,10 @@ class OldAges:
         return survivors / survivors.sum()
 
 
-EVENLY = OldAges(0, 0)
+EVENLY = GompertzSurvival(0, 0)
 """People are spread evenly: for 110+ over 110 to 119, as nobody knows better."""
 
-FROM_85 = OldAges(0.1415, 0.0685)
+FROM_85 = GompertzSurvival(0.1415, 0.0685)
 """Fitted to ages 85-89, 90-94, 95-99 and 100+ of the United States in the Census of 2000 (methods#demographics-population)."""
 
 
@@ -104,7 +104,7 @@ def number_groups(demographics: Demographics, groups: np.ndarray) -> np.ndarray:
     return (groups[:, 0] * sexes + groups[:, 1]) * ethnicities + groups[:, 2]
 
 
-def population_of(table: pd.DataFrame, demographics: Demographics, open_ages: OldAges) -> Population:
+def population_of(table: pd.DataFrame, demographics: Demographics, open_ages: GompertzSurvival) -> Population:
     """Return the population of a table, or say why it cannot be right.
 
     Parameters

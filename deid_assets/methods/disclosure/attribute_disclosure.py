@@ -38,7 +38,7 @@ CELLS_AT_ONCE = 4_000_000
 
 
 @dataclass(frozen=True)
-class AttributeDisclosure:
+class ClassDisclosure:
     """What the equivalence classes of a release disclose about one sensitive attribute.
 
     Attributes
@@ -137,7 +137,7 @@ def leading_number(value: str) -> str:
     return f"try_cast(regexp_extract({quoted(value)}, '-?[0-9]+([.][0-9]+)?') AS DOUBLE)"
 
 
-def single_valued(classes: ArrayLike, ranks: ArrayLike, members: ArrayLike, ordered: bool = False) -> AttributeDisclosure:
+def single_valued(classes: ArrayLike, ranks: ArrayLike, members: ArrayLike, ordered: bool = False) -> ClassDisclosure:
     """Measure disclosure of an attribute with one value per member.
 
     Parameters
@@ -153,12 +153,12 @@ def single_valued(classes: ArrayLike, ranks: ArrayLike, members: ArrayLike, orde
     Two classes, one of which is homogeneous:
 
     >>> single_valued([0, 0, 1], [0, 1, 1], [5, 5, 10])  # doctest: +NORMALIZE_WHITESPACE
-    AttributeDisclosure(classes=2, members=20, homogeneous_members=10, least_distinct=1, least_entropy=1.0,
+    ClassDisclosure(classes=2, members=20, homogeneous_members=10, least_distinct=1, least_entropy=1.0,
         greatest_distance=0.25, mean_distance=0.25)
     """
     group, rank, count = (np.asarray(column, dtype=np.int64) for column in (classes, ranks, members))
     if not group.size:
-        return AttributeDisclosure(0, 0, 0, None, None, None, None)
+        return ClassDisclosure(0, 0, 0, None, None, None, None)
     sizes = np.bincount(group, weights=count)
     share = count / sizes[group]
     distinct = np.bincount(group)
@@ -166,7 +166,7 @@ def single_valued(classes: ArrayLike, ranks: ArrayLike, members: ArrayLike, orde
     whole = np.bincount(rank, weights=count) / count.sum()
     varies = np.count_nonzero(whole) > 1
     distance = _distances(group, rank, share, whole, sizes.size, _ordered if ordered else _equal)
-    return AttributeDisclosure(
+    return ClassDisclosure(
         sizes.size,
         int(sizes.sum()),
         int(sizes[distinct == 1].sum()) if varies else 0,
@@ -178,8 +178,8 @@ def single_valued(classes: ArrayLike, ranks: ArrayLike, members: ArrayLike, orde
 
 
 def several_valued(
-    sizes: ArrayLike, classes: ArrayLike, ranks: ArrayLike, members: ArrayLike, sets: AttributeDisclosure
-) -> AttributeDisclosure:
+    sizes: ArrayLike, classes: ArrayLike, ranks: ArrayLike, members: ArrayLike, sets: ClassDisclosure
+) -> ClassDisclosure:
     """Measure disclosure of an attribute with several values per member.
 
     Parameters
@@ -209,7 +209,7 @@ def several_valued(
     in_common = np.zeros(whole_sizes.size, dtype=bool)
     in_common[group[(count == whole_sizes[group]) & (holders < whole_sizes.sum())[rank]]] = True
     distance = _distances(group, rank, count / whole_sizes[group], whole, whole_sizes.size, _furthest)
-    return AttributeDisclosure(
+    return ClassDisclosure(
         whole_sizes.size,
         int(whole_sizes.sum()),
         int(whole_sizes[in_common].sum()),

@@ -75,7 +75,7 @@ def blank_values(values: Sequence[object], held: np.ndarray, k: int) -> np.ndarr
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class EncodedColumn:
     """A column encoded as integers.
 
     Attributes
@@ -90,11 +90,11 @@ class Column:
     blank: np.ndarray
 
 
-def column_of(values: pd.Series, k: int = 1) -> Column:
+def column_of(values: pd.Series, k: int = 1) -> EncodedColumn:
     """Encode a column's values; fewer than k records make a value rare, see `blank_values`."""
     codes, distinct = pd.factorize(values, use_na_sentinel=False)
     blanks = blank_values(distinct.tolist(), np.bincount(codes, minlength=len(distinct)), k)
-    return Column(codes.astype(np.int64), blanks[codes] if len(codes) else np.zeros(0, dtype=bool))
+    return EncodedColumn(codes.astype(np.int64), blanks[codes] if len(codes) else np.zeros(0, dtype=bool))
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +225,7 @@ def told_by(column: np.ndarray, withheld: Withheld, k: int) -> Told:
     return Told(max(float(1 - left / at_first), 0.0), float((alike.count * (1 - guessed))[sure].sum() / at_first))
 
 
-def most_told(column: Column, withheld: Sequence[Withheld], k: int) -> tuple[Told, Told]:
+def most_told(column: EncodedColumn, withheld: Sequence[Withheld], k: int) -> tuple[Told, Told]:
     """Return the results with the greatest `fall` and with the greatest `sure` over all labels.
 
     Each is computed over all records, with missing as a value, and over the non-missing records: what a column reveals about
@@ -238,7 +238,7 @@ def most_told(column: Column, withheld: Sequence[Withheld], k: int) -> tuple[Tol
     return max(found, key=lambda one: one.fall, default=Told()), max(found, key=lambda one: one.sure, default=Told())
 
 
-def most_made_of(column: Column, withheld: Sequence[Withheld], k: int) -> float:
+def most_made_of(column: EncodedColumn, withheld: Sequence[Withheld], k: int) -> float:
     """Return how well a withheld label predicts the column beyond the released label: the maximum lambda over all labels.
 
     It is computed over all records, over the non-missing records, and over those without the most frequent value, which
@@ -249,7 +249,7 @@ def most_made_of(column: Column, withheld: Sequence[Withheld], k: int) -> float:
     Bands of five years beside ten: they disclose nothing about the single years, and are made of them.
 
     >>> ages = np.arange(200) % 20 + 20
-    >>> years, bands = Withheld("Age: years", ages // 10, ages), Column(ages // 5, ages < 0)
+    >>> years, bands = Withheld("Age: years", ages // 10, ages), EncodedColumn(ages // 5, ages < 0)
     >>> round(most_told(bands, [years], 5)[0].fall, 2), most_made_of(bands, [years], 5)
     (0.0, 1.0)
     """
@@ -267,7 +267,7 @@ def most_made_of(column: Column, withheld: Sequence[Withheld], k: int) -> float:
 
 
 def told_together(
-    columns: Mapping[str, Column], withheld: Sequence[Withheld], limit: float, limit_alone: float, k: int
+    columns: Mapping[str, EncodedColumn], withheld: Sequence[Withheld], limit: float, limit_alone: float, k: int
 ) -> tuple[Together, ...]:
     """Find sets of columns that reveal a label beyond a limit while no smaller subset does.
 
@@ -287,7 +287,9 @@ def told_together(
     return tuple(found for one in withheld for found in _together(columns, one, limit, limit_alone, k))
 
 
-def _together(columns: Mapping[str, Column], withheld: Withheld, limit: float, limit_alone: float, k: int) -> list[Together]:
+def _together(
+    columns: Mapping[str, EncodedColumn], withheld: Withheld, limit: float, limit_alone: float, k: int
+) -> list[Together]:
     alone = {name: _fall(columns, (name,), withheld, k) for name in columns}
     # A column that reveals the label alone is judged alone; it would do so in any combination.
     others = [name for name in columns if alone[name] <= limit_alone]
@@ -310,7 +312,7 @@ def _together(columns: Mapping[str, Column], withheld: Withheld, limit: float, l
     return beyond or [max((best, grown), key=lambda one: one.fall)]
 
 
-def joint_codes(columns: Sequence[Column]) -> np.ndarray:
+def joint_codes(columns: Sequence[EncodedColumn]) -> np.ndarray:
     """Return (n,) int: one code for each combination of values."""
     joint = np.zeros(len(columns[0].codes), dtype=np.int64)
     for column in columns:
@@ -318,7 +320,7 @@ def joint_codes(columns: Sequence[Column]) -> np.ndarray:
     return joint
 
 
-def _fall(columns: Mapping[str, Column], names: Sequence[str], withheld: Withheld, k: int) -> float:
+def _fall(columns: Mapping[str, EncodedColumn], names: Sequence[str], withheld: Withheld, k: int) -> float:
     """Lambda of columns: the larger of its values over all records and over the records with no missing value in them."""
     joint = joint_codes([columns[name] for name in names])
     found = told_by(joint, withheld, k).fall

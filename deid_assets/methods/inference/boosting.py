@@ -8,7 +8,7 @@ first used: it takes a second and 100 MB.
 
 import numpy as np
 
-from deid_assets.methods.inference.cases import OTHER, Asked, Cases, Guesses
+from deid_assets.methods.inference.cases import OTHER, Cases, CasesToGuess, Guesses
 
 CODES_AT_MOST = 8
 """Codes that it may guess; rarer ones are one class that is never guessed."""
@@ -26,7 +26,7 @@ _CASES_PER_LEVEL = 20
 """Levels with fewer training cases are that one level, too: trees would learn each single provider by heart."""
 
 
-def gradient_boosting(train: Cases, asked: Asked, profiles: np.ndarray, seed: int) -> Guesses:
+def gradient_boosting(train: Cases, asked: CasesToGuess, profiles: np.ndarray, seed: int) -> Guesses:
     """Guess codes with gradient boosting.
 
     Parameters

@@ -14,7 +14,7 @@ OTHER = -1
 
 
 @dataclass(frozen=True)
-class Asked:
+class CasesToGuess:
     """Cases whose codes are to be guessed: what a model is given of them.
 
     Attributes
@@ -94,9 +94,9 @@ class Cases:
         """Some of the cases, by (n,) bool or by their positions."""
         return Cases(self.features[rows], self.sizes, self.codes[rows], self.count, self.members[rows])
 
-    def asked(self, rows: np.ndarray) -> Asked:
+    def asked(self, rows: np.ndarray) -> CasesToGuess:
         """Some of the cases, by (n,) bool or by their positions, without their codes."""
-        return Asked(self.features[rows], self.members[rows])
+        return CasesToGuess(self.features[rows], self.members[rows])
 
     def with_fields(self, places: np.ndarray) -> "Cases":
         """The same cases with some of their fields, by (f,) bool or by their positions."""

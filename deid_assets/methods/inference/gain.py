@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from deid_assets.methods.inference.cases import OTHER, Asked, Cases, Guesses
+from deid_assets.methods.inference.cases import OTHER, Cases, CasesToGuess, Guesses
 from deid_assets.methods.inference.naive_bayes import most_frequent
 
-Model = Callable[[Cases, Asked], Guesses]
+Model = Callable[[Cases, CasesToGuess], Guesses]
 """Learns from cases and guesses the codes of others."""
 
 TENTH = 10

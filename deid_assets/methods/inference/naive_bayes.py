@@ -13,13 +13,13 @@ predictions for a small release.
 
 import numpy as np
 
-from deid_assets.methods.inference.cases import OTHER, Asked, Cases, Guesses
+from deid_assets.methods.inference.cases import OTHER, Cases, CasesToGuess, Guesses
 
 SCORES_AT_ONCE = 4_000_000
 """Largest number of scores (cases times codes) that is held in memory."""
 
 
-def most_frequent(train: Cases, asked: Asked) -> np.ndarray:
+def most_frequent(train: Cases, asked: CasesToGuess) -> np.ndarray:
     """Guess the most frequent code of the training cases: the baseline.
 
     Parameters
@@ -39,7 +39,7 @@ def most_frequent(train: Cases, asked: Asked) -> np.ndarray:
     return np.full(len(asked.members), guess, dtype=np.int32)
 
 
-def naive_bayes(train: Cases, asked: Asked) -> Guesses:
+def naive_bayes(train: Cases, asked: CasesToGuess) -> Guesses:
     """Guess codes with categorical Naive Bayes.
 
     Parameters

@@ -33,7 +33,7 @@ ALLOWED = "already allowed"
 
 
 @dataclass(frozen=True)
-class Change:
+class PolicyChange:
     """A policy change: quasi-identifiers that are left out, or the share of sampled members that may be suppressed."""
 
     without: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ def diagnose(
     judge: Judge,
     columns: Columns,
     draws: int,
-    written: Callable[[Change], str | None] = lambda change: "",
+    written: Callable[[PolicyChange], str | None] = lambda change: "",
     never: str = "",
 ) -> pd.DataFrame:
     """Locate the risk of the coarsest node, and evaluate changes that would remove it.
@@ -143,11 +143,16 @@ class _Remedies:
     judge: Judge
     columns: Columns
     draws: int
-    written: Callable[[Change], str | None]
+    written: Callable[[PolicyChange], str | None]
     never: str
 
     def told(
-        self, kind: str, what: str, share: float, tried: tuple[float, str] = (0.0, NOT_TRIED), change: Change | None = None
+        self,
+        kind: str,
+        what: str,
+        share: float,
+        tried: tuple[float, str] = (0.0, NOT_TRIED),
+        change: PolicyChange | None = None,
     ) -> tuple:
         """Return a row that locates the risk, or the outcome of a change: what it suppresses, and the gate that it fails."""
         suppressed, against = tried
@@ -159,21 +164,23 @@ class _Remedies:
     def without_columns(self) -> list[tuple]:
         """Return a row for each quasi-identifier left out alone; if none passes, also for growing sets of them."""
         alone = dict.fromkeys(self._with(column) for column in self.columns.all)
-        rows = [self._row(Change(columns), self._share(Change(columns))) for columns in alone if self._may_go(columns)]
+        rows = [
+            self._row(PolicyChange(columns), self._share(PolicyChange(columns))) for columns in alone if self._may_go(columns)
+        ]
         gone: tuple[str, ...] = ()
         while not any(row[6] for row in rows) and not self.never:
             # Greedy, because evaluating all sets of columns would take too long.
             more = [tuple(dict.fromkeys((*gone, *self._with(column)))) for column in self.columns.all if column not in gone]
             more = [columns for columns in dict.fromkeys(more) if self._may_go(columns)]
-            more = [columns for columns in more if self.written(Change(columns)) is not None]
+            more = [columns for columns in more if self.written(PolicyChange(columns)) is not None]
             if not more:
                 break
-            shares = [self._share(Change(columns)) for columns in more]
+            shares = [self._share(PolicyChange(columns)) for columns in more]
             nearest = int(
-                np.argmin([self._excess(Change(columns), share) for columns, share in zip(more, shares, strict=True)])
+                np.argmin([self._excess(PolicyChange(columns), share) for columns, share in zip(more, shares, strict=True)])
             )
             gone = more[nearest]
-            rows += [self._row(Change(gone), shares[nearest])] if gone not in alone else []
+            rows += [self._row(PolicyChange(gone), shares[nearest])] if gone not in alone else []
         return rows
 
     def more_suppression(self, share: float) -> tuple:
@@ -181,13 +188,13 @@ class _Remedies:
         row, allowed = partial(self.told, "suppressing", "flagged members", share), self.judge.demands.suppress_at_most
         if allowed >= _MOST_SUPPRESSED:
             return row()
-        most = Change(suppress_at_most=_MOST_SUPPRESSED)
+        most = PolicyChange(suppress_at_most=_MOST_SUPPRESSED)
         suppressed, gate = self._tried(most, share)
         if gate:
             return row((suppressed, gate))
         # A share that a person would write, at which it is tried again: that it sufficed is no proof that it does.
         at_most = min(_MOST_SUPPRESSED, math.ceil(100 * suppressed + 0.5) / 100)
-        least = Change(suppress_at_most=at_most)
+        least = PolicyChange(suppress_at_most=at_most)
         fewer, gate = self._tried(least, share)
         if at_most <= allowed:
             return row((fewer, gate or ALLOWED))
@@ -202,19 +209,19 @@ class _Remedies:
         """Whether at least one member-level and one claim-level column remain."""
         return set(self.columns.members) - set(columns) != set() != set(self.columns.claims) - set(columns)
 
-    def _share(self, change: Change) -> float:
+    def _share(self, change: PolicyChange) -> float:
         """Return the share at high risk on few draws with nobody suppressed."""
         return self._left(change).measure((), self.judge.keys("where the risk is"), self.draws).share
 
-    def _excess(self, change: Change, share: float) -> float:
+    def _excess(self, change: PolicyChange, share: float) -> float:
         """Return how far the change is from passing: the sum of the relative excesses over the limits."""
         gates = self._gates_left(change)
         return max(0.0, share / self.judge.demands.max_high_risk_share - 1) + (gates.excess(()) if gates else 0.0)
 
-    def _row(self, change: Change, share: float) -> tuple:
+    def _row(self, change: PolicyChange, share: float) -> tuple:
         return self.told("without", " and ".join(change.without), share, self._tried(change, share), change)
 
-    def _tried(self, change: Change, share: float) -> tuple[float, str]:
+    def _tried(self, change: PolicyChange, share: float) -> tuple[float, str]:
         """Return the share of suppressed sampled members, and the gate that fails under the change; empty if it passes.
 
         Parameters
@@ -242,7 +249,7 @@ class _Remedies:
     def _data(self) -> LongitudinalData:
         return _at_top(self.judge.computation)
 
-    def _left(self, change: Change) -> NodeComputation:
+    def _left(self, change: PolicyChange) -> NodeComputation:
         """Return the coarsest node as a lattice of one node, without the removed columns."""
         data, (members, claims) = self._data, self._places(change)
         own = LongitudinalData(
@@ -252,7 +259,7 @@ class _Remedies:
         )  # fmt: skip
         return self.judge.computation.over(own, ())
 
-    def _gates_left(self, change: Change) -> OtherGates | None:
+    def _gates_left(self, change: PolicyChange) -> OtherGates | None:
         other_gates, computation = self.judge.other_gates, self.judge.computation
         if other_gates is None:
             return None
@@ -268,7 +275,7 @@ class _Remedies:
         joined = truncate_within_classes(gates.claim_bins, classes, 1, gates.class_size_at_least, key)
         return replace(gates, claim_bins=joined)
 
-    def _places(self, change: Change) -> tuple[list[int], list[int]]:
+    def _places(self, change: PolicyChange) -> tuple[list[int], list[int]]:
         """Return the positions of the remaining member-level and claim-level columns."""
         members, claims = (
             [number for number, column in enumerate(columns) if column not in change.without]

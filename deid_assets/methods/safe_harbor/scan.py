@@ -158,7 +158,7 @@ KINDS: tuple[Kind, ...] = (
 
 
 @dataclass(frozen=True)
-class Found:
+class LikelyIdentifiers:
     """Records of a column whose values look like an identifier: counts, never values.
 
     Attributes
@@ -177,7 +177,7 @@ class Found:
     values: int
 
 
-def scan(table: Table, columns: Sequence[str]) -> tuple[Found, ...]:
+def scan(table: Table, columns: Sequence[str]) -> tuple[LikelyIdentifiers, ...]:
     """Count values that look like identifiers, by column and kind.
 
     Parameters
@@ -189,13 +189,13 @@ def scan(table: Table, columns: Sequence[str]) -> tuple[Found, ...]:
 
     Returns
     -------
-    tuple of Found
+    tuple of LikelyIdentifiers
         In the order of the columns and of `KINDS`; only what was found.
     """
     return tuple(itertools.chain.from_iterable(_in_column(table, column) for column in columns))
 
 
-def _in_column(table: Table, column: str) -> list[Found]:
+def _in_column(table: Table, column: str) -> list[LikelyIdentifiers]:
     # A form is compared without the blanks and dashes within a value; the other patterns read the value as it is displayed.
     certain = [f"regexp_matches(text, ?) AND ({kind.further}) AS k{at}" for at, kind in enumerate(KINDS) if kind.certain]
     none = " OR ".join(f"k{at}" for at, kind in enumerate(KINDS) if kind.certain)
@@ -214,7 +214,7 @@ def _in_column(table: Table, column: str) -> list[Found]:
     ).iloc[0]
     numbers = [0 if value != value or value is None else int(value) for value in row.tolist()]
     return [
-        Found(column, kind.name, kind.letter, kind.certain, records, values)
+        LikelyIdentifiers(column, kind.name, kind.letter, kind.certain, records, values)
         for kind, records, values in zip(KINDS, numbers[::2], numbers[1::2], strict=True)
         if records
     ]

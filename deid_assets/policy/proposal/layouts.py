@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import yaml
 
-from deid_assets.policy.proposal.looking import PERSON, SEX_DIGITS, SEX_WORDS, Column, Look, Table
+from deid_assets.policy.proposal.looking import PERSON, SEX_DIGITS, SEX_WORDS, DescribedColumn, DescribedTable, Look
 from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, MEMBER_COLUMNS
 
 Role = Literal["members", "claims"]
@@ -45,10 +45,10 @@ class Recognized:
 
     layout: str | None
     like: str | None
-    members: tuple[Table, Known] | None
-    claims: tuple[Table, Known] | None
-    further: tuple[tuple[Table, str], ...]
-    also: tuple[tuple[Table, str], ...] = ()
+    members: tuple[DescribedTable, Known] | None
+    claims: tuple[DescribedTable, Known] | None
+    further: tuple[tuple[DescribedTable, str], ...]
+    also: tuple[tuple[DescribedTable, str], ...] = ()
 
 
 @cache
@@ -67,8 +67,8 @@ def _certainty(found: Recognized) -> int:
     return 0 if found.members is None or found.claims is None else 2 + len(found.further)
 
 
-def _by_headers(tables: Sequence[Table], layout: Mapping[str, Any]) -> Recognized:
-    roles: dict[str, tuple[Table, Known]] = {}
+def _by_headers(tables: Sequence[DescribedTable], layout: Mapping[str, Any]) -> Recognized:
+    roles: dict[str, tuple[DescribedTable, Known]] = {}
     further, also = [], []
     for table in tables:
         names = {column.name.lower() for column in table.columns}
@@ -109,7 +109,7 @@ def _preferred(relation: tuple[str, str, str, str], share: float) -> tuple[objec
     return (share < _RELATED, -named, -share, relation)
 
 
-def guess(table: Table, role: Role, taken: Mapping[str, str], first_year: int | None = None) -> dict[str, list[str]]:
+def guess(table: DescribedTable, role: Role, taken: Mapping[str, str], first_year: int | None = None) -> dict[str, list[str]]:
     """Return canonical column -> the columns that it may be, the most probable first.
 
     Parameters
@@ -144,7 +144,7 @@ def _rank(pattern: re.Pattern[str], name: str) -> int:
     return next((place for place, one in enumerate(alternatives) if re.search(one, plain_name(name))), len(alternatives))
 
 
-def _contains(column: Column, name: str, wanted: Mapping[str, Any]) -> bool:
+def _contains(column: DescribedColumn, name: str, wanted: Mapping[str, Any]) -> bool:
     if name == "sex":
         return max(column.share(SEX_WORDS), column.share(SEX_DIGITS)) >= _SEXES
     if "system" in wanted:  # most codes of procedures are digits: by its cells alone, the column would be one of numbers

@@ -76,7 +76,7 @@ _SYSTEMS = {
 
 
 @dataclass(frozen=True)
-class Column:
+class DescribedColumn:
     """What is told of a column.
 
     Attributes
@@ -112,7 +112,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class DescribedTable:
     """What is told of a table.
 
     Attributes
@@ -133,14 +133,14 @@ class Table:
     table: str | None
     delimiter: str
     rows: int
-    columns: tuple[Column, ...]
+    columns: tuple[DescribedColumn, ...]
 
     @property
     def shown(self) -> str:
         """Its name in messages."""
         return self.file if self.table is None else f"{self.file}:{self.table}"
 
-    def column(self, name: str) -> Column | None:
+    def column(self, name: str) -> DescribedColumn | None:
         """A column by its name, in any case."""
         return next((one for one in self.columns if one.name.lower() == name.lower()), None)
 
@@ -163,7 +163,7 @@ class Look:
         File names, each with the reason why it was not looked at.
     """
 
-    tables: tuple[Table, ...]
+    tables: tuple[DescribedTable, ...]
     related: Mapping[tuple[str, str, str, str], float]
     is_folder: bool
     packed: bool = False
@@ -330,23 +330,23 @@ def _common_start(texts: Sequence[str]) -> str:
     return "".join(signs[0] for signs in itertools.takewhile(lambda signs: len(set(signs)) == 1, zip(*texts, strict=False)))
 
 
-def _table(connection: duckdb.DuckDBPyConnection, staged: _Staged) -> Table:
+def _table(connection: duckdb.DuckDBPyConnection, staged: _Staged) -> DescribedTable:
     (rows,) = connection.execute(f"SELECT count(*) FROM {staged.view}").fetchall()[0]
     columns = (
         _column(connection, staged.view, f"c{number}", name, kind)
         for number, (name, kind) in enumerate(zip(staged.names, staged.types, strict=True))
     )
-    return Table(staged.file, staged.table, staged.delimiter, rows, tuple(columns))
+    return DescribedTable(staged.file, staged.table, staged.delimiter, rows, tuple(columns))
 
 
-def _column(connection: duckdb.DuckDBPyConnection, view: str, column: str, name: str, typed: str) -> Column:
+def _column(connection: duckdb.DuckDBPyConnection, view: str, column: str, name: str, typed: str) -> DescribedColumn:
     connection.execute(
         f"CREATE OR REPLACE TEMP TABLE every_value AS SELECT nullif(trim({column}::VARCHAR), '') AS v, count(*) AS n"
         f" FROM {view} GROUP BY v HAVING v IS NOT NULL"
     )
     filled, distinct = connection.execute("SELECT coalesce(sum(n), 0)::BIGINT, count(*) FROM every_value").fetchall()[0]
     if not filled:
-        return Column(name, "blank", 0, 0)
+        return DescribedColumn(name, "blank", 0, 0)
     if distinct > _DISTINCT_AT_MOST:
         connection.execute(
             f"CREATE OR REPLACE TEMP TABLE every_value AS SELECT * FROM every_value USING SAMPLE {_DISTINCT_AT_MOST} ROWS"
@@ -365,7 +365,9 @@ def _column(connection: duckdb.DuckDBPyConnection, view: str, column: str, name:
     systems = {system: shares[system] for system in _SYSTEMS if shares[system] > 0}
     if distinct <= 1_000 and kind in ("text", "integer"):
         systems[SPECIALTIES] = _known_specialties(connection)
-    return Column(name, kind, filled, distinct, systems, formats, _years(connection, kind, formats), _bound(connection, kind))
+    return DescribedColumn(
+        name, kind, filled, distinct, systems, formats, _years(connection, kind, formats), _bound(connection, kind)
+    )
 
 
 def _shares(connection: duckdb.DuckDBPyConnection, tests: Mapping[str, str]) -> dict[str, float]:
@@ -410,7 +412,7 @@ def _bound(connection: duckdb.DuckDBPyConnection, kind: Kind) -> int | None:
 
 
 def _related(
-    connection: duckdb.DuckDBPyConnection, staged: Sequence[_Staged], looked: Sequence[Table]
+    connection: duckdb.DuckDBPyConnection, staged: Sequence[_Staged], looked: Sequence[DescribedTable]
 ) -> dict[tuple[str, str, str, str], float]:
     """Which columns contain the keys of other tables."""
     found = {}
@@ -430,7 +432,7 @@ def _related(
     return found
 
 
-def _is_key(column: Column, rows: int) -> bool:
+def _is_key(column: DescribedColumn, rows: int) -> bool:
     """Whether a column may identify the rows of its table, or the people in it, who may have several."""
     is_unique = column.distinct == rows or PERSON.search(column.name) is not None
     return column.kind in ("text", "integer") and is_unique and column.filled == rows and column.distinct > 1

@@ -21,7 +21,7 @@ from deid_assets.reference.geography import SUPPRESSED, kept_prefixes
 from deid_assets.reference.groups import CodeGrouping, group_names
 from deid_assets.sources import derivations
 from deid_assets.sources.delivery import MOST_YEARS, DateFormat
-from deid_assets.sources.derivations import MILLIONTHS, Cell, Declared, Derivation
+from deid_assets.sources.derivations import MILLIONTHS, Declared, Derivation, TypedColumn
 from deid_assets.store.tables import literal
 
 LARGEST = 1_000_000
@@ -104,7 +104,7 @@ class DeliveredInteger(DeclaredColumn):
 
     def made(self, table: Table) -> Derivation:
         """One outside the limits quarantines its row."""
-        cell = Cell(self.from_, "integer")
+        cell = TypedColumn(self.from_, "integer")
         broken = {f"outside {self.at_least} to {self.at_most}": f"{cell.sql} NOT BETWEEN {self.at_least} AND {self.at_most}"}
         return Derivation(table, (cell,), cell.sql, broken)
 
@@ -253,7 +253,7 @@ class Zip3(DeclaredColumn):
         A ZIP code that a spreadsheet made a number of, and that lost its leading zeros, is a number of three or four digits:
         the row is quarantined, because 00501 and 50100 would be told apart by nobody.
         """
-        cell = Cell(self.from_, "text")
+        cell = TypedColumn(self.from_, "text")
         prefix = f"left({cell.sql}, 3)"
         kept = ", ".join(map(literal, sorted(kept_prefixes())))
         return Derivation(
@@ -283,7 +283,7 @@ class Bins(DeclaredColumn):
 
     def made(self, table: Table) -> Derivation:
         """The smallest number of the bin; an amount below the first quarantines its row."""
-        cell, first = Cell(self.from_, "decimal"), self.starts[0]
+        cell, first = TypedColumn(self.from_, "decimal"), self.starts[0]
         cases = " ".join(f"WHEN {cell.sql} >= {start} THEN {start}" for start in sorted(self.starts, reverse=True))
         broken = {f"below {first}, where the first bin begins": f"{cell.sql} < {first}"}
         return Derivation(table, (cell,), f"(CASE {cases} END)::INTEGER", broken)
@@ -318,7 +318,7 @@ class Rounded(_Rounding):
 
     def made(self, table: Table) -> Derivation:
         """Rounded down, and never above the largest, which stands for all above."""
-        cell = Cell(self.from_, "decimal")
+        cell = TypedColumn(self.from_, "decimal")
         value = f"least(floor({cell.sql} / {self.to}) * {self.to}, {self.at_most})::INTEGER"
         value = f"CASE WHEN {cell.sql} IS NOT NULL THEN {value} END"  # least() passes over a NULL
         return Derivation(table, (cell,), value, {"negative amount": f"{cell.sql} < 0"})
@@ -328,9 +328,9 @@ class _OfDates(DeclaredColumn, ABC):
     limits: ClassVar[tuple[int, int | None]] = (0, None)
     date_format: DateFormat = Field("%Y-%m-%d", description="format of dates that are text or whole numbers")
 
-    def date(self, column: str) -> Cell:
+    def date(self, column: str) -> TypedColumn:
         """A delivered column, read as dates."""
-        return Cell(column, "date", (self.date_format,))
+        return TypedColumn(column, "date", (self.date_format,))
 
 
 class DaysBetween(_OfDates):
@@ -413,7 +413,7 @@ class SumOfClaims(_Rounding):
         Millionths are summed as whole numbers: a sum of floating-point numbers depends on their order, and ten times 0.1 would
         be less than 1. An amount above the largest value counts as that, which changes no result.
         """
-        cell = Cell(self.from_, "decimal")
+        cell = TypedColumn(self.from_, "decimal")
         # least() passes over a NULL, and a blank amount is none.
         amount = f"CASE WHEN {cell.sql} IS NOT NULL THEN least({cell.sql}, {self.at_most}) END"
         total = f"coalesce(sum(round(({amount}) * {MILLIONTHS})::BIGINT), 0)"
@@ -431,7 +431,7 @@ class AnyOfClaims(DeclaredColumn):
 
     def made(self, table: Table) -> Derivation:
         """Otherwise 'no'."""
-        cell = Cell(self.from_, "text")
+        cell = TypedColumn(self.from_, "text")
         found = f"coalesce(bool_or({cell.sql} IN ({', '.join(map(literal, self.with_values))})), false)"
         value = f"CASE WHEN {found} THEN 'yes' ELSE 'no' END"
         return Derivation("claims", (cell,), value, {}, of_events=True, codes=self.with_values)

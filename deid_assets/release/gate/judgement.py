@@ -56,7 +56,7 @@ class Staged:
 
 
 @dataclass(frozen=True)
-class Judged:
+class StagedClaims:
     """A staged release of claims, and what it is judged by.
 
     Attributes
@@ -113,7 +113,7 @@ def contract_refusals(tables: Mapping[str, Table], contracts: Mapping[str, DataF
     return found
 
 
-def consistency_refusals(judged: Judged) -> list[Refusal]:
+def consistency_refusals(judged: StagedClaims) -> list[Refusal]:
     """Compare the staged rows with the released members' generalized rows in the restricted store; they must be identical.
 
     Otherwise the risk would be measured on rows other than the published ones.
@@ -282,7 +282,7 @@ def risk_measurements(policy: Policy, draws: Draws, number: int) -> tuple[Measur
     return high_risk_measurements(policy, readings.fixed, readings.literal, draws.commitment, number)
 
 
-def cross_check_refusals(judged: Judged, draws: Draws) -> tuple[list[Refusal], Measurement]:
+def cross_check_refusals(judged: StagedClaims, draws: Draws) -> tuple[list[Refusal], Measurement]:
     """Count some draws of the gate's stream with DuckDB on the staged rows, and compare both readings draw by draw."""
     policy, levels, profiles, domains = judged.policy, judged.levels, judged.tables.profiles, judged.tables.domains
     computation, node, stream_key = draws.computation, draws.node, draws.key
@@ -315,7 +315,7 @@ def cross_check_refusals(judged: Judged, draws: Draws) -> tuple[list[Refusal], M
     return measurement_refusals("gate", [measured]), measured
 
 
-def _population(judged: Judged) -> by_query.Counted:
+def _population(judged: StagedClaims) -> by_query.Counted:
     """The population in which classes are counted: released members as staged, everybody else from the store.
 
     If classes are estimated from the release there is nobody else. Members are numbered, because joins on long texts

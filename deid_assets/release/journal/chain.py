@@ -409,7 +409,7 @@ class Remembered:
 
 
 @dataclass(frozen=True)
-class Found:
+class HomeState:
     """What a home has, for comparison with its journal.
 
     Attributes
@@ -442,7 +442,7 @@ def person_digest(secret: Secret, member_id: str) -> str:
     return secret.keyed_digest("person of the journal", member_id)
 
 
-def losses(journal: Journal, found: Found, secret: Secret | None) -> Iterator[Loss]:
+def losses(journal: Journal, found: HomeState, secret: Secret | None) -> Iterator[Loss]:
     """What the home has lost since the journal was told of it.
 
     Parameters
@@ -559,7 +559,7 @@ def _of_people(known: Remembered, opted_out: tuple[str, ...], secret: Secret | N
         )
 
 
-def unrecorded(journal: Journal, found: Found, secret: Secret | None) -> Iterator[tuple[str, dict[str, digests.Json]]]:
+def unrecorded(journal: Journal, found: HomeState, secret: Secret | None) -> Iterator[tuple[str, dict[str, digests.Json]]]:
     """Events of which the journal was not told yet, with what they are about; the home must have lost nothing."""
     known = Remembered.of(journal)
     new = found.chain.lines[known.lines :]
@@ -584,7 +584,7 @@ def unrecorded(journal: Journal, found: Found, secret: Secret | None) -> Iterato
             yield WAITS, {"release": release, "record": record}
 
 
-def beginning(found: Found, secret: Secret | None) -> dict[str, digests.Json]:
+def beginning(found: HomeState, secret: Secret | None) -> dict[str, digests.Json]:
     """What the first line of a journal is about: the home as it is."""
     people: list[digests.Json] = []
     if secret is not None:

@@ -200,7 +200,7 @@ class HomeJournal:
         journal = self.file.read()
         return journals.Remembered.of(journal).format if journal.lines else journals.NO_JOURNAL
 
-    def found(self) -> journals.Found:
+    def found(self) -> journals.HomeState:
         """What the home has, as its files say."""
         chain = Registry(self.home.releases / waiting_releases.REGISTRY).chain()
         manifests = {
@@ -210,7 +210,7 @@ class HomeJournal:
         rules = self.home.store / RULES_FILE
         digest = bytes_digest(kept_bytes(rules, RULES_NAME, SMALL_AT_MOST)) if os.path.lexists(rules) else ""
         opted_out, signer = withdrawn_members([self.home.policies]), self._signer(chain)
-        return journals.Found(chain, opted_out, dict(self._records()), manifests, digest, signer)
+        return journals.HomeState(chain, opted_out, dict(self._records()), manifests, digest, signer)
 
     def missing(self, with_witnesses: bool = True) -> list[journals.Loss]:
         """What the home has lost since its journal was told of it; changes nothing.
@@ -444,7 +444,7 @@ class HomeJournal:
             self.file.repair()
             self._append(journals.SECRET, journals.restated(journal, withdrawn_members([self.home.policies]), secret), key)
 
-    def _secret(self, journal: journals.Journal, found: journals.Found) -> Secret | None:
+    def _secret(self, journal: journals.Journal, found: journals.HomeState) -> Secret | None:
         """The secret, if there is anybody to compare; asking for it may run a command."""
         return secret_of(self.home) if found.opted_out or journals.Remembered.of(journal).listed else None
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deid_assets.errors import DeidError, ReleaseError, StoreError
-from deid_assets.release.journal.chain import COPIES, JOURNAL, Found, Journal, Loss, cut, head_told
+from deid_assets.release.journal.chain import COPIES, JOURNAL, HomeState, Journal, Loss, cut, head_told
 from deid_assets.release.keys import PublicKey
 from deid_assets.release.publication.verification import MANIFEST, verify_release
 from deid_assets.release.publication.waiting import REGISTRY
@@ -101,7 +101,7 @@ def copy_releases(home: Home, key: PublicKey, url: str) -> list[Copied]:
     return copied
 
 
-def against_copies(home: Home, journal: Journal, found: Found) -> Iterator[Loss]:
+def against_copies(home: Home, journal: Journal, found: HomeState) -> Iterator[Loss]:
     """What a home lacks according to the copies of its releases in DEID_COPY_TO; nothing if the variable is not set.
 
     The registry there must be the beginning of the home's. Of a release whose manifest the home lacks, such as one that was

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from deid_assets.methods.attacks import attack_sensitivity
 from deid_assets.methods.attacks.attack_sensitivity import (
     KNOWS,
-    AttackSensitivity,
     Cell,
+    SensitivityAnalysis,
     cell_of,
     confidence_of_each,
     worst_cell,
@@ -73,7 +73,7 @@ def test_every_draw_finds_the_class_that_brute_force_finds(members, knows, mista
     mistaken = mistaken and knows == "values"
     with pytest.MonkeyPatch.context() as patch:
         drawn = captured(patch, "sample_values", "sample_claims", "ordered_pairs", "with_wrong_values")
-        attack = AttackSensitivity(records_of(members), most=3)
+        attack = SensitivityAnalysis(records_of(members), most=3)
         found = attack.trials(knows, power_of(members, knows), KEY, 40, wrong=0.5 if mistaken else 0.0, width=width)
     claims = [claim for member in members for claim in member.known]
     sampled = drawn["sample_values"]
@@ -104,7 +104,7 @@ def test_every_draw_finds_the_class_that_brute_force_finds(members, knows, mista
 @given(releases(most_members=4, most_claims=3), st.sampled_from(KNOWS))
 def test_the_mean_agrees_with_exact_enumeration(members, knows):
     """All targets, all that may be known of them, as likely as it is drawn; within a bound that fails once in 10**9."""
-    success = AttackSensitivity(records_of(members), most=3).trials(knows, power_of(members, knows), KEY, 20_000).success
+    success = SensitivityAnalysis(records_of(members), most=3).trials(knows, power_of(members, knows), KEY, 20_000).success
     exact = float(oracle.expected_success(members, knows))
     assert exact <= empirical_bernstein_upper_bound(success, 1.0, 1 - 1e-9)
     assert 1 - exact <= empirical_bernstein_upper_bound(1 - success, 1.0, 1 - 1e-9)
@@ -137,7 +137,7 @@ def many(seed: int = 3, members: int = 3_000) -> EvaluationRecords:
 
 def test_who_knows_more_succeeds_more_often_and_who_errs_less():
     records = many()
-    attack, power = AttackSensitivity(records, most=4), [np.full(records.members, 3)] * 4
+    attack, power = SensitivityAnalysis(records, most=4), [np.full(records.members, 3)] * 4
     means = {knows: attack.trials(knows, power[: 3 + (knows == "year")], KEY, 4_000).success.mean() for knows in KNOWS}
     wrong = [attack.trials("values", power[:3], KEY, 4_000, wrong=share).success.mean() for share in (0.1, 0.3, 1.0)]
     assert means["values"] < min(means[knows] for knows in KNOWS if knows != "values")
@@ -150,7 +150,7 @@ def test_the_analytic_class_sizes_come_out_on_many_members():
     """One value is known: the class is whoever holds it in the cell, and the mean is a sum over members and values."""
     records = many()
     power = [np.ones(records.members, dtype=int), *[np.zeros(records.members, dtype=int)] * 2]
-    success = AttackSensitivity(records, most=1).trials("values", power, KEY, 50_000).success
+    success = SensitivityAnalysis(records, most=1).trials("values", power, KEY, 50_000).success
     cell = records.demographics @ np.array([3, 1])
     owners, codes = records.known.owners, records.known.codes[0]
     holds = np.zeros((records.members, 6), dtype=bool)
@@ -168,8 +168,8 @@ def test_the_analytic_class_sizes_come_out_on_many_members():
 def test_the_same_stream_gives_the_same_trials_and_another_gives_others():
     records = many(members=300)
     power = [np.full(300, 2)] * 3
-    first, again = (AttackSensitivity(records, most=2).trials("order", power, KEY, 500) for _ in range(2))
-    other = AttackSensitivity(records, most=2).trials("order", power, KEY[::-1], 500)
+    first, again = (SensitivityAnalysis(records, most=2).trials("order", power, KEY, 500) for _ in range(2))
+    other = SensitivityAnalysis(records, most=2).trials("order", power, KEY[::-1], 500)
     assert np.array_equal(first.targets, again.targets) and np.array_equal(first.sizes, again.sizes)
     assert not np.array_equal(first.targets, other.targets)
 
@@ -188,7 +188,7 @@ def test_what_cannot_be_simulated_is_refused(arguments, message):
     members = (Member((0,), (), (), (1, 1, 1)),) * 2
     given_arguments = {"knows": "values", "power": [np.ones(2, int)] * 2, "stream_key": KEY, "trials": 5} | arguments
     with pytest.raises(ValueError, match=message):
-        AttackSensitivity(records_of(members), most=3).trials(**given_arguments)
+        SensitivityAnalysis(records_of(members), most=3).trials(**given_arguments)
 
 
 class TestCells:

@@ -242,9 +242,9 @@ class TestBrokenAttacks:
     @pytest.mark.parametrize(
         ("knows", "module", "name", "broken"),
         [
-            ("claim", attack_sensitivity.AttackSensitivity, "_facts", lambda *_: ([], [])),
-            ("order", attack_sensitivity.AttackSensitivity, "_facts", lambda *_: ([], [])),
-            ("dated_values", attack_sensitivity.AttackSensitivity, "_dated", property(lambda self: self._plain)),
+            ("claim", attack_sensitivity.SensitivityAnalysis, "_facts", lambda *_: ([], [])),
+            ("order", attack_sensitivity.SensitivityAnalysis, "_facts", lambda *_: ([], [])),
+            ("dated_values", attack_sensitivity.SensitivityAnalysis, "_dated", property(lambda self: self._plain)),
             ("values", attack_sensitivity, "with_wrong_values", lambda generator, codes, *_: codes),
             ("values", attack_sensitivity, "all_rows_hold", lambda bits, blocks, at, rows: np.ones(len(at), bool)),
             ("values", attack_sensitivity, "all_rows_hold", lambda bits, blocks, at, rows: np.zeros(len(at), bool)),

@@ -9,7 +9,7 @@ import pytest
 
 from deid_assets.errors import PolicyError
 from deid_assets.methods.demographics.attributes import Attribute, Demographics, Level
-from deid_assets.methods.demographics.population import EVENLY, FROM_85, OldAges
+from deid_assets.methods.demographics.population import EVENLY, FROM_85, GompertzSurvival
 from deid_assets.methods.demographics.standard_attributes import (
     age_attribute,
     birthday_attribute,
@@ -90,7 +90,7 @@ def test_a_level_that_does_not_exist():
             (attribute("date", [1], day=["1"]),),
         ),
         lambda: Demographics(attribute("age", [1, 3], y=["1", "3"]), ethnicity_attribute(), sex_attribute(), sex_attribute()),
-        lambda: OldAges(-1, 0),
+        lambda: GompertzSurvival(-1, 0),
     ],
 )
 def test_attributes_that_mean_nothing(wrong):
@@ -134,11 +134,11 @@ class TestOldAges:
         bands = np.split(FROM_85.shares(35), [5, 10, 15])
         assert [band.sum() for band in bands] == pytest.approx(list(counted / counted.sum()), abs=0.006)
 
-    @pytest.mark.parametrize(("model", "years"), list(product([EVENLY, FROM_85, OldAges(0.2, 0)], [1, 10, 35])))
+    @pytest.mark.parametrize(("model", "years"), list(product([EVENLY, FROM_85, GompertzSurvival(0.2, 0)], [1, 10, 35])))
     def test_shares_add_up_and_never_rise(self, model, years):
         shares = model.shares(years)
         assert shares.sum() == pytest.approx(1) and np.all(np.diff(shares) <= 0)
 
     def test_constant_hazard_is_a_geometric_law(self):
-        shares = OldAges(np.log(2), 0).shares(3)
+        shares = GompertzSurvival(np.log(2), 0).shares(3)
         assert shares == pytest.approx([4 / 7, 2 / 7, 1 / 7])

@@ -6,7 +6,7 @@ import pytest
 
 from deid_assets.errors import DeliveryError
 from deid_assets.methods.demographics.cells import CohortWarnings, cells_of
-from deid_assets.methods.demographics.population import EVENLY, OldAges, population_of
+from deid_assets.methods.demographics.population import EVENLY, GompertzSurvival, population_of
 from deid_assets_tests.methods.demographics.small_population import AGES, ROWS, SPANS, small_demographics, table_of
 
 TABLE = table_of(range(1, ROWS + 1))
@@ -59,7 +59,7 @@ def test_the_order_of_rows_changes_nothing():
 
 
 def test_only_open_classes_follow_the_model_of_old_ages():
-    halves = population(open_ages=OldAges(np.log(2), 0)).shares
+    halves = population(open_ages=GompertzSurvival(np.log(2), 0)).shares
     assert halves[0].tolist() == [1, 0, 0, 0, 0, 0, 0, 0]
     assert halves[2].tolist() == [0, 0, 0.5, 0.5, 0, 0, 0, 0]
     assert halves[3] == pytest.approx([0, 0, 0, 0, 8 / 15, 4 / 15, 2 / 15, 1 / 15])

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.methods.disclosure.attribute_leaks import (
-    Column,
+    EncodedColumn,
     Told,
     Withheld,
     most_made_of,
@@ -23,9 +23,9 @@ from deid_assets_tests import examples
 from deid_assets_tests.public_data import public_data
 
 
-def column(codes, blank=None) -> Column:
+def column(codes, blank=None) -> EncodedColumn:
     codes = np.asarray(codes)
-    return Column(codes, np.zeros(len(codes), dtype=bool) if blank is None else np.asarray(blank))
+    return EncodedColumn(codes, np.zeros(len(codes), dtype=bool) if blank is None else np.asarray(blank))
 
 
 def withheld(shown, label, person=None) -> Withheld:

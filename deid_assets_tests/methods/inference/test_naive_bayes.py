@@ -5,7 +5,7 @@ import pytest
 from sklearn.naive_bayes import CategoricalNB
 
 from deid_assets.methods.inference import naive_bayes as module
-from deid_assets.methods.inference.cases import OTHER, Asked, Cases, Guesses
+from deid_assets.methods.inference.cases import OTHER, Cases, CasesToGuess, Guesses
 from deid_assets.methods.inference.naive_bayes import most_frequent, naive_bayes
 
 
@@ -17,9 +17,9 @@ def cases_of(features, codes, sizes=None, members=None) -> Cases:
     )
 
 
-def asked_of(features) -> Asked:
+def asked_of(features) -> CasesToGuess:
     features = np.asarray(features, dtype=np.int32)
-    return Asked(features, np.arange(len(features)))
+    return CasesToGuess(features, np.arange(len(features)))
 
 
 def test_the_worked_example_of_the_methods():

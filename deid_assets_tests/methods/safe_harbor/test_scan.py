@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from deid_assets.methods.safe_harbor.scan import KINDS, Found, scan
+from deid_assets.methods.safe_harbor.scan import KINDS, LikelyIdentifiers, scan
 from deid_assets.store.tables import Table, write_table
 from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.public_data import public_data
@@ -102,7 +102,7 @@ def test_ordinary_values_have_no_certain_kind():
 
 def test_codes_share_forms_and_are_marked():
     found = scanned(["99213", "36415", "42731", "4280", "tea"])
-    assert found == (Found("value", "ZIP codes (by form alone)", "B", False, 3, 3),)
+    assert found == (LikelyIdentifiers("value", "ZIP codes (by form alone)", "B", False, 3, 3),)
 
 
 def test_ages_and_years_share_no_form():
