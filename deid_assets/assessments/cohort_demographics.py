@@ -79,7 +79,7 @@ def question_of(policy: CohortPolicy) -> Question:
 
 
 @dataclass(frozen=True, eq=False)
-class Published:
+class PublishedLevels:
     """The levels at which the people of a cohort are published.
 
     Attributes
@@ -105,7 +105,7 @@ class Published:
         return tuple(dict.fromkeys(label for level in listed for label in level.labels))
 
 
-def published(policy: CohortPolicy, cells: Cells) -> Published:
+def published(policy: CohortPolicy, cells: Cells) -> PublishedLevels:
     """Return the levels of the release.
 
     Raises
@@ -120,7 +120,7 @@ def published(policy: CohortPolicy, cells: Cells) -> Published:
     levels = {own.name: own.levels[level] for own, level in zip(demographics.attributes, node, strict=True)}
     old = policy.demographics.old_ages
     if old is None:
-        return Published(node, levels, (levels["age"],), np.zeros(cells.records, dtype=np.int64))
+        return PublishedLevels(node, levels, (levels["age"],), np.zeros(cells.records, dtype=np.int64))
     grouping = ("geography", "state") if old.by == "state" else ("ethnicity", levels["ethnicity"].name)
     found = recode_old_ages(cells, stated, reference_of(cells), old.levels, grouping, bar_of(question_of(policy)))
     if not found.possible:
@@ -132,7 +132,7 @@ def published(policy: CohortPolicy, cells: Cells) -> Published:
     ages = tuple(recoded_ages(levels["age"], demographics.age.level(name), years) for name in old.levels)
     groups, _ = groups_by(cells, *grouping)
     chosen = found.table["old_ages"].map({name: at for at, name in enumerate(old.levels)}).to_numpy(dtype=np.int64)
-    return Published(node, levels, ages, chosen[groups])
+    return PublishedLevels(node, levels, ages, chosen[groups])
 
 
 def published_attributes(policy: CohortPolicy, cells: Cells) -> dict[str, tuple[str, Attribute]]:

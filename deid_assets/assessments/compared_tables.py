@@ -214,7 +214,7 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Plan:
+class PredictionPlan:
     """How predictions are measured.
 
     Attributes
@@ -230,7 +230,7 @@ class Plan:
 
 
 def measured_scores(
-    plan: Plan,
+    plan: PredictionPlan,
     delivered: prediction.Examples,
     released: prediction.Examples,
     demographics: np.ndarray,

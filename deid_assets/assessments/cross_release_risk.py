@@ -37,7 +37,7 @@ from deid_assets.methods.canaries.checks import DRAWS
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.candidate.released_tables import kept_members
 from deid_assets.methods.kernel.knowledge import draws_of_targets
-from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
+from deid_assets.methods.kernel.node_computation import NodeMeasurement
 from deid_assets.methods.lattice.choice import Demands, Failed, Judge, StreamKeys, suppress_flagged
 from deid_assets.methods.releases.comparison import compared, linkable_share, withdrawn_standing_out
 from deid_assets.methods.releases.kept_rows import MemberTables, kept_rows

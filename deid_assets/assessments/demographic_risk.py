@@ -291,7 +291,7 @@ def demographics_of_canaries(
     return found + number_of_claims.ordered_services_of_canaries(like, lambda planted: attack(planted, before))
 
 
-def _members_of_pairs(groups: Sequence[planting.Group]) -> Iterator[int]:
+def _members_of_pairs(groups: Sequence[planting.CanaryGroup]) -> Iterator[int]:
     """The numbers of canaries of whom there are two, one of them released."""
     first = 0
     for group in groups:

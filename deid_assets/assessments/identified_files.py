@@ -65,7 +65,7 @@ LISTED = "listed"
 
 
 @dataclass(frozen=True)
-class ClassSizes:
+class FileClassSizes:
     """Sizes of the classes that records and people form together.
 
     Attributes
@@ -96,10 +96,10 @@ class Attempts:
     cautious: Linkage
 
 
-def sizes_of(beside: Table, sql: str) -> ClassSizes:
+def sizes_of(beside: Table, sql: str) -> FileClassSizes:
     """Run `file_class_sizes`."""
     arrays = beside.arrays(sql)
-    return ClassSizes(np.asarray(arrays["population_size"]), np.asarray(arrays["released_size"]))
+    return FileClassSizes(np.asarray(arrays["population_size"]), np.asarray(arrays["released_size"]))
 
 
 def linked(beside: Table, sql: str, key: bytes) -> Attempts:
@@ -122,7 +122,7 @@ def released_names(policy: Policy, columns: Iterable[str]) -> dict[str, str]:
     return {column: policy.quasi_identifier(column).release_as for column in columns}
 
 
-def formulas(prefix: str, sizes: ClassSizes | None, method: Method) -> Iterable[Measurement]:
+def formulas(prefix: str, sizes: FileClassSizes | None, method: Method) -> Iterable[Measurement]:
     """The expectation over samples, the published closed form, and those not in the file."""
     records = sizes.records if sizes else 0
     expected = published = missing = None
@@ -245,7 +245,7 @@ def with_list(candidate: Candidate, table: PopulationTable | None, needed: bool)
     return candidate, shown | {"identified_file": table.file}
 
 
-def matched_classes(rows: Table, sql: str, columns: Sequence[str], key: bytes | None) -> tuple[ClassSizes, Attempts | None]:
+def matched_classes(rows: Table, sql: str, columns: Sequence[str], key: bytes | None) -> tuple[FileClassSizes, Attempts | None]:
     """The classes that records and people form on the columns, and simulated linkages unless the key is None.
 
     Parameters
@@ -259,7 +259,7 @@ def matched_classes(rows: Table, sql: str, columns: Sequence[str], key: bytes | 
     return sizes, None if key is None else linked(rows, identified_file.class_numbers(sql, columns), key)
 
 
-def matched_people(candidate: Candidate, columns: Sequence[str], key: bytes) -> tuple[ClassSizes | None, Attempts | None]:
+def matched_people(candidate: Candidate, columns: Sequence[str], key: bytes) -> tuple[FileClassSizes | None, Attempts | None]:
     """Attack 2: the classes that released members and people form on the columns, and simulated linkages with the delivery."""
     if not columns:
         return None, None
@@ -277,7 +277,7 @@ def matched_people(candidate: Candidate, columns: Sequence[str], key: bytes) -> 
 
 
 def voter_list_measurements(
-    at_most: float | None, sizes: ClassSizes | None, attempts: Attempts | None, commitment: str
+    at_most: float | None, sizes: FileClassSizes | None, attempts: Attempts | None, commitment: str
 ) -> tuple[Measurement, ...]:
     """Attack 2: the share of released members matched by age and sex.
 
@@ -383,7 +383,7 @@ class Inpatients:
     columns: tuple[str, ...]
     shares: Shares = field(default_factory=dict)
     numbers: Mapping[int, int] = field(default_factory=dict)
-    sizes: ClassSizes | None = None
+    sizes: FileClassSizes | None = None
     attempts: Attempts | None = None
 
 

@@ -17,7 +17,7 @@ from deid_assets.methods.attacks.neighbor_attack import (
     risk_exposure,
 )
 from deid_assets.methods.canaries.checks import flags_of_canaries
-from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
+from deid_assets.methods.kernel.node_computation import NodeMeasurement
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound, confidence_of_try
 from deid_assets.policy.models import Policy
 

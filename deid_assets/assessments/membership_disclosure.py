@@ -118,9 +118,11 @@ def report_table(found: Published) -> ReportTable:
 def presence_of_canaries(like: kernel_input.Candidate, commitment: str) -> Findings:
     """Whether classes released entirely, or not at all, reveal with certainty who is in the release."""
     values = planting.own_values()
-    groups = [planting.Group({}, 3, 0)]
+    groups = [planting.CanaryGroup({}, 3, 0)]
     for column in kernel_input.member_columns(like.policy):
-        groups += [planting.Group({column: next(values)}, people, released) for people, released in ((1, 1), (2, 2), (2, 0))]
+        groups += [
+            planting.CanaryGroup({column: next(values)}, people, released) for people, released in ((1, 1), (2, 2), (2, 0))
+        ]
     with planting.planted_store() as file:
         sizes = kernel_input.demographic_sizes(planting.plant_members(file, like, planting.members_of(groups)))
     _, found = measured_presence(like.policy, sizes, np.empty(0), commitment)

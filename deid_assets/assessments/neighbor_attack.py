@@ -28,7 +28,7 @@ from deid_assets.figures.sensitivity_figures import sensitivity_figure
 from deid_assets.methods.adversary.adversary_power import Rounding, power_of
 from deid_assets.methods.adversary.value_diversity import ValuePairs
 from deid_assets.methods.attacks import attack_sensitivity
-from deid_assets.methods.attacks.neighbor_attack import Estimate, MeanInterval, NeighborAttack, neighbor_attack
+from deid_assets.methods.attacks.neighbor_attack import Estimate, MeanInterval, NeighborAttackResult, neighbor_attack
 from deid_assets.methods.canaries.checks import neighbors_of_canaries, sensitivity_of_canaries
 from deid_assets.methods.candidate.released_tables import generalized_claims
 from deid_assets.methods.kernel.node_computation import NodeComputation
@@ -104,7 +104,9 @@ def released_tables(candidate: Candidate) -> ReleasedTables:
     return ReleasedTables(shown, tables["release_claims"], known, crosswalk, columns, policy.claim_names)
 
 
-def neighbor_measurements(policy: Policy, attack: NeighborAttack, commitment: str, number: int) -> tuple[Measurement, ...]:
+def neighbor_measurements(
+    policy: Policy, attack: NeighborAttackResult, commitment: str, number: int
+) -> tuple[Measurement, ...]:
     """The success of simulated nosey neighbors, over all members and given that the target is in the release.
 
     `number` is that of the try for which `attack` has its bounds.

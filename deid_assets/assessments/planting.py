@@ -69,7 +69,7 @@ def plant(file: Path, like: Table, rows: Iterable[Mapping[str, object]], name: s
 
 
 @dataclass(frozen=True)
-class Group:
+class CanaryGroup:
     """Canaries that are alike.
 
     Attributes
@@ -103,20 +103,20 @@ def own_values() -> Iterator[int]:
     return iter(range(PLAIN + 1, 2 * PLAIN))
 
 
-def demographic_groups(columns: Sequence[str], enough: int) -> list[Group]:
+def demographic_groups(columns: Sequence[str], enough: int) -> list[CanaryGroup]:
     """Per column: one unique canary, two alike, one group just too small, one just large enough, and one not listed."""
     values = own_values()
-    groups = [Group({}, enough, min(2, enough))]
+    groups = [CanaryGroup({}, enough, min(2, enough))]
     for column in columns:
-        groups += [Group({column: next(values)}, 1, 1), Group({column: next(values)}, 2, 1)]
-        groups += [Group({column: None}, 1, 1)] if column in MEMBER_LEVEL else []
+        groups += [CanaryGroup({column: next(values)}, 1, 1), CanaryGroup({column: next(values)}, 2, 1)]
+        groups += [CanaryGroup({column: None}, 1, 1)] if column in MEMBER_LEVEL else []
     if enough > 1:
-        groups.append(Group({columns[0]: next(values)}, enough - 1, enough - 1))
-    groups.append(Group({columns[0]: next(values)}, 1, 1, told={columns[0]: next(values)}))
+        groups.append(CanaryGroup({columns[0]: next(values)}, enough - 1, enough - 1))
+    groups.append(CanaryGroup({columns[0]: next(values)}, 1, 1, told={columns[0]: next(values)}))
     return groups
 
 
-def released_sizes(groups: Iterable[Group]) -> list[int]:
+def released_sizes(groups: Iterable[CanaryGroup]) -> list[int]:
     """The known class size of every released canary."""
     return [group.found for group in groups for _ in range(group.released)]
 
@@ -160,7 +160,7 @@ class PlantedMember:
     released: bool
 
 
-def members_of(groups: Iterable[Group]) -> list[PlantedMember]:
+def members_of(groups: Iterable[CanaryGroup]) -> list[PlantedMember]:
     """The members of groups, one after the other."""
     return [
         PlantedMember(group.own, group.shown, number < group.released) for group in groups for number in range(group.people)

@@ -179,9 +179,9 @@ def small_classes_of_canaries(like: Candidate, estimate: Estimate) -> Findings:
     """Whether estimates are exact if everybody is released, and right if a sample is unambiguous."""
     policy, values = like.policy, planting.own_values()
     enough = kernel_input.smallest_safe_class(policy)
-    groups = [planting.Group({}, enough, enough)]
+    groups = [planting.CanaryGroup({}, enough, enough)]
     groups += chain.from_iterable(
-        (planting.Group({column: next(values)}, 1, 1), planting.Group({column: next(values)}, 2, 2))
+        (planting.CanaryGroup({column: next(values)}, 1, 1), planting.CanaryGroup({column: next(values)}, 2, 2))
         for column in kernel_input.member_columns(policy)
     )
     sizes = np.array(planting.released_sizes(groups))

@@ -35,14 +35,14 @@ _MEMBERS = 240
 _RESAMPLES = 200
 
 
-def utility_canaries(plan: compared_tables.Plan, key: bytes) -> Findings:
+def utility_canaries(plan: compared_tables.PredictionPlan, key: bytes) -> Findings:
     """Whether the measuring functions find what was lost in made-up data, and nothing where nothing was."""
     generator = generator_of(key)
     with planted_store() as file:
         return _predictions(plan, generator) + _gains(generator) + _tables(file)
 
 
-def _predictions(plan: compared_tables.Plan, generator: np.random.Generator) -> Findings:
+def _predictions(plan: compared_tables.PredictionPlan, generator: np.random.Generator) -> Findings:
     """A feature decides about the days: as it is, and shuffled among the members."""
     member = np.arange(_MEMBERS)
     decides = member % 2
@@ -52,7 +52,7 @@ def _predictions(plan: compared_tables.Plan, generator: np.random.Generator) -> 
     def examples(feature: np.ndarray, classes: np.ndarray) -> Examples:
         return Examples(member, feature[:, None].astype(np.float64), classes, truth)
 
-    planted = compared_tables.Plan(plan.model, plan.folds, _RESAMPLES, _MEMBERS)
+    planted = compared_tables.PredictionPlan(plan.model, plan.folds, _RESAMPLES, _MEMBERS)
     # Among the odd and the even alike, half have the feature: it says nothing about the days.
     shuffled, one_class = (member // 2) % 2, np.zeros_like(label)
     found = [
@@ -177,9 +177,9 @@ def _shown(measured: Iterable[Measurement]) -> Iterator[tuple[str, Shown]]:
         yield "what can still be predicted", Image(gain_kept.kept_figure(found), gain_kept.kept_in_words(found))
 
 
-def _plan(policy: Policy) -> compared_tables.Plan:
+def _plan(policy: Policy) -> compared_tables.PredictionPlan:
     section = policy.utility
-    return compared_tables.Plan(section.model or "ridge", section.folds, section.resamples, section.members_at_most)
+    return compared_tables.PredictionPlan(section.model or "ridge", section.folds, section.resamples, section.members_at_most)
 
 
 def _predicted(

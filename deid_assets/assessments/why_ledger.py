@@ -11,7 +11,7 @@ from deid_assets.assessments.kernel_input import Candidate
 from deid_assets.methods.candidate.provider_suppression import IDENTIFIERS
 from deid_assets.methods.preparation.top_coding import TopCode, top_code
 from deid_assets.methods.utility import ledger
-from deid_assets.methods.utility.ledger import CLAIM_STEPS, MEMBER_STEPS, Classes, Followed, Form, LedgerTables
+from deid_assets.methods.utility.ledger import CLAIM_STEPS, MEMBER_STEPS, ColumnClasses, Followed, Form, LedgerTables
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import CLAIMS, YEARS
 from deid_assets.store.tables import Query, Table, quoted, write_table
@@ -148,11 +148,11 @@ def _generalized(candidate: Candidate, table: str, column: str, quasi_identifier
     )  # fmt: skip
 
 
-def _classes(domains: pd.DataFrame, column: Followed) -> Classes | None:
+def _classes(domains: pd.DataFrame, column: Followed) -> ColumnClasses | None:
     if column.domain is None:
         return None
     own = (domains["quasi_identifier"] == column.domain) & (domains["level"] == column.level)
-    return Classes.of(domains[own])
+    return ColumnClasses.of(domains[own])
 
 
 def _scratch(made: LedgerTables, name: str) -> Table:

@@ -54,7 +54,7 @@ from deid_assets.methods.lattice.choice import Choice, Demands, Judge, choose_ge
 from deid_assets.methods.lattice.diagnosis import COLUMNS, Columns, diagnose
 from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.large_lattice import search_large_lattice
-from deid_assets.methods.lattice.longitudinal_search import SearchRule, Suppression, nodes_frame, search_lattice
+from deid_assets.methods.lattice.longitudinal_search import SearchRule, SuppressionGoal, nodes_frame, search_lattice
 from deid_assets.methods.lattice.members_needed import members_needed
 from deid_assets.methods.lattice.predictive_tagging import Node, node_text, parse_node
 from deid_assets.methods.population.encoding import released_ids
@@ -181,12 +181,12 @@ def _pinned(policy: Policy, workplace: Workplace) -> Node | None:
     return pinned_node(policy, last_levels(workplace, policy)) if policy.releases.generalization == "pinned" else None
 
 
-def _suppression(policy: Policy) -> Suppression | None:
+def _suppression(policy: Policy) -> SuppressionGoal | None:
     """Who may be suppressed so that the others keep more detail; None if the policy does not prefer that."""
     risk = policy.risk
     if not policy.prefers_detail:
         return None
-    return Suppression(risk.search.aim * risk.max_high_risk_share, risk.suppression.at_most, risk.search.enough)
+    return SuppressionGoal(risk.search.aim * risk.max_high_risk_share, risk.suppression.at_most, risk.search.enough)
 
 
 def _figures(policy: Policy, nodes: pd.DataFrame, without_suppressed: float | None = None) -> dict[str, dg.MetadataValue]:

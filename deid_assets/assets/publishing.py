@@ -45,7 +45,7 @@ from deid_assets.release.lineage.openlineage import SENT, TOLD, endpoint_is_set,
 from deid_assets.release.lineage.published import published_release
 from deid_assets.release.manifest.certificate import FILE as CERTIFICATE
 from deid_assets.release.manifest.certificate import certificate_editions
-from deid_assets.release.manifest.editions import Editions, Kept, Manifest, PolicyText, Slot, editions, package_versions
+from deid_assets.release.manifest.editions import Editions, Kept, Manifest, ShownPolicy, Slot, editions, package_versions
 from deid_assets.release.publication.copies import copy_published
 from deid_assets.release.publication.publish import Releases, Staging
 from deid_assets.release.publication.waiting import REGISTRY
@@ -379,9 +379,9 @@ def _files_frame(staging: Staging) -> pd.DataFrame:
     ).astype({"rows": "Int64"})
 
 
-def policy_text(policy: AnyPolicy) -> PolicyText:
+def policy_text(policy: AnyPolicy) -> ShownPolicy:
     """The policy as shown in a manifest: in full, and in its public form."""
-    return PolicyText(
+    return ShownPolicy(
         policy.name,
         policy.hash,
         json.dumps(policy.content(), sort_keys=True, indent=1),

@@ -334,7 +334,7 @@ def _masked_findings(read: "list[CountFile]", rule: "SmallCounts", seconds: floa
     import numpy as np
 
     from deid_assets.command_line.count_files import table_csv
-    from deid_assets.methods.counts.audit import Finding, audit_tables
+    from deid_assets.methods.counts.audit import CellKnowledge, audit_tables
     from deid_assets.methods.counts.programs import Watch
     from deid_assets.methods.counts.tables import PublishedCounts
 
@@ -358,7 +358,7 @@ def _masked_findings(read: "list[CountFile]", rule: "SmallCounts", seconds: floa
     columns: dict[str, Iterable[object]] = {
         key: [row[key] for row in rows] for key in ("low", "high", "finding")
     }  # CSV writes None as nothing
-    hidden = sum(finding is Finding.HIDDEN for finding in found.findings)
+    hidden = sum(finding is CellKnowledge.HIDDEN for finding in found.findings)
     doubt = "" if found.proven.all() else f"; {(~found.proven).sum()} ranges are possibly wider: they were too hard to prove"
     return {
         "refused": bool(disclosed),
@@ -376,7 +376,7 @@ def _noisy_findings(read: "list[CountFile]", rule: "SmallCounts", sd: float | No
     import numpy as np
 
     from deid_assets.command_line.count_files import table_csv
-    from deid_assets.methods.counts.audit import Finding
+    from deid_assets.methods.counts.audit import CellKnowledge
     from deid_assets.methods.counts.estimates import CHANCE_AT_MOST, estimate_audit
 
     seen: dict[Any, set[tuple[int, float]]] = {}
@@ -400,7 +400,7 @@ def _noisy_findings(read: "list[CountFile]", rule: "SmallCounts", sd: float | No
     persons = np.array([contribution[name] for name in names])
     shown = np.flatnonzero((widths_of == 0) & rule.is_small(numbers, persons))
     estimated = found.disclosed()
-    told = [*zip(shown, [Finding.SHOWN_SMALL] * len(shown), strict=True), *((i, "estimated") for i in estimated)]
+    told = [*zip(shown, [CellKnowledge.SHOWN_SMALL] * len(shown), strict=True), *((i, "estimated") for i in estimated)]
     disclosed = [
         {**names[i]._asdict(), "finding": str(finding), **{key: column[i] for key, column in columns.items()}}
         for i, finding in told

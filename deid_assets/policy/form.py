@@ -37,7 +37,7 @@ _SECTIONS = {"quasi_identifier": "quasi_identifiers", "attribute": "attributes"}
 
 
 @dataclass
-class Earlier:
+class _EarlierForm:
     """A text of format 2 in the earlier form.
 
     Attributes
@@ -68,7 +68,7 @@ def kind_of(values: Mapping[str, Any]) -> str:
     return stated if isinstance(stated, str) and stated in TABLES else "longitudinal"
 
 
-def earlier_form(values: Mapping[str, Any]) -> Earlier:
+def earlier_form(values: Mapping[str, Any]) -> _EarlierForm:
     """Return a policy in the earlier form, whichever form its text has.
 
     Parameters
@@ -84,8 +84,8 @@ def earlier_form(values: Mapping[str, Any]) -> Earlier:
     [{'column': 'age', 'release_as': 'Age', 'hierarchy': 'age'}]
     """
     if "format" not in values:
-        return Earlier(dict(values))
-    found = Earlier({key: value for key, value in values.items() if key not in ("format", "columns")})
+        return _EarlierForm(dict(values))
+    found = _EarlierForm({key: value for key, value in values.items() if key not in ("format", "columns")})
     kind, columns = kind_of(values), values.get("columns")
     tables = TABLES[kind]
     if values["format"] != FORMAT:
@@ -113,7 +113,7 @@ def earlier_form(values: Mapping[str, Any]) -> Earlier:
     return found
 
 
-def _refuse_columns_in_source(found: Earlier, kind: str) -> None:
+def _refuse_columns_in_source(found: _EarlierForm, kind: str) -> None:
     """Report what the source says of columns: only their entries may."""
     source = found.values.get("source")
     if not isinstance(source, Mapping):
@@ -131,7 +131,7 @@ def _refuse_columns_in_source(found: Earlier, kind: str) -> None:
     found.values["source"] = kept
 
 
-def _entries(found: Earlier, table: str, columns: object) -> dict[str, dict[str, Any]]:
+def _entries(found: _EarlierForm, table: str, columns: object) -> dict[str, dict[str, Any]]:
     """The columns of a table that say what they are."""
     entries: dict[str, dict[str, Any]] = {}
     if not isinstance(columns, Mapping):
@@ -150,7 +150,7 @@ def _entries(found: Earlier, table: str, columns: object) -> dict[str, dict[str,
     return entries
 
 
-def _only(found: Earlier, path: Path, entry: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
+def _only(found: _EarlierForm, path: Path, entry: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
     """Report keys that a column of this role does not have."""
     for key in entry:
         if key not in ("role", *allowed):
@@ -159,14 +159,14 @@ def _only(found: Earlier, path: Path, entry: Mapping[str, Any], allowed: tuple[s
             found.problems.append(Problem((*path, key), told))
 
 
-def _wrong_role(found: Earlier, path: Path, *allowed: str) -> None:
+def _wrong_role(found: _EarlierForm, path: Path, *allowed: str) -> None:
     found.problems.append(Problem((*path, "role"), f"this column can be {' or '.join(allowed)}"))
 
 
 # Claims
 
 
-def _longitudinal(found: Earlier, tables: Mapping[str, Mapping[str, dict[str, Any]]]) -> None:
+def _longitudinal(found: _EarlierForm, tables: Mapping[str, Mapping[str, dict[str, Any]]]) -> None:
     values = found.values
     declared: dict[str, dict[str, Any]] = {}
     listed: dict[str, list[dict[str, Any]]] = {}
@@ -201,7 +201,7 @@ def _longitudinal(found: Earlier, tables: Mapping[str, Mapping[str, dict[str, An
         values["attributes"] = attributes
 
 
-def _list(found: Earlier, earlier: Path, path: Path) -> None:
+def _list(found: _EarlierForm, earlier: Path, path: Path) -> None:
     found.places[earlier] = found.places[(*earlier, "column")] = path
 
 
@@ -225,7 +225,7 @@ def _known_keys(table: str, name: str, role: str) -> tuple[str, ...]:
     return (*mapped, *_RELEASED) if role == "quasi_identifier" else mapped
 
 
-def _map(found: Earlier, table: str, name: str, entry: Mapping[str, Any]) -> None:
+def _map(found: _EarlierForm, table: str, name: str, entry: Mapping[str, Any]) -> None:
     """Enter a delivered column into the map of the source, if that has one."""
     path: Path = ("columns", table, name)
     source = found.values.get("source")
@@ -251,7 +251,7 @@ def _map(found: Earlier, table: str, name: str, entry: Mapping[str, Any]) -> Non
 # One table
 
 
-def _flat(found: Earlier, tables: Mapping[str, Mapping[str, dict[str, Any]]]) -> None:
+def _flat(found: _EarlierForm, tables: Mapping[str, Mapping[str, dict[str, Any]]]) -> None:
     listed: dict[str, list[dict[str, Any]]] = {role: [] for role in _SECTIONS}
     found.places |= {(section,): ("columns", "records") for section in _SECTIONS.values()}
     source = found.values.get("source", {})
@@ -294,7 +294,7 @@ def _role_of_people(name: str, entry: Mapping[str, Any]) -> str:
     return "direct_identifier" if entry.get("release_as") is None else "pseudonym"
 
 
-def _cohort(found: Earlier, tables: Mapping[str, Mapping[str, dict[str, Any]]]) -> None:
+def _cohort(found: _EarlierForm, tables: Mapping[str, Mapping[str, dict[str, Any]]]) -> None:
     values, columns = found.values, dict[str, Any]()
     attributes: list[dict[str, Any]] = []
     for name, entry in tables["people"].items():

@@ -22,7 +22,7 @@ import duckdb
 import numpy as np
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources.files import Columns, SourceTable, Staging, count_rows, require_columns, require_once, row_key
+from deid_assets.sources.files import Columns, IntakeState, SourceTable, count_rows, require_columns, require_once, row_key
 from deid_assets.store.tables import quoted
 
 _CHUNK = 1 << 24  # bytes read at a time
@@ -70,7 +70,7 @@ class _Scan:
         return [[glob.escape(str(self.path.absolute()))], self.delimiter]
 
 
-def stage_csv(staging: Staging, file: SourceTable, table: str, source_table: str, columns: Columns) -> None:
+def stage_csv(staging: IntakeState, file: SourceTable, table: str, source_table: str, columns: Columns) -> None:
     """Create a temporary view with `row_key` over some columns of a CSV file, read as text.
 
     Lines that are not rows go to `rejected_lines`. Blank fields are NULL.
@@ -106,7 +106,7 @@ def stage_csv(staging: Staging, file: SourceTable, table: str, source_table: str
         staging.warnings.append(f"{name}: the last line has no line end: the file may be cut off")
 
 
-def csv_columns(staging: Staging, path: Path, delimiter: str) -> dict[str, str]:
+def csv_columns(staging: IntakeState, path: Path, delimiter: str) -> dict[str, str]:
     """Return the columns of a CSV file, all of them text.
 
     Raises
@@ -124,7 +124,7 @@ class _Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-def _plain(staging: Staging, path: Path, name: str) -> Path:
+def _plain(staging: IntakeState, path: Path, name: str) -> Path:
     """The CSV file itself: the copy of the delivered file, decompressed if it is a gzip or zip file."""
     copy = staging.receive(path)
     unpackers: dict[str, Callable[[Path, str], AbstractContextManager[_Readable]]] = {".gz": _open_gzip, ".zip": _open_zip}

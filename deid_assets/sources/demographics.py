@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
-from deid_assets.methods.demographics.attributes import Attribute, Demographics
+from deid_assets.methods.demographics.attributes import Attribute, CohortAttributes
 from deid_assets.methods.demographics.cells import Cells, cells_of
 from deid_assets.methods.demographics.population import EVENLY, FROM_85, GompertzSurvival, population_of
 from deid_assets.methods.demographics.standard_attributes import (
@@ -123,13 +123,13 @@ def population_table(people: pd.DataFrame, races: Mapping[str, str]) -> pd.DataF
     return added.drop(columns=["copy", "races"])
 
 
-def demographics_of(people: pd.DataFrame, races: Mapping[str, str], dates: Sequence[Attribute] = ()) -> Demographics:
+def demographics_of(people: pd.DataFrame, races: Mapping[str, str], dates: Sequence[Attribute] = ()) -> CohortAttributes:
     """Return the attributes of a population table: ages, races, places and sexes, each also withheld, and the dates.
 
     Geography has the levels zip5, zip4, zip3 and county where the table has them, then state, region and withheld.
     """
     names = list(dict.fromkeys(races.values()))
-    return Demographics(
+    return CohortAttributes(
         age_attribute(LAST_AGE, withheld=True),
         ethnicity_attribute(True, names),
         _geography(people),

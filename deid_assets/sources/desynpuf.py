@@ -24,8 +24,8 @@ from deid_assets.errors import DeliveryError
 from deid_assets.sources.csv_files import stage_csv
 from deid_assets.sources.delivery import DATE_COLUMNS, Delivery, DesynpufSource, Years
 from deid_assets.sources.derivations import Declared
-from deid_assets.sources.files import LINE_BITS, Columns, SourceTable, Staging
-from deid_assets.sources.layout import Delivered, Rule, parsed_day
+from deid_assets.sources.files import LINE_BITS, Columns, IntakeState, SourceTable
+from deid_assets.sources.layout import Delivered, RowRule, parsed_day
 from deid_assets.store.tables import quoted
 
 FIRST_YEAR = 2008
@@ -74,7 +74,7 @@ _CLAIMS = {"inpatient": _INPATIENT, "outpatient": _OUTPATIENT, "carrier": _CARRI
 
 _DAYS = "CASE WHEN length_of_stay > 0 THEN length_of_stay ELSE greatest(1, discharge - admission) END"
 _SECOND_SEGMENT = "coalesce(trim(segment) <> '1', false) AS second_segment"
-SECOND_SEGMENT = Rule("second segment of a claim", "segment", "second_segment")
+SECOND_SEGMENT = RowRule("second segment of a claim", "segment", "second_segment")
 
 
 # CMS gives the month of death as its first day; the last day leaves no service of that month after it.
@@ -98,7 +98,7 @@ class _Staged:
     without_stays: set[str] = field(default_factory=set)
 
 
-def lay_out_desynpuf(staging: Staging, delivery: Delivery, source: DesynpufSource, declared: Declared) -> Delivered:
+def lay_out_desynpuf(staging: IntakeState, delivery: Delivery, source: DesynpufSource, declared: Declared) -> Delivered:
     """Map DE-SynPUF files (CSV, or the zip files of CMS) of one or several folders to canonical names.
 
     Required are a 2008 beneficiary summary and at least one claims file per folder; other missing files give a warning.
@@ -129,7 +129,7 @@ def lay_out_desynpuf(staging: Staging, delivery: Delivery, source: DesynpufSourc
     )
 
 
-def _stage_folder(staging: Staging, folder: Path, staged: _Staged, declared: Columns) -> None:
+def _stage_folder(staging: IntakeState, folder: Path, staged: _Staged, declared: Columns) -> None:
     """Read the files of one folder as text."""
     if not folder.is_dir():
         raise DeliveryError(f"{folder.name}: missing folder, which should contain DE-SynPUF files")
@@ -157,7 +157,7 @@ def _stage_folder(staging: Staging, folder: Path, staged: _Staged, declared: Col
     _warn_of_strangers(staging, folder.name, summaries)
 
 
-def _warn_of_strangers(staging: Staging, folder: str, summaries: dict[str, list[str]]) -> None:
+def _warn_of_strangers(staging: IntakeState, folder: str, summaries: dict[str, list[str]]) -> None:
     """Warn of a 2009 or 2010 summary that belongs to another sample; CMS once linked sample 20's under sample 1."""
     for year in sorted(summaries.keys() - {"2008"}):
         strangers = staging.connection.execute(
@@ -171,7 +171,7 @@ def _warn_of_strangers(staging: Staging, folder: str, summaries: dict[str, list[
             )
 
 
-def _recognized(staging: Staging, folder: Path) -> Iterator[tuple[str, tuple[str, Path]]]:
+def _recognized(staging: IntakeState, folder: Path) -> Iterator[tuple[str, tuple[str, Path]]]:
     """Yield each file's name without suffix, its kind and its path; a CSV file takes precedence over its zip file."""
     for path in sorted(folder.iterdir(), key=lambda path: (path.suffix.lower() == ".csv", path.name)):
         match = _FILE.search(path.name)
@@ -184,7 +184,7 @@ def _united(tables: Sequence[str]) -> str:
     return " UNION ALL ".join(f"SELECT *, '{table}' AS staged_table FROM {quoted(table)}" for table in tables)
 
 
-def _lay_members(staging: Staging, staged: _Staged, declared: Sequence[str]) -> None:
+def _lay_members(staging: IntakeState, staged: _Staged, declared: Sequence[str]) -> None:
     """Create `delivered_members`: the beneficiaries of 2008 with their days in hospital of 2009 and 2010, and deaths."""
     connection = staging.connection
     connection.execute("CREATE TEMP TABLE desynpuf_stays (member_id VARCHAR, year INTEGER, days INTEGER)")
@@ -239,7 +239,7 @@ def _enrolled(staged: _Staged, year: str) -> str:
     return enrolled
 
 
-def _lay_claims(staging: Staging, staged: _Staged) -> None:
+def _lay_claims(staging: IntakeState, staged: _Staged) -> None:
     """Create `delivered_claims`: the lines of all claims, one canonical claim each."""
     selects = {"inpatient": _inpatient, "outpatient": _outpatient, "carrier": _carrier}
     parts = [selects[kind](_united(tables)) for kind, tables in staged.claims.items() if tables]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources.files import Staging, count_rows, quoted_foreign, require_columns, require_plain, row_key
+from deid_assets.sources.files import IntakeState, count_rows, quoted_foreign, require_columns, require_plain, row_key
 from deid_assets.store.tables import interruptible, quoted
 
 _DATABASE = "delivered"
@@ -28,7 +28,7 @@ _NO_TABLES = {
 }  # fmt: skip
 
 
-def stage_duckdb(staging: Staging, path: Path, theirs: str, view: str, columns: Mapping[str, str]) -> None:
+def stage_duckdb(staging: IntakeState, path: Path, theirs: str, view: str, columns: Mapping[str, str]) -> None:
     """Create a temporary view with `row_key` over columns of a base table (`table` or `schema.table`) of a DuckDB file.
 
     Raises
@@ -85,7 +85,7 @@ def copy_to_parquet(path: Path, theirs: str, target: Path) -> None:
             raise DeliveryError(f"{name}: unreadable table: the file is damaged, or there is no space for a copy") from None
 
 
-def duckdb_columns(staging: Staging, path: Path, theirs: str) -> dict[str, str]:
+def duckdb_columns(staging: IntakeState, path: Path, theirs: str) -> dict[str, str]:
     """Return the columns of a base table of a DuckDB file with their types.
 
     Raises
@@ -99,7 +99,7 @@ def duckdb_columns(staging: Staging, path: Path, theirs: str) -> dict[str, str]:
         return _columns_of(delivered, schema or "main", table, {}, f"{name}:{theirs}")
 
 
-def duckdb_tables(staging: Staging, path: Path) -> list[str]:
+def duckdb_tables(staging: IntakeState, path: Path) -> list[str]:
     """Return the names (`table`, or `schema.table`) of the base tables of a DuckDB file.
 
     Raises

@@ -56,7 +56,7 @@ def key_parts(key: str) -> tuple[str, str]:
 
 
 @dataclass
-class Staging:
+class IntakeState:
     """The state of one intake on its connection before anything is judged; lost when the connection closes.
 
     Attributes
@@ -169,13 +169,13 @@ def staged(
     why: str = "",
     progress: Callable[[str], None] | None = None,
     ours: tuple[type[duckdb.Error], ...] = (),
-) -> Iterator[Staging]:
+) -> Iterator[IntakeState]:
     """Read files beside a store that only its owner can read; errors of DuckDB but `ours` say of `what` they are, and `why`."""
     folder = durable.owner_only(store.parent)
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix="unpacked-") as unpacked, connect(store) as connection:
             received = Received(files(), Path(unpacked))
-            yield Staging(connection, received, progress or (lambda text: None))
+            yield IntakeState(connection, received, progress or (lambda text: None))
     except ours:
         raise
     except duckdb.Error as error:
@@ -202,7 +202,7 @@ def replacing(connection: duckdb.DuckDBPyConnection, schema: str) -> Iterator[No
 Columns = Mapping[str, str | Sequence[str]]  # name here -> their column, or their columns to be read as one list
 
 
-def stage_parquet(staging: Staging, path: Path, view: str, columns: Mapping[str, str]) -> None:
+def stage_parquet(staging: IntakeState, path: Path, view: str, columns: Mapping[str, str]) -> None:
     """Create a temporary view with `row_key` over some columns of a Parquet file.
 
     Raises
@@ -265,7 +265,7 @@ def _top_level(schema: Sequence[tuple[str, int | None]]) -> Iterator[str]:
         inside += children or 0
 
 
-def unite(staging: Staging, view: str, parts: Sequence[str], file: str) -> None:
+def unite(staging: IntakeState, view: str, parts: Sequence[str], file: str) -> None:
     """Create a temporary view over the relations of several files of one table.
 
     Raises
@@ -287,7 +287,7 @@ def unite(staging: Staging, view: str, parts: Sequence[str], file: str) -> None:
 
 
 @contextmanager
-def naming_damaged_files(staging: Staging) -> Iterator[None]:
+def naming_damaged_files(staging: IntakeState) -> Iterator[None]:
     """Name the damaged file if DuckDB fails on a deferred read.
 
     Raises
@@ -345,7 +345,7 @@ def is_plain(kind: str) -> bool:
     return not kind.endswith("]") and (family in _PLAIN or family.startswith("TIMESTAMP"))
 
 
-def parquet_columns(staging: Staging, path: Path) -> dict[str, str]:
+def parquet_columns(staging: IntakeState, path: Path) -> dict[str, str]:
     """Return the columns of a Parquet file with their types.
 
     Raises

@@ -9,7 +9,7 @@ import duckdb
 from deid_assets.errors import DeliveryError
 from deid_assets.methods.preparation.eligibility import NOBODY, NOBODY_LEFT_OUT, LeftOut, OptedOut, OptOutMatch, match_query
 from deid_assets.sources.delivery import Delivery
-from deid_assets.sources.files import SourceTable, Staging, count_rows, key_parts, naming_damaged_files, replacing, staged
+from deid_assets.sources.files import IntakeState, SourceTable, count_rows, key_parts, naming_damaged_files, replacing, staged
 from deid_assets.sources.report import Metadata, shape_sql, told
 from deid_assets.sources.text_tables import stage_file
 from deid_assets.store.tables import Table, quoted
@@ -144,7 +144,7 @@ def read_flat_delivery(
         return replace(_take_in(staging, records.schema, delivery.key, tables, layout), left_out=left_out)
 
 
-def _path(staging: Staging, delivery: Delivery, file: str | None) -> Path:
+def _path(staging: IntakeState, delivery: Delivery, file: str | None) -> Path:
     (path,) = delivery.paths if len(delivery.paths) == 1 else (None,)
     if path is None:
         raise DeliveryError(f"delivery {delivery.key}: a flat table is one file, or one folder that contains it")
@@ -168,7 +168,7 @@ def _path(staging: Staging, delivery: Delivery, file: str | None) -> Path:
 
 
 def _take_in(
-    staging: Staging,
+    staging: IntakeState,
     schema: str,
     key: str,
     tables: Sequence[tuple[str, Mapping[str, str]]],

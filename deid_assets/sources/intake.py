@@ -46,14 +46,14 @@ from deid_assets.sources.diagnosis_systems import (
     FromColumn,
     of_other_system,
 )
-from deid_assets.sources.files import OURS, Staging, naming_damaged_files, replacing, staged
+from deid_assets.sources.files import OURS, IntakeState, naming_damaged_files, replacing, staged
 from deid_assets.sources.layout import (
     CLAIM_CODE_COLUMNS,
     DUPLICATE_CLAIM,
     DUPLICATE_MEMBER,
     MEMBER_RULES,
     Delivered,
-    Rule,
+    RowRule,
     claim_rules,
     declared_rules,
     lay_claims,
@@ -96,7 +96,7 @@ class Reading:
     diagnosis_codes: DiagnosisCodes = "icd9cm"
 
 
-def _laid_out(staging: Staging, delivery: Delivery, reading: Reading) -> Delivered:
+def _laid_out(staging: IntakeState, delivery: Delivery, reading: Reading) -> Delivered:
     """The delivery as its adapter lays it out."""
     source, codes = reading.source, reading.diagnosis_codes
     if isinstance(source, TablesSource) and source.claims is not None and isinstance(codes, FromColumn):
@@ -161,7 +161,9 @@ def read_delivery(
         return _take_in(staging, delivered, delivery.key, reading.quarantine_at_most, known_codes)
 
 
-def _take_in(staging: Staging, delivered: Delivered, key: str, at_most: float, known_codes: KnownCodes | None) -> IntakeReport:
+def _take_in(
+    staging: IntakeState, delivered: Delivered, key: str, at_most: float, known_codes: KnownCodes | None
+) -> IntakeReport:
     """Judge the rows from the adapter, and write the tables or refuse the delivery."""
     connection = staging.connection
     quarantine = Quarantine(staging, delivered)
@@ -222,7 +224,9 @@ def _delivered_codes(kind: str, given: frozenset[str]) -> list[str]:
     return [column for column in CODE_COLUMNS[kind] if column in given]
 
 
-def _claim_rules(staging: Staging, delivered: Delivered, systems: Sequence[Rule], unknown: Sequence[str]) -> tuple[Rule, ...]:
+def _claim_rules(
+    staging: IntakeState, delivered: Delivered, systems: Sequence[RowRule], unknown: Sequence[str]
+) -> tuple[RowRule, ...]:
     columns = {row[0] for row in staging.connection.execute(f"DESCRIBE {quoted(delivered.claims)}").fetchall()}
     year_column = "year" if "year" in columns else "service_date"
     kinds = unknown if delivered.unknown_codes == "quarantine" else ()
@@ -230,7 +234,7 @@ def _claim_rules(staging: Staging, delivered: Delivered, systems: Sequence[Rule]
     return claim_rules(first, year_column, delivered.last_year, kinds)
 
 
-def _find_unknown(staging: Staging, kind: CodeKind, known_codes: KnownCodes | None, given: frozenset[str]) -> bool:
+def _find_unknown(staging: IntakeState, kind: CodeKind, known_codes: KnownCodes | None, given: frozenset[str]) -> bool:
     """List the delivery's unknown codes of a kind in the table `unknown_<kind>`; return whether there are any."""
     columns = _delivered_codes(kind, given)
     if known_codes is None or not columns:
@@ -245,7 +249,9 @@ def _find_unknown(staging: Staging, kind: CodeKind, known_codes: KnownCodes | No
     return bool(unknown)
 
 
-def _refuse_other_system(staging: Staging, delivered: Delivered, key: str, columns: Sequence[str], has_unknown: bool) -> None:
+def _refuse_other_system(
+    staging: IntakeState, delivered: Delivered, key: str, columns: Sequence[str], has_unknown: bool
+) -> None:
     """Refuse a delivery of diagnoses in another coding system, whatever becomes of unknown codes.
 
     Raises
@@ -286,7 +292,7 @@ def _remedy(codes: DiagnosisCodes, theirs: DiagnosisSystem, most: bool) -> str:
 
 
 def _find_in_both_systems(
-    staging: Staging, delivered: Delivered, known_codes: KnownCodes | None, columns: Sequence[str]
+    staging: IntakeState, delivered: Delivered, known_codes: KnownCodes | None, columns: Sequence[str]
 ) -> bool:
     """List codes of both systems, on claims of the other's period, in the table `in_both_systems`; return whether any."""
     # By date, no claim is of the other period.
@@ -314,7 +320,7 @@ def _blanked(delivered: Delivered, given: frozenset[str], unknown: Sequence[str]
 
 
 def _count_blanked(
-    staging: Staging, quarantine: Quarantine, delivered: Delivered, blanked: Mapping[str, str]
+    staging: IntakeState, quarantine: Quarantine, delivered: Delivered, blanked: Mapping[str, str]
 ) -> dict[str, int]:
     """Unknown codes that become NULL, by column of claims; where rows with one are quarantined, no such row is kept."""
     conditions = {**blanked, **{name: coded.unknown for name, coded in delivered.declared.coded.items()}}

@@ -41,7 +41,7 @@ from deid_assets.sources.diagnosis_systems import (
     canonical,
     is_icd10,
 )
-from deid_assets.sources.files import Staging
+from deid_assets.sources.files import IntakeState
 from deid_assets.store.tables import literal, quoted
 
 _DATES = set(DATE_COLUMNS)
@@ -58,7 +58,7 @@ _UNTOLD = f"(place IS NULL OR place NOT IN {tuple(place_names())})"
 
 
 @dataclass(frozen=True)
-class Rule:
+class RowRule:
     """A row-level rule: its name, the column that it judges, and SQL that is true where a row breaks it."""
 
     name: str
@@ -102,8 +102,8 @@ class Delivered:
 
     members: str
     claims: str
-    member_rules: tuple[Rule, ...] = ()
-    claim_rules: tuple[Rule, ...] = ()
+    member_rules: tuple[RowRule, ...] = ()
+    claim_rules: tuple[RowRule, ...] = ()
     column_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     date_formats: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     years: Years | None = None
@@ -135,7 +135,7 @@ class Delivered:
         return YEARS_BY_DEFAULT if self.years is None else self.years.count
 
 
-def lay_members(staging: Staging, delivered: Delivered) -> None:
+def lay_members(staging: IntakeState, delivered: Delivered) -> None:
     """Create the temporary view `laid_members`: canonical columns in canonical types.
 
     A value that cannot be read is NULL; for dates and numbers, `<column>_unread` flags it.
@@ -144,7 +144,7 @@ def lay_members(staging: Staging, delivered: Delivered) -> None:
     _lay(staging, delivered, "members", DELIVERED_MEMBER_COLUMNS, {})
 
 
-def lay_claims(staging: Staging, delivered: Delivered) -> frozenset[str]:
+def lay_claims(staging: IntakeState, delivered: Delivered) -> frozenset[str]:
     """Create the temporary view `laid_claims` and return the canonical columns in the delivery.
 
     If length of stay, pay delay and year are not delivered, they are derived from dates. A visit to a place that does
@@ -170,7 +170,7 @@ def lay_claims(staging: Staging, delivered: Delivered) -> frozenset[str]:
     return frozenset(present & set(DELIVERED_CLAIM_COLUMNS) | {*derived, *united})
 
 
-def warn_of_stays(staging: Staging, delivered: Delivered) -> None:
+def warn_of_stays(staging: IntakeState, delivered: Delivered) -> None:
     """Warn of claims that may be visits: whether their first and last day were taken for admission and discharge.
 
     Call this when the view `typed_claims` exists.
@@ -255,7 +255,7 @@ def _described(connection: duckdb.DuckDBPyConnection, relation: str) -> dict[str
 
 
 def _lay(
-    staging: Staging,
+    staging: IntakeState,
     delivered: Delivered,
     table: str,
     columns: tuple[str, ...],
@@ -414,29 +414,31 @@ def _read_integer(column: str, kind: str, text: str) -> str:
 UNPARSEABLE, WRONG_TYPE, OUTSIDE = "unparseable date", "wrong type", "year outside"
 _UNREAD = {"text": WRONG_TYPE, "integer": WRONG_TYPE, "decimal": "not a number", "date": UNPARSEABLE}
 RULES_OF_LINES = (
-    Rule("lines of one claim with several members", "member_id", "of_several_members"),
-    Rule("lines of one claim with several coding systems", "diagnosis_1", "of_several_systems"),
-    Rule(f"more than {len(joining.NUMBERED)} diagnoses on the lines of a claim", "diagnosis_1", "with_too_many_diagnoses"),
+    RowRule("lines of one claim with several members", "member_id", "of_several_members"),
+    RowRule("lines of one claim with several coding systems", "diagnosis_1", "of_several_systems"),
+    RowRule(f"more than {len(joining.NUMBERED)} diagnoses on the lines of a claim", "diagnosis_1", "with_too_many_diagnoses"),
 )
 RULES_OF_SPANS = tuple(
-    Rule(f"spans of one person that differ in {column}", column, f"of_several_{column}") for column in joining.OF_A_PERSON
+    RowRule(f"spans of one person that differ in {column}", column, f"of_several_{column}") for column in joining.OF_A_PERSON
 )
-DUPLICATE_MEMBER = Rule("duplicate member", "member_id", "false")
-DUPLICATE_CLAIM = Rule("duplicate claim", "claim_id", "false")
+DUPLICATE_MEMBER = RowRule("duplicate member", "member_id", "false")
+DUPLICATE_CLAIM = RowRule("duplicate claim", "claim_id", "false")
 
 CLAIM_CODE_COLUMNS = {**CODE_COLUMNS, "diagnosis": (*DIAGNOSES, FURTHER)}
 """The columns of the claims for each kind of code."""
 
 
-def declared_rules(declared: Declared, table: str, unknown_codes: UnknownCodes = "quarantine") -> tuple[Rule, ...]:
+def declared_rules(declared: Declared, table: str, unknown_codes: UnknownCodes = "quarantine") -> tuple[RowRule, ...]:
     """The rules on what a policy declares: cells that can be read as what they are, values that are allowed, known codes."""
-    unread = [Rule(_UNREAD[cell.kind], cell.raw, f"t.{quoted(cell.unread)}") for cell in declared.cells(table)]
+    unread = [RowRule(_UNREAD[cell.kind], cell.raw, f"t.{quoted(cell.unread)}") for cell in declared.cells(table)]
     coded = declared.claims if table == "claims" and unknown_codes == "quarantine" else {}
-    unknown = [Rule("unknown code", made.cells[0].raw, made.coded.unknown) for made in coded.values() if made.coded is not None]
-    return (*unread, *(Rule(*rule) for rule in declared.rules(table)), *dict.fromkeys(unknown))
+    unknown = [
+        RowRule("unknown code", made.cells[0].raw, made.coded.unknown) for made in coded.values() if made.coded is not None
+    ]
+    return (*unread, *(RowRule(*rule) for rule in declared.rules(table)), *dict.fromkeys(unknown))
 
 
-def system_rules(codes: DiagnosisCodes, columns: Sequence[str], in_both: bool) -> tuple[Rule, ...]:
+def system_rules(codes: DiagnosisCodes, columns: Sequence[str], in_both: bool) -> tuple[RowRule, ...]:
     """The rules on claims of which nothing says the system, and of which dates and policy say different ones.
 
     Parameters
@@ -452,10 +454,10 @@ def system_rules(codes: DiagnosisCodes, columns: Sequence[str], in_both: bool) -
     if not isinstance(codes, str) or codes == "by_date":
         column = SYSTEM_COLUMN if isinstance(codes, FromColumn) else "service_date"
         coded = f"coalesce({', '.join(columns)}) IS NOT NULL"
-        rules.append(Rule("diagnosis of an unknown coding system", column, f"{IN_ICD10} IS NULL AND {coded}"))
+        rules.append(RowRule("diagnosis of an unknown coding system", column, f"{IN_ICD10} IS NULL AND {coded}"))
     if in_both:
         rules += [
-            Rule(
+            RowRule(
                 "diagnosis code of both systems, dated in the period of the other",
                 column,
                 f"{OF_OTHER_PERIOD} AND {column} IN (SELECT code FROM in_both_systems)",
@@ -468,38 +470,40 @@ def system_rules(codes: DiagnosisCodes, columns: Sequence[str], in_both: bool) -
 _DAYS = tuple(column for column in CLAIM_COLUMNS if column in (*NUMBERS_OF_CLAIMS, "pay_delay"))
 
 
-def _outside(column: str) -> Rule:
+def _outside(column: str) -> RowRule:
     """The rule on a whole number; limits are those of the known column."""
     words, (least, most) = column.replace("_", " "), (KNOWN[column].limits if column in KNOWN else None) or (0, None)
     if most is None:
-        return Rule(f"negative {words}", column, f"{column} < 0")
-    return Rule(f"{words} outside {least} to {most}", column, f"{column} NOT BETWEEN {least} AND {most}")
+        return RowRule(f"negative {words}", column, f"{column} < 0")
+    return RowRule(f"{words} outside {least} to {most}", column, f"{column} NOT BETWEEN {least} AND {most}")
 
 
 MEMBER_RULES = (
-    Rule("null member id", "member_id", "member_id IS NULL"),
-    *(Rule(UNPARSEABLE, column, f"{column}_unread") for column in ("birth_date", "death_date", *ENROLMENT)),
-    Rule("enrolment that ends before it begins, or never began", "enrolled_until", "of_impossible_enrolment"),
-    *(Rule(WRONG_TYPE, column, f"{column}_unread") for column in NUMBERS_OF_MEMBERS),
+    RowRule("null member id", "member_id", "member_id IS NULL"),
+    *(RowRule(UNPARSEABLE, column, f"{column}_unread") for column in ("birth_date", "death_date", *ENROLMENT)),
+    RowRule("enrolment that ends before it begins, or never began", "enrolled_until", "of_impossible_enrolment"),
+    *(RowRule(WRONG_TYPE, column, f"{column}_unread") for column in NUMBERS_OF_MEMBERS),
     *(
-        Rule(f"{column} not {', '.join(known.values)} or blank", column, f"{column} NOT IN {known.values}")
+        RowRule(f"{column} not {', '.join(known.values)} or blank", column, f"{column} NOT IN {known.values}")
         for column, known in MEMBERS.items()
         if known.values
     ),
     *(_outside(column) for column in NUMBERS_OF_MEMBERS if column not in YEARS.values()),
     # A member born within the years of the delivery has age 0. Birth after them, or 121 years before, gives no valid
     # age.
-    Rule(
+    RowRule(
         "age outside 0 to 120",
         "birth_date",
         "birth_date >= getvariable('years_end') OR birth_date <= getvariable('year_1_start') - INTERVAL 121 YEAR",
     ),
-    Rule("death before birth", "death_date", "death_date < birth_date"),
-    *(Rule("days in hospital outside 0 to 366", column, f"{column} NOT BETWEEN 0 AND 366") for column in YEARS.values()),
+    RowRule("death before birth", "death_date", "death_date < birth_date"),
+    *(RowRule("days in hospital outside 0 to 366", column, f"{column} NOT BETWEEN 0 AND 366") for column in YEARS.values()),
 )
 
 
-def claim_rules(first: Iterable[Rule], year_column: str, last_year: int, unknown_kinds: Iterable[str]) -> tuple[Rule, ...]:
+def claim_rules(
+    first: Iterable[RowRule], year_column: str, last_year: int, unknown_kinds: Iterable[str]
+) -> tuple[RowRule, ...]:
     """The rules on claims, in order.
 
     Parameters
@@ -516,26 +520,26 @@ def claim_rules(first: Iterable[Rule], year_column: str, last_year: int, unknown
     """
     return (
         *first,
-        Rule("null claim id", "claim_id", "claim_id IS NULL"),
-        Rule("null member id", "member_id", "member_id IS NULL"),
-        *(Rule(UNPARSEABLE, column, f"{column}_unread") for column in ("service_date", *CLAIM_INGREDIENTS)),
-        *(Rule(WRONG_TYPE, column, f"{column}_unread") for column in ("year", *_DAYS)),
-        Rule("no year and no service date", year_column, "year IS NULL"),
-        Rule(f"{OUTSIDE} 1 to {last_year}", year_column, f"year NOT BETWEEN 1 AND {last_year}"),
-        Rule("discharge before admission", "discharge_date", "discharge_date < admission_date"),
+        RowRule("null claim id", "claim_id", "claim_id IS NULL"),
+        RowRule("null member id", "member_id", "member_id IS NULL"),
+        *(RowRule(UNPARSEABLE, column, f"{column}_unread") for column in ("service_date", *CLAIM_INGREDIENTS)),
+        *(RowRule(WRONG_TYPE, column, f"{column}_unread") for column in ("year", *_DAYS)),
+        RowRule("no year and no service date", year_column, "year IS NULL"),
+        RowRule(f"{OUTSIDE} 1 to {last_year}", year_column, f"year NOT BETWEEN 1 AND {last_year}"),
+        RowRule("discharge before admission", "discharge_date", "discharge_date < admission_date"),
         *(_outside(column) for column in _DAYS),
-        Rule(
+        RowRule(
             "claim of an unknown member",
             "member_id",
             "member_id NOT IN (SELECT member_id FROM typed_members WHERE member_id IS NOT NULL)",
         ),
-        Rule(
+        RowRule(
             "claim of a quarantined member",
             "member_id",
             "member_id NOT IN (SELECT member_id FROM kept_members)",
         ),
         *(
-            Rule(f"unknown {kind} code", column, f"{column} IN (SELECT code FROM unknown_{kind})")
+            RowRule(f"unknown {kind} code", column, f"{column} IN (SELECT code FROM unknown_{kind})")
             for kind in unknown_kinds
             for column in CODE_COLUMNS[kind]
         ),

@@ -14,7 +14,7 @@ import duckdb
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
-from deid_assets.sources.files import SourceTable, Staging, count_rows, naming_damaged_files, replacing, staged
+from deid_assets.sources.files import IntakeState, SourceTable, count_rows, naming_damaged_files, replacing, staged
 from deid_assets.sources.received import delivered_files
 from deid_assets.sources.report import Metadata
 from deid_assets.sources.text_tables import stage_file
@@ -127,7 +127,7 @@ def read_population_table(
 
 
 def _take_in(
-    staging: Staging, target: Table, path: Path, layout: TableLayout, labels: Mapping[str, Labels]
+    staging: IntakeState, target: Table, path: Path, layout: TableLayout, labels: Mapping[str, Labels]
 ) -> PopulationReport:
     connection, name = staging.connection, path.name
     conditions, values = _stage(staging, path, layout)
@@ -177,7 +177,7 @@ def _take_in(
     return PopulationReport(name, read, chosen, used, broken, coarser)
 
 
-def _stage(staging: Staging, path: Path, layout: TableLayout) -> tuple[list[str], list[list[str]]]:
+def _stage(staging: IntakeState, path: Path, layout: TableLayout) -> tuple[list[str], list[list[str]]]:
     """Create a view over the required columns; return the conditions on rows, with the values to bind."""
     columns = {f"of_{column}": theirs for column, theirs in layout.columns.items()}
     conditions, values = [], []

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from deid_assets.sources.files import Staging, count_rows, key_parts
+from deid_assets.sources.files import IntakeState, count_rows, key_parts
 from deid_assets.sources.joining import OF_A_PERSON, joined_rows
-from deid_assets.sources.layout import OUTSIDE, UNPARSEABLE, WRONG_TYPE, Delivered, Rule
+from deid_assets.sources.layout import OUTSIDE, UNPARSEABLE, WRONG_TYPE, Delivered, RowRule
 from deid_assets.sources.report import RuleCount, shape_sql, told
 from deid_assets.store.tables import quoted
 
@@ -24,17 +24,17 @@ _REFUSED_LISTED = 100_000
 class Quarantine:
     """The broken rows of one intake, by table and rule, in the temporary tables `broken_members` and `broken_claims`."""
 
-    def __init__(self, staging: Staging, delivered: Delivered) -> None:
+    def __init__(self, staging: IntakeState, delivered: Delivered) -> None:
         self._connection = staging.connection
         self._delivered = delivered
         self._relations = {"members": delivered.members, "claims": delivered.claims}
-        self._rules: dict[str, tuple[Rule, ...]] = {}
+        self._rules: dict[str, tuple[RowRule, ...]] = {}
         self._connection.execute(
             "CREATE TEMP TABLE judged_rules"
             " (source_table VARCHAR, number INTEGER, rule VARCHAR, source_column VARCHAR, canonical_column VARCHAR)"
         )
 
-    def judge(self, table: str, rules: Sequence[Rule]) -> None:
+    def judge(self, table: str, rules: Sequence[RowRule]) -> None:
         """Find the rows that break a single-row rule; a row is listed under the first rule that it breaks."""
         self._rules[table] = tuple(rules)
         for number, rule in enumerate(rules):
@@ -49,7 +49,7 @@ class Quarantine:
             " WHERE number IS NOT NULL"
         )
 
-    def judge_duplicates(self, table: str, rule: Rule) -> None:
+    def judge_duplicates(self, table: str, rule: RowRule) -> None:
         """Find the rows whose identifier occurs in an earlier row; the first otherwise valid row stays.
 
         Hashes are grouped instead of identifiers, which takes a third of the memory; identifiers decide among equal

@@ -18,7 +18,7 @@ from deid_assets.sources.delivery import (
     TablesSource,
 )
 from deid_assets.sources.derivations import Declared
-from deid_assets.sources.files import SourceTable, Staging, unite
+from deid_assets.sources.files import IntakeState, SourceTable, unite
 from deid_assets.sources.layout import RULES_OF_LINES, RULES_OF_SPANS, Delivered
 from deid_assets.sources.text_tables import CSV, DUCKDB, PARQUET, stage_file
 from deid_assets.store.tables import quoted
@@ -27,7 +27,7 @@ _MEMBERS = "delivered_members"
 _CLAIMS = "delivered_claims"
 
 
-def lay_out_tables(staging: Staging, delivery: Delivery, source: TablesSource, declared: Declared) -> Delivered:
+def lay_out_tables(staging: IntakeState, delivery: Delivery, source: TablesSource, declared: Declared) -> Delivered:
     """Map the policy's members and claims tables to canonical names, and read the cells of its declared columns.
 
     Raises
@@ -65,7 +65,7 @@ def lay_out_tables(staging: Staging, delivery: Delivery, source: TablesSource, d
     )
 
 
-def lay_out_synthetic(staging: Staging, delivery: Delivery, source: SyntheticSource, declared: Declared) -> Delivered:
+def lay_out_synthetic(staging: IntakeState, delivery: Delivery, source: SyntheticSource, declared: Declared) -> Delivered:
     """Read `members.parquet` and `claims.parquet`, whose columns have canonical names and types.
 
     Raises
@@ -82,7 +82,7 @@ def lay_out_synthetic(staging: Staging, delivery: Delivery, source: SyntheticSou
     return Delivered(_MEMBERS, _CLAIMS, declared=declared)
 
 
-def _lay_out(staging: Staging, source_table: str, files: list[SourceTable], table: TableMap, declared: Declared) -> None:
+def _lay_out(staging: IntakeState, source_table: str, files: list[SourceTable], table: TableMap, declared: Declared) -> None:
     """Create the relation over all files of one table, with its declared columns; the files of a table have one format."""
     columns = {**table.columns, **declared.delivered(source_table)}
     formats = {_format(file.path, staging) for file in files}
@@ -94,7 +94,7 @@ def _lay_out(staging: Staging, source_table: str, files: list[SourceTable], tabl
     unite(staging, f"delivered_{source_table}", parts, table.file or files[0].path.name)
 
 
-def _files(staging: Staging, delivery: Delivery, table: TableMap, source_table: str, delimiter: str) -> list[SourceTable]:
+def _files(staging: IntakeState, delivery: Delivery, table: TableMap, source_table: str, delimiter: str) -> list[SourceTable]:
     """The files of one table: below each folder of the delivery, or among its listed files."""
     found: list[Path] = []
     for path in delivery.paths:
@@ -116,7 +116,7 @@ def _files(staging: Staging, delivery: Delivery, table: TableMap, source_table: 
     return [SourceTable(path, table.table, delimiter, unnamed) for path in found]
 
 
-def _format(path: Path, staging: Staging) -> str:
+def _format(path: Path, staging: IntakeState) -> str:
     name = path.name.lower()
     for file_format, suffixes in (("CSV", CSV), ("Parquet", PARQUET), ("DuckDB", DUCKDB)):
         if name.endswith(suffixes):

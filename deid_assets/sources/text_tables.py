@@ -16,8 +16,8 @@ from deid_assets.errors import DeliveryError
 from deid_assets.sources.csv_files import csv_columns, stage_csv
 from deid_assets.sources.duckdb_files import duckdb_columns, stage_duckdb
 from deid_assets.sources.files import (
+    IntakeState,
     SourceTable,
-    Staging,
     count_rows,
     naming_damaged_files,
     parquet_columns,
@@ -33,7 +33,7 @@ PARQUET, DUCKDB = (".parquet", ".pq"), (".duckdb", ".db", ".ddb")
 """How the names of files of each format end, in lower case."""
 
 
-def stage_file(staging: Staging, file: SourceTable, view: str, source_table: str, columns: Mapping[str, str]) -> None:
+def stage_file(staging: IntakeState, file: SourceTable, view: str, source_table: str, columns: Mapping[str, str]) -> None:
     """Create a view of the file's columns under their names in `columns`.
 
     Parameters
@@ -54,13 +54,13 @@ def stage_file(staging: Staging, file: SourceTable, view: str, source_table: str
         stage_csv(staging, file, view, source_table, columns)
 
 
-def _named(staging: Staging, file: SourceTable) -> str:
+def _named(staging: IntakeState, file: SourceTable) -> str:
     if file.table is None:
         raise DeliveryError(f"{staging.shown(file.path)}: {file.unnamed}")
     return file.table
 
 
-def columns_of_file(staging: Staging, file: SourceTable) -> dict[str, str]:
+def columns_of_file(staging: IntakeState, file: SourceTable) -> dict[str, str]:
     """Return the columns of a file with their DuckDB types.
 
     Raises
@@ -119,7 +119,7 @@ def text_columns(file: SourceTable, folder: Path | None = None, what: str = "tab
 
 
 @contextmanager
-def _staged(path: Path, folder: Path | None, what: str) -> Iterator[Staging]:
+def _staged(path: Path, folder: Path | None, what: str) -> Iterator[IntakeState]:
     """A staging area for one file; errors begin with `what`, and never quote a cell."""
     inside = None if folder is None else durable.owner_only(folder)
     try:

@@ -33,7 +33,7 @@ from deid_assets.assessments.nodes_to_try import all_but_pinned, pinned_node
 from deid_assets.errors import RefusedError, ReleaseError
 from deid_assets.methods.adversary.two_readings import BothReadings
 from deid_assets.methods.attacks.neighbor_attack import Estimate
-from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
+from deid_assets.methods.kernel.node_computation import NodeMeasurement
 from deid_assets.methods.lattice.candidate_gates import PINNED
 from deid_assets.methods.releases import meet
 from deid_assets.methods.releases.meet import linked_members

@@ -22,7 +22,7 @@ from deid_assets_tests.scenarios.policies import SMALL, changed
 from deid_assets_tests.scenarios.test_flat_release import FLAT
 
 KEY = b"0123456789abcdef"
-PLAN = compared_tables.Plan("ridge", 5, 200, 1_000)
+PLAN = compared_tables.PredictionPlan("ridge", 5, 200, 1_000)
 FLOORS = {"score_loss_at_most": 0.1, "distance_at_most": 0.2, "association_change_at_most": 0.3, "members_lost_at_most": 0.05}
 
 

@@ -21,7 +21,15 @@ from deid_assets.assessments.inference_channels import ALL, MAJORITY, lines
 from deid_assets.assessments.inference_rows import MEANINGS, WITHOUT_IDENTIFIERS
 from deid_assets.methods.inference.boosting import gradient_boosting
 from deid_assets.methods.inference.cases import Cases, Guesses, groups_of
-from deid_assets.methods.inference.gain import Gain, Model, confidence_of_each, folds_of, gain_of, predictions, resampled
+from deid_assets.methods.inference.gain import (
+    AccuracyGain,
+    Model,
+    confidence_of_each,
+    folds_of,
+    gain_of,
+    predictions,
+    resampled,
+)
 from deid_assets.methods.inference.naive_bayes import naive_bayes
 from deid_assets_tests.benchmarks.__main__ import machine
 
@@ -52,7 +60,7 @@ def model_of(name: str, profiles: np.ndarray) -> Model:
     return partial(MODELS[name], profiles=profiles, seed=1) if name == "gradient_boosting" else MODELS[name]
 
 
-def gains(members: int, told: float, model: str, seed: int) -> list[Gain]:
+def gains(members: int, told: float, model: str, seed: int) -> list[AccuracyGain]:
     """The gain of a model on fresh members, with bounds of each confidence."""
     rng = np.random.default_rng(seed)
     cases = drawn_cases(members, told, rng)

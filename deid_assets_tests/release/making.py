@@ -16,7 +16,7 @@ from deid_assets.release.counts.noise import DeliveryNoise
 from deid_assets.release.cumulative import member_tags
 from deid_assets.release.keys import Secret, SigningKey
 from deid_assets.release.manifest.certificate import FILE, CertificateEditions, certificate_editions
-from deid_assets.release.manifest.editions import Editions, Kept, Manifest, PolicyText, Slot, editions
+from deid_assets.release.manifest.editions import Editions, Kept, Manifest, ShownPolicy, Slot, editions
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.publication.publish import Published, Releases, Staging
 from deid_assets.release.publication.waiting import Terms, Waiting, code_in_use
@@ -115,7 +115,7 @@ def manifest(slot: Slot, **changes) -> Manifest:
     """A manifest for a slot; `changes` replace its fields, and those of what it keeps."""
     fields = {
         "slot": slot,
-        "policy": PolicyText(slot.policy, "p" * 64, json.dumps(OF_MEMBERS), json.dumps(POLICY)),
+        "policy": ShownPolicy(slot.policy, "p" * 64, json.dumps(OF_MEMBERS), json.dumps(POLICY)),
         "recipient_class": "public",
         "terms_of_use": "no attempt to identify",
         "delivery_key": slot.delivery,
@@ -181,7 +181,7 @@ def wait(
 ) -> Waiting:
     """Stage a small release for approval, now; `told` is what else its manifest says, `changes` are its terms."""
     shown = json.dumps(POLICY | {"approval": {"by": list(APPROVERS), "within_days": 7}})
-    policy = PolicyText("heritage", "p" * 64, shown, shown)
+    policy = ShownPolicy("heritage", "p" * 64, shown, shown)
     with releases.stage("heritage") as staging:
         staging.write_file("data/Members.txt", b"member 1")
         staging.write_file("report.html", b"<p>report</p>")

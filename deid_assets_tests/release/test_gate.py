@@ -3,7 +3,7 @@
 from deid_assets.assessments.demographic_risk import DEMOGRAPHIC, demographic_measurements
 from deid_assets.assessments.longitudinal_risk import high_risk_measurements
 from deid_assets.methods.disclosure.demographic_classes import demographic_risk
-from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
+from deid_assets.methods.kernel.node_computation import NodeMeasurement
 from deid_assets.policy.loading import policy_by_name
 from deid_assets.release.gate import judgement
 

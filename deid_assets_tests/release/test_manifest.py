@@ -9,7 +9,7 @@ import pytest
 
 from deid_assets.assessments.exposure import LEFT_OUT
 from deid_assets.errors import ReleaseError
-from deid_assets.release.manifest.editions import PolicyText, ReleasedFile, Slot, editions, package_versions
+from deid_assets.release.manifest.editions import ReleasedFile, ShownPolicy, Slot, editions, package_versions
 from deid_assets.release.manifest.public_numbers import AttritionStep
 from deid_assets.release.registry.chain import GENESIS
 from deid_assets.store.digests import bytes_digest, canonical_json
@@ -161,7 +161,7 @@ def test_editions_repeat_byte_for_byte():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"policy": PolicyText("other", "p", "t", "t")}, "under which it is staged"),
+        ({"policy": ShownPolicy("other", "p", "t", "t")}, "under which it is staged"),
         ({"terms_of_use": ""}, "terms of use"),
         ({"evidence": ()}, "needs evidence"),
         ({"evidence": (evidence(), evidence())}, "once for each assessment"),

@@ -31,13 +31,13 @@ from deid_assets.assessments.number_of_claims import NUMBERED, number_of_claims_
 from deid_assets.assessments.registry import LONGITUDINAL, required_measurements
 from deid_assets.assessments.utility import UNACCOUNTED, ledger_measurement
 from deid_assets.assessments.worst_classes import WORST, worst_measurements
-from deid_assets.methods.attacks.neighbor_attack import Estimate, NeighborAttack
+from deid_assets.methods.attacks.neighbor_attack import Estimate, NeighborAttackResult
 from deid_assets.methods.attacks.worst_classes import ClassShares, RiskByMember
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.counts.published_tables import COLUMNS, EarlierTables
 from deid_assets.methods.disclosure.absence import NO_BOUND, AbsenceByClass, absence_posterior
 from deid_assets.methods.disclosure.demographic_classes import demographic_risk
-from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
+from deid_assets.methods.kernel.node_computation import NodeMeasurement
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.release.manifest.public_numbers import PublicNumbers
@@ -50,9 +50,9 @@ NO_CLASS_AT_RISK = ClassShares(np.array([8_192]), np.array([0]))
 NO_MEMBER_AT_RISK = RiskByMember(np.zeros(3), np.zeros(3, np.int64))
 
 
-def attack(value: float = 0.01, high: float = 0.02) -> NeighborAttack:
+def attack(value: float = 0.01, high: float = 0.02) -> NeighborAttackResult:
     estimate = Estimate(value, 0.0, high)
-    return NeighborAttack(
+    return NeighborAttackResult(
         trials=10_000, alpha=0.1, in_release=1_000, matched=900, successes=9,
         literal=estimate, unconditional=estimate, given_membership=estimate,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from deid_assets.assessments.identified_files import (
     INPATIENT,
     VOTER_LIST,
     Attempts,
-    ClassSizes,
+    FileClassSizes,
     Inpatients,
     inpatient_measurements,
     voter_list_measurements,
@@ -26,7 +26,7 @@ from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets_tests.policy.policy_texts import public_values
 
 COMMITMENT = "c" * 64
-SIZES = ClassSizes(np.array([1, 2, 3, 4]), np.array([1, 0, 2, 2]))
+SIZES = FileClassSizes(np.array([1, 2, 3, 4]), np.array([1, 0, 2, 2]))
 ATTEMPTS = Attempts(Linkage(5, 5, np.array([2, 3, 2, 3])), Linkage(5, 0, np.array([0, 0, 0, 0])))
 INPATIENTS = {ALL_YEARS: 40, 1: 20, 2: 30}
 SHARES = {(p, s): len(s) / 100 + p / 1000 for p in (ALL_YEARS, 1, 2) for s in subsets(COLUMNS)}
@@ -57,7 +57,7 @@ class TestVoterList:
         assert not any(m.gating for m in voters(at_most=None).values())
 
     def test_whom_the_file_lacks_is_a_number_about_people(self):
-        found = voters(sizes=ClassSizes(np.array([3, 0]), np.array([4, 1])))
+        found = voters(sizes=FileClassSizes(np.array([3, 0]), np.array([4, 1])))
         missing = found["voter_list_not_in_the_file"]
         assert missing.value == 2 / 5 and missing.exposure.counts_people and missing.sample_size == 5
         assert found[VOTER_LIST].value == (2 + 1) / 5
@@ -73,7 +73,7 @@ class TestVoterList:
         assert precision.bound > 0.5 and found["voter_list_linked_if_alone_precision"].value is None
         assert found["voter_list_linked_if_alone_recall"].value == 0
 
-    @pytest.mark.parametrize("sizes", [None, ClassSizes(np.array([5]), np.array([0]))])
+    @pytest.mark.parametrize("sizes", [None, FileClassSizes(np.array([5]), np.array([0]))])
     def test_what_cannot_be_measured_does_not_pass(self, sizes):
         found = voters(sizes=sizes, attempts=None)
         assert found[VOTER_LIST].value is None and not found[VOTER_LIST].passed

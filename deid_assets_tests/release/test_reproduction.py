@@ -14,7 +14,7 @@ from deid_assets.policy.loading import policy_called
 from deid_assets.policy.withdrawals import OptOutLine
 from deid_assets.release.keyring import signing_key_of
 from deid_assets.release.lineage.published import published_release
-from deid_assets.release.manifest.editions import PolicyText, editions
+from deid_assets.release.manifest.editions import ShownPolicy, editions
 from deid_assets.release.opt_outs import enter_opt_out
 from deid_assets.release.reproduction import FOLDER, ComparedFile, compared_files, recall, temporary_home
 from deid_assets.store import durable
@@ -38,7 +38,7 @@ def home(tmp_path) -> Home:
     enter_opt_out(releases, OptOutLine("member 32", True, "asked", "2026-01-01T00:00:00Z"))
     policy = policy_called("small", home.policies)
     making.publish(releases, "other inputs")
-    text = PolicyText("small", policy.hash, json.dumps(policy.content()), json.dumps(making.POLICY))
+    text = ShownPolicy("small", policy.hash, json.dumps(policy.content()), json.dumps(making.POLICY))
     for inputs in ("first", "second"):
         with releases.stage("small") as staging:
             staging.write_table(duckdb.connect(), "Claims", making.CLAIMS)

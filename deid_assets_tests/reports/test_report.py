@@ -16,7 +16,7 @@ from deid_assets.figures.heritage import GENERALIZATIONS, HIERARCHIES, exposure_
 from deid_assets.figures.numbers import shown, shown_bound
 from deid_assets.figures.tables import ReportTable
 from deid_assets.methods.attacks.neighbor_attack import expected_reidentified_share
-from deid_assets.methods.kernel.node_computation import Measurement as NodeMeasurement
+from deid_assets.methods.kernel.node_computation import NodeMeasurement
 from deid_assets.policy.loading import policy_by_name
 from deid_assets.release.manifest.editions import Editions, ReleasedFile, Slot, editions
 from deid_assets.release.manifest.public_numbers import AttritionStep

@@ -14,7 +14,7 @@ import numpy as np
 
 from deid_assets.methods.adversary.adversary_power import Rounding, power_of
 from deid_assets.methods.adversary.value_diversity import value_pairs
-from deid_assets.methods.kernel.node_computation import Measurement, NodeComputation
+from deid_assets.methods.kernel.node_computation import NodeComputation, NodeMeasurement
 from deid_assets.methods.population.longitudinal_data import generalization_at
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound
 
@@ -44,8 +44,8 @@ class Adversary:
 class BothReadings:
     """The high-risk share with power and exemption fixed for the search, and as the appendix literally specifies."""
 
-    fixed: Measurement
-    literal: Measurement
+    fixed: NodeMeasurement
+    literal: NodeMeasurement
 
     def upper_bound(self, confidence: float) -> float:
         """Return the larger of the two upper bounds (Clopper-Pearson)."""

@@ -39,7 +39,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class NeighborAttack:
+class NeighborAttackResult:
     """Results of simulated nosey neighbor attacks; the bounds cover Monte Carlo error only.
 
     Attributes
@@ -76,7 +76,7 @@ def neighbor_attack(
     pick_draws: ArrayLike,
     mean_interval: MeanInterval,
     share_interval: ShareInterval,
-) -> NeighborAttack:
+) -> NeighborAttackResult:
     """Evaluate the trials of attack 1.
 
     Parameters
@@ -125,7 +125,7 @@ def neighbor_attack(
 
     given = float(success.mean())
     low, high = mean_interval(success)
-    return NeighborAttack(
+    return NeighborAttackResult(
         trials=trials,
         alpha=float(alpha),
         in_release=int(in_release.sum()),

@@ -16,7 +16,7 @@ VALUES_AT_LEAST = 5
 """By default, a hidden small count keeps at least this many possible values."""
 
 
-class Finding(StrEnum):
+class CellKnowledge(StrEnum):
     """What an adversary knows of a cell."""
 
     SHOWN = "shown"
@@ -33,7 +33,7 @@ class Finding(StrEnum):
     HIDDEN = "hidden"
 
 
-DISCLOSED = (Finding.SHOWN_SMALL, Finding.EXPOSED, Finding.NEARLY_EXPOSED, Finding.UNPROVEN)
+DISCLOSED = (CellKnowledge.SHOWN_SMALL, CellKnowledge.EXPOSED, CellKnowledge.NEARLY_EXPOSED, CellKnowledge.UNPROVEN)
 """What fails an audit."""
 
 
@@ -96,7 +96,7 @@ class CountAudit:
     cells: tuple[CellName, ...]
     low: np.ndarray
     high: np.ndarray
-    findings: tuple[Finding, ...]
+    findings: tuple[CellKnowledge, ...]
     proven: np.ndarray
 
     def disclosed(self) -> np.ndarray:
@@ -144,7 +144,7 @@ def audit_tables(published: PublishedCounts, rule: SmallCounts | None = None, wa
     >>> sums = [Sum("sex", names[0], (names[1], names[2]))]
     >>> found = audit_tables(PublishedCounts.of_marks((names, sums), [100, 98, "T"]))
     >>> found.findings[2], found.low[2]
-    (<Finding.EXPOSED: 'exposed'>, np.float64(2.0))
+    (<CellKnowledge.EXPOSED: 'exposed'>, np.float64(2.0))
     """
     return audit_of(sum_matrix(published.cells, published.sums), published, rule or SmallCounts(), watch)
 
@@ -164,12 +164,12 @@ def audit_of(matrix: sparse.csr_array, published: PublishedCounts, rule: SmallCo
         try:
             other = ranges(matrix, low, high, np.where(doubtful, width, -np.inf), watch=watch)
         except NotFoundError:
-            names = np.where(doubtful, Finding.UNPROVEN.name, names)
+            names = np.where(doubtful, CellKnowledge.UNPROVEN.name, names)
         else:
             names = np.where(doubtful, findings_of(other, published.hidden, persons, rule), names)
             both = zip(vars(other).values(), vars(found).values(), strict=True)
             found = Ranges(*(np.where(doubtful, new, old) for new, old in both))
-    return CountAudit(published.cells, found.low, found.high, tuple(Finding[name] for name in names), found.proven)
+    return CountAudit(published.cells, found.low, found.high, tuple(CellKnowledge[name] for name in names), found.proven)
 
 
 def _second_reading(
@@ -198,11 +198,11 @@ def findings_of(found: Ranges, hidden: np.ndarray, contribution: np.ndarray, rul
         width, outer_width = found.high - found.low, found.outer_high - found.outer_low
     is_narrow = width < rule.width(contribution)
     cases = (
-        (~hidden & is_small, Finding.SHOWN_SMALL),
-        (~hidden, Finding.SHOWN),
-        (may_be_small & (outer_width == 0), Finding.EXPOSED),
-        (is_small & (outer_width < rule.width(contribution)), Finding.NEARLY_EXPOSED),
-        (may_be_small & is_narrow, Finding.UNPROVEN),
-        (outer_width == 0, Finding.RECOVERED),
+        (~hidden & is_small, CellKnowledge.SHOWN_SMALL),
+        (~hidden, CellKnowledge.SHOWN),
+        (may_be_small & (outer_width == 0), CellKnowledge.EXPOSED),
+        (is_small & (outer_width < rule.width(contribution)), CellKnowledge.NEARLY_EXPOSED),
+        (may_be_small & is_narrow, CellKnowledge.UNPROVEN),
+        (outer_width == 0, CellKnowledge.RECOVERED),
     )
-    return np.select([case for case, _ in cases], [finding.name for _, finding in cases], Finding.HIDDEN.name)
+    return np.select([case for case, _ in cases], [finding.name for _, finding in cases], CellKnowledge.HIDDEN.name)

@@ -171,7 +171,7 @@ class Attribute:
 
 
 @dataclass(frozen=True, eq=False)
-class Demographics:
+class CohortAttributes:
     """The attributes of a cohort: age, ethnicity, geography and sex, which a population table counts, and perhaps dates.
 
     Raises

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
-from deid_assets.methods.demographics.attributes import Demographics
+from deid_assets.methods.demographics.attributes import CohortAttributes
 from deid_assets.methods.demographics.population import Population, number_groups
 
 
@@ -46,7 +46,7 @@ class Cells:
     population
         The population table.
     codes
-        (records, attributes) int: base codes of each record of the cohort, in the order of `Demographics.attributes`.
+        (records, attributes) int: base codes of each record of the cohort, in the order of `CohortAttributes.attributes`.
     rest
         (rows,) int: people of each row of the population table who are not in the cohort.
     warnings
@@ -59,7 +59,7 @@ class Cells:
     warnings: CohortWarnings
 
     @property
-    def demographics(self) -> Demographics:
+    def demographics(self) -> CohortAttributes:
         """The attributes."""
         return self.population.demographics
 

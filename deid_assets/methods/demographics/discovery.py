@@ -14,7 +14,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from deid_assets.methods.demographics.attributes import Attribute, Demographics
+from deid_assets.methods.demographics.attributes import Attribute, CohortAttributes
 from deid_assets.methods.demographics.cells import Cells
 from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.measures import TOTAL, Measure
@@ -119,7 +119,7 @@ class _Measured:
         return bool(np.all(no_riskier(risks, self._threshold)))
 
 
-def all_policies(demographics: Demographics) -> Iterator[Node]:
+def all_policies(demographics: CohortAttributes) -> Iterator[Node]:
     """Yield the node of every policy; age and date change fastest, which keeps the tables that they share at hand."""
     ages, *places = (range(size) for size in demographics.shape[:4])
     dates = [range(size) for size in demographics.shape[4:]]
@@ -167,7 +167,7 @@ def discover(cells: Cells, reference: DemographicPolicy, bar: Bar | None = None)
     )
 
 
-def _minimal_on_chains(demographics: Demographics, passes: Callable[[Node], bool]) -> Iterator[Node]:
+def _minimal_on_chains(demographics: CohortAttributes, passes: Callable[[Node], bool]) -> Iterator[Node]:
     """Yield the minimal passing nodes of each product of chains, one chain of levels for each attribute.
 
     A node that no passing node refines lies in one of the products, and is minimal there. So these are all, and some more.

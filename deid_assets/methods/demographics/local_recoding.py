@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.errors import PolicyError
-from deid_assets.methods.demographics.attributes import Demographics, Level
+from deid_assets.methods.demographics.attributes import CohortAttributes, Level
 from deid_assets.methods.demographics.cells import Cells
 from deid_assets.methods.demographics.class_sizes import ClassCounter, Classes
 from deid_assets.methods.demographics.discovery import Bar
@@ -146,7 +146,7 @@ def recode_old_ages(
     return LocalRecoding(policy, *by, table)
 
 
-def _publishes(node: Node, demographics: Demographics, grouping: tuple[str, str]) -> bool:
+def _publishes(node: Node, demographics: CohortAttributes, grouping: tuple[str, str]) -> bool:
     names = [attribute.name for attribute in demographics.attributes]
     at = names.index(grouping[0])
     attribute = demographics.attributes[at]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deid_assets.errors import PolicyError
-from deid_assets.methods.demographics.attributes import Demographics
+from deid_assets.methods.demographics.attributes import CohortAttributes
 from deid_assets.methods.demographics.standard_attributes import TOP_CODED
 
 Node = tuple[int, ...]
@@ -37,7 +37,7 @@ class DemographicPolicy:
         """Return the policy of the same name with other or further levels."""
         return DemographicPolicy.of(self.name, self.levels | levels)
 
-    def node(self, demographics: Demographics) -> Node:
+    def node(self, demographics: CohortAttributes) -> Node:
         """Return the position of the chosen level of each attribute.
 
         Raises
@@ -53,7 +53,7 @@ class DemographicPolicy:
         return tuple(attribute.number_of(self.levels[attribute.name]) for attribute in demographics.attributes)
 
 
-def policy_at(node: Node, demographics: Demographics) -> DemographicPolicy:
+def policy_at(node: Node, demographics: CohortAttributes) -> DemographicPolicy:
     """Return the policy of a node, named by its levels."""
     levels = {
         attribute.name: attribute.levels[number].name for attribute, number in zip(demographics.attributes, node, strict=True)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
-from deid_assets.methods.demographics.attributes import Attribute, Demographics
+from deid_assets.methods.demographics.attributes import Attribute, CohortAttributes
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Population:
         (spans, ages) float: how the people of a row that nobody knows are spread over its ages; each row sums to 1.
     """
 
-    demographics: Demographics
+    demographics: CohortAttributes
     groups: np.ndarray
     youngest: np.ndarray
     span: np.ndarray
@@ -98,13 +98,13 @@ class Population:
         return number_groups(self.demographics, self.groups)
 
 
-def number_groups(demographics: Demographics, groups: np.ndarray) -> np.ndarray:
+def number_groups(demographics: CohortAttributes, groups: np.ndarray) -> np.ndarray:
     """Return (n,) int, one number for each combination of geography, sex and ethnicity."""
     _, sexes, ethnicities = _sizes(demographics)
     return (groups[:, 0] * sexes + groups[:, 1]) * ethnicities + groups[:, 2]
 
 
-def population_of(table: pd.DataFrame, demographics: Demographics, open_ages: GompertzSurvival) -> Population:
+def population_of(table: pd.DataFrame, demographics: CohortAttributes, open_ages: GompertzSurvival) -> Population:
     """Return the population of a table, or say why it cannot be right.
 
     Parameters
@@ -155,11 +155,11 @@ def population_of(table: pd.DataFrame, demographics: Demographics, open_ages: Go
     return Population(demographics, codes[order], youngest, span, people[order], shares)
 
 
-def _grouping(demographics: Demographics) -> Sequence[tuple[str, Attribute]]:
+def _grouping(demographics: CohortAttributes) -> Sequence[tuple[str, Attribute]]:
     return [(name, getattr(demographics, name)) for name in GROUP]
 
 
-def _sizes(demographics: Demographics) -> list[int]:
+def _sizes(demographics: CohortAttributes) -> list[int]:
     return [len(attribute.values) for _, attribute in _grouping(demographics)]
 
 
@@ -196,7 +196,7 @@ def _check_ages(numbers: np.ndarray, youngest: np.ndarray, oldest: np.ndarray, a
             )
 
 
-def _check_groups(numbers: np.ndarray, demographics: Demographics) -> None:
+def _check_groups(numbers: np.ndarray, demographics: CohortAttributes) -> None:
     lacking = int(np.prod(_sizes(demographics))) - len(np.unique(numbers))
     if lacking:
         raise DeliveryError(

@@ -107,7 +107,7 @@ def predictions(cases: Cases, folds: np.ndarray, models: Mapping[str, Model]) ->
 
 
 @dataclass(frozen=True)
-class Gain:
+class AccuracyGain:
     """Accuracy of model and baseline, and the gain with its bounds.
 
     Attributes
@@ -141,7 +141,7 @@ def resampled(members: int, rng: np.random.Generator) -> np.ndarray:
     return drawn
 
 
-def gain_of(outcome: Outcome, drawn: np.ndarray, confidence: float) -> Gain:
+def gain_of(outcome: Outcome, drawn: np.ndarray, confidence: float) -> AccuracyGain:
     """Measure the gain of an outcome.
 
     The standard error s is that of the paired bootstrap over members (Efron and Tibshirani 1993). Where few members show a
@@ -184,7 +184,7 @@ def gain_of(outcome: Outcome, drawn: np.ndarray, confidence: float) -> Gain:
     reach = shift + math.sqrt((z * spread) ** 2 + shift**2)
     accuracy, by_majority = float(outcome.right.mean()), float(outcome.right_by_majority.mean())
     gain = accuracy - by_majority
-    return Gain(
+    return AccuracyGain(
         len(positions), len(own), accuracy, by_majority, max(-1.0, gain - reach), min(1.0, gain + reach)
     )  # fmt: skip
 

@@ -60,7 +60,7 @@ BLOCKS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Measurement:
+class NodeMeasurement:
     """Results at a node.
 
     Attributes
@@ -271,7 +271,7 @@ class NodeComputation:
         draws: int,
         exemption: Exemption = "once",
         keep_flags: bool = False,
-    ) -> Measurement:
+    ) -> NodeMeasurement:
         """Count the draws at high risk among the first `draws` of a stream.
 
         Parameters
@@ -294,7 +294,7 @@ class NodeComputation:
             flagged += int(np.count_nonzero(flags[:size]))
             exempt += int(np.count_nonzero(exempted[:size]))
             kept += [flags[:size]] if keep_flags else []
-        return Measurement(flagged, exempt, draws, np.concatenate(kept) if kept else None)
+        return NodeMeasurement(flagged, exempt, draws, np.concatenate(kept) if kept else None)
 
     def running_counts(self, node: Sequence[int], stream_key: bytes, blocks: int) -> Iterator[tuple[int, int, int]]:
         """Yield flagged, exempt and total draws after each block; the caller stops when it has enough."""

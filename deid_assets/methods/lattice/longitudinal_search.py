@@ -80,7 +80,7 @@ class NodeResult:
 
 
 @dataclass(frozen=True)
-class Suppression:
+class SuppressionGoal:
     """Members who may be suppressed so that the others keep more detail.
 
     Attributes
@@ -189,7 +189,7 @@ class SearchRule:
     draws_at_most: int = 2_000_000
     enough: int | None = None
     in_reach: float | None = None
-    suppression: Suppression | None = None
+    suppression: SuppressionGoal | None = None
     progress: Progress | None = None
 
     @property
@@ -267,7 +267,7 @@ class Measurements:
         most = self.rule.in_reach
         return most is not None and wilson_interval(*self.counts(node))[0] <= most
 
-    def needs_no_more(self, node: Node, allowed: Suppression) -> bool:
+    def needs_no_more(self, node: Node, allowed: SuppressionGoal) -> bool:
         """Whether a node would be safe without so many members, on the draws that choose them."""
         members = len(self.computation.data.targets)
         flags = self.computation.flagged_targets(node, self.rule.stream_key, DRAWS_A_MEMBER * members)

@@ -211,7 +211,7 @@ def followed_values(column: Followed, rows: Table) -> str:
 
 
 @dataclass(frozen=True)
-class Classes:
+class ColumnClasses:
     """The classes of a column at the released level.
 
     Attributes
@@ -226,7 +226,7 @@ class Classes:
     coarse: frozenset[str]
 
     @classmethod
-    def of(cls, domain: pd.DataFrame) -> "Classes":
+    def of(cls, domain: pd.DataFrame) -> "ColumnClasses":
         """From the rows of `value_domains` of one column and level."""
         sizes = domain.groupby("level_code")["value"].transform("nunique")
         values, there = domain["value"], domain["label"].notna()
@@ -266,7 +266,12 @@ def row_account(table: str, steps: Sequence[str], fates: Mapping[str, int], quar
 
 
 def value_account(
-    column: Followed, steps: Sequence[str], groups: pd.DataFrame, classes: Classes | None, quarantined: int, unreadable: int
+    column: Followed,
+    steps: Sequence[str],
+    groups: pd.DataFrame,
+    classes: ColumnClasses | None,
+    quarantined: int,
+    unreadable: int,
 ) -> list[tuple]:
     """The rows of the ledger about the values of a column.
 

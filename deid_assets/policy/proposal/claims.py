@@ -9,7 +9,7 @@ from typing import Any
 from deid_assets.policy.form import columns_of
 from deid_assets.policy.loading import policy_by_name
 from deid_assets.policy.models import Policy
-from deid_assets.policy.proposal.layouts import Known, Role, guess, plain_name, signatures
+from deid_assets.policy.proposal.layouts import KnownTable, Role, guess, plain_name, signatures
 from deid_assets.policy.proposal.looking import (
     CODING_SYSTEMS,
     DIAGNOSES,
@@ -18,8 +18,8 @@ from deid_assets.policy.proposal.looking import (
     PROCEDURES,
     SEX_DIGITS,
     ZIP,
-    DescribedColumn,
-    DescribedTable,
+    DeliveredColumn,
+    DeliveredTable,
     Look,
 )
 from deid_assets.policy.proposal.writing import Text, commented, field_lines, names, scalar
@@ -64,12 +64,12 @@ _WHY = {
 class Mapped:
     """A table with its column map and the other columns that each might have been."""
 
-    table: DescribedTable
+    table: DeliveredTable
     columns: Mapping[str, str]
     others: Mapping[str, Sequence[str]]
     sex_values: Mapping[str, str]
 
-    def look(self, canonical: str) -> DescribedColumn | None:
+    def look(self, canonical: str) -> DeliveredColumn | None:
         """What is told of a mapped column; None if it is not mapped."""
         return self.table.column(self.columns[canonical]) if canonical in self.columns else None
 
@@ -77,9 +77,9 @@ class Mapped:
 def propose_claims(
     text: Text,
     look: Look,
-    of_members: tuple[DescribedTable, Known],
-    of_claims: tuple[DescribedTable, Known],
-    further: Sequence[tuple[DescribedTable, str]],
+    of_members: tuple[DeliveredTable, KnownTable],
+    of_claims: tuple[DeliveredTable, KnownTable],
+    further: Sequence[tuple[DeliveredTable, str]],
 ) -> None:
     """Add the sections of a policy for a table of members, one of claims, and further tables that no run reads."""
     claims = _mapped("claims", *of_claims)
@@ -120,7 +120,7 @@ def propose_claims(
             text.add(name, value)
 
 
-def _mapped(role: Role, table: DescribedTable, known: Known, first_year: int | None = None) -> Mapped:
+def _mapped(role: Role, table: DeliveredTable, known: KnownTable, first_year: int | None = None) -> Mapped:
     """The map that the layout gives, and guesses for what it lacks."""
     columns = {
         ours: column.name
@@ -143,7 +143,7 @@ def _mapped(role: Role, table: DescribedTable, known: Known, first_year: int | N
     return Mapped(table, columns, unused, known.sex_values)
 
 
-def _diagnoses(table: DescribedTable, taken: Mapping[str, str]) -> dict[str, str]:
+def _diagnoses(table: DeliveredTable, taken: Mapping[str, str]) -> dict[str, str]:
     """Columns of diagnoses in their order: by name and form, or by form alone if it is that of ICD-10-CM.
 
     Blank columns that only differ in their number are among them: another delivery may fill them.
@@ -158,15 +158,15 @@ def _diagnoses(table: DescribedTable, taken: Mapping[str, str]) -> dict[str, str
     return columns | ({"admitting_diagnosis": admitting[0].name} if admitting else {})
 
 
-def _is_named(column: DescribedColumn) -> bool:
+def _is_named(column: DeliveredColumn) -> bool:
     return re.search(signatures()["diagnosis"], plain_name(column.name)) is not None
 
 
-def _is_icd10(column: DescribedColumn) -> bool:
+def _is_icd10(column: DeliveredColumn) -> bool:
     return column.share(ICD10) >= _DIAGNOSES and column.share(PROCEDURES) < _DIAGNOSES
 
 
-def _stem(column: DescribedColumn) -> str:
+def _stem(column: DeliveredColumn) -> str:
     return re.sub("_?[0-9]+$", "", plain_name(column.name))
 
 
@@ -181,7 +181,7 @@ def _years(claims: Mapped) -> tuple[int, ...]:
 
 
 def _source(
-    text: Text, look: Look, tables: Mapping[str, Mapped], further: Sequence[tuple[DescribedTable, str]], years: Sequence[int]
+    text: Text, look: Look, tables: Mapping[str, Mapped], further: Sequence[tuple[DeliveredTable, str]], years: Sequence[int]
 ) -> None:
     members, claims = tables["members"], tables["claims"]
     text.add("kind", "tables", 2)
@@ -269,7 +269,7 @@ def _date_formats(mapped: Mapped) -> dict[str, str]:
     }
 
 
-def _doubts(ours: str, column: DescribedColumn, others: Sequence[str]) -> Iterator[str]:
+def _doubts(ours: str, column: DeliveredColumn, others: Sequence[str]) -> Iterator[str]:
     if others:
         yield f"or {names(others, 3)}"
     if len(column.date_formats) > 1:
@@ -279,7 +279,7 @@ def _doubts(ours: str, column: DescribedColumn, others: Sequence[str]) -> Iterat
         yield f"{column.share(system):.0%} are {system}"
 
 
-def _names_system(column: DescribedColumn) -> bool:
+def _names_system(column: DeliveredColumn) -> bool:
     return re.search(signatures()["system"], plain_name(column.name)) is not None
 
 
@@ -323,7 +323,7 @@ def _declared(members: Mapped) -> Iterator[tuple[str, tuple[dict[str, str], dict
             break
 
 
-def _of_kind(claims: Mapped, kind: str) -> Iterator[DescribedColumn]:
+def _of_kind(claims: Mapped, kind: str) -> Iterator[DeliveredColumn]:
     """Columns of claims that are not mapped, and contain codes by their name and nearly all of their values."""
     wanted, used = signatures()["codes"][kind], {theirs.lower() for theirs in claims.columns.values()}
     for column in claims.table.columns:

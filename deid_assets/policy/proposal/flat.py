@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from deid_assets.errors import DeliveryError
 from deid_assets.policy.proposal.layouts import plain_name, signatures
-from deid_assets.policy.proposal.looking import IDENTIFIERS, PERSON, ZIP, DescribedColumn, DescribedTable, Look
+from deid_assets.policy.proposal.looking import IDENTIFIERS, PERSON, ZIP, DeliveredColumn, DeliveredTable, Look
 from deid_assets.policy.proposal.writing import Text, names
 
 _FEW = 50  # values of a column that become any
@@ -15,7 +15,7 @@ _AGES = 120
 _WIDTHS = (5, 10, 20)
 
 
-def propose_flat(text: Text, name: str, look: Look, table: DescribedTable) -> None:
+def propose_flat(text: Text, name: str, look: Look, table: DeliveredTable) -> None:
     """Add the sections of a flat policy for the largest table."""
     listed = [(column, proposed) for column in table.columns if (proposed := _hierarchy(name, column))]
     unknown = signatures()["unknown"]
@@ -71,13 +71,13 @@ def propose_flat(text: Text, name: str, look: Look, table: DescribedTable) -> No
             text.files[str(hierarchy["file"])] = content
 
 
-def _field(column: DescribedColumn) -> str:
+def _field(column: DeliveredColumn) -> str:
     """The name of a column in a release and of its hierarchy."""
     plain = plain_name(column.name)
     return plain if plain[:1].isalpha() else f"column_{plain}"
 
 
-def _is_person(column: DescribedColumn) -> bool:
+def _is_person(column: DeliveredColumn) -> bool:
     named = plain_name(column.name)
     return re.search(rf"^(({PERSON.pattern})_?)?(id|no|number|key)$", named) is not None and column.kind in (
         "text",
@@ -85,7 +85,7 @@ def _is_person(column: DescribedColumn) -> bool:
     )
 
 
-def _is_released(column: DescribedColumn) -> bool:
+def _is_released(column: DeliveredColumn) -> bool:
     """Whether a column may be published: it names nobody, and has more than one value."""
     named = re.search(signatures()["identifiers"], plain_name(column.name))
     # In a small table, ages and ZIP codes may all differ, and identify nobody once they are ranges.
@@ -94,11 +94,11 @@ def _is_released(column: DescribedColumn) -> bool:
     return not (named or is_unique or _is_person(column) or column.share(IDENTIFIERS) > 0 or column.distinct < 2)
 
 
-def _is_zip(column: DescribedColumn) -> bool:
+def _is_zip(column: DeliveredColumn) -> bool:
     return column.share(ZIP) >= _SURE and re.search("zip|postal", plain_name(column.name)) is not None
 
 
-def _hierarchy(name: str, column: DescribedColumn) -> tuple[dict[str, object], str, str | None] | None:
+def _hierarchy(name: str, column: DeliveredColumn) -> tuple[dict[str, object], str, str | None] | None:
     """The hierarchy of a column, why it is proposed, and the content of its file; None: no shape gives one."""
     if _is_zip(column):
         return _prefixes([5, 3, 2, 0]), "ZIP codes, cut to three and two digits", None
@@ -130,7 +130,7 @@ def _ranges(at_most: int, widths: Sequence[int]) -> str:
     return "\n".join([*rows, ""])
 
 
-def _why_not(column: DescribedColumn) -> str:
+def _why_not(column: DeliveredColumn) -> str:
     if re.search(signatures()["identifiers"], plain_name(column.name)) or column.share(IDENTIFIERS) > 0:
         return "identifies people"
     if column.distinct < 2:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import yaml
 
-from deid_assets.policy.proposal.looking import PERSON, SEX_DIGITS, SEX_WORDS, DescribedColumn, DescribedTable, Look
+from deid_assets.policy.proposal.looking import PERSON, SEX_DIGITS, SEX_WORDS, DeliveredColumn, DeliveredTable, Look
 from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, MEMBER_COLUMNS
 
 Role = Literal["members", "claims"]
@@ -18,7 +18,7 @@ _RELATED = 0.9
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownTable:
     """What a layout says of a table: its columns by canonical name, and how it codes sex."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -45,10 +45,10 @@ class Recognized:
 
     layout: str | None
     like: str | None
-    members: tuple[DescribedTable, Known] | None
-    claims: tuple[DescribedTable, Known] | None
-    further: tuple[tuple[DescribedTable, str], ...]
-    also: tuple[tuple[DescribedTable, str], ...] = ()
+    members: tuple[DeliveredTable, KnownTable] | None
+    claims: tuple[DeliveredTable, KnownTable] | None
+    further: tuple[tuple[DeliveredTable, str], ...]
+    also: tuple[tuple[DeliveredTable, str], ...] = ()
 
 
 @cache
@@ -67,8 +67,8 @@ def _certainty(found: Recognized) -> int:
     return 0 if found.members is None or found.claims is None else 2 + len(found.further)
 
 
-def _by_headers(tables: Sequence[DescribedTable], layout: Mapping[str, Any]) -> Recognized:
-    roles: dict[str, tuple[DescribedTable, Known]] = {}
+def _by_headers(tables: Sequence[DeliveredTable], layout: Mapping[str, Any]) -> Recognized:
+    roles: dict[str, tuple[DeliveredTable, KnownTable]] = {}
     further, also = [], []
     for table in tables:
         names = {column.name.lower() for column in table.columns}
@@ -81,7 +81,7 @@ def _by_headers(tables: Sequence[DescribedTable], layout: Mapping[str, Any]) -> 
         elif found["role"] in roles:
             also.append((table, found["role"]))
         else:
-            roles[found["role"]] = (table, Known(found.get("columns", {}), found.get("sex_values", {})))
+            roles[found["role"]] = (table, KnownTable(found.get("columns", {}), found.get("sex_values", {})))
     return Recognized(
         layout["name"], layout.get("like"), roles.get("members"), roles.get("claims"), tuple(further), tuple(also)
     )
@@ -98,7 +98,7 @@ def _by_contents(look: Look) -> Recognized:
             continue
         own_key = {"claim_id": dated["claim_id"][0]} if "claim_id" in dated else {}
         return Recognized(
-            None, None, (members, Known({"member_id": key})), (claims, Known({**own_key, "member_id": theirs})), ()
+            None, None, (members, KnownTable({"member_id": key})), (claims, KnownTable({**own_key, "member_id": theirs})), ()
         )
     return nothing
 
@@ -109,7 +109,7 @@ def _preferred(relation: tuple[str, str, str, str], share: float) -> tuple[objec
     return (share < _RELATED, -named, -share, relation)
 
 
-def guess(table: DescribedTable, role: Role, taken: Mapping[str, str], first_year: int | None = None) -> dict[str, list[str]]:
+def guess(table: DeliveredTable, role: Role, taken: Mapping[str, str], first_year: int | None = None) -> dict[str, list[str]]:
     """Return canonical column -> the columns that it may be, the most probable first.
 
     Parameters
@@ -144,7 +144,7 @@ def _rank(pattern: re.Pattern[str], name: str) -> int:
     return next((place for place, one in enumerate(alternatives) if re.search(one, plain_name(name))), len(alternatives))
 
 
-def _contains(column: DescribedColumn, name: str, wanted: Mapping[str, Any]) -> bool:
+def _contains(column: DeliveredColumn, name: str, wanted: Mapping[str, Any]) -> bool:
     if name == "sex":
         return max(column.share(SEX_WORDS), column.share(SEX_DIGITS)) >= _SEXES
     if "system" in wanted:  # most codes of procedures are digits: by its cells alone, the column would be one of numbers

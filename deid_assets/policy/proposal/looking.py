@@ -18,7 +18,7 @@ from deid_assets.sources.csv_files import DAMAGED_ARCHIVE
 from deid_assets.sources.derivations import has_group, ndc_of
 from deid_assets.sources.diagnosis_systems import NAMES, SPELLINGS, spelled_system
 from deid_assets.sources.duckdb_files import duckdb_tables
-from deid_assets.sources.files import SourceTable, Staging, naming_damaged_files, staged
+from deid_assets.sources.files import IntakeState, SourceTable, naming_damaged_files, staged
 from deid_assets.sources.layout import parsed_day
 from deid_assets.sources.received import delivered_files
 from deid_assets.sources.text_tables import CSV, DUCKDB, PARQUET, columns_of_file, stage_file
@@ -76,7 +76,7 @@ _SYSTEMS = {
 
 
 @dataclass(frozen=True)
-class DescribedColumn:
+class DeliveredColumn:
     """What is told of a column.
 
     Attributes
@@ -112,7 +112,7 @@ class DescribedColumn:
 
 
 @dataclass(frozen=True)
-class DescribedTable:
+class DeliveredTable:
     """What is told of a table.
 
     Attributes
@@ -133,14 +133,14 @@ class DescribedTable:
     table: str | None
     delimiter: str
     rows: int
-    columns: tuple[DescribedColumn, ...]
+    columns: tuple[DeliveredColumn, ...]
 
     @property
     def shown(self) -> str:
         """Its name in messages."""
         return self.file if self.table is None else f"{self.file}:{self.table}"
 
-    def column(self, name: str) -> DescribedColumn | None:
+    def column(self, name: str) -> DeliveredColumn | None:
         """A column by its name, in any case."""
         return next((one for one in self.columns if one.name.lower() == name.lower()), None)
 
@@ -163,7 +163,7 @@ class Look:
         File names, each with the reason why it was not looked at.
     """
 
-    tables: tuple[DescribedTable, ...]
+    tables: tuple[DeliveredTable, ...]
     related: Mapping[tuple[str, str, str, str], float]
     is_folder: bool
     packed: bool = False
@@ -243,7 +243,7 @@ def _unpacked(path: Path, target: Path) -> Path | None:
         raise DeliveryError(f"{path.name}: unreadable file: not a zip file, damaged or encrypted") from None
 
 
-def _staged(staging: Staging, root: Path) -> tuple[list[_Staged], dict[str, str]]:
+def _staged(staging: IntakeState, root: Path) -> tuple[list[_Staged], dict[str, str]]:
     """Every table that can be read, and the files that cannot, each with the reason."""
     groups: dict[tuple[object, ...], list[_Staged]] = {}
     passed: dict[str, str] = {}
@@ -269,7 +269,7 @@ def _staged(staging: Staging, root: Path) -> tuple[list[_Staged], dict[str, str]
     return tables, passed
 
 
-def _tables_of(staging: Staging, path: Path, name: str) -> Iterator[_Staged]:
+def _tables_of(staging: IntakeState, path: Path, name: str) -> Iterator[_Staged]:
     lower = path.name.lower()
     inside: Sequence[str | None] = duckdb_tables(staging, path) if lower.endswith(DUCKDB) else [None]
     for table in inside:
@@ -303,7 +303,7 @@ def _require_header(connection: duckdb.DuckDBPyConnection, name: str, view: str,
             raise DeliveryError(f"{name}: the first line has a cell that is also a value below it: write a header")
 
 
-def _united(staging: Staging, parts: Sequence[_Staged], file: str) -> _Staged:
+def _united(staging: IntakeState, parts: Sequence[_Staged], file: str) -> _Staged:
     """The files of one table."""
     view = f"united_{parts[0].view}"
     union = " UNION ALL ".join(f"SELECT * FROM {quoted(part.view)}" for part in parts)
@@ -330,23 +330,23 @@ def _common_start(texts: Sequence[str]) -> str:
     return "".join(signs[0] for signs in itertools.takewhile(lambda signs: len(set(signs)) == 1, zip(*texts, strict=False)))
 
 
-def _table(connection: duckdb.DuckDBPyConnection, staged: _Staged) -> DescribedTable:
+def _table(connection: duckdb.DuckDBPyConnection, staged: _Staged) -> DeliveredTable:
     (rows,) = connection.execute(f"SELECT count(*) FROM {staged.view}").fetchall()[0]
     columns = (
         _column(connection, staged.view, f"c{number}", name, kind)
         for number, (name, kind) in enumerate(zip(staged.names, staged.types, strict=True))
     )
-    return DescribedTable(staged.file, staged.table, staged.delimiter, rows, tuple(columns))
+    return DeliveredTable(staged.file, staged.table, staged.delimiter, rows, tuple(columns))
 
 
-def _column(connection: duckdb.DuckDBPyConnection, view: str, column: str, name: str, typed: str) -> DescribedColumn:
+def _column(connection: duckdb.DuckDBPyConnection, view: str, column: str, name: str, typed: str) -> DeliveredColumn:
     connection.execute(
         f"CREATE OR REPLACE TEMP TABLE every_value AS SELECT nullif(trim({column}::VARCHAR), '') AS v, count(*) AS n"
         f" FROM {view} GROUP BY v HAVING v IS NOT NULL"
     )
     filled, distinct = connection.execute("SELECT coalesce(sum(n), 0)::BIGINT, count(*) FROM every_value").fetchall()[0]
     if not filled:
-        return DescribedColumn(name, "blank", 0, 0)
+        return DeliveredColumn(name, "blank", 0, 0)
     if distinct > _DISTINCT_AT_MOST:
         connection.execute(
             f"CREATE OR REPLACE TEMP TABLE every_value AS SELECT * FROM every_value USING SAMPLE {_DISTINCT_AT_MOST} ROWS"
@@ -365,7 +365,7 @@ def _column(connection: duckdb.DuckDBPyConnection, view: str, column: str, name:
     systems = {system: shares[system] for system in _SYSTEMS if shares[system] > 0}
     if distinct <= 1_000 and kind in ("text", "integer"):
         systems[SPECIALTIES] = _known_specialties(connection)
-    return DescribedColumn(
+    return DeliveredColumn(
         name, kind, filled, distinct, systems, formats, _years(connection, kind, formats), _bound(connection, kind)
     )
 
@@ -412,7 +412,7 @@ def _bound(connection: duckdb.DuckDBPyConnection, kind: Kind) -> int | None:
 
 
 def _related(
-    connection: duckdb.DuckDBPyConnection, staged: Sequence[_Staged], looked: Sequence[DescribedTable]
+    connection: duckdb.DuckDBPyConnection, staged: Sequence[_Staged], looked: Sequence[DeliveredTable]
 ) -> dict[tuple[str, str, str, str], float]:
     """Which columns contain the keys of other tables."""
     found = {}
@@ -432,7 +432,7 @@ def _related(
     return found
 
 
-def _is_key(column: DescribedColumn, rows: int) -> bool:
+def _is_key(column: DeliveredColumn, rows: int) -> bool:
     """Whether a column may identify the rows of its table, or the people in it, who may have several."""
     is_unique = column.distinct == rows or PERSON.search(column.name) is not None
     return column.kind in ("text", "integer") and is_unique and column.filled == rows and column.distinct > 1

@@ -9,7 +9,7 @@ from deid_assets.policy.form import FORMAT
 from deid_assets.policy.proposal.claims import BASE, propose_claims
 from deid_assets.policy.proposal.flat import propose_flat
 from deid_assets.policy.proposal.layouts import Recognized, recognize
-from deid_assets.policy.proposal.looking import DescribedTable, Look, look_at
+from deid_assets.policy.proposal.looking import DeliveredTable, Look, look_at
 from deid_assets.policy.proposal.writing import Text
 from deid_assets.policy.scaffold import Heading, like_shipped, quoted_text, require_new, shipped_values, write_new
 
@@ -87,7 +87,7 @@ def propose(delivery: Path, file: Path, heading: Heading, folder: Path | None = 
     return Proposal(written, lines, tuple(text.doubts))
 
 
-def _largest(delivery: Path, look: Look) -> DescribedTable:
+def _largest(delivery: Path, look: Look) -> DeliveredTable:
     if len(look.tables) > 1 and not any(table.rows > 1 for table in look.tables):
         raise DeliveryError(f"{delivery.name}: no table has more than one row")
     return max(look.tables, key=lambda table: table.rows)
@@ -97,7 +97,7 @@ def _recognized(look: Look, found: Recognized) -> Iterator[str]:
     """What the delivery contains, a line for each table."""
     if found.layout is not None:
         yield f"Layout: {found.layout}."
-    used: list[DescribedTable] = [table for table, _ in found.further]
+    used: list[DeliveredTable] = [table for table, _ in found.further]
     if found.members is None or found.claims is None:
         largest = max(look.tables, key=lambda table: table.rows)
         yield f"{largest.shown}: a flat table, {_size(largest)}"
@@ -122,5 +122,5 @@ def _recognized(look: Look, found: Recognized) -> Iterator[str]:
         yield "A run reads no zip file of several tables: unpack it into a folder."
 
 
-def _size(table: DescribedTable) -> str:
+def _size(table: DeliveredTable) -> str:
     return f"{table.rows:,} row{'s' * (table.rows != 1)}, {len(table.columns)} columns"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pandera.ibis import DataFrameSchema
 
-from deid_assets.assessments.cohort_demographics import Published
+from deid_assets.assessments.cohort_demographics import PublishedLevels
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
@@ -189,7 +189,7 @@ def described_records(policy: FlatPolicy, levels: Mapping[str, int], staged: Tab
     return {"Records": DescribedTable(staged, release_records_contract(policy), hierarchies, {})}
 
 
-def described_people(policy: CohortPolicy, levels: Published, staged: Table) -> dict[str, DescribedTable]:
+def described_people(policy: CohortPolicy, levels: PublishedLevels, staged: Table) -> dict[str, DescribedTable]:
     """The one table of a cohort's release; every label that a level may publish is told.
 
     Parameters

@@ -60,7 +60,7 @@ class ReleasedFile:
 
 
 @dataclass(frozen=True)
-class PolicyText:
+class ShownPolicy:
     """A policy as shown in a manifest.
 
     Parameters
@@ -184,7 +184,7 @@ class Manifest:
     """
 
     slot: Slot
-    policy: PolicyText
+    policy: ShownPolicy
     recipient_class: str
     terms_of_use: str
     delivery_key: str
@@ -336,7 +336,7 @@ def _common(manifest: Manifest) -> dict:
     }
 
 
-def _reference(policy: PolicyText) -> dict[str, Json]:
+def _reference(policy: ShownPolicy) -> dict[str, Json]:
     """Where the policy is laxer than the reference for its recipients."""
     found = compared_with_reference(json.loads(policy.public_text))
     return {"class": found.reference_class, "stated": found.stated, "laxer": list(found.laxer)}

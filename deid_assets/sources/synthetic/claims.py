@@ -91,7 +91,7 @@ class Providers:
 
 
 @dataclass(frozen=True)
-class Claims:
+class ClaimBlock:
     """The claims of a block, each attribute with one entry per claim; numbers into `Tables`, -1 where missing.
 
     `member` is the position in the block. `day` counts from the first day of year 1, -1 if missing. `days_in_hospital`
@@ -126,7 +126,7 @@ class _Visits:
     stay: np.ndarray  # days in hospital
 
 
-def draw_claims(random: np.random.Generator, members: Members, providers: Providers, tables: Tables) -> Claims:
+def draw_claims(random: np.random.Generator, members: Members, providers: Providers, tables: Tables) -> ClaimBlock:
     """Draw the claims of a block of members."""
     visits = _draw_visits(random, members, tables)
     count = int(visits.lines.sum())
@@ -150,7 +150,7 @@ def draw_claims(random: np.random.Generator, members: Members, providers: Provid
     def sometimes_missing(name: str, values: np.ndarray) -> np.ndarray:
         return np.where(chance(random, count, MISSING_SHARES[name]), -1, values)
 
-    return Claims(
+    return ClaimBlock(
         member=member,
         year=year,
         day=sometimes_missing("service_date", _year_offsets()[year] + day),

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from deid_assets.errors import DeliveryError
 from deid_assets.reference.codes import DiagnosisSystem
 from deid_assets.sources.synthetic import further as further_columns
-from deid_assets.sources.synthetic.claims import Claims, Providers, draw_claims
+from deid_assets.sources.synthetic.claims import ClaimBlock, Providers, draw_claims
 from deid_assets.sources.synthetic.further import TEXT, coded
 from deid_assets.sources.synthetic.members import YEAR_STARTS, Members, birth_dates, draw_members
 from deid_assets.sources.synthetic.tables import SEXES, Tables, in_icd10, tables
@@ -210,7 +210,7 @@ def _twelve_years_later(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _first_service(claims: Claims, members: int) -> np.ndarray:
+def _first_service(claims: ClaimBlock, members: int) -> np.ndarray:
     """Return each member's first known date of service in year 1; NaT if there is none."""
     counted = np.flatnonzero((claims.year == 0) & (claims.day >= 0))
     none = np.iinfo(np.int64).max
@@ -233,7 +233,7 @@ def _member_rows(members: Members, days_in_hospital: np.ndarray, births: np.ndar
     return pa.Table.from_arrays(columns, schema=_MEMBER_SCHEMA)
 
 
-def _claim_rows(claims: Claims, first_claim: int, names: pa.Array, lookups: Tables) -> pa.Table:
+def _claim_rows(claims: ClaimBlock, first_claim: int, names: pa.Array, lookups: Tables) -> pa.Table:
     """Return the claims of a block as rows of `claims.parquet`."""
     # A code can be a condition twice, general and newborn. A dictionary that contains a text twice would be written in
     # full, not as a dictionary, and with bytes that differ from run to run.

@@ -8,7 +8,7 @@ import pytest
 from deid_assets.methods.adversary.adversary_power import power_of
 from deid_assets.methods.adversary.two_readings import Adversary, BothReadings, both_readings, literal_power
 from deid_assets.methods.adversary.value_diversity import ValuePairs
-from deid_assets.methods.kernel.node_computation import Measurement, NodeComputation
+from deid_assets.methods.kernel.node_computation import NodeComputation, NodeMeasurement
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound
 from deid_assets_tests.methods.cases import KEY, data_of, rich_case
@@ -59,7 +59,7 @@ def test_both_readings_are_measured_on_the_same_stream(seed):
 
 
 def test_the_larger_upper_bound_counts():
-    low, high = Measurement(3, 0, 1_000), Measurement(9, 0, 1_000)
+    low, high = NodeMeasurement(3, 0, 1_000), NodeMeasurement(9, 0, 1_000)
     expected = clopper_pearson_upper_bound(9, 1_000, 0.99)
     assert BothReadings(low, high).upper_bound(0.99) == BothReadings(high, low).upper_bound(0.99) == expected
 

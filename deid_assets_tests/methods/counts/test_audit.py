@@ -10,7 +10,7 @@ from scipy import sparse
 
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts import programs
-from deid_assets.methods.counts.audit import Finding, SmallCounts, audit_tables
+from deid_assets.methods.counts.audit import CellKnowledge, SmallCounts, audit_tables
 from deid_assets.methods.counts.inference import ranges
 from deid_assets.methods.counts.programs import Watch
 from deid_assets.methods.counts.tables import CellName, CountTables, PublishedCounts, Sum
@@ -21,14 +21,14 @@ from deid_assets_tests.methods.counts.made_tables import attrition, characterist
 def exposed(published: PublishedCounts) -> dict[CellName, int]:
     found = audit_tables(published)
     assert found.proven.all()
-    return {found.cells[i]: int(found.low[i]) for i in found.disclosed() if found.findings[i] is Finding.EXPOSED}
+    return {found.cells[i]: int(found.low[i]) for i in found.disclosed() if found.findings[i] is CellKnowledge.EXPOSED}
 
 
 def exposed_at(threshold: int, stated, counts) -> bool:
     """Whether masking by this threshold alone exposes a count."""
     shown = ["T" if 1 <= count < threshold else count for count in counts]
     return (
-        Finding.EXPOSED
+        CellKnowledge.EXPOSED
         in audit_tables(PublishedCounts.of_marks(stated, shown, None, threshold), SmallCounts(threshold)).findings
     )
 
@@ -56,11 +56,11 @@ def test_thresholds_that_would_hide_these_counts():
 @pytest.mark.parametrize(
     ("total", "low", "high", "finding"),
     [
-        (2, 1, 1, Finding.EXPOSED),
-        (3, 1, 2, Finding.NEARLY_EXPOSED),
-        (12, 2, 10, Finding.HIDDEN),
-        (19, 9, 10, Finding.NEARLY_EXPOSED),
-        (20, 10, 10, Finding.EXPOSED),
+        (2, 1, 1, CellKnowledge.EXPOSED),
+        (3, 1, 2, CellKnowledge.NEARLY_EXPOSED),
+        (12, 2, 10, CellKnowledge.HIDDEN),
+        (19, 9, 10, CellKnowledge.NEARLY_EXPOSED),
+        (20, 10, 10, CellKnowledge.EXPOSED),
     ],
 )
 def test_two_masked_counts_of_a_known_sum(total, low, high, finding):
@@ -121,7 +121,7 @@ def test_no_exposed_cell_is_missed(inner):
     assume(len(hidden) <= 8)
     every = np.array(list(solutions(dense, published.low, published.high)))
     naked = {i for i in hidden if len(set(every[:, i])) == 1}
-    assert {i for i in range(len(tables.cells)) if found.findings[i] is Finding.EXPOSED} == naked
+    assert {i for i in range(len(tables.cells)) if found.findings[i] is CellKnowledge.EXPOSED} == naked
 
 
 def test_releases_are_audited_together():
@@ -139,13 +139,13 @@ def test_releases_are_audited_together():
 def test_a_small_count_that_is_shown_fails():
     tables = group([3, 80])
     found = audit_tables(PublishedCounts.of_marks((tables.cells, tables.sums), [83, 3, 80]))
-    assert found.findings == (Finding.SHOWN, Finding.SHOWN_SMALL, Finding.SHOWN) and not found.passed
+    assert found.findings == (CellKnowledge.SHOWN, CellKnowledge.SHOWN_SMALL, CellKnowledge.SHOWN) and not found.passed
 
 
 def test_a_hidden_count_that_needs_no_protection_may_be_computed():
     tables = group([30, 80])
     found = audit_tables(PublishedCounts.of_marks((tables.cells, tables.sums), [110, "H", 80]))
-    assert found.findings[1] is Finding.RECOVERED and found.passed
+    assert found.findings[1] is CellKnowledge.RECOVERED and found.passed
 
 
 def test_nothing_bounds_a_hidden_count_without_a_total():
@@ -157,7 +157,7 @@ def test_nothing_bounds_a_hidden_count_without_a_total():
 def test_claims_are_small_below_the_threshold_times_what_a_person_contributes():
     names = (CellName("claims", "all", "count"),)
     shown = PublishedCounts.of_marks((names, ()), [300], np.array([30]))
-    assert audit_tables(shown).findings == (Finding.SHOWN_SMALL,)
+    assert audit_tables(shown).findings == (CellKnowledge.SHOWN_SMALL,)
 
 
 @pytest.mark.parametrize(
@@ -187,11 +187,11 @@ def test_an_h_that_is_no_small_count_gives_more_away():
     """13 less at least 11 is 1 or 2; where every H is impossible, they are any number again, in those connected cells only."""
     tables = group([2, 11])
     found = audit_tables(PublishedCounts.of_marks((tables.cells, tables.sums), [13, "T", "H"]))
-    assert found.findings[1] is Finding.NEARLY_EXPOSED and (found.low[1], found.high[1]) == (1, 2)
+    assert found.findings[1] is CellKnowledge.NEARLY_EXPOSED and (found.low[1], found.high[1]) == (1, 2)
     other = tuple(CellName("other", str(i), "people") for i in range(3))
     cells, sums = (*tables.cells, *other), (*tables.sums, Sum("other", other[0], other[1:]))
     found = audit_tables(PublishedCounts.of_marks((cells, sums), [13, "T", "H", 15, "H", "H"]))
-    assert found.findings[1] is Finding.NEARLY_EXPOSED and found.findings[4] is Finding.HIDDEN
+    assert found.findings[1] is CellKnowledge.NEARLY_EXPOSED and found.findings[4] is CellKnowledge.HIDDEN
 
 
 def test_what_is_not_proven_in_time_fails():
@@ -212,7 +212,7 @@ def test_a_program_that_does_not_finish_fails(monkeypatch):
     shown = ["T" if count == 5 else int(count) for count in tables.counts]
     audited = audit_tables(PublishedCounts.of_marks((tables.cells, tables.sums), shown))
     assert not audited.passed and not audited.proven[:9].any()
-    assert audited.findings[:9] == (Finding.UNPROVEN,) * 9
+    assert audited.findings[:9] == (CellKnowledge.UNPROVEN,) * 9
 
 
 def test_a_sum_of_cells_that_are_not_there():

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from deid_assets.methods.counts import programs
-from deid_assets.methods.counts.audit import Finding, SmallCounts, audit_tables
+from deid_assets.methods.counts.audit import CellKnowledge, SmallCounts, audit_tables
 from deid_assets.methods.counts.masking import UnprotectedError, mask
 from deid_assets.methods.counts.tables import CellName, CountTables, PublishedCounts, Sum, sum_matrix
 from deid_assets_tests import examples
@@ -96,7 +96,7 @@ def test_an_exposed_cell_never_passes(data):
             patch.setattr(programs, "_NEIGHBORS", 3)
         found = audit_tables(published, rule)
     assert expected == set(found.disclosed().tolist())
-    assert found.proven.all() and Finding.UNPROVEN not in found.findings
+    assert found.proven.all() and CellKnowledge.UNPROVEN not in found.findings
 
 
 @settings(max_examples=examples.of(20), deadline=None)

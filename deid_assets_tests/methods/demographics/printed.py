@@ -11,7 +11,7 @@ from itertools import permutations
 
 import pandas as pd
 
-from deid_assets.methods.demographics.attributes import Demographics
+from deid_assets.methods.demographics.attributes import CohortAttributes
 from deid_assets.methods.demographics.measures import Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy
 from deid_assets.methods.demographics.risk import verdicts
@@ -56,7 +56,7 @@ def impossible_risks(
     records: Mapping[str, int],
     policies: Sequence[DemographicPolicy],
     measures: Sequence[Measure],
-    demographics: Demographics,
+    demographics: CohortAttributes,
 ) -> pd.DataFrame:
     """Return the printed risks that contradict each other or themselves.
 

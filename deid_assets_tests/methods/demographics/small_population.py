@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from hypothesis import strategies as st
 
-from deid_assets.methods.demographics.attributes import Attribute, Demographics, Level
+from deid_assets.methods.demographics.attributes import Attribute, CohortAttributes, Level
 from deid_assets.methods.demographics.cells import Cells, cells_of
 from deid_assets.methods.demographics.population import EVENLY, population_of
 
@@ -35,7 +35,7 @@ def small_demographics(dated=False):
     sex = attribute("sex", SEXES, sex=SEXES, none=["*"] * 2)
     levels = {"day": ["1", "2", "3", "4"], "half": ["p", "p", "q", "q"], "none": ["*"] * 4}
     dates = [attribute(name, DAYS, list(shares.values()), **levels) for name, shares in SHARES.items()]
-    return Demographics(age, race, place, sex, tuple(dates) if dated else ())
+    return CohortAttributes(age, race, place, sex, tuple(dates) if dated else ())
 
 
 def table_of(people):

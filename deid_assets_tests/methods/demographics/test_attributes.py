@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from deid_assets.errors import PolicyError
-from deid_assets.methods.demographics.attributes import Attribute, Demographics, Level
+from deid_assets.methods.demographics.attributes import Attribute, CohortAttributes, Level
 from deid_assets.methods.demographics.population import EVENLY, FROM_85, GompertzSurvival
 from deid_assets.methods.demographics.standard_attributes import (
     age_attribute,
@@ -81,15 +81,17 @@ def test_a_level_that_does_not_exist():
         lambda: attribute("date", [1, 2], [0.5], day=["1", "2"]),
         lambda: date_attribute("admission", datetime.date(2008, 1, 2), datetime.date(2008, 1, 1), 1.0),
         lambda: date_attribute("admission", datetime.date(2008, 1, 1), datetime.date(2008, 1, 2), 0.0),
-        lambda: Demographics(age_attribute(), ethnicity_attribute(), sex_attribute(), sex_attribute()),
-        lambda: Demographics(
+        lambda: CohortAttributes(age_attribute(), ethnicity_attribute(), sex_attribute(), sex_attribute()),
+        lambda: CohortAttributes(
             age_attribute(),
             ethnicity_attribute(),
             attribute("place", ["a"], all=["*"]),
             sex_attribute(),
             (attribute("date", [1], day=["1"]),),
         ),
-        lambda: Demographics(attribute("age", [1, 3], y=["1", "3"]), ethnicity_attribute(), sex_attribute(), sex_attribute()),
+        lambda: CohortAttributes(
+            attribute("age", [1, 3], y=["1", "3"]), ethnicity_attribute(), sex_attribute(), sex_attribute()
+        ),
         lambda: GompertzSurvival(-1, 0),
     ],
 )

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.errors import PolicyError
-from deid_assets.methods.demographics.attributes import Attribute, Demographics
+from deid_assets.methods.demographics.attributes import Attribute, CohortAttributes
 from deid_assets.methods.demographics.cells import cells_of
 from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.discovery import Bar
@@ -34,7 +34,7 @@ OLD_AGES = ("1 year", "5 years", "10 years", "5 years, 90+")
 def cells():
     """Ages 60 to 64 and 90 to 94 of three states with many, some and few people of 90 to 119."""
     states = pd.DataFrame({"state": ["MN", "TN", "WA"], "nation": "US"}, index=["MN", "TN", "WA"])
-    demographics = Demographics(
+    demographics = CohortAttributes(
         age_attribute(), ethnicity_attribute(), Attribute.from_table("geography", states), sex_attribute()
     )
     old = {"MN": 100, "TN": 4, "WA": 1}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from deid_assets.errors import PolicyError
-from deid_assets.methods.demographics.attributes import Attribute, Demographics
+from deid_assets.methods.demographics.attributes import Attribute, CohortAttributes
 from deid_assets.methods.demographics.cells import cells_of
 from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, UNIQUES, Measure
@@ -99,7 +99,7 @@ AT_101 = sum(binom.pmf(others, 10, 1 / 5) / (2 + others) for others in range(11)
 
 def cohort_of_wa():
     """A cohort of Washington with classes of known sizes, and its table: the sizes below, 50 elsewhere."""
-    demographics = Demographics(
+    demographics = CohortAttributes(
         age_attribute(),
         ethnicity_attribute(),
         Attribute.from_table("geography", pd.DataFrame({"state": ["WA", "WI"]}, index=["WA", "WI"])),
@@ -166,7 +166,7 @@ class TestByHand:
 
 def dated_cells(cohort):
     """41 people of each age, sex and race; the cohort has a day of birth and admissions of 2007 and 2008."""
-    demographics = Demographics(
+    demographics = CohortAttributes(
         age_attribute(oldest=1, widths=(1,), tops=(None,)),
         ethnicity_attribute(withheld=True),
         Attribute.from_table("geography", pd.DataFrame({"state": ["WA"]}, index=["WA"])),

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deid_assets.methods.demographics.attributes import Attribute, Demographics
+from deid_assets.methods.demographics.attributes import Attribute, CohortAttributes
 from deid_assets.methods.demographics.measures import PUBLISHED, TOTAL, Measure
 from deid_assets.methods.demographics.policies import published_alternatives, safe_harbor
 from deid_assets.methods.demographics.risk import verdicts
@@ -56,7 +56,7 @@ class TestPublishedTables:
 
 def demographics():
     state = Attribute.from_table("geography", pd.DataFrame({"state": ["WI"]}, index=["WI"]))
-    return Demographics(age_attribute(), ethnicity_attribute(), state, sex_attribute())
+    return CohortAttributes(age_attribute(), ethnicity_attribute(), state, sex_attribute())
 
 
 class TestImpossibleRisks:

@@ -5,7 +5,7 @@ import pytest
 from deid_assets.methods.lattice import large_lattice
 from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.large_lattice import search_large_lattice
-from deid_assets.methods.lattice.longitudinal_search import SearchRule, Suppression, nodes_frame, search_lattice
+from deid_assets.methods.lattice.longitudinal_search import SearchRule, SuppressionGoal, nodes_frame, search_lattice
 from deid_assets.methods.lattice.predictive_tagging import lower_neighbors
 from deid_assets.methods.statistics.sequential_decision import rule_of_number
 from deid_assets_tests.methods.cases import KEY
@@ -78,7 +78,7 @@ def test_without_a_candidate_nodes_in_reach_of_suppression_are_found(computation
 
 
 def test_nodes_that_need_few_suppressed_members_are_found(computation):
-    allowed = Suppression(goal=0.03, at_most=0.2)
+    allowed = SuppressionGoal(goal=0.03, at_most=0.2)
     large, listed = searches(computation, 0.03, suppression=allowed)
     found = [result for result in large.nodes if result.to_suppress is not None and result.to_suppress <= 0.2]
     right = [result for result in listed.nodes if result.to_suppress is not None and result.to_suppress <= 0.2]

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from deid_assets.methods.kernel.node_computation import Measurement, NodeComputation
+from deid_assets.methods.kernel.node_computation import NodeComputation, NodeMeasurement
 from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, OptimalityCertificate, failed_antichain
 from deid_assets.methods.lattice.choice import fewest_to_suppress
 from deid_assets.methods.lattice.information_loss import LatticeLoss
-from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, SearchRule, Suppression, search_lattice
+from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, SearchRule, SuppressionGoal, search_lattice
 from deid_assets.methods.lattice.predictive_tagging import all_nodes, below_or_equal, lower_neighbors, sums_of_losses
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets_tests.methods.cases import KEY
@@ -158,7 +158,7 @@ class Told:
         return ((int(self.shares[node] * draws), 0, draws) for draws in range(10_000, (blocks + 1) * 10_000, 10_000))
 
     def measure(self, node, stream_key, draws):
-        return Measurement(int(self.shares[node] * draws), 0, draws)
+        return NodeMeasurement(int(self.shares[node] * draws), 0, draws)
 
 
 def test_a_lower_neighbor_wrongly_tagged_is_found_out_by_the_certificate():
@@ -205,7 +205,7 @@ def test_without_a_candidate_nodes_that_suppression_cannot_save_are_told_from_th
 def test_nodes_that_need_no_more_suppressed_members_are_found_as_by_asking_every_node(
     computation, exhaustive, threshold, at_most
 ):
-    allowed = Suppression(threshold, at_most)
+    allowed = SuppressionGoal(threshold, at_most)
     found = search(computation, threshold, suppression=allowed, exhaustive=exhaustive)
     members = len(computation.data.targets)
 
@@ -224,7 +224,7 @@ def test_nodes_that_need_no_more_suppressed_members_are_found_as_by_asking_every
 
 
 def test_few_nodes_that_need_no_more_suppressed_members_are_found_by_asking_fewer(computation):
-    every, few = (search(computation, 0.03, suppression=Suppression(0.03, 0.1, enough)) for enough in (None, 1))
+    every, few = (search(computation, 0.03, suppression=SuppressionGoal(0.03, 0.1, enough)) for enough in (None, 1))
     assert sum(result.to_suppress is not None for result in few.nodes) < sum(
         result.to_suppress is not None for result in every.nodes
     )

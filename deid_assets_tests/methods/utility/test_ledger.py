@@ -12,7 +12,7 @@ from deid_assets.methods.utility.ledger import (
     MEMBER_STEPS,
     RELEASED,
     UNACCOUNTED,
-    Classes,
+    ColumnClasses,
     Followed,
     Form,
     LedgerTables,
@@ -127,7 +127,7 @@ class TestValues:
                 CLAIM_STEPS,
                 groups(("sample", "a", None, 4), (RELEASED, "a", "A", 2), (RELEASED, "b", "b", 2), (RELEASED, "c", None, 1),
                        (RELEASED, "d", "d", 1), (RELEASED, None, None, 5)),
-                Classes({"A": "A or b", "b": "A or b", "d": "d"}, frozenset({"A", "b"})),
+                ColumnClasses({"A": "A or b", "b": "A or b", "d": "d"}, frozenset({"A", "b"})),
                 quarantined=1, unreadable=1,
             )
         )  # fmt: skip
@@ -148,7 +148,9 @@ class TestValues:
     def test_a_blank_that_joins_a_class_fills_it(self):
         column = Followed("members", "age", (Form("grouping", ""),), "Age", domain="age", missing_is_value=True)
         rows = groups((RELEASED, None, None, 2), (RELEASED, "3", "3", 1))
-        found = by_step(value_account(column, MEMBER_STEPS, rows, Classes({"": "0-9", "3": "0-9"}, frozenset({"", "3"})), 0, 0))
+        found = by_step(
+            value_account(column, MEMBER_STEPS, rows, ColumnClasses({"": "0-9", "3": "0-9"}, frozenset({"", "3"})), 0, 0)
+        )
         assert found["generalization"] == {"lost": 0, "changed": 1, "filled": 2, "remaining": 3, "bits": 0.0}
 
     def test_a_key_has_as_many_values_as_rows(self):
@@ -163,7 +165,7 @@ class TestValues:
     def test_a_top_code_is_found_among_the_classes(self):
         column = Followed("members", "days", (Form("top_coding", ""),), "Days", domain="days", missing_is_value=True)
         rows = groups((RELEASED, "30", "15+", 2), (RELEASED, "2", "2", 1), (RELEASED, "0", "0", 4))
-        classes = Classes({"15": "1+", "2": "1+", "0": "0"}, frozenset({"15", "2"}))
+        classes = ColumnClasses({"15": "1+", "2": "1+", "0": "0"}, frozenset({"15", "2"}))
         found = by_step(value_account(column, MEMBER_STEPS, rows, classes, 0, 0))
         assert found["top_coding"]["changed"] == 2 and found["generalization"]["changed"] == 1
         assert found["generalization"]["remaining"] == 7
