@@ -146,7 +146,7 @@ def _in_per_cent(value: float, decimals: tuple[int, int, int]) -> str:
     return f"<{10**-below_ten:.{below_ten}f}" if float(shown) == 0 else shown
 
 
-def refines(finer: DemographicPolicy, coarser: DemographicPolicy, demographics: Demographics) -> bool:
+def refines(finer: DemographicPolicy, coarser: DemographicPolicy, demographics: CohortAttributes) -> bool:
     """Whether each level of a policy refines that of another, so that the other can only be as risky or less."""
     nodes = zip(demographics.attributes, finer.node(demographics), coarser.node(demographics), strict=True)
     return all(attribute.refines[low, high] for attribute, low, high in nodes)
