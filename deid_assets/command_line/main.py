@@ -333,7 +333,7 @@ def policy_check(file: str) -> None:
     """Explain a policy in plain language, or report what is wrong and where."""
     from deid_assets.command_line.run import find_policy
     from deid_assets.policy.kinds import require_runnable
-    from deid_assets.reports.plain_words.policy import explain
+    from deid_assets.reports.plain_words import explain
 
     found, _ = find_policy(Home.here(), file)
     require_runnable(found)

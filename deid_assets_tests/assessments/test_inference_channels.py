@@ -37,7 +37,7 @@ from deid_assets.methods.inference.naive_bayes import naive_bayes
 from deid_assets.methods.inference.rows import Channel
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.release.manifest.public_numbers import PublicNumbers
-from deid_assets.reports.plain_words.policy import explain
+from deid_assets.reports.plain_words import explain
 from deid_assets_tests.assessments.planted_layouts import Canaries
 from deid_assets_tests.methods.small_tables import small_store
 from deid_assets_tests.policy.policy_texts import public_values

@@ -16,7 +16,7 @@ from deid_assets.methods.utility import distributions, gains, prediction
 from deid_assets.methods.utility.ledger import ledger_frame, row_account
 from deid_assets.methods.utility.prediction import Examples
 from deid_assets.policy.loading import policy_by_name, policy_from
-from deid_assets.reports.plain_words.policy import explain
+from deid_assets.reports.plain_words import explain
 from deid_assets_tests.policy.policy_texts import public_values, refusal
 from deid_assets_tests.scenarios.policies import SMALL, changed
 from deid_assets_tests.scenarios.test_flat_release import FLAT

@@ -23,7 +23,7 @@ from deid_assets.methods.population.released_population import member_codes
 from deid_assets.methods.statistics import confidence
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.manifest.public_numbers import PublicNumbers
-from deid_assets.reports.plain_words.policy import explain
+from deid_assets.reports.plain_words import explain
 from deid_assets_tests.methods.cases import KEY, middling_case
 from deid_assets_tests.scenarios.policies import SMALL, changed
 

@@ -7,7 +7,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.loading import policy_from
 from deid_assets.reports.cohort_report import limits_of
-from deid_assets.reports.plain_words.policy import explain
+from deid_assets.reports.plain_words import explain
 from deid_assets_tests.policy.cohort_values import cohort_values
 
 LEVELS = {"age": "5 years", "ethnicity": "any", "geography": "state", "sex": "sex"}

@@ -6,7 +6,7 @@ from deid_assets.assessments.number_of_claims import HIGH_RISK
 from deid_assets.assessments.registry import required_measurements
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.release.public_cells import shape
-from deid_assets.reports.plain_words.policy import explain
+from deid_assets.reports.plain_words import explain
 from deid_assets_tests.policy.policy_texts import public_values, refusal
 
 DATES = {"derived": "recompute"}

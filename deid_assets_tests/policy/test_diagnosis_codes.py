@@ -6,7 +6,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.policy import policy_by_name
 from deid_assets.policy.loading import policy_from
 from deid_assets.policy.rules.needs import needs_of
-from deid_assets.reports.plain_words.policy import explain
+from deid_assets.reports.plain_words import explain
 from deid_assets_tests.policy.test_rule_needs import public_values
 from deid_assets_tests.scenarios.policies import changed
 from deid_assets_tests.scenarios.tables_delivery import TABLES

@@ -5,7 +5,7 @@ import pytest
 from deid_assets.assessments.assessment import CANARIES
 from deid_assets.assessments.registry import required_measurements
 from deid_assets.policy.loading import policies_in, policy_from
-from deid_assets.reports.plain_words.policy import explain
+from deid_assets.reports.plain_words import explain
 from deid_assets_tests.policy.policy_texts import DISCLOSURE_LIMITS, example_policy, public_values, refusal
 
 ASSESSMENTS = ("population_estimates", "attribute_disclosure", "membership_disclosure", "provider_graph_attack")

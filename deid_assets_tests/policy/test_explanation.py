@@ -3,7 +3,7 @@
 import pytest
 
 from deid_assets.policy.loading import policy_by_name, policy_from
-from deid_assets.reports.plain_words.policy import explain
+from deid_assets.reports.plain_words import explain
 from deid_assets_tests.policy.policy_texts import public_values
 
 

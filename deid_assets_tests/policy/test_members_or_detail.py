@@ -4,7 +4,7 @@ import pytest
 
 from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import policy_from
-from deid_assets.reports.plain_words.policy import explain
+from deid_assets.reports.plain_words import explain
 from deid_assets_tests.scenarios.policies import SMALL, changed
 
 DETAIL = {"at_most": 0.1, "prefer": "detail"}

@@ -7,7 +7,7 @@ from deid_assets.assessments.number_of_claims import NUMBERED
 from deid_assets.assessments.registry import required_measurements
 from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import policy_from
-from deid_assets.reports.plain_words.policy import explain
+from deid_assets.reports.plain_words import explain
 from deid_assets_tests.policy.policy_texts import example_policy, public_values, refusal, with_levels_of_its_own
 from deid_assets_tests.policy.test_limits import SHIPPED, with_value
 

@@ -5,7 +5,7 @@ import pytest
 from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import load_policy, policy_from, shipped_policies
 from deid_assets.policy.yaml_text import parse
-from deid_assets.reports.plain_words.policy import explain
+from deid_assets.reports.plain_words import explain
 from deid_assets_tests.policy.policy_texts import public_values, refusal
 from deid_assets_tests.scenarios.policies import SMALL, changed
 from deid_assets_tests.scenarios.test_flat_release import FLAT

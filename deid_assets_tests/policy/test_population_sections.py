@@ -8,7 +8,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import load_policy, policy_from, with_sections
 from deid_assets.policy.rules.population_labels import NOT_A_NUMBER, TOO_WIDE, UNKNOWN, table_labels
 from deid_assets.policy.sections.population import TableColumn
-from deid_assets.reports.plain_words.policy import explain
+from deid_assets.reports.plain_words import explain
 from deid_assets_tests.policy.policy_texts import example_policy, public_values, refusal
 from deid_assets_tests.policy.test_dates import with_dates
 from deid_assets_tests.scenarios.policies import write_policy

@@ -6,7 +6,7 @@ from deid_assets.methods.preparation.rule_figures import Figure
 from deid_assets.policy.loading import load_policy, policy_by_name, policy_from, shipped_policies
 from deid_assets.policy.rules.needs import Need, judged_needs, needs_of
 from deid_assets.reference.known_columns import DIAGNOSES
-from deid_assets.reports.plain_words.policy import explain
+from deid_assets.reports.plain_words import explain
 from deid_assets_tests.policy.policy_texts import example_policy, public_values, refusal
 from deid_assets_tests.policy.test_dates import with_dates
 

@@ -7,7 +7,7 @@ from deid_assets.errors import PolicyError
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.policy.rules.validation import check_vacuous
 from deid_assets.policy.sections.sensitivity import OF_THE_ARTICLE
-from deid_assets.reports.plain_words.policy import explain
+from deid_assets.reports.plain_words import explain
 from deid_assets_tests.policy.policy_texts import public_values, refusal
 
 GATE = {"at_most": 0.05}

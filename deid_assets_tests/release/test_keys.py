@@ -24,7 +24,7 @@ from deid_assets.release.keys import (
     pseudonym_key,
     sample_key,
 )
-from deid_assets.reports.plain_words.policy import explain
+from deid_assets.reports.plain_words import explain
 from deid_assets_tests.policy.policy_texts import public_values
 
 VALUE = "0f" * 32

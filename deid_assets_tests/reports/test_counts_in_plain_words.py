@@ -3,7 +3,7 @@
 import pytest
 
 from deid_assets.policy.loading import policy_by_name, policy_from
-from deid_assets.reports.plain_words.policy import explain, published_counts
+from deid_assets.reports.plain_words import explain
 from deid_assets_tests.policy.cohort_values import cohort_values
 from deid_assets_tests.policy.policy_texts import public_values
 from deid_assets_tests.scenarios.policies import changed
@@ -11,7 +11,7 @@ from deid_assets_tests.scenarios.test_flat_release import FLAT
 
 
 def said(values: dict) -> str:
-    return "\n".join(published_counts(policy_from(values)))
+    return explain(policy_from(values))
 
 
 def test_noise_budget_and_columns_of_the_default():

@@ -14,7 +14,7 @@ from deid_assets.policy.domains import record_domains_of
 from deid_assets.policy.files import Folder, read_rows
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.registry.chain import NoiseCharge
-from deid_assets.reports.plain_words.policy import explain
+from deid_assets.reports.plain_words import explain
 from deid_assets.sources import flat
 from deid_assets.sources.delivery import Delivery
 from deid_assets.store.tables import Table, write_table

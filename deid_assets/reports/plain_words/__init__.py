@@ -1,1 +1,0 @@
-"""A policy in plain words, as `deid policy check` prints it."""
