@@ -104,12 +104,12 @@ class Forecast:
 
     def last_time(self, step: str) -> str | None:
         """What the step took in the earlier run; None if there is none."""
-        return f"last time {duration(self.before[step])}" if step in self.before else None
+        return f"last time {duration_in_words(self.before[step])}" if step in self.before else None
 
     def end(self, at: float) -> str | None:
         """When the run will end, in words; None as long as nothing is known."""
         left = self.remaining(at)
-        return None if left is None else f"ends in about {duration(left)}"
+        return None if left is None else f"ends in about {duration_in_words(left)}"
 
 
 ANNOUNCED = "forecast: "
@@ -133,12 +133,12 @@ def operation(step: str) -> str:
     return step.rsplit("__", 1)[-1]
 
 
-def duration(seconds: float) -> str:
+def duration_in_words(seconds: float) -> str:
     """A duration as people say it.
 
     Examples
     --------
-    >>> duration(3.4), duration(47), duration(200), duration(4000)
+    >>> duration_in_words(3.4), duration_in_words(47), duration_in_words(200), duration_in_words(4000)
     ('3 s', '50 s', '3.5 min', '67 min')
     """
     if seconds < 20:

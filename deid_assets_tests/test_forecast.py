@@ -3,7 +3,7 @@
 import pytest
 
 from deid_assets import forecast
-from deid_assets.forecast import ANNOUNCED, Forecast, announcement, duration
+from deid_assets.forecast import ANNOUNCED, Forecast, announcement, duration_in_words
 
 STEPS = ("p__read", "p__search", "p__check", "p__judge")
 
@@ -83,5 +83,5 @@ def test_the_announcement_says_what_is_known():
 
 def test_durations_are_rounded_by_at_most_a_fifth():
     for seconds in (20, 24.9, 25, 114, 116, 134, 150, 400, 599, 601, 5000):
-        number, unit = duration(seconds).split()
+        number, unit = duration_in_words(seconds).split()
         assert float(number) * {"s": 1, "min": 60}[unit] == pytest.approx(seconds, rel=1 / 5)

@@ -54,7 +54,7 @@ def cells_in(policy: CohortPolicy, people: Table, population: Table) -> Cells:
     return _placed(policy, people, population)[0]
 
 
-def notes_of(policy: CohortPolicy, people: Table, population: Table) -> tuple[str, ...]:
+def population_notes(policy: CohortPolicy, people: Table, population: Table) -> tuple[str, ...]:
     """Return what readers must know of the population's table: that it is synthetic, or that a model spreads its ages."""
     stated = population.query(f"SELECT DISTINCT note FROM {population.sql} WHERE note <> '' ORDER BY note")["note"].tolist()
     return (*stated, *_placed(policy, people, population)[1])

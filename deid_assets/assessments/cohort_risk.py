@@ -13,7 +13,7 @@ import pandas as pd
 
 from deid_assets.assessments import cohort_demographics
 from deid_assets.assessments.assessment import DIFFERENCE, Adversary, Assessed, Assessment, Gate, Work
-from deid_assets.assessments.demographic_verdicts import CONFIDENCE, STATES, Question, reference_of, rounded
+from deid_assets.assessments.demographic_verdicts import CONFIDENCE, STATES, Question, reference_of, to_three_digits
 from deid_assets.assessments.evidence import Measurement, Method
 from deid_assets.assessments.planting import as_certain, plant, planted_store
 from deid_assets.assessments.precedents import SAFE_HARBOR
@@ -129,7 +129,7 @@ class _Planted:
         if policy.risk.no_riskier_than is not None:
             found[cohort_demographics.EXCESS] = round(max(excess), 12)
             found[cohort_demographics.REFERENCE_RISK] = float(np.mean(TOTAL.of(allowed)))
-        return {name: None if value is None else rounded(value, up=True) for name, value in found.items()}
+        return {name: None if value is None else to_three_digits(value, up=True) for name, value in found.items()}
 
     def labels(self, policy: DemographicPolicy, rows: pd.DataFrame) -> pd.DataFrame:
         """Return the label of each row for each attribute; `rows` are people, or rows of the population."""
@@ -265,7 +265,7 @@ def cohort_measurements(policy: CohortPolicy, found: Found, crowded: float, reco
     risk, compares = policy.risk, policy.risk.no_riskier_than is not None
 
     def measured(name: str, value: float | None, limit: float | None) -> Measurement:
-        shown = None if value is None else rounded(value, up=True)
+        shown = None if value is None else to_three_digits(value, up=True)
         return _METHOD.at_most(name, "probability", shown, limit)
 
     beside = (

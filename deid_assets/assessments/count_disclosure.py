@@ -38,12 +38,12 @@ def assess(work: Work[Any]) -> Assessed:
     but canaries if the policy publishes no tables.
     """
     if work.policy.counts.protection == "none":
-        return Assessed((), canaries())
+        return Assessed((), canary_findings())
     table = work.tables["published_counts"]
     published = table.frame()
     measured = count_measurements(work.policy, published, work.history.earlier_tables(), work.history.earlier_noise(table))
     shown = {"cells": len(published), "masked": int(published["mark"].notna().sum())}
-    return Assessed(measured, canaries(), shown=shown)
+    return Assessed(measured, canary_findings(), shown=shown)
 
 
 def count_measurements(
@@ -82,7 +82,7 @@ def disclosed_cells(published: pd.DataFrame, rule: SmallCounts, earlier: Earlier
     return len(disclosed_beside_noise(together, audit_tables(together, rule), noisy, rule))
 
 
-def canaries() -> Findings:
+def canary_findings() -> Findings:
     """Whether made-up tables give away what they are known to give away, and nothing else.
 
     One masked count follows from a sum, one from a count that an earlier release shows, and one nearly from narrow noise of an

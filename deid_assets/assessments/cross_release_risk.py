@@ -41,7 +41,7 @@ from deid_assets.methods.kernel.node_computation import NodeMeasurement
 from deid_assets.methods.lattice.choice import Demands, Failed, Judge, StreamKeys, suppress_flagged
 from deid_assets.methods.releases.comparison import compared, linkable_share, withdrawn_standing_out
 from deid_assets.methods.releases.kept_rows import MemberTables, kept_rows
-from deid_assets.methods.releases.linked_records import singled_out
+from deid_assets.methods.releases.linked_records import in_small_joint_class
 from deid_assets.methods.releases.meet import LinkedMembers, linked_members
 from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.policy.models import Policy
@@ -243,7 +243,7 @@ def singled_out_by(policy: Policy, own: Table, tables: Sequence[EarlierRelease],
         return []
     people, earlier = people_beside(own, tables, LONGITUDINAL)
     released = max(int(people.released.sum()), 1)
-    return [int(singled_out(people, [one], k, not policy.counts_population).sum()) / released for one in earlier]
+    return [int(in_small_joint_class(people, [one], k, not policy.counts_population).sum()) / released for one in earlier]
 
 
 def linked_measurements(

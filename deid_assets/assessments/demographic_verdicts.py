@@ -250,8 +250,8 @@ def frontier(cells: Cells, named: Iterable[DemographicPolicy]) -> pd.DataFrame:
         names.setdefault(policy_at(policy.node(demographics), demographics).name, policy.name)
     return pd.DataFrame(
         {
-            "percent": [rounded(100 * risk / cells.records) for risk in found["risk"]],
-            "detail": [rounded(detail) for detail in found["detail"]],
+            "percent": [to_three_digits(100 * risk / cells.records) for risk in found["risk"]],
+            "detail": [to_three_digits(detail) for detail in found["detail"]],
             "on_frontier": found["on_frontier"],
             "name": found["policy"].map(names).fillna(""),
         }
@@ -264,12 +264,12 @@ def frontier_policies(cells: Cells) -> tuple[DemographicPolicy, ...]:
     return tuple(policy_named(name) for name in found.loc[found["on_frontier"], "policy"])
 
 
-def rounded(number: float, up: bool = False) -> float:
+def to_three_digits(number: float, up: bool = False) -> float:
     """Return a number at three significant digits, rounded up if asked for: a bound stays one.
 
     Examples
     --------
-    >>> rounded(0.123449), rounded(0.12301, up=True), rounded(0.0), rounded(100.0, up=True)
+    >>> to_three_digits(0.123449), to_three_digits(0.12301, up=True), to_three_digits(0.0), to_three_digits(100.0, up=True)
     (0.123, 0.124, 0.0, 100.0)
     """
     if number == 0 or not math.isfinite(number):
@@ -328,8 +328,8 @@ def _shown(rows: pd.DataFrame, measures: Sequence[Measure]) -> pd.DataFrame:
     of_a_state = pd.Series(few & state).groupby([rows["policy"].to_numpy(), rows["measure"].to_numpy(), state]).transform("any")
     hidden = few | (of_a_state.to_numpy() & state)
     shown = rows[["policy", "group", "records", "measure", "decides"]].assign(
-        percent=[rounded(value) for value in rows["percent"]],
-        upper_percent=[rounded(value, up=True) for value in rows["upper_percent"]],
+        percent=[to_three_digits(value) for value in rows["percent"]],
+        upper_percent=[to_three_digits(value, up=True) for value in rows["upper_percent"]],
         riskier_expected=rows["riskier_expected"],
         riskier_upper=rows["riskier_upper"],
     )
@@ -392,7 +392,7 @@ def frontier_rows(found: Discovery) -> pd.DataFrame:
     """Return the policies that were found, with their levels and what they keep, in three digits."""
     table = found.table
     levels = {name: table.get(name) for name in ATTRIBUTES}
-    detail = {name: table[name].map(rounded).astype("float64") for name in ("detail", "detail_of_reference")}
+    detail = {name: table[name].map(to_three_digits).astype("float64") for name in ("detail", "detail_of_reference")}
     said = {name: table[name] for name in ("finer", "coarser", "different")}
     return pd.DataFrame({"policy": table["policy"], **levels, **detail, **said}).astype(dict.fromkeys(levels, "str"))
 

@@ -26,7 +26,7 @@ def kept_name(column: str) -> str:
     return f"{column}/{KEPT}"
 
 
-def rounded_down(share: float, people: int) -> float:
+def disclosed_share(share: float, people: int) -> float:
     """A share at the precision at which it may be disclosed: exact shares are functions of the delivered rows.
 
     Steps are those of the public certificate's losses. Rounding is down, so that a release never looks richer than it
@@ -34,7 +34,7 @@ def rounded_down(share: float, people: int) -> float:
 
     Examples
     --------
-    >>> rounded_down(0.4567, 20_000), rounded_down(1.0, 600), rounded_down(0.0, 600)
+    >>> disclosed_share(0.4567, 20_000), disclosed_share(1.0, 600), disclosed_share(0.0, 600)
     (0.456, 1.0, 0.0)
     """
     return _down(share, rounding_step(people))
@@ -86,7 +86,7 @@ def detail_measurements(
         raise KeyError(f"not measured: {', '.join(sorted(unmeasured))}")
     method = Method(KEPT, "methods#information-loss")
     measured = (
-        method.at_least(kept_name(column), INFORMATION, rounded_down(share, people), at_least.get(column))
+        method.at_least(kept_name(column), INFORMATION, disclosed_share(share, people), at_least.get(column))
         for column, share in kept.items()
     )
     return tuple(one.ungated if however_coarse else one for one in measured)

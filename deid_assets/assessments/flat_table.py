@@ -43,7 +43,7 @@ LOSS_LABELS = {
 }
 
 
-def population_of(policy: FlatPolicy, records: Table) -> Table | None:
+def population_records(policy: FlatPolicy, records: Table) -> Table | None:
     """The table in which classes are counted, beside the records; None if it is the records' table itself."""
     return None if policy.population is None else Table(records.file, records.schema, POPULATION)
 
@@ -51,7 +51,7 @@ def population_of(policy: FlatPolicy, records: Table) -> Table | None:
 def flat_table(policy: FlatPolicy, records: Table, domains: Table) -> FlatTable:
     """The records, and the population if there is one, as input of the search."""
     names = [qi.release_as for qi in policy.quasi_identifiers]
-    population = population_of(policy, records)
+    population = population_records(policy, records)
     return FlatTable(
         record_codes(records, domains, names),
         domains_of(domains, names),
@@ -138,7 +138,7 @@ def blanks_in_small_classes(policy: FlatPolicy, records: Table, domains: Table) 
     table = flat_table(policy, records, domains)
     highest = highest_levels(policy, table, kept_by_level(policy, table, records))
     tops = {qi.release_as: level for qi, level in zip(policy.quasi_identifiers, highest, strict=True)}
-    alone = queries.small_records(records, population_of(policy, records), domains, tops, policy.risk.k)
+    alone = queries.small_records(records, population_records(policy, records), domains, tops, policy.risk.k)
     own = [name for name, top in tops.items() if policy.hierarchy_of(name).missing_label(top) is None]
     blanks = queries.blanks(records, own)
     held_up = [name for name, count in blanks.items() if count and queries.blanks(records, [name], among=alone)[name]]

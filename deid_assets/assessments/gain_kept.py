@@ -18,7 +18,7 @@ from deid_assets.assessments import compared_tables
 from deid_assets.assessments.candidate_rows import ReleasedRows
 from deid_assets.assessments.evidence import Estimated, Measurement, Method
 from deid_assets.assessments.exposure import PART_OF_GAIN, PART_OF_LOSS
-from deid_assets.assessments.kernel_input import CANDIDATE, levels_at, named
+from deid_assets.assessments.kernel_input import CANDIDATE, levels_at, node_in_words
 from deid_assets.assessments.rounding import rounded_down, rounded_up
 from deid_assets.figures.rendering import percent, plain, words
 from deid_assets.figures.tables import Published
@@ -37,10 +37,10 @@ from deid_assets.methods.utility.gains import (
     Target,
     can_split,
     gain_of,
+    in_standard_errors,
     member_losses,
     resampled_losses,
     shares_of_all_gains,
-    standard_errors,
 )
 from deid_assets.methods.utility.member_years import row_keys
 from deid_assets.methods.utility.prediction import folds_of
@@ -142,7 +142,7 @@ def gains(
         if gain.leak >= LEAK_AT:
             again = member_losses(target, [can_split(of) for of in (without, np.hstack([without, released]))], member, folds)
             ((losses, drawn),) = resampled_losses([(target, again)], member, resamples, generator)
-            of_labels = standard_errors(losses[1] - losses[2], drawn[:, 1] - drawn[:, 2])
+            of_labels = in_standard_errors(losses[1] - losses[2], drawn[:, 1] - drawn[:, 2])
         told[target.name] = Predicted(gain, of_labels)
     return told
 
@@ -375,7 +375,7 @@ def reported_frame(policy: Policy, compared: pd.DataFrame, sampled: int) -> pd.D
     told = keeping_most(compared)
     return pd.DataFrame(
         {
-            "generalization": [named(policy, parse_node(node)) for node in told["node"]],
+            "generalization": [node_in_words(policy, parse_node(node)) for node in told["node"]],
             "part of the largest loss": [rounded_down(loss, sampled) for loss in told["loss"]],
             **{
                 name: [None if np.isnan(share) else way(share, sampled, STEPS_OF_GAIN) for share in told[column]]

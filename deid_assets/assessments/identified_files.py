@@ -150,7 +150,7 @@ def linkages(prefix: str, attempts: Attempts | None, method: Method) -> Iterable
             yield method.estimated(f"{prefix}_{kind}_{what}", "probability", found)
 
 
-def read_table(policy: Policy, table: PopulationTable, levels: Mapping[str, int], target: Table) -> dict[str, Shown]:
+def read_generalized(policy: Policy, table: PopulationTable, levels: Mapping[str, int], target: Table) -> dict[str, Shown]:
     """Read a population table, generalized to the levels of the release; return the numbers of rows used and not usable.
 
     Raises
@@ -240,7 +240,7 @@ def with_list(candidate: Candidate, table: PopulationTable | None, needed: bool)
     shown: dict[str, Shown] = {}
     if needed:
         listed = candidate.scratch("listed")
-        shown = read_table(candidate.policy, table, candidate.levels, listed)
+        shown = read_generalized(candidate.policy, table, candidate.levels, listed)
         candidate = candidate.on({**candidate.tables, LISTED: listed})
     return candidate, shown | {"identified_file": table.file}
 

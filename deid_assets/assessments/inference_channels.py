@@ -47,7 +47,7 @@ from deid_assets.figures.disclosure_figures import dots_figure
 from deid_assets.figures.tables import Published, ReportTable, written
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.methods.inference.boosting import CODES_AT_MOST
-from deid_assets.methods.inference.gain import Outcome, confidence_of_each, gain_of, resampled, surest_tenth, trials
+from deid_assets.methods.inference.gain import Outcome, accuracy_gain, confidence_of_each, resampled, surest_tenth, trials
 from deid_assets.methods.inference.rows import CLAIM, MEMBER, Channel
 from deid_assets.methods.statistics.confidence import confidence_of_try
 from deid_assets.methods.statistics.streams import generator_of
@@ -227,7 +227,7 @@ def assess(work: Work[Policy]) -> Assessed:
     return Assessed(measured, canaries, tried, inference_metadata(measured))
 
 
-def joint_confidence(policy: Policy) -> float:
+def joint_confidence_of_gains(policy: Policy) -> float:
     """Confidence with which all bounds hold together, over all tries."""
     return policy.inference.gain.confidence if policy.inference.gain else 0.99
 
@@ -250,10 +250,10 @@ def inference_measurements(
     """
     section, drawn = policy.inference, resampled(members, stream("resamples"))
     comparisons = sum(len(group) for one in found for group in one.outcomes.values())
-    confidence = confidence_of_try(joint_confidence(policy), number)
+    confidence = confidence_of_try(joint_confidence_of_gains(policy), number)
     each = confidence_of_each(confidence, comparisons)
     gains = {
-        (one.name, name, model): gain_of(outcome, drawn, each)
+        (one.name, name, model): accuracy_gain(outcome, drawn, each)
         for one in found
         for name, group in one.outcomes.items()
         for model, outcome in group.items()
@@ -471,7 +471,7 @@ INFERENCE_CHANNELS = Assessment(
             "How much more often withheld values, such as exact diagnosis codes, are guessed from released ones than by naming "
             "the most frequent value; the worst group.",
             # Half is of many codes, none of which is frequent; of two equally frequent, .25: see the range of the margin.
-            lambda policy: Limit.of(policy.inference.gain, joint_confidence(policy)),
+            lambda policy: Limit.of(policy.inference.gain, joint_confidence_of_gains(policy)),
             range=DIFFERENCE,
         ),
     ),

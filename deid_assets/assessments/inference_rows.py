@@ -18,7 +18,7 @@ from deid_assets.errors import StoreError
 from deid_assets.methods.inference import rows as inference_rows
 from deid_assets.methods.inference.boosting import gradient_boosting
 from deid_assets.methods.inference.cases import Cases, CasesToGuess, Guesses, groups_of
-from deid_assets.methods.inference.gain import Model, Outcome, folds_of, joined, predictions
+from deid_assets.methods.inference.gain import Model, Outcome, member_folds, pooled, predictions
 from deid_assets.methods.inference.naive_bayes import naive_bayes
 from deid_assets.methods.inference.rows import CLAIM, MEMBER, Channel
 from deid_assets.policy.models import Policy
@@ -243,7 +243,7 @@ class Inferred:
     def together(self) -> dict[str, Outcome]:
         """All groups together, by model."""
         groups = self.outcomes.values()
-        return {model: joined([group[model] for group in groups]) for model in self.models} if groups else {}
+        return {model: pooled([group[model] for group in groups]) for model in self.models} if groups else {}
 
 
 def inferred(
@@ -263,7 +263,7 @@ def inferred(
         Called with (channels predicted, channels, the one that comes).
     """
     section = policy.inference
-    folds = folds_of(members, section.folds, stream("folds"))
+    folds = member_folds(members, section.folds, stream("folds"))
     seed = int(stream("boosting").integers(2**32))
     found = []
     for number, rows in enumerate(channels):
@@ -308,5 +308,5 @@ def _predicted(
         else:
             outcomes[rows.labels[group.name] or BLANK] = found
     if small:
-        outcomes[OTHERS] = {model: joined([one[model] for one in small]) for model in models}
+        outcomes[OTHERS] = {model: pooled([one[model] for one in small]) for model in models}
     return Inferred(rows.channel.name, tuple(models), groups, single, outcomes)

@@ -247,7 +247,7 @@ def chosen_levels(policy: Policy, chosen: Table) -> dict[str, int]:
     return levels_at(policy, chosen_node(policy, chosen))
 
 
-def named(policy: Policy, node: tuple[int, ...]) -> str:
+def node_in_words(policy: Policy, node: tuple[int, ...]) -> str:
     """A node as the names of its levels."""
     return "; ".join(
         f"{words(dimension.name)}: {policy.hierarchy_of(dimension.columns[0]).level_names[level]}"

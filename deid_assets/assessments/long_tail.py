@@ -6,7 +6,7 @@ import pandas as pd
 from deid_assets.assessments.evidence import Refusal
 from deid_assets.errors import DeliveryError
 from deid_assets.methods.long_tail import number_tables
-from deid_assets.methods.long_tail.bins import Bins, truncation_comparison
+from deid_assets.methods.long_tail.bins import ClaimNumberBins, truncation_comparison
 from deid_assets.methods.long_tail.truncation import FirstCut, claims_cap, claims_of_units, members_with_claims
 from deid_assets.methods.preparation.sampling import drawn_members
 from deid_assets.policy.models import smallest_at_least
@@ -31,7 +31,7 @@ def members_left(tail: LongTail, numbers: NumberOfClaims | None, sample: Table, 
     return members_with_claims(sample, truncated)
 
 
-def bins_of(tail: LongTail, units: number_tables.Units, counts: np.ndarray) -> Bins:
+def bins_of(tail: LongTail, units: number_tables.Units, counts: np.ndarray) -> ClaimNumberBins:
     """Bins by the policy's method: as wide as it says, or wider if the lowest one would be too small.
 
     Raises
@@ -41,7 +41,7 @@ def bins_of(tail: LongTail, units: number_tables.Units, counts: np.ndarray) -> B
     """
     if len(counts) == 0:
         raise DeliveryError("grouped_claims has no claims, so there is no long tail to cut; check the exclusions")
-    bins, m = Bins(tail.width, tail.cap), smallest_at_least(1 / tail.risk)
+    bins, m = ClaimNumberBins(tail.width, tail.cap), smallest_at_least(1 / tail.risk)
     few, tables = number_tables.too_small_tables(units, m)
     if few:
         raise DeliveryError(
@@ -53,7 +53,9 @@ def bins_of(tail: LongTail, units: number_tables.Units, counts: np.ndarray) -> B
     return bins
 
 
-def units_kept(tail: LongTail, units: number_tables.Units, counts: np.ndarray, seed: bytes) -> tuple[np.ndarray, Bins]:
+def units_kept(
+    tail: LongTail, units: number_tables.Units, counts: np.ndarray, seed: bytes
+) -> tuple[np.ndarray, ClaimNumberBins]:
     """How many claims each unit keeps by the policy's method, and the resulting bins."""
     bins, m = bins_of(tail, units, counts), smallest_at_least(1 / tail.risk)
     if tail.method == "optimal_bins":
@@ -64,7 +66,7 @@ def units_kept(tail: LongTail, units: number_tables.Units, counts: np.ndarray, s
 
 
 def methods_compared(
-    tail: LongTail, claims: Table, units: number_tables.Units, kept: np.ndarray, bins: Bins, seed: bytes
+    tail: LongTail, claims: Table, units: number_tables.Units, kept: np.ndarray, bins: ClaimNumberBins, seed: bytes
 ) -> pd.DataFrame:
     """What each of the three methods removes, see `truncation_comparison`.
 

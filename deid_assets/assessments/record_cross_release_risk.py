@@ -34,12 +34,12 @@ from deid_assets.methods.releases.linked_records import (
     ShownPeople,
     added_standing_out,
     changed_standing_out,
+    in_small_joint_class,
     kept_records,
     missed_standing_out,
     records_to_leave_out,
     shown_otherwise,
     shown_people,
-    singled_out,
     singled_out_together,
 )
 from deid_assets.policy.cohort import CohortPolicy
@@ -328,7 +328,7 @@ def _beside(hiding: Hiding, name: str, people: ShownPeople, other: ShownPeople) 
         alone = 0 if changed <= hiding.at_most * both else changed
         people, other = people.as_one_class(), other.as_one_class()
     else:
-        alone = int(singled_out(people, [other], k, among).sum())
+        alone = int(in_small_joint_class(people, [other], k, among).sum())
     if not other.same_rows:
         return Linked(name, alone, both=both)
     missed = int(missed_standing_out(other, people, k, among).sum())
@@ -496,7 +496,7 @@ def canaries_of_people(policy: PeoplePolicy) -> Findings:
         first, second = (planted_kept_rows(file, name, _rows(planted, place)) for place, name in enumerate(("first", "second")))
         earlier, own = shown_people([first, second])
         wanted = {what: _expected(planted, what, among_released) for what in ("alone", "new", "changed", "missed")}
-        found = compare(wanted["alone"][own.tags], singled_out(own, [earlier], k, among_released))
+        found = compare(wanted["alone"][own.tags], in_small_joint_class(own, [earlier], k, among_released))
         # Releases of others make no difference, though nobody is in all of them.
         beside_others = [earlier, replace(earlier, tags=earlier.tags + len(wanted["alone"]))]
         found += compare(wanted["alone"][own.tags], singled_out_together(own, beside_others, k, among_released))

@@ -6,7 +6,7 @@ from pathlib import Path
 from deid_assets.assessments.assessment import COUNT, Adversary, Assessed, Assessment, Gate, Work
 from deid_assets.assessments.evidence import Measurement, Method
 from deid_assets.assessments.exposure import LEFT_OUT
-from deid_assets.assessments.flat_table import population_of
+from deid_assets.assessments.flat_table import population_records
 from deid_assets.assessments.planting import PLAIN, Attack, as_certain, domain_rows, label, plant, planted_store
 from deid_assets.assessments.precedents import K_ANONYMITY
 from deid_assets.methods.canaries.planting import Findings
@@ -28,7 +28,7 @@ def assess(work: Work[FlatPolicy]) -> Assessed:
     def attack(tables: Mapping[str, Table]) -> tuple[Measurement, ...]:
         return measured_risk(policy, tables["release_records"], tables["records"], tables["record_domains"], levels)
 
-    population = population_of(policy, tables["records"])
+    population = population_records(policy, tables["records"])
     canaries = records_of_canaries(levels, {name: tables[name] for name in read}, population, attack)
     return Assessed(attack(tables), canaries)
 
@@ -43,7 +43,7 @@ def measured_risk(
     policy: FlatPolicy, released: Table, records: Table, domains: Table, levels: dict[str, int]
 ) -> tuple[Measurement, ...]:
     """The smallest class of the given rows, counted in them or in the population, and the share of suppressed records."""
-    population = population_of(policy, records)
+    population = population_records(policy, records)
     hiding = released.sql if population is None else f"({queries.generalized_records(population, domains, levels)})"
     sized = queries.class_sizes(released.sql, hiding, list(levels))
     found = released.query(f"SELECT min(class_size) AS smallest, count(*) AS n FROM ({sized})").iloc[0]

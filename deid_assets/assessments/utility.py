@@ -159,7 +159,7 @@ def assess(work: Work[Policy]) -> Assessed:
     key = work.stream_key("utility")
     ledger = tables["why_ledger"].frame()
     measured = [
-        ledger_measurement(unaccounted(ledger, released_contents(policy, tables), derived_columns(policy))),
+        ledger_measurement(unaccounted(ledger, released_contents(policy, tables), computed_columns(policy))),
         *_lost(policy, tables["member_profiles"], released),
         *_predicted(work, candidate, compared, released, key),
         *_distances(candidate, compared, released),
@@ -223,7 +223,7 @@ def _distances(candidate: Candidate, compared: compared_tables.Compared, release
     """Of every column, of its order if it has one, of claims per member, and of the associations of the columns."""
     policy = candidate.policy
     found = []
-    for name, before, after, column in released_columns(policy, compared):
+    for name, before, after, column in compared_columns(policy, compared):
         counts = compared_tables.value_counts(before, after, column)
         distance = rounded_up(distributions.total_variation(counts["before"].to_numpy(), counts["after"].to_numpy()), released)
         found.append(distance)
@@ -232,7 +232,7 @@ def _distances(candidate: Candidate, compared: compared_tables.Compared, release
         if compared_tables.has_order(policy, qi.column):
             moved = rounded_up(displacement(candidate, qi.column, compared), released)
             yield _DISTRIBUTIONS.at_most(f"{qi.release_as}/{DISPLACEMENT}", "distance", moved)
-    moved = rounded_up(distributions.kolmogorov_smirnov(*compared_tables.claims_per_member(compared)), released)
+    moved = rounded_up(distributions.kolmogorov_smirnov_distance(*compared_tables.claims_per_member(compared)), released)
     yield _DISTRIBUTIONS.at_most(f"{CLAIMS_PER_MEMBER}/distance", "distance", moved)
     yield _DISTRIBUTIONS.at_most(DISTANCE, "distance", max(found, default=0.0), policy.utility.distance_at_most)
     largest, mean = association_changes(compared)
@@ -241,7 +241,7 @@ def _distances(candidate: Candidate, compared: compared_tables.Compared, release
     yield _DISTRIBUTIONS.at_most("mean_association_change", "correlation", rounded_up(mean, released))
 
 
-def released_columns(policy: Policy, compared: compared_tables.Compared) -> Iterator[tuple[str, Table, Table, str]]:
+def compared_columns(policy: Policy, compared: compared_tables.Compared) -> Iterator[tuple[str, Table, Table, str]]:
     """Released name, tables before and after, and column in them, of every column that is compared."""
     for column in compared.member_columns:
         yield policy.quasi_identifier(column).release_as, compared.members_before, compared.members_after, column
@@ -327,7 +327,7 @@ def ledger_measurement(differing: int) -> Measurement:
     return _LEDGER.at_most(UNACCOUNTED, "disagreements", differing, 0.0)
 
 
-def derived_columns(policy: Policy) -> frozenset[str]:
+def computed_columns(policy: Policy) -> frozenset[str]:
     """Released columns that are computed from several delivered values."""
     connected = (one.release_as for one in policy.connected_dates)
     of_dates = (qi.release_as for qi in policy.quasi_identifiers.claims if qi.column in DATE_COLUMNS)

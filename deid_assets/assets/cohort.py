@@ -75,7 +75,7 @@ def policy_risks(step: Step[CohortPolicy], cohort_people: Table, population_cell
     found = of_policies.judge(demographics.cells_in(policy, cohort_people, population_cells), demographics.question_of(policy))
     step.tell(
         {name: markdown_table(table) for name, table in of_policies.tables_in_the_paper(found).items()}
-        | {"notes": list(demographics.notes_of(policy, cohort_people, population_cells))}
+        | {"notes": list(demographics.population_notes(policy, cohort_people, population_cells))}
     )
     return found.rows
 
@@ -132,7 +132,7 @@ def _judged(step: Step[CohortPolicy], tables: Tables, staged: Table) -> GateFind
         described=lambda: described_people(
             policy, demographics.published(policy, demographics.cells_in(policy, people, population)), staged
         ),
-        report=lambda public: cohort_report(policy, public, demographics.notes_of(policy, people, population)),
+        report=lambda public: cohort_report(policy, public, demographics.population_notes(policy, people, population)),
     )
 
 

@@ -22,7 +22,7 @@ from deid_assets.errors import PolicyError, RefusedError
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure
 from deid_assets.methods.counts.tables import CellName
 from deid_assets.methods.flat import queries
-from deid_assets.methods.flat.search import nodes_frame
+from deid_assets.methods.flat.search import evaluated_nodes_frame
 from deid_assets.methods.lattice.predictive_tagging import parse_node
 from deid_assets.policy.domains import record_domains_of
 from deid_assets.policy.flat import FlatPolicy
@@ -84,7 +84,7 @@ def flat_intake(step: Step[FlatPolicy], tables: Mapping[str, Table]) -> Read:
     )
     report = read_flat_delivery(records, step.delivery, layout, progress=lambda text: step.context.log.info(text))
     require_known_opt_outs(step, report.left_out)
-    population = of_records.population_of(policy, records)
+    population = of_records.population_records(policy, records)
     # The population is not an asset of its own: its fingerprint is stored with the records, and the gate compares it.
     content = {} if population is None else {POPULATION_CONTENT: publishing.content_of(population, step.secret)}
     return report.digest, {RECORDS: report.metadata() | content, QUARANTINED: report.metadata()}
@@ -116,7 +116,7 @@ def population_refusals(step: Step[AnyPolicy], population: Table | None) -> list
 def record_domains(step: Step[FlatPolicy], records: Table) -> pd.DataFrame:
     """Every value of every quasi-identifier, numbered, with its label and class at every level."""
     policy = step.policy
-    return record_domains_of(policy, records, of_records.population_of(policy, records))
+    return record_domains_of(policy, records, of_records.population_records(policy, records))
 
 
 @stage_asset(
@@ -143,7 +143,7 @@ def record_lattice(step: Step[FlatPolicy], records: Table, record_domains: Table
     tops = of_records.highest_levels(policy, table, of_records.kept_by_level(policy, table, records))
     found = of_records.search(policy, table, tops, pinned)
     names = [qi.release_as for qi in policy.quasi_identifiers]
-    nodes = nodes_frame(found, names, table.records)
+    nodes = evaluated_nodes_frame(found, names, table.records)
     label = of_records.LOSS_LABELS[policy.risk.loss]
     figures = nodes.assign(lower=nodes["share"], upper=nodes["share"], reached="measured")
     step.tell(
@@ -208,7 +208,7 @@ def suppressed_records(
     policy = step.policy
     levels = levels_of(policy, record_generalization)
     small = records.query(
-        queries.small_records(records, of_records.population_of(policy, records), record_domains, levels, policy.risk.k)
+        queries.small_records(records, of_records.population_records(policy, records), record_domains, levels, policy.risk.k)
     )
     earlier = step.workplace.earlier_of(step.key)
     nobody = Table(records.file, "scratch", "small_records")
@@ -228,7 +228,7 @@ def release_records(
 def _release_query(policy: FlatPolicy, records: Table, suppressed: Table, domains: Table, levels: Mapping[str, int]) -> str:
     """SELECT the rows to be published from the restricted store."""
     others = [column.release_as for column in policy.attributes]
-    return queries.released_records(records, suppressed, domains, levels, others, policy.formulas == "neutralize")
+    return queries.released_rows(records, suppressed, domains, levels, others, policy.formulas == "neutralize")
 
 
 COUNTS = count_assets(COUNTING)
@@ -240,7 +240,7 @@ def _judged(step: Step[FlatPolicy], tables: Tables, staged: Table) -> GateFindin
     records, domains, left_out = (tables[name] for name in (RECORDS, "record_domains", "suppressed_records"))
     policy = step.policy
     levels = levels_of(policy, tables["record_generalization"])
-    rows = population_refusals(step, of_records.population_of(policy, records))
+    rows = population_refusals(step, of_records.population_records(policy, records))
     expected = _release_query(policy, records, left_out, domains, levels)
     rows += row_refusals("release_records", staged, release_records_contract(policy), expected)
     leaks, leaking = record_leaks(policy, staged, tables)

@@ -22,7 +22,7 @@ from deid_assets.errors import RefusedError
 from deid_assets.figures.figures import claims_per_member_figure, truncation_figure
 from deid_assets.methods.dates.dated_claims import delivered_dates
 from deid_assets.methods.long_tail import truncation
-from deid_assets.methods.long_tail.bins import Bins
+from deid_assets.methods.long_tail.bins import ClaimNumberBins
 from deid_assets.methods.long_tail.number_tables import members_by_claims, units_that_lose_claims
 from deid_assets.methods.preparation import eligibility
 from deid_assets.methods.preparation.exclusion_comparison import exclusion_tables
@@ -295,7 +295,7 @@ def cut_long_tail(step: Step[Policy], claims: Table, scores: Table) -> Query:
     return truncation.keep_claims(claims, scores, plan, order)
 
 
-def _compare(step: Step[Policy], tail: LongTail, compared: pd.DataFrame, bins: Bins) -> None:
+def _compare(step: Step[Policy], tail: LongTail, compared: pd.DataFrame, bins: ClaimNumberBins) -> None:
     """Show the three methods in a table and a figure."""
     needed = smallest_at_least(1 / tail.risk)
     figure = image(truncation_figure(compared, needed), "claims removed and smallest bin of each way to cut the long tail")

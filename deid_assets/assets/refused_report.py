@@ -11,7 +11,7 @@ from pathlib import Path
 
 from deid_assets.assessments.absence import absent_members, figures_by_class, table_by_class
 from deid_assets.assessments.evidence import from_frame
-from deid_assets.assessments.kernel_input import Candidate, chosen_level_names, chosen_node, named
+from deid_assets.assessments.kernel_input import Candidate, chosen_level_names, chosen_node, node_in_words
 from deid_assets.assets.release_report import levels_by_number
 from deid_assets.figures.lattice_figures import frontier_figure, heights_figure, lattice_figure
 from deid_assets.figures.numbers import shown
@@ -109,7 +109,7 @@ def _lattice(policy: AnyPolicy, tables: dict[str, Table]) -> Iterator[ReportFigu
         chosen = chosen_node(policy, tables["chosen_generalization"]) if there else None
         nodes["chosen"] = nodes["node"] == (node_text(chosen) if chosen else "")
         limit, names = policy.risk.max_high_risk_share, [dimension.name for dimension in policy.dimensions]
-        mark = f" The chosen one is {named(policy, chosen)}." if chosen else " No node passes."
+        mark = f" The chosen one is {node_in_words(policy, chosen)}." if chosen else " No node passes."
         yield (
             ReportFigure(
                 "The lattice",

@@ -17,7 +17,7 @@ from deid_assets.assessments import demographic_risk, inference_channels, longit
 from deid_assets.assessments.assessment import CANARIES
 from deid_assets.assessments.inference_channels import by_channel, inference_figure, lines
 from deid_assets.assessments.inference_rows import MEANINGS
-from deid_assets.assessments.kernel_input import chosen_node, named, smallest_safe_class
+from deid_assets.assessments.kernel_input import chosen_node, node_in_words, smallest_safe_class
 from deid_assets.assessments.neighbor_attack import figure_limits, number_known, table_rows
 from deid_assets.assessments.number_of_claims import HIGH_RISK, NUMBERED, RANDOM_HIGH_RISK, RANDOM_SINGLED_OUT, SINGLED_OUT
 from deid_assets.errors import ReleaseError
@@ -150,7 +150,10 @@ def report_of(
         replace(
             content,
             figures=(*content.figures, *nodes_figures(manifest, levels_by_number(policy))),
-            utility=(*content.utility, *(table for table in [nodes_table(manifest, partial(named, policy))] if table.rows)),
+            utility=(
+                *content.utility,
+                *(table for table in [nodes_table(manifest, partial(node_in_words, policy))] if table.rows),
+            ),
             dates=(*dates, *_ordered_services(policy, manifest)),
             limits=limits,
             levels=levels_table(columns),
@@ -279,7 +282,7 @@ def _certificate(
     """
     below = {node_text(lower) for lower in lower_neighbors(node)}
     for row in nodes[nodes["chosen"] | nodes["node"].isin(below)].itertuples():
-        what = named(policy, node) if row.chosen else _finer(policy, parse_node(row.node), node)
+        what = node_in_words(policy, node) if row.chosen else _finer(policy, parse_node(row.node), node)
         gate = passed_over.get(parse_node(row.node)) if row.decision == "candidate" else None
         decision = row.decision if gate is None else f"fails: {gate}"
         yield CertificateRow(what, row.share, row.lower, row.upper, decision, chosen=bool(row.chosen))
@@ -295,7 +298,7 @@ def _finer(policy: Policy, lower: tuple[int, ...], node: tuple[int, ...]) -> str
 
 def _released_row(policy: Policy, node: tuple[int, ...], share: float, bound: float | None) -> CertificateRow:
     """The chosen node again, as released."""
-    return CertificateRow(f"{named(policy, node)}, without the suppressed members", share, None, bound, "as released")
+    return CertificateRow(f"{node_in_words(policy, node)}, without the suppressed members", share, None, bound, "as released")
 
 
 def _twice(policy: Policy) -> str:

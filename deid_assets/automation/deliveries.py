@@ -22,7 +22,7 @@ import dagster as dg
 import deid_assets
 from deid_assets.assets.publishing import inputs_digest, releases_of
 from deid_assets.assets.waiting_release import waiting_already
-from deid_assets.automation.housekeeping import REMOVED, now, removals
+from deid_assets.automation.housekeeping import REMOVED, removals, utc_now
 from deid_assets.dagster_internals import UnresolvedAssetJobDefinition
 from deid_assets.errors import DeliveryError
 from deid_assets.policy.kinds import AnyPolicy
@@ -443,7 +443,7 @@ def freshness_check(
                 return dg.AssetCheckResult(passed=False, description="No delivery has been registered.")
             newest = keys[-1]
             registered = datetime.datetime.fromtimestamp(delivery_file(home, newest).stat().st_mtime, datetime.UTC)
-            age = (now() - registered).total_seconds() / 86_400
+            age = (utc_now() - registered).total_seconds() / 86_400
             made = context.instance.fetch_materializations(
                 dg.AssetRecordsFilter(asset_key=release, asset_partitions=[newest]), limit=1
             ).records

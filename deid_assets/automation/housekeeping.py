@@ -39,7 +39,7 @@ class RemovalOfDelivery:
     by: str
 
 
-def now() -> datetime.datetime:
+def utc_now() -> datetime.datetime:
     """The time, in UTC and whole seconds."""
     return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 
@@ -54,7 +54,7 @@ def account() -> str:
 
 def record_removal(home: Home, what: str, policy: str, delivery: str, reason: str) -> RemovalOfDelivery:
     """Add a removal to the list, before anything is removed: a crash may leave a line too many, never one too few."""
-    line = RemovalOfDelivery(what, policy, delivery, reason, now().isoformat(), account())
+    line = RemovalOfDelivery(what, policy, delivery, reason, utc_now().isoformat(), account())
     file = _file(home)
     with durable.locked(durable.owner_only(home.store) / f".{FILE}.lock"):
         before = file.read_bytes() if file.exists() else b""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from deid_assets.assets.publishing import releases_of
 from deid_assets.automation.approvals import awaiting
-from deid_assets.automation.housekeeping import PURGED, REMOVED, now, record_removal
+from deid_assets.automation.housekeeping import PURGED, REMOVED, record_removal, utc_now
 from deid_assets.automation.in_use import adopt_here, note_purge, uses_in
 from deid_assets.automation.instance import add_partition, dagster_instance, prepare_dagster_home
 from deid_assets.command_line.listing import delivery_of
@@ -122,7 +122,7 @@ def expired_stores(home: Home) -> list[Expired]:
     found = []
     for name, days in sorted(kept.items()):
         for file in sorted((home.store / name).glob("*.duckdb")):
-            age = now() - datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC)
+            age = utc_now() - datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC)
             if age > datetime.timedelta(days=days):
                 # One that cannot be read may be of any delivery.
                 waits = [one for one in waiting if one.policy == name and one.delivery in (file.stem, None)]

@@ -29,7 +29,7 @@ from deid_assets.assessments.demographic_verdicts import (
     judged,
     offers,
     old_ages_of,
-    rounded,
+    to_three_digits,
 )
 from deid_assets.errors import REFUSED, DeidError, DeliveryError, PolicyError
 from deid_assets.figures.demographics_figure import labels_of, risk_and_detail_figure
@@ -315,7 +315,9 @@ def _exponents(cells: Cells, policies: list[DemographicPolicy]) -> dict[str, dic
     small = risks_of_policies(cells, policies, [Measure("non-graduated", SMALLEST_DESCRIBED - 1)]).set_index("policy")["risk"]
     hidden = (small > 0) & (small < SMALLEST_DESCRIBED)
     return {
-        policy: {f"{at:g}": None if hidden[policy] and at != 1 else rounded(value) for at, value in found[policy].items()}
+        policy: {
+            f"{at:g}": None if hidden[policy] and at != 1 else to_three_digits(value) for at, value in found[policy].items()
+        }
         for policy in found
     }
 
@@ -358,7 +360,7 @@ def _alternatives(found: Discovery, verdicts: Verdicts) -> list[dict[str, Any]]:
         {
             "policy": policy.name,
             "levels": policy.levels,
-            **{name: rounded(row[name]) for name in ("detail", "detail_of_reference")},
+            **{name: to_three_digits(row[name]) for name in ("detail", "detail_of_reference")},
             **{name: row[name] for name in ("finer", "coarser", "different")},
         }
         for policy, row in zip(found.alternatives, found.table.to_dict("records"), strict=True)

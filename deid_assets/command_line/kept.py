@@ -20,7 +20,7 @@ _DAYS = "DaysInHospital"
 HEADINGS = ("column", "level", "values", "information kept", "bits delivered", "bits released", "distance")
 
 
-def kept_rows(manifest: Mapping[str, Any], dictionary: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def delivered_column_rows(manifest: Mapping[str, Any], dictionary: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """One row for each delivered column, as texts under HEADINGS; withheld columns last.
 
     Information kept is the number of the gate, from 0 to 1; of a column that nothing generalizes there is none.
@@ -95,7 +95,7 @@ def _level(column: Mapping[str, Any] | None, withheld: bool) -> tuple[str, str]:
     return f"{column['level']} ({names.index(column['level']) + 1} of {len(names)})", str(len(column["labels"]))
 
 
-def chosen_levels(folder: Path) -> list[tuple[str, int, int]]:
+def dimension_levels(folder: Path) -> list[tuple[str, int, int]]:
     """Name, chosen and highest level of each dimension, from the certificate of a release; none where nothing was searched."""
     file = folder / CERTIFICATE
     if not file.is_file():
@@ -109,14 +109,14 @@ def print_kept(published: PublishedRelease, console: Console) -> None:
     """Print the table."""
     if published.without_dictionary:
         console.print(f"{published.without_dictionary}, so that nothing tells the bits of its columns.", soft_wrap=True)
-        for name, level, highest in chosen_levels(published.folder):
+        for name, level, highest in dimension_levels(published.folder):
             console.print(f"  {name}: level {level} of 0 to {highest}, where 0 is the finest", highlight=False)
         return
     dictionary = published.dictionary()
     table = RichTable(title=f"What release {published.name} keeps", title_justify="left")
     for place, heading in enumerate(HEADINGS):
         table.add_column(heading, justify="left" if place < 2 else "right", no_wrap=place == 0)
-    for row in kept_rows(published.public, dictionary):
+    for row in delivered_column_rows(published.public, dictionary):
         table.add_row(*map(escape, row))
     console.print(table)
     console.print(

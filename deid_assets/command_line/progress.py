@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from deid_assets.forecast import Forecast, duration
+from deid_assets.forecast import Forecast, duration_in_words
 
 EVERY = 10.0
 """Seconds between two lines where there is no terminal."""
@@ -132,7 +132,7 @@ class Progress:
         Never longer than the terminal is wide, so that it stays one line.
         """
         now, step = time.monotonic(), self._step
-        spent = f"{self._doing} {duration(now - self._since)}"
+        spent = f"{self._doing} {duration_in_words(now - self._since)}"
         if step is None or self._forecast is None:
             said = [spent, self._told]
         else:

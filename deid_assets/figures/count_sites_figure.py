@@ -25,7 +25,7 @@ def selection_bias_figure(bias: SelectionBias) -> bytes:
         told = f"{value:.1f} %" if known else "no counts"
         axes.annotate(told, (value, place), xytext=(6, 0), textcoords="offset points", va="center")
     axes.axvline(100 * bias.lost_of_all, color=THRESHOLD, linestyle="--", linewidth=1, label="all sites")
-    axes.set_yticks(places, names_of(bias))
+    axes.set_yticks(places, site_group_names(bias))
     axes.invert_yaxis()
     axes.set_xlim(0, 125)
     axes.set_xticks([0, 25, 50, 75, 100])
@@ -34,7 +34,7 @@ def selection_bias_figure(bias: SelectionBias) -> bytes:
     return rendered(figure)
 
 
-def names_of(bias: SelectionBias) -> tuple[str, ...]:
+def site_group_names(bias: SelectionBias) -> tuple[str, ...]:
     """What the groups of sites are called, the smallest sites first."""
     return tuple(
         f"up to {size:,.0f} people\n({number} site{'s' if number > 1 else ''})"

@@ -16,7 +16,7 @@ from deid_assets.policy.base import Detail, ReleasePolicy
 from deid_assets.policy.hierarchies.specs import AnyHierarchy
 from deid_assets.policy.problems import Problem
 from deid_assets.policy.rules.limits import limit_problems
-from deid_assets.policy.rules.validation import judged, reason_problems, secret_list_problems
+from deid_assets.policy.rules.validation import first_problems, reason_problems, secret_list_problems
 from deid_assets.policy.sections.counts import (
     PeopleCounts,
     count_noise_problems,
@@ -360,7 +360,7 @@ class CohortPolicy(ReleasePolicy):
 def cohort_problems(policy: CohortPolicy) -> tuple[Problem, ...]:
     """Return every problem that spans sections of a cohort policy."""
     rules = (secret_list_problems, _ages, _population, _levels, _measures, _distinct_columns, reason_problems, _counted)
-    return judged(policy, (limit_problems, count_noise_problems), rules)
+    return first_problems(policy, (limit_problems, count_noise_problems), rules)
 
 
 def _ages(policy: CohortPolicy) -> Iterator[Problem]:

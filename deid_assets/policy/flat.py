@@ -12,7 +12,7 @@ from deid_assets.policy.cohort import FileBelow
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.problems import Problem, did_you_mean
 from deid_assets.policy.rules.limits import limit_problems
-from deid_assets.policy.rules.validation import detail_problems, judged, reason_problems, secret_list_problems
+from deid_assets.policy.rules.validation import detail_problems, first_problems, reason_problems, secret_list_problems
 from deid_assets.policy.sections.counts import RecordCounts, count_noise_problems, record_table_problems
 from deid_assets.policy.sections.disclosure import FlatAttributeDisclosure
 from deid_assets.policy.sections.longitudinal import ClassSize, ColumnName, Delimiter, Intake, Name, Said, Section, Share
@@ -154,7 +154,7 @@ def flat_problems(policy: FlatPolicy) -> tuple[Problem, ...]:
         secret_list_problems, _distinct_columns, _feasible_lattice, _sensitive_attributes, reason_problems,
         detail_problems, record_table_problems, _persons,
     )  # fmt: skip
-    return judged(policy, (_known_hierarchies, limit_problems, count_noise_problems), together)
+    return first_problems(policy, (_known_hierarchies, limit_problems, count_noise_problems), together)
 
 
 def _known_hierarchies(policy: FlatPolicy) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.form import FORMAT, PASSED_ON, PSEUDONYMS, ROLES, TABLES
 from deid_assets.policy.models import Policy
-from deid_assets.policy.rules.limits import COHORT, FLAT, LONGITUDINAL, Limit
+from deid_assets.policy.rules.limits import COHORT, FLAT, LONGITUDINAL, NumberRange
 from deid_assets.reference.known_columns import CLAIMS as KNOWN_CLAIMS
 from deid_assets.reference.known_columns import DATES
 from deid_assets.reference.known_columns import MEMBERS as KNOWN_MEMBERS
@@ -134,7 +134,7 @@ class _Pages:
         Begins the headings of a further kind.
     """
 
-    def __init__(self, schema: Schema, limits: tuple[Limit, ...], before: "_Pages | None" = None, name: str = "") -> None:
+    def __init__(self, schema: Schema, limits: tuple[NumberRange, ...], before: "_Pages | None" = None, name: str = "") -> None:
         self._schema = schema
         self._prefix = f"{name}: " if name else ""
         self._limits = {limit.field: limit for limit in limits}

@@ -96,7 +96,7 @@ def _shipped() -> dict[str, Path]:
     return {load_policy(path).name: path for path in shipped_policies()}
 
 
-def require_new(file: Path, name: str) -> None:
+def require_free_name(file: Path, name: str) -> None:
     """Refuse to replace a file, or to take the name of a shipped policy.
 
     Raises
@@ -125,7 +125,7 @@ def write_new(file: Path, text: str, heading: Heading, beside: Mapping[str, str]
     PolicyError
         If a file exists already or the text is no valid policy with this name, title and owners; nothing is then written.
     """
-    require_new(file, heading.name)
+    require_free_name(file, heading.name)
     draft = file.with_name(f".{file.name}.new.yaml")
     written: list[Path] = []
     try:

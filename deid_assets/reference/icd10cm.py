@@ -61,7 +61,7 @@ def group_of(code: str) -> str | None:
             rest = code[length:]
             if rest and not _NEWER.fullmatch(rest) and not (len(code) == _LONGEST and _NEWER_INJURY.fullmatch(rest)):
                 return None
-            return groups.get(code[:length]) or most_frequent(Counter(groups[one] for one in below))
+            return groups.get(code[:length]) or most_frequent_group(Counter(groups[one] for one in below))
     return None
 
 
@@ -88,12 +88,12 @@ def codes_below(code: str) -> list[str]:
     return codes[bisect.bisect_left(codes, code) : bisect.bisect_left(codes, code + "~")]
 
 
-def most_frequent(groups: Counter[str]) -> str:
+def most_frequent_group(groups: Counter[str]) -> str:
     """Return the most frequent group; the first in the alphabet if several are as frequent.
 
     Examples
     --------
-    >>> most_frequent(Counter(["MISCHRT", "CHF", "AMI", "CHF", "AMI"]))
+    >>> most_frequent_group(Counter(["MISCHRT", "CHF", "AMI", "CHF", "AMI"]))
     'AMI'
     """
     return min(groups, key=lambda group: (-groups[group], group))

@@ -28,7 +28,7 @@ EVERYBODY = "*"
 """In `laxest`: policies for every class of recipients."""
 
 
-class Limit(Section):
+class LaxestNumber(Section):
     """The laxest value of a number in a policy."""
 
     at_most: float | None = Field(None, description="the policy's number may not be larger")
@@ -61,7 +61,7 @@ class HomeRules(Section):
     approvers: tuple[PersonName, ...] = ()
     recipient_classes: tuple[Said, ...] | None = None
     kinds: tuple[Kind, ...] | None = None
-    laxest: dict[Said, dict[Said, Limit]] = Field(default_factory=dict)
+    laxest: dict[Said, dict[Said, LaxestNumber]] = Field(default_factory=dict)
     ungated_at_most: float | None = Field(None, ge=0, le=1)
 
     def problems(self, policy: AnyPolicy) -> Iterator[str]:
@@ -89,7 +89,7 @@ class HomeRules(Section):
                 yield from _laxer(policy, key, limit)
 
 
-def _laxer(policy: AnyPolicy, key: str, limit: Limit) -> Iterator[str]:
+def _laxer(policy: AnyPolicy, key: str, limit: LaxestNumber) -> Iterator[str]:
     value: object = policy
     for part in key.split("."):
         value = getattr(value, part, None)

@@ -30,13 +30,13 @@ def cohort_report(policy: CohortPolicy, public_edition: bytes, notes: tuple[str,
         f"Release under the policy {policy.name}",
         policy.title,
         stated_levels(policy),
-        limits=limits_of(policy),
+        limits=caveats_of(policy),
         notes=tuple(f"Population: {note}." for note in notes),
     )
     return render_report(content)
 
 
-def limits_of(policy: CohortPolicy) -> tuple[str, ...]:
+def caveats_of(policy: CohortPolicy) -> tuple[str, ...]:
     """What the numbers of a release do not say, by what its policy compares and states."""
     adversary, bounds, upper_bound, releases = OF_DEMOGRAPHICS[:4]
     risk, date = policy.risk, policy.columns.date

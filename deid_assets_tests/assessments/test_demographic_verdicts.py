@@ -17,7 +17,7 @@ from deid_assets.assessments.demographic_verdicts import (
     judged,
     policy_named,
     reference_of,
-    rounded,
+    to_three_digits,
 )
 from deid_assets.errors import PolicyError
 from deid_assets.methods.demographics.class_sizes import ClassCounter
@@ -38,8 +38,10 @@ PEOPLE = pd.DataFrame(
 
 @given(st.floats(1e-12, 1e6))
 def test_a_rounded_bound_is_a_bound(number):
-    assert rounded(number, up=True) >= number * (1 - 1e-9) and rounded(number) == pytest.approx(number, rel=0.006)
-    assert rounded(number, up=True) == pytest.approx(number, rel=0.011)
+    assert to_three_digits(number, up=True) >= number * (1 - 1e-9) and to_three_digits(number) == pytest.approx(
+        number, rel=0.006
+    )
+    assert to_three_digits(number, up=True) == pytest.approx(number, rel=0.011)
 
 
 @pytest.mark.parametrize("policy", [safe_harbor(), *published_alternatives()], ids=lambda policy: policy.name)

@@ -5,7 +5,7 @@ import pytest
 
 from deid_assets.assessments.long_tail import bin_refusals, members_left, require_bins, units_kept
 from deid_assets.errors import DeliveryError
-from deid_assets.methods.long_tail.bins import Bins, bin_sizes
+from deid_assets.methods.long_tail.bins import ClaimNumberBins, bin_sizes
 from deid_assets.methods.long_tail.number_of_claims import truncate_within_classes
 from deid_assets.policy.sections.longitudinal import LongTail
 from deid_assets.policy.sections.sensitivity import NumberOfClaims
@@ -23,7 +23,7 @@ def units(counts, years=None) -> dict:
     return found if years is None else found | {"year": np.array(years)}
 
 
-def kept(section: LongTail, counts, years=None) -> tuple[np.ndarray, Bins]:
+def kept(section: LongTail, counts, years=None) -> tuple[np.ndarray, ClaimNumberBins]:
     return units_kept(section, units(counts, years), np.array(counts), SEED)
 
 

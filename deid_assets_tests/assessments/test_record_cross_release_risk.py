@@ -271,5 +271,5 @@ class TestCanaries:
 
     def test_are_missed_by_one_that_reads_one_release_only(self, monkeypatch):
         right = cross.singled_out
-        monkeypatch.setattr(cross, "singled_out", lambda own, others, *rest: right(own, [own for _ in others], *rest))
+        monkeypatch.setattr(cross, "in_small_joint_class", lambda own, others, *rest: right(own, [own for _ in others], *rest))
         assert canaries_of_people(POLICY).share < 1

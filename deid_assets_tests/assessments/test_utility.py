@@ -44,7 +44,7 @@ class TestCanaries:
             (prediction, "rmsle", lambda predicted, truth: 0.3),
             (utility, "member_losses", lambda target, features, member, folds: np.ones((len(member), 5))),
             (gains, "share_kept", lambda without, released, delivered: np.ones(np.shape(without))),
-            (gains, "standard_errors", lambda difference, drawn: 0.0),
+            (gains, "in_standard_errors", lambda difference, drawn: 0.0),
         ],
     )
     def test_a_broken_measure_misses_some(self, monkeypatch, module, name, broken):

@@ -24,9 +24,9 @@ from deid_assets.methods.inference.cases import Cases, Guesses, groups_of
 from deid_assets.methods.inference.gain import (
     AccuracyGain,
     Model,
+    accuracy_gain,
     confidence_of_each,
-    folds_of,
-    gain_of,
+    member_folds,
     predictions,
     resampled,
 )
@@ -65,9 +65,9 @@ def gains(members: int, told: float, model: str, seed: int) -> list[AccuracyGain
     rng = np.random.default_rng(seed)
     cases = drawn_cases(members, told, rng)
     profiles = np.empty((members, 0), dtype=np.int32)
-    outcome = predictions(cases, folds_of(members, 5, rng), {model: model_of(model, profiles)})[model]
+    outcome = predictions(cases, member_folds(members, 5, rng), {model: model_of(model, profiles)})[model]
     draws = resampled(members, rng)
-    return [gain_of(outcome, draws, confidence) for confidence in (*CONFIDENCES, confidence_of_each(0.995, GROUPS))]
+    return [accuracy_gain(outcome, draws, confidence) for confidence in (*CONFIDENCES, confidence_of_each(0.995, GROUPS))]
 
 
 def found_table(runs: int, members: int, boosted: int) -> None:
@@ -91,7 +91,7 @@ def time_table() -> None:
     values = names * 1_000 + np.minimum(rng.geometric(0.08, claims), 120)
     fields = {f"f{number}": rng.integers(0, size, claims) for number, size in enumerate([10] * 12 + [160] * 4 + [2_000] * 4)}
     groups = [group for group in groups_of(names, fields, values, people, 256) if group.cases is not None]
-    folds = folds_of(members, 5, rng)
+    folds = member_folds(members, 5, rng)
     print("\n| model | claims | groups | seconds |\n|---|---|---|---|")
     profiles = rng.poisson(rng.gamma(0.1, 1, (1, LABELS)), (members, LABELS)).astype(np.int32)
     for name in MODELS:

@@ -23,7 +23,7 @@ from deid_assets.methods.lattice.certificate import Criterion, MeasuredNode, Opt
 from deid_assets.methods.lattice.information_loss import LatticeLoss
 from deid_assets.methods.lattice.longitudinal_search import LatticeSearch, SearchRule, search_lattice
 from deid_assets.methods.lattice.predictive_tagging import sums_of_losses
-from deid_assets.methods.long_tail.bins import Bins
+from deid_assets.methods.long_tail.bins import ClaimNumberBins
 from deid_assets.methods.long_tail.number_of_claims import truncate_within_classes
 from deid_assets.methods.long_tail.truncation import claims_cap, claims_of_units
 from deid_assets.policy.loading import policy_called
@@ -63,7 +63,7 @@ def claims(delivery: str) -> None:
 
     def small(counts: np.ndarray, width: int) -> float:
         """Share of the released members who share class and bins with fewer members of the delivery than are safe."""
-        known = np.column_stack([classes, Bins(width).of(counts)])
+        known = np.column_stack([classes, ClaimNumberBins(width).of(counts)])
         _, group, size = np.unique(known, axis=0, return_inverse=True, return_counts=True)
         return float(np.mean(size[group.reshape(-1)][released] < least))
 

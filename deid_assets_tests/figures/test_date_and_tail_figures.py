@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.figures.figures import date_error_figure, truncation_figure
-from deid_assets.methods.long_tail.bins import Bins, truncation_comparison
+from deid_assets.methods.long_tail.bins import ClaimNumberBins, truncation_comparison
 
 
 def compared() -> pd.DataFrame:
     counts = np.repeat([31, 12, 3], [4, 30, 200])
-    return truncation_comparison(counts, {"optimal_bins": np.minimum(counts, 15)}, Bins(5))
+    return truncation_comparison(counts, {"optimal_bins": np.minimum(counts, 15)}, ClaimNumberBins(5))
 
 
 def test_ways_that_leave_a_small_bin_are_marked_and_all_three_numbers_are_told():

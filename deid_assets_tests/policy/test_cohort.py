@@ -6,7 +6,7 @@ from deid_assets.command_line.plan import planned_assets
 from deid_assets.errors import PolicyError
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.loading import policy_from
-from deid_assets.reports.cohort_report import limits_of
+from deid_assets.reports.cohort_report import caveats_of
 from deid_assets.reports.plain_words import explain
 from deid_assets_tests.policy.cohort_values import cohort_values
 
@@ -122,7 +122,7 @@ def test_a_plan_makes_everything_up_to_the_measured_risk():
     ids=["upper bound", "expected", "no comparison", "date"],
 )
 def test_the_report_says_what_the_numbers_do_not(changes, said, unsaid):
-    limits = " ".join(limits_of(loaded(**changes)))
+    limits = " ".join(caveats_of(loaded(**changes)))
     assert said in limits and unsaid not in limits and "Two releases of one cohort" in limits
 
 

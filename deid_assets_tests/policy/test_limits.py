@@ -14,7 +14,7 @@ from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.loading import policy_from, shipped_policies
 from deid_assets.policy.models import Policy
-from deid_assets.policy.rules.limits import COHORT, FLAT, LONGITUDINAL, NO_LIMIT, Limit, limit_problems
+from deid_assets.policy.rules.limits import COHORT, FLAT, LONGITUDINAL, NO_LIMIT, NumberRange, limit_problems
 from deid_assets_tests.policy.cohort_values import cohort_values
 from deid_assets_tests.policy.policy_texts import EVERY_LIMIT, public_values
 from deid_assets_tests.scenarios.test_flat_release import FLAT as FLAT_VALUES
@@ -50,14 +50,14 @@ def with_value(values: dict, field: str, value: Any) -> dict:
     return made
 
 
-def beyond(limit: Limit) -> float:
+def beyond(limit: NumberRange) -> float:
     """The nearest number outside the range."""
     if limit.most is not None:
         return limit.most + (1 if isinstance(limit.most, int) else 1e-6)
     return int(limit.least) - 1 if isinstance(limit.least, int) else float(limit.least) - 1e-6
 
 
-def laxest(limit: Limit) -> float:
+def laxest(limit: NumberRange) -> float:
     edge = limit.most if limit.most is not None else limit.least
     return edge if isinstance(edge, int) else float(edge)
 

@@ -69,7 +69,7 @@ def condition_rows(folder: Path) -> Iterator[tuple[str, str, str, str]]:
             yield code, decided[LIKENESS[code]], "completion", f"as {LIKENESS[code]}"
         else:
             where = f"chapter {bare(place)}" if place == places[-1] else bare(place)
-            yield code, icd10cm.most_frequent(below[place]), "completion", f"most frequent in {where}"
+            yield code, icd10cm.most_frequent_group(below[place]), "completion", f"most frequent in {where}"
 
 
 def block_rows(tabular: Path) -> Iterator[tuple[str, str, str, str, str, str]]:

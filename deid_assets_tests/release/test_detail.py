@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deid_assets.assessments.detail import detail_measurements, detail_refusals, enough_detail, rounded_down
+from deid_assets.assessments.detail import detail_measurements, detail_refusals, disclosed_share, enough_detail
 from deid_assets.methods.lattice.certificate import rounding_step
 
 KEPT = {"AgeAtFirstClaim": 0.3456, "DSFS": 0.0, "Sex": 1.0}
@@ -12,7 +12,7 @@ KEPT = {"AgeAtFirstClaim": 0.3456, "DSFS": 0.0, "Sex": 1.0}
 
 @given(share=st.floats(0, 1), people=st.integers(1, 3_000_000))
 def test_a_rounded_share_is_never_larger_and_less_than_a_step_smaller(share, people):
-    told = rounded_down(share, people)
+    told = disclosed_share(share, people)
     assert share - rounding_step(people) - 1e-6 < told <= share + 1e-6
 
 

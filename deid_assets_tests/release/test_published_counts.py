@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deid_assets.assessments.count_disclosure import CHANCE, DISCLOSED_CELLS, canaries, count_measurements
+from deid_assets.assessments.count_disclosure import CHANCE, DISCLOSED_CELLS, canary_findings, count_measurements
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.audit import SmallCounts, audit_tables
 from deid_assets.methods.counts.budget import Budget, best_guess
@@ -474,7 +474,7 @@ def test_earlier_noise_counts_as_wide_as_it_was(tables):
 
 
 def test_every_canary_is_found():
-    assert canaries().share == 1.0
+    assert canary_findings().share == 1.0
 
 
 def test_distributions_follow_from_published_counts(tables):

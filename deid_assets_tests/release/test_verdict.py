@@ -5,7 +5,7 @@ import json
 import pytest
 
 from deid_assets.policy.loading import policy_by_name, policy_from
-from deid_assets.policy.rules.limits import COHORT, FLAT, LONGITUDINAL, Limit
+from deid_assets.policy.rules.limits import COHORT, FLAT, LONGITUDINAL, NumberRange
 from deid_assets.release.verdict import Verdict, edges_of, verdict_in, verdict_of
 from deid_assets_tests.scenarios.policies import changed
 from deid_assets_tests.scenarios.test_flat_release import FLAT as FLAT_VALUES
@@ -21,7 +21,7 @@ def stated(field: str, value: object, kind: str | None) -> dict:
 @pytest.mark.parametrize(
     ("kind", "limit"),
     [(kind, limit) for kind, limits in ((None, LONGITUDINAL), ("flat", FLAT), ("cohort", COHORT)) for limit in limits],
-    ids=lambda one: one.field if isinstance(one, Limit) else str(one),
+    ids=lambda one: one.field if isinstance(one, NumberRange) else str(one),
 )
 def test_every_number_is_told_at_the_edge_of_its_range_and_not_far_from_it(kind, limit):
     for edge, far in ((limit.most, 0.5), (limit.least, 2.0)):

@@ -9,7 +9,7 @@ import pytest
 
 from deid_assets.assessments.gain_kept import KeptGain, Predicted, compared_frame, gain_measurements, node_measurements
 from deid_assets.assessments.utility import ledger_measurements
-from deid_assets.command_line.kept import HEADINGS, kept_rows
+from deid_assets.command_line.kept import HEADINGS, delivered_column_rows
 from deid_assets.errors import ReleaseError
 from deid_assets.figures.rendering import markdown_image
 from deid_assets.figures.utility_figures import before_and_after_figure, gain_figure, waterfall_figure
@@ -133,7 +133,7 @@ def test_a_policy_without_the_assessment_has_no_section():
     other = manifest("record_risk")
     assert utility_content.utility_tables(other) == () and utility_content.utility_figures(other) == ()
     with pytest.raises(ReleaseError, match="no measurements of what is kept"):
-        kept_rows(other, {"tables": {}})
+        delivered_column_rows(other, {"tables": {}})
 
 
 def with_shares(told: dict, **shares: float) -> dict:
@@ -147,7 +147,7 @@ def test_the_table_of_what_is_kept_tells_levels_values_shares_and_bits():
         {"name": "PlaceSvc", "role": "quasi-identifier", "level": "groups", "levels_of_the_policy": ["codes", "groups"],
          "labels": ["A", "B", "C"]},
     ]  # fmt: skip
-    rows = kept_rows(with_shares(manifest(), PlaceSvc=0.75), {"tables": {"Claims": {"columns": columns}}})
+    rows = delivered_column_rows(with_shares(manifest(), PlaceSvc=0.75), {"tables": {"Claims": {"columns": columns}}})
     assert rows == [
         ("PlaceSvc", "groups (2 of 2)", "3", "0.75", "2", "1.5", "0.12"),
         ("cpt", "withheld", "", "0", "1", "0", ""),
@@ -161,13 +161,13 @@ def test_flat_tables_tell_what_their_columns_keep_too():
          "labels": ["20s", "30s"]},
         {"name": "Likes", "role": "other"},
     ]  # fmt: skip
-    rows = kept_rows(with_shares({"evidence": []}, Age=0.571), {"tables": {"Records": {"columns": columns}}})
+    rows = delivered_column_rows(with_shares({"evidence": []}, Age=0.571), {"tables": {"Records": {"columns": columns}}})
     assert rows == [("Age", "decade (2 of 2)", "2", "0.571", "", "", "")]
 
 
 def test_pseudonyms_are_called_pseudonyms():
     described = {"tables": {"Claims": {"columns": [{"name": "PlaceSvc", "role": "pseudonym"}]}}}
-    assert kept_rows(manifest(), described)[0][1] == "pseudonym"
+    assert delivered_column_rows(manifest(), described)[0][1] == "pseudonym"
     assert utility_content.in_words("ProviderID") == "ProviderID (pseudonym)"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from deid_assets.assessments import record_risk
 from deid_assets.assessments.attribute_disclosure import records_disclosure
-from deid_assets.assessments.flat_table import population_of
+from deid_assets.assessments.flat_table import population_records
 from deid_assets.errors import DeliveryError
 from deid_assets.methods.disclosure import attribute_disclosure
 from deid_assets.methods.flat import queries
@@ -214,14 +214,14 @@ def goes_through(root: Path, policy: FlatPolicy) -> None:
     records, domains, suppressed, released = (
         Table(store, "one", name) for name in (flat.RECORDS, "record_domains", "suppressed_records", "release_records")
     )
-    write_table(domains, record_domains_of(policy, records, population_of(policy, records)))
+    write_table(domains, record_domains_of(policy, records, population_records(policy, records)))
     assert encoding.record_codes(records, domains, own).tolist() == [[0] * len(own)] * 2 + [[1] * len(own)]
     levels = dict.fromkeys(own, 0)
     population = Table(store, "one", flat.POPULATION)
     write_table(suppressed, queries.small_records(records, population, domains, levels, 2))
     assert suppressed.frame()["record"].tolist() == [3]
     others = [column.release_as for column in policy.attributes]
-    write_table(released, queries.released_records(records, suppressed, domains, levels, others))
+    write_table(released, queries.released_rows(records, suppressed, domains, levels, others))
     assert released.frame().to_numpy().tolist() == [["F"] * len(names)] * 2
     measured = {found.name: found.value for found in record_risk.measured_risk(policy, released, records, domains, levels)}
     assert sorted(measured.values()) == [0, pytest.approx(1 / 3), 2]

@@ -91,19 +91,19 @@ def shares(connection, column: str, table: str = "remaining") -> dict[str, float
 
 
 def test_the_quantile_function_has_the_published_moments():
-    claims = shape.claims_per_member((np.arange(1_000_000) + 0.5) / 1_000_000)
+    claims = shape.claims_at_rank((np.arange(1_000_000) + 0.5) / 1_000_000)
     assert claims.mean() == pytest.approx(PUBLISHED_MEAN, rel=0.002)
     assert np.quantile(claims, 0.95) == pytest.approx(139, abs=1)
     assert np.quantile(claims, 0.99) == pytest.approx(266, abs=2)
     assert np.maximum(claims - 139, 0).sum() / claims.sum() == pytest.approx(0.11, abs=0.002)
     assert 0.026 <= np.maximum(claims - 266, 0).sum() / claims.sum() <= 0.028
     assert np.median(claims) == 13
-    assert 1_300 <= shape.claims_per_member(np.array([1 - 1 / 145_650]))[0] <= 1_400
+    assert 1_300 <= shape.claims_at_rank(np.array([1 - 1 / 145_650]))[0] <= 1_400
 
 
 @given(st.lists(st.floats(0, 1, exclude_max=True), min_size=2, max_size=20))
 def test_more_burden_never_means_fewer_claims(ranks):
-    claims = shape.claims_per_member(np.sort(np.array(ranks)))
+    claims = shape.claims_at_rank(np.sort(np.array(ranks)))
     assert (np.diff(claims) >= 0).all()
     assert claims.min() >= 1
 

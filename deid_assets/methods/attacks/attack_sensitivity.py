@@ -33,7 +33,7 @@ from deid_assets.methods.attacks.known_facts import FactIndex, Facts, LikeClaims
 from deid_assets.methods.attacks.neighbor_attack import Estimate, MeanInterval, success_given_membership
 from deid_assets.methods.kernel import engine
 from deid_assets.methods.kernel.member_index import NO_ROW, MemberIndex
-from deid_assets.methods.long_tail.bins import Bins
+from deid_assets.methods.long_tail.bins import ClaimNumberBins
 from deid_assets.methods.population.claim_records import MISSING, ClaimRecords, ClaimValues, EvaluationRecords, claim_values
 from deid_assets.methods.population.longitudinal_data import Domain
 
@@ -58,12 +58,12 @@ def claim_bins(records: ClaimRecords, width: int, by_year: bool) -> np.ndarray:
     ([[2], [0]], [[1, 1], [0, 0]])
     """
     if not by_year:
-        return Bins(width).of(np.diff(records.offsets))[:, None] + 1
+        return ClaimNumberBins(width).of(np.diff(records.offsets))[:, None] + 1
     # Claims without a recorded year get a column of their own.
     years = int(records.year.max(initial=0)) + 2
     counts = np.bincount(records.owners * years + records.year + 1, minlength=len(records) * years)
     counts = counts.reshape(len(records), years)
-    return Bins(width).of(counts[:, counts.any(axis=0)] if counts.any() else counts[:, :1]) + 1
+    return ClaimNumberBins(width).of(counts[:, counts.any(axis=0)] if counts.any() else counts[:, :1]) + 1
 
 
 @dataclass(frozen=True, eq=False)

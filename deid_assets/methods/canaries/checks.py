@@ -136,7 +136,7 @@ def sensitivity_of_canaries(
         stream_key,
         draws,
         1.0,
-        planting.single_valued(planted, targets),
+        planting.with_one_known_claim(planted, targets),
     )
     return total + planting.compare(np.zeros(draws), _success(mistaken.matched, mistaken.sizes))
 

@@ -279,7 +279,7 @@ def certain_success(sizes: np.ndarray) -> np.ndarray:
     return np.where(sizes > 0, 1 / np.maximum(sizes, 1), 0.0)
 
 
-def single_valued(records: EvaluationRecords, targets: np.ndarray) -> np.ndarray:
+def with_one_known_claim(records: EvaluationRecords, targets: np.ndarray) -> np.ndarray:
     """Return the targets with one known claim: if all known values are wrong, none of theirs is right by chance."""
     return targets[np.diff(records.known.offsets)[targets] == 1]
 

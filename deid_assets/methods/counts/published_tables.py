@@ -32,7 +32,7 @@ def names_of(published: pd.DataFrame) -> tuple[CellName, ...]:
     return tuple(CellName(*row) for row in published[["table", "row", "column"]].itertuples(index=False))
 
 
-def delivery_of(name: CellName) -> str:
+def counted_delivery(name: CellName) -> str:
     """The delivery whose people a cell of `masked_tables` counts, as `same` begins with it."""
     return name.table.partition(" ")[2].partition(".")[0]
 
@@ -128,8 +128,8 @@ class EarlierTables:
     masked, noisy
         By how they were protected.
     unknown
-        Deliveries (`delivery_of`) of which an earlier version of the product published tables. It did not keep which cells of
-        today they are.
+        Deliveries (`counted_delivery`) of which an earlier version of the product published tables. It did not keep which cells
+        of today they are.
     """
 
     masked: tuple[PublishedCounts, ...] = ()
@@ -138,7 +138,7 @@ class EarlierTables:
 
     def require_known(self, cells: Iterable[CellName]) -> None:
         """Raise a CountsError if tables of the same delivery exist that cannot be audited together with these cells."""
-        if self.unknown & {delivery_of(name) for name in cells}:
+        if self.unknown & {counted_delivery(name) for name in cells}:
             raise CountsError(
                 "an earlier version of this product published tables of this delivery, and did not keep what is needed to "
                 "audit masked tables together with them; publish noise"
@@ -181,7 +181,7 @@ def _by_row(cells: Iterable[CellName]) -> dict[tuple[str, str, str], frozenset[s
     """What cells of `masked_tables` count, by delivery, kind of table, and row."""
     found: dict[tuple[str, str, str], set[str]] = {}
     for name in cells:
-        found.setdefault((delivery_of(name), name.table.partition(" ")[0], name.row), set()).add(name.column)
+        found.setdefault((counted_delivery(name), name.table.partition(" ")[0], name.row), set()).add(name.column)
     return {row: frozenset(names) for row, names in found.items()}
 
 
@@ -346,7 +346,7 @@ def small_differences(audited: CountAudit, published: Sequence[CellName], rule: 
 
 def _class_of(name: CellName) -> tuple[str, ...]:
     """Table, row, column and delivery of a cell of `masked_tables`, without what of the policy shapes it."""
-    return name.table.partition(" ")[0], name.row, name.column, delivery_of(name)
+    return name.table.partition(" ")[0], name.row, name.column, counted_delivery(name)
 
 
 def chance_of_exact_estimate(published: pd.DataFrame, earlier: Mapping[str, Sequence[float]]) -> float:

@@ -59,7 +59,7 @@ def small_records(records: Table, population: Table | None, domains: Table, leve
     return f"SELECT record FROM ({sized}) WHERE class_size < {int(k)} ORDER BY record"
 
 
-def values_counted(records: Table, suppressed: Table, column: str) -> str:
+def records_by_value(records: Table, suppressed: Table, column: str) -> str:
     """SELECT value, members, sampled: records, and those that are released, with each value; a missing one is null."""
     return f"""
         SELECT {quoted(column)} AS value, count(*) AS members,
@@ -84,7 +84,7 @@ def blanks(records: Table, columns: Sequence[str], among: str | None = None) -> 
     return {column: int(found[column].iloc[0]) for column in columns}
 
 
-def released_records(
+def released_rows(
     records: Table,
     suppressed: Table,
     domains: Table,

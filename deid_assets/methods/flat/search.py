@@ -292,7 +292,7 @@ def pinned_result(
     return FlatResult(node if passes else None, losses[node] if passes else math.inf, found.allowed, evaluated, losses)
 
 
-def nodes_frame(found: FlatResult, names: list[str], records: int) -> pd.DataFrame:
+def evaluated_nodes_frame(found: FlatResult, names: list[str], records: int) -> pd.DataFrame:
     """Return every evaluated node as a row.
 
     Parameters

@@ -48,7 +48,7 @@ class Outcome:
         return len(np.unique(self.members))
 
 
-def joined(outcomes: Sequence[Outcome]) -> Outcome:
+def pooled(outcomes: Sequence[Outcome]) -> Outcome:
     """Several groups taken together."""
     names = ("members", "right", "right_by_majority", "sureness")
     return Outcome(*(np.concatenate([getattr(one, name) for one in outcomes]) for name in names))
@@ -69,7 +69,7 @@ def surest_tenth(outcome: Outcome, rng: np.random.Generator) -> Outcome:
     return Outcome(outcome.members[rows], outcome.right[rows], outcome.right_by_majority[rows], outcome.sureness[rows])
 
 
-def folds_of(members: int, folds: int, rng: np.random.Generator) -> np.ndarray:
+def member_folds(members: int, folds: int, rng: np.random.Generator) -> np.ndarray:
     """(members,) int: the fold of each member; folds differ in size by at most one."""
     return rng.permutation(np.arange(members) % folds)
 
@@ -141,7 +141,7 @@ def resampled(members: int, rng: np.random.Generator) -> np.ndarray:
     return drawn
 
 
-def gain_of(outcome: Outcome, drawn: np.ndarray, confidence: float) -> AccuracyGain:
+def accuracy_gain(outcome: Outcome, drawn: np.ndarray, confidence: float) -> AccuracyGain:
     """Measure the gain of an outcome.
 
     The standard error s is that of the paired bootstrap over members (Efron and Tibshirani 1993). Where few members show a

@@ -25,7 +25,7 @@ from deid_assets.methods.statistics.streams import philox_of
 
 
 @dataclass(frozen=True)
-class Bins:
+class ClaimNumberBins:
     """Bins of the number of claims: [1-w], [w+1-2w], ..., optionally with an open-ended last bin, such as "500 or more".
 
     Parameters
@@ -42,9 +42,9 @@ class Bins:
 
     Examples
     --------
-    >>> Bins(5).of(np.array([1, 5, 6, 14, 31])).tolist()
+    >>> ClaimNumberBins(5).of(np.array([1, 5, 6, 14, 31])).tolist()
     [0, 0, 1, 2, 6]
-    >>> bins = Bins(5, cap=500)
+    >>> bins = ClaimNumberBins(5, cap=500)
     >>> bins.of(np.array([495, 496, 499, 500, 1300])).tolist()
     [98, 99, 99, 100, 100]
     >>> bins.lowest(np.array([99, 100])).tolist(), bins.highest(np.array([98, 99])).tolist()
@@ -83,19 +83,19 @@ class Bins:
         return highest if self.cap is None else np.minimum(highest, self.cap - 1)
 
 
-def bin_sizes(counts: np.ndarray, bins: Bins) -> np.ndarray:
+def bin_sizes(counts: np.ndarray, bins: ClaimNumberBins) -> np.ndarray:
     """Return (b,) int64: members in each bin up to the highest that occurs; members without claims are in none."""
     found = bins.of(counts)
     return np.bincount(found[found >= 0])
 
 
-def smallest_bin(counts: np.ndarray, bins: Bins) -> int:
+def smallest_bin(counts: np.ndarray, bins: ClaimNumberBins) -> int:
     """Return the number of members in the smallest non-empty bin; 0 if nobody has claims."""
     sizes = bin_sizes(counts, bins)
     return int(sizes[sizes > 0].min(initial=np.iinfo(np.int64).max)) if sizes.any() else 0
 
 
-def truncate_to_bins(counts: np.ndarray, bins: Bins, m: int, seed: bytes) -> np.ndarray:
+def truncate_to_bins(counts: np.ndarray, bins: ClaimNumberBins, m: int, seed: bytes) -> np.ndarray:
     """Return how many claims each member keeps, by the backward algorithm of El Emam & Arbuckle 2013.
 
     Parameters
@@ -125,8 +125,8 @@ def truncate_to_bins(counts: np.ndarray, bins: Bins, m: int, seed: bytes) -> np.
     The book's example: 11 members in [31-35] stay; 4 in [26-30] move to [21-25], which then holds 11.
 
     >>> counts = np.repeat([33, 28, 23, 18, 13, 8, 3], [11, 4, 7, 20, 30, 40, 50])
-    >>> kept = truncate_to_bins(counts, Bins(5), 10, bytes(16))
-    >>> bin_sizes(kept, Bins(5)).tolist()
+    >>> kept = truncate_to_bins(counts, ClaimNumberBins(5), 10, bytes(16))
+    >>> bin_sizes(kept, ClaimNumberBins(5)).tolist()
     [50, 40, 30, 20, 11, 0, 11]
     """
     if m < 1:
@@ -149,7 +149,7 @@ def truncate_to_bins(counts: np.ndarray, bins: Bins, m: int, seed: bytes) -> np.
     return kept
 
 
-def widened(counts: np.ndarray, bins: Bins, m: int) -> Bins:
+def widened(counts: np.ndarray, bins: ClaimNumberBins, m: int) -> ClaimNumberBins:
     """Return the narrowest bins, at least this wide, with which the backward algorithm leaves the lowest bin large enough.
 
     The bin in which a member ends does not depend on the random draws, so one seed is enough.
@@ -173,13 +173,13 @@ def widened(counts: np.ndarray, bins: Bins, m: int) -> Bins:
             return bins
         # If the bins reach the cap, there is one bin and an open-ended one; wider bins need no cap.
         cap = bins.cap if bins.cap is not None and bins.width + 1 < bins.cap else None
-        bins = Bins(bins.width + 1, cap)
+        bins = ClaimNumberBins(bins.width + 1, cap)
 
 
 COLUMNS = ("method", "claims_removed", "claims_removed_share", "members_touched", "members_touched_share", "smallest_bin")
 
 
-def truncation_comparison(counts: np.ndarray, kept: Mapping[str, np.ndarray], bins: Bins) -> pd.DataFrame:
+def truncation_comparison(counts: np.ndarray, kept: Mapping[str, np.ndarray], bins: ClaimNumberBins) -> pd.DataFrame:
     """Compare how much each method removes, and the size of the smallest bin of the number of claims that it leaves.
 
     Parameters
@@ -200,7 +200,7 @@ def truncation_comparison(counts: np.ndarray, kept: Mapping[str, np.ndarray], bi
     Examples
     --------
     >>> counts = np.array([1, 2, 3, 9])
-    >>> truncation_comparison(counts, {"percentile": np.array([1, 2, 3, 3])}, Bins(5)).values.tolist()
+    >>> truncation_comparison(counts, {"percentile": np.array([1, 2, 3, 3])}, ClaimNumberBins(5)).values.tolist()
     [['none', 0, 0.0, 0, 0.0, 1], ['percentile', 6, 0.4, 1, 0.25, 4]]
     """
     counts = np.asarray(counts, dtype=np.int64)

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from deid_assets.methods.long_tail.bins import Bins
+from deid_assets.methods.long_tail.bins import ClaimNumberBins
 from deid_assets.methods.long_tail.optimal_bins import truncate_to_bins_optimally
 from deid_assets.methods.statistics.streams import philox_of
 from deid_assets.store.tables import quoted
@@ -73,7 +73,7 @@ def truncate_within_classes(
         raise ValueError(f"counts and classes need shapes (n, y) and (n,), not {counts.shape} and {classes.shape}")
     if len(key) != 16:
         raise ValueError(f"the key has {len(key)} bytes instead of 16")
-    bins, several = Bins(width), counts.shape[1] > 1
+    bins, several = ClaimNumberBins(width), counts.shape[1] > 1
     generator = philox_of(key)
     shuffled = generator.permutation(len(counts))
     kept, known = counts[shuffled], classes[shuffled]
@@ -125,7 +125,7 @@ def with_bins(members: str, member: str, claims: str, width: int, years: Sequenc
         LEFT JOIN (SELECT {quoted(member)}, {counts} FROM {claims} GROUP BY ALL) AS b USING ({quoted(member)})"""
 
 
-def _smallest_bin(bins: Bins, own: NDArray[np.int64]) -> int:
+def _smallest_bin(bins: ClaimNumberBins, own: NDArray[np.int64]) -> int:
     """Members in the smallest bin that is not empty; where it is large enough, nothing has to be removed."""
     return int(np.unique(bins.of(own), return_counts=True)[1].min())
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from deid_assets.methods.long_tail.bins import Bins, smallest_bin, truncate_to_bins, widened
+from deid_assets.methods.long_tail.bins import ClaimNumberBins, smallest_bin, truncate_to_bins, widened
 from deid_assets.methods.long_tail.optimal_bins import truncate_to_bins_optimally
 
 Units = Mapping[str, np.ndarray]
@@ -31,7 +31,7 @@ def too_small_tables(units: Units, m: int) -> tuple[int, int]:
     return sum(0 < int(np.count_nonzero(table)) < m for table in tables), len(tables)
 
 
-def widened_in_every_table(units: Units, counts: np.ndarray, bins: Bins, m: int) -> Bins:
+def widened_in_every_table(units: Units, counts: np.ndarray, bins: ClaimNumberBins, m: int) -> ClaimNumberBins:
     """Return the narrowest bins, at least this wide, that leave the lowest bin of every table large enough."""
     tables = list(tables_of(units))
     while any((wider := widened(counts[table], bins, m)) != bins for table in tables):
@@ -39,7 +39,7 @@ def widened_in_every_table(units: Units, counts: np.ndarray, bins: Bins, m: int)
     return bins
 
 
-def cut_backward(units: Units, counts: np.ndarray, bins: Bins, m: int, seed: bytes) -> np.ndarray:
+def cut_backward(units: Units, counts: np.ndarray, bins: ClaimNumberBins, m: int, seed: bytes) -> np.ndarray:
     """Return (n,) int64: the claims that each unit keeps by the backward algorithm, `truncate_to_bins`.
 
     Parameters
@@ -53,7 +53,7 @@ def cut_backward(units: Units, counts: np.ndarray, bins: Bins, m: int, seed: byt
     return kept
 
 
-def cut_optimally(units: Units, counts: np.ndarray, bins: Bins, m: int) -> np.ndarray:
+def cut_optimally(units: Units, counts: np.ndarray, bins: ClaimNumberBins, m: int) -> np.ndarray:
     """Return (n,) int64: the claims that each unit keeps with the fewest claims removed, `truncate_to_bins_optimally`."""
     kept = counts.copy()
     for table in tables_of(units):
@@ -61,13 +61,13 @@ def cut_optimally(units: Units, counts: np.ndarray, bins: Bins, m: int) -> np.nd
     return kept
 
 
-def without_small_lowest_bins(units: Units, kept: np.ndarray, bins: Bins, m: int) -> np.ndarray:
+def without_small_lowest_bins(units: Units, kept: np.ndarray, bins: ClaimNumberBins, m: int) -> np.ndarray:
     """Return (n,) int64: no claims for the units in the lowest bin of a table if it has fewer than m of them.
 
     Examples
     --------
     >>> units = {"member_id": np.array(["a", "b", "c"])}
-    >>> without_small_lowest_bins(units, np.array([2, 7, 8]), Bins(5), 2).tolist()
+    >>> without_small_lowest_bins(units, np.array([2, 7, 8]), ClaimNumberBins(5), 2).tolist()
     [0, 7, 8]
     """
     kept = kept.copy()
@@ -78,7 +78,7 @@ def without_small_lowest_bins(units: Units, kept: np.ndarray, bins: Bins, m: int
     return kept
 
 
-def smallest_bin_of_all(units: Units, counts: np.ndarray, bins: Bins) -> int:
+def smallest_bin_of_all(units: Units, counts: np.ndarray, bins: ClaimNumberBins) -> int:
     """Return the number of units in the smallest nonempty bin of any table; 0 if there are no units.
 
     Examples
@@ -86,7 +86,7 @@ def smallest_bin_of_all(units: Units, counts: np.ndarray, bins: Bins) -> int:
     In year 2 one member is alone in the bin of 6 to 10:
 
     >>> units = {"member_id": np.array(["a", "b", "a", "b", "c"]), "year": np.array([1, 1, 2, 2, 2])}
-    >>> smallest_bin_of_all(units, np.array([7, 8, 1, 2, 9]), Bins(5))
+    >>> smallest_bin_of_all(units, np.array([7, 8, 1, 2, 9]), ClaimNumberBins(5))
     1
     """
     return min((smallest_bin(counts[table], bins) for table in tables_of(units)), default=0)

@@ -13,12 +13,12 @@ work is about 4 m * m per bin, whatever the number of members.
 
 import numpy as np
 
-from deid_assets.methods.long_tail.bins import Bins
+from deid_assets.methods.long_tail.bins import ClaimNumberBins
 
 _NEVER = np.iinfo(np.int64).max // 4
 
 
-def truncate_to_bins_optimally(counts: np.ndarray, bins: Bins, m: int, down_to_none: bool = False) -> np.ndarray:
+def truncate_to_bins_optimally(counts: np.ndarray, bins: ClaimNumberBins, m: int, down_to_none: bool = False) -> np.ndarray:
     """Return how many claims each member keeps, so that bins are empty or have m members, with the fewest claims removed.
 
     Parameters
@@ -47,7 +47,7 @@ def truncate_to_bins_optimally(counts: np.ndarray, bins: Bins, m: int, down_to_n
     Examples
     --------
     >>> counts = np.repeat([31, 26, 21], [15, 9, 100])
-    >>> int((counts - truncate_to_bins_optimally(counts, Bins(5), 10)).sum())
+    >>> int((counts - truncate_to_bins_optimally(counts, ClaimNumberBins(5), 10)).sum())
     1
     """
     if m < 1:
@@ -76,7 +76,7 @@ def truncate_to_bins_optimally(counts: np.ndarray, bins: Bins, m: int, down_to_n
     return kept
 
 
-def _best_carries(descending: np.ndarray, sizes: np.ndarray, bins: Bins, m: int, without: int | None) -> np.ndarray:
+def _best_carries(descending: np.ndarray, sizes: np.ndarray, bins: ClaimNumberBins, m: int, without: int | None) -> np.ndarray:
     """Return (b,) int64: number of members carried down out of each bin, from the highest on.
 
     It is 0 for the lowest bin, unless `without` members without claims form a bin below it.

@@ -33,7 +33,7 @@ _POISSON = stats.poisson.ppf((np.arange(2**16) + 0.5) / 2**16, 1).astype(np.uint
 
 
 @dataclass(frozen=True)
-class Bins:
+class TableBins:
     """Bins of a table: ascending lower edges, the last bin open-ended; values below the first edge are in no bin."""
 
     lower: tuple[int, ...]
@@ -46,11 +46,11 @@ class Bins:
             raise ValueError("the lower edges of bins must ascend")
 
 
-AGE_DECADES = Bins(tuple(range(0, 90, 10)), (*(f"{a}-{a + 9}" for a in range(0, 80, 10)), "80+"))
+AGE_DECADES = TableBins(tuple(range(0, 90, 10)), (*(f"{a}-{a + 9}" for a in range(0, 80, 10)), "80+"))
 # Months are 28-day blocks with twelve labels, the last open-ended (methods#hierarchies).
-DSFC_MONTHS = Bins(tuple(range(0, 336, 28)), tuple(f"{m}-{m + 1} month{'s' * (m > 0)}" for m in range(12)))
+DSFC_MONTHS = TableBins(tuple(range(0, 336, 28)), tuple(f"{m}-{m + 1} month{'s' * (m > 0)}" for m in range(12)))
 # A stay that begins and ends on the same day, of length 0 in some deliveries, counts as one day.
-LENGTHS_OF_STAY = Bins(
+LENGTHS_OF_STAY = TableBins(
     (0, 2, 3, 4, 5, 6, 7, 15, 29, 57, 85, 183),
     ("1 day", "2 days", "3 days", "4 days", "5 days", "6 days",
      "1-2 weeks", "2-4 weeks", "4-8 weeks", "8-12 weeks", "12-26 weeks", "26+ weeks"),
@@ -157,7 +157,7 @@ def percentages(labels: Sequence[str], removed_counts: NDArray, remaining_counts
     return pd.DataFrame(table)
 
 
-def binned_percentages(histogram: dict[str, NDArray], bins: Bins) -> pd.DataFrame:
+def binned_percentages(histogram: dict[str, NDArray], bins: TableBins) -> pd.DataFrame:
     """Return one of Tables 2-4 from the columns of `member_values` or `claim_values`.
 
     Raises

@@ -34,7 +34,7 @@ class Figure:
         return self.count / self.of if self.of else None
 
 
-def coded(kind: str) -> str:
+def coded_claims(kind: str) -> str:
     """Return the name of the figure: claims with a readable code of a kind."""
     return f"coded_claims/{kind}"
 
@@ -66,7 +66,7 @@ def rule_figures(
         f"""SELECT count(*) AS claims, count(DISTINCT member_id) AS patients,
                 {", ".join(f'count({sql}) AS "{kind}"' for kind, sql in CODED.items())} FROM {claims.sql}"""
     ).iloc[0]
-    figures = {coded(kind): Figure(int(number[kind]), int(number["claims"])) for kind in CODED}
+    figures = {coded_claims(kind): Figure(int(number[kind]), int(number["claims"])) for kind in CODED}
     figures |= _of_codes(delivered_codes)
     patients = int(number["patients"])
     found = removed.query(

@@ -160,7 +160,7 @@ def _numbered(labels: Sequence[np.ndarray]) -> list[np.ndarray]:
     return np.split(codes.astype(np.int64), np.cumsum([len(one) for one in labels])[:-1])
 
 
-def singled_out(own: ShownPeople, others: Sequence[ShownPeople], k: int, among_released: bool) -> np.ndarray:
+def in_small_joint_class(own: ShownPeople, others: Sequence[ShownPeople], k: int, among_released: bool) -> np.ndarray:
     """Return (n,) bool: whose class under all releases together, themselves included, has fewer than k people.
 
     Parameters
@@ -178,7 +178,7 @@ def singled_out(own: ShownPeople, others: Sequence[ShownPeople], k: int, among_r
 
     >>> tags, everybody = np.arange(4, dtype=np.uint64), np.ones(4, dtype=bool)
     >>> first, second = (ShownPeople(tags, np.array(c), everybody) for c in ([0, 0, 1, 1], [2, 3, 2, 3]))
-    >>> singled_out(second, [first], 2, True).tolist(), singled_out(second, [second], 2, True).tolist()
+    >>> in_small_joint_class(second, [first], 2, True).tolist(), in_small_joint_class(second, [second], 2, True).tolist()
     ([True, True, True, True], [False, False, False, False])
     """
     inside, released = np.arange(len(own.tags)), own.released
@@ -207,7 +207,7 @@ def singled_out_together(own: ShownPeople, earlier: Sequence[ShownPeople], k: in
     Parameters
     ----------
     own, earlier, k, among_released
-        As in `singled_out`.
+        As in `in_small_joint_class`.
 
     Examples
     --------
@@ -227,7 +227,7 @@ def singled_out_together(own: ShownPeople, earlier: Sequence[ShownPeople], k: in
     for number, pattern in enumerate(patterns.T):
         if pattern.any():
             having = [one for one, has in zip(earlier, pattern, strict=True) if has]
-            found |= singled_out(own, having, k, among_released) & (of_pattern.ravel() == number)
+            found |= in_small_joint_class(own, having, k, among_released) & (of_pattern.ravel() == number)
     return found
 
 
@@ -240,7 +240,7 @@ def added_standing_out(own: ShownPeople, earlier: ShownPeople, k: int, among_rel
     Parameters
     ----------
     own, earlier, k, among_released
-        As in `singled_out`, with one earlier release.
+        As in `in_small_joint_class`, with one earlier release.
 
     Examples
     --------
@@ -284,7 +284,7 @@ def changed_standing_out(own: ShownPeople, earlier: ShownPeople, k: int, among_r
 
     The difference of both files shows their old and new values. Attributes that only one of the releases has tell nothing of
     a change. A class is what both releases show: the labels may have changed as well, or be coarser now. Whose labels alone
-    changed is found by `singled_out`.
+    changed is found by `in_small_joint_class`.
 
     Parameters
     ----------

@@ -115,12 +115,12 @@ def largest_and_mean_change(before: np.ndarray, after: np.ndarray) -> tuple[floa
     return float(change.max()), float(change.mean())
 
 
-def kolmogorov_smirnov(before: np.ndarray, after: np.ndarray) -> float:
+def kolmogorov_smirnov_distance(before: np.ndarray, after: np.ndarray) -> float:
     """Largest difference of two cumulative distributions, given by counts of the same ordered values.
 
     Examples
     --------
-    >>> kolmogorov_smirnov(np.array([1, 1]), np.array([0, 2]))
+    >>> kolmogorov_smirnov_distance(np.array([1, 1]), np.array([0, 2]))
     0.5
     """
     return float(np.abs(np.cumsum(_shares(before) - _shares(after))).max(initial=0.0))

@@ -71,7 +71,7 @@ class Gain:
         Share of the label gain that the labels of the release keep; None if the label gain is not above 0 by its interval.
     leak
         By how many paired standard errors release and delivery together are better than the delivery alone; see
-        `standard_errors`.
+        `in_standard_errors`.
     """
 
     losses: np.ndarray
@@ -137,7 +137,7 @@ def can_split(features: np.ndarray) -> np.ndarray:
     return numbers[:, sorted(first.values())]
 
 
-def resampled(sums: np.ndarray, resamples: int, generator: np.random.Generator) -> np.ndarray:
+def resampled_sums(sums: np.ndarray, resamples: int, generator: np.random.Generator) -> np.ndarray:
     """(resamples, c) sums over members drawn with replacement (Efron 1979); all columns have the same draws.
 
     Parameters
@@ -168,7 +168,7 @@ def resampled_losses(
         (n,) int64: position of the member of each row.
     """
     rows = np.bincount(row_member).astype(np.float64)
-    drawn = resampled(np.column_stack([*(own for _, own in sums), rows]), resamples, generator)
+    drawn = resampled_sums(np.column_stack([*(own for _, own in sums), rows]), resamples, generator)
     found, start = [], 0
     for target, own in sums:
         end = start + own.shape[1]
@@ -196,7 +196,7 @@ def gain_of(losses: np.ndarray, drawn: np.ndarray) -> Gain:
         kept = _interval(share_kept(constant, released, delivered), _positive(constants, shown, whole))
     if label_gain.low > 0:
         label_kept = _interval(share_kept(coarsest, released, delivered), _positive(coarse, shown, whole))
-    return Gain(losses, gain, label_gain, kept, label_kept, standard_errors(delivered - both, whole - joined))
+    return Gain(losses, gain, label_gain, kept, label_kept, in_standard_errors(delivered - both, whole - joined))
 
 
 def shares_of_all_gains(losses: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[Interval, ...]:
@@ -239,7 +239,7 @@ def _relative_gains(losses: np.ndarray, drawn: np.ndarray) -> tuple[np.ndarray, 
     return (losses[0] - losses[1:]) / losses[0], (drawn[:, :1] - drawn[:, 1:]) / drawn[:, :1]
 
 
-def standard_errors(difference: float, drawn: np.ndarray) -> float:
+def in_standard_errors(difference: float, drawn: np.ndarray) -> float:
     """A paired difference in standard errors, of the differences of members drawn with replacement; 0 if none ever differs."""
     error = float(np.std(drawn, ddof=1))
     return float(difference) / error if error > 0 else 0.0

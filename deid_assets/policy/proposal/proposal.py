@@ -11,7 +11,7 @@ from deid_assets.policy.proposal.flat import propose_flat
 from deid_assets.policy.proposal.layouts import Recognized, recognize
 from deid_assets.policy.proposal.looking import DeliveredTable, Look, look_at
 from deid_assets.policy.proposal.writing import Text
-from deid_assets.policy.scaffold import Heading, like_shipped, quoted_text, require_new, shipped_values, write_new
+from deid_assets.policy.scaffold import Heading, like_shipped, quoted_text, require_free_name, shipped_values, write_new
 
 _KEYS = {"members": "member_id", "claims": "claim_id"}
 _UNITS = {"members": ("person", "span"), "claims": ("claim", "claim line")}
@@ -57,7 +57,7 @@ def propose(delivery: Path, file: Path, heading: Heading, folder: Path | None = 
     PolicyError
         If the file exists already, or the arguments make no valid policy; nothing is then written.
     """
-    require_new(file, heading.name)
+    require_free_name(file, heading.name)
     look = look_at(delivery, folder)
     found = recognize(look)
     lines = tuple(_recognized(look, found))

@@ -29,7 +29,7 @@ _CODED = "where so few claims have a code the rule finds next to nothing; say nu
 
 
 @dataclass(frozen=True)
-class Limit:
+class NumberRange:
     """The range of one number of a policy.
 
     Attributes
@@ -56,29 +56,29 @@ class Limit:
         return None
 
 
-def _gate(field: str) -> tuple[Limit, ...]:
+def _gate(field: str) -> tuple[NumberRange, ...]:
     return (
-        Limit(f"{field}.at_most", _SUCCESS, most=THIRD),
-        Limit(f"{field}.confidence", "a bound that holds less often than nine times in ten bounds little", least=0.9),
+        NumberRange(f"{field}.at_most", _SUCCESS, most=THIRD),
+        NumberRange(f"{field}.confidence", "a bound that holds less often than nine times in ten bounds little", least=0.9),
     )
 
 
-def _attack(section: str) -> tuple[Limit, ...]:
+def _attack(section: str) -> tuple[NumberRange, ...]:
     return _gate(f"{section}.unconditional") + _gate(f"{section}.given_membership")
 
 
 _DISCLOSURE = (
-    Limit(
+    NumberRange(
         "attribute_disclosure.homogeneous_share_at_most",
         "the class would disclose the attribute of more than one member in three",
         most=THIRD,
     ),
-    Limit(
+    NumberRange(
         "attribute_disclosure.l_at_least",
         "l is 1 where a class discloses the attribute of everybody in it, and below 1.5 where it nearly does",
         least=1.5,
     ),
-    Limit(
+    NumberRange(
         "attribute_disclosure.t_at_most",
         "classes of one member have distances of .5 and more, so a larger limit could not fail",
         most=0.4999,
@@ -86,108 +86,112 @@ _DISCLOSURE = (
 )
 
 _NOISE = (
-    Limit("counts.sd", "noise in use has 1.33 people and more (Klann et al. 2018)", least=1.33),
-    Limit("counts.budget.rho", "beyond it, anybody's presence could be told for certain from the counts alone", most=100.0),
-    Limit("counts.budget.epsilon", "beyond it, anybody's presence could be told for certain from the counts alone", most=170.0),
-    Limit("counts.budget.delta", "with so large a delta, counts of everybody would count as private", most=1e-3),
-    Limit("counts.masking.threshold", "counts of 1 to 10 are hidden in practice, and counts of 1 and 2 always", least=3),
-    Limit("counts.masking.values", "a count with two possible values is nearly known", least=3),
+    NumberRange("counts.sd", "noise in use has 1.33 people and more (Klann et al. 2018)", least=1.33),
+    NumberRange(
+        "counts.budget.rho", "beyond it, anybody's presence could be told for certain from the counts alone", most=100.0
+    ),
+    NumberRange(
+        "counts.budget.epsilon", "beyond it, anybody's presence could be told for certain from the counts alone", most=170.0
+    ),
+    NumberRange("counts.budget.delta", "with so large a delta, counts of everybody would count as private", most=1e-3),
+    NumberRange("counts.masking.threshold", "counts of 1 to 10 are hidden in practice, and counts of 1 and 2 always", least=3),
+    NumberRange("counts.masking.values", "a count with two possible values is nearly known", least=3),
 )
 
-_RECURRING = Limit("releases.recurring_at_most", "a release of which more rows recur is of the same people", most=0.5)
+_RECURRING = NumberRange("releases.recurring_at_most", "a release of which more rows recur is of the same people", most=0.5)
 
 LONGITUDINAL = (
     _RECURRING,
-    Limit("intake.quarantine_at_most", "a delivery with more unusable rows is not the one that was asked for", most=0.2),
-    Limit(
+    NumberRange("intake.quarantine_at_most", "a delivery with more unusable rows is not the one that was asked for", most=0.2),
+    NumberRange(
         "removal.absence_factor_at_most",
         "beyond it, more than half of the eligible members of a class may be released, and absence more than doubles the odds",
         most=2.0,
     ),
-    Limit(
+    NumberRange(
         "removal.absence_posterior_at_most",
         "beyond one half, an absent member is more likely than not to have a sensitive condition",
         most=0.5,
     ),
-    Limit(
+    NumberRange(
         "removal.disappearance_posterior_at_most",
         "beyond one half, a member who is missing is more likely than not to have a new sensitive condition",
         most=0.5,
     ),
-    Limit("removal.readable_codes_at_least", _READ, least=0.5),
-    Limit("removal.sensitive_members_at_least", _FOUND, least=0.0001),
-    Limit("removal.rare_visible_members_at_least", _FOUND, least=0.00001),
-    Limit("removal.known_newborn_claims_at_least", _READ, least=0.5),
-    Limit("removal.coded_claims_at_least.diagnosis", _CODED, least=0.1),
-    Limit("removal.coded_claims_at_least.procedure", _CODED, least=0.1),
-    Limit("removal.coded_claims_at_least.place", _CODED, least=0.1),
-    Limit("top_coding.percentile", "beyond it, hardly any value would be top-coded", most=99.9),
-    Limit("long_tail.percentile", "beyond it, hardly any claim would be cut", most=99.9),
-    Limit("long_tail.risk", _THRESHOLD, most=THIRD),
-    Limit("dates.narrower.class_size_at_least", _CLASS, least=3),
-    Limit("dates.ordered_services_at_most", _SUCCESS, most=THIRD),
-    Limit("risk.threshold", _THRESHOLD, most=THIRD),
-    Limit("risk.max_high_risk_share", _MAX_SUP, most=0.1),
-    Limit("risk.worst_class_share_at_most", _SUCCESS, most=THIRD),
-    Limit("risk.gate.confidence", "a bound that holds less often than nine times in ten bounds little", least=0.9),
-    Limit("risk.suppression.at_most", "the rest would no longer be a random sample of the members", most=0.5),
+    NumberRange("removal.readable_codes_at_least", _READ, least=0.5),
+    NumberRange("removal.sensitive_members_at_least", _FOUND, least=0.0001),
+    NumberRange("removal.rare_visible_members_at_least", _FOUND, least=0.00001),
+    NumberRange("removal.known_newborn_claims_at_least", _READ, least=0.5),
+    NumberRange("removal.coded_claims_at_least.diagnosis", _CODED, least=0.1),
+    NumberRange("removal.coded_claims_at_least.procedure", _CODED, least=0.1),
+    NumberRange("removal.coded_claims_at_least.place", _CODED, least=0.1),
+    NumberRange("top_coding.percentile", "beyond it, hardly any value would be top-coded", most=99.9),
+    NumberRange("long_tail.percentile", "beyond it, hardly any claim would be cut", most=99.9),
+    NumberRange("long_tail.risk", _THRESHOLD, most=THIRD),
+    NumberRange("dates.narrower.class_size_at_least", _CLASS, least=3),
+    NumberRange("dates.ordered_services_at_most", _SUCCESS, most=THIRD),
+    NumberRange("risk.threshold", _THRESHOLD, most=THIRD),
+    NumberRange("risk.max_high_risk_share", _MAX_SUP, most=0.1),
+    NumberRange("risk.worst_class_share_at_most", _SUCCESS, most=THIRD),
+    NumberRange("risk.gate.confidence", "a bound that holds less often than nine times in ten bounds little", least=0.9),
+    NumberRange("risk.suppression.at_most", "the rest would no longer be a random sample of the members", most=0.5),
     *_attack("neighbor_attack"),
     *_attack("attack_sensitivity"),
-    Limit("voter_list_attack.at_most", _SUCCESS, most=THIRD),
-    Limit("inpatient_attack.at_most", _SUCCESS, most=THIRD),
-    Limit("demographics.class_size_at_least", _CLASS, least=3),
-    Limit(
+    NumberRange("voter_list_attack.at_most", _SUCCESS, most=THIRD),
+    NumberRange("inpatient_attack.at_most", _SUCCESS, most=THIRD),
+    NumberRange("demographics.class_size_at_least", _CLASS, least=3),
+    NumberRange(
         "number_of_claims.width",
         "the book assumes that the number is known to within five; with wider bins the gate equals that of demographics alone",
         most=50,
     ),
     *_gate("number_of_claims.with_values"),
-    Limit("provider_suppression.providers_at_least", _CLASS, least=3),
-    Limit("population_estimates.small_class_share_at_most", _MAX_SUP, most=0.1),
-    Limit("population_estimates.unique_share_at_most", _MAX_SUP, most=0.1),
+    NumberRange("provider_suppression.providers_at_least", _CLASS, least=3),
+    NumberRange("population_estimates.small_class_share_at_most", _MAX_SUP, most=0.1),
+    NumberRange("population_estimates.unique_share_at_most", _MAX_SUP, most=0.1),
     *_DISCLOSURE,
-    Limit("membership.presence_at_most", "beyond it an adversary is nearly certain who is in the release", most=0.9),
-    Limit(
+    NumberRange("membership.presence_at_most", "beyond it an adversary is nearly certain who is in the release", most=0.9),
+    NumberRange(
         "membership.advantage_at_most",
         "beyond it an adversary mostly infers correctly who is in the release",
         most=THIRD,
     ),
-    Limit("provider_graph.pattern_success_at_most", _SUCCESS, most=THIRD),
-    Limit("provider_graph.all_patterns_success_at_most", _SUCCESS, most=THIRD),
-    Limit("provider_graph.graph_success_at_most", _SUCCESS, most=THIRD),
-    Limit(
+    NumberRange("provider_graph.pattern_success_at_most", _SUCCESS, most=THIRD),
+    NumberRange("provider_graph.all_patterns_success_at_most", _SUCCESS, most=THIRD),
+    NumberRange("provider_graph.graph_success_at_most", _SUCCESS, most=THIRD),
+    NumberRange(
         "inference.gain.at_most",
         "where two codes are equally frequent, a release that gives away the code of half the members has a gain of .25",
         most=0.2499,
     ),
-    Limit("inference.gain.confidence", "a bound that holds less often than nine times in ten bounds little", least=0.9),
-    Limit("inference.members_in_group", "larger groups would hide a channel among groups without one", most=1_000),
-    Limit("inference.codes_at_most", "a channel that gives away rarer codes would be missed", least=64),
+    NumberRange("inference.gain.confidence", "a bound that holds less often than nine times in ten bounds little", least=0.9),
+    NumberRange("inference.members_in_group", "larger groups would hide a channel among groups without one", most=1_000),
+    NumberRange("inference.codes_at_most", "a channel that gives away rarer codes would be missed", least=64),
     *_NOISE,
 )
 
 FLAT = (
     _RECURRING,
-    Limit("intake.quarantine_at_most", "a delivery with more unusable rows is not the one that was asked for", most=0.2),
-    Limit("risk.k", _CLASS, least=3),
-    Limit("risk.max_suppressed", "the rest would no longer be the table that was delivered", most=0.2),
+    NumberRange("intake.quarantine_at_most", "a delivery with more unusable rows is not the one that was asked for", most=0.2),
+    NumberRange("risk.k", _CLASS, least=3),
+    NumberRange("risk.max_suppressed", "the rest would no longer be the table that was delivered", most=0.2),
     *_DISCLOSURE,
     *_NOISE,
 )
 
 COHORT = (
     _RECURRING,
-    Limit("releases.differing_at_least", "in a group of two each member knows the other", least=3),
-    Limit("releases.standing_out_at_most", "the rest would no longer be the cohort that was measured", most=0.2),
-    Limit("intake.quarantine_at_most", "a delivery with more unusable rows is not the one that was asked for", most=0.2),
-    Limit(
+    NumberRange("releases.differing_at_least", "in a group of two each member knows the other", least=3),
+    NumberRange("releases.standing_out_at_most", "the rest would no longer be the cohort that was measured", most=0.2),
+    NumberRange("intake.quarantine_at_most", "a delivery with more unusable rows is not the one that was asked for", most=0.2),
+    NumberRange(
         "risk.exponent",
         "above, only people who are alone in their class would count; below, people in large classes as much as in small ones",
         least=0.5,
         most=3.0,
     ),
-    Limit("risk.crowded_at_most", "the table would not be that of the cohort's population", most=0.2),
-    Limit("risk.largest_at_most", _THRESHOLD, most=THIRD),
+    NumberRange("risk.crowded_at_most", "the table would not be that of the cohort's population", most=0.2),
+    NumberRange("risk.largest_at_most", _THRESHOLD, most=THIRD),
     *_NOISE,
 )
 
@@ -247,12 +251,12 @@ NO_LIMIT = {
 """Numbers without a range of their own, each with the reason why it needs none."""
 
 
-def limits_of(policy: BaseModel) -> tuple[Limit, ...]:
+def limits_of(policy: BaseModel) -> tuple[NumberRange, ...]:
     """The ranges for a policy's family."""
     return limits_of_kind(getattr(policy, "kind", None))
 
 
-def limits_of_kind(kind: str | None) -> tuple[Limit, ...]:
+def limits_of_kind(kind: str | None) -> tuple[NumberRange, ...]:
     """The ranges for a kind of policy, as its text states it."""
     return {"flat": FLAT, "cohort": COHORT}.get(kind or "", LONGITUDINAL)
 

@@ -24,7 +24,7 @@ from deid_assets.methods.preparation.rule_figures import (
     RARE_VISIBLE,
     SENSITIVE,
     Figure,
-    coded,
+    coded_claims,
     readable,
 )
 from deid_assets.policy.models import Policy
@@ -144,7 +144,7 @@ def _codes(policy: Policy, rule: str, kind: str) -> Iterator[Need]:
     share = getattr(removal.coded_claims_at_least, kind)
     if share is not None:
         yield Need(
-            rule, coded(kind), f"the claims with a readable {kind} code", share,
+            rule, coded_claims(kind), f"the claims with a readable {kind} code", share,
             f"Map the column of {kind} codes, or set removal.coded_claims_at_least.{kind}: null if deliveries have none",
         )  # fmt: skip
     yield from _readable(policy, rule, kind)

@@ -46,7 +46,7 @@ P = TypeVar("P", bound=ReleasePolicy)
 Rule = Callable[[Policy], Iterator[Problem]]
 
 
-def judged(policy: P, *stages: Sequence[Callable[[P], Iterator[Problem]]]) -> tuple[Problem, ...]:
+def first_problems(policy: P, *stages: Sequence[Callable[[P], Iterator[Problem]]]) -> tuple[Problem, ...]:
     """Return the problems of the first stage of rules that finds any: later rules apply to what earlier ones let through."""
     found = (tuple(problem for rule in rules for problem in rule(policy)) for rules in stages)
     return next(filter(None, found), ())
@@ -54,7 +54,7 @@ def judged(policy: P, *stages: Sequence[Callable[[P], Iterator[Problem]]]) -> tu
 
 def problems(policy: Policy) -> tuple[Problem, ...]:
     """Return every problem of a policy, in the order of the rules; the others apply to columns that are known."""
-    return judged(policy, (_declared_columns, _known_columns), RULES)
+    return first_problems(policy, (_declared_columns, _known_columns), RULES)
 
 
 def check_vacuous(policy: Policy, alpha: float) -> None:

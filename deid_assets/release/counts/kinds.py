@@ -153,10 +153,10 @@ def record_counts(
     records, suppressed = tables["records"], tables["suppressed_records"]
     column_of = {one.release_as: one.column for one in policy.columns}
     for name, level in levels_of_records(policy).items():
-        found = by_level(policy.hierarchy_of(name), level, records.query(queries.values_counted(records, suppressed, name)))
+        found = by_level(policy.hierarchy_of(name), level, records.query(queries.records_by_value(records, suppressed, name)))
         rows += class_rows(column_of[name], found, shape(policy, *_OF_RECORDS), most)
     for name, values in level_or_values(policy.counts.characteristics or {})[1].items():
-        found = by_values(values, records.query(queries.values_counted(records, suppressed, name)))
+        found = by_values(values, records.query(queries.records_by_value(records, suppressed, name)))
         rows += class_rows(column_of[name], found, shape(policy, *_OF_RECORDS), most)
     return counted_frame(rows)
 

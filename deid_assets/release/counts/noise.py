@@ -68,8 +68,8 @@ class DeliveryNoise:
     def same(self, name: CellName, shape: str) -> str:
         """Equal for cells that count the same people of this delivery, however their counts are protected; restricted.
 
-        It begins with the delivery (`published_tables.delivery_of`). It has no key: an audit must know the cells of earlier
-        releases after the secret was replaced, too.
+        It begins with the delivery (`published_tables.counted_delivery`). It has no key: an audit must know the cells of
+        earlier releases after the secret was replaced, too.
         """
         counted = hashlib.sha256(json.dumps(["cell", self.delivery, shape, *name]).encode()).hexdigest()
         return f"{delivery_word(self.delivery)}.{counted}"

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from deid_assets.sources.synthetic import shape
-from deid_assets.sources.synthetic.members import DAYS_OF_YEAR, YEAR_STARTS, Members, chance, words
+from deid_assets.sources.synthetic.members import DAYS_OF_YEAR, YEAR_STARTS, Members, chance, uniform_words
 from deid_assets.sources.synthetic.tables import (
     BURDENS,
     EMERGENCY,
@@ -134,15 +134,15 @@ def draw_claims(random: np.random.Generator, members: Members, providers: Provid
     member = visits.member[visit]
     rows = (tables.condition_profile[visits.diagnoses[0]] * len(SETTINGS) + visits.setting) * STRATA
     stratum = members.stratum[visits.member]
-    service = tables.service.draw((rows + stratum)[visit], words(random, count)).astype(np.int64)
+    service = tables.service.draw((rows + stratum)[visit], uniform_words(random, count)).astype(np.int64)
     specialty = tables.service_specialty[service]
     primary = len(tables.specialties) - 1
     specialty = np.where(specialty == primary, members.primary_care[member], specialty)
-    procedure = tables.procedure.draw(service * STRATA + stratum[visit], words(random, count))
+    procedure = tables.procedure.draw(service * STRATA + stratum[visit], uniform_words(random, count))
     provider, pcp = _draw_providers(random, members, member, specialty, providers)
     # Lines of a stay are dated from admission to discharge, within the year.
     left = np.clip(np.minimum(visits.stay, DAYS_OF_YEAR - visits.day), 1, None)
-    day = visits.day[visit] + (left[visit] * words(random, count).astype(np.int64) >> 16)
+    day = visits.day[visit] + (left[visit] * uniform_words(random, count).astype(np.int64) >> 16)
     year = visits.year[visit]
     stay = np.where(chance(random, count, _STAY_LENGTH_KNOWN_SHARE), visits.stay[visit], -1)
     first_diagnosis, *further = (codes[visit] for codes in visits.diagnoses)
@@ -161,7 +161,7 @@ def draw_claims(random: np.random.Generator, members: Members, providers: Provid
         place=sometimes_missing("place", tables.service_place[service]),
         procedure=sometimes_missing("cpt", procedure),
         length_of_stay=stay,
-        pay_delay=sometimes_missing("pay_delay", _PAY_DELAYS.draw(0, words(random, count)).astype(np.int64)),
+        pay_delay=sometimes_missing("pay_delay", _PAY_DELAYS.draw(0, uniform_words(random, count)).astype(np.int64)),
         diagnoses=(sometimes_missing("diagnosis_1", first_diagnosis), *further),
         days_in_hospital=_days_in_hospital(visits, len(members.age)),
     )
@@ -176,7 +176,7 @@ def _draw_visits(random: np.random.Generator, members: Members, tables: Tables) 
     diagnoses = _draw_diagnoses(random, members, member, newborn, tables)
     line_class = np.minimum(lines >> 1, LINE_CLASSES - 1)
     rows = tables.condition_profile[diagnoses[0]] * LINE_CLASSES + line_class
-    setting = tables.setting.draw(rows, words(random, count)).astype(np.int64)
+    setting = tables.setting.draw(rows, uniform_words(random, count)).astype(np.int64)
     old = members.age[member] >= shape.LONG_STAY_AGE
     stay = _draw_stays(random, setting, member, _year_offsets()[year] + day, old)
     return _Visits(member, lines, year, day, diagnoses, setting, stay)
@@ -205,10 +205,10 @@ def _draw_dates(random: np.random.Generator, members: Members, member: np.ndarra
     year = (point >= bounds[member, 0]).astype(np.int64) + (point >= bounds[member, 1])
     starts, lengths = _draw_times_in_care(random, members)
     start = starts[member, year]
-    day = start + (lengths[member, year] * words(random, count).astype(np.int64) >> 16)
+    day = start + (lengths[member, year] * uniform_words(random, count).astype(np.int64) >> 16)
     newborn = year == members.birth_year[member]
     early = newborn & chance(random, count, _NEWBORN_VISIT_SHARE)
-    in_first_weeks = start + ((_NEWBORN_DAYS + 1) * words(random, count).astype(np.int64) >> 16)
+    in_first_weeks = start + ((_NEWBORN_DAYS + 1) * uniform_words(random, count).astype(np.int64) >> 16)
     day = np.where(early & (in_first_weeks < DAYS_OF_YEAR), in_first_weeks, day)
 
     before = np.roll(day, 1) + random.integers(1, _FOLLOW_UP_DAYS + 1, count)
@@ -248,10 +248,10 @@ def _draw_diagnoses(
     slot = (slots * random.random(count) ** _EARLIER_SLOTS).astype(np.int64)
     recurring = chance(random, count, _RECURRING_SHARE)
     rows = (members.stratum * BURDENS + members.burden)[member]
-    passing = tables.passing.draw(rows, words(random, count)).astype(np.int64)
+    passing = tables.passing.draw(rows, uniform_words(random, count)).astype(np.int64)
     first = np.where(recurring, members.conditions[member, slot], passing)
 
-    first[newborn] = tables.newborn.draw(0, words(random, int(newborn.sum())))
+    first[newborn] = tables.newborn.draw(0, uniform_words(random, int(newborn.sum())))
 
     sensitive = np.flatnonzero(members.sensitive)
     visits = np.bincount(member, minlength=len(members.age))
@@ -275,7 +275,7 @@ def _draw_stays(
     hospital = setting == INPATIENT
     hospital |= (setting == EMERGENCY) & chance(random, len(setting), _EMERGENCY_DAY_SHARE)
     at = np.flatnonzero(hospital)
-    days = np.where(setting[at] == INPATIENT, 1 + _STAYS.draw(old[at], words(random, len(at))).astype(np.int64), 1)
+    days = np.where(setting[at] == INPATIENT, 1 + _STAYS.draw(old[at], uniform_words(random, len(at))).astype(np.int64), 1)
     stay = np.full(len(setting), -1)
     stay[at] = _without_overlap(member[at], date[at], days)
     return stay
@@ -319,7 +319,7 @@ def _draw_providers(
     usual = providers.near(usual & 0xFFFF, np.arange(size[1])[None, :])
     provider = usual.ravel()[member * size[1] + specialty]
     elsewhere = np.flatnonzero(chance(random, len(member), _OTHER_PROVIDER_SHARE))
-    provider[elsewhere] = providers.near(words(random, len(elsewhere)), specialty[elsewhere])
+    provider[elsewhere] = providers.near(uniform_words(random, len(elsewhere)), specialty[elsewhere])
     return provider, usual[np.arange(size[0]), members.primary_care][member]
 
 

@@ -69,14 +69,14 @@ class Members:
     primary_care: np.ndarray
 
 
-def words(random: np.random.Generator, size: int | tuple[int, ...]) -> np.ndarray:
+def uniform_words(random: np.random.Generator, size: int | tuple[int, ...]) -> np.ndarray:
     """Return uniform 16-bit words."""
     return random.integers(0, 1 << 16, size, dtype=np.uint16)
 
 
 def chance(random: np.random.Generator, size: int, probability: float) -> np.ndarray:
     """Return bool draws that are true with the given probability, to 1/65,536."""
-    return words(random, size) < round(probability * (1 << 16))
+    return uniform_words(random, size) < round(probability * (1 << 16))
 
 
 def draw_members(random: np.random.Generator, count: int, tables: Tables) -> Members:
@@ -91,7 +91,7 @@ def draw_members(random: np.random.Generator, count: int, tables: Tables) -> Mem
     birth_day = random.integers(0, DAYS_OF_YEAR, count)
     rank = shape.burden_rank(sensitive.astype(np.int64), decade, enrolment, random.standard_normal(count))
     stratum = strata(female, age)
-    sensitive_condition = tables.sensitive.draw(stratum, words(random, count)).astype(np.int64)
+    sensitive_condition = tables.sensitive.draw(stratum, uniform_words(random, count)).astype(np.int64)
     lasting = np.where(sensitive & tables.condition_chronic[sensitive_condition], sensitive_condition, -1)
     conditions, condition_count = _draw_conditions(random, rank, stratum, lasting, tables)
     return Members(
@@ -102,7 +102,7 @@ def draw_members(random: np.random.Generator, count: int, tables: Tables) -> Mem
         # A member born within the three years is born in the first year of enrolment.
         birth_year=np.where(born_within, enrolled.argmax(axis=1), -1),
         birth_day=np.where(born_within, birth_day, 0),
-        claims=shape.claims_per_member(rank),
+        claims=shape.claims_at_rank(rank),
         stratum=stratum,
         burden=burden_classes(rank),
         conditions=conditions,
@@ -159,7 +159,7 @@ def _draw_conditions(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return each member's lasting conditions, with the sensitive one if there is one, and their number; burden gives more."""
     rows = stratum * BURDENS + burden_classes(rank)
-    conditions = tables.recurring.draw(rows[:, None], words(random, (len(rank), SLOTS))).astype(np.int64)
+    conditions = tables.recurring.draw(rows[:, None], uniform_words(random, (len(rank), SLOTS))).astype(np.int64)
     stays = lasting >= 0
     place = random.integers(0, 2, len(rank))
     conditions[stays, place[stays]] = lasting[stays]

@@ -92,7 +92,7 @@ _PAY_DELAY_P99: Final = 162.0
 _LONGEST_PAY_DELAY: Final = 900
 
 
-def claims_per_member(rank: np.ndarray) -> np.ndarray:
+def claims_at_rank(rank: np.ndarray) -> np.ndarray:
     """Return the number of claims at each rank: the quantile function of claims per member.
 
     Parameters
@@ -107,7 +107,7 @@ def claims_per_member(rank: np.ndarray) -> np.ndarray:
 
     Examples
     --------
-    >>> claims_per_member(np.array([0.0, 0.5, 0.95, 0.99, 1 - 1 / 145_650])).tolist()
+    >>> claims_at_rank(np.array([0.0, 0.5, 0.95, 0.99, 1 - 1 / 145_650])).tolist()
     [1, 13, 139, 267, 1305]
     """
     below = ndtr((np.log(_TAIL_START) - _BODY_LOG_MEDIAN) / _BODY_LOG_SIGMA)

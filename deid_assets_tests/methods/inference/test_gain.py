@@ -42,7 +42,7 @@ class TestPredictions:
         """Each member has a field value and a code of their own: only somebody who saw the member could guess it."""
         members = np.repeat(np.arange(40), 5)
         cases = cases_of(members[:, None], members, members=members)
-        found = gain.predictions(cases, gain.folds_of(40, 4, rng()), MODELS)["naive_bayes"]
+        found = gain.predictions(cases, gain.member_folds(40, 4, rng()), MODELS)["naive_bayes"]
         assert not found.right.any()
         assert (naive_bayes(cases, cases.asked(members >= 0)).codes == cases.codes).all(), (
             "which the same model does, if it saw them"
@@ -52,7 +52,7 @@ class TestPredictions:
         generator = rng(5)
         members = generator.integers(0, 30, 200)
         cases = cases_of(generator.integers(0, 3, (200, 2)), generator.integers(0, 4, 200), members=members)
-        folds = gain.folds_of(30, 3, generator)
+        folds = gain.member_folds(30, 3, generator)
         found = gain.predictions(cases, folds, MODELS)["naive_bayes"]
         for fold in range(3):
             asked = folds[members] == fold
@@ -64,7 +64,7 @@ class TestPredictions:
 
     def test_values_without_a_code_are_never_right(self):
         cases = cases_of([[0]] * 8, [0, 0, 0, 0, OTHER, OTHER, OTHER, 1])
-        found = gain.predictions(cases, gain.folds_of(8, 2, rng()), MODELS)["naive_bayes"]
+        found = gain.predictions(cases, gain.member_folds(8, 2, rng()), MODELS)["naive_bayes"]
         assert not found.right[4:7].any() and not found.right_by_majority[4:7].any()
 
     def test_no_member_is_in_two_folds(self):
@@ -80,11 +80,11 @@ class TestPredictions:
             times.append(set(asked.members))
             return naive_bayes(train, asked)
 
-        gain.predictions(cases, gain.folds_of(50, 5, generator), {"watched": watched})
+        gain.predictions(cases, gain.member_folds(50, 5, generator), {"watched": watched})
         assert sorted(asked_of) == sorted(members) and sum(map(len, times)) == len(set(members))
 
     def test_folds_are_of_equal_size(self):
-        assert sorted(np.bincount(gain.folds_of(11, 5, rng())).tolist()) == [2, 2, 2, 2, 3]
+        assert sorted(np.bincount(gain.member_folds(11, 5, rng())).tolist()) == [2, 2, 2, 2, 3]
 
 
 def outcome(members: int, per_member: int, right: float, by_majority: float, generator) -> gain.Outcome:
@@ -102,7 +102,7 @@ def plain(members, right, right_by_majority) -> gain.Outcome:
 
 class TestBounds:
     def test_accuracy_is_weighted_by_cases(self):
-        found = gain.gain_of(
+        found = gain.accuracy_gain(
             plain(np.array([0, 0, 0, 1]), np.array([1, 1, 0, 1], bool), np.array([0, 1, 0, 0], bool)),
             gain.resampled(2, rng()),
             0.9,
@@ -111,25 +111,25 @@ class TestBounds:
 
     def test_spread_is_that_of_members_and_not_of_claims(self):
         drawn = gain.resampled(2_000, rng())
-        found = gain.gain_of(outcome(2_000, 30, 0.7, 0.4, rng(1)), drawn, 0.975)
+        found = gain.accuracy_gain(outcome(2_000, 30, 0.7, 0.4, rng(1)), drawn, 0.975)
         assert found.high - found.gain == pytest.approx(1.96 * np.sqrt(0.3 * 0.7 / 2_000), rel=0.1)
         assert found.gain - found.low == pytest.approx(found.high - found.gain)
 
     def test_nobody_who_shows_a_difference_is_no_proof_that_there_is_none(self):
         same = plain(np.arange(20), np.ones(20, bool), np.ones(20, bool))
-        found = gain.gain_of(same, gain.resampled(20, rng()), 0.995)
+        found = gain.accuracy_gain(same, gain.resampled(20, rng()), 0.995)
         z = 2.5758
         assert found.gain == 0 and found.high == pytest.approx(z**2 / 20, abs=1e-4) and found.low == -found.high
 
     def test_one_member_with_many_claims_is_one_member(self):
         members = np.concatenate([np.zeros(1_000, dtype=int), np.arange(1, 11)])
         same = plain(members, np.ones(1_010, bool), np.zeros(1_010, bool))
-        assert gain.gain_of(same, gain.resampled(11, rng()), 0.99).low < 0.2
+        assert gain.accuracy_gain(same, gain.resampled(11, rng()), 0.99).low < 0.2
 
     @pytest.mark.parametrize("true", [0.0, 0.01, 0.02, 0.2])
     def test_they_hold_as_often_as_they_say(self, true):
         generator, drawn = rng(7), gain.resampled(300, rng())
-        found = [gain.gain_of(outcome(300, 3, 0.5 + true, 0.5, generator), drawn, 0.95) for _ in range(150)]
+        found = [gain.accuracy_gain(outcome(300, 3, 0.5 + true, 0.5, generator), drawn, 0.95) for _ in range(150)]
         assert np.mean([one.high >= true for one in found]) > 0.91
         assert np.mean([one.low <= true for one in found]) > 0.91
 
@@ -140,12 +140,12 @@ class TestBounds:
     def test_without_cases_there_is_no_gain(self):
         nothing = np.empty(0, dtype=bool)
         with pytest.raises(ValueError, match="needs cases"):
-            gain.gain_of(plain(np.empty(0, dtype=int), nothing, nothing), gain.resampled(3, rng()), 0.9)
+            gain.accuracy_gain(plain(np.empty(0, dtype=int), nothing, nothing), gain.resampled(3, rng()), 0.9)
 
 
 def test_groups_taken_together_keep_every_case():
     one, other = outcome(3, 2, 1.0, 0.0, rng()), outcome(4, 1, 0.0, 1.0, rng())
-    both = gain.joined([one, other])
+    both = gain.pooled([one, other])
     assert len(both.members) == 10 and both.right.sum() == 6 and both.right_by_majority.sum() == 4 and both.people == 4
 
 

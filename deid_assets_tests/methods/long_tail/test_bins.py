@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.long_tail.bins import Bins, bin_sizes, smallest_bin, truncate_to_bins, truncation_comparison, widened
+from deid_assets.methods.long_tail.bins import (
+    ClaimNumberBins,
+    bin_sizes,
+    smallest_bin,
+    truncate_to_bins,
+    truncation_comparison,
+    widened,
+)
 from deid_assets.methods.long_tail.optimal_bins import truncate_to_bins_optimally
 from deid_assets_tests import examples
 
@@ -15,9 +22,9 @@ BOOK = np.repeat([33, 26, 27, 28, 29, 23, 18, 13, 8, 3], [11, 1, 1, 1, 1, 7, 20,
 
 
 @st.composite
-def some_bins(draw) -> Bins:
+def some_bins(draw) -> ClaimNumberBins:
     width = draw(st.integers(1, 4))
-    return Bins(width, draw(st.none() | st.integers(width + 1, 14)))
+    return ClaimNumberBins(width, draw(st.none() | st.integers(width + 1, 14)))
 
 
 few_counts = st.lists(st.integers(0, 14), max_size=5)
@@ -25,7 +32,7 @@ many_counts = st.lists(st.integers(0, 60), max_size=80)
 needed = st.integers(1, 12)
 
 
-def fewest_removed(counts: np.ndarray, bins: Bins, m: int, down_to_none: bool = False) -> int | None:
+def fewest_removed(counts: np.ndarray, bins: ClaimNumberBins, m: int, down_to_none: bool = False) -> int | None:
     """By trying every assignment of members to their own or a lower bin; -1 is that of members without claims."""
     counts = counts if down_to_none else counts[counts > 0]
     first = -1 if down_to_none else 0
@@ -42,13 +49,16 @@ def fewest_removed(counts: np.ndarray, bins: Bins, m: int, down_to_none: bool = 
 
 class TestBooksExample:
     def test_four_members_move_and_the_rest_stays(self):
-        kept = truncate_to_bins(BOOK, Bins(5), 10, SEED)
-        assert bin_sizes(kept, Bins(5)).tolist() == [50, 40, 30, 20, 11, 0, 11]
+        kept = truncate_to_bins(BOOK, ClaimNumberBins(5), 10, SEED)
+        assert bin_sizes(kept, ClaimNumberBins(5)).tolist() == [50, 40, 30, 20, 11, 0, 11]
         assert np.array_equal(kept[BOOK > 30], BOOK[BOOK > 30]) and np.array_equal(kept[BOOK < 26], BOOK[BOOK < 26])
         assert 4 <= int((BOOK - kept).sum()) <= 36
 
     def test_eighteen_claims_are_removed_on_average(self):
-        removed = [int((BOOK - truncate_to_bins(BOOK, Bins(5), 10, bytes([i % 256, i // 256] * 8))).sum()) for i in range(2000)]
+        removed = [
+            int((BOOK - truncate_to_bins(BOOK, ClaimNumberBins(5), 10, bytes([i % 256, i // 256] * 8))).sum())
+            for i in range(2000)
+        ]
         # Four uniform draws on five numbers: a standard deviation of 2.83 over 2,000 runs.
         assert np.mean(removed) == pytest.approx(18, abs=5 * 2.83 / 2000**0.5)
 
@@ -58,47 +68,47 @@ class TestBooksExample:
         for claims in (26, 30):
             counts = np.repeat([33, claims, 23, 3], [11, 4, 7, 50])
             for number in range(200):
-                kept = truncate_to_bins(counts, Bins(5), 10, bytes([number] * 16))
+                kept = truncate_to_bins(counts, ClaimNumberBins(5), 10, bytes([number] * 16))
                 assert np.array_equal(kept[15:], counts[15:]) and np.all((kept[11:15] >= 21) & (kept[11:15] <= 25))
                 lost += (counts - kept)[11:15].tolist()
         assert (4 * min(lost), 4 * max(lost)) == (4, 36)
 
     def test_ten_are_enough(self):
-        kept = truncate_to_bins_optimally(BOOK, Bins(5), 10)
+        kept = truncate_to_bins_optimally(BOOK, ClaimNumberBins(5), 10)
         assert int((BOOK - kept).sum()) == 10
-        assert bin_sizes(kept, Bins(5)).tolist() == [50, 40, 30, 20, 11, 0, 11]
+        assert bin_sizes(kept, ClaimNumberBins(5)).tolist() == [50, 40, 30, 20, 11, 0, 11]
 
 
 def test_greedy_is_not_minimal():
     """Of 15, 9 and 100 members in three bins one who gives up one claim is enough (methods#bins-of-claims)."""
     counts = np.repeat([31, 29, 25], [15, 9, 100])
-    greedy = truncate_to_bins(counts, Bins(5), 10, SEED)
+    greedy = truncate_to_bins(counts, ClaimNumberBins(5), 10, SEED)
     assert np.all(greedy[15:24] <= 25) and int((counts - greedy).sum()) >= 9 * 4
-    assert int((counts - truncate_to_bins_optimally(counts, Bins(5), 10)).sum()) == 1
+    assert int((counts - truncate_to_bins_optimally(counts, ClaimNumberBins(5), 10)).sum()) == 1
 
 
 def test_fourteen_claims_are_in_the_bin_of_11_to_15():
-    assert Bins(5).of(np.array([14])) == 2
-    assert (Bins(5).lowest(np.array([2])), Bins(5).highest(np.array([2]))) == (11, 15)
+    assert ClaimNumberBins(5).of(np.array([14])) == 2
+    assert (ClaimNumberBins(5).lowest(np.array([2])), ClaimNumberBins(5).highest(np.array([2]))) == (11, 15)
 
 
 class TestOpenBin:
     def test_500_or_more_is_one_bin(self):
         counts = np.repeat([510, 700, 1300, 480], [3, 4, 4, 20])
-        bins = Bins(5, cap=500)
+        bins = ClaimNumberBins(5, cap=500)
         assert np.array_equal(truncate_to_bins(counts, bins, 10, SEED), counts)
         assert np.array_equal(truncate_to_bins_optimally(counts, bins, 10), counts)
 
     def test_a_small_open_bin_moves_below_the_cap(self):
         counts = np.repeat([700, 480], [3, 20])
-        kept = truncate_to_bins(counts, Bins(5, cap=500), 10, SEED)
-        assert np.all(kept <= 480) and bin_sizes(kept, Bins(5, 500)).tolist()[-1] == 23
-        optimal = truncate_to_bins_optimally(counts, Bins(5, cap=500), 10)
+        kept = truncate_to_bins(counts, ClaimNumberBins(5, cap=500), 10, SEED)
+        assert np.all(kept <= 480) and bin_sizes(kept, ClaimNumberBins(5, 500)).tolist()[-1] == 23
+        optimal = truncate_to_bins_optimally(counts, ClaimNumberBins(5, cap=500), 10)
         assert sorted(optimal) == sorted([480] * 23), "three at 700 cannot be ten anywhere above"
 
     @given(st.integers(1, 12), st.integers(2, 60))
     def test_bins_are_contiguous_and_end_in_the_open_one(self, width, cap):
-        bins = Bins(width, max(cap, width + 1))
+        bins = ClaimNumberBins(width, max(cap, width + 1))
         of = bins.of(np.arange(0, 80))
         assert of[0] == -1 and np.all((np.diff(of) == 0) | (np.diff(of) == 1)) and of[-1] == of[bins.cap] == bins.open_bin
         closed = np.arange(1, bins.cap)
@@ -160,7 +170,11 @@ def test_the_optimum_with_a_bin_of_members_without_claims_is_that_of_brute_force
 def test_more_than_m_members_may_have_to_be_carried_down():
     """A bin of exactly m that one member leaves must be emptied: carrying fewer than m would not do."""
     counts = np.array([4, 8, 13, 4, 10, 3])
-    assert int((counts - truncate_to_bins_optimally(counts, Bins(3, 6), 2)).sum()) == fewest_removed(counts, Bins(3, 6), 2) == 2
+    assert (
+        int((counts - truncate_to_bins_optimally(counts, ClaimNumberBins(3, 6), 2)).sum())
+        == fewest_removed(counts, ClaimNumberBins(3, 6), 2)
+        == 2
+    )
 
 
 @settings(deadline=None)
@@ -179,25 +193,25 @@ def test_widening_ends_at_bins_that_hold(counts, bins, m):
 
 def test_draws_are_those_of_the_seed():
     counts = np.repeat([33, 28, 3], [9, 9, 100])
-    one, same, other = (truncate_to_bins(counts, Bins(5), 10, seed) for seed in (SEED, SEED, bytes(16)))
+    one, same, other = (truncate_to_bins(counts, ClaimNumberBins(5), 10, seed) for seed in (SEED, SEED, bytes(16)))
     assert np.array_equal(one, same) and not np.array_equal(one, other)
 
 
 def test_three_ways_side_by_side():
     percentile = np.minimum(BOOK, 29)
-    ways = {"percentile": percentile, "optimal": truncate_to_bins_optimally(BOOK, Bins(5), 10)}
-    rows = truncation_comparison(BOOK, ways, Bins(5)).set_index("method")
+    ways = {"percentile": percentile, "optimal": truncate_to_bins_optimally(BOOK, ClaimNumberBins(5), 10)}
+    rows = truncation_comparison(BOOK, ways, ClaimNumberBins(5)).set_index("method")
     assert rows["claims_removed"].to_dict() == {"none": 0, "percentile": 44, "optimal": 10}
     assert rows["members_touched"].to_dict() == {"none": 0, "percentile": 11, "optimal": 4}
     assert rows["smallest_bin"].to_dict() == {"none": 4, "percentile": 7, "optimal": 11}
 
 
 def test_wrong_parameters_are_refused():
-    for arguments in ((BOOK, Bins(5), 0, SEED), (BOOK, Bins(5), 10, b"short")):
+    for arguments in ((BOOK, ClaimNumberBins(5), 0, SEED), (BOOK, ClaimNumberBins(5), 10, b"short")):
         with pytest.raises(ValueError, match="protects nobody|16"):
             truncate_to_bins(*arguments)
     with pytest.raises(ValueError, match="protects nobody"):
-        truncate_to_bins_optimally(BOOK, Bins(5), 0)
+        truncate_to_bins_optimally(BOOK, ClaimNumberBins(5), 0)
     for width, cap in ((0, None), (5, 5)):
         with pytest.raises(ValueError, match="width"):
-            Bins(width, cap)
+            ClaimNumberBins(width, cap)

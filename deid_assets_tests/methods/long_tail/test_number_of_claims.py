@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.long_tail.bins import Bins
+from deid_assets.methods.long_tail.bins import ClaimNumberBins
 from deid_assets.methods.long_tail.number_of_claims import truncate_within_classes
 
 KEY = bytes(range(16))
@@ -111,4 +111,4 @@ def test_wrong_input_is_refused(counts, classes, key, message):
 
 
 def test_the_bins_are_those_of_the_long_tail():
-    assert Bins(5).of(np.array([0, 1, 5, 6])).tolist() == [-1, 0, 0, 1]
+    assert ClaimNumberBins(5).of(np.array([0, 1, 5, 6])).tolist() == [-1, 0, 0, 1]

@@ -13,11 +13,11 @@ from deid_assets.methods.releases.linked_records import (
     ShownPeople,
     added_standing_out,
     changed_standing_out,
+    in_small_joint_class,
     kept_records,
     missed_standing_out,
     records_to_leave_out,
     shown_people,
-    singled_out,
     singled_out_together,
     with_names_of,
 )
@@ -94,7 +94,7 @@ def chosen(own: Release, flags: np.ndarray) -> set[int]:
 @given(releases, st.lists(releases, min_size=1, max_size=3), st.integers(1, 4), st.booleans())
 def test_who_is_singled_out_and_who_is_new_are_those_of_brute_force(own, others, k, among_released):
     shown = [people(other) for other in others]
-    assert chosen(own, singled_out(people(own), shown, k, among_released)) == alone(own, others, k, among_released)
+    assert chosen(own, in_small_joint_class(people(own), shown, k, among_released)) == alone(own, others, k, among_released)
     assert chosen(own, added_standing_out(people(own), shown[0], k, among_released)) == new(own, others[0], k, among_released)
     together = singled_out_together(people(own), shown, k, among_released)
     assert chosen(own, together) == alone_together(own, others, k, among_released)
@@ -155,7 +155,7 @@ def test_without_those_who_are_left_out_nobody_stands_out(own, others, k, among_
 
 def test_a_release_beside_itself_singles_out_nobody_new():
     own = people({tag: (tag // 3, True) for tag in range(9)})
-    assert not singled_out(own, [own], 3, True).any() and not added_standing_out(own, own, 3, True).any()
+    assert not in_small_joint_class(own, [own], 3, True).any() and not added_standing_out(own, own, 3, True).any()
     assert own.discloses_the_same_as(own)
     assert not own.discloses_the_same_as(people({tag: (tag // 3, tag > 0) for tag in range(9)}))
 
@@ -164,7 +164,7 @@ def test_a_third_release_of_one_of_the_people_hides_nobody():
     """Pairs of the first and the second cross, and the third has only one of the people."""
     first, own = ({tag: (pair[tag], True) for tag in range(4)} for pair in ((0, 0, 1, 1), (2, 0, 2, 0)))
     third = people({0: (5, True), 9: (5, True)})
-    assert not singled_out(people(own), [people(first), third], 2, True)[1:].any()
+    assert not in_small_joint_class(people(own), [people(first), third], 2, True)[1:].any()
     assert chosen(own, singled_out_together(people(own), [people(first), third], 2, True)) == {0, 1, 2, 3}
 
 

@@ -11,7 +11,7 @@ from deid_assets.methods.utility.distributions import (
     associations,
     cramers_v,
     earth_movers,
-    kolmogorov_smirnov,
+    kolmogorov_smirnov_distance,
     spread_evenly,
     standard_errors,
     total_variation,
@@ -36,7 +36,7 @@ def test_the_distance_is_the_largest_difference_of_the_shares_of_any_set(before,
 def test_distances_are_0_of_equal_shares_symmetric_and_at_most_1(before, data):
     after = np.array(data.draw(st.lists(st.integers(1, 20), min_size=len(before), max_size=len(before))))
     before = np.array(before) + 1
-    for distance in (total_variation, earth_movers, kolmogorov_smirnov):
+    for distance in (total_variation, earth_movers, kolmogorov_smirnov_distance):
         assert distance(before, 3 * before) == pytest.approx(0)
         assert distance(before, after) == pytest.approx(distance(after, before))
         assert 0 <= distance(before, after) <= 1 + 1e-12

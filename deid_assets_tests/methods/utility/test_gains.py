@@ -21,7 +21,7 @@ def measured(truth: np.ndarray, coarsest, released, delivered, event: bool = Tru
     member, target = np.arange(len(truth)), gains.Target("target", truth, event)
     features = (coarsest, released, delivered, np.hstack([delivered, released]))
     sums, rows = gains.member_losses(target, features, member, folds(member)), np.ones(len(truth))
-    drawn = gains.resampled(np.column_stack([sums, rows]), 400, np.random.default_rng(4))
+    drawn = gains.resampled_sums(np.column_stack([sums, rows]), 400, np.random.default_rng(4))
     return gains.gain_of(
         gains.mean_losses(target, sums.sum(axis=0), rows.sum()), gains.mean_losses(target, drawn[:, :5], drawn[:, 5])
     )
@@ -155,12 +155,12 @@ class TestLosses:
 class TestDraws:
     def test_are_of_whole_members_and_the_same_for_every_column(self):
         sums = np.column_stack([np.arange(7.0), 2 * np.arange(7.0), np.ones(7)])
-        found = gains.resampled(sums, 130, np.random.default_rng(0))
+        found = gains.resampled_sums(sums, 130, np.random.default_rng(0))
         assert found.shape == (130, 3) and (found[:, 2] == 7).all() and (found[:, 1] == 2 * found[:, 0]).all()
 
     def test_their_spread_is_that_of_the_mean(self):
         values = np.random.default_rng(1).normal(size=500)
-        found = gains.resampled(values[:, None], 4_000, np.random.default_rng(2))[:, 0] / 500
+        found = gains.resampled_sums(values[:, None], 4_000, np.random.default_rng(2))[:, 0] / 500
         assert found.mean() == pytest.approx(values.mean(), abs=0.005)
         assert found.std() == pytest.approx(values.std() / math.sqrt(500), rel=0.05)
 
