@@ -50,12 +50,12 @@ READ = ("release_people", "cohort_people", "population_cells")
     ("changes", "attributes"),
     [
         ({}, 4),
-        pytest.param({"columns__race": None}, 3, marks=pytest.mark.matrix),
-        pytest.param({"demographics__policy": "10_year_gen_eth"}, 4, marks=pytest.mark.matrix),
-        pytest.param(BY_ZIP, 4, marks=pytest.mark.matrix),
-        pytest.param(COARSE, 2, marks=pytest.mark.matrix),
-        pytest.param(OLD_AGES, 4, marks=pytest.mark.matrix),
-        pytest.param({"columns__date": DATE, "demographics__levels": {"date": "month"}}, 4, marks=pytest.mark.matrix),
+        ({"columns__race": None}, 3),
+        ({"demographics__policy": "10_year_gen_eth"}, 4),
+        (BY_ZIP, 4),
+        (COARSE, 2),
+        (OLD_AGES, 4),
+        ({"columns__date": DATE, "demographics__levels": {"date": "month"}}, 4),
         ({"risk": {"measures": ["total", "graduated", "non-graduated", "largest"], "thresholds": [1, 10], "exponent": 2.0}}, 4),
     ],
 )

@@ -245,21 +245,7 @@ HARM = {
 }
 
 
-SEEN_BY_DEFAULT = (
-    "a byte of a file",
-    "the restricted edition",
-    "the event log is gone",
-    "another data version in the log",
-    "materializations in the log of the run",
-    "a contract is gone by asset",
-    "a contract is gone everywhere",
-)
-"""The others are states of the release that `release/test_verification.py` and `release/test_lineage.py` find, too."""
-
-
-@pytest.mark.parametrize(
-    "harm", [pytest.param(harm, marks=[] if harm in SEEN_BY_DEFAULT else pytest.mark.matrix) for harm in HARM]
-)
+@pytest.mark.parametrize("harm", HARM)
 def test_harm_is_found_and_told(published, tmp_path, harm):
     do, sentence = HARM[harm]
     root = tmp_path / "deid"

@@ -34,10 +34,7 @@ def run_with(limit: int, home: Path, *arguments: str) -> subprocess.CompletedPro
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize(
-    "limit",
-    [60_000, *(pytest.param(limit, marks=pytest.mark.matrix) for limit in (0, 30_000, 120_000, 250_000, 700_000))],
-)
+@pytest.mark.parametrize("limit", [0, 30_000, 60_000, 120_000, 250_000, 700_000])
 def test_a_full_disk_ends_the_run_with_one_sentence(family, tmp_path, limit):
     home = Home(tmp_path / "deid").create()
     (home.policies / "flat_table.yaml").write_text((Home(family.home).policies / "flat_table.yaml").read_text())

@@ -127,9 +127,7 @@ def people(*firsts: int) -> list[str]:
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize(
-    "form", ["duckdb", "pandas", *(pytest.param(form, marks=pytest.mark.matrix) for form in ("parquet", "csv", "arrow"))]
-)
+@pytest.mark.parametrize("form", ["duckdb", "pandas", "parquet", "csv", "arrow"])
 def test_tables_of_the_project_are_taken_in_however_they_are_kept(tmp_path, instance, form):
     home, warehouse = Home(tmp_path / "deid"), Warehouse(tmp_path / "wh", form)
     instance.add_dynamic_partitions(deliveries.name, ["2024"])

@@ -338,9 +338,7 @@ def _inside(day: str) -> bool:
 
 @pytest.mark.matrix
 @needs_public_files
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name == "sample-2" else pytest.mark.matrix) for name in SAMPLES]
-)
+@pytest.mark.parametrize("name", SAMPLES)
 def test_the_public_samples_agree_with_a_plain_count(tmp_path, name):
     stays = list(_rows(name, "*Inpatient*.csv"))
     first = [row for row in stays if row["SEGMENT"] == "1"]

@@ -114,21 +114,14 @@ class TestAdult:
             assert (node <= failed).all(axis=1).any()
 
     @pytest.mark.matrix
-    @pytest.mark.parametrize(
-        "asked",
-        [
-            pytest.param([(2, 0.04), (5, 0.0), (100, 0.01)], id="each once"),
-            pytest.param([*itertools.product((2, 5, 100), (0.0, 0.01, 0.04))], marks=pytest.mark.matrix, id="all"),
-        ],
-    )
-    def test_losses_of_classes_are_the_least_of_all_nodes_that_pass(self, adult, asked):
+    def test_losses_of_classes_are_the_least_of_all_nodes_that_pass(self, adult):
         """Against every node of the lattice, of which few are evaluated."""
         _, table = adult
         nodes = nodes_of(table)
         classes = [table.classes_at(node) for node in nodes]
         for loss in CLASS_LOSSES:
             every = np.array([loss(own) for own in classes])
-            for k, max_suppressed in asked:
+            for k, max_suppressed in itertools.product((2, 5, 100), (0.0, 0.01, 0.04)):
                 below = np.array([own.below(k) for own in classes])
                 fresh = FlatTable(table.codes, table.domains)
                 found = search.search_flat_table_by_classes(fresh, k, max_suppressed, loss)
