@@ -91,9 +91,7 @@ def test_a_message_says_what_was_expected_and_which_shapes_there_are_but_no_valu
     assert all(text not in str(count) for text in odd)
 
 
-def test_a_number_that_is_not_whole_is_shown_by_its_shape(tmp_path):
-    folder = tmp_path / "in"
-    folder.mkdir()
+def test_a_number_that_is_not_whole_is_shown_by_its_shape(folder):
     write_parquet(
         folder / "people.parquet", "SELECT * FROM (VALUES (1, 'F', 20.0), (2, 'F', 20.5), (3, 'F', 7.25)) AS t(id, sex, age)"
     )

@@ -185,9 +185,7 @@ class TestWhatIsNoCode:
 
 
 @pytest.mark.parametrize("kind", ["INTEGER", "DOUBLE", "UTINYINT", "VARCHAR"])
-def test_a_column_of_systems_may_contain_numbers(tmp_path, kind):
-    folder = tmp_path / "in"
-    folder.mkdir()
+def test_a_column_of_systems_may_contain_numbers(folder, kind):
     write_parquet(folder / "people.parquet", "SELECT 'm1' AS id, 'F' AS sex, 40 AS age")
     write_parquet(
         folder / "claims.parquet",

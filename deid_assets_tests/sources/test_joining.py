@@ -384,9 +384,7 @@ class TestSpans:
             "enrolment that ends before it begins, or never began", "unparseable date",
         }  # fmt: skip
 
-    def test_one_row_a_person_may_have_an_enrolment_too(self, tmp_path):
-        folder = tmp_path / "in"
-        folder.mkdir()
+    def test_one_row_a_person_may_have_an_enrolment_too(self, folder):
         (folder / "members.csv").write_text(csv_text(SPAN, [span("2019-03-15", "2020-02-01"), span("", "", "m2")]))
         source = TablesSource(
             members=MembersMap(file="members.csv", columns={name: name for name in SPAN}), years=Years(first=2019, last=2023)

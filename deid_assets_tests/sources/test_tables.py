@@ -49,9 +49,7 @@ def kept(taken: Taken) -> list[list]:
 EXPECTED = [["10", "1", 1, "99213", 0], ["11", "2", 2, "J1100", 0]]
 
 
-def test_parquet_with_types_and_foreign_names(tmp_path):
-    folder = tmp_path / "in"
-    folder.mkdir()
+def test_parquet_with_types_and_foreign_names(folder):
     write_parquet(folder / "people.parquet", MEMBER_ROWS)
     write_parquet(folder / "claims.parquet", CLAIM_ROWS)
     taken = take_in(folder, source("people.parquet", "claims.parquet"))
@@ -62,9 +60,7 @@ def test_parquet_with_types_and_foreign_names(tmp_path):
     assert taken.frame("quarantined_rows")["source_row"].tolist() == [3]
 
 
-def test_several_parquet_files_are_one_table(tmp_path):
-    folder = tmp_path / "in"
-    folder.mkdir()
+def test_several_parquet_files_are_one_table(folder):
     write_parquet(folder / "people.parquet", MEMBER_ROWS)
     for number in range(3):
         write_parquet(folder / f"claims_{number}.parquet", f"{CLAIM_ROWS} LIMIT 1 OFFSET {number}")
@@ -97,9 +93,7 @@ def test_tables_of_a_duckdb_file(tmp_path):
             read_delivery(store, Delivery("test", "tables", (file,)), Reading(options, 1.0), None)
 
 
-def test_csv_with_another_delimiter_date_format_and_sexes(tmp_path):
-    folder = tmp_path / "in"
-    folder.mkdir()
+def test_csv_with_another_delimiter_date_format_and_sexes(folder):
     with gzip.open(folder / "people.csv.gz", "wt") as stream:
         stream.write("Member No.;sex;age\n1;w;40\n2;Mann;50\n")
     rows = ['"claim ""id""";Member No.;day;select', "10;1;05.01.2008;99213", "11;2;01.02.2009;"]
@@ -112,9 +106,7 @@ def test_csv_with_another_delimiter_date_format_and_sexes(tmp_path):
 
 
 @pytest.mark.parametrize(("delivered", "first_year"), [("1", None), ("Y1", None), ("2008", 2008)])
-def test_a_year_may_be_delivered(tmp_path, delivered, first_year):
-    folder = tmp_path / "in"
-    folder.mkdir()
+def test_a_year_may_be_delivered(folder, delivered, first_year):
     (folder / "members.csv").write_text("id,sex,age\nm1,F,40\n")
     (folder / "claims.csv").write_text(f"id,year\nm1,{delivered}\nm1,9\n")
     options = TablesSource(
@@ -140,9 +132,7 @@ def test_claims_without_ids_are_named_by_their_rows(tmp_path):
     assert taken.report.quarantined == () and taken.frame("claims")["claim_id"].nunique() == 2
 
 
-def test_every_diagnosis_of_a_hospital_bill_can_be_mapped(tmp_path):
-    folder = tmp_path / "in"
-    folder.mkdir()
+def test_every_diagnosis_of_a_hospital_bill_can_be_mapped(folder):
     write_parquet(folder / "people.parquet", MEMBER_ROWS)
     write_parquet(
         folder / "claims.parquet",
@@ -158,9 +148,7 @@ def test_every_diagnosis_of_a_hospital_bill_can_be_mapped(tmp_path):
     assert listed.fillna("none").tolist() == ["4280 042", "none", "25000 V5789"]
 
 
-def test_a_delivery_without_claims_leaves_an_empty_table(tmp_path):
-    folder = tmp_path / "in"
-    folder.mkdir()
+def test_a_delivery_without_claims_leaves_an_empty_table(folder):
     (folder / "people.csv").write_text("Member No.,sex,age\n1,F,40\n")
     taken = take_in(folder, source("people.csv", None))
     assert taken.report.rows_kept == {"members": 1, "claims": 0}
@@ -195,17 +183,13 @@ def test_text_of_files_and_policy_is_never_sql(tmp_path):
         ("people.csv", b"sex,age\nF,40\n", r"people.csv: missing column Member No. \(to be read as member_id\)"),
     ],
 )
-def test_a_fault_of_a_file_is_named(tmp_path, name, content, message):
-    folder = tmp_path / "in"
-    folder.mkdir()
+def test_a_fault_of_a_file_is_named(folder, name, content, message):
     (folder / name).write_bytes(content)
     with pytest.raises(DeliveryError, match=message):
         take_in(folder, source(name, None, members_table="people"))
 
 
-def test_a_parquet_file_may_be_empty_or_lack_a_column(tmp_path):
-    folder = tmp_path / "in"
-    folder.mkdir()
+def test_a_parquet_file_may_be_empty_or_lack_a_column(folder):
     write_parquet(folder / "people.parquet", f"{MEMBER_ROWS} LIMIT 0")
     with pytest.raises(DeliveryError, match="people.parquet: no rows"):
         take_in(folder, source("people.parquet", None))
@@ -214,9 +198,7 @@ def test_a_parquet_file_may_be_empty_or_lack_a_column(tmp_path):
         take_in(folder, source("people.parquet", None))
 
 
-def test_files_of_two_formats_are_not_one_table(tmp_path):
-    folder = tmp_path / "in"
-    folder.mkdir()
+def test_files_of_two_formats_are_not_one_table(folder):
     write_parquet(folder / "people.parquet", MEMBER_ROWS)
     (folder / "people.csv").write_text("Member No.,sex,age\n1,F,40\n")
     with pytest.raises(DeliveryError, match=r"several formats \(CSV, Parquet\)"):
@@ -230,9 +212,7 @@ def test_the_policy_must_name_a_file_of_a_folder(tmp_path):
         take_in(folder, options)
 
 
-def test_a_number_that_is_no_whole_number_is_of_the_wrong_type(tmp_path):
-    folder = tmp_path / "in"
-    folder.mkdir()
+def test_a_number_that_is_no_whole_number_is_of_the_wrong_type(folder):
     rows = """SELECT * FROM (VALUES (1, 'F', 45.5::DOUBLE), (2, 'F', 45.0), (3, 'F', 'NaN'), (4, 'F', NULL))
         AS t("Member No.", sex, age)"""
     write_parquet(folder / "people.parquet", rows)
@@ -281,10 +261,8 @@ def test_public_claims_coded_in_icd_10_are_refused_whatever_becomes_of_unknown_c
 
 @pytest.mark.parametrize("kind", ["INTEGER", "DOUBLE", "DECIMAL(6, 2)"])
 @pytest.mark.parametrize("code", ["7953", "NULL"])
-def test_diagnoses_that_are_numbers_have_lost_their_leading_zeros(tmp_path, kind, code):
+def test_diagnoses_that_are_numbers_have_lost_their_leading_zeros(folder, kind, code):
     """07953 (HIV type 2) and 7953 are one number: no list can tell them apart. A column without a code is no harm."""
-    folder = tmp_path / "in"
-    folder.mkdir()
     write_parquet(folder / "people.parquet", "SELECT 'm1' AS id, 'F' AS sex, 40 AS age")
     write_parquet(folder / "claims.parquet", f"SELECT 'm1' AS id, 1 AS year, {code}::{kind} AS dx")
     options = TablesSource(
@@ -299,10 +277,8 @@ def test_diagnoses_that_are_numbers_have_lost_their_leading_zeros(tmp_path, kind
 
 
 @pytest.mark.parametrize("as_file", [False, True])
-def test_a_file_whose_name_reads_as_a_pattern_is_that_file(tmp_path, as_file):
+def test_a_file_whose_name_reads_as_a_pattern_is_that_file(folder, tmp_path, as_file):
     """'claims[1].parquet' as a pattern would be claims1.parquet, another file."""
-    folder = tmp_path / "in"
-    folder.mkdir()
     write_parquet(folder / "people.parquet", MEMBER_ROWS)
     write_parquet(folder / "claims[1].parquet", f"{CLAIM_ROWS} LIMIT 2")
     write_parquet(folder / "claims1.parquet", f"{CLAIM_ROWS} LIMIT 1")
@@ -314,9 +290,7 @@ def test_a_file_whose_name_reads_as_a_pattern_is_that_file(tmp_path, as_file):
     assert report.rows_kept["claims"] == 2
 
 
-def test_columns_of_a_parquet_file_that_differ_in_case_only(tmp_path):
-    folder = tmp_path / "in"
-    folder.mkdir()
+def test_columns_of_a_parquet_file_that_differ_in_case_only(folder):
     people = pa.table({"Member No.": [1, 2], "SEX": ["x", "x"], "sex": ["F", "M"], "age": [40, 50]})
     write_parquet(folder / "claims.parquet", CLAIM_ROWS)
     pq.write_table(people, folder / "people.parquet")
