@@ -245,11 +245,15 @@ HARM = {
 }
 
 
+@pytest.fixture
+def root(published, tmp_path) -> Path:
+    """A copy of the published home for one test, to do harm in."""
+    return shutil.copytree(published.pipeline.home.root, tmp_path / "deid")
+
+
 @pytest.mark.parametrize("harm", HARM)
-def test_harm_is_found_and_told(published, tmp_path, harm):
+def test_harm_is_found_and_told(root, published, harm):
     do, sentence = HARM[harm]
-    root = tmp_path / "deid"
-    shutil.copytree(published.pipeline.home.root, root)
     do(root, published.pipeline)
     code, printed = deid_here(root, "audit", "small/0001")
     assert code == ERROR and sentence in unwrapped(printed), printed
@@ -259,9 +263,7 @@ def test_harm_is_found_and_told(published, tmp_path, harm):
         assert not document["in_order"] and any(sentence in problem for problem in document["problems"])
 
 
-def test_an_adopted_policy_that_was_changed_is_named(published, tmp_path):
-    root = tmp_path / "deid"
-    shutil.copytree(published.pipeline.home.root, root)
+def test_an_adopted_policy_that_was_changed_is_named(root, tmp_path):
     policy = shutil.move(root / "policies" / "small.yaml", tmp_path / "small.yaml")
     assert deid_here(root, "policy", "adopt", policy)[0] == PUBLISHED
     code, printed = deid_here(root, "audit", "small/0001")
@@ -274,17 +276,13 @@ def test_an_adopted_policy_that_was_changed_is_named(published, tmp_path):
     assert code == ERROR and "policy.yaml is not the one that was adopted with the policy" in printed, printed
 
 
-def test_another_secret_confirms_nothing(published, tmp_path, monkeypatch):
-    root = tmp_path / "deid"
-    shutil.copytree(published.pipeline.home.root, root)
+def test_another_secret_confirms_nothing(root, monkeypatch):
     monkeypatch.setenv("DEID_SECRET", "another secret of the scenarios, as long as it takes")
     code, printed = deid_here(root, "audit", "small/0001")
     assert code == ERROR and "made with another secret" in printed
 
 
-def test_another_key_is_not_trusted(published, tmp_path):
-    root = tmp_path / "deid"
-    shutil.copytree(published.pipeline.home.root, root)
+def test_another_key_is_not_trusted(root, tmp_path):
     code, _ = deid_here(tmp_path / "other", "key", "export", "--output", tmp_path / "other.pem")
     assert code == 0
     code, printed = deid_here(root, "audit", root / "releases/small/0001", "--key", tmp_path / "other.pem")
@@ -315,9 +313,7 @@ def test_the_determination_of_a_release_is_drafted_from_its_public_manifest(home
     assert code == ERROR and "cannot be written" in printed
 
 
-def test_nothing_is_drafted_of_a_release_that_is_not_in_order(published, tmp_path):
-    root = tmp_path / "deid"
-    shutil.copytree(published.pipeline.home.root, root)
+def test_nothing_is_drafted_of_a_release_that_is_not_in_order(root, tmp_path):
     _byte(root / "releases/small/0001/data/Claims.csv", b",Y1,", b",Y2,")
     code, printed = deid_here(root, "determination", "small/0001", "--output", tmp_path / "out")
     assert code == ERROR and "nothing is drafted of a release that is not in order" in printed
