@@ -3,19 +3,15 @@
 They refuse nothing: a policy may ask for less, and then says so wherever its release is described.
 """
 
+import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from importlib import resources
+from typing import Any, Literal, cast, get_args
 
 ReferenceClass = Literal["public", "registered", "controlled"]
 STRICTEST: ReferenceClass = "public"
 """The class whose thresholds are compared with a policy that states none."""
-
-_HERITAGE = "El Emam et al. 2012, J Med Internet Res 14(1):e33, Thresholds"
-_ANONYMIZING = "El Emam and Arbuckle 2013, Anonymizing Health Data, chapter 5"
-_CELLS_OF_THREE = "Federal Committee on Statistical Methodology 2005, Statistical Policy Working Paper 22: cells of three"
-_SAFE_HARBOR = "Malin et al. 2011, J Am Med Inform Assoc 18(1):3-10: no more risk than Safe Harbor leaves"
-_PCORNET = "PCORnet: counts below 11 are not shown"
 
 
 @dataclass(frozen=True)
@@ -54,37 +50,17 @@ class Reference:
         return f"{self.key} is {stated}, and the reference is {accepted} ({self.source})"
 
 
-def _of_claims(risk: float, source: str, k: int, of_k: str) -> tuple[Reference, ...]:
-    return (
-        Reference("risk.threshold", risk, source),
-        Reference("risk.max_high_risk_share", 0.008, _HERITAGE),
-        Reference("demographics.class_size_at_least", k, of_k, smallest=True),
-    )
+def _references() -> dict[ReferenceClass, dict[str, tuple[Reference, ...]]]:
+    found: dict[ReferenceClass, dict[str, tuple[Reference, ...]]] = {one: {} for one in get_args(ReferenceClass)}
+    table = (resources.files(__package__) / "reference_thresholds.csv").read_text("utf-8")
+    for row in csv.DictReader(table.splitlines(), strict=True):
+        limit = row["equal"] or float(row["at_least"] or row["at_most"])
+        own = found[cast(ReferenceClass, row["class"])]
+        own[row["kind"]] = (*own.get(row["kind"], ()), Reference(row["key"], limit, row["source"], bool(row["at_least"])))
+    return found
 
 
-REFERENCES: Mapping[ReferenceClass, Mapping[str, tuple[Reference, ...]]] = {
-    "public": {
-        "longitudinal": _of_claims(0.05, _HERITAGE, 20, _HERITAGE),
-        "flat": (Reference("risk.k", 20, f"{_HERITAGE}: a probability of .05", smallest=True),),
-        "cohort": (
-            Reference("risk.no_riskier_than", "safe_harbor", _SAFE_HARBOR),
-            Reference("releases.differing_at_least", 11, _PCORNET, smallest=True),
-        ),
-    },
-    "registered": {
-        "longitudinal": _of_claims(0.1, _ANONYMIZING, 10, _ANONYMIZING),
-        "flat": (Reference("risk.k", 10, f"{_ANONYMIZING}: a probability of .1", smallest=True),),
-        "cohort": (
-            Reference("risk.no_riskier_than", "safe_harbor", _SAFE_HARBOR),
-            Reference("releases.differing_at_least", 11, _PCORNET, smallest=True),
-        ),
-    },
-    "controlled": {
-        "longitudinal": _of_claims(0.33, _CELLS_OF_THREE, 3, _CELLS_OF_THREE),
-        "flat": (Reference("risk.k", 3, _CELLS_OF_THREE, smallest=True),),
-        "cohort": (Reference("releases.differing_at_least", 3, _CELLS_OF_THREE, smallest=True),),
-    },
-}
+REFERENCES: Mapping[ReferenceClass, Mapping[str, tuple[Reference, ...]]] = _references()
 """By class of recipients and kind of policy: `public` means anybody, `registered` people who are known and accepted terms,
 `controlled` people who work under supervision. A policy that keeps to a class keeps to every laxer one."""
 
