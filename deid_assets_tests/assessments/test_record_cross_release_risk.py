@@ -266,10 +266,10 @@ class TestCanaries:
         assert canaries_of_people(POLICY).share < 1
 
     def test_are_missed_by_one_that_links_only_those_who_are_in_every_release(self, monkeypatch):
-        monkeypatch.setattr(cross, "singled_out_together", cross.singled_out)
+        monkeypatch.setattr(cross, "singled_out_together", cross.in_small_joint_class)
         assert canaries_of_people(POLICY).share < 1
 
     def test_are_missed_by_one_that_reads_one_release_only(self, monkeypatch):
-        right = cross.singled_out
+        right = cross.in_small_joint_class
         monkeypatch.setattr(cross, "in_small_joint_class", lambda own, others, *rest: right(own, [own for _ in others], *rest))
         assert canaries_of_people(POLICY).share < 1

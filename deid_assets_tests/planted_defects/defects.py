@@ -241,8 +241,8 @@ DEFECTS = (
     Defect(
         "counts that sums give nearly are no finding",
         "methods/counts/audit.py",
-        "(is_small & (outer_width < rule.width(contribution)), Finding.NEARLY_EXPOSED)",
-        "(is_small & (outer_width < 0), Finding.NEARLY_EXPOSED)",
+        "(is_small & (outer_width < rule.width(contribution)), CellKnowledge.NEARLY_EXPOSED)",
+        "(is_small & (outer_width < 0), CellKnowledge.NEARLY_EXPOSED)",
         ("methods/counts",),
     ),
     Defect(
