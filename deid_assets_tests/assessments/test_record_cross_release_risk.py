@@ -237,8 +237,8 @@ class TestCanaries:
     @pytest.mark.parametrize(
         ("name", "broken"),
         [
-            ("singled_out", lambda own, others, k, among_released: np.zeros(len(own.tags), dtype=bool)),
-            ("singled_out", lambda own, others, k, among_released: np.ones(len(own.tags), dtype=bool)),
+            ("in_small_joint_class", lambda own, others, k, among_released: np.zeros(len(own.tags), dtype=bool)),
+            ("in_small_joint_class", lambda own, others, k, among_released: np.ones(len(own.tags), dtype=bool)),
             ("added_standing_out", lambda own, earlier, k, among_released: np.zeros(len(own.tags), dtype=bool)),
             ("changed_standing_out", lambda own, earlier, k, among_released: np.zeros(len(own.tags), dtype=bool)),
             ("shown_otherwise", lambda own, earlier: np.zeros(len(own.tags), dtype=bool)),
