@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from deid_assets.stages import STAGE_OF
 from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import deid
 from deid_assets_tests.scenarios.operated import Operated, operate, operated_in
@@ -102,10 +101,16 @@ def prepare(root: Path) -> None:
     with pipeline_in(root) as pipeline:
         write_policy(pipeline.home.policies, SMALL)
         pipeline.synthetic(KEY, MEMBERS, seed=1)
-        summary = pipeline.run(KEY, [name for name in pipeline.every_asset if STAGE_OF[name] != "release"])
-        assert not summary.reasons and not summary.failed_checks, summary
+        pipeline.prepare(KEY)
         assert pipeline.table(KEY, "suppressed_members").count() > 0, "the scenarios need suppressed members"
         publish_earlier_release(pipeline.home)
+
+
+@pytest.fixture
+def fresh(tmp_path) -> Iterator[Pipeline]:
+    """A home of a flat policy's test in which nothing was done yet."""
+    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
+        yield pipeline
 
 
 @pytest.fixture

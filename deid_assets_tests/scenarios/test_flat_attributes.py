@@ -17,7 +17,7 @@ from deid_assets.store.home import Home
 from deid_assets_tests.scenarios.command_line import deid_here, unwrapped
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
-from deid_assets_tests.scenarios.test_flat_release import FLAT, KEY, people, write_people
+from deid_assets_tests.scenarios.test_flat_release import FLAT, KEY, people, run_flat, write_people
 
 GENERATOR = random.Random(5)
 FIRST, LAST = ("Ann", "Bob", "Eve", "Kim", "Max", "Sue"), ("Lee", "Ray", "Fox", "Orr", "Poe", "Dow", "Ash", "Bell")
@@ -149,9 +149,7 @@ def test_the_order_of_records_tells_nothing_of_the_delivery(tmp_path):
     written = []
     for name, rows in (("one", people()), ("other", people()[::-1])):
         with pipeline_in(tmp_path / name / "deid", "flat_table") as pipeline:
-            write_policy(pipeline.home.policies, FLAT)
-            pipeline.register(KEY, "flat", write_people(tmp_path / name / "in", rows))
-            assert pipeline.run(KEY).exit_code == PUBLISHED
+            assert run_flat(pipeline, write_people(tmp_path / name / "in", rows)).exit_code == PUBLISHED
             data = pipeline.home.releases / "flat_table" / "0001" / "data"
             written.append([(data / f"Records.{ending}").read_bytes() for ending in ("csv", "parquet")])
     assert written[0] == written[1]

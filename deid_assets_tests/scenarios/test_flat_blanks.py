@@ -18,9 +18,8 @@ from deid_assets.reports.plain_words import explain
 from deid_assets.sources import flat
 from deid_assets.sources.delivery import Delivery
 from deid_assets.store.tables import Table, write_table
-from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import changed, write_policy
-from deid_assets_tests.scenarios.test_flat_release import FLAT, KEY, people, released_rows, write_people
+from deid_assets_tests.scenarios.test_flat_release import FLAT, KEY, people, released_rows, run_flat, write_people
 from deid_assets_tests.sources.deliveries import write_parquet
 
 FEW = changed(FLAT, risk={"k": 7, "max_suppressed": 0.005})
@@ -40,22 +39,19 @@ def with_six_blanks() -> list[list[str]]:
 
 
 @pytest.mark.matrix
-def test_six_blanks_refuse_a_table_by_name_and_the_remedy_that_is_told_publishes_it(tmp_path):
-    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
-        write_policy(pipeline.home.policies, FEW)
-        pipeline.register(KEY, "flat", write_people(tmp_path / "in", with_six_blanks()))
-        summary = pipeline.run(KEY)
-        reasons = " ".join(summary.reasons)
-        assert summary.exit_code == REFUSED, summary
-        told = r"In the columns home town \(about (-?\d+)\) blanks are classes of their own, also at the coarsest level: "
-        found = re.search(told, reasons)
-        assert found and abs(int(found[1]) - 6) < 25, "a noisy count stays visible, however small it is"
-        assert any(isinstance(line, NoiseCharge) for line in pipeline.registry.chain().lines)
-        assert "`missing_joins: LEVEL`" in reasons and " 6 " not in reasons
-        write_policy(pipeline.home.policies, joining(FEW, "any"))
-        summary = pipeline.run(KEY)
-        assert summary.exit_code == PUBLISHED, summary
-        rows = released_rows(pipeline.home.root)
+def test_six_blanks_refuse_a_table_by_name_and_the_remedy_that_is_told_publishes_it(fresh, tmp_path):
+    summary = run_flat(fresh, write_people(tmp_path / "in", with_six_blanks()), FEW)
+    reasons = " ".join(summary.reasons)
+    assert summary.exit_code == REFUSED, summary
+    told = r"In the columns home town \(about (-?\d+)\) blanks are classes of their own, also at the coarsest level: "
+    found = re.search(told, reasons)
+    assert found and abs(int(found[1]) - 6) < 25, "a noisy count stays visible, however small it is"
+    assert any(isinstance(line, NoiseCharge) for line in fresh.registry.chain().lines)
+    assert "`missing_joins: LEVEL`" in reasons and " 6 " not in reasons
+    write_policy(fresh.home.policies, joining(FEW, "any"))
+    summary = fresh.run(KEY)
+    assert summary.exit_code == PUBLISHED, summary
+    rows = released_rows(fresh.home.root)
     assert len(rows) >= 597 and {row["Town"] for row in rows} == {"*"}
     assert min(Counter((row["Town"], row["Age"], row["Sex"]) for row in rows).values()) >= 7
 

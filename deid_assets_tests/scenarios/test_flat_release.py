@@ -88,6 +88,13 @@ def write_people(folder: Path, rows: list[list[str]], name: str = "people.csv") 
     return folder
 
 
+def run_flat(pipeline: Pipeline, folder: Path, values: dict[str, Any] = FLAT) -> RunSummary:
+    """Run everything under a policy on what was delivered in a folder."""
+    write_policy(pipeline.home.policies, values)
+    pipeline.register(KEY, "flat", folder)
+    return pipeline.run(KEY)
+
+
 def classes(rows: list[dict[str, str]]) -> Counter:
     return Counter(tuple(row[name] for name in QUASI_IDENTIFIERS) for row in rows)
 
@@ -110,9 +117,7 @@ def prepare(root: Path) -> None:
     with pipeline_in(root, "flat_table") as pipeline:
         write_policy(pipeline.home.policies, FLAT)
         pipeline.register(KEY, "flat", write_people(pipeline.home.deliveries / KEY, people()))
-        upstream = [name for stage, names in FLAT_STAGES.items() if stage != "release" for name in names]
-        summary = pipeline.run(KEY, upstream)
-        assert not summary.reasons and not summary.failed_checks, summary
+        pipeline.prepare(KEY)
         assert pipeline.table(KEY, "suppressed_records").count() > 0, "the scenarios need suppressed records"
 
 
@@ -307,8 +312,6 @@ class TestGate:
         write_policy(pipeline.home.policies, changed(FLAT, detail_at_least={"Town": 0.999}))
         refused(pipeline, "too little detail: Town keeps less of its information")
 
-    """Each begins where all checks have passed; then something is changed and `release` is materialized alone."""
-
     def test_a_record_slipped_back_in(self, pipeline):
         pipeline.edit_store(KEY, "INSERT INTO candidate.release_records SELECT 'town 11', '20', 'F', 'tea' FROM range(1)")
         refused(pipeline, "the staged rows differ from those that the restricted store gives")
@@ -355,65 +358,54 @@ class TestGate:
         refused(pipeline, "record_risk: the stored evidence cannot be read", ERROR)
 
 
+SAMPLED = changed(FLAT, source={"kind": "flat", "file": "sample.csv"}, population={"file": "people.csv"})
+
+
+def with_population(folder: Path, rows: list[list[str]]) -> Path:
+    """Deliver these rows beside a table of the population."""
+    write_people(folder, people())
+    return write_people(folder, rows, "sample.csv")
+
+
 @pytest.mark.matrix
-def test_classes_are_counted_in_the_population_where_there_is_one(tmp_path):
+def test_classes_are_counted_in_the_population_where_there_is_one(fresh, tmp_path):
     """k-map: 60 of 600 people are released; each is like at least k of the 600, and few are like k of the 60."""
-    policy = changed(FLAT, source={"kind": "flat", "file": "sample.csv"}, population={"file": "people.csv"})
-    folder = write_people(tmp_path / "in", people())
-    write_people(folder, people()[:60], "sample.csv")
-    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
-        write_policy(pipeline.home.policies, policy)
-        pipeline.register(KEY, "flat", folder)
-        summary = pipeline.run(KEY)
-        assert summary.exit_code == PUBLISHED, summary
-        rows = released_rows(pipeline.home.root)
-        assert 57 <= len(rows) <= 60
-        assert min(classes(rows).values()) < K, "or the population would make no difference"
+    folder = with_population(tmp_path / "in", people()[:60])
+    summary = run_flat(fresh, folder, SAMPLED)
+    assert summary.exit_code == PUBLISHED, summary
+    rows = released_rows(fresh.home.root)
+    assert 57 <= len(rows) <= 60
+    assert min(classes(rows).values()) < K, "or the population would make no difference"
 
 
 @pytest.mark.matrix
-def test_a_population_that_lacks_the_records_hides_nobody(tmp_path):
-    policy = changed(FLAT, source={"kind": "flat", "file": "sample.csv"}, population={"file": "people.csv"})
-    folder = write_people(tmp_path / "in", people())
-    write_people(folder, people(300, seed=2) * 3, "sample.csv")
-    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
-        write_policy(pipeline.home.policies, policy)
-        pipeline.register(KEY, "flat", folder)
-        summary = pipeline.run(KEY)
-        assert summary.exit_code == REFUSED
-        assert "population_holds_the_records" in " ".join([*summary.reasons, *summary.failed_checks])
+def test_a_population_that_lacks_the_records_hides_nobody(fresh, tmp_path):
+    folder = with_population(tmp_path / "in", people(300, seed=2) * 3)
+    summary = run_flat(fresh, folder, SAMPLED)
+    assert summary.exit_code == REFUSED
+    assert "population_holds_the_records" in " ".join([*summary.reasons, *summary.failed_checks])
 
 
 @pytest.mark.matrix
-def test_a_population_that_was_edited_refuses(tmp_path):
+def test_a_population_that_was_edited_refuses(fresh, tmp_path):
     """Whoever makes the classes of the population larger makes everybody look safe."""
-    policy = changed(FLAT, source={"kind": "flat", "file": "sample.csv"}, population={"file": "people.csv"})
-    folder = write_people(tmp_path / "in", people())
-    write_people(folder, people()[:60], "sample.csv")
-    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
-        write_policy(pipeline.home.policies, policy)
-        pipeline.register(KEY, "flat", folder)
-        pipeline.run(KEY, [RECORDS, QUARANTINED])
-        pipeline.edit_store(
-            KEY, "INSERT INTO intake.population_records SELECT p.* FROM intake.population_records AS p, range(20)"
-        )
-        rest = [name for stage, names in FLAT_STAGES.items() if stage != "intake" for name in names]
-        summary = pipeline.run(KEY, rest)
-        assert summary.exit_code in (ERROR, REFUSED) and summary.release is None
-        assert "population_records: its table is not the one that was taken in" in " ".join(summary.reasons)
+    folder = with_population(tmp_path / "in", people()[:60])
+    write_policy(fresh.home.policies, SAMPLED)
+    fresh.register(KEY, "flat", folder)
+    fresh.run(KEY, [RECORDS, QUARANTINED])
+    fresh.edit_store(KEY, "INSERT INTO intake.population_records SELECT p.* FROM intake.population_records AS p, range(20)")
+    rest = [name for stage, names in FLAT_STAGES.items() if stage != "intake" for name in names]
+    summary = fresh.run(KEY, rest)
+    assert summary.exit_code in (ERROR, REFUSED) and summary.release is None
+    assert "population_records: its table is not the one that was taken in" in " ".join(summary.reasons)
 
 
-def test_a_delivery_of_one_file_reads_no_other(tmp_path):
+def test_a_delivery_of_one_file_reads_no_other(fresh, tmp_path):
     """Its digest covers that file alone: what lies beside it could be changed, and the release would be called unchanged."""
-    policy = changed(FLAT, source={"kind": "flat", "file": "sample.csv"}, population={"file": "people.csv"})
-    folder = write_people(tmp_path / "in", people())
-    write_people(folder, people()[:60], "sample.csv")
-    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
-        write_policy(pipeline.home.policies, policy)
-        pipeline.register(KEY, "flat", folder / "sample.csv")
-        summary = pipeline.run(KEY)
-        assert summary.exit_code == ERROR and summary.release is None
-        assert "deliver the folder that contains both" in " ".join(summary.reasons)
+    folder = with_population(tmp_path / "in", people()[:60])
+    summary = run_flat(fresh, folder / "sample.csv", SAMPLED)
+    assert summary.exit_code == ERROR and summary.release is None
+    assert "deliver the folder that contains both" in " ".join(summary.reasons)
 
 
 def likes_by_class(rows: list[dict[str, str]]) -> dict[tuple, Counter]:
@@ -478,84 +470,70 @@ def test_where_even_the_coarsest_node_fails_the_run_is_refused_with_what_to_chan
         ),
     ],
 )  # fmt: skip
-def test_a_broken_delivery_is_an_error_that_names_no_value(tmp_path, spoil, message):
+def test_a_broken_delivery_is_an_error_that_names_no_value(fresh, tmp_path, spoil, message):
     folder = write_people(tmp_path / "in", people())
     spoil(folder)
-    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
-        write_policy(pipeline.home.policies, FLAT)
-        pipeline.register(KEY, "flat", folder)
-        summary = pipeline.run(KEY)
+    summary = run_flat(fresh, folder)
     reasons = " ".join(summary.reasons)
     assert summary.exit_code == ERROR and message in reasons, summary
     assert "QZVALUE" not in reasons
 
 
 @pytest.mark.matrix
-def test_a_few_values_that_no_hierarchy_covers_go_to_quarantine(tmp_path):
+def test_a_few_values_that_no_hierarchy_covers_go_to_quarantine(fresh, tmp_path):
     rows = people()
     rows[7][0] = "a town unheard of"
-    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
-        write_policy(pipeline.home.policies, FLAT)
-        pipeline.register(KEY, "flat", write_people(tmp_path / "in", rows))
-        summary = pipeline.run(KEY)
-        assert summary.exit_code == PUBLISHED and summary.rows["records"] == 599
-        (row,) = pipeline.table(KEY, "quarantined_records").frame().itertuples()
-        assert (row.source_file, row.source_row, row.source_column) == ("people.csv", 9, "home town")
+    summary = run_flat(fresh, write_people(tmp_path / "in", rows))
+    assert summary.exit_code == PUBLISHED and summary.rows["records"] == 599
+    (row,) = fresh.table(KEY, "quarantined_records").frame().itertuples()
+    assert (row.source_file, row.source_row, row.source_column) == ("people.csv", 9, "home town")
 
 
 WITH_PERSONS = changed(FLAT, source={"kind": "flat", "file": "people.csv", "person": "secret"})
 
 
 @pytest.mark.matrix
-def test_people_who_opted_out_are_left_out_and_the_same_delivery_is_not_released_again_without_others(tmp_path):
+def test_people_who_opted_out_are_left_out_and_the_same_delivery_is_not_released_again_without_others(fresh, tmp_path):
     """The difference of both releases would be their records. A later delivery is released without them."""
     rows = [[*row[:4], f"person {number}"] for number, row in enumerate(people())]
-    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
-        root = pipeline.home.root
-        write_policy(pipeline.home.policies, WITH_PERSONS)
-        pipeline.register(KEY, "flat", write_people(tmp_path / "in", rows))
-        assert deid_here(root, "member", "opt-out", "person 7", "--reason", "asked")[0] == PUBLISHED
-        summary = pipeline.run(KEY)
-        assert summary.exit_code == PUBLISHED and summary.rows["records"] == 599, summary
-        (run,) = pipeline.instance.get_runs()
-        assert run.tags[OUTCOME_TAG] == RELEASED, "the release itself says so, whoever started the run"
-        manifest = json.loads((pipeline.home.store / "manifests" / "flat_table" / "0001.json").read_bytes())
-        steps = {step["stage"]: (step["rows_out"], step["reason"]) for step in manifest["attrition"]}
-        assert steps["delivered_records"][0] == 600 and steps["records_after_opt_outs"] == (599, "opted out")
-        assert steps["records"][0] == 599
-        assert deid_here(root, "member", "opt-out", "person 8", "--reason", "asked")[0] == PUBLISHED
-        again = pipeline.run(KEY)
-        assert again.exit_code == REFUSED and "published this delivery before somebody opted out" in " ".join(again.reasons)
-        pipeline.register("later", "flat", write_people(tmp_path / "later", [*rows, [*people(1, seed=9)[0][:4], "person 601"]]))
-        later = pipeline.run("later")
-        assert later.exit_code == PUBLISHED and later.rows["records"] == 599, later
+    root = fresh.home.root
+    write_policy(fresh.home.policies, WITH_PERSONS)
+    fresh.register(KEY, "flat", write_people(tmp_path / "in", rows))
+    assert deid_here(root, "member", "opt-out", "person 7", "--reason", "asked")[0] == PUBLISHED
+    summary = fresh.run(KEY)
+    assert summary.exit_code == PUBLISHED and summary.rows["records"] == 599, summary
+    (run,) = fresh.instance.get_runs()
+    assert run.tags[OUTCOME_TAG] == RELEASED, "the release itself says so, whoever started the run"
+    manifest = json.loads((fresh.home.store / "manifests" / "flat_table" / "0001.json").read_bytes())
+    steps = {step["stage"]: (step["rows_out"], step["reason"]) for step in manifest["attrition"]}
+    assert steps["delivered_records"][0] == 600 and steps["records_after_opt_outs"] == (599, "opted out")
+    assert steps["records"][0] == 599
+    assert deid_here(root, "member", "opt-out", "person 8", "--reason", "asked")[0] == PUBLISHED
+    again = fresh.run(KEY)
+    assert again.exit_code == REFUSED and "published this delivery before somebody opted out" in " ".join(again.reasons)
+    fresh.register("later", "flat", write_people(tmp_path / "later", [*rows, [*people(1, seed=9)[0][:4], "person 601"]]))
+    later = fresh.run("later")
+    assert later.exit_code == PUBLISHED and later.rows["records"] == 599, later
 
 
 @pytest.mark.matrix
-def test_an_empty_text_is_a_missing_value_whatever_the_format(tmp_path):
+def test_an_empty_text_is_a_missing_value_whatever_the_format(fresh, tmp_path):
     folder = write_people(tmp_path / "in", people())
     with duckdb.connect() as connection:
         connection.execute(
             f"""COPY (SELECT coalesce("home town", '') AS "home town", age, sex, likes FROM
                 read_csv('{folder}/people.csv', all_varchar = true)) TO '{folder}/people.parquet'"""
         )
-    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
-        write_policy(pipeline.home.policies, changed(FLAT, source={"kind": "flat", "file": "people.parquet"}))
-        pipeline.register(KEY, "flat", folder)
-        assert pipeline.run(KEY).exit_code == PUBLISHED
-        assert pipeline.table(KEY, "records").frame()["Town"].isna().sum() == sum(not row[0] for row in people())
+    assert run_flat(fresh, folder, changed(FLAT, source={"kind": "flat", "file": "people.parquet"})).exit_code == PUBLISHED
+    assert fresh.table(KEY, "records").frame()["Town"].isna().sum() == sum(not row[0] for row in people())
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize(
-    "loss", ["precision", *(pytest.param(name, marks=pytest.mark.matrix) for name in ("discernibility", "average_class_size"))]
-)
-def test_other_losses_choose_a_node_that_passes_too(tmp_path, loss):
-    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
-        write_policy(pipeline.home.policies, changed(FLAT, risk={"k": K, "max_suppressed": 0.05, "loss": loss}))
-        pipeline.register(KEY, "flat", write_people(tmp_path / "in", people()))
-        assert pipeline.run(KEY).exit_code == PUBLISHED
-        assert min(classes(released_rows(pipeline.home.root)).values()) >= K
-        key = SigningKey.load_or_create(pipeline.home.keys).public
-        report = verify_release(pipeline.home.releases / "flat_table" / "0001", key, exact_certificate=exact_of(pipeline))
-        assert report.ok, report.text()
+@pytest.mark.parametrize("loss", ["precision", "discernibility", "average_class_size"])
+def test_other_losses_choose_a_node_that_passes_too(fresh, tmp_path, loss):
+    values = changed(FLAT, risk={"k": K, "max_suppressed": 0.05, "loss": loss})
+    assert run_flat(fresh, write_people(tmp_path / "in", people()), values).exit_code == PUBLISHED
+    assert min(classes(released_rows(fresh.home.root)).values()) >= K
+    key = SigningKey.load_or_create(fresh.home.keys).public
+    report = verify_release(fresh.home.releases / "flat_table" / "0001", key, exact_certificate=exact_of(fresh))
+    assert report.ok, report.text()

@@ -1,7 +1,6 @@
 """A release whose number of claims is a quasi-identifier: safe by the files, and refused where it is not."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -9,7 +8,6 @@ from deid_assets.assessments import number_of_claims
 from deid_assets.assessments.evidence import from_frame
 from deid_assets.assessments.number_of_claims import NUMBERED
 from deid_assets.errors import REFUSED
-from deid_assets.stages import STAGE_OF
 from deid_assets_tests.scenarios.conftest import KEY, MEMBERS, made_once
 from deid_assets_tests.scenarios.pipeline import Pipeline, copy_of, pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
@@ -30,16 +28,11 @@ def prepared(tmp_path_factory):
     """A home with everything done but the release."""
     with made_once(tmp_path_factory, "numbered") as (folder, missing):
         if missing:
-            prepare(folder / "deid")
+            with pipeline_in(folder / "deid") as pipeline:
+                write_policy(pipeline.home.policies, POLICY)
+                pipeline.synthetic(KEY, MEMBERS, seed=1)
+                pipeline.prepare(KEY)
     return folder / "deid"
-
-
-def prepare(root: Path) -> None:
-    with pipeline_in(root) as pipeline:
-        write_policy(pipeline.home.policies, POLICY)
-        pipeline.synthetic(KEY, MEMBERS, seed=1)
-        summary = pipeline.run(KEY, [name for name in pipeline.every_asset if STAGE_OF[name] != "release"])
-        assert not summary.reasons and not summary.failed_checks, summary
 
 
 def measured(pipeline: Pipeline, asset: str):

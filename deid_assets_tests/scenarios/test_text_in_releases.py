@@ -8,9 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from deid_assets.errors import PUBLISHED, REFUSED, PolicyError
-from deid_assets_tests.scenarios.pipeline import pipeline_in
 from deid_assets_tests.scenarios.policies import SMALL, changed, write_policy
-from deid_assets_tests.scenarios.test_flat_release import FLAT, KEY, people, released_rows, write_people
+from deid_assets_tests.scenarios.test_flat_release import FLAT, people, released_rows, run_flat, write_people
 
 NUMBER = re.compile(r"-\d+(\.\d+)?")
 """Noisy counts and shares can be negative; no program reads a formula in them."""
@@ -28,33 +27,25 @@ def rows_with(*texts: str) -> list[list[str]]:
 
 
 @pytest.mark.matrix
-def test_formulas_in_attributes_are_refused(tmp_path):
-    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
-        write_policy(pipeline.home.policies, FLAT)
-        pipeline.register(KEY, "flat", write_people(tmp_path / "in", rows_with(FORMULA)))
-        summary = pipeline.run(KEY)
-        reasons = " ".join(summary.reasons)
-        assert summary.exit_code == REFUSED and summary.release is None
-        assert "data/Records: column Likes, about" in reasons and "takes for a formula" in reasons
-        assert "HYPERLINK" not in reasons
-        assert not list(pipeline.home.releases.glob("*/0*"))
+def test_formulas_in_attributes_are_refused(fresh, tmp_path):
+    summary = run_flat(fresh, write_people(tmp_path / "in", rows_with(FORMULA)))
+    reasons = " ".join(summary.reasons)
+    assert summary.exit_code == REFUSED and summary.release is None
+    assert "data/Records: column Likes, about" in reasons and "takes for a formula" in reasons
+    assert "HYPERLINK" not in reasons
+    assert not list(fresh.home.releases.glob("*/0*"))
 
 
 @pytest.mark.matrix
-def test_formulas_in_attributes_are_neutralized_if_the_policy_says_so(tmp_path):
-    with pipeline_in(tmp_path / "deid", "flat_table") as pipeline:
-        write_policy(
-            pipeline.home.policies,
-            changed(FLAT, formulas="neutralize", reviewed_attributes={"Likes": "the address is made up"}),
-        )
-        pipeline.register(KEY, "flat", write_people(tmp_path / "in", rows_with(FORMULA)))
-        summary = pipeline.run(KEY)
-        assert summary.exit_code == PUBLISHED, summary
-        rows = released_rows(pipeline.home.root)
-        # One more apostrophe where there was one: two texts stay two. A number stays a number.
-        assert {row["Likes"] for row in rows} == {f"'{FORMULA}", "tea", "-5", "''=1", ""}
-        stored = pq.read_table(pipeline.home.releases / "flat_table" / "0001" / "data" / "Records.parquet")
-        assert [cell or "" for cell in stored["Likes"].to_pylist()] == [row["Likes"] for row in rows]
+def test_formulas_in_attributes_are_neutralized_if_the_policy_says_so(fresh, tmp_path):
+    values = changed(FLAT, formulas="neutralize", reviewed_attributes={"Likes": "the address is made up"})
+    summary = run_flat(fresh, write_people(tmp_path / "in", rows_with(FORMULA)), values)
+    assert summary.exit_code == PUBLISHED, summary
+    rows = released_rows(fresh.home.root)
+    # One more apostrophe where there was one: two texts stay two. A number stays a number.
+    assert {row["Likes"] for row in rows} == {f"'{FORMULA}", "tea", "-5", "''=1", ""}
+    stored = pq.read_table(fresh.home.releases / "flat_table" / "0001" / "data" / "Records.parquet")
+    assert [cell or "" for cell in stored["Likes"].to_pylist()] == [row["Likes"] for row in rows]
 
 
 @pytest.mark.parametrize("name", ["=cmd", "+a", "-a", "@a", "a;=b", "a\tb", "a\u202eb", "\uff1da"])
