@@ -90,25 +90,25 @@ def named(name: str) -> Engine:
         raise EngineError(f"{VARIABLE} is '{name}'; it must be one of auto, {', '.join(ENGINES)}")
     if name == "numba":
         try:
-            draws, classes = _numba_loops()
+            loops = _numba_loops()
         except ImportError as error:
             raise EngineError(
                 f"{VARIABLE} asks for numba, which cannot be imported ({error}); the extra 'fast' installs it"
             ) from error
         return Engine(
             name,
-            draws.draw_in_order,
-            classes.rows_for_knowledge,
-            classes.matching_members,
-            classes.matching_knowledge,
+            loops.draw_in_order,
+            loops.rows_for_knowledge,
+            loops.matching_members,
+            loops.matching_knowledge,
             batch_factor=4,
             large_batch_factor=16,
         )
     return Engine(name, sorted_draws.draw_in_order, class_size.rows_for_knowledge, class_size.matching_members)
 
 
-def _numba_loops() -> tuple[ModuleType, ModuleType]:
+def _numba_loops() -> ModuleType:
     """Return the compiled draws and classes; ImportError if numba is missing or does not fit the installed NumPy."""
-    from deid_assets.methods.kernel import numba_classes, numba_draws
+    from deid_assets.methods.kernel import numba_loops
 
-    return numba_draws, numba_classes
+    return numba_loops
