@@ -19,17 +19,15 @@ from deid_assets.assessments.demographic_verdicts import Question, bar_of, refer
 from deid_assets.assessments.evidence import Measurement, Refusal
 from deid_assets.errors import DeliveryError, RefusedError, ReleaseError
 from deid_assets.methods.counts.protected_counts import SMALLEST_DESCRIBED
-from deid_assets.methods.demographics.attributes import Attribute, Level
-from deid_assets.methods.demographics.cells import Cells
+from deid_assets.methods.demographics.attributes import WITHHELD, YEAR, Attribute, Level
 from deid_assets.methods.demographics.local_recoding import recode_old_ages, recoded_ages
 from deid_assets.methods.demographics.policies import DemographicPolicy, Node
+from deid_assets.methods.demographics.population import Cells
 from deid_assets.methods.demographics.risk import groups_by
-from deid_assets.methods.demographics.standard_attributes import WITHHELD, YEAR
 from deid_assets.methods.disclosure.attribute_leaks import EncodedColumn, Withheld, column_of, repeats_ages, withheld_labels
 from deid_assets.methods.disclosure.identifier_patterns import displayed
-from deid_assets.methods.safe_harbor.findings import Finding, findings
+from deid_assets.methods.safe_harbor.findings import Finding, findings, unreadable, years
 from deid_assets.methods.safe_harbor.identifiers import ELEMENT_OF, FREE, IDENTIFIERS, LINK
-from deid_assets.methods.safe_harbor.rules import unreadable, years
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.reference.geography import kept_prefixes
 from deid_assets.sources.cohort import CohortLayout

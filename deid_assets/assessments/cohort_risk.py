@@ -18,13 +18,13 @@ from deid_assets.assessments.evidence import Measurement, Method
 from deid_assets.assessments.planting import as_certain, plant, planted_store
 from deid_assets.assessments.precedents import SAFE_HARBOR
 from deid_assets.methods.canaries.planting import Findings
-from deid_assets.methods.demographics.cells import Cells
+from deid_assets.methods.demographics.attributes import YEAR
 from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.local_recoding import classes_with_ages
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL
 from deid_assets.methods.demographics.policies import DemographicPolicy, safe_harbor
+from deid_assets.methods.demographics.population import Cells
 from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_at
-from deid_assets.methods.demographics.standard_attributes import YEAR
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.rules.limits import THIRD
 from deid_assets.sources.census import ALL_RACES, LAST_AGE, RACES

@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.kernel_input import Candidate, member_columns
-from deid_assets.methods.attacks.inpatient_classes import MEMBER_LEVEL
+from deid_assets.methods.attacks.identified_file import MEMBER_LEVEL
 from deid_assets.methods.candidate.released_tables import passed_on
-from deid_assets.methods.population.value_domains import label_joins
+from deid_assets.methods.population.encoding import label_joins
 from deid_assets.methods.utility import prediction
 from deid_assets.methods.utility.distributions import standard_errors
-from deid_assets.methods.utility.member_years import ClaimColumns, feature_matrix, year_features
+from deid_assets.methods.utility.prediction import ClaimColumns, feature_matrix, year_features
 from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import CLAIMS, GROUPED, NUMBERS_OF_CLAIMS, YEARS

@@ -39,8 +39,7 @@ from deid_assets.methods.candidate.released_tables import kept_members
 from deid_assets.methods.kernel.knowledge import draws_of_targets
 from deid_assets.methods.kernel.node_computation import NodeMeasurement
 from deid_assets.methods.lattice.choice import Demands, Failed, Judge, StreamKeys, suppress_flagged
-from deid_assets.methods.releases.comparison import compared, linkable_share, withdrawn_standing_out
-from deid_assets.methods.releases.kept_rows import MemberTables, kept_rows
+from deid_assets.methods.releases.comparison import MemberTables, compared, kept_rows, linkable_share, withdrawn_standing_out
 from deid_assets.methods.releases.linked_records import in_small_joint_class
 from deid_assets.methods.releases.meet import LinkedMembers, linked_members
 from deid_assets.methods.statistics.confidence import confidence_of_try

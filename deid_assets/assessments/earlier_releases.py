@@ -39,7 +39,7 @@ class EarlierRelease:
         (n,) uint64: tags of its people, ascending; None if nothing identified them, or if it was made with another secret, so
         that they have no meaning.
     file
-        Returns the Parquet file of its kept rows (`methods.releases.kept_rows`); None if it kept none.
+        Returns the Parquet file of its kept rows (`comparison.kept_rows`); None if it kept none.
     person
         Name of the column that identifies its people; None if nothing does.
     levels

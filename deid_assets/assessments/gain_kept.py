@@ -42,8 +42,7 @@ from deid_assets.methods.utility.gains import (
     resampled_losses,
     shares_of_all_gains,
 )
-from deid_assets.methods.utility.member_years import row_keys
-from deid_assets.methods.utility.prediction import folds_of
+from deid_assets.methods.utility.prediction import folds_of, row_keys
 from deid_assets.policy.models import Policy
 from deid_assets.store.tables import Table, write_table
 

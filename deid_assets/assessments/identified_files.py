@@ -34,7 +34,7 @@ from deid_assets.errors import DeliveryError
 from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.figures.population_figures import inpatient_figure
 from deid_assets.methods.attacks import identified_file, marketer_risk
-from deid_assets.methods.attacks.inpatient_classes import (
+from deid_assets.methods.attacks.identified_file import (
     ALL_YEARS,
     COLUMNS,
     MEMBER_LEVEL,
@@ -46,7 +46,7 @@ from deid_assets.methods.attacks.inpatient_classes import (
     subsets,
     visit_histories,
 )
-from deid_assets.methods.attacks.linkage import Linkage, attempt_summary, simulate_linkage
+from deid_assets.methods.attacks.marketer_risk import Linkage, attempt_summary, simulate_linkage
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.population_labels import table_labels

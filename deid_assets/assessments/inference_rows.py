@@ -18,8 +18,7 @@ from deid_assets.errors import StoreError
 from deid_assets.methods.inference import rows as inference_rows
 from deid_assets.methods.inference.boosting import gradient_boosting
 from deid_assets.methods.inference.cases import Cases, CasesToGuess, Guesses, groups_of
-from deid_assets.methods.inference.gain import Model, Outcome, member_folds, pooled, predictions
-from deid_assets.methods.inference.naive_bayes import naive_bayes
+from deid_assets.methods.inference.gain import Model, Outcome, member_folds, naive_bayes, pooled, predictions
 from deid_assets.methods.inference.rows import CLAIM, MEMBER, Channel
 from deid_assets.policy.models import Policy
 from deid_assets.reference.chapters import category_sql

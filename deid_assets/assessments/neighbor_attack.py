@@ -25,8 +25,7 @@ from deid_assets.assessments.kernel_input import CANDIDATE, Candidate
 from deid_assets.assessments.precedents import HERITAGE
 from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.figures.sensitivity_figures import sensitivity_figure
-from deid_assets.methods.adversary.adversary_power import Rounding, power_of
-from deid_assets.methods.adversary.value_diversity import ValuePairs
+from deid_assets.methods.adversary.adversary_power import Rounding, ValuePairs, power_of
 from deid_assets.methods.attacks import attack_sensitivity
 from deid_assets.methods.attacks.neighbor_attack import Estimate, MeanInterval, NeighborAttackResult, neighbor_attack
 from deid_assets.methods.canaries.checks import neighbors_of_canaries, sensitivity_of_canaries
@@ -34,8 +33,14 @@ from deid_assets.methods.candidate.released_tables import generalized_claims
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population.claim_records import EvaluationRecords
 from deid_assets.methods.population.longitudinal_data import LongitudinalData
-from deid_assets.methods.population.released_claims import DAY, delivered_days, released_records
-from deid_assets.methods.population.released_population import ReleasedTables, own_positions, released_data
+from deid_assets.methods.population.released_population import (
+    DAY,
+    ReleasedTables,
+    delivered_days,
+    own_positions,
+    released_data,
+    released_records,
+)
 from deid_assets.methods.statistics.confidence import (
     clopper_pearson_interval,
     confidence_of_try,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from deid_assets.assessments.evidence import Measurement
 from deid_assets.assessments.kernel_input import Candidate, released_date_columns
-from deid_assets.methods.attacks.inpatient_classes import MEMBER_LEVEL
+from deid_assets.methods.attacks.identified_file import MEMBER_LEVEL
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.policy.models import Policy
 from deid_assets.reference.known_columns import BESIDE_DAYS, YEARS

@@ -3,8 +3,13 @@
 import pandas as pd
 
 from deid_assets.assets.step import Step, stage_asset
-from deid_assets.methods.adversary.adversary_power import power_by_quasi_identifier, values_of_members
-from deid_assets.methods.adversary.value_diversity import correlation_of, diversity_by_member, value_diversity_query
+from deid_assets.methods.adversary.adversary_power import (
+    correlation_of,
+    diversity_by_member,
+    power_by_quasi_identifier,
+    value_diversity_query,
+    values_of_members,
+)
 from deid_assets.policy.models import Policy
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS
 from deid_assets.store.tables import Table

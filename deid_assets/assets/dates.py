@@ -11,9 +11,8 @@ from deid_assets.assets.step import Step, image, markdown_table, stage_asset
 from deid_assets.errors import DeliveryError
 from deid_assets.figures.figures import date_error_figure
 from deid_assets.methods.dates import dated_claims as dated
-from deid_assets.methods.dates.alternatives import compared_ways
 from deid_assets.methods.dates.errors import released_errors
-from deid_assets.methods.dates.intervals import Events, redraw
+from deid_assets.methods.dates.intervals import Events, compared_ways, redraw
 from deid_assets.policy.models import Policy
 from deid_assets.release.keys import date_keys
 from deid_assets.store.tables import Table, write_table

@@ -539,8 +539,7 @@ def _noisy(read: "CountFile", rule: Any, secret_file: Path | None) -> dict[str, 
 
     from deid_assets.command_line.count_files import counts_csv
     from deid_assets.methods.counts.budget import meaning, rho_of_tables
-    from deid_assets.methods.counts.consistent import ConsistentNoise
-    from deid_assets.methods.counts.estimates import CHANCE_AT_MOST, estimate_audit
+    from deid_assets.methods.counts.estimates import CHANCE_AT_MOST, ConsistentNoise, estimate_audit
     from deid_assets.methods.counts.noise import Mechanism, add_noise
     from deid_assets.methods.counts.tables import CountTables
     from deid_assets.release.keys import given_secret

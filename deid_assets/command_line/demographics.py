@@ -145,7 +145,7 @@ def demographics(cohort: Path, out: Path | None, write_policies: Path | None, as
 def _asked(context: click.Context, cohort: Path, options: Mapping[str, Any]) -> "DemographicsRequest":
     """What is asked: by a policy file, or by options alone."""
     from deid_assets.command_line.demographics_document import DemographicsRequest, asked_by, cohort_policy
-    from deid_assets.methods.demographics.standard_attributes import birthday_attribute
+    from deid_assets.methods.demographics.attributes import birthday_attribute
 
     files = [text for text in options["policies"] if text.lower().endswith((".yaml", ".yml"))]
     further = [text for text in options["policies"] if text not in files]

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from deid_assets.methods.population.value_domains import distinct_values, value_domain
+from deid_assets.methods.population.encoding import distinct_values, value_domain
 from deid_assets.methods.preparation.top_coding import top_code
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy

@@ -130,7 +130,7 @@ class Made:
     spent
         What noisy counts had cost so far, in zCDP, according to it; 0 if an earlier version of the product kept no account.
     rows_digest
-        Digest of the kept rows beside it (`methods.releases.kept_rows`); None if an earlier version of the product kept none,
+        Digest of the kept rows beside it (`comparison.kept_rows`); None if an earlier version of the product kept none,
         or if nothing identifies whose its records are.
     generalization
         The chosen level of each dimension, by name; None as above.

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from deid_assets.methods.releases.kept_rows import COLUMNS, ORDER
+from deid_assets.methods.releases.comparison import COLUMNS, ORDER
 from deid_assets.store.tables import Table, connect, quoted
 
 

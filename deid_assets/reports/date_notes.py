@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from deid_assets.methods.dates.alternatives import GENERALIZED, INDEPENDENT, SHIFTED
 from deid_assets.methods.dates.errors import SMALLEST
+from deid_assets.methods.dates.intervals import GENERALIZED, INDEPENDENT, SHIFTED
 
 
 def notes_of(told: dict[str, Any]) -> tuple[str, ...]:

@@ -10,16 +10,16 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.errors import DeliveryError
-from deid_assets.methods.demographics.attributes import Attribute, CohortAttributes
-from deid_assets.methods.demographics.cells import Cells, cells_of
-from deid_assets.methods.demographics.population import EVENLY, FROM_85, GompertzSurvival, population_of
-from deid_assets.methods.demographics.standard_attributes import (
+from deid_assets.methods.demographics.attributes import (
     CENSUS_RACES,
     WITHHELD,
+    Attribute,
+    CohortAttributes,
     age_attribute,
     ethnicity_attribute,
     sex_attribute,
 )
+from deid_assets.methods.demographics.population import EVENLY, FROM_85, Cells, GompertzSurvival, cells_of, population_of
 from deid_assets.reference.geography import states
 from deid_assets.sources.census import ALL_RACES, FIRST_OPEN, LAST_AGE, RACES
 

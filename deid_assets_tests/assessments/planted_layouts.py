@@ -31,7 +31,7 @@ from deid_assets.assessments.provider_graph_attack import (
     recognized_providers,
 )
 from deid_assets.assessments.record_risk import measured_risk, records_of_canaries
-from deid_assets.methods.attacks.inpatient_classes import COLUMNS, MEMBER_LEVEL, VISITS
+from deid_assets.methods.attacks.identified_file import COLUMNS, MEMBER_LEVEL, VISITS
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.policy.flat import FlatPolicy
 from deid_assets.policy.models import Policy

@@ -32,8 +32,7 @@ from deid_assets.assessments.inference_rows import (
 )
 from deid_assets.errors import PolicyError
 from deid_assets.methods.inference.cases import Cases, CasesToGuess, Guesses
-from deid_assets.methods.inference.gain import Outcome
-from deid_assets.methods.inference.naive_bayes import naive_bayes
+from deid_assets.methods.inference.gain import Outcome, naive_bayes
 from deid_assets.methods.inference.rows import Channel
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.release.manifest.public_numbers import PublicNumbers

@@ -24,8 +24,8 @@ from deid_assets.assessments.earlier_releases import EverReleased
 from deid_assets.assessments.identified_files import matched_shares
 from deid_assets.assessments.planting import as_certain, plant, planted_store
 from deid_assets.assessments.population_estimates import ESTIMATORS, SMALL_CLASSES, UNIQUES, Estimates
-from deid_assets.methods.attacks import identified_file, linkage, marketer_risk, provider_graph
-from deid_assets.methods.attacks.inpatient_classes import match_table, visit_histories
+from deid_assets.methods.attacks import identified_file, marketer_risk, provider_graph
+from deid_assets.methods.attacks.identified_file import match_table, visit_histories
 from deid_assets.methods.canaries.planting import Findings
 from deid_assets.methods.candidate.released_tables import generalized_claims
 from deid_assets.methods.disclosure import attribute_disclosure as attributes
@@ -324,7 +324,7 @@ class TestBrokenAttacks:
 
     def test_linkage_that_is_never_right(self, canaries, monkeypatch):
         def never(own, classes, match, random, trials, cautious):
-            return linkage.Linkage(len(own), 1, np.zeros(trials, np.int64))
+            return marketer_risk.Linkage(len(own), 1, np.zeros(trials, np.int64))
 
         monkeypatch.setattr(identified_files, "simulate_linkage", never)
         self.broken(canaries, "voter_list_attack")

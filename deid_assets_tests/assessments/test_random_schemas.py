@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.assessments.kernel_input import PopulationTables, node_computation
-from deid_assets.methods.adversary.adversary_power import power_by_quasi_identifier, values_of_members
-from deid_assets.methods.adversary.value_diversity import value_diversity_query
+from deid_assets.methods.adversary.adversary_power import power_by_quasi_identifier, value_diversity_query, values_of_members
 from deid_assets.methods.kernel.knowledge import draw_knowledge
 from deid_assets.methods.lattice.predictive_tagging import all_nodes
 from deid_assets.methods.preparation.eligibility import distinct_codes

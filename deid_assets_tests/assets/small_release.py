@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.methods.candidate import released_tables
+from deid_assets.methods.population.encoding import value_domain
 from deid_assets.methods.population.released_population import ReleasedTables, released_profiles
-from deid_assets.methods.population.value_domains import value_domain
 from deid_assets.methods.preparation.top_coding import TopCode
 from deid_assets.store.tables import Table, connect, write_table
 from deid_assets_tests.methods.small_tables import SmallStore

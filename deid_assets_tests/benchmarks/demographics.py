@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.assessments.demographic_verdicts import Question, alternatives, judge
-from deid_assets.methods.demographics.attributes import Attribute
-from deid_assets.methods.demographics.standard_attributes import date_attribute
+from deid_assets.methods.demographics.attributes import Attribute, date_attribute
 from deid_assets.sources.census import RACES
 from deid_assets.sources.demographics import cells_of_cohort
 from deid_assets_tests.benchmarks.__main__ import machine

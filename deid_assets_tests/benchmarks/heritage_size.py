@@ -7,8 +7,7 @@ shares at high risk run from nearly 1 at the finest to somewhat below a MaxSup o
 
 import numpy as np
 
-from deid_assets.methods.adversary.adversary_power import power_of
-from deid_assets.methods.adversary.value_diversity import value_pairs
+from deid_assets.methods.adversary.adversary_power import power_of, value_pairs
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 
 MEMBERS = 113_000

@@ -27,10 +27,10 @@ from deid_assets.methods.inference.gain import (
     accuracy_gain,
     confidence_of_each,
     member_folds,
+    naive_bayes,
     predictions,
     resampled,
 )
-from deid_assets.methods.inference.naive_bayes import naive_bayes
 from deid_assets_tests.benchmarks.__main__ import machine
 
 CODES, FIELDS, LEVELS = 12, 6, 8

@@ -9,8 +9,7 @@ import time
 
 import numpy as np
 
-from deid_assets.methods.adversary.adversary_power import power_of
-from deid_assets.methods.adversary.value_diversity import value_pairs
+from deid_assets.methods.adversary.adversary_power import power_of, value_pairs
 from deid_assets.methods.attacks.attack_sensitivity import KNOWS, SensitivityAnalysis
 from deid_assets.methods.kernel import engine
 from deid_assets.methods.population.claim_records import MISSING, ClaimRecords, EvaluationRecords, claim_values

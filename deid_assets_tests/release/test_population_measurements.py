@@ -20,8 +20,8 @@ from deid_assets.figures.figures import neighbor_attack_figure
 from deid_assets.figures.heritage import ATTACK_2, TABLE_6, population_comparison
 from deid_assets.figures.population_figures import inpatient_figure
 from deid_assets.figures.rendering import markdown_image
-from deid_assets.methods.attacks.inpatient_classes import ALL_YEARS, COLUMNS, subsets
-from deid_assets.methods.attacks.linkage import Linkage
+from deid_assets.methods.attacks.identified_file import ALL_YEARS, COLUMNS, subsets
+from deid_assets.methods.attacks.marketer_risk import Linkage
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets_tests.policy.policy_texts import public_values
 

@@ -12,7 +12,7 @@ import pytest
 
 from deid_assets.errors import ERROR, PUBLISHED, REFUSED
 from deid_assets.methods.counts.cohort import TOLD_BY_FILES
-from deid_assets.methods.counts.consistent import ConsistentNoise
+from deid_assets.methods.counts.estimates import ConsistentNoise
 from deid_assets.methods.counts.published_tables import names_of
 from deid_assets.release.keys import SigningKey
 from deid_assets.release.publication.verification import verify_release

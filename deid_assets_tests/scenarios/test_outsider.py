@@ -14,7 +14,7 @@ import pytest
 from deid_assets.assets import release_report
 from deid_assets.assets.step import shapes_of
 from deid_assets.errors import PUBLISHED
-from deid_assets.methods.counts.consistent import ConsistentNoise
+from deid_assets.methods.counts.estimates import ConsistentNoise
 from deid_assets.policy.loading import policy_from
 from deid_assets.release.counts.published import FILES as COUNTS
 from deid_assets.release.public_cells import shape

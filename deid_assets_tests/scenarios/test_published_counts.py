@@ -13,7 +13,7 @@ import pytest
 from deid_assets.assets import counts as counts_asset
 from deid_assets.errors import PUBLISHED, REFUSED
 from deid_assets.methods.counts.budget import NoisyCell
-from deid_assets.methods.counts.consistent import ConsistentNoise
+from deid_assets.methods.counts.estimates import ConsistentNoise
 from deid_assets.methods.counts.tables import CellName
 from deid_assets.policy.sections.counts import CountNoise, NoiseBudget
 from deid_assets.release.counts import published as protection

@@ -8,10 +8,10 @@ from pandera.config import CONFIG, ValidationDepth
 from deid_assets.assessments.evidence import Evidence, Method, to_frame
 from deid_assets.assets.publishing import gating_checks
 from deid_assets.definitions import build_definitions
-from deid_assets.methods.adversary.value_diversity import correlation_of
+from deid_assets.methods.adversary.adversary_power import correlation_of
 from deid_assets.methods.lattice.diagnosis import COLUMNS as DIAGNOSIS_COLUMNS
 from deid_assets.methods.lattice.predictive_tagging import all_nodes, node_text
-from deid_assets.methods.population.value_domains import COLUMNS as DOMAIN_COLUMNS
+from deid_assets.methods.population.encoding import COLUMNS as DOMAIN_COLUMNS
 from deid_assets.policy.loading import policy_by_name, policy_from
 from deid_assets.policy.sections.longitudinal import CLAIM_COLUMNS
 from deid_assets.resources import PUBLISHED

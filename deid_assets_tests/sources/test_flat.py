@@ -14,7 +14,7 @@ from deid_assets.assessments.flat_table import population_records
 from deid_assets.errors import DeliveryError
 from deid_assets.methods.disclosure import attribute_disclosure
 from deid_assets.methods.flat import queries
-from deid_assets.methods.population import encoding, value_domains
+from deid_assets.methods.population import encoding
 from deid_assets.methods.preparation.eligibility import NOBODY, OptedOut
 from deid_assets.policy.domains import record_domains_of
 from deid_assets.policy.flat import OWN_COLUMNS, FlatPolicy
@@ -161,7 +161,7 @@ class TestHeader:
         assert read(tmp_path, folder, "people.csv", columns={"a": "a", "b": "b, c"}).rows_kept == {"records": 1}
 
 
-MODULES = (attribute_disclosure, encoding, files, flat, queries, record_risk, value_domains, csv_files)
+MODULES = (attribute_disclosure, encoding, files, flat, queries, record_risk, csv_files)
 AT_ONCE = 16
 
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.methods.adversary.adversary_power import Rounding, power_of
-from deid_assets.methods.adversary.value_diversity import value_pairs
+from deid_assets.methods.adversary.adversary_power import Rounding, power_of, value_pairs
 from deid_assets.methods.kernel.node_computation import NodeComputation, NodeMeasurement
 from deid_assets.methods.population.longitudinal_data import generalization_at
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from deid_assets.methods.population.value_domains import label_joins
+from deid_assets.methods.population.encoding import label_joins
 from deid_assets.methods.preparation.top_coding import TopCode
 from deid_assets.store.tables import Table, literal, quoted
 

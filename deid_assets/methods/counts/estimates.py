@@ -2,18 +2,120 @@
 
 Sums hold for the true counts, so noisy totals say something about noisy parts. Weighted least squares combines them: no
 linear unbiased estimate has a smaller variance (Gauss and Markov).
+
+What independent repeats of one noisy count give away (methods#repeated-counts) is the reason for consistent noise: averages of
+fresh noise approach the true count.
+
+Consistent noise is one draw per cell, delivery, shape and mechanism, keyed by a secret (methods#noisy-counts).
+
+The same cell of the same delivery has the same noise in every table and every release, so that repetition averages nothing
+out. A changed delivery redraws every cell. The noise never depends on the records of a cell: otherwise an unchanged cell
+would repeat and a changed one would not, which tells whether somebody was withdrawn.
+
+The key includes mechanism and standard deviation. One draw scaled to two widths would be two equations with two unknowns,
+and give the exact count.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import hashlib
+import hmac
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import floor
 
 import numpy as np
-from scipy import sparse, special
+from scipy import signal, sparse, special
 from scipy.sparse.csgraph import connected_components
 
 from deid_assets.errors import CountsError
-from deid_assets.methods.counts.repeats import chance_of_exact_mean
+from deid_assets.methods.counts.noise import KeyedNumbers, Mechanism, discrete_gaussian
+from deid_assets.methods.counts.protected_counts import NOISE_SD, noise_probability, standard_normal
 from deid_assets.methods.counts.tables import CellName, Sum, sum_matrix
+
+_TAIL = 9  # standard deviations at which the noise is cut: beyond lie 2e-19 of it
+_ROUNDING_MATTERS = 20.0  # standard deviations up to here; beyond, rounding changes the chance by less than 1e-4
+_GRID = 1 / 2000  # of a person, for means of draws of different widths
+
+
+def chance_of_exact_average(repeats: int, sd: float = NOISE_SD, rounded: bool = True) -> float:
+    """Return the probability that the average of independent repeats is less than .5 away from the true count.
+
+    Parameters
+    ----------
+    repeats
+        Number of repeats.
+    sd
+        Standard deviation of the Gaussian, in persons.
+    rounded
+        Whether the noise is rounded to whole numbers.
+
+    Examples
+    --------
+    A lockout of 10 at 1.33, and 24 repeats at 2.5, do not keep the count secret:
+
+    >>> [round(chance_of_exact_average(*case), 3) for case in [(10, 1.33), (10, 2.5), (20, 2.5), (24, 2.5)]]
+    [0.705, 0.428, 0.602, 0.649]
+    """
+    if not rounded:
+        return float(special.erf(0.5 * np.sqrt(repeats / 2) / sd))
+    total = _sum_of_rounded(sd, repeats)
+    sums = np.arange(len(total)) - len(total) // 2
+    return float(total[2 * np.abs(sums) < repeats].sum())
+
+
+def chance_of_exact_mean(sds: Sequence[float]) -> float:
+    """Return the probability that the best mean of independent draws of one count is less than .5 away from it.
+
+    The weights are 1 / sd^2: no unbiased mean has a smaller variance. Of rounded and unrounded noise, the larger probability is
+    returned.
+
+    Parameters
+    ----------
+    sds
+        Standard deviation of the Gaussian of each draw, above 0, in persons.
+
+    Examples
+    --------
+    Ten draws at 2.5, of which five could also have been narrower or wider:
+
+    >>> [round(chance_of_exact_mean([2.5] * 5 + [sd] * 5), 2) for sd in (1.33, 2.5, 5.0)]
+    [0.66, 0.47, 0.38]
+    """
+    # Rounding matters only to narrow noise; leaving out wide draws is one of the adversary's choices.
+    narrow = Counter(sd for sd in sds if sd <= _ROUNDING_MATTERS)
+    unrounded = float(special.erf(0.5 * np.sqrt(sum(1 / sd**2 for sd in sds) / 2)))
+    return max(unrounded, _rounded_mean(narrow) if narrow else 0.0)
+
+
+def _rounded_mean(draws: Mapping[float, int]) -> float:
+    """At least the probability for rounded noise, by number of draws of each standard deviation."""
+    if len(draws) == 1:
+        ((sd, repeats),) = draws.items()
+        return chance_of_exact_average(repeats, sd)
+    total = sum(repeats / sd**2 for sd, repeats in draws.items())
+    mean = np.ones(1)
+    for sd, repeats in draws.items():
+        sums = _sum_of_rounded(sd, repeats)
+        reach = len(sums) // 2
+        at = np.rint(np.arange(-reach, reach + 1) / (sd**2 * total) / _GRID).astype(np.int64)
+        mean = signal.fftconvolve(mean, np.bincount(at - at[0], sums))
+    # A point of each group is off by half a step at most: whatever may be inside counts.
+    middle = (len(mean) - 1) // 2
+    inside = int(np.floor(0.5 / _GRID + len(draws) / 2))
+    return min(1.0, float(mean[max(0, middle - inside) : middle + inside + 1].sum()))
+
+
+def _sum_of_rounded(sd: float, repeats: int) -> np.ndarray:
+    """Probabilities of the sum of rounded draws, symmetric around 0."""
+    reach = int(np.ceil(_TAIL * sd)) + 1
+    one = np.array([noise_probability(noise, noise, sd) for noise in range(-reach, reach + 1)])
+    total = np.ones(1)
+    for _ in range(repeats):
+        total = signal.fftconvolve(total, one) if len(total) > 500 else np.convolve(total, one)
+    return total
+
 
 CHANCE_AT_MOST = 0.5
 """By default, an adversary's best guess of a count must not be more likely right than wrong."""
@@ -182,3 +284,70 @@ def _adjusted(matrix: np.ndarray, counts: np.ndarray, variance: np.ndarray) -> t
     leverage = (right[is_used] ** 2).sum(axis=0)
     left = variance * np.clip(1 - leverage, 0.0, 1.0)
     return counts - correction, np.where(left > np.sqrt(_WIDE) * widest, np.inf, left)
+
+
+SECRET_BYTES_AT_LEAST = 16
+
+
+@dataclass(frozen=True)
+class ConsistentNoise:
+    """The noise of all tables that one policy makes of one delivery.
+
+    Attributes
+    ----------
+    secret
+        Key used for this purpose only, at least 16 bytes; not shown by repr.
+    delivery
+        Digest of the delivery's content.
+    shape
+        What of the policy shapes the counts: its sections by name, or a digest of them. Two policies with other sections
+        have independent noise.
+    mechanism
+        How noise is drawn.
+
+    Examples
+    --------
+    >>> noise = ConsistentNoise(bytes(32), "sha256:1", {"removal": "a"})
+    >>> cell = CellName("age", "40-49", "people")
+    >>> noise.draw(cell, 2.5) == ConsistentNoise(bytes(32), "sha256:1", {"removal": "a"}).draw(cell, 2.5)
+    True
+    """
+
+    secret: bytes = field(repr=False)
+    delivery: str
+    shape: Mapping[str, object] | str
+    mechanism: Mechanism = Mechanism.ROUNDED
+
+    def __post_init__(self) -> None:
+        if len(self.secret) < SECRET_BYTES_AT_LEAST:
+            raise CountsError(f"the secret that keys the noise must have at least {SECRET_BYTES_AT_LEAST} bytes")
+        if not self.delivery:
+            raise CountsError("the delivery's digest is empty; without it, noise would repeat between deliveries")
+
+    @property
+    def identity(self) -> str:
+        """What these draws are, in hexadecimal: equal for noise that repeats, and it tells nothing about the secret."""
+        return self._keyed("identity").hex()
+
+    def draw(self, cell: CellName, sd: float) -> int:
+        """Return the noise of a cell at a standard deviation.
+
+        Parameters
+        ----------
+        cell
+            Its canonical definition.
+        sd
+            In what the cell counts; a decimal number is taken as it is written.
+        """
+        key = self._keyed("cell", list(cell), repr(float(sd)))
+        if self.mechanism is Mechanism.DISCRETE:
+            return discrete_gaussian(Fraction(repr(float(sd))) ** 2, KeyedNumbers(key))
+        drawn = sd * standard_normal(key)
+        return floor(drawn) if self.mechanism is Mechanism.SCRIPT else round(drawn)
+
+    def _keyed(self, *what: object) -> bytes:
+        shape = self.shape if isinstance(self.shape, str) else dict(self.shape)
+        message = json.dumps(
+            ["consistent noise", self.delivery, shape, self.mechanism.value, *what], sort_keys=True, allow_nan=False
+        )
+        return hmac.new(self.secret, message.encode(), hashlib.sha256).digest()

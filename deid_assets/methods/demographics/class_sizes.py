@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from deid_assets.methods.demographics.attributes import Level
-from deid_assets.methods.demographics.cells import Cells
+from deid_assets.methods.demographics.population import Cells
 from deid_assets.methods.demographics.spread import ClassSizes
 
 _NUMBERS_KEPT = 1 << 26

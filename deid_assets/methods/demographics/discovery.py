@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.methods.demographics.attributes import Attribute, CohortAttributes
-from deid_assets.methods.demographics.cells import Cells
 from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.measures import TOTAL, Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, Node, policy_at
+from deid_assets.methods.demographics.population import Cells
 from deid_assets.methods.demographics.risk import bounded_risks, groups_by, largest_risks, no_riskier, quick_bounds, risks_at
 from deid_assets.methods.lattice.information_loss import entropy_loss
 from deid_assets.methods.lattice.predictive_tagging import minimal_passing_nodes, sums_of_losses

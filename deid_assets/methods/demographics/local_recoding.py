@@ -12,11 +12,11 @@ import pandas as pd
 
 from deid_assets.errors import PolicyError
 from deid_assets.methods.demographics.attributes import CohortAttributes, Level
-from deid_assets.methods.demographics.cells import Cells
 from deid_assets.methods.demographics.class_sizes import ClassCounter, Classes
 from deid_assets.methods.demographics.discovery import Bar
 from deid_assets.methods.demographics.measures import Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, Node
+from deid_assets.methods.demographics.population import Cells
 from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_at
 from deid_assets.methods.demographics.spread import ClassSizes
 

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deid_assets.errors import PolicyError
-from deid_assets.methods.demographics.attributes import CohortAttributes
-from deid_assets.methods.demographics.standard_attributes import TOP_CODED
+from deid_assets.methods.demographics.attributes import TOP_CODED, CohortAttributes
 
 Node = tuple[int, ...]
 

@@ -6,7 +6,7 @@ The counts here share no code with `classes`, which the search uses; the gate us
 from collections.abc import Mapping, Sequence
 
 from deid_assets.methods.candidate.spreadsheet_text import neutralized_sql
-from deid_assets.methods.population.value_domains import label_joins
+from deid_assets.methods.population.encoding import label_joins
 from deid_assets.store.tables import Table, quoted
 
 

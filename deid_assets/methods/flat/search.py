@@ -19,11 +19,11 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.methods.flat.classes import ClassTable, FlatTable
-from deid_assets.methods.lattice.best_first import best_passing_nodes
 from deid_assets.methods.lattice.information_loss import entropy_loss
 from deid_assets.methods.lattice.predictive_tagging import (
     LISTED_AT_MOST,
     Node,
+    best_passing_nodes,
     lower_neighbors,
     node_text,
     sum_of_losses,

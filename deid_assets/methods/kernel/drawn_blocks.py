@@ -11,9 +11,8 @@ import numpy as np
 
 from deid_assets.methods.kernel import engine
 from deid_assets.methods.kernel.class_size import multiset
-from deid_assets.methods.kernel.knowledge import Knowledge
+from deid_assets.methods.kernel.knowledge import Knowledge, SortedTargets
 from deid_assets.methods.kernel.member_index import DemographicCells, MemberIndex
-from deid_assets.methods.kernel.sorted_draws import SortedTargets
 from deid_assets.methods.population.longitudinal_data import LongitudinalData, truncated_targets
 
 BLOCKS_KEPT = 16

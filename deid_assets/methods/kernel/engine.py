@@ -14,7 +14,7 @@ from types import ModuleType
 import numpy as np
 
 from deid_assets.errors import EngineError
-from deid_assets.methods.kernel import class_size, sorted_draws
+from deid_assets.methods.kernel import class_size, knowledge
 
 VARIABLE = "DEID_ENGINE"
 ENGINES = ("numpy", "numba")
@@ -29,7 +29,7 @@ class Engine:
     Attributes
     ----------
     draw_in_order
-        `sorted_draws.draw_in_order`: the targets, and what is known about them.
+        `knowledge.draw_in_order`: the targets, and what is known about them.
     rows_for_knowledge
         `class_size.rows_for_knowledge`: the bit-sets needed for this knowledge.
     matching_members
@@ -104,7 +104,7 @@ def named(name: str) -> Engine:
             batch_factor=4,
             large_batch_factor=16,
         )
-    return Engine(name, sorted_draws.draw_in_order, class_size.rows_for_knowledge, class_size.matching_members)
+    return Engine(name, knowledge.draw_in_order, class_size.rows_for_knowledge, class_size.matching_members)
 
 
 def _numba_loops() -> ModuleType:

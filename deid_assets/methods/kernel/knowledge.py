@@ -7,8 +7,12 @@ streams with three keys (methods#random-streams).
 
 Claim values are sampled without replacement, for many draws at once. This is step 4.b.i.1 in section 5 of Multimedia Appendix
 1 to El Emam et al. 2012.
+
+`draw_in_order` gives blocks of draws in the order of the bit-sets, so that neighboring draws need the same memory. The stream
+determines the order of draws and the use of each random number; the same draws are only reordered.
 """
 
+import functools
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -193,3 +197,94 @@ def draws_of_targets(data: LongitudinalData, stream_key: bytes, draws: int) -> n
     """Return (draws,) int64: the targets of a stream, in its order."""
     blocks = range(-(-draws // DRAWS_PER_BLOCK))
     return np.concatenate([draw_knowledge(data, stream_key, block).targets for block in blocks])[:draws]
+
+
+class SortedTargets:
+    """The released members in the order of the bit-sets.
+
+    Parameters
+    ----------
+    position
+        (N,) int64: position of each member of the population (`MemberIndex.position`).
+
+    Attributes
+    ----------
+    targets
+        (n,) int64: rows of `LongitudinalData.targets`, sorted by their position.
+    rank
+        (n,) int64: rank of each target among them.
+    """
+
+    def __init__(self, data: LongitudinalData, position: np.ndarray):
+        self.data, self._position = data, position
+        self.targets = np.argsort(position[data.targets], kind="stable")
+        self.rank = np.empty(len(self.targets), dtype=np.int64)
+        self.rank[self.targets] = np.arange(len(self.targets))
+
+    def __reduce__(self) -> tuple:
+        # Sorting is repeated where it is needed.
+        return SortedTargets, (self.data, self._position)
+
+    @functools.cached_property
+    def histories(self) -> tuple["SortedHistory", ...]:
+        """D in this order: a copy, made when an engine first needs it."""
+        histories = []
+        for known, power in zip(self.data.known, self.data.power, strict=True):
+            known = known.take(self.targets)
+            samples = np.minimum(power[self.targets], known.counts)
+            histories.append(SortedHistory(*(_small(column) for column in (known.offsets, known.codes, samples))))
+        return tuple(histories)
+
+
+@dataclass(frozen=True, eq=False)
+class SortedHistory:
+    """The known values of one history, with targets in the order of the bit-sets; small integer types save memory.
+
+    Attributes
+    ----------
+    offsets, codes
+        As in `Histories`.
+    samples
+        (n,) int: number of values that a draw of this target samples, min(p, N).
+    """
+
+    offsets: np.ndarray
+    codes: np.ndarray
+    samples: np.ndarray
+
+
+def draw_in_order(targets: SortedTargets, stream_key: bytes, blocks: range) -> tuple[np.ndarray, Knowledge]:
+    """Return some blocks of a stream, sorted.
+
+    Returns
+    -------
+    order
+        (B,) int64: position of each draw, counted from the first of these blocks.
+    knowledge
+        The draws, in that order.
+    """
+    drawn = joined([draw_knowledge(targets.data, stream_key, block) for block in blocks])
+    order = order_of(targets.rank[drawn.targets])
+    return order, drawn.take(order)
+
+
+def order_of(places: np.ndarray) -> np.ndarray:
+    """Return (B,) int64: the draws ordered by the places of their targets; ties keep their order.
+
+    Examples
+    --------
+    >>> order_of(np.array([7, 2, 7, 0])).tolist()
+    [3, 1, 0, 2]
+    """
+    # Place and draw in one word: sorting words is several times faster than an argsort.
+    bits = len(places).bit_length()
+    words = places << bits | np.arange(len(places))
+    words.sort()
+    return words & ((1 << bits) - 1)
+
+
+def _small(numbers: np.ndarray) -> np.ndarray:
+    """Return the same non-negative numbers in the smallest signed type that can hold them."""
+    largest = numbers.max(initial=0)
+    kinds = (np.int8, np.int16, np.int32, np.int64)
+    return numbers.astype(next(kind for kind in kinds if largest <= np.iinfo(kind).max))

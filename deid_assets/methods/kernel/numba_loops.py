@@ -17,9 +17,8 @@ import numpy as np
 
 from deid_assets.methods.kernel import member_index
 from deid_assets.methods.kernel.class_size import NO_LIMIT
-from deid_assets.methods.kernel.knowledge import Knowledge, start_block
+from deid_assets.methods.kernel.knowledge import Knowledge, SortedTargets, order_of, start_block
 from deid_assets.methods.kernel.member_index import DemographicCells, MemberIndex
-from deid_assets.methods.kernel.sorted_draws import SortedTargets, order_of
 from deid_assets.methods.population.longitudinal_data import Domain
 
 Given = ParamSpec("Given")
@@ -39,7 +38,7 @@ def compiled(function: Callable[Given, Found]) -> Callable[Given, Found]:
 
 
 def draw_in_order(targets: SortedTargets, stream_key: bytes, blocks: range) -> tuple[np.ndarray, Knowledge]:
-    """Compiled version of `sorted_draws.draw_in_order`."""
+    """Compiled version of `knowledge.draw_in_order`."""
     generators, drawn = zip(*(start_block(targets.data, stream_key, block) for block in blocks), strict=True)
     places = targets.rank[np.concatenate(drawn)]
     order = order_of(places)

@@ -19,12 +19,13 @@ from typing import Literal
 
 import numpy as np
 
-from deid_assets.methods.lattice.best_first import NodesByLoss, highest_above
 from deid_assets.methods.lattice.candidate_gates import COARSER, COMPARED_AT_MOST, KEEPS_NO_MORE, TOO_LITTLE
 from deid_assets.methods.lattice.predictive_tagging import (
     LISTED_AT_MOST,
     Node,
+    NodesByLoss,
     below_or_equal,
+    highest_above,
     highest_of,
     is_of_axis,
     lower_neighbors,

@@ -28,9 +28,8 @@ from deid_assets.methods.attacks.worst_classes import (
     share_on_fresh_draws,
 )
 from deid_assets.methods.kernel.node_computation import NodeComputation
-from deid_assets.methods.lattice.best_first import SparseTagging
 from deid_assets.methods.lattice.candidate_gates import COARSER, FACTOR, OtherGates
-from deid_assets.methods.lattice.predictive_tagging import FAILS, Node, below_or_equal
+from deid_assets.methods.lattice.predictive_tagging import FAILS, Node, SparseTagging, below_or_equal
 
 DRAWS_A_MEMBER = 25
 """Number of draws of the suppression stream for each sampled member and round."""

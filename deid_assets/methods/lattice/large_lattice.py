@@ -16,9 +16,8 @@ import numpy as np
 
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice import longitudinal_search
-from deid_assets.methods.lattice.best_first import best_passing_nodes
 from deid_assets.methods.lattice.information_loss import LatticeLoss
-from deid_assets.methods.lattice.predictive_tagging import Node, lowest_of, node_of_axis
+from deid_assets.methods.lattice.predictive_tagging import Node, best_passing_nodes, lowest_of, node_of_axis
 from deid_assets.methods.statistics.confidence import wilson_interval
 from deid_assets.methods.statistics.sequential_decision import rule_of_number
 

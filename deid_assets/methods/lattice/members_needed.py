@@ -1,7 +1,7 @@
 """How many members a population needs so that the coarsest node passes the gate on the share at high risk.
 
 It is told from the class sizes of this population, and from how much they differ between halves of it
-(`statistics.larger_population`). The people to come are taken to be like those who are there.
+(`statistics.population_class_size`). The people to come are taken to be like those who are there.
 """
 
 import math
@@ -14,7 +14,7 @@ import numpy as np
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.lattice.reachable_risk import least_without
 from deid_assets.methods.population.longitudinal_data import top_node
-from deid_assets.methods.statistics.larger_population import LARGEST_SIZE, Explained, independent_trials, size_shares
+from deid_assets.methods.statistics.population_class_size import LARGEST_SIZE, Explained, independent_trials, size_shares
 from deid_assets.methods.statistics.streams import philox_of
 
 DRAWS = 16_384

@@ -19,8 +19,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from deid_assets.methods.long_tail.bins import ClaimNumberBins
-from deid_assets.methods.long_tail.optimal_bins import truncate_to_bins_optimally
+from deid_assets.methods.long_tail.bins import ClaimNumberBins, truncate_to_bins_optimally
 from deid_assets.methods.statistics.streams import philox_of
 from deid_assets.store.tables import quoted
 

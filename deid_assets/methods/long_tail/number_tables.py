@@ -9,8 +9,13 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from deid_assets.methods.long_tail.bins import ClaimNumberBins, smallest_bin, truncate_to_bins, widened
-from deid_assets.methods.long_tail.optimal_bins import truncate_to_bins_optimally
+from deid_assets.methods.long_tail.bins import (
+    ClaimNumberBins,
+    smallest_bin,
+    truncate_to_bins,
+    truncate_to_bins_optimally,
+    widened,
+)
 
 Units = Mapping[str, np.ndarray]
 """member_id, year if claims are counted per year, and claims, as `claims_of_units` reads them."""

@@ -111,7 +111,7 @@ def shown_people(releases: Sequence[Table]) -> list[ShownPeople]:
     Parameters
     ----------
     releases
-        As `kept_records` or `kept_rows.kept_rows` gives them.
+        As `kept_records` or `comparison.kept_rows` gives them.
 
     Raises
     ------

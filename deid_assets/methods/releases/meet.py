@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deid_assets.methods.adversary.adversary_power import Rounding, power_of
+from deid_assets.methods.adversary.adversary_power import Rounding, power_of, value_pairs
 from deid_assets.methods.adversary.two_readings import Adversary
-from deid_assets.methods.adversary.value_diversity import value_pairs
 from deid_assets.methods.attacks.neighbor_attack import success_given_membership
 from deid_assets.methods.kernel.node_computation import NodeComputation
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
@@ -92,7 +91,7 @@ def linked_members(releases: Sequence[Table], power: int, rounding: Rounding) ->
     Parameters
     ----------
     releases
-        The kept rows of each release (`kept_rows.kept_rows`), in one file.
+        The kept rows of each release (`comparison.kept_rows`), in one file.
     power, rounding
         The adversary's greatest power p_m, and the rounding of its formula.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from deid_assets.methods.attacks.inpatient_classes import MEMBER_LEVEL, VISIT_LEVEL
+from deid_assets.methods.attacks.identified_file import MEMBER_LEVEL, VISIT_LEVEL
 from deid_assets.policy.hierarchies.specs import IntervalsSpec
 from deid_assets.policy.models import Policy
 from deid_assets.policy.problems import Problem

@@ -8,9 +8,8 @@ from pydantic import Field, model_validator
 from deid_assets.methods.counts.audit import SmallCounts
 from deid_assets.methods.counts.budget import rho_within
 from deid_assets.methods.counts.cohort import OTHER, UNKNOWN
-from deid_assets.methods.counts.estimates import CHANCE_AT_MOST
+from deid_assets.methods.counts.estimates import CHANCE_AT_MOST, chance_of_exact_average
 from deid_assets.methods.counts.noise import Mechanism, NoiseRule, Zeros
-from deid_assets.methods.counts.repeats import chance_of_exact_average
 from deid_assets.policy.hierarchies.hierarchy import Hierarchy
 from deid_assets.policy.problems import Path, Problem
 from deid_assets.policy.sections.longitudinal import ColumnName, Name, Probability, Said, Section

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
-from deid_assets.methods.attacks.inpatient_classes import MEMBER_LEVEL, VISIT_LEVEL
+from deid_assets.methods.attacks.identified_file import MEMBER_LEVEL, VISIT_LEVEL
 from deid_assets.policy.files import Folder
 from deid_assets.policy.sections.longitudinal import Delimiter, OneOf, People, Probability, Said, Section
 from deid_assets.reference.known_columns import CLAIMS

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.budget import NoisyCell
-from deid_assets.methods.counts.consistent import ConsistentNoise
+from deid_assets.methods.counts.estimates import ConsistentNoise
 from deid_assets.methods.counts.noise import Mechanism
 from deid_assets.methods.counts.tables import CellName
 from deid_assets.policy.sections.counts import CountNoise

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from deid_assets.methods.dates.alternatives import GENERALIZED, INDEPENDENT, SHIFTED, compared_ways
 from deid_assets.methods.dates.errors import SMALLEST, ReleasedDates, date_errors, released_errors
-from deid_assets.methods.dates.intervals import drawn_on_average
+from deid_assets.methods.dates.intervals import GENERALIZED, INDEPENDENT, SHIFTED, compared_ways, drawn_on_average
 from deid_assets.policy.models import Policy
 
 _AT_LOWER_EDGES = (1, 8, 15)

@@ -127,7 +127,7 @@ class Kept:
         The generalization, its delivery and sample, and the number of the try; None if no draws judge it. Only the
         number of the try is public.
     rows, generalization
-        What a later release is compared with: the kept rows (`methods.releases.kept_rows`) as Parquet, kept beside the
+        What a later release is compared with: the kept rows (`comparison.kept_rows`) as Parquet, kept beside the
         restricted edition, and the chosen level of each dimension. Empty if nothing identifies whose the
         records are; None if the policy states the levels.
     not_compared

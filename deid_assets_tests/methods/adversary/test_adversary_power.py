@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.adversary.adversary_power import claims_cap_of_power, power_of
-from deid_assets.methods.adversary.value_diversity import ValuePairs, value_pairs
+from deid_assets.methods.adversary.adversary_power import ValuePairs, claims_cap_of_power, power_of, value_pairs
 from deid_assets_tests import examples
 
 HISTORIES = ["xxxy", "x" * 19 + "y", "xyz", "x", "xyzxyzxyzx", "xxxxx"]

@@ -5,9 +5,8 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from deid_assets.methods.adversary.adversary_power import power_of
+from deid_assets.methods.adversary.adversary_power import ValuePairs, power_of
 from deid_assets.methods.adversary.two_readings import Adversary, BothReadings, both_readings, literal_power
-from deid_assets.methods.adversary.value_diversity import ValuePairs
 from deid_assets.methods.kernel.node_computation import NodeComputation, NodeMeasurement
 from deid_assets.methods.population.longitudinal_data import Dimension, Domain, Histories, LongitudinalData
 from deid_assets.methods.statistics.confidence import clopper_pearson_upper_bound

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.errors import StoreError
-from deid_assets.methods.adversary import value_diversity
-from deid_assets.methods.adversary import value_diversity as module
+from deid_assets.methods.adversary import adversary_power
+from deid_assets.methods.adversary import adversary_power as module
 from deid_assets_tests import examples
 from deid_assets_tests.methods.small_tables import small_store
 
@@ -38,7 +38,7 @@ def store_with(store, members: list[list], wanted: list[int] | None = None):
 
 def test_worked_example_has_simpson_8_of_30_and_diversity_22_of_30():
     ami_uti_renal = [0, 0, 0, 1, 2, 2]
-    pairs = value_diversity.value_pairs(*arrays_of([ami_uti_renal]))
+    pairs = adversary_power.value_pairs(*arrays_of([ami_uti_renal]))
     assert (pairs.differing.tolist(), pairs.every.tolist()) == ([22], [30])
     diversity = pairs.diversity
     assert 1 - diversity[0] == pytest.approx(0.2667, abs=5e-5)
@@ -46,17 +46,17 @@ def test_worked_example_has_simpson_8_of_30_and_diversity_22_of_30():
 
 
 def test_no_value_or_a_single_value_is_no_diversity():
-    assert value_diversity.value_pairs(*arrays_of([[], [3], [None, 3], [None]])).diversity.tolist() == [0, 0, 0, 0]
+    assert adversary_power.value_pairs(*arrays_of([[], [3], [None, 3], [None]])).diversity.tolist() == [0, 0, 0, 0]
 
 
 @settings(deadline=None, max_examples=examples.of(25))
 @given(histories)
 def test_relational_and_array_form_agree_to_the_last_bit_and_with_the_definition(members):
     by_definition = [simpson_by_definition(values) for values in members]
-    pairs = value_diversity.value_pairs(*arrays_of(members))
+    pairs = adversary_power.value_pairs(*arrays_of(members))
     from_arrays = pairs.diversity
     with small_store() as store:
-        rows = store.rows(value_diversity.value_diversity_query(*store_with(store, members), ("code", "name")))
+        rows = store.rows(adversary_power.value_diversity_query(*store_with(store, members), ("code", "name")))
     found = {(member, name): measured for member, name, *measured in rows}
     assert len(rows) == 2 * len(members)
     for i, values in enumerate(members):
@@ -67,11 +67,11 @@ def test_relational_and_array_form_agree_to_the_last_bit_and_with_the_definition
 
 @given(histories)
 def test_counting_in_blocks_changes_nothing(members):
-    whole = value_diversity.value_pairs(*arrays_of(members))
+    whole = adversary_power.value_pairs(*arrays_of(members))
     before = module._CELLS_AT_ONCE
     module._CELLS_AT_ONCE = 1
     try:
-        blocked = value_diversity.value_pairs(*arrays_of(members))
+        blocked = adversary_power.value_pairs(*arrays_of(members))
     finally:
         module._CELLS_AT_ONCE = before
     assert np.array_equal(whole.differing, blocked.differing)
@@ -80,23 +80,23 @@ def test_counting_in_blocks_changes_nothing(members):
 
 def test_only_wanted_members_are_measured_and_those_without_claims_are_there(store):
     claims, members = store_with(store, [[1, 2], [1, 1], []], wanted=[1, 2])
-    rows = store.rows(value_diversity.value_diversity_query(claims, members, ["code"]))
+    rows = store.rows(adversary_power.value_diversity_query(claims, members, ["code"]))
     assert sorted(rows) == [("m1", "code", 2, 0, 0.0), ("m2", "code", 0, 0, 0.0)]
 
 
 def test_correlation_table_is_symmetric_over_all_members(store):
     claims, members = store_with(store, [[1, 2], [1, 1], [1, 1, 2], []])
-    long = store.write("long", value_diversity.value_diversity_query(claims, members, ["code", "name"]))
-    wide = long.query(value_diversity.diversity_by_member(long, ["code", "name"]))
+    long = store.write("long", adversary_power.value_diversity_query(claims, members, ["code", "name"]))
+    wide = long.query(adversary_power.diversity_by_member(long, ["code", "name"]))
     assert wide["member_id"].tolist() == ["m0", "m1", "m2", "m3"]
     assert wide["code"].tolist() == pytest.approx([1, 0, 2 / 3, 0])
-    table = value_diversity.correlation_of(wide)
+    table = adversary_power.correlation_of(wide)
     assert table.columns.tolist() == table.index.tolist() == ["code", "name"]
     assert table.to_numpy() == pytest.approx(np.ones((2, 2)))
 
 
 def test_a_constant_diversity_has_no_correlation():
-    table = value_diversity.correlation_of(pd.DataFrame({"a": [0.0, 1.0], "b": [0.5, 0.5]}))
+    table = adversary_power.correlation_of(pd.DataFrame({"a": [0.0, 1.0], "b": [0.5, 0.5]}))
     assert table.loc["a", "a"] == pytest.approx(1)
     assert table[["b"]].isna().all().all()
 
@@ -104,9 +104,9 @@ def test_a_constant_diversity_has_no_correlation():
 def test_names_are_validated_before_they_become_sql(store):
     claims, members = store_with(store, [[1]])
     with pytest.raises(StoreError):
-        value_diversity.value_diversity_query(claims, members, ["code', 'x"])
+        adversary_power.value_diversity_query(claims, members, ["code', 'x"])
     with pytest.raises(ValueError, match="at least one"):
-        value_diversity.value_diversity_query(claims, members, [])
+        adversary_power.value_diversity_query(claims, members, [])
 
 
 @pytest.mark.parametrize(
@@ -120,4 +120,4 @@ def test_names_are_validated_before_they_become_sql(store):
 )
 def test_pairs_that_can_not_be_are_refused(differing, every, message):
     with pytest.raises(ValueError, match=message):
-        value_diversity.ValuePairs(np.array(differing), np.array(every))
+        adversary_power.ValuePairs(np.array(differing), np.array(every))

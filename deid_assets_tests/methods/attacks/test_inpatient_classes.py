@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.attacks.identified_file import class_numbers, file_class_sizes
-from deid_assets.methods.attacks.inpatient_classes import (
+from deid_assets.methods.attacks.identified_file import (
     ALL_YEARS,
     COLUMNS,
     VISIT_LEVEL,
+    class_numbers,
+    file_class_sizes,
     key_columns,
     match_table,
     of_period,

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.attacks.linkage import attempt_summary, simulate_linkage
-from deid_assets.methods.attacks.marketer_risk import expected_marketer_risk, matched_share
+from deid_assets.methods.attacks.marketer_risk import attempt_summary, expected_marketer_risk, matched_share, simulate_linkage
 from deid_assets_tests import examples
 
 

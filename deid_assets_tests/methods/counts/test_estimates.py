@@ -5,9 +5,8 @@ import pytest
 from scipy import special
 
 from deid_assets.errors import CountsError
-from deid_assets.methods.counts.estimates import chances_of_repeated_cells, estimate_audit
+from deid_assets.methods.counts.estimates import chance_of_exact_average, chances_of_repeated_cells, estimate_audit
 from deid_assets.methods.counts.protected_counts import noise_probability
-from deid_assets.methods.counts.repeats import chance_of_exact_average
 from deid_assets.methods.counts.tables import CellName, CountTables
 from deid_assets_tests.methods.counts.made_tables import group, two_way
 

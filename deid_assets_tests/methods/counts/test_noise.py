@@ -8,9 +8,17 @@ from scipy import stats
 
 from deid_assets.errors import CountsError
 from deid_assets.methods.counts.budget import best_guess
-from deid_assets.methods.counts.consistent import ConsistentNoise
-from deid_assets.methods.counts.discrete_gaussian import KeyedNumbers, discrete_gaussian
-from deid_assets.methods.counts.noise import Claims, Mechanism, NoiseRule, Zeros, add_noise, nearest_step
+from deid_assets.methods.counts.estimates import ConsistentNoise
+from deid_assets.methods.counts.noise import (
+    Claims,
+    KeyedNumbers,
+    Mechanism,
+    NoiseRule,
+    Zeros,
+    add_noise,
+    discrete_gaussian,
+    nearest_step,
+)
 from deid_assets.methods.counts.tables import CellName, CountTables
 from deid_assets_tests.methods.counts.made_tables import characteristics, group
 

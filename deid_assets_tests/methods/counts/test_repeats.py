@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from deid_assets.methods.counts.repeats import chance_of_exact_average, chance_of_exact_mean
+from deid_assets.methods.counts.estimates import chance_of_exact_average, chance_of_exact_mean
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.dates import alternatives
+from deid_assets.methods.dates import intervals
 from deid_assets.methods.dates.errors import DateErrors, date_errors
 from deid_assets.methods.dates.intervals import Events, Redrawing, redraw
 from deid_assets_tests.methods.dates.test_intervals import SEED, WINDOW, some_events
@@ -22,14 +22,14 @@ def test_uniqueness_is_that_of_the_definition(events):
     intervals = {m: tuple(np.diff(days).tolist()) for m, days in sequences.items() if len(days) > 1}
     times = Counter(intervals.values())
     expected = sum(times[found] == 1 for found in intervals.values()) / len(intervals) if intervals else 0.0
-    assert alternatives.unique_sequences(events, np.diff(events.day, prepend=0)) == pytest.approx(expected)
+    assert intervals.unique_sequences(events, np.diff(events.day, prepend=0)) == pytest.approx(expected)
 
 
 @settings(deadline=None)
 @given(some_events())
 def test_shifting_keeps_every_interval_and_with_it_who_is_unique(events):
-    moved = alternatives.shift_sequences(events, 15, SEED)
-    assert np.all(np.abs(moved - events.day) <= 15) and alternatives.order_violations(events, moved) == 0
+    moved = intervals.shift_sequences(events, 15, SEED)
+    assert np.all(np.abs(moved - events.day) <= 15) and intervals.order_violations(events, moved) == 0
     same = events.member[1:] == events.member[:-1]
     assert np.array_equal(np.diff(moved)[same], np.diff(events.day)[same])
 
@@ -37,7 +37,7 @@ def test_shifting_keeps_every_interval_and_with_it_who_is_unique(events):
 @settings(deadline=None)
 @given(some_events())
 def test_generalized_intervals_violate_no_order(events):
-    assert alternatives.order_violations(events, redraw(events, 7, Redrawing("month", WINDOW), SEED).day) == 0
+    assert intervals.order_violations(events, redraw(events, 7, Redrawing("month", WINDOW), SEED).day) == 0
 
 
 def test_independent_randomization_violates_order_as_often_as_it_must():
@@ -45,12 +45,12 @@ def test_independent_randomization_violates_order_as_often_as_it_must():
     members = 20_000
     days = np.tile([100, 101], members)
     events = Events(np.repeat(np.arange(members), 2), days, np.ones(2 * members, bool))
-    moved = alternatives.randomize_independently(days, 15, SEED)
+    moved = intervals.randomize_independently(days, 15, SEED)
     assert np.abs(moved - days).max() == 15
     differences = np.subtract.outer(np.arange(31), np.arange(31))
     expected = np.mean(1 + differences <= 0)
     assert expected == pytest.approx(465 / 961)
-    assert alternatives.order_violations(events, moved) == pytest.approx(expected, abs=5 * 0.5 / members**0.5)
+    assert intervals.order_violations(events, moved) == pytest.approx(expected, abs=5 * 0.5 / members**0.5)
 
 
 def exact(count: int) -> int:

@@ -8,8 +8,7 @@ import pandas as pd
 from hypothesis import strategies as st
 
 from deid_assets.methods.demographics.attributes import Attribute, CohortAttributes, Level
-from deid_assets.methods.demographics.cells import Cells, cells_of
-from deid_assets.methods.demographics.population import EVENLY, population_of
+from deid_assets.methods.demographics.population import EVENLY, Cells, cells_of, population_of
 
 AGES = range(8)
 SPANS = ((0, 0), (1, 1), (2, 3), (4, None))

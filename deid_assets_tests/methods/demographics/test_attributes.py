@@ -8,15 +8,17 @@ import pandas as pd
 import pytest
 
 from deid_assets.errors import PolicyError
-from deid_assets.methods.demographics.attributes import Attribute, CohortAttributes, Level
-from deid_assets.methods.demographics.population import EVENLY, FROM_85, GompertzSurvival
-from deid_assets.methods.demographics.standard_attributes import (
+from deid_assets.methods.demographics.attributes import (
+    Attribute,
+    CohortAttributes,
+    Level,
     age_attribute,
     birthday_attribute,
     date_attribute,
     ethnicity_attribute,
     sex_attribute,
 )
+from deid_assets.methods.demographics.population import EVENLY, FROM_85, GompertzSurvival
 from deid_assets_tests.methods.demographics.small_population import attribute, small_demographics
 
 

@@ -9,21 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.errors import PolicyError
-from deid_assets.methods.demographics.attributes import Attribute, CohortAttributes
-from deid_assets.methods.demographics.cells import cells_of
+from deid_assets.methods.demographics.attributes import (
+    CENSUS_RACES,
+    Attribute,
+    CohortAttributes,
+    age_attribute,
+    ethnicity_attribute,
+    sex_attribute,
+)
 from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.discovery import Bar
 from deid_assets.methods.demographics.local_recoding import recode_old_ages, recoded_ages
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, published_alternatives, safe_harbor
-from deid_assets.methods.demographics.population import EVENLY, population_of
+from deid_assets.methods.demographics.population import EVENLY, cells_of, population_of
 from deid_assets.methods.demographics.risk import bounded_risks, groups_by, no_riskier, risks_at, risks_of_policies
-from deid_assets.methods.demographics.standard_attributes import (
-    CENSUS_RACES,
-    age_attribute,
-    ethnicity_attribute,
-    sex_attribute,
-)
 from deid_assets_tests import examples
 from deid_assets_tests.methods.demographics.small_population import small_cells
 

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from deid_assets.errors import DeliveryError
-from deid_assets.methods.demographics.cells import CohortWarnings, cells_of
-from deid_assets.methods.demographics.population import EVENLY, GompertzSurvival, population_of
+from deid_assets.methods.demographics.population import EVENLY, CohortWarnings, GompertzSurvival, cells_of, population_of
 from deid_assets_tests.methods.demographics.small_population import AGES, ROWS, SPANS, small_demographics, table_of
 
 TABLE = table_of(range(1, ROWS + 1))

@@ -11,12 +11,20 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from deid_assets.errors import PolicyError
-from deid_assets.methods.demographics.attributes import Attribute, CohortAttributes
-from deid_assets.methods.demographics.cells import cells_of
+from deid_assets.methods.demographics.attributes import (
+    CENSUS_RACES,
+    Attribute,
+    CohortAttributes,
+    age_attribute,
+    birthday_attribute,
+    date_attribute,
+    ethnicity_attribute,
+    sex_attribute,
+)
 from deid_assets.methods.demographics.class_sizes import ClassCounter
 from deid_assets.methods.demographics.measures import LARGEST, TOTAL, UNIQUES, Measure
 from deid_assets.methods.demographics.policies import DemographicPolicy, policy_at, published_alternatives, safe_harbor
-from deid_assets.methods.demographics.population import EVENLY, population_of
+from deid_assets.methods.demographics.population import EVENLY, cells_of, population_of
 from deid_assets.methods.demographics.risk import (
     bounded_risks,
     groups_by,
@@ -25,14 +33,6 @@ from deid_assets.methods.demographics.risk import (
     quick_bounds,
     risks_at,
     risks_of_policies,
-)
-from deid_assets.methods.demographics.standard_attributes import (
-    CENSUS_RACES,
-    age_attribute,
-    birthday_attribute,
-    date_attribute,
-    ethnicity_attribute,
-    sex_attribute,
 )
 from deid_assets_tests import examples
 from deid_assets_tests.methods.demographics.small_population import oracle_risks, small_cells

@@ -4,11 +4,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deid_assets.methods.demographics.attributes import Attribute, CohortAttributes
+from deid_assets.methods.demographics.attributes import (
+    Attribute,
+    CohortAttributes,
+    age_attribute,
+    ethnicity_attribute,
+    sex_attribute,
+)
 from deid_assets.methods.demographics.measures import PUBLISHED, TOTAL, Measure
 from deid_assets.methods.demographics.policies import published_alternatives, safe_harbor
 from deid_assets.methods.demographics.risk import verdicts
-from deid_assets.methods.demographics.standard_attributes import age_attribute, ethnicity_attribute, sex_attribute
 from deid_assets_tests.methods.demographics.printed import PrintedPercent, alternatives_table, impossible_risks, reference_table
 from deid_assets_tests.methods.demographics.published_tables import COHORTS, TABLE_3, TABLE_4, printed
 

@@ -9,7 +9,7 @@ import pytest
 from deid_assets.methods.inference import boosting
 from deid_assets.methods.inference.boosting import LABELS_AT_MOST, gradient_boosting, telling_labels
 from deid_assets.methods.inference.cases import OTHER
-from deid_assets.methods.inference.naive_bayes import naive_bayes
+from deid_assets.methods.inference.gain import naive_bayes
 from deid_assets_tests.methods.inference.test_naive_bayes import asked_of, cases_of
 
 RNG = np.random.default_rng(3)

@@ -5,7 +5,7 @@ import pytest
 
 from deid_assets.methods.inference import gain
 from deid_assets.methods.inference.cases import OTHER, groups_of
-from deid_assets.methods.inference.naive_bayes import naive_bayes
+from deid_assets.methods.inference.gain import naive_bayes
 from deid_assets_tests.methods.inference.test_naive_bayes import cases_of
 
 MODELS = {"naive_bayes": naive_bayes}

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import CategoricalNB
 
-from deid_assets.methods.inference import naive_bayes as module
+from deid_assets.methods.inference import gain as module
 from deid_assets.methods.inference.cases import OTHER, Cases, CasesToGuess, Guesses
-from deid_assets.methods.inference.naive_bayes import most_frequent, naive_bayes
+from deid_assets.methods.inference.gain import most_frequent, naive_bayes
 
 
 def cases_of(features, codes, sizes=None, members=None) -> Cases:

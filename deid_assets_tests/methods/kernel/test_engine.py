@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from deid_assets.errors import EngineError
 from deid_assets.methods.kernel import class_size, engine, knowledge
-from deid_assets.methods.kernel.knowledge import joined, sample_positions
+from deid_assets.methods.kernel.knowledge import SortedTargets, joined, sample_positions
 from deid_assets.methods.kernel.member_index import NO_ROW, TOO_RARE, MemberIndex
 from deid_assets.methods.kernel.node_computation import NodeComputation
-from deid_assets.methods.kernel.sorted_draws import SortedTargets
 from deid_assets.methods.lattice.predictive_tagging import all_nodes
 from deid_assets.methods.population.longitudinal_data import Domain, Histories, LongitudinalData
 from deid_assets_tests import examples

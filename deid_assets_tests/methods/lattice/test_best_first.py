@@ -6,8 +6,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deid_assets.methods.lattice.best_first import NodesByLoss, SparseTagging, best_passing_nodes
-from deid_assets.methods.lattice.predictive_tagging import FAILS, OPEN, PASSES, all_nodes, below_or_equal, sum_of_losses
+from deid_assets.methods.lattice.predictive_tagging import (
+    FAILS,
+    OPEN,
+    PASSES,
+    NodesByLoss,
+    SparseTagging,
+    all_nodes,
+    below_or_equal,
+    best_passing_nodes,
+    sum_of_losses,
+)
 
 
 @st.composite

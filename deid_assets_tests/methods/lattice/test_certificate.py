@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deid_assets.methods.lattice import best_first, certificate
+from deid_assets.methods.lattice import certificate, predictive_tagging
 from deid_assets.methods.lattice.candidate_gates import COARSER, COMPARED_AT_MOST, KEEPS_NO_MORE, TOO_LITTLE
 from deid_assets.methods.lattice.certificate import (
     Criterion,
@@ -296,7 +296,7 @@ class TestOfALatticeThatIsNotListed:
         assert proof.problems() == ["nothing rules out a node directly below the chosen one: 1,0"]
 
     def test_the_work_on_a_lattice_of_very_many_dimensions_is_bounded(self, monkeypatch):
-        monkeypatch.setattr(best_first, "_LEVELS_AT_MOST", 10_000)
+        monkeypatch.setattr(predictive_tagging, "_LEVELS_AT_MOST", 10_000)
         failed = tuple(MeasuredNode(tuple(int(place != axis) for place in range(60)), 0.9, 900, RECORDS) for axis in range(59))
         proof = OptimalityCertificate(
             tuple(f"c{axis}" for axis in range(60)), (1,) * 60, ((0.0, 1.0),) * 60, 0.0, Criterion("counted", THRESHOLD),

@@ -10,10 +10,10 @@ from deid_assets.methods.long_tail.bins import (
     bin_sizes,
     smallest_bin,
     truncate_to_bins,
+    truncate_to_bins_optimally,
     truncation_comparison,
     widened,
 )
-from deid_assets.methods.long_tail.optimal_bins import truncate_to_bins_optimally
 from deid_assets_tests import examples
 
 SEED = bytes(range(16))

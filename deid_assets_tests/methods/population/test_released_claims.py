@@ -7,8 +7,7 @@ import pytest
 
 from deid_assets.methods.candidate.released_tables import generalized_claims
 from deid_assets.methods.population.claim_records import MISSING, claim_values
-from deid_assets.methods.population.released_claims import delivered_days, released_records
-from deid_assets.methods.population.released_population import ReleasedTables, released_data
+from deid_assets.methods.population.released_population import ReleasedTables, delivered_days, released_data, released_records
 from deid_assets_tests.assets.small_release import CLAIM_NAMES, random_rows, small_release
 
 COLUMNS = ("age", "sex", "days_in_hospital_y2", "days_in_hospital_y3")

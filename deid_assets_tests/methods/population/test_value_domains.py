@@ -5,8 +5,8 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deid_assets.methods.population.encoding import COLUMNS, distinct_values, labels_query, level_maps, value_domain
 from deid_assets.methods.population.longitudinal_data import Domain
-from deid_assets.methods.population.value_domains import COLUMNS, distinct_values, labels_query, level_maps, value_domain
 from deid_assets.store.tables import Table, write_table
 
 

@@ -1,7 +1,7 @@
 """What Safe Harbor leaves of a date (methods#safe-harbor)."""
 
+from deid_assets.methods.safe_harbor.findings import plain_text, unreadable, years
 from deid_assets.methods.safe_harbor.identifiers import IDENTIFIERS, ROLES
-from deid_assets.methods.safe_harbor.rules import plain_text, unreadable, years
 from deid_assets_tests.methods.small_tables import small_store
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from deid_assets.methods.statistics.larger_population import Explained, independent_trials, size_shares
+from deid_assets.methods.statistics.population_class_size import Explained, independent_trials, size_shares
 
 K, TIMES = 20, [1.0, 2.0, 4.0, 16.0]
 

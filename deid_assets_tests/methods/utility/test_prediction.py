@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deid_assets.methods.utility import prediction
-from deid_assets.methods.utility.member_years import ClaimColumns, feature_matrix, year_features
+from deid_assets.methods.utility.prediction import ClaimColumns, feature_matrix, year_features
 from deid_assets_tests.methods.small_tables import small_store
 
 
