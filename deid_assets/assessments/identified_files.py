@@ -46,7 +46,7 @@ from deid_assets.methods.attacks.identified_file import (
     subsets,
     visit_histories,
 )
-from deid_assets.methods.attacks.marketer_risk import Linkage, attempt_summary, simulate_linkage
+from deid_assets.methods.attacks.marketer_risk import Linkage, mean_of_attempts, simulate_linkage
 from deid_assets.methods.canaries.planting import Findings, compare
 from deid_assets.policy.models import Policy
 from deid_assets.policy.rules.population_labels import table_labels
@@ -144,8 +144,7 @@ def linkages(prefix: str, attempts: Attempts | None, method: Method) -> Iterable
         return
     for kind, linkage in (("linked", attempts.eager), ("linked_if_alone", attempts.cautious)):
         for what, shares in (("precision", linkage.precision), ("recall", linkage.recall)):
-            summary = attempt_summary(shares, CONFIDENCE)
-            mean, high = (summary.mean, summary.high) if summary else (None, None)
+            mean, high = mean_of_attempts(shares, CONFIDENCE) or (None, None)
             found = Estimated(mean, high, CONFIDENCE, linkage.correct.size)
             yield method.estimated(f"{prefix}_{kind}_{what}", "probability", found)
 

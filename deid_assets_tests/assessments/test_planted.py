@@ -365,7 +365,7 @@ class TestBrokenAttacks:
 
     @pytest.mark.parametrize("presence", [0.0, 1.0])
     def test_presence_that_tells_nothing(self, canaries, monkeypatch, presence):
-        found = membership.Membership(5, 9, presence, presence, 1, 1, (presence,) * 3, 0.0)
+        found = membership.Membership(presence, presence, (presence,) * 3, 0.0)
         monkeypatch.setattr(membership, "membership", constant(found))
         self.broken(canaries, "membership_disclosure")
 

@@ -207,17 +207,6 @@ class Linkage:
         return self.correct / self.released if self.released else np.empty(0)
 
 
-@dataclass(frozen=True)
-class AttemptSummary:
-    """Mean over attempts with its Student confidence interval, and the range of the central 90 % of attempts."""
-
-    mean: float
-    low: float
-    high: float
-    least: float
-    most: float
-
-
 def simulate_linkage(
     released_class: ArrayLike,
     file_class: ArrayLike,
@@ -278,18 +267,17 @@ def simulate_linkage(
     return Linkage(records.size, int(linked.sum()), correct)
 
 
-def attempt_summary(shares: ArrayLike, confidence: float = 0.99) -> AttemptSummary | None:
-    """Summarize precision or recall over attempts; None for fewer than two attempts.
+def mean_of_attempts(shares: ArrayLike, confidence: float) -> tuple[float, float] | None:
+    """Return the mean of precision or recall over attempts, and the upper end of its Student confidence interval.
 
-    The interval covers only the Monte Carlo error of the mean.
+    It covers only the Monte Carlo error of the mean. None for fewer than two attempts.
     """
     shares = np.asarray(shares, dtype=float)
     if shares.size < 2:
         return None
     error = float(stats.t.isf((1 - confidence) / 2, shares.size - 1)) * float(shares.std(ddof=1)) / shares.size**0.5
     mean = float(shares.mean())
-    least, most = np.quantile(shares, [0.05, 0.95])
-    return AttemptSummary(mean, max(0.0, mean - error), min(1.0, mean + error), float(least), float(most))
+    return mean, min(1.0, mean + error)
 
 
 def _firsts(classes: NDArray, count: int) -> NDArray[np.int64]:

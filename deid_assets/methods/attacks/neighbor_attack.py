@@ -46,23 +46,11 @@ class NeighborAttackResult:
     ----------
     trials
         Number of simulated attacks.
-    alpha
-        Probability that a member of the population is in the release.
-    in_release
-        Trials in which the draw put the target in the release.
-    matched
-        Trials in which the target's truncated record matched everything the adversary knew.
-    successes
-        Trials in which the adversary picked the right record.
     literal, unconditional, given_membership
         See the module docstring; unconditional is alpha times given_membership, including its interval.
     """
 
     trials: int
-    alpha: float
-    in_release: int
-    matched: int
-    successes: int
     literal: Estimate
     unconditional: Estimate
     given_membership: Estimate
@@ -118,19 +106,14 @@ def neighbor_attack(
         raise ValueError(f"alpha is {alpha}; it must be above 0 and at most 1")
     success = success_given_membership(matched, sizes)
     trials = matched.size
-    in_release = membership < alpha
     # The target's place in its class is arbitrary; take the first.
     picked_target = matched & (np.floor(pick * np.where(matched, sizes, 1)) == 0)
-    successes = int((in_release & picked_target).sum())
+    successes = int(((membership < alpha) & picked_target).sum())
 
     given = float(success.mean())
     low, high = mean_interval(success)
     return NeighborAttackResult(
         trials=trials,
-        alpha=float(alpha),
-        in_release=int(in_release.sum()),
-        matched=int(matched.sum()),
-        successes=successes,
         literal=Estimate(successes / trials, *share_interval(successes, trials)),
         unconditional=Estimate(alpha * given, alpha * low, alpha * high),
         given_membership=Estimate(given, low, high),

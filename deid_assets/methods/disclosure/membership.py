@@ -27,24 +27,16 @@ class Membership:
 
     Attributes
     ----------
-    released, population
-        Number of released members n, and of members of the population N.
     least, greatest
         Smallest and largest delta of a member of the population.
-    least_size, greatest_size
-        Population size of the smallest class with that delta.
     percentiles
         5th, 50th and 95th percentile of delta over members of the population.
     advantage
         Gain of the best guess over a coin toss, in [0, 1]; 0 if nobody is inside or nobody is outside the release.
     """
 
-    released: int
-    population: int
     least: float
     greatest: float
-    least_size: int
-    greatest_size: int
     percentiles: tuple[float, float, float]
     advantage: float
 
@@ -80,10 +72,7 @@ def membership(population_size: ArrayLike, released_size: ArrayLike) -> Membersh
     advantage = 0.0
     if 0 < n < N:
         advantage = float(np.abs(f / n - (F - f) / (N - n)).sum() / 2)
-    return Membership(
-        n, N, float(delta.min()), float(delta.max()), int(F[delta == delta.min()].min()), int(F[delta == delta.max()].min()),
-        _percentiles(delta, F), advantage,
-    )  # fmt: skip
+    return Membership(float(delta.min()), float(delta.max()), _percentiles(delta, F), advantage)
 
 
 def _percentiles(delta: NDArray, weight: NDArray) -> tuple[float, float, float]:

@@ -49,7 +49,6 @@ from deid_assets.methods.population.longitudinal_data import (
     generalization_at,
     top_node,
 )
-from deid_assets.methods.statistics.confidence import wilson_interval
 
 Exemption = Literal["once", "literal"]
 Item = TypeVar("Item")
@@ -87,10 +86,6 @@ class NodeMeasurement:
     def share(self) -> float:
         """Share of draws at high risk."""
         return self.flagged / self.draws if self.draws else 0.0
-
-    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return Wilson's interval for the share; it covers Monte Carlo error only."""
-        return wilson_interval(self.flagged, self.draws, confidence)
 
 
 @dataclass(frozen=True, eq=False)

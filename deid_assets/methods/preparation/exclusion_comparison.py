@@ -71,16 +71,12 @@ class KolmogorovSmirnov:
     p_value
         Of the hypothesis that the distributions are equal: share of replicates whose recentred sup reaches the distance,
         with one added to numerator and denominator; at least 1 / (replicates + 1).
-    replicates, confidence
-        As passed by the caller.
     """
 
     distance: float
     low: float
     high: float
     p_value: float
-    replicates: int
-    confidence: float
 
 
 def counts_by_text(members: Table, removed: Table, column: str) -> str:
@@ -223,8 +219,6 @@ def kolmogorov_smirnov(
         low=max(0.0, distance - reach),
         high=min(1.0, distance + reach),
         p_value=float((1 + (deviation >= distance).sum()) / (replicates + 1)),
-        replicates=replicates,
-        confidence=CONFIDENCE,
     )
 
 

@@ -36,7 +36,7 @@ def test_averages_are_over_all_trials_and_the_unconditional_is_at_most_alpha(dra
     assert found.unconditional.value == pytest.approx(alpha * by_hand)
     assert found.unconditional.high == pytest.approx(alpha * found.given_membership.high)
     assert found.unconditional.value <= alpha
-    assert found.trials == len(drawn) and found.matched == matched.sum()
+    assert found.trials == len(drawn)
 
 
 def test_literal_and_averaged_success_have_one_mean():
@@ -44,9 +44,8 @@ def test_literal_and_averaged_success_have_one_mean():
     matched, sizes = rng.random(400_000) < 0.8, rng.integers(1, 10, 400_000)
     found = attack(matched, sizes, alpha=0.3)
     assert found.literal.value == pytest.approx(found.unconditional.value, abs=0.0015)
-    assert found.in_release / found.trials == pytest.approx(0.3, abs=0.004)
-    assert found.successes == found.literal.value * found.trials
-    assert (found.literal.low, found.literal.high) == share_interval(found.successes, found.trials)
+    successes = round(found.literal.value * found.trials)
+    assert (found.literal.low, found.literal.high) == share_interval(successes, found.trials)
 
 
 def test_success_needs_release_match_and_pick():
@@ -58,7 +57,7 @@ def test_success_needs_release_match_and_pick():
         membership=np.array([0.4, 0.6, 0.4, 0.4]),
         pick=np.array([0.49, 0.1, 0.1, 0.5]),
     )
-    assert found.successes == 1
+    assert found.literal.value == 1 / 4
 
 
 def test_sizes_of_trials_without_match_are_ignored():
