@@ -3,7 +3,10 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import resources
 from typing import Any
+
+from jinja2 import Environment, StrictUndefined
 
 from deid_assets.policy.cohort import CohortPolicy
 from deid_assets.policy.flat import FlatPolicy
@@ -17,15 +20,6 @@ from deid_assets.sources.delivery import DELIVERED_CLAIM_COLUMNS, DELIVERED_MEMB
 
 Schema = Mapping[str, Any]
 
-_HEAD = """# Policy reference
-
-Every key of a policy: its type, its default, and what it means. [Policies](policies.md) introduces the sections. Some numbers
-have a narrower range than their type allows: outside of it the gate could not refuse what it exists to refuse. A text without
-`format` is in [the form of earlier versions](policies.md#columns).
-
-This page is what `deid policy reference` prints.
-"""
-
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
@@ -38,38 +32,6 @@ _REFERENCE = re.compile(r"methods#([a-z0-9-]+)")
 def _known(delivered: Sequence[str], others: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*delivered, *others)))
 
-
-_KEYS = {
-    "from": "name of the column in the delivery. In claims, it maps a known column if the source is of kind tables, or says "
-    "what a declared column is made of; a column of records and an attribute of people have their own name without it",
-    "date_formats": "of a known date: a format, or a list of formats, where they differ from the source's `date_format`",
-    "release_as": "name of a quasi-identifier or attribute in the release",
-    "hierarchy": "of a quasi-identifier of claims or records: name of its hierarchy. A column that is published as it is needs "
-    "one of kind fixed",
-    "kind": "makes a declared column of claims, with the keys of its kind (`columns.members`, `columns.claims` above)",
-    "read_as": "of an attribute of people: `free`, published as it is and searched for identifiers; `year`, as it is; `date`, "
-    "its year",
-}
-
-
-_rows = "\n".join(f"| `{key}` | text | none | {meaning} |" for key, meaning in _KEYS.items())
-_COLUMNS = f"""## Columns of a delivery
-
-`columns` has an entry for each column of each table: of {_listed(TABLES["longitudinal"])}, of {_listed(TABLES["flat"])} of a
-flat table, or of {_listed(TABLES["cohort"])} of a cohort.
-
-| key | type | default | meaning |
-|---|---|---|---|
-| `role` | {_listed(tuple(ROLES))} | required | {"; ".join(f"{role}: {meaning}" for role, meaning in ROLES.items())} |
-{_rows}
-
-Known columns of `members`: {_listed(_known(DELIVERED_MEMBER_COLUMNS, KNOWN_MEMBERS))}.
-
-Known columns of `claims`: {_listed(_known(DELIVERED_CLAIM_COLUMNS, (*KNOWN_CLAIMS, *DATES)))}.
-
-Quasi-identifiers can be {_listed((*KNOWN_MEMBERS, *KNOWN_CLAIMS, *DATES))}, and declared columns. The others have one role:
-{_listed(PSEUDONYMS)} are pseudonyms, {_listed(PASSED_ON)} attributes, and all others are dropped.
-"""
 
 _SAID_BY_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "": ("quasi_identifiers", "attributes"),
@@ -112,11 +74,20 @@ def reference() -> str:
     # Policy reference
     """
     longitudinal = _Pages(_of_format_2(Policy.model_json_schema()), LONGITUDINAL)
-    parts = [_HEAD, "## Longitudinal claims\n", longitudinal.text()]
-    flat = _Pages(_of_format_2(FlatPolicy.model_json_schema()), FLAT, longitudinal, "flat")
-    cohort = _Pages(_of_format_2(CohortPolicy.model_json_schema()), COHORT, longitudinal, "cohort")
-    parts += [_COLUMNS, "## Flat tables: `kind: flat`\n", flat.text()]
-    return "\n".join((*parts, "## Demographics of a cohort: `kind: cohort`\n", cohort.text()))
+    made = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)  # noqa: S701 - Markdown
+    made.filters["listed"] = _listed
+    return made.from_string((resources.files(__package__) / "reference.md.j2").read_text("utf-8")).render(
+        longitudinal=longitudinal.text(),
+        flat=_Pages(_of_format_2(FlatPolicy.model_json_schema()), FLAT, longitudinal, "flat").text(),
+        cohort=_Pages(_of_format_2(CohortPolicy.model_json_schema()), COHORT, longitudinal, "cohort").text(),
+        tables=TABLES,
+        roles=ROLES,
+        known_members=_known(DELIVERED_MEMBER_COLUMNS, KNOWN_MEMBERS),
+        known_claims=_known(DELIVERED_CLAIM_COLUMNS, (*KNOWN_CLAIMS, *DATES)),
+        quasi_identifiers=(*KNOWN_MEMBERS, *KNOWN_CLAIMS, *DATES),
+        pseudonyms=PSEUDONYMS,
+        passed_on=PASSED_ON,
+    )
 
 
 class _Pages:
