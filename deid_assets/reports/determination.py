@@ -5,7 +5,7 @@ signs: the draft determines nothing.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -321,27 +321,12 @@ def dossier_html(dossier: Dossier) -> bytes:
 
 def dossier_markdown(dossier: Dossier) -> bytes:
     """The draft as Markdown, for those who write on, in UTF-8."""
-    lines = [f"# {_plain(dossier.title)}", "", *(f"* {name}: {_plain(value)}" for name, value in dossier.release)]
-    for section in dossier.sections:
-        lines += ["", f"## {section.title}"]
-        for passage in section.passages:
-            lines += ["", ("> " if passage.source else "") + _plain(passage.text)]
-        lines += ["", *(f"* {_plain(point.text)}" for point in section.points)] if section.points else []
-        lines += ["", *_markdown_table(section.table)] if section.table else []
-    return ("\n".join(lines) + "\n").encode("utf-8", errors="replace")
+    markdown = environment().overlay(autoescape=False)
+    markdown.filters = {**markdown.filters, "escaped": _escaped}
+    return markdown.get_template("determination.md.j2").render(dossier=dossier).encode("utf-8", errors="replace")
 
 
-def _markdown_table(table: ReportTable) -> Iterable[str]:
-    yield _row([name for name, _ in table.columns])
-    yield "|" + "---|" * len(table.columns)
-    yield from (_row(row) for row in table.rows)
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(_plain(cell).replace("|", "\\|") for cell in cells) + " |"
-
-
-def _plain(text: str) -> str:
+def _escaped(text: str) -> str:
     """Text of a policy or manifest in one line, which Markdown takes for text."""
     escaped = " ".join(text.split())
     for sign in ("\\", "`", "*", "<", "[", "#"):

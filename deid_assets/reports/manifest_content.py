@@ -91,7 +91,7 @@ def content_from_manifest(
         limits=(*limits, *_of_an_extract(manifest)),
         notes=(*notes, *leaks(manifest), *_ungated_match(manifest)),
         further=(*_approval(manifest), *tried(manifest), *_cost_of_noise(manifest)),
-        files=tuple(report.FileRow(file["path"], file["sha256"], file["bytes"], file["rows"]) for file in manifest["files"]),
+        files=tuple(manifest["files"]),
     )
 
 

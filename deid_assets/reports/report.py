@@ -7,11 +7,11 @@ The file needs nothing else: style and figures are inside, there is no script, a
 every request.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Literal
+from typing import Any, Literal
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
@@ -194,16 +194,6 @@ class CertificateRow:
 
 
 @dataclass(frozen=True)
-class FileRow:
-    """A released file: path, SHA-256 in hexadecimal, bytes, and rows where it is a table."""
-
-    path: str
-    sha256: str
-    size: int
-    rows: int | None = None
-
-
-@dataclass(frozen=True)
 class ReportContent:
     """All that the report says. Texts may come from a policy: they are escaped, whatever they hold.
 
@@ -228,8 +218,10 @@ class ReportContent:
         What else there is to know: approval, tries, the cost of noise.
     adversaries
         Each adversary with the worst number, the worst first; none where nothing was released.
-    gates, generalization, attrition, figures, certificate, comparison, disclosure, files
+    gates, generalization, attrition, figures, certificate, comparison, disclosure
         The rows of the sections; a section without rows is left out.
+    files
+        The released files, as the manifest lists them: path, bytes, SHA-256 in hexadecimal, and rows where it is a table.
     limits
         What the numbers do not say.
     dates
@@ -264,7 +256,7 @@ class ReportContent:
     certificate: tuple[CertificateRow, ...] = ()
     comparison: tuple[ComparisonRow, ...] = ()
     disclosure: tuple[ReportTable, ...] = ()
-    files: tuple[FileRow, ...] = ()
+    files: tuple[Mapping[str, Any], ...] = ()
     limits: tuple[str, ...] = LIMITS
     dates: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()

@@ -69,7 +69,7 @@ def content(text: str = "text", **changed) -> report.ReportContent:
         ),
         comparison=heritage_comparison(0.003, 0.008, 0.0576),
         disclosure=(ReportTable("table", text, text, (("What", "name"), ("Share", "number")), ((text, text),)),),
-        files=(report.FileRow(text, "ab" * 32, 123_456, 19_998),),
+        files=({"path": text, "sha256": "ab" * 32, "bytes": 123_456, "rows": 19_998},),
     )
     return dataclasses.replace(whole, **changed)
 
