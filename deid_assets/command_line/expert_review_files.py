@@ -10,6 +10,7 @@ import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
 from deid_assets.errors import StoreError
@@ -34,25 +35,6 @@ COLUMNS = ("review", "reviewer", "profile", "condition_group", "chapter", "three
 _HIDDEN = ("ProviderID", "Vendor", "PCP", "CharlsonIndex")
 """Identifiers, and what is made of diagnoses beside the condition group."""
 _SHEET_AT_MOST = 1_000_000
-
-_EXPLANATION = """Expert review {review}, reviewer {reviewer}
-
-These are records of {profiles} people as they would be released, without the diagnoses. Each has a number (profile).
-
-  members.csv           age, sex and what else is released about the person
-  days_in_hospital.csv  days in hospital by year, if they are released
-  claims.csv            the person's claims: procedures, places, stays
-  answers.csv           for your answers; a spreadsheet opens it
-
-For each profile, write into answers.csv what you think the person's main condition is, as exactly as you can:
-
-  condition_group       one of the groups in choices.csv
-  chapter               the chapter of {systems}, by number, V or E; see choices.csv
-  three_digit_code      the first three characters of the code of {systems}
-
-Leave empty what you cannot guess; it counts as not guessed. Do not use anything but these files and what you know, do not
-try to find out who somebody is, and give no file to anybody but the person who sent them to you.
-"""
 
 
 @dataclass(frozen=True)
@@ -188,7 +170,8 @@ def _files(
         for name, first, last, title in chapters_of(system)
     ]
     found["choices.csv"] = _csv(("column", "answer", "meaning"), choices)
-    found["README.txt"] = _EXPLANATION.format(
+    explanation = (resources.files(__package__) / "expert_review.txt").read_text("utf-8")
+    found["README.txt"] = explanation.format(
         review=review, reviewer=reviewer, profiles=len(numbers), systems=" or ".join(NAMES[one] for one in systems)
     ).encode()
     return found
