@@ -149,14 +149,14 @@ def stand_out(tags: np.ndarray, class_of: np.ndarray, earlier: Roll, k: int) -> 
     np.False_
     """
     there = earlier.classes_of(tags)
-    like = _sizes(class_of, np.ones(len(there), dtype=bool))
-    lacking, new = _sizes(class_of, there < 0), _sizes(class_of, there == NOT_DELIVERED)
+    like = count_in_class(class_of, np.ones(len(there), dtype=bool))
+    lacking, new = count_in_class(class_of, there < 0), count_in_class(class_of, there == NOT_DELIVERED)
     few = np.where(there == NOT_DELIVERED, new, lacking) < k
     return (there < 0) & few & (like >= k)
 
 
-def _sizes(class_of: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """Return (n,) int: for each member, the number of members of their class in `among`."""
+def count_in_class(class_of: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """Return (n,) int: for each person, the number of people of their class in `among`."""
     return np.bincount(class_of[among], minlength=int(class_of.max(initial=-1)) + 1)[class_of]
 
 

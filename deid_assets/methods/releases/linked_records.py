@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from deid_assets.errors import ReleaseError
+from deid_assets.methods.disclosure.membership_changes import count_in_class
 from deid_assets.store.tables import Table, quoted
 
 ATTRIBUTE = "attribute "
@@ -253,7 +254,7 @@ def added_standing_out(own: ShownPeople, earlier: ShownPeople, k: int, among_rel
     """
     delivered, there = np.isin(own.tags, earlier.tags), np.isin(own.tags, earlier.tags[earlier.released])
     hiding = own.released if among_released else np.ones(len(own.tags), dtype=bool)
-    lacking, new = _of_class(own.classes, hiding & ~there), _of_class(own.classes, hiding & ~delivered)
+    lacking, new = count_in_class(own.classes, hiding & ~there), count_in_class(own.classes, hiding & ~delivered)
     return own.released & ~there & (np.where(delivered, lacking, new) < k)
 
 
@@ -267,7 +268,7 @@ def missed_standing_out(earlier: ShownPeople, own: ShownPeople, k: int, among_re
     """
     missing = ~np.isin(earlier.tags, own.tags[own.released])
     hiding = earlier.released if among_released else np.ones(len(earlier.tags), dtype=bool)
-    return earlier.released & missing & (_of_class(earlier.classes, hiding & missing) < k)
+    return earlier.released & missing & (count_in_class(earlier.classes, hiding & missing) < k)
 
 
 def shown_otherwise(own: ShownPeople, earlier: ShownPeople) -> np.ndarray:
@@ -311,7 +312,7 @@ def changed_standing_out(own: ShownPeople, earlier: ShownPeople, k: int, among_r
     changed &= there
     released = own.released & earlier.released[place]
     _, classes = np.unique(np.stack([own.classes, earlier.classes[place]]), axis=1, return_inverse=True)
-    return released & changed & (_of_class(classes.ravel(), changed & (released if among_released else True)) < k)
+    return released & changed & (count_in_class(classes.ravel(), changed & (released if among_released else True)) < k)
 
 
 def with_names_of(own: ShownPeople, earlier: ShownPeople) -> ShownPeople:
@@ -357,11 +358,6 @@ def _agree(one: np.ndarray, other: np.ndarray) -> float:
     shares = [np.bincount(part, minlength=int(codes.max()) + 1) / len(one) for part in (first, second)]
     chance = float(shares[0] @ shares[1])
     return 0.0 if chance >= 1 else (float((first == second).mean()) - chance) / (1 - chance)
-
-
-def _of_class(classes: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """Return (n,) int: for each person, the number of people of their class in `among`."""
-    return np.bincount(classes[among], minlength=int(classes.max(initial=-1)) + 1)[classes]
 
 
 @dataclass(frozen=True, eq=False)
