@@ -281,14 +281,14 @@ def members_disclosure(policy: Policy, column: str, profiles: Table, claims: Tab
     return attributes.several_valued(sizes, held["class"], pd.factorize(held["value"])[0], held["members"], of_sets)
 
 
-def _single_valued(table: Table, members: str, class_columns: list[str], column: str) -> attributes.ClassDisclosure:
-    """An attribute with one ordered value per member; labels begin with a number, and missing values come first."""
-    counts = table.query(
-        f"SELECT *, {attributes.leading_number('value')} AS number FROM "
-        f"({attributes.class_value_counts(members, class_columns, column)})"
-    )
-    ranks = ordered_ranks(counts, column)
-    return attributes.single_valued(counts["class"], ranks, counts["members"], ordered=True)
+def _single_valued(
+    table: Table, members: str, class_columns: list[str], column: str, ordered: bool = True
+) -> attributes.ClassDisclosure:
+    """An attribute with one value per member or record; where values are ordered, labels begin with a number."""
+    sql = attributes.class_value_counts(members, class_columns, column)
+    counts = table.query(f"SELECT *, {attributes.leading_number('value')} AS number FROM ({sql})")
+    ranks = ordered_ranks(counts, column) if ordered else pd.factorize(counts["value"], use_na_sentinel=False)[0]
+    return attributes.single_valued(counts["class"], ranks, counts["members"], ordered)
 
 
 def attributes_of_canaries(
@@ -363,11 +363,7 @@ def _assess_records(work: Work[FlatPolicy]) -> Assessed:
 def records_disclosure(policy: FlatPolicy, column: str, records: Table) -> attributes.ClassDisclosure:
     """What equivalence classes of records disclose about one attribute."""
     classes = [qi.release_as for qi in policy.quasi_identifiers]
-    ordered = column in policy.attribute_disclosure.ordered
-    sql = attributes.class_value_counts(records.sql, classes, column)
-    counts = records.query(f"SELECT *, {attributes.leading_number('value')} AS number FROM ({sql})")
-    ranks = ordered_ranks(counts, column) if ordered else pd.factorize(counts["value"], use_na_sentinel=False)[0]
-    return attributes.single_valued(counts["class"], ranks, counts["members"], ordered)
+    return _single_valued(records, records.sql, classes, column, column in policy.attribute_disclosure.ordered)
 
 
 def record_attributes_of_canaries(

@@ -95,23 +95,18 @@ class CensusLayout:
     ----------
     spelling
         Name of a column, with `{table}` for the letter of the table and `{number}` for the number of the column.
-    state, state_kind
-        Column of the state, and the kind of its codes (`deid_assets.reference.geography.STATE_CODES`). Of a longer identifier,
-        such as 0400000US27, the last two characters count if the kind is fips.
+    state
+        Column of the state, with FIPS codes; of a longer identifier, such as 0400000US27, the last two characters count.
     columns
         The columns of the table besides its total.
     label_rows
         Rows below the header that explain the columns instead of counting people.
-    delimiter
-        Of the CSV file.
     """
 
     spelling: str = "PCT012{table}{number:03d}"
     state: str = "STATE"
-    state_kind: str = "fips"
     columns: tuple[CensusColumn, ...] = SINGLE_YEARS
     label_rows: int = 0
-    delimiter: str = ","
 
     def name(self, table: str, number: int) -> str:
         """Name of a column in the file."""
@@ -202,9 +197,9 @@ def _read_file(path: Path, races: Mapping[str, str], layout: CensusLayout) -> pd
             f"census: {path.name}: {len(races)} tables of one file would be read from the same columns: write {{table}} in the"
             " spelling, or name one file for each table"
         )
-    text = read_text_table(SourceTable(path, delimiter=layout.delimiter), {"state": layout.state, **columns}, what="census")
+    text = read_text_table(SourceTable(path), {"state": layout.state, **columns}, what="census")
     text = text.iloc[layout.label_rows :]
-    state = _states(text["state"], layout.state_kind)
+    state = _states(text["state"])
     problems = [
         (int(state.isna().sum()), f"column {layout.state}: {{:,}} rows whose code is no state"),
         (int(state.dropna().duplicated().sum()), f"column {layout.state}: {{:,}} rows of a state that occurs before"),
@@ -232,11 +227,9 @@ def _tidy(wide: pd.DataFrame, state: pd.Series, race: str, layout: CensusLayout)
     return tidy.assign(race=race)[list(COLUMNS)]
 
 
-def _states(codes: pd.Series, kind: str) -> pd.Series:
-    plain = codes.fillna("")
-    if kind == "fips":
-        plain = plain.str[-2:]
-    known = state_codes(list(plain.unique()), kind)
+def _states(codes: pd.Series) -> pd.Series:
+    plain = codes.fillna("").str[-2:]
+    known = state_codes(list(plain.unique()), "fips")
     return plain.map(known.set_index("code")["state"])
 
 

@@ -41,15 +41,13 @@ def stage_duckdb(staging: IntakeState, path: Path, theirs: str, view: str, colum
     name = f"{file_name}:{theirs}"
     copy = staging.receive(path)
     _require_no_log(path, file_name)
-    schema, _, table = theirs.rpartition(".")
     with _opened(copy, file_name) as delivered:
-        types = _columns_of(delivered, schema or "main", table, columns, name)
+        types = _columns_of(delivered, theirs, columns, name)
         number = staging.number(name)
-        selected = ", ".join(f"{_cell(theirs, types[theirs])} AS {quoted(ours)}" for ours, theirs in columns.items())
-        source = f"{_DATABASE}.{quoted_foreign(schema or 'main')}.{quoted_foreign(table)}"
+        select = _select(theirs, {quoted(ours): own for ours, own in columns.items()}, types)
         rows = quoted(f"{view}_rows")
         try:
-            _copy(delivered, f"SELECT {selected} FROM {source}", staging.connection, rows)
+            _copy(delivered, select, staging.connection, rows)
         except (duckdb.Error, pa.ArrowException, OSError):
             raise DeliveryError(f"{name}: unreadable table: the file is damaged") from None
     if count_rows(staging.connection, rows) == 0:
@@ -70,14 +68,12 @@ def copy_to_parquet(path: Path, theirs: str, target: Path) -> None:
     """
     name = f"{path.name}:{theirs}"
     _require_no_log(path, path.name)
-    schema, _, table = theirs.rpartition(".")
     with _opened(path, path.name) as delivered:
-        types = _columns_of(delivered, schema or "main", table, {}, name)
-        types = _columns_of(delivered, schema or "main", table, {column: column for column in types}, name)
-        selected = ", ".join(f"{_cell(column, kind)} AS {quoted_foreign(column)}" for column, kind in types.items())
-        source = f"{_DATABASE}.{quoted_foreign(schema or 'main')}.{quoted_foreign(table)}"
+        every = {column: column for column in _columns_of(delivered, theirs, {}, name)}
+        types = _columns_of(delivered, theirs, every, name)
+        select = _select(theirs, {quoted_foreign(column): column for column in every}, types)
         try:
-            rows = delivered.sql(f"SELECT {selected} FROM {source}").to_arrow_reader(_ROWS_AT_A_TIME)
+            rows = delivered.sql(select).to_arrow_reader(_ROWS_AT_A_TIME)
             with pq.ParquetWriter(target, rows.schema) as writer:
                 for batch in rows:
                     writer.write_batch(batch)
@@ -94,9 +90,8 @@ def duckdb_columns(staging: IntakeState, path: Path, theirs: str) -> dict[str, s
         If the file is missing, empty or unreadable, or the table is missing or not a base table.
     """
     name = staging.shown(path)
-    schema, _, table = theirs.rpartition(".")
     with _opened(staging.receive(path), name) as delivered:
-        return _columns_of(delivered, schema or "main", table, {}, f"{name}:{theirs}")
+        return _columns_of(delivered, theirs, {}, f"{name}:{theirs}")
 
 
 def duckdb_tables(staging: IntakeState, path: Path) -> list[str]:
@@ -154,10 +149,15 @@ def _opened(copy: Path, name: str) -> Iterator[duckdb.DuckDBPyConnection]:
         delivered.close()
 
 
-def _columns_of(
-    delivered: duckdb.DuckDBPyConnection, schema: str, table: str, columns: Mapping[str, str], name: str
-) -> dict[str, str]:
+def _place(theirs: str) -> tuple[str, str]:
+    """Schema and name of a table that is given as `table` or `schema.table`."""
+    schema, _, table = theirs.rpartition(".")
+    return schema or "main", table
+
+
+def _columns_of(delivered: duckdb.DuckDBPyConnection, theirs: str, columns: Mapping[str, str], name: str) -> dict[str, str]:
     """Types of the columns of a base table; those to be read must have scalar types and must not be computed."""
+    schema, table = _place(theirs)
     place = [_DATABASE, schema, table.lower()]
     listed = delivered.execute(
         "SELECT 1 FROM system.main.duckdb_tables() WHERE database_name = ? AND schema_name = ? AND lower(table_name) = ?", place
@@ -176,18 +176,23 @@ def _columns_of(
     ).fetchall()
     require_columns([column for column, _, _ in described], columns, name)
     generated = {column for column, _, is_generated in described if is_generated}
-    for ours, theirs in columns.items():
-        if theirs in generated:
+    for ours, own in columns.items():
+        if own in generated:
             raise DeliveryError(
-                f"{name}: column {theirs} (to be read as {ours}) is generated, and nothing is computed here: write its values"
+                f"{name}: column {own} (to be read as {ours}) is generated, and nothing is computed here: write its values"
             )
     types = {column: kind for column, kind, _ in described}
     require_plain(types, columns, name)
     return types
 
 
-def _cell(column: str, kind: str) -> str:
-    return f"{quoted_foreign(column)}{'::VARCHAR' if kind.startswith(_AS_TEXT) else ''}"
+def _select(theirs: str, columns: Mapping[str, str], types: Mapping[str, str]) -> str:
+    """SELECT columns of a delivered table, by the SQL of their new names; what Arrow lacks a type for as text."""
+    selected = ", ".join(
+        f"{quoted_foreign(own)}{'::VARCHAR' if types[own].startswith(_AS_TEXT) else ''} AS {ours}"
+        for ours, own in columns.items()
+    )
+    return f"SELECT {selected} FROM {'.'.join((_DATABASE, *map(quoted_foreign, _place(theirs))))}"
 
 
 def _copy(delivered: duckdb.DuckDBPyConnection, select: str, connection: duckdb.DuckDBPyConnection, table: str) -> None:
