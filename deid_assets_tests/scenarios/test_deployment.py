@@ -32,6 +32,7 @@ from deid_assets_tests.processes import WAIT, free_port, wait_for
 from deid_assets_tests.scenarios.command_line import PUBLISHED, deid_here
 from deid_assets_tests.scenarios.conftest import MEMBERS, SECRET
 from deid_assets_tests.scenarios.policies import SMALL, write_policy
+from deid_assets_tests.scenarios.test_flat_release import FLAT, people, write_people
 
 FILES = Path(deid_assets.__file__).parent / "docs" / "deployment"
 COMPOSE = yaml.safe_load((FILES / "compose.yaml").read_text())
@@ -233,12 +234,12 @@ def test_a_delivery_by_url_is_released_elsewhere_copied_audited_and_reproduced_o
         "DEID_STORAGE": postgres, "DEID_PUBLISHED": str(published), "DEID_COPY_TO": copies.as_uri(), "DEID_SIGNING_KEY": pem,
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    write_delivery(tmp_path / "in" / "2024-01", MEMBERS, seed=1)
-    write_policy(tmp_path / "elsewhere", SMALL)
-    url, policy = (tmp_path / "in" / "2024-01").as_uri(), tmp_path / "elsewhere" / "small.yaml"
+    url = write_people(tmp_path / "in" / "2024-01", people()).as_uri()
+    write_policy(tmp_path / "elsewhere", FLAT)
+    policy = tmp_path / "elsewhere" / "flat_table.yaml"
     exit_code, printed = deid_here(home, "run", "--policy", policy, "--delivery", url)
     assert exit_code == PUBLISHED, printed
-    release = published / "small" / "0001"
+    release = published / "flat_table" / "0001"
     assert (home / "deliveries" / "fetched" / "2024-01").is_dir() and not (home / "keys" / "signing_key.pem").exists()
 
     def files(folder: Path) -> dict[str, bytes]:
@@ -248,10 +249,10 @@ def test_a_delivery_by_url_is_released_elsewhere_copied_audited_and_reproduced_o
     before = files(published)
     assert files(copies) == before and (release / "manifest.json").is_file()
     assert deid_here(home, "key", "export", "--output", tmp_path / "key.pem")[0] == 0
-    assert deid_here(home, "verify", copies / "small" / "0001", "--key", tmp_path / "key.pem")[0] == PUBLISHED
-    assert deid_here(home, "audit", "small/0001")[0] == 0
-    exit_code, printed = deid_here(home, "reproduce", "small/0001")
+    assert deid_here(home, "verify", copies / "flat_table" / "0001", "--key", tmp_path / "key.pem")[0] == PUBLISHED
+    assert deid_here(home, "audit", "flat_table/0001")[0] == 0
+    exit_code, printed = deid_here(home, "reproduce", "flat_table/0001")
     assert exit_code == 0, printed
     assert files(published) == files(copies) == before and not list(home.rglob("*.db"))
-    exit_code, printed = deid_here(home, "run", "--policy", "small", "--delivery", url)
+    exit_code, printed = deid_here(home, "run", "--policy", "flat_table", "--delivery", url)
     assert exit_code == PUBLISHED and "Unchanged" in printed
