@@ -92,8 +92,8 @@ def neighbor_attack(
     --------
     >>> half, no_bound = [0.5] * 4, lambda *_: (0.0, 1.0)
     >>> attack = neighbor_attack([True, True, True, False], [1, 2, 4, 0], 0.2, half, half, no_bound, no_bound)
-    >>> attack.given_membership.value, round(attack.unconditional.value, 4), attack.successes
-    (0.4375, 0.0875, 0)
+    >>> attack.given_membership.value, round(attack.unconditional.value, 4), attack.literal.value
+    (0.4375, 0.0875, 0.0)
     """
     matched = np.asarray(matched, dtype=bool)
     sizes = np.asarray(class_size)

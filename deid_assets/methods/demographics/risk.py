@@ -168,19 +168,17 @@ def risks_of_policies(
 
     Examples
     --------
-    >>> from deid_assets.methods.demographics import cells, measures, policies, population
-    >>> from deid_assets.methods.demographics import standard_attributes as standard
-    >>> from deid_assets.methods.demographics.attributes import Attribute, Demographics
-    >>> state = Attribute.from_table("geography", pd.DataFrame({"state": ["WA"]}, index=["WA"]))
-    >>> sex, race = standard.sex_attribute(), standard.ethnicity_attribute()
-    >>> people = Demographics(standard.age_attribute(), race, state, sex)
+    >>> from deid_assets.methods.demographics import attributes, measures, policies, population
+    >>> state = attributes.Attribute.from_table("geography", pd.DataFrame({"state": ["WA"]}, index=["WA"]))
+    >>> sex, race = attributes.sex_attribute(), attributes.ethnicity_attribute()
+    >>> people = attributes.Demographics(attributes.age_attribute(), race, state, sex)
     >>> table = pd.DataFrame(
     ...     [("WA", s, e, first, last, 12) for s in sex.values for e in race.values for first, last in [(0, 99), (100, None)]],
     ...     columns=["geography", "sex", "ethnicity", "youngest", "oldest", "people"],
     ... )
     >>> known = population.population_of(table, people, population.EVENLY)
     >>> cohort = pd.DataFrame({"age": [101, 102], "ethnicity": "white", "geography": "WA", "sex": "F"})
-    >>> found = risks_of_policies(cells.cells_of(cohort, known), [policies.safe_harbor()], [measures.TOTAL])
+    >>> found = risks_of_policies(population.cells_of(cohort, known), [policies.safe_harbor()], [measures.TOTAL])
     >>> found[["policy", "group", "records"]].values.tolist()
     [['Safe Harbor', 'all', 2]]
     """
