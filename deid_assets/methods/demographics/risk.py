@@ -171,7 +171,7 @@ def risks_of_policies(
     >>> from deid_assets.methods.demographics import attributes, measures, policies, population
     >>> state = attributes.Attribute.from_table("geography", pd.DataFrame({"state": ["WA"]}, index=["WA"]))
     >>> sex, race = attributes.sex_attribute(), attributes.ethnicity_attribute()
-    >>> people = attributes.Demographics(attributes.age_attribute(), race, state, sex)
+    >>> people = attributes.CohortAttributes(attributes.age_attribute(), race, state, sex)
     >>> table = pd.DataFrame(
     ...     [("WA", s, e, first, last, 12) for s in sex.values for e in race.values for first, last in [(0, 99), (100, None)]],
     ...     columns=["geography", "sex", "ethnicity", "youngest", "oldest", "people"],
