@@ -239,7 +239,8 @@ def _find_unknown(staging: IntakeState, kind: CodeKind, known_codes: KnownCodes 
     columns = _delivered_codes(kind, given)
     if known_codes is None or not columns:
         return False
-    every = " UNION ALL ".join(f"SELECT {column} AS code FROM typed_claims" for column in columns)
+    # In one look at the claims: they are a view that reads every cell, and DuckDB plans it anew each time that it is named.
+    every = f"SELECT unnest([{', '.join(columns)}]) AS code FROM typed_claims"
     codes = staging.connection.execute(
         f"SELECT code FROM ({every}) WHERE code IS NOT NULL GROUP BY code ORDER BY code"
     ).fetchnumpy()["code"]
@@ -359,29 +360,28 @@ def _codes_select(quarantine: Quarantine, given: frozenset[str], unknown: Sequen
     A blanked code is not in the claims: only this table distinguishes it from one that was never there.
     """
 
-    def counts(kind: str, column: str) -> str:
+    def counts(kind: str, column: str) -> tuple[str, str, str]:
         bad = f"t.{column} IN (SELECT code FROM unknown_{kind})" if kind in unknown and column in given else "false"
         is_diagnosis = kind == "diagnosis" and column in given
         other = of_other_system(delivered.diagnosis_codes, column, "diagnosis" in unknown) if is_diagnosis else "false"
+        return f"count(t.{column})", f"count(*) FILTER ({bad})", f"count(*) FILTER ({other})"
+
+    def row(column: str, kind: str, counted: Sequence[str]) -> str:
+        written, unreadable, other = counted
         return (
-            f"SELECT '{column}' AS source_column, '{kind}' AS kind, count(t.{column}) AS written,"
-            f" count(*) FILTER ({bad}) AS unreadable, count(*) FILTER ({other}) AS other_system"
-            f" FROM typed_claims AS t WHERE {quarantine.kept('claims')}"
+            f"{{source_column: {literal(column)}, kind: {literal(kind)}, written: {written}, unreadable: {unreadable},"
+            f" other_system: {other}}}"
         )
 
-    own = [counts(kind, column) for kind, columns in CLAIM_CODE_COLUMNS.items() for column in columns if column != FURTHER]
+    own = [(name, kind) for kind, columns in CLAIM_CODE_COLUMNS.items() for name in columns if name != FURTHER]
     further = [counts("diagnosis", column) for column in FURTHER_DIAGNOSES if column in given]
-    sums = ", ".join(f"coalesce(sum({column}), 0)::BIGINT AS {column}" for column in ("written", "unreadable", "other_system"))
-    none = "SELECT 0 AS written, 0 AS unreadable, 0 AS other_system"
-    together = f"SELECT '{FURTHER}' AS source_column, 'diagnosis' AS kind, {sums} FROM ({' UNION ALL '.join(further) or none})"
-    declared = [
-        f"SELECT {literal(name)} AS source_column, {literal(coded.kind)} AS kind,"
-        f" count(*) FILTER ({delivered.declared.claims[name].cells[0].sql} IS NOT NULL) AS written,"
-        f" count(*) FILTER ({coded.unknown}) AS unreadable, 0 AS other_system"
-        f" FROM typed_claims AS t WHERE {quarantine.kept('claims')}"
-        for name, coded in delivered.declared.coded.items()
-    ]
-    return " UNION ALL ".join([*own, together, *declared])
+    together = [" + ".join(sums) for sums in zip(*further, strict=True)] or ["0::BIGINT"] * 3
+    rows = [row(name, kind, counts(kind, name)) for name, kind in own] + [row(FURTHER, "diagnosis", together)]
+    for name, coded in delivered.declared.coded.items():
+        text = delivered.declared.claims[name].cells[0].sql
+        rows.append(row(name, coded.kind, (f"count({text})", f"count(*) FILTER ({coded.unknown})", "0::BIGINT")))
+    counted = f"SELECT [{', '.join(rows)}] AS counted FROM typed_claims AS t WHERE {quarantine.kept('claims')}"
+    return f"SELECT unnest(counted, recursive := true) FROM ({counted})"
 
 
 def _find_first_claims(connection: duckdb.DuckDBPyConnection, quarantine: Quarantine) -> None:

@@ -1,6 +1,7 @@
 """Quarantine: rows that break a rule are counted and kept with the rule's name; never dropped silently."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from deid_assets.sources.files import IntakeState, count_rows, key_parts
 from deid_assets.sources.joining import OF_A_PERSON, joined_rows
@@ -108,15 +109,20 @@ class Quarantine:
     def rows_read(self) -> dict[str, int]:
         """Members or claims, and rejected lines, per table."""
         rejected = dict(self._connection.execute("SELECT source_table, count(*) FROM rejected_lines GROUP BY ALL").fetchall())
-        return {table: self._count(f"laid_{table}") + rejected.get(table, 0) for table in TABLES}
+        return {table: laid + rejected.get(table, 0) for table, (laid, _) in self._rows.items()}
 
     def rows_left_out(self) -> dict[str, int]:
         """Rows per table that were left out before anything was judged, because they are of other years."""
-        return {table: self._count(f"laid_{table}") - self._count(f"typed_{table}") for table in TABLES}
+        return {table: laid - judged for table, (laid, judged) in self._rows.items()}
 
     def rows_kept(self) -> dict[str, int]:
         """Rows per table that broke no rule."""
-        return {table: self._count(f"typed_{table}") - self._count(f"broken_{table}") for table in TABLES}
+        return {table: judged - self._count(f"broken_{table}") for table, (_, judged) in self._rows.items()}
+
+    @cached_property
+    def _rows(self) -> dict[str, tuple[int, int]]:
+        """Rows per table: all that were read, and those to be judged; both are views, which read every cell."""
+        return {table: (self._count(f"laid_{table}"), self._count(f"typed_{table}")) for table in TABLES}
 
     def counts(self) -> tuple[RuleCount, ...]:
         """Broken rows and rejected lines by table, file, column and rule, most frequent first, with the expected format."""
