@@ -380,8 +380,8 @@ def _codes_select(quarantine: Quarantine, given: frozenset[str], unknown: Sequen
     for name, coded in delivered.declared.coded.items():
         text = delivered.declared.claims[name].cells[0].sql
         rows.append(row(name, coded.kind, (f"count({text})", f"count(*) FILTER ({coded.unknown})", "0::BIGINT")))
-    counted = f"SELECT [{', '.join(rows)}] AS counted FROM typed_claims AS t WHERE {quarantine.kept('claims')}"
-    return f"SELECT unnest(counted, recursive := true) FROM ({counted})"
+    counted = f"SELECT [{', '.join(rows)}] AS found FROM typed_claims AS t WHERE {quarantine.kept('claims')}"
+    return f"SELECT unnest(found, recursive := true) FROM ({counted})"
 
 
 def _find_first_claims(connection: duckdb.DuckDBPyConnection, quarantine: Quarantine) -> None:

@@ -88,5 +88,4 @@ def test_knowledge_comes_from_all_claims_and_is_matched_with_the_released_ones()
         np.zeros((2, 0), int), (), (held,), (flat(2),), np.arange(2), (known,), (np.ones(2, dtype=np.int8),)
     )
     found = simulated(data, alpha=1.0)
-    assert found.matched / TRIALS == pytest.approx(0.75, abs=0.02)
-    assert found.given_membership.value == pytest.approx(0.375, abs=0.01)
+    assert found.given_membership.value == pytest.approx(0.75 / 2, abs=0.01), "three draws of four match a class of two"

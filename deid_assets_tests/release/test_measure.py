@@ -52,10 +52,7 @@ NO_MEMBER_AT_RISK = RiskByMember(np.zeros(3), np.zeros(3, np.int64))
 
 def attack(value: float = 0.01, high: float = 0.02) -> NeighborAttackResult:
     estimate = Estimate(value, 0.0, high)
-    return NeighborAttackResult(
-        trials=10_000, alpha=0.1, in_release=1_000, matched=900, successes=9,
-        literal=estimate, unconditional=estimate, given_membership=estimate,
-    )  # fmt: skip
+    return NeighborAttackResult(trials=10_000, literal=estimate, unconditional=estimate, given_membership=estimate)
 
 
 class TestHighRisk:

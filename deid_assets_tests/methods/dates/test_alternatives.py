@@ -19,9 +19,9 @@ def test_uniqueness_is_that_of_the_definition(events):
     sequences = {}
     for member, day in zip(events.member.tolist(), events.day.tolist(), strict=True):
         sequences.setdefault(member, []).append(day)
-    intervals = {m: tuple(np.diff(days).tolist()) for m, days in sequences.items() if len(days) > 1}
-    times = Counter(intervals.values())
-    expected = sum(times[found] == 1 for found in intervals.values()) / len(intervals) if intervals else 0.0
+    between = {m: tuple(np.diff(days).tolist()) for m, days in sequences.items() if len(days) > 1}
+    times = Counter(between.values())
+    expected = sum(times[found] == 1 for found in between.values()) / len(between) if between else 0.0
     assert intervals.unique_sequences(events, np.diff(events.day, prepend=0)) == pytest.approx(expected)
 
 
